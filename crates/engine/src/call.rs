@@ -1,0 +1,265 @@
+//! A call: what comes in, what goes out, how long each stage took.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sandbox::wire::{Convention, Failure, LogStream};
+use sandbox::{Death, InvocationId, Layer, Limits, Network, ProviderError, PythonSpec};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Names one immutable version of a deployed function: the hash of everything that it is made of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct HandlerId(pub Arc<str>);
+
+impl fmt::Display for HandlerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One immutable version of a deployed function, ready to run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Handler {
+    /// Its identity; equal ids mean equal handlers.
+    pub id: HandlerId,
+    /// The name it was deployed under.
+    pub name: String,
+    /// The Python it runs on.
+    pub python: PythonSpec,
+    /// Its exact package set; none when it locked nothing.
+    pub packages: Option<Layer>,
+    /// Top-level modules of the locked distributions that it names itself: what a zygote for this set imports.
+    pub imports: Vec<String>,
+    /// Its code.
+    pub code: Layer,
+    /// The module inside the code, dotted.
+    pub module: String,
+    /// The function in the module.
+    pub function: String,
+    /// How it is called.
+    pub convention: Convention,
+    /// Whether bodies pass through as bytes.
+    pub binary: bool,
+    /// Environment variables.
+    pub environment: BTreeMap<String, String>,
+    /// Limits of each instance.
+    pub limits: Limits,
+    /// Network class.
+    pub network: Network,
+    /// Longest call.
+    pub timeout: Duration,
+    /// Most instances at a time.
+    pub concurrency: u32,
+}
+
+/// One call.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Whom.
+    pub handler: Arc<Handler>,
+    /// With what.
+    pub body: Bytes,
+    /// The body's content type.
+    pub content_type: String,
+    /// The invocation's name.
+    pub id: InvocationId,
+}
+
+/// Where the sandbox of a call came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Start {
+    /// From nothing: a fresh interpreter, or a zygote had to be made first.
+    Cold,
+    /// Forked from a zygote that was there.
+    Fork,
+    /// An idle instance of the handler.
+    Resume,
+}
+
+impl Start {
+    /// As it stands in the `Lambswool-Start` header.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cold => "cold",
+            Self::Fork => "fork",
+            Self::Resume => "resume",
+        }
+    }
+}
+
+/// A stage of a call. Its name is at once the tracing span, the metric label and the `Server-Timing` entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// Registry → handler version. Measured by the server.
+    Resolve,
+    /// Waiting for a permit.
+    Admit,
+    /// Looking for an idle instance, and resuming it.
+    HandlerCache,
+    /// Choosing a zygote, and making it when there is none.
+    ImportCache,
+    /// Forking the zygote into a new sandbox, until READY is checked.
+    Fork,
+    /// Importing the handler's code.
+    Load,
+    /// The handler itself, from request to reply.
+    Call,
+    /// Pausing and parking, or handing to the reaper.
+    Park,
+}
+
+impl Stage {
+    /// All of them, in the order of a call's path.
+    pub const ALL: [Self; 8] = [
+        Self::Resolve,
+        Self::Admit,
+        Self::HandlerCache,
+        Self::ImportCache,
+        Self::Fork,
+        Self::Load,
+        Self::Call,
+        Self::Park,
+    ];
+
+    /// The stage's one name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Resolve => "resolve",
+            Self::Admit => "admit",
+            Self::HandlerCache => "handler_cache",
+            Self::ImportCache => "import_cache",
+            Self::Fork => "fork",
+            Self::Load => "load",
+            Self::Call => "call",
+            Self::Park => "park",
+        }
+    }
+}
+
+/// How long each stage took. Stages that a call did not pass are absent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stages(pub Vec<(Stage, Duration)>);
+
+impl Stages {
+    /// Adds a stage's duration; a stage passed twice (a retry) counts both.
+    pub fn record(&mut self, stage: Stage, took: Duration) {
+        match self.0.iter_mut().find(|(name, _)| *name == stage) {
+            Some((_, total)) => *total += took,
+            None => self.0.push((stage, took)),
+        }
+    }
+
+    /// The value of a `Server-Timing` header: `fork;dur=0.812, load;dur=0.310`, milliseconds.
+    #[must_use]
+    pub fn server_timing(&self) -> String {
+        let entries = self.0.iter().map(|(stage, took)| {
+            format!("{};dur={:.3}", stage.as_str(), took.as_secs_f64() * 1e3)
+        });
+        entries.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// What a handler returned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The result.
+    pub body: Bytes,
+    /// Its content type.
+    pub content_type: String,
+}
+
+/// A call that was served, well or badly: the stages are told either way.
+#[derive(Debug)]
+pub struct Served {
+    /// What came of it.
+    pub result: Result<Outcome, CallError>,
+    /// Where the sandbox came from; none when the call never got one.
+    pub start: Option<Start>,
+    /// How long each stage took.
+    pub stages: Stages,
+}
+
+/// Why a call has no result.
+#[derive(Debug, Error)]
+pub enum CallError {
+    /// Too many calls at once: 429, try again after the given time.
+    #[error("too many calls at once; try again in {} ms", retry_after.as_millis())]
+    Busy {
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// The handler raised an exception: 502 with its traceback.
+    #[error("{}: {}", .0.error_type, .0.message)]
+    Raised(Failure),
+    /// The handler's code could not be imported: 502 with the traceback.
+    #[error("the code does not load: {}: {}", .0.error_type, .0.message)]
+    NotLoaded(Failure),
+    /// The handler's process died: 502.
+    #[error("the handler died: {}", describe(*.0))]
+    Died(Death),
+    /// The handler did not answer in time: 504.
+    #[error("no answer within {} s", limit.as_secs_f64())]
+    TimedOut {
+        /// The handler's timeout.
+        limit: Duration,
+    },
+    /// The handler's answer breaks the protocol, or is larger than allowed: 502.
+    #[error("the handler's answer is not acceptable: {0}")]
+    BadAnswer(String),
+    /// No sandbox could be made: 503.
+    #[error("no sandbox could be made")]
+    NoSandbox(#[source] ProviderError),
+    /// The worker is stopping: 503.
+    #[error("the worker is stopping")]
+    Stopping,
+}
+
+fn describe(death: Death) -> String {
+    match death {
+        Death::OutOfMemory => "it reached its memory limit".to_owned(),
+        Death::Signal(number) => format!("signal {number} ended it"),
+        Death::Exited(code) => format!("it exited with status {code}"),
+        Death::Unknown => "its process ended".to_owned(),
+    }
+}
+
+/// A piece of a handler's output.
+#[derive(Clone, Debug)]
+pub struct LogLine {
+    /// Who wrote.
+    pub handler: Arc<Handler>,
+    /// During which invocation; empty while loading.
+    pub invocation: String,
+    /// Where it wrote.
+    pub stream: LogStream,
+    /// What it wrote: whole lines where possible, at most 64 KiB.
+    pub text: Bytes,
+}
+
+/// Where output goes. Must not block: it is called on the call's path.
+pub trait LogSink: Send + Sync + fmt::Debug {
+    /// Takes one piece; drops it (and counts that) rather than wait.
+    fn write(&self, line: LogLine);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_passed_twice_counts_both() {
+        let mut stages = Stages::default();
+        stages.record(Stage::Fork, Duration::from_micros(500));
+        stages.record(Stage::Load, Duration::from_micros(250));
+        stages.record(Stage::Fork, Duration::from_micros(500));
+        assert_eq!(stages.server_timing(), "fork;dur=1.000, load;dur=0.250");
+    }
+}

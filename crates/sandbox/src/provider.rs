@@ -1,0 +1,173 @@
+//! The traits of the seam.
+//!
+//! ```text
+//!   Provider::create_zygote ─► Zygote ──derive──► Zygote ──fork──► Instance ─► connect ─► pause ⇄ resume
+//!   Provider::create_instance (no zygote: a fresh interpreter) ───────┘                     │
+//!                                                     dropping any of them destroys it ◄────┘
+//! ```
+//!
+//! Destruction happens off the caller's path: `Drop` only hands the sandbox to the provider's reaper. A zygote may
+//! be dropped while its children live. A future that is dropped half-way unwinds what it had made.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::{InstanceSpec, Limits, SandboxId, ZygoteSpec};
+
+/// A boxed future, so that the traits can be used as objects.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, ProviderError>> + Send + 'a>>;
+
+/// Makes sandboxes from nothing.
+pub trait Provider: Send + Sync + Debug {
+    /// Starts a fresh interpreter that has imported `spec.imports` and waits to be forked.
+    fn create_zygote(&self, spec: ZygoteSpec) -> Pending<'_, Box<dyn Zygote>>;
+
+    /// Starts a fresh interpreter for one handler, with no zygote involved.
+    fn create_instance(&self, spec: InstanceSpec) -> Pending<'_, Box<dyn Instance>>;
+
+    /// Sandboxes that were dropped and are not yet gone.
+    fn reaping(&self) -> usize;
+}
+
+/// What zygotes and instances have in common.
+pub trait Sandbox: Send + Sync + Debug {
+    /// Its name.
+    fn id(&self) -> SandboxId;
+
+    /// Bytes that it costs the machine beyond what it shares: kernel memory and page tables included where the host
+    /// can tell (11 µs for a cgroup). Any time.
+    ///
+    /// # Errors
+    /// When the host cannot measure, or the sandbox is gone.
+    fn memory(&self) -> io::Result<u64>;
+
+    /// Whether its main process still runs. Any time.
+    fn alive(&self) -> bool;
+}
+
+/// A sandbox that exists to be forked.
+pub trait Zygote: Sandbox {
+    /// What it was made from.
+    fn spec(&self) -> &ZygoteSpec;
+
+    /// What its imports did.
+    fn imports(&self) -> &Imports;
+
+    /// Forks a further zygote from this one and has it import `spec.imports`. `spec.python` and `spec.network` must
+    /// equal this zygote's.
+    fn derive(&self, spec: ZygoteSpec) -> Pending<'_, Box<dyn Zygote>>;
+
+    /// Forks an instance. `spec.python` and `spec.network` must equal this zygote's. Calls may overlap.
+    fn fork(&self, spec: InstanceSpec) -> Pending<'_, Box<dyn Instance>>;
+}
+
+/// A sandbox that serves one handler.
+pub trait Instance: Sandbox {
+    /// Takes the channel: a connected stream socket, non-blocking, on which the guest speaks [`crate::wire`].
+    /// Once; before any other message.
+    ///
+    /// # Errors
+    /// When the channel was taken already.
+    fn connect(&mut self) -> io::Result<OwnedFd>;
+
+    /// Stops all its processes until [`Instance::resume`]. Returns when the host was told, not when all have stopped
+    /// (waiting costs milliseconds and buys nothing: the caller has nothing in flight). Only between calls.
+    ///
+    /// # Errors
+    /// When the host refuses.
+    fn pause(&self) -> io::Result<()>;
+
+    /// Lets it run again. After `pause`.
+    ///
+    /// # Errors
+    /// When the host refuses.
+    fn resume(&self) -> io::Result<()>;
+
+    /// Changes its limits between calls, as far as the host can.
+    fn limit(&self, limits: Limits) -> Pending<'_, ()>;
+
+    /// Why it died. Only once its channel has closed or [`Sandbox::alive`] says no.
+    fn autopsy(&self) -> Pending<'_, Death>;
+}
+
+/// What a zygote's imports did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Imports {
+    /// Milliseconds that the imports took, all together.
+    pub milliseconds: f64,
+    /// The modules now in `sys.modules` that were loaded from files, with the file's path inside the sandbox.
+    pub files: Vec<(String, String)>,
+    /// Threads that were left running beside the main one. Not zero: do not fork from it.
+    pub threads: u32,
+    /// Modules that could not be imported, with the exception's own words.
+    pub failed: Vec<(String, String)>,
+}
+
+/// Why a sandbox died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Death {
+    /// The kernel killed it because it reached its memory limit.
+    OutOfMemory,
+    /// A signal ended it.
+    Signal(i32),
+    /// It exited by itself.
+    Exited(i32),
+    /// This host cannot tell (exit status of a foreign process: Linux ≥ 6.15).
+    Unknown,
+}
+
+/// Why a provider could not do what it was asked.
+#[derive(Debug, Error)]
+pub enum ProviderError {
+    /// The host is out of something (pids, memory, fds, cgroups): try later, or evict.
+    #[error("the host is out of {what}")]
+    Exhausted {
+        /// What is missing.
+        what: String,
+    },
+    /// The zygote is gone or does not answer: make another.
+    #[error("zygote {id} does not answer: {reason}")]
+    ZygoteLost {
+        /// Which.
+        id: SandboxId,
+        /// What happened.
+        reason: String,
+    },
+    /// What answered is not the sandbox that was asked for. Never retried with the same zygote.
+    #[error("zygote {id} answered with a process that is not the slot's: {reason}")]
+    Impostor {
+        /// Which zygote.
+        id: SandboxId,
+        /// What did not match.
+        reason: String,
+    },
+    /// A step failed.
+    #[error("{step}")]
+    Step {
+        /// Which step.
+        step: &'static str,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The privileged helper is gone; nothing can be made any more.
+    #[error("the warden is gone: restart the worker")]
+    WardenGone,
+    /// The interpreter did not come up.
+    #[error("the interpreter did not start: {0}")]
+    Interpreter(String),
+}
+
+impl ProviderError {
+    /// Names the step that failed.
+    pub fn step(step: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Step { step, source }
+    }
+}

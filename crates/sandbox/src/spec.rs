@@ -1,0 +1,143 @@
+//! What a sandbox is made of: layers, limits, network class.
+
+use std::fmt;
+use std::path::{Component, Path};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A read-only directory of the root file system, named by its path relative to the state directory's `layers/`
+/// (for example `packages/4f1c…`). Never absolute, never with `..`, never empty.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Layer(String);
+
+/// Why a text is no [`Layer`].
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("a layer is a relative path of plain names, not {0:?}")]
+pub struct LayerError(String);
+
+impl Layer {
+    /// The path relative to `layers/`.
+    #[must_use]
+    pub fn as_path(&self) -> &Path {
+        Path::new(&self.0)
+    }
+}
+
+impl TryFrom<String> for Layer {
+    type Error = LayerError;
+
+    fn try_from(text: String) -> Result<Self, LayerError> {
+        let plain = !text.is_empty()
+            && !text.contains('\0')
+            && !text.contains("//")
+            && !text.ends_with('/')
+            && Path::new(&text).components().all(|c| matches!(c, Component::Normal(_)))
+            && !text.split('/').any(|name| name == ".");
+        if plain { Ok(Self(text)) } else { Err(LayerError(text)) }
+    }
+}
+
+impl FromStr for Layer {
+    type Err = LayerError;
+
+    fn from_str(text: &str) -> Result<Self, LayerError> {
+        Self::try_from(text.to_owned())
+    }
+}
+
+impl From<Layer> for String {
+    fn from(layer: Layer) -> Self {
+        layer.0
+    }
+}
+
+impl fmt::Display for Layer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a sandbox may reach. A zygote's class is its children's class: nobody leaves it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Network {
+    /// Nothing, not even loopback.
+    #[default]
+    None,
+}
+
+/// Limits of one sandbox. On a host that cannot enforce one, `wool doctor` says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Bytes of memory, page tables and scratch included.
+    pub memory_bytes: u64,
+    /// Processes and threads.
+    pub pids: u32,
+    /// Bytes that `/tmp` holds; `/dev/shm` holds as much again.
+    pub scratch_bytes: u64,
+    /// Files that `/tmp` holds; `/dev/shm` holds as many again.
+    pub scratch_inodes: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { memory_bytes: 512 << 20, pids: 64, scratch_bytes: 64 << 20, scratch_inodes: 4096 }
+    }
+}
+
+/// The Python that a sandbox starts from: a base layer, and the guest's own files.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PythonSpec {
+    /// Interpreter, standard library and system libraries; becomes `/`.
+    pub base: Layer,
+    /// Lambswool's guest; becomes `/opt/lambswool`.
+    pub guest: Layer,
+    /// The interpreter's path inside the base, for example `/usr/bin/python3`.
+    pub interpreter: String,
+}
+
+/// A zygote: it exists to be forked and is never called.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ZygoteSpec {
+    /// The Python it runs. A derived zygote keeps its parent's.
+    pub python: PythonSpec,
+    /// The exact package set that it may import from, as `/opt/python`; none for a root zygote.
+    pub packages: Option<Layer>,
+    /// Modules to import before it is offered for forking.
+    pub imports: Vec<String>,
+    /// What it and all its children may reach.
+    pub network: Network,
+    /// Its own limits; children have theirs.
+    pub limits: Limits,
+}
+
+/// An instance: it serves one handler and is never forked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstanceSpec {
+    /// The Python it runs.
+    pub python: PythonSpec,
+    /// The handler's exact package set, as `/opt/python`.
+    pub packages: Option<Layer>,
+    /// The handler's code, as `/var/task`.
+    pub code: Layer,
+    /// What it may reach: must equal its zygote's class.
+    pub network: Network,
+    /// Its limits.
+    pub limits: Limits,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layer_never_leaves_its_directory() {
+        for bad in ["", "/etc", "a/../b", "..", "a//b", "a/", "./a", "a/./b", "a\0b"] {
+            assert!(bad.parse::<Layer>().is_err(), "{bad:?}");
+        }
+        assert_eq!("packages/4f1c".parse::<Layer>().unwrap().to_string(), "packages/4f1c");
+    }
+}

@@ -1,0 +1,160 @@
+//! Frames: a header and a body with their lengths in front.
+
+use thiserror::Error;
+
+/// Longest header that either side accepts, in bytes.
+pub const MAX_HEADER_BYTES: usize = 256 << 10;
+
+const PREFIX: usize = 8;
+
+/// One frame, undecoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// JSON, UTF-8.
+    pub header: Vec<u8>,
+    /// Any bytes.
+    pub body: Vec<u8>,
+}
+
+/// Why bytes are no frame. The channel is then of no further use.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum FrameError {
+    /// The header is longer than [`MAX_HEADER_BYTES`].
+    #[error("a header of {0} bytes; at most {MAX_HEADER_BYTES} are accepted")]
+    HeaderTooLong(usize),
+    /// The body is longer than the reader allows.
+    #[error("a body of {length} bytes; at most {limit} are accepted")]
+    BodyTooLong {
+        /// Announced length.
+        length: usize,
+        /// Allowed length.
+        limit: usize,
+    },
+}
+
+impl Frame {
+    /// Appends the frame's bytes to `out`.
+    ///
+    /// # Errors
+    /// When header or body is longer than the format can say.
+    pub fn encode(header: &[u8], body: &[u8], out: &mut Vec<u8>) -> Result<(), FrameError> {
+        if header.len() > MAX_HEADER_BYTES {
+            return Err(FrameError::HeaderTooLong(header.len()));
+        }
+        let too_long = FrameError::BodyTooLong { length: body.len(), limit: u32::MAX as usize };
+        let header_length = u32::try_from(header.len()).map_err(|_| FrameError::HeaderTooLong(header.len()))?;
+        let body_length = u32::try_from(body.len()).map_err(|_| too_long)?;
+        out.reserve(PREFIX + header.len() + body.len());
+        out.extend_from_slice(&header_length.to_le_bytes());
+        out.extend_from_slice(&body_length.to_le_bytes());
+        out.extend_from_slice(header);
+        out.extend_from_slice(body);
+        Ok(())
+    }
+}
+
+/// Cuts a stream of bytes into frames. Holds at most one frame and what was pushed behind it.
+#[derive(Debug)]
+pub struct Decoder {
+    buffer: Vec<u8>,
+    body_limit: usize,
+}
+
+impl Decoder {
+    /// A decoder that refuses bodies longer than `body_limit` bytes.
+    #[must_use]
+    pub fn new(body_limit: usize) -> Self {
+        Self { buffer: Vec::new(), body_limit }
+    }
+
+    /// Adds bytes as they arrived.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Takes the next whole frame, if there is one.
+    ///
+    /// # Errors
+    /// As soon as a prefix announces too much, before any of it is stored.
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
+        let Some((header_length, body_length)) = self.lengths()? else { return Ok(None) };
+        let end = PREFIX + header_length + body_length;
+        if self.buffer.len() < end {
+            return Ok(None);
+        }
+        let rest = self.buffer.split_off(end);
+        let mut taken = std::mem::replace(&mut self.buffer, rest);
+        let body = taken.split_off(PREFIX + header_length);
+        let header = taken.split_off(PREFIX);
+        Ok(Some(Frame { header, body }))
+    }
+
+    /// Bytes held that belong to no whole frame yet.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.buffer.len()
+    }
+
+    fn lengths(&self) -> Result<Option<(usize, usize)>, FrameError> {
+        let (Some(header), Some(body)) = (self.u32_at(0), self.u32_at(4)) else { return Ok(None) };
+        if header > MAX_HEADER_BYTES {
+            return Err(FrameError::HeaderTooLong(header));
+        }
+        if body > self.body_limit {
+            return Err(FrameError::BodyTooLong { length: body, limit: self.body_limit });
+        }
+        Ok(Some((header, body)))
+    }
+
+    fn u32_at(&self, at: usize) -> Option<usize> {
+        let bytes = self.buffer.get(at..at + 4)?;
+        Some(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn frames_survive_any_cutting(
+            frames in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..40), prop::collection::vec(any::<u8>(), 0..200)), 1..6),
+            step in 1usize..50,
+        ) {
+            let mut bytes = Vec::new();
+            for (header, body) in &frames {
+                Frame::encode(header, body, &mut bytes).unwrap();
+            }
+            let mut decoder = Decoder::new(1000);
+            let mut seen = Vec::new();
+            for piece in bytes.chunks(step) {
+                decoder.push(piece);
+                while let Some(frame) = decoder.next_frame().unwrap() {
+                    seen.push((frame.header, frame.body));
+                }
+            }
+            prop_assert_eq!(seen, frames);
+            prop_assert_eq!(decoder.pending(), 0);
+        }
+
+        #[test]
+        fn no_bytes_make_the_decoder_panic_or_hoard(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+            let mut decoder = Decoder::new(64);
+            decoder.push(&bytes);
+            while let Ok(Some(_)) = decoder.next_frame() {}
+            prop_assert!(decoder.pending() <= bytes.len());
+        }
+    }
+
+    #[test]
+    fn an_announced_gigabyte_is_refused_before_it_arrives() {
+        let mut decoder = Decoder::new(1 << 20);
+        decoder.push(&2u32.to_le_bytes());
+        decoder.push(&(1u32 << 30).to_le_bytes());
+        let refused = decoder.next_frame().unwrap_err();
+        assert_eq!(refused, FrameError::BodyTooLong { length: 1 << 30, limit: 1 << 20 });
+    }
+}

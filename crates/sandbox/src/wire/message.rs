@@ -1,0 +1,162 @@
+//! Messages: what a frame's header says.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::frame::{Frame, FrameError};
+
+/// How a handler is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Convention {
+    /// `def handler(event, context)`, AWS Lambda's.
+    Lambda,
+    /// `def f(event)`, OpenLambda's.
+    OpenLambda,
+}
+
+/// Everything an instance must know before its first call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// The module inside `/var/task`, dotted, without `.py`.
+    pub module: String,
+    /// The function's name in that module.
+    pub function: String,
+    /// How to call it.
+    pub convention: Convention,
+    /// The name it was deployed under; `context.function_name`.
+    pub name: String,
+    /// Its version; `context.function_version`.
+    pub version: String,
+    /// Megabytes; `context.memory_limit_in_mb`.
+    pub memory_mb: u64,
+    /// Environment variables, beside the guest's own.
+    pub environment: BTreeMap<String, String>,
+    /// Whether bodies pass through as bytes (`event` is then `bytes`) instead of as JSON.
+    pub binary: bool,
+}
+
+/// From the worker to a guest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Request {
+    /// Import the handler's code. Once, first.
+    Load(Load),
+    /// Call the handler with the frame's body.
+    Invoke {
+        /// `context.aws_request_id`.
+        id: String,
+        /// Milliseconds until the worker gives up; `context.get_remaining_time_in_millis()` counts down from it.
+        remaining_ms: u64,
+        /// The body's content type.
+        content_type: String,
+    },
+}
+
+/// Which stream a log line was written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogStream {
+    /// `sys.stdout`
+    Stdout,
+    /// `sys.stderr`
+    Stderr,
+}
+
+/// An exception that left the handler, or a module that could not be loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The exception's class, with its module unless that is `builtins`.
+    pub error_type: String,
+    /// `str(exception)`
+    pub message: String,
+    /// The user's own lines of the traceback, as Python formats them; the guest's are left out.
+    pub traceback: Vec<String>,
+}
+
+/// From a guest to the worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Reply {
+    /// The guest can be loaded.
+    Ready {
+        /// Its pid as it sees itself; a claim, never to be trusted.
+        pid: i32,
+    },
+    /// The handler's code is imported.
+    Loaded {
+        /// Milliseconds that it took.
+        milliseconds: f64,
+    },
+    /// Output of the handler; the frame's body is the text. `id` is empty while loading.
+    Log {
+        /// The invocation that wrote it.
+        id: String,
+        /// Where it wrote.
+        stream: LogStream,
+    },
+    /// The handler returned; the frame's body is the result.
+    Done {
+        /// The invocation it answers.
+        id: String,
+        /// The body's content type.
+        content_type: String,
+    },
+    /// The handler raised, or could not be loaded (`id` is then empty).
+    Failed {
+        /// The invocation it answers.
+        id: String,
+        /// What happened.
+        #[serde(flatten)]
+        failure: Failure,
+    },
+}
+
+/// Why a frame is no message.
+#[derive(Debug, Error)]
+pub enum MessageError {
+    /// It is no frame.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// The header is not what this side understands.
+    #[error("an unknown or malformed message")]
+    Header(#[from] serde_json::Error),
+}
+
+impl Request {
+    /// Appends the message's frame to `out`.
+    ///
+    /// # Errors
+    /// When it is too long.
+    pub fn encode(&self, body: &[u8], out: &mut Vec<u8>) -> Result<(), MessageError> {
+        Ok(Frame::encode(&serde_json::to_vec(self)?, body, out)?)
+    }
+
+    /// Reads a message from its frame; the body comes along.
+    ///
+    /// # Errors
+    /// When the header is not one of ours.
+    pub fn decode(frame: Frame) -> Result<(Self, Vec<u8>), MessageError> {
+        Ok((serde_json::from_slice(&frame.header)?, frame.body))
+    }
+}
+
+impl Reply {
+    /// Appends the message's frame to `out`.
+    ///
+    /// # Errors
+    /// When it is too long.
+    pub fn encode(&self, body: &[u8], out: &mut Vec<u8>) -> Result<(), MessageError> {
+        Ok(Frame::encode(&serde_json::to_vec(self)?, body, out)?)
+    }
+
+    /// Reads a message from its frame; the body comes along.
+    ///
+    /// # Errors
+    /// When the header is not one of ours.
+    pub fn decode(frame: Frame) -> Result<(Self, Vec<u8>), MessageError> {
+        Ok((serde_json::from_slice(&frame.header)?, frame.body))
+    }
+}
