@@ -1,1 +1,28 @@
-//! To come.
+//! Lean containers, from the unprivileged side.
+//!
+//! ```text
+//!   Containers (Provider) ── client ──► warden            prepares slots, checks who landed, frees
+//!        │                                │ descriptors
+//!        ▼                                ▼
+//!   ContainerZygote ── fork message + slot's descriptors ──► zygote ── fork ──► instance
+//!        │                                                                        │ READY, credentials, pidfd
+//!        └────────────────────────── landed: checked by the warden ◄──────────────┘
+//! ```
+
+mod client;
+mod container;
+mod fork;
+mod launch;
+mod provider;
+mod watch;
+mod zygote;
+
+pub use client::Client;
+pub use launch::{LaunchError, WardenOptions, launch};
+pub use provider::{ContainerOptions, Containers};
+
+/// The guest's native extension, to be laid beside the guest's Python files as [`LANDING_FILE`].
+pub const LANDING: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/landing.so"));
+
+/// Its file name: Python finds a stable-ABI extension by it.
+pub const LANDING_FILE: &str = "lambswool_landing.abi3.so";

@@ -160,9 +160,10 @@ impl Stages {
     /// The value of a `Server-Timing` header: `fork;dur=0.812, load;dur=0.310`, milliseconds.
     #[must_use]
     pub fn server_timing(&self) -> String {
-        let entries = self.0.iter().map(|(stage, took)| {
-            format!("{};dur={:.3}", stage.as_str(), took.as_secs_f64() * 1e3)
-        });
+        let entries = self
+            .0
+            .iter()
+            .map(|(stage, took)| format!("{};dur={:.3}", stage.as_str(), took.as_secs_f64() * 1e3));
         entries.collect::<Vec<_>>().join(", ")
     }
 }

@@ -1,9 +1,40 @@
 //! Which sandbox serves which call.
 //!
-//! The engine knows handlers, calls and the seam (`sandbox`), and nothing of containers, HTTP or disks.
+//! ```text
+//!              ┌ idle instance ──────────────────────────────────────── resume ┐
+//!   call ► admit                                                               ├► call ► reply ► park
+//!              └ a place and a permit ► import_cache ► fork ► load ────────────┘
+//! ```
+//!
+//! The engine knows handlers, calls and the seam (`sandbox`), and nothing of containers, HTTP or disks. What it decides
+//! is decided by plain functions over plain data ([`admit`], [`handler_cache`], [`import_cache`]'s `select` and
+//! `evict`); the rest does what they return.
+//!
+//! | if | then |
+//! | --- | --- |
+//! | a call is cancelled, times out or breaks the protocol | its sandbox is destroyed, never parked |
+//! | an idle instance has died | the next one, or a new one, serves the call |
+//! | a zygote is lost or answers with an impostor | it is dropped, and the call goes on once more from the root |
+//! | `Invoke` was sent | nothing is ever retried |
 
 #![forbid(unsafe_code)]
 
+mod admit;
 mod call;
+mod config;
+mod conversation;
+mod engine;
+mod handler_cache;
+mod import_cache;
+mod journey;
+mod lease;
+mod relay;
+mod scheduler;
+mod status;
 
-pub use call::{Call, CallError, Handler, HandlerId, LogLine, LogSink, Outcome, Served, Stage, Stages, Start};
+pub use call::{
+    Call, CallError, Handler, HandlerId, LogLine, LogSink, Outcome, Served, Stage, Stages, Start,
+};
+pub use config::{EngineConfig, ZygotePolicy};
+pub use engine::Engine;
+pub use status::{EngineStatus, InstanceStatus, RefusedStatus, ZygoteStatus};

@@ -1,1 +1,51 @@
-//! To come.
+//! The read-only directories that root file systems are put together from.
+//!
+//! ```text
+//!   host Python ──► base/<id>      interpreter, library closure, standard library, /etc      becomes /
+//!   bundle ───────► code/<id>      the handler's own files                                   becomes /var/task
+//!     └► manifest ─► lock ──► packages/<id>   exactly the locked wheels                      becomes /opt/python
+//!   guest files ──► guest/<id>     Lambswool's own Python                                    becomes /opt/lambswool
+//! ```
+//!
+//! Every layer is named by the hash of what it is made from, made beside its place and renamed into it when it is
+//! complete ([`Store`]), byte-compiled once with unchecked hashes, and never changed afterwards. Nothing here needs
+//! privilege: what root makes is root's, what a user makes is the user's. Nothing here runs a handler's code; wheels
+//! are unpacked, never built.
+//!
+//! The way of a deployment:
+//!
+//! ```text
+//!   let bundle   = code::Bundle::from_path(&store, path)?;
+//!   let settings = manifest::Settings::read(bundle.path())?;          // no interpreter needed yet
+//!   let base     = base::default_or_build(&store, &settings.python()?, progress)?;
+//!   let manifest = settings.inspect(bundle.path(), &base.command(&store))?;   // parses the source, runs nothing
+//!   let uv       = uv::Uv::find_or_fetch(&store, progress)?;
+//!   let lock     = lock::resolve(&store, &uv, &base, &manifest.requirements, progress)?;
+//!   let packages = packages::install(&store, &uv, &base, &lock, progress)?;
+//!   let code     = bundle.seal(&store, &base)?;
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod base;
+mod bytecode;
+pub mod code;
+mod elf;
+mod file_error;
+pub mod guest;
+mod installer;
+mod interpreter;
+pub mod lock;
+pub mod manifest;
+pub mod packages;
+pub mod progress;
+pub mod python;
+mod requirements;
+mod staging;
+mod store;
+pub mod uv;
+
+pub use file_error::FileError;
+pub use interpreter::{Interpreter, RunError};
+pub use progress::{Progress, Silent};
+pub use store::Store;

@@ -1,1 +1,256 @@
-//! To come.
+//! The one test double: sandboxes without a kernel's help, for the engine's tests and the simulator.
+//!
+//! ```text
+//!   FakeProvider ──► FakeZygote ──fork──► FakeInstance ─── a real socket pair ─── guest (a tokio task)
+//!        │ latencies, memory, faults on the nth operation         behaves as the handler's module is called
+//!        └ census(): what was made, what lives, what is paused
+//! ```
+//!
+//! Faults are scheduled by operation and number ([`FakeProvider::fail`]); what a guest does is written in the module's
+//! name (see [`guest`]); what an import does, in the imported name: `threads` leaves a thread behind, `missing`
+//! cannot be imported, `stray` loads a file from `/tmp`, `slow:40` takes 40 ms.
+//!
+//! Everything must be made inside a tokio runtime. Do not pause its clock: the sockets are real, and tokio advances a
+//! paused clock while they are being polled.
+
+mod guest;
+mod instance;
+mod zygote;
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use crate::{Instance, InstanceSpec};
+use crate::{Pending, Provider, ProviderError, SandboxId, Zygote, ZygoteSpec};
+use instance::FakeInstance;
+use zygote::FakeZygote;
+
+/// What a [`FakeProvider`] is asked to do, counted separately.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// [`Provider::create_zygote`]
+    CreateZygote,
+    /// [`Provider::create_instance`]
+    CreateInstance,
+    /// [`Zygote::derive`]
+    Derive,
+    /// [`Zygote::fork`]
+    Fork,
+}
+
+/// How an operation goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// [`ProviderError::Exhausted`]
+    Exhausted,
+    /// [`ProviderError::ZygoteLost`]
+    Lost,
+    /// [`ProviderError::Impostor`]
+    Impostor,
+    /// [`ProviderError::Step`]
+    Step,
+    /// [`ProviderError::Interpreter`]
+    Interpreter,
+    /// It never ends.
+    Hang,
+}
+
+/// How long things take and what they weigh.
+#[derive(Clone, Copy, Debug)]
+pub struct FakeSettings {
+    /// Time to start an interpreter, for a zygote or an instance.
+    pub create: Duration,
+    /// Time to derive a zygote, imports apart.
+    pub derive: Duration,
+    /// Time to fork an instance.
+    pub fork: Duration,
+    /// Bytes that each instance made from now on says it costs; none: it cannot be measured.
+    pub instance_bytes: Option<u64>,
+    /// Bytes that each zygote made from now on says it costs.
+    pub zygote_bytes: u64,
+}
+
+impl Default for FakeSettings {
+    fn default() -> Self {
+        Self {
+            create: Duration::ZERO,
+            derive: Duration::ZERO,
+            fork: Duration::ZERO,
+            instance_bytes: Some(1 << 20),
+            zygote_bytes: 8 << 20,
+        }
+    }
+}
+
+/// What was made and what is left of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Zygotes that live.
+    pub zygotes: usize,
+    /// Instances that were not dropped yet.
+    pub instances: usize,
+    /// Instances that are paused.
+    pub paused: usize,
+    /// Zygotes ever made from nothing.
+    pub created_zygotes: usize,
+    /// Zygotes ever derived.
+    pub derived_zygotes: usize,
+    /// Instances ever made with no zygote.
+    pub created_instances: usize,
+    /// Instances ever forked.
+    pub forked_instances: usize,
+    /// Pauses of what was paused, resumes of what ran: misuse of the seam.
+    pub misuses: usize,
+}
+
+/// Makes fake sandboxes.
+#[derive(Clone, Debug, Default)]
+pub struct FakeProvider {
+    shared: Arc<Shared>,
+}
+
+/// What all fake sandboxes of a provider know together.
+#[derive(Debug, Default)]
+struct Shared {
+    next: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    settings: FakeSettings,
+    census: Census,
+    begun: HashMap<Operation, u64>,
+    faults: HashMap<(Operation, u64), Fault>,
+    instances: BTreeMap<SandboxId, Weak<instance::Process>>,
+    zygotes: BTreeMap<SandboxId, Weak<zygote::Process>>,
+    forked_from: Vec<(SandboxId, Vec<String>)>,
+}
+
+impl FakeProvider {
+    /// A provider with these settings.
+    #[must_use]
+    pub fn new(settings: FakeSettings) -> Self {
+        let provider = Self::default();
+        provider.set(|kept| *kept = settings);
+        provider
+    }
+
+    /// Changes settings for whatever is made from now on.
+    pub fn set(&self, change: impl FnOnce(&mut FakeSettings)) {
+        change(&mut self.shared.state().settings);
+    }
+
+    /// Lets the `nth` operation of its kind (from 1, since the provider exists) go wrong.
+    pub fn fail(&self, operation: Operation, nth: u64, fault: Fault) {
+        self.shared.state().faults.insert((operation, nth), fault);
+    }
+
+    /// How many operations of this kind have begun.
+    #[must_use]
+    pub fn begun(&self, operation: Operation) -> u64 {
+        self.shared.state().begun.get(&operation).copied().unwrap_or(0)
+    }
+
+    /// What was made and what is left of it.
+    #[must_use]
+    pub fn census(&self) -> Census {
+        self.shared.state().census
+    }
+
+    /// For each fork that succeeded, in order: the zygote's modules.
+    #[must_use]
+    pub fn forked_from(&self) -> Vec<Vec<String>> {
+        self.shared.state().forked_from.iter().map(|(_, imports)| imports.clone()).collect()
+    }
+
+    /// Ends all instances' processes, paused ones too, as a host under memory pressure might.
+    pub fn kill_instances(&self) {
+        let all: Vec<_> =
+            self.shared.state().instances.values().filter_map(Weak::upgrade).collect();
+        all.iter().for_each(|process| process.kill());
+    }
+
+    /// Ends all zygotes' processes: whoever forks from one finds it lost.
+    pub fn kill_zygotes(&self) {
+        let all: Vec<_> = self.shared.state().zygotes.values().filter_map(Weak::upgrade).collect();
+        all.iter().for_each(|process| process.kill());
+    }
+}
+
+impl Provider for FakeProvider {
+    fn create_zygote(&self, spec: ZygoteSpec) -> Pending<'_, Box<dyn Zygote>> {
+        Box::pin(async move {
+            let latency = self.shared.settings().create;
+            self.shared.begin(Operation::CreateZygote, None, latency).await?;
+            Ok(Box::new(FakeZygote::make(&self.shared, spec, Operation::CreateZygote).await)
+                as Box<dyn Zygote>)
+        })
+    }
+
+    fn create_instance(&self, _spec: InstanceSpec) -> Pending<'_, Box<dyn Instance>> {
+        Box::pin(async move {
+            let latency = self.shared.settings().create;
+            self.shared.begin(Operation::CreateInstance, None, latency).await?;
+            let made = FakeInstance::make(&self.shared, None)
+                .map_err(ProviderError::step("socketpair"))?;
+            Ok(Box::new(made) as Box<dyn Instance>)
+        })
+    }
+
+    fn reaping(&self) -> usize {
+        0
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn settings(&self) -> FakeSettings {
+        self.state().settings
+    }
+
+    fn id(&self) -> SandboxId {
+        SandboxId(self.next.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Counts an operation, lets its time pass, and fails it if that was asked for.
+    async fn begin(
+        &self,
+        operation: Operation,
+        zygote: Option<SandboxId>,
+        latency: Duration,
+    ) -> Result<(), ProviderError> {
+        let fault = {
+            let mut state = self.state();
+            let count = state.begun.entry(operation).or_default();
+            *count += 1;
+            let nth = *count;
+            state.faults.remove(&(operation, nth))
+        };
+        if !latency.is_zero() {
+            tokio::time::sleep(latency).await;
+        }
+        let id = zygote.unwrap_or(SandboxId(0));
+        let reason = "asked to fail".to_owned();
+        match fault {
+            None => Ok(()),
+            Some(Fault::Exhausted) => Err(ProviderError::Exhausted { what: "patience".to_owned() }),
+            Some(Fault::Lost) => Err(ProviderError::ZygoteLost { id, reason }),
+            Some(Fault::Impostor) => Err(ProviderError::Impostor { id, reason }),
+            Some(Fault::Step) => {
+                Err(ProviderError::Step { step: "fake", source: io::Error::other(reason) })
+            }
+            Some(Fault::Interpreter) => Err(ProviderError::Interpreter(reason)),
+            Some(Fault::Hang) => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

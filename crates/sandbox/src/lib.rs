@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod guest;
 mod id;
 mod provider;
 mod spec;
@@ -21,7 +22,5 @@ pub mod wire;
 pub mod fake;
 
 pub use id::{InvocationId, SandboxId};
-pub use provider::{
-    Death, Imports, Instance, Pending, Provider, ProviderError, Sandbox, Zygote,
-};
+pub use provider::{Death, Imports, Instance, Pending, Provider, ProviderError, Sandbox, Zygote};
 pub use spec::{InstanceSpec, Layer, LayerError, Limits, Network, PythonSpec, ZygoteSpec};

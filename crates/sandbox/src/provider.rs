@@ -157,6 +157,9 @@ pub enum ProviderError {
         #[source]
         source: io::Error,
     },
+    /// The privileged helper refused.
+    #[error("the warden could not: {0}")]
+    Refused(String),
     /// The privileged helper is gone; nothing can be made any more.
     #[error("the warden is gone: restart the worker")]
     WardenGone,
@@ -167,7 +170,7 @@ pub enum ProviderError {
 
 impl ProviderError {
     /// Names the step that failed.
-    pub fn step(step: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Step { step, source }
+    pub fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> Self {
+        move |source| Self::Step { step, source: source.into() }
     }
 }

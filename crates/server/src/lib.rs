@@ -1,1 +1,29 @@
-//! To come.
+//! The worker and its command: HTTP in front, the registry on disk, the engine behind.
+//!
+//! ```text
+//!   wool ──► command ──► client ───HTTP──► api ──► registry (resolve) ──► engine ──► sandboxes
+//!                           │               │
+//!                  worker.json, wool.sock   └────► deploy ──► workshop (layers) ──► registry
+//! ```
+//!
+//! `worker` is the only place that puts the parts together; everything else takes what it needs as arguments.
+
+#![forbid(unsafe_code)]
+
+pub mod api;
+pub mod cli;
+pub mod client;
+pub mod command;
+pub mod config;
+pub mod deploy;
+pub mod doctor;
+pub mod layered;
+pub mod logs;
+pub mod name;
+pub mod parts;
+pub mod progress;
+pub mod quantity;
+pub mod registry;
+pub mod state;
+pub mod worker;
+pub mod workshop;

@@ -1,1 +1,11 @@
-//! To come.
+//! Linux made safe: descriptors in, typed results out. No policy, no names of ours.
+//!
+//! What rustix offers is used as it is, by whoever needs it; this crate holds what it lacks: helpers that make
+//! namespaces from a single-threaded process, ancillary data with pidfds, exit statuses of foreign processes,
+//! mount attributes, and the probe that finds out what a host can do.
+
+pub mod mount;
+pub mod namespace;
+pub mod probe;
+pub mod process;
+pub mod scm;

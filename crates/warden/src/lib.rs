@@ -1,1 +1,29 @@
-//! To come.
+//! The warden: the only privileged process.
+//!
+//! ```text
+//!   worker ──── one SEQPACKET socket, `protocol` ────► wool-warden ──► mounts, namespaces, cgroups, kernel uids
+//!     │                                                   │ forks, enters the place, drops everything, execs
+//!     │                                                   ▼
+//!     └──── control socket ───────────────────────────► zygote ──► instance            all in the place:
+//!                                                        PID namespace P with a reaper of ours as pid 1,
+//!                                                        mount namespace M with one empty tmpfs, empty network
+//! ```
+//!
+//! It has one thread, takes one command at a time, and decides nothing: which sandbox to make and when is the
+//! worker's business. It trusts the worker with sandboxes and with nothing else: paths are resolved beneath the
+//! state directory, processes are checked against the slot before they are accepted.
+//!
+//! When the worker is gone (the socket closes), everything dies with the place's pid 1, and the warden cleans up. When
+//! the warden itself is killed, pid 1 goes with it (parent-death signal); what the kernel does not free by itself
+//! (cgroups) the next start removes: [`recover`].
+
+pub mod cgroup;
+pub mod filter;
+pub mod place;
+pub mod protocol;
+pub mod recover;
+pub mod rootfs;
+pub mod serve;
+pub mod slot;
+pub mod spawn;
+pub mod uids;

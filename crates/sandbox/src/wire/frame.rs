@@ -42,7 +42,8 @@ impl Frame {
             return Err(FrameError::HeaderTooLong(header.len()));
         }
         let too_long = FrameError::BodyTooLong { length: body.len(), limit: u32::MAX as usize };
-        let header_length = u32::try_from(header.len()).map_err(|_| FrameError::HeaderTooLong(header.len()))?;
+        let header_length =
+            u32::try_from(header.len()).map_err(|_| FrameError::HeaderTooLong(header.len()))?;
         let body_length = u32::try_from(body.len()).map_err(|_| too_long)?;
         out.reserve(PREFIX + header.len() + body.len());
         out.extend_from_slice(&header_length.to_le_bytes());
@@ -77,7 +78,9 @@ impl Decoder {
     /// # Errors
     /// As soon as a prefix announces too much, before any of it is stored.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
-        let Some((header_length, body_length)) = self.lengths()? else { return Ok(None) };
+        let Some((header_length, body_length)) = self.lengths()? else {
+            return Ok(None);
+        };
         let end = PREFIX + header_length + body_length;
         if self.buffer.len() < end {
             return Ok(None);
@@ -96,7 +99,9 @@ impl Decoder {
     }
 
     fn lengths(&self) -> Result<Option<(usize, usize)>, FrameError> {
-        let (Some(header), Some(body)) = (self.u32_at(0), self.u32_at(4)) else { return Ok(None) };
+        let (Some(header), Some(body)) = (self.u32_at(0), self.u32_at(4)) else {
+            return Ok(None);
+        };
         if header > MAX_HEADER_BYTES {
             return Err(FrameError::HeaderTooLong(header));
         }

@@ -1,0 +1,234 @@
+//! Landing a fork of a zygote in a slot.
+//!
+//! ```text
+//!   Slot::prepare ─► Slot ── ask (message + descriptors) ─► the zygote lands a child ─► READY on the slot's channel
+//!                     │                                                                  │ kernel's credentials, pidfd
+//!                     │                                            impostor? uid ◄───────┤
+//!                     │                                            warden: Landed ◄──────┘ uid again, cgroups, /proc
+//!                     └── dropped at any point: released                    ▼
+//!                                                                        Landed
+//! ```
+//! A READY is believed only for whom the kernel says it is: the slot's own kernel uid, in the slot's cgroups. From then
+//! on nothing ancillary is read from the channel any more.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandbox::wire::{Decoder, Reply};
+use sandbox::{ProviderError, SandboxId};
+use serde::Serialize;
+use sys::process::PidFd;
+use sys::scm;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use warden::protocol::{Answer, Command, Limits};
+
+use crate::client::{Client, unexpected};
+use crate::container::Handle;
+use crate::watch::watch;
+
+/// How long a zygote may take to answer: a fork takes a millisecond, a machine under heavy load a hundred.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a landing does; `guest/native/landing.c` has the same numbers.
+mod flag {
+    pub(super) const NEW_PID: u32 = 1;
+    pub(super) const STACK_FILTER: u32 = 2;
+    pub(super) const SCOPE: u32 = 4;
+    pub(super) const USER_NS: u32 = 8;
+}
+
+/// What is to land.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Role {
+    Instance,
+    Zygote,
+}
+
+#[derive(Serialize)]
+struct ForkMessage {
+    kind: &'static str,
+    uid: u32,
+    flags: u32,
+    role: Role,
+}
+
+/// Everything a fork needs, made ahead of it.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) handle: Handle,
+    zygote: SandboxId,
+    role: Role,
+    uid: u32,
+    inner_uid: u32,
+    /// In the order that the zygote expects; the root missing where mounts cannot come late.
+    for_zygote: Vec<OwnedFd>,
+    has_root: bool,
+    channel: OwnedFd,
+}
+
+/// A fork that has landed and is who it should be.
+#[derive(Debug)]
+pub(crate) struct Landed {
+    pub(crate) handle: Handle,
+    pub(crate) channel: OwnedFd,
+    pub(crate) process: PidFd,
+}
+
+impl Slot {
+    pub(crate) async fn prepare(
+        client: &Arc<Client>,
+        name: SandboxId,
+        zygote: SandboxId,
+        role: Role,
+        packages: Option<String>,
+        limits: Limits,
+    ) -> Result<Self, ProviderError> {
+        let derive = role == Role::Zygote;
+        let command =
+            Command::Prepare { sandbox: name.0, zygote: zygote.0, derive, packages, limits };
+        // From here on the name exists at the warden's, whatever becomes of this call.
+        let mut handle = Handle::new(Arc::clone(client), name, limits);
+        let (answer, mut fds) = client.call(command, &[]).await?;
+        let Answer::Slot { uid, inner_uid, cgroups, root, files } = answer else {
+            return Err(unexpected());
+        };
+        let count = usize::from(root) + 2 + cgroups;
+        if fds.len() <= count {
+            return Err(unexpected());
+        }
+        let mut rest = fds.split_off(count).into_iter();
+        let channel = rest.next().ok_or_else(unexpected)?;
+        handle.take_files(files, rest);
+        Ok(Self { handle, zygote, role, uid, inner_uid, for_zygote: fds, has_root: root, channel })
+    }
+
+    /// Brings the root that was made late (`Command::Place` with early mounts).
+    pub(crate) fn set_root(&mut self, root: OwnedFd) {
+        self.for_zygote.insert(0, root);
+        self.has_root = true;
+    }
+
+    pub(crate) fn has_root(&self) -> bool {
+        self.has_root
+    }
+
+    /// Has the zygote behind `control` land a fork of itself here.
+    pub(crate) async fn land(self, control: BorrowedFd<'_>) -> Result<Landed, ProviderError> {
+        let Self { handle, zygote, role, uid, inner_uid, for_zygote, channel, .. } = self;
+        scm::want_credentials(channel.as_fd(), true)
+            .map_err(ProviderError::step("ask for credentials"))?;
+        let scope = if handle.client.host().scopes { flag::SCOPE } else { 0 };
+        let flags = flag::USER_NS
+            | scope
+            | match role {
+                Role::Instance => flag::NEW_PID | flag::STACK_FILTER,
+                Role::Zygote => 0,
+            };
+        let message = ForkMessage { kind: "fork", uid: inner_uid, flags, role };
+        let message =
+            serde_json::to_vec(&message).map_err(ProviderError::step("write a fork message"))?;
+        let borrowed: Vec<_> = for_zygote.iter().map(AsFd::as_fd).collect();
+        let lost = |reason: String| ProviderError::ZygoteLost { id: zygote, reason };
+        scm::send(control, &message, &borrowed, false).map_err(|error| lost(error.to_string()))?;
+        // Our copy of the guest's end must go: otherwise a fork that fails would leave the channel open for ever.
+        drop(for_zygote);
+
+        let channel = watch(channel).map_err(ProviderError::step("watch the channel"))?;
+        let mut bytes = [0; 1024];
+        let read =
+            channel.async_io(Interest::READABLE, |fd| scm::receive(fd.as_fd(), &mut bytes, false));
+        let received = match tokio::time::timeout(PATIENCE, read).await {
+            Err(_) => return Err(lost(format!("no child within {} s", PATIENCE.as_secs()))),
+            Ok(Err(error)) => return Err(lost(error.to_string())),
+            Ok(Ok(received)) if received.length == 0 => {
+                return Err(lost("its child ended before it was ready".to_owned()));
+            }
+            Ok(Ok(received)) => received,
+        };
+        let impostor = |reason: String| ProviderError::Impostor { id: zygote, reason };
+        ready(role, &bytes[..received.length]).map_err(lost)?;
+        let sender = received
+            .credentials
+            .ok_or_else(|| impostor("the kernel names no sender".to_owned()))?;
+        if sender.uid != uid {
+            return Err(impostor(format!("uid {} instead of {uid}", sender.uid)));
+        }
+        let process = match received.pidfd {
+            Some(pidfd) => PidFd::from(pidfd),
+            // Before Linux 6.5. Should the number be another's by now, the warden sees another uid.
+            None => PidFd::open(sender.pid).map_err(|error| lost(error.to_string()))?,
+        };
+        let channel = channel.into_inner();
+        scm::want_credentials(channel.as_fd(), false)
+            .map_err(ProviderError::step("ask for no more credentials"))?;
+        let command = Command::Landed { sandbox: handle.id.0 };
+        match handle.client.call(command, &[process.as_fd()]).await {
+            Ok(_) => Ok(Landed { handle, channel, process }),
+            Err(ProviderError::Refused(reason)) => Err(impostor(reason)),
+            Err(other) => Err(other),
+        }
+    }
+}
+
+/// What a landing says first: a frame on an instance's stream, a packet on a zygote's control socket.
+fn ready(role: Role, bytes: &[u8]) -> Result<(), String> {
+    let said = match role {
+        Role::Instance => {
+            let mut decoder = Decoder::new(0);
+            decoder.push(bytes);
+            match decoder.next_frame() {
+                Ok(Some(frame)) if decoder.pending() == 0 => frame.header,
+                _ => return Err("its child's first words are no frame".to_owned()),
+            }
+        }
+        // The native side tells a failed step in a frame whoever listens.
+        Role::Zygote if bytes.first() != Some(&b'{') => bytes.get(8..).unwrap_or_default().to_vec(),
+        Role::Zygote => bytes.to_vec(),
+    };
+    match serde_json::from_slice(&said) {
+        Ok(Reply::Ready { .. }) => Ok(()),
+        Ok(Reply::Failed { failure, .. }) => Err(format!("landing failed: {}", failure.message)),
+        _ => Err("its child's first words are not READY".to_owned()),
+    }
+}
+
+/// Reads one packet from a zygote's control socket.
+pub(crate) async fn read_packet(
+    control: &AsyncFd<OwnedFd>,
+    patience: Duration,
+) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; 64 << 10];
+    let read =
+        control.async_io(Interest::READABLE, |fd| scm::receive(fd.as_fd(), &mut bytes, false));
+    let received = tokio::time::timeout(patience, read)
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+    if received.length == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    bytes.truncate(received.length);
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_landing_says_ready_and_nothing_else() {
+        let mut frame = Vec::new();
+        Reply::Ready { pid: 1 }.encode(b"", &mut frame).unwrap();
+        assert_eq!(ready(Role::Instance, &frame), Ok(()));
+        let mut more = frame.clone();
+        more.push(0);
+        assert!(ready(Role::Instance, &more).is_err());
+        assert!(ready(Role::Instance, &frame[..5]).is_err());
+        assert!(ready(Role::Instance, b"").is_err());
+        assert_eq!(ready(Role::Zygote, br#"{"kind":"ready","pid":7}"#), Ok(()));
+        assert!(ready(Role::Zygote, br#"{"kind":"loaded","milliseconds":0}"#).is_err());
+    }
+}

@@ -1,0 +1,197 @@
+//! Containers as the engine sees them.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use sandbox::wire::{Decoder, Reply};
+use sandbox::{
+    Instance, InstanceSpec, Pending, Provider, ProviderError, PythonSpec, SandboxId, Zygote,
+    ZygoteSpec,
+};
+use sys::process::PidFd;
+use warden::protocol::{Answer, Command, Python};
+
+use crate::client::{Client, unexpected};
+use crate::container::{ContainerInstance, Handle, limits};
+use crate::fork::read_packet;
+use crate::watch::watch;
+use crate::zygote::ContainerZygote;
+
+/// A bare interpreter is up in 10 ms; on a machine under heavy load in seconds.
+const START_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Settings of the provider.
+#[derive(Clone, Copy, Debug)]
+pub struct ContainerOptions {
+    /// Slots that each zygote keeps prepared.
+    pub slots: usize,
+    /// Forks that each zygote keeps landed and waiting for code. They hide the fork, and what the kernel makes a rare
+    /// cgroup attach wait; each costs about a megabyte.
+    pub spares: usize,
+}
+
+impl Default for ContainerOptions {
+    fn default() -> Self {
+        Self { slots: 4, spares: 2 }
+    }
+}
+
+/// Makes lean containers.
+#[derive(Debug, Clone)]
+pub struct Containers {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What all containers of one provider share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) client: Arc<Client>,
+    pub(crate) options: ContainerOptions,
+    names: AtomicU64,
+    reaping: AtomicUsize,
+}
+
+impl Shared {
+    pub(crate) fn new_name(&self) -> SandboxId {
+        SandboxId(self.names.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+}
+
+impl Containers {
+    /// A provider on top of a connected warden.
+    #[must_use]
+    pub fn new(client: Client, options: ContainerOptions) -> Self {
+        let client = Arc::new(client);
+        let (names, reaping) = (AtomicU64::new(0), AtomicUsize::new(0));
+        Self { shared: Arc::new(Shared { client, options, names, reaping }) }
+    }
+
+    /// What sandboxes have on this host.
+    #[must_use]
+    pub fn host(&self) -> &warden::protocol::Host {
+        self.shared.client.host()
+    }
+
+    /// Whether the warden still listens: if not, nothing can be made any more.
+    #[must_use]
+    pub fn alive(&self) -> bool {
+        self.shared.client.alive()
+    }
+
+    /// Asks the warden how many released sandboxes are not yet gone, for [`Provider::reaping`].
+    ///
+    /// # Errors
+    /// When the warden is gone.
+    pub async fn count_reaping(&self) -> Result<usize, ProviderError> {
+        match self.shared.client.call(Command::Reaping, &[]).await? {
+            (Answer::Reaping { sandboxes }, _) => {
+                self.shared.reaping.store(sandboxes, Ordering::Relaxed);
+                Ok(sandboxes)
+            }
+            _ => Err(unexpected()),
+        }
+    }
+}
+
+impl Provider for Containers {
+    fn create_zygote(&self, spec: ZygoteSpec) -> Pending<'_, Box<dyn Zygote>> {
+        Box::pin(async move {
+            let shared = Arc::clone(&self.shared);
+            let packages = spec.packages.as_ref().map(ToString::to_string);
+            let started = start(&shared, &spec.python, packages, None, limits(spec.limits)).await?;
+            let control =
+                watch(started.channel).map_err(ProviderError::step("watch the control socket"))?;
+            let said = read_packet(&control, START_PATIENCE).await;
+            match said.ok().and_then(|said| serde_json::from_slice(&said).ok()) {
+                Some(Reply::Ready { .. }) => {}
+                _ => return Err(not_started(&started.handle).await),
+            }
+            let zygote =
+                ContainerZygote::new(shared, started.handle, control, started.process, spec)
+                    .await?;
+            Ok(Box::new(zygote) as Box<dyn Zygote>)
+        })
+    }
+
+    fn create_instance(&self, spec: InstanceSpec) -> Pending<'_, Box<dyn Instance>> {
+        Box::pin(async move {
+            let packages = spec.packages.as_ref().map(ToString::to_string);
+            let code = Some(spec.code.to_string());
+            let started =
+                start(&self.shared, &spec.python, packages, code, limits(spec.limits)).await?;
+            let channel = wait_ready(started.channel, &started.handle).await?;
+            Ok(Box::new(ContainerInstance {
+                handle: started.handle,
+                channel: Some(channel),
+                process: started.process,
+            }) as Box<dyn Instance>)
+        })
+    }
+
+    fn reaping(&self) -> usize {
+        self.shared.reaping.load(Ordering::Relaxed)
+    }
+}
+
+struct Started {
+    handle: Handle,
+    channel: OwnedFd,
+    process: PidFd,
+}
+
+async fn start(
+    shared: &Arc<Shared>,
+    python: &PythonSpec,
+    packages: Option<String>,
+    code: Option<String>,
+    limits: warden::protocol::Limits,
+) -> Result<Started, ProviderError> {
+    let name = shared.new_name();
+    let python = Python {
+        base: python.base.to_string(),
+        guest: python.guest.to_string(),
+        interpreter: python.interpreter.clone(),
+    };
+    let mut handle = Handle::new(Arc::clone(&shared.client), name, limits);
+    let command = Command::Start { sandbox: name.0, python, packages, code, limits };
+    let (Answer::Started { files, .. }, fds) = shared.client.call(command, &[]).await? else {
+        return Err(unexpected());
+    };
+    let mut fds = fds.into_iter();
+    let (channel, process) = fds.next().zip(fds.next()).ok_or_else(unexpected)?;
+    handle.take_files(files, fds);
+    Ok(Started { handle, channel, process: PidFd::from(process) })
+}
+
+/// Waits for the READY frame of an instance that the warden started itself: nobody else holds its channel.
+async fn wait_ready(channel: OwnedFd, handle: &Handle) -> Result<OwnedFd, ProviderError> {
+    let channel = watch(channel).map_err(ProviderError::step("watch the channel"))?;
+    let mut decoder = Decoder::new(0);
+    while let Ok(bytes) = read_packet(&channel, START_PATIENCE).await {
+        decoder.push(&bytes);
+        match decoder.next_frame() {
+            Ok(None) => continue,
+            Ok(Some(frame)) if decoder.pending() == 0 => {
+                if let Ok((Reply::Ready { .. }, _)) = Reply::decode(frame) {
+                    return Ok(channel.into_inner());
+                }
+            }
+            _ => {}
+        }
+        break;
+    }
+    Err(not_started(handle).await)
+}
+
+async fn not_started(handle: &Handle) -> ProviderError {
+    match handle.inspect().await {
+        Ok((death, stderr)) => {
+            let words = stderr.trim();
+            let words = if words.is_empty() { "it said nothing" } else { words };
+            ProviderError::Interpreter(format!("{death:?}: {words}"))
+        }
+        Err(error) => error,
+    }
+}

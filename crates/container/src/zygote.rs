@@ -1,0 +1,292 @@
+//! A zygote: what the worker holds of it, and the pools it keeps for its forks.
+//!
+//! ```text
+//!   slots:  prepared by the warden      ── land ──►   spares: landed, waiting for code   ── place ──► instance
+//!           (namespaces, root, cgroup)                (only where mounts may come late)
+//! ```
+//! Both pools are filled off the request path; a fork that finds them empty makes what it needs itself. Pools belong to
+//! one zygote: a slot's namespaces are made below its zygote's, and what one zygote ever held no other gets.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sandbox::{
+    Imports, Instance, InstanceSpec, Pending, ProviderError, Sandbox, SandboxId, Zygote, ZygoteSpec,
+};
+use serde::{Deserialize, Serialize};
+use sys::process::PidFd;
+use sys::scm;
+use tokio::io::unix::AsyncFd;
+use warden::protocol::Command;
+
+use crate::container::{ContainerInstance, Handle, limits};
+use crate::fork::{Landed, Role, Slot, read_packet};
+use crate::provider::Shared;
+use crate::watch::watch;
+
+/// The heaviest imports known take some ten seconds without bytecode.
+const IMPORT_PATIENCE: Duration = Duration::from_secs(120);
+
+#[derive(Serialize)]
+struct ImportMessage<'a> {
+    kind: &'static str,
+    modules: &'a [String],
+    path: &'a [&'static str],
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+enum ImportReply {
+    Files { files: Vec<(String, String)> },
+    Imported(Imports),
+}
+
+/// A container that exists to be forked.
+#[derive(Debug)]
+pub(crate) struct ContainerZygote {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    shared: Arc<Shared>,
+    handle: Handle,
+    control: AsyncFd<OwnedFd>,
+    process: PidFd,
+    spec: ZygoteSpec,
+    imports: Imports,
+    slots: Mutex<VecDeque<Slot>>,
+    spares: Mutex<VecDeque<Landed>>,
+    filling: AtomicBool,
+}
+
+fn lock<T>(pool: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A pool is whole between any two operations on it.
+    pool.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl ContainerZygote {
+    /// Takes over a zygote that has said READY, and has it import what its specification says.
+    pub(crate) async fn new(
+        shared: Arc<Shared>,
+        handle: Handle,
+        control: AsyncFd<OwnedFd>,
+        process: PidFd,
+        spec: ZygoteSpec,
+    ) -> Result<Self, ProviderError> {
+        let imports = import(&control, handle.id, &spec).await?;
+        let inner = Arc::new(Inner {
+            shared,
+            handle,
+            control,
+            process,
+            spec,
+            imports,
+            slots: Mutex::default(),
+            spares: Mutex::default(),
+            filling: AtomicBool::new(false),
+        });
+        inner.fill();
+        Ok(Self { inner })
+    }
+}
+
+async fn import(
+    control: &AsyncFd<OwnedFd>,
+    id: SandboxId,
+    spec: &ZygoteSpec,
+) -> Result<Imports, ProviderError> {
+    if spec.imports.is_empty() {
+        return Ok(Imports::default());
+    }
+    let lost = |reason: String| ProviderError::ZygoteLost { id, reason };
+    let path: &[&str] = if spec.packages.is_some() { &["/opt/python"] } else { &[] };
+    let message = ImportMessage { kind: "import", modules: &spec.imports, path };
+    let message = serde_json::to_vec(&message).map_err(|error| lost(error.to_string()))?;
+    scm::send(control.as_fd(), &message, &[], false).map_err(|error| lost(error.to_string()))?;
+    let mut earlier = Vec::new();
+    loop {
+        let said = read_packet(control, IMPORT_PATIENCE).await;
+        let said = said.map_err(|error| lost(format!("while importing: {error}")))?;
+        match serde_json::from_slice(&said) {
+            Ok(ImportReply::Files { files }) => earlier.extend(files),
+            Ok(ImportReply::Imported(mut imports)) => {
+                imports.files.splice(0..0, earlier);
+                return Ok(imports);
+            }
+            Err(_) => return Err(lost("it does not say what it imported".to_owned())),
+        }
+    }
+}
+
+impl Inner {
+    /// Fills the pools in the background: at most one filler at a time.
+    fn fill(self: &Arc<Self>) {
+        let options = self.shared.options;
+        if options.slots == 0 && options.spares == 0 || self.filling.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        // Weak: a zygote that is dropped must not be kept alive by its filler.
+        let zygote = Arc::downgrade(self);
+        tokio::spawn(async move {
+            loop {
+                let Some(zygote) = zygote.upgrade() else {
+                    return;
+                };
+                match zygote.fill_one().await {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        zygote.filling.store(false, Ordering::Release);
+                        return;
+                    }
+                    Err(error) => {
+                        tracing::debug!(zygote = %zygote.handle.id, %error, "a pool was not filled");
+                        zygote.filling.store(false, Ordering::Release);
+                        return;
+                    }
+                }
+            }
+        });
+    }
+
+    /// Adds one to the emptier pool; false when both are full.
+    async fn fill_one(&self) -> Result<bool, ProviderError> {
+        let options = self.shared.options;
+        let late = self.handle.client.host().late_mounts;
+        if late && lock(&self.spares).len() < options.spares {
+            let prepared = lock(&self.slots).pop_front();
+            let slot = match prepared {
+                Some(slot) => slot,
+                None => self.prepare().await?,
+            };
+            let landed = slot.land(self.control.as_fd()).await?;
+            lock(&self.spares).push_back(landed);
+            return Ok(true);
+        }
+        if lock(&self.slots).len() < options.slots {
+            let slot = self.prepare().await?;
+            lock(&self.slots).push_back(slot);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    async fn prepare(&self) -> Result<Slot, ProviderError> {
+        let client = &self.handle.client;
+        let name = self.shared.new_name();
+        let default = limits(sandbox::Limits::default());
+        Slot::prepare(client, name, self.handle.id, Role::Instance, None, default).await
+    }
+
+    fn check(
+        &self,
+        python: &sandbox::PythonSpec,
+        network: sandbox::Network,
+    ) -> Result<(), ProviderError> {
+        if *python == self.spec.python && network == self.spec.network {
+            return Ok(());
+        }
+        Err(ProviderError::Refused("fork into another Python or network class".to_owned()))
+    }
+
+    async fn fork(&self, spec: InstanceSpec) -> Result<ContainerInstance, ProviderError> {
+        self.check(&spec.python, spec.network)?;
+        let place = |id: SandboxId| Command::Place {
+            sandbox: id.0,
+            packages: spec.packages.as_ref().map(ToString::to_string),
+            code: spec.code.to_string(),
+            limits: limits(spec.limits),
+        };
+        let client = &self.handle.client;
+        // Each in a statement of its own: no pool is held across an await.
+        let spare = lock(&self.spares).pop_front();
+        let landed = if let Some(landed) = spare.filter(|landed| landed.process.alive()) {
+            client.call(place(landed.handle.id), &[]).await?;
+            landed
+        } else {
+            let prepared = lock(&self.slots).pop_front();
+            let mut slot = match prepared {
+                Some(slot) => slot,
+                None => self.prepare().await?,
+            };
+            if slot.has_root() {
+                // At once: what is attached late is there before the code is loaded.
+                let command = place(slot.handle.id);
+                let (placed, landed) =
+                    tokio::join!(client.call(command, &[]), slot.land(self.control.as_fd()));
+                placed?;
+                landed?
+            } else {
+                let (_, mut roots) = client.call(place(slot.handle.id), &[]).await?;
+                slot.set_root(roots.pop().ok_or_else(crate::client::unexpected)?);
+                slot.land(self.control.as_fd()).await?
+            }
+        };
+        let mut handle = landed.handle;
+        handle.limits = limits(spec.limits);
+        Ok(ContainerInstance { handle, channel: Some(landed.channel), process: landed.process })
+    }
+
+    async fn derive(&self, spec: ZygoteSpec) -> Result<ContainerZygote, ProviderError> {
+        self.check(&spec.python, spec.network)?;
+        let packages = spec.packages.as_ref().map(ToString::to_string);
+        let name = self.shared.new_name();
+        let client = &self.handle.client;
+        let slot = Slot::prepare(
+            client,
+            name,
+            self.handle.id,
+            Role::Zygote,
+            packages,
+            limits(spec.limits),
+        );
+        let landed = slot.await?.land(self.control.as_fd()).await?;
+        let control =
+            watch(landed.channel).map_err(ProviderError::step("watch the control socket"))?;
+        let shared = Arc::clone(&self.shared);
+        ContainerZygote::new(shared, landed.handle, control, landed.process, spec).await
+    }
+}
+
+impl Sandbox for ContainerZygote {
+    fn id(&self) -> SandboxId {
+        self.inner.handle.id
+    }
+
+    fn memory(&self) -> io::Result<u64> {
+        self.inner.handle.memory()
+    }
+
+    fn alive(&self) -> bool {
+        self.inner.process.alive()
+    }
+}
+
+impl Zygote for ContainerZygote {
+    fn spec(&self) -> &ZygoteSpec {
+        &self.inner.spec
+    }
+
+    fn imports(&self) -> &Imports {
+        &self.inner.imports
+    }
+
+    fn derive(&self, spec: ZygoteSpec) -> Pending<'_, Box<dyn Zygote>> {
+        Box::pin(async move {
+            let zygote = self.inner.derive(spec).await?;
+            Ok(Box::new(zygote) as Box<dyn Zygote>)
+        })
+    }
+
+    fn fork(&self, spec: InstanceSpec) -> Pending<'_, Box<dyn Instance>> {
+        Box::pin(async move {
+            let forked = self.inner.fork(spec).await;
+            self.inner.fill();
+            Ok(Box::new(forked?) as Box<dyn Instance>)
+        })
+    }
+}

@@ -1,0 +1,78 @@
+//! Settings. Every ablation of the figures is a value here, none is a build of its own.
+
+use std::time::Duration;
+
+use sandbox::Limits;
+use serde::{Deserialize, Serialize};
+
+/// Which zygotes there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ZygotePolicy {
+    /// None: each instance starts a fresh interpreter.
+    None,
+    /// One for each Python, with nothing imported.
+    Root,
+    /// Beside the roots one for each exact package set, derived from its root.
+    #[default]
+    PerLock,
+}
+
+/// What the engine may use, and how it behaves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EngineConfig {
+    /// Whether finished instances are kept, paused, for further calls.
+    pub handler_cache: bool,
+    /// Bytes that idle instances may cost, as measured once they are paused; 0 keeps none.
+    pub handler_cache_bytes: u64,
+    /// Most idle instances, since each also costs pids and file descriptors.
+    pub idle_instances: usize,
+    /// Instances idle for longer are destroyed.
+    pub idle: Duration,
+    /// Which zygotes there are.
+    pub zygotes: ZygotePolicy,
+    /// Bytes that zygotes may cost, as measured; the most recently used root stays in any case.
+    pub zygote_bytes: u64,
+    /// Limits of each zygote.
+    pub zygote_limits: Limits,
+    /// A zygote that could not be made, or was lost, is not tried again before this has passed.
+    pub zygote_retry: Duration,
+    /// Sandboxes that calls may be making at once.
+    pub creations: usize,
+    /// Making one sandbox may take this long.
+    pub creation_timeout: Duration,
+    /// Calls that may wait, over all handlers; the next is told to come back.
+    pub queue: usize,
+    /// Longest wait for an instance or a permit; then the call is told to come back.
+    pub queue_timeout: Duration,
+    /// What a refused call is told to wait.
+    pub retry_after: Duration,
+    /// Largest body of a reply, in bytes.
+    pub reply_bytes: usize,
+    /// Output passed on for one call, in bytes; the rest is counted and dropped.
+    pub log_bytes: usize,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            handler_cache: true,
+            handler_cache_bytes: 1 << 30,
+            idle_instances: 1024,
+            idle: Duration::from_secs(600),
+            zygotes: ZygotePolicy::default(),
+            zygote_bytes: 1 << 30,
+            zygote_limits: Limits { memory_bytes: 1 << 30, pids: 512, ..Limits::default() },
+            zygote_retry: Duration::from_secs(30),
+            creations: (2 * cores).max(4),
+            creation_timeout: Duration::from_secs(30),
+            queue: 1024,
+            queue_timeout: Duration::from_secs(30),
+            retry_after: Duration::from_secs(1),
+            reply_bytes: 6 << 20,
+            log_bytes: 1 << 20,
+        }
+    }
+}

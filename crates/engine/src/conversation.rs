@@ -1,0 +1,148 @@
+//! What the engine and one guest say to each other, on the instance's channel.
+//!
+//! ```text
+//!   open ──► Load is on its way ──loaded──► ready for calls ──Invoke──► … ──done | failed──► ready for calls
+//! ```
+//!
+//! Anything else that arrives ends the conversation for good ([`Broken`]): the caller destroys the instance. `Load` is
+//! sent without waiting for the guest's `ready`, whether that arrives here or was read by the provider.
+//!
+//! Reading goes on while a request is being written: a guest that fills its channel with output before it reads its
+//! call would otherwise wait for us as we wait for it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use sandbox::wire::{Decoder, FrameError, LogStream, MessageError, Reply, Request};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+
+use crate::relay::Relay;
+
+const READ: usize = 16 << 10;
+
+/// Output of the guest comes in frames as long as this, whatever a reply may measure.
+const LOG_FRAME: usize = 64 << 10;
+
+/// A channel and what is under way on it.
+#[derive(Debug)]
+pub(crate) struct Conversation {
+    stream: UnixStream,
+    decoder: Decoder,
+    reply_bytes: usize,
+    outgoing: Vec<u8>,
+    sent: usize,
+}
+
+/// Why a conversation ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Broken {
+    /// The guest's end is closed: its process ended.
+    Closed,
+    /// The guest said what it should not.
+    Protocol(String),
+}
+
+impl Conversation {
+    /// Starts with `first`, which is on its way when this returns.
+    pub(crate) fn open(channel: OwnedFd, reply_bytes: usize, first: &Request) -> io::Result<Self> {
+        let stream = std::os::unix::net::UnixStream::from(channel);
+        // The seam promises it; tokio panics on the contrary, and no sandbox may bring that about.
+        stream.set_nonblocking(true)?;
+        let mut outgoing = Vec::new();
+        first.encode(b"", &mut outgoing).map_err(io::Error::other)?;
+        // Before tokio knows the socket: registering it first costs a turn of the event loop. What fails here fails
+        // again, and is told, when the reply is awaited.
+        let sent = io::Write::write(&mut &stream, &outgoing).unwrap_or(0);
+        let stream = UnixStream::from_std(stream)?;
+        let decoder = Decoder::new(reply_bytes.max(LOG_FRAME));
+        Ok(Self { stream, decoder, reply_bytes, outgoing, sent })
+    }
+
+    /// Puts a request behind what is on its way already.
+    pub(crate) fn send(&mut self, request: &Request, body: &[u8]) -> Result<(), Broken> {
+        request.encode(body, &mut self.outgoing).map_err(protocol)
+    }
+
+    /// Writes what is left to write and reads until something else than output arrives.
+    pub(crate) async fn reply(&mut self, relay: &mut Relay) -> Result<(Reply, Vec<u8>), Broken> {
+        let mut buffer = vec![0; READ];
+        loop {
+            if let Some((reply, body)) = self.decoded(relay)? {
+                if self.sent < self.outgoing.len() && !matches!(reply, Reply::Ready { .. }) {
+                    return Err(Broken::Protocol(
+                        "it answered before it had read its call".to_owned(),
+                    ));
+                }
+                return Ok((reply, body));
+            }
+            self.write()?;
+            let unsent = self.sent < self.outgoing.len();
+            let interest =
+                if unsent { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+            let ready = self.stream.ready(interest).await.map_err(|_| Broken::Closed)?;
+            if ready.is_readable() {
+                self.read(&mut buffer)?;
+            }
+        }
+    }
+
+    /// Takes what arrived whole, passing output on.
+    fn decoded(&mut self, relay: &mut Relay) -> Result<Option<(Reply, Vec<u8>)>, Broken> {
+        while let Some(frame) = self.decoder.next_frame().map_err(|error| protocol(error.into()))? {
+            match Reply::decode(frame).map_err(protocol)? {
+                (Reply::Log { id, stream }, text) => relay.pass(id, stream, text),
+                (_, body) if body.len() > self.reply_bytes => {
+                    let (length, limit) = (body.len(), self.reply_bytes);
+                    return Err(protocol(FrameError::BodyTooLong { length, limit }.into()));
+                }
+                other => return Ok(Some(other)),
+            }
+        }
+        Ok(None)
+    }
+
+    fn write(&mut self) -> Result<(), Broken> {
+        while self.sent < self.outgoing.len() {
+            match self.stream.try_write(&self.outgoing[self.sent..]) {
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                // Its end is closed. What it said before that is still to be read, and then the end is seen.
+                Err(_) => self.sent = self.outgoing.len(),
+            }
+        }
+        // Give a large body's memory back: an idle instance should weigh little here, too.
+        self.outgoing = Vec::new();
+        self.sent = 0;
+        Ok(())
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> Result<(), Broken> {
+        match self.stream.try_read(buffer) {
+            Ok(0) => Err(Broken::Closed),
+            Ok(count) => {
+                self.decoder.push(&buffer[..count]);
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(_) => Err(Broken::Closed),
+        }
+    }
+}
+
+fn protocol(error: MessageError) -> Broken {
+    Broken::Protocol(error.to_string())
+}
+
+/// What a reply is called, for the caller who did not expect it.
+pub(crate) fn unexpected(reply: &Reply) -> Broken {
+    let name = match reply {
+        Reply::Ready { .. } => "ready",
+        Reply::Loaded { .. } => "loaded",
+        Reply::Log { stream: LogStream::Stdout, .. } => "stdout",
+        Reply::Log { stream: LogStream::Stderr, .. } => "stderr",
+        Reply::Done { .. } => "done",
+        Reply::Failed { .. } => "failed",
+    };
+    Broken::Protocol(format!("`{name}` was not expected, or names another invocation"))
+}

@@ -1,0 +1,297 @@
+//! The engine: takes a call through its stages.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use sandbox::{Instance, InstanceSpec, Provider, ProviderError};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{Instrument, info_span};
+
+use crate::call::{Call, CallError, Handler, HandlerId, LogSink, Outcome, Served, Stage, Start};
+use crate::config::EngineConfig;
+use crate::import_cache::{ImportCache, Kept};
+use crate::journey::{Journey, looked};
+use crate::lease::Lease;
+use crate::relay::Relay;
+use crate::scheduler::{Grant, Scheduler};
+use crate::status::{EngineStatus, InstanceStatus};
+
+/// What is told to stop, stops within this.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What was destroyed for lack of something has given it back after about this.
+const BREATH: Duration = Duration::from_millis(20);
+
+/// Serves calls with sandboxes from one provider.
+#[derive(Debug)]
+pub struct Engine {
+    config: Arc<EngineConfig>,
+    provider: Arc<dyn Provider>,
+    logs: Arc<dyn LogSink>,
+    scheduler: Arc<Scheduler>,
+    imports: Arc<ImportCache>,
+    calls: TaskTracker,
+    errands: TaskTracker,
+    stopping: AtomicBool,
+    /// Ends whatever still runs.
+    halt: CancellationToken,
+}
+
+impl Engine {
+    /// An engine with nothing in its caches. Inside a tokio runtime, on which it does what is off the calls' path.
+    #[must_use]
+    pub fn new(
+        provider: Arc<dyn Provider>,
+        config: EngineConfig,
+        logs: Arc<dyn LogSink>,
+    ) -> Arc<Self> {
+        let config = Arc::new(config);
+        let errands = TaskTracker::new();
+        let halt = CancellationToken::new();
+        let scheduler = Scheduler::new(Arc::clone(&config), errands.clone());
+        let imports = ImportCache::new(
+            Arc::clone(&provider),
+            Arc::clone(&config),
+            errands.clone(),
+            halt.clone(),
+        );
+        let (calls, stopping) = (TaskTracker::new(), AtomicBool::new(false));
+        let engine = Arc::new(Self {
+            config,
+            provider,
+            logs,
+            scheduler,
+            imports,
+            calls,
+            errands,
+            stopping,
+            halt,
+        });
+        engine.reap_forever();
+        engine
+    }
+
+    /// Serves one call. Dropping the future ends the call and destroys its sandbox.
+    pub async fn serve(self: &Arc<Self>, call: Call) -> Served {
+        let mut journey = Journey::default();
+        // Before the question whether the engine stops: who stops it waits for those that were told no.
+        let _under_way = self.calls.token();
+        let result = if self.stopping.load(Ordering::SeqCst) {
+            Err(CallError::Stopping)
+        } else {
+            let span = info_span!("invoke", handler = %call.handler.id, invocation = %call.id);
+            tokio::select! {
+                biased;
+                () = self.halt.cancelled() => Err(CallError::Stopping),
+                result = self.run(&call, &mut journey).instrument(span) => result,
+            }
+        };
+        journey.publish(&result);
+        Served { result, start: journey.start, stages: journey.stages }
+    }
+
+    /// Makes the zygotes that the handler will be forked from, so that its first call finds them. Returns when they are
+    /// there, or it is known that they cannot be.
+    pub async fn prepare(&self, handler: &Handler) {
+        if !self.stopping.load(Ordering::SeqCst) {
+            self.imports.prepare(handler).await;
+        }
+    }
+
+    /// Destroys the idle instances of a version that was deleted; its busy ones follow when their calls end.
+    pub async fn forget(&self, id: &HandlerId) {
+        self.scheduler.forget(id);
+    }
+
+    /// How the engine is.
+    pub fn status(&self) -> EngineStatus {
+        let load = self.scheduler.load();
+        let (zygotes, refused) = self.imports.status();
+        let instances = InstanceStatus {
+            busy: load.busy,
+            idle: load.idle,
+            creating: load.creating,
+            idle_bytes: load.idle_bytes,
+        };
+        let status = EngineStatus {
+            instances,
+            zygotes,
+            refused,
+            calls: self.calls.len(),
+            waiting: load.waiting,
+            handlers: load.handlers,
+            reaping: self.provider.reaping(),
+            stopping: self.stopping.load(Ordering::SeqCst),
+        };
+        status.publish();
+        status
+    }
+
+    /// Refuses new calls, waits at most `patience` for those under way, ends what is left, and drops everything.
+    pub async fn stop(&self, patience: Duration) {
+        self.stopping.store(true, Ordering::SeqCst);
+        self.calls.close();
+        if timeout(patience, self.calls.wait()).await.is_err() {
+            tracing::warn!(calls = self.calls.len(), "calls are ended because the worker stops");
+        }
+        self.scheduler.close();
+        self.halt.cancel();
+        // Bounded, since a caller may hold its future and never look at it again.
+        let _ = timeout(LAST_WORDS, self.calls.wait()).await;
+        self.errands.close();
+        let _ = timeout(LAST_WORDS, self.errands.wait()).await;
+        self.scheduler.clear();
+        self.imports.clear();
+        self.status();
+    }
+
+    async fn run(&self, call: &Call, journey: &mut Journey) -> Result<Outcome, CallError> {
+        let (logs, handler) = (Arc::clone(&self.logs), Arc::clone(&call.handler));
+        let mut relay = Relay::new(logs, handler, call.id.clone(), self.config.log_bytes);
+        let (mut lease, deadline) = self.lease(&call.handler, &mut relay, journey).await?;
+        let result = journey.stage(Stage::Call, lease.call(call, &mut relay, deadline)).await;
+        if matches!(result, Ok(_) | Err(CallError::Raised(_))) {
+            self.scheduler.keep(lease);
+        }
+        result
+    }
+
+    /// An instance that has loaded the handler, and when its call must be done.
+    async fn lease(
+        &self,
+        handler: &Handler,
+        relay: &mut Relay,
+        journey: &mut Journey,
+    ) -> Result<(Lease, Instant), CallError> {
+        loop {
+            let (seat, permit) =
+                match journey.stage(Stage::Admit, self.scheduler.admit(handler)).await? {
+                    Grant::Room(seat, permit) => (seat, permit),
+                    Grant::Idle(lease) => {
+                        if journey.stage(Stage::HandlerCache, async { lease.wake() }).await {
+                            looked("handler", true);
+                            journey.start = Some(Start::Resume);
+                            return Ok((lease, Instant::now() + handler.timeout));
+                        }
+                        // It died while it was idle. Nothing was sent to it: another may serve the call.
+                        tracing::debug!("an idle instance had died");
+                        continue;
+                    }
+                };
+            looked("handler", false);
+            let sandbox = self.create(handler, journey).await?;
+            let deadline = Instant::now() + handler.timeout;
+            let mut lease =
+                Lease::open(sandbox, seat, handler, self.config.reply_bytes).map_err(|error| {
+                    CallError::NoSandbox(ProviderError::step("open the channel")(error))
+                })?;
+            drop(permit);
+            journey.stage(Stage::Load, lease.load(relay, deadline, handler.timeout)).await?;
+            return Ok((lease, deadline));
+        }
+    }
+
+    /// Makes an instance. A zygote that fails is given up, and the next best one tried, once.
+    async fn create(
+        &self,
+        handler: &Handler,
+        journey: &mut Journey,
+    ) -> Result<Box<dyn Instance>, CallError> {
+        let mut again = true;
+        loop {
+            let error = match self.attempt(handler, journey).await {
+                Ok(instance) => return Ok(instance),
+                Err(error) => error,
+            };
+            let go_on = match &error {
+                ProviderError::ZygoteLost { .. } | ProviderError::Impostor { .. } => true,
+                ProviderError::Exhausted { .. } => self.scheduler.shed() > 0,
+                _ => false,
+            };
+            if !(again && go_on) {
+                return Err(CallError::NoSandbox(error));
+            }
+            if matches!(error, ProviderError::Exhausted { .. }) {
+                sleep(BREATH).await;
+            }
+            again = false;
+        }
+    }
+
+    async fn attempt(
+        &self,
+        handler: &Handler,
+        journey: &mut Journey,
+    ) -> Result<Box<dyn Instance>, ProviderError> {
+        let pick = journey.stage(Stage::ImportCache, self.imports.pick(handler)).await?;
+        looked("import", pick.exact);
+        let start = if pick.cold { Start::Cold } else { Start::Fork };
+        let made = journey.stage(Stage::Fork, self.fork(handler, pick.zygote.as_deref())).await;
+        match (&made, &pick.zygote) {
+            (Ok(_), zygote) => {
+                journey.start = Some(start);
+                zygote.iter().for_each(|kept| kept.forked());
+            }
+            (
+                Err(error @ (ProviderError::ZygoteLost { .. } | ProviderError::Impostor { .. })),
+                Some(kept),
+            ) => {
+                self.imports.lose(kept, &error.to_string());
+            }
+            _ => {}
+        }
+        made
+    }
+
+    async fn fork(
+        &self,
+        handler: &Handler,
+        from: Option<&Kept>,
+    ) -> Result<Box<dyn Instance>, ProviderError> {
+        let spec = InstanceSpec {
+            python: handler.python.clone(),
+            packages: handler.packages.clone(),
+            code: handler.code.clone(),
+            network: handler.network,
+            limits: handler.limits,
+        };
+        let patience = self.config.creation_timeout;
+        match from {
+            Some(kept) => timeout(patience, kept.zygote.fork(spec)).await.unwrap_or_else(|_| {
+                let reason = format!("no answer within {} s", patience.as_secs_f64());
+                Err(ProviderError::ZygoteLost { id: kept.zygote.id(), reason })
+            }),
+            None => {
+                timeout(patience, self.provider.create_instance(spec)).await.unwrap_or_else(|_| {
+                    let source = std::io::ErrorKind::TimedOut.into();
+                    Err(ProviderError::Step { step: "start an interpreter", source })
+                })
+            }
+        }
+    }
+
+    /// Gives up what is old or dead, now and then, until the engine is dropped or stops.
+    fn reap_forever(self: &Arc<Self>) {
+        let engine = Arc::downgrade(self);
+        let halt = self.halt.clone();
+        let period =
+            (self.config.idle / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
+        tokio::spawn(async move {
+            let mut tick = interval(period);
+            tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                tokio::select! {
+                    () = halt.cancelled() => return,
+                    _ = tick.tick() => {}
+                }
+                let Some(engine) = engine.upgrade() else { return };
+                engine.scheduler.expire(Instant::now());
+                engine.imports.tidy();
+                engine.status();
+            }
+        });
+    }
+}

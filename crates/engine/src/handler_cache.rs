@@ -1,0 +1,257 @@
+//! The handler cache: idle instances by handler, least recently used first, under a budget of measured memory.
+//!
+//! Plain data: whatever is taken out is returned, and is dropped by the caller outside any lock. Time comes in as an
+//! argument.
+
+use std::collections::{BTreeMap, HashMap};
+
+use tokio::time::Instant;
+
+use crate::call::HandlerId;
+
+/// Names one stay of one instance in the cache; greater is later.
+pub(crate) type Ticket = u64;
+
+/// What idle instances may cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    pub(crate) bytes: u64,
+    pub(crate) instances: usize,
+}
+
+/// Idle items of type `T` by handler.
+#[derive(Debug)]
+pub(crate) struct HandlerCache<T> {
+    /// In the order in which they came: the first is the least recently used.
+    idle: BTreeMap<Ticket, Idle<T>>,
+    by_handler: HashMap<HandlerId, Vec<Ticket>>,
+    bytes: u64,
+    next: Ticket,
+}
+
+#[derive(Debug)]
+struct Idle<T> {
+    handler: HandlerId,
+    since: Instant,
+    /// 0 until it was measured.
+    bytes: u64,
+    item: T,
+}
+
+impl<T> Default for HandlerCache<T> {
+    fn default() -> Self {
+        Self { idle: BTreeMap::new(), by_handler: HashMap::new(), bytes: 0, next: 0 }
+    }
+}
+
+impl<T> HandlerCache<T> {
+    pub(crate) fn len(&self) -> usize {
+        self.idle.len()
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn idle(&self, handler: &HandlerId) -> usize {
+        self.by_handler.get(handler).map_or(0, Vec::len)
+    }
+
+    /// Puts an item in, as the most recently used.
+    pub(crate) fn put(&mut self, handler: HandlerId, since: Instant, item: T) -> Ticket {
+        let ticket = self.next;
+        self.next += 1;
+        self.by_handler.entry(handler.clone()).or_default().push(ticket);
+        self.idle.insert(ticket, Idle { handler, since, bytes: 0, item });
+        ticket
+    }
+
+    /// Takes the handler's most recently used item, so that those it no longer needs grow old.
+    pub(crate) fn take(&mut self, handler: &HandlerId) -> Option<T> {
+        let ticket = *self.by_handler.get(handler)?.last()?;
+        self.remove(ticket)
+    }
+
+    /// Takes out one item, if it is still there.
+    pub(crate) fn remove(&mut self, ticket: Ticket) -> Option<T> {
+        let gone = self.idle.remove(&ticket)?;
+        self.bytes -= gone.bytes;
+        if let Some(tickets) = self.by_handler.get_mut(&gone.handler) {
+            tickets.retain(|other| *other != ticket);
+            if tickets.is_empty() {
+                self.by_handler.remove(&gone.handler);
+            }
+        }
+        Some(gone.item)
+    }
+
+    /// Notes what an item costs, if it is still there, and takes out what no longer fits.
+    pub(crate) fn weigh(&mut self, ticket: Ticket, bytes: u64, budget: Budget) -> Vec<T> {
+        if let Some(idle) = self.idle.get_mut(&ticket) {
+            self.bytes = self.bytes - idle.bytes + bytes;
+            idle.bytes = bytes;
+        }
+        let items = self.idle.iter().map(|(ticket, idle)| (*ticket, idle.bytes));
+        let victims = evict(items, self.bytes, self.idle.len(), budget);
+        self.remove_all(victims)
+    }
+
+    /// Takes out what came before `before`.
+    pub(crate) fn expire(&mut self, before: Instant) -> Vec<T> {
+        // Items came in the order of time, so the old ones are all in front.
+        let old =
+            self.idle.iter().take_while(|(_, idle)| idle.since < before).map(|(ticket, _)| *ticket);
+        let old = old.collect();
+        self.remove_all(old)
+    }
+
+    /// Takes out all items of a handler.
+    pub(crate) fn forget(&mut self, handler: &HandlerId) -> Vec<T> {
+        let tickets = self.by_handler.get(handler).cloned().unwrap_or_default();
+        self.remove_all(tickets)
+    }
+
+    /// Takes out the least recently used half, at least one.
+    pub(crate) fn shed(&mut self) -> Vec<T> {
+        let half = self.idle.len().div_ceil(2);
+        let oldest = self.idle.keys().take(half).copied().collect();
+        self.remove_all(oldest)
+    }
+
+    /// Takes out everything.
+    pub(crate) fn clear(&mut self) -> Vec<T> {
+        let all = self.idle.keys().copied().collect();
+        self.remove_all(all)
+    }
+
+    fn remove_all(&mut self, tickets: Vec<Ticket>) -> Vec<T> {
+        tickets.into_iter().filter_map(|ticket| self.remove(ticket)).collect()
+    }
+}
+
+/// Which items must go so that the rest fits: one that alone is more than the whole budget, then the least recently
+/// used. `items` come in that order.
+pub(crate) fn evict(
+    items: impl Iterator<Item = (Ticket, u64)> + Clone,
+    mut bytes: u64,
+    mut count: usize,
+    budget: Budget,
+) -> Vec<Ticket> {
+    // An item that can never stay must not push out all others first.
+    let huge = items.clone().filter(|(_, size)| *size > budget.bytes);
+    let others = items.filter(|(_, size)| *size <= budget.bytes);
+    let mut order = huge.chain(others);
+    let mut victims = Vec::new();
+    while bytes > budget.bytes || count > budget.instances {
+        let Some((ticket, size)) = order.next() else { break };
+        victims.push(ticket);
+        bytes -= size;
+        count -= 1;
+    }
+    victims
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn id(number: u8) -> HandlerId {
+        HandlerId(Arc::from(format!("h{number}")))
+    }
+
+    proptest! {
+        #[test]
+        fn after_evicting_the_rest_fits_and_nothing_went_that_could_have_stayed(
+            sizes in prop::collection::vec(0u64..100, 0..20), bytes in 0u64..300, instances in 0usize..20,
+        ) {
+            let items: Vec<(Ticket, u64)> = (0..).zip(sizes.iter().copied()).collect();
+            let total = sizes.iter().sum();
+            let budget = Budget { bytes, instances };
+            let victims = evict(items.iter().copied(), total, items.len(), budget);
+            let gone: u64 = victims.iter().map(|ticket| sizes[usize::try_from(*ticket).unwrap()]).sum();
+            prop_assert!(total - gone <= bytes && items.len() - victims.len() <= instances);
+            // The last victim was needed: with it, the rest would not fit.
+            if let Some(last) = victims.last() {
+                let size = sizes[usize::try_from(*last).unwrap()];
+                prop_assert!(total - gone + size > bytes || items.len() - victims.len() + 1 > instances);
+            }
+            // Among those that fit the budget alone, none stays that is older than a victim.
+            let fitting: Vec<_> = victims.iter().filter(|t| sizes[usize::try_from(**t).unwrap()] <= bytes).collect();
+            if let Some(youngest) = fitting.iter().max() {
+                let older_stays = items.iter().any(|(t, s)| *s <= bytes && t < *youngest && !victims.contains(t));
+                prop_assert!(!older_stays);
+            }
+        }
+
+        #[test]
+        fn the_cache_agrees_with_a_plain_list(steps in prop::collection::vec((0u8..6, 0u8..4, 0u64..50), 1..80)) {
+            let budget = Budget { bytes: 120, instances: 5 };
+            let mut cache = HandlerCache::default();
+            let mut list: Vec<(Ticket, u8, u64, u64)> = Vec::new();
+            let now = Instant::now();
+            for (step, (kind, handler, size)) in (0u64..).zip(steps) {
+                match kind {
+                    0..=2 => {
+                        let ticket = cache.put(id(handler), now + Duration::from_secs(step), step);
+                        list.push((ticket, handler, size, step));
+                        for item in cache.weigh(ticket, size, budget) {
+                            let oldest = list.remove(0);
+                            prop_assert_eq!(oldest.3, item);
+                        }
+                    }
+                    3 => {
+                        let expected = list.iter().rposition(|entry| entry.1 == handler);
+                        prop_assert_eq!(cache.take(&id(handler)).is_some(), expected.is_some());
+                        if let Some(at) = expected { list.remove(at); }
+                    }
+                    4 => {
+                        let before = list.len();
+                        list.retain(|entry| entry.1 != handler);
+                        prop_assert_eq!(cache.forget(&id(handler)).len(), before - list.len());
+                    }
+                    _ => {
+                        let gone = cache.shed().len();
+                        prop_assert_eq!(gone, list.len().div_ceil(2));
+                        list.drain(..gone);
+                    }
+                }
+                prop_assert_eq!(cache.len(), list.len());
+                prop_assert_eq!(cache.bytes(), list.iter().map(|entry| entry.2).sum::<u64>());
+                prop_assert!(cache.bytes() <= budget.bytes && cache.len() <= budget.instances);
+                for handler in 0..4 {
+                    prop_assert_eq!(cache.idle(&id(handler)), list.iter().filter(|e| e.1 == handler).count());
+                }
+            }
+            list.clear();
+            cache.clear();
+            prop_assert!(cache.idle.is_empty() && cache.by_handler.is_empty() && cache.bytes() == 0);
+        }
+    }
+
+    #[test]
+    fn one_instance_larger_than_the_budget_leaves_the_others_alone() {
+        let budget = Budget { bytes: 100, instances: 10 };
+        let mut cache = HandlerCache::default();
+        let now = Instant::now();
+        let small = cache.put(id(1), now, "small");
+        cache.weigh(small, 40, budget);
+        let huge = cache.put(id(2), now, "huge");
+        assert_eq!(cache.weigh(huge, 101, budget), ["huge"]);
+        assert_eq!(cache.take(&id(1)), Some("small"));
+    }
+
+    #[test]
+    fn only_what_is_old_expires() {
+        let mut cache = HandlerCache::default();
+        let now = Instant::now();
+        cache.put(id(1), now, "old");
+        cache.put(id(1), now + Duration::from_secs(10), "young");
+        assert_eq!(cache.expire(now + Duration::from_secs(5)), ["old"]);
+        assert_eq!(cache.take(&id(1)), Some("young"));
+    }
+}

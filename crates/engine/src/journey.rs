@@ -1,0 +1,91 @@
+//! What a call has been through: its stages, and where its sandbox came from.
+
+use std::future::Future;
+
+use tokio::time::Instant;
+use tracing::{Instrument, Span, debug_span};
+
+use crate::call::{CallError, Outcome, Stage, Stages, Start};
+
+/// Kept beside a call, so that it is told even when the call fails.
+#[derive(Debug, Default)]
+pub(crate) struct Journey {
+    pub(crate) start: Option<Start>,
+    pub(crate) stages: Stages,
+}
+
+impl Journey {
+    /// Runs one stage in its span and takes its time.
+    pub(crate) async fn stage<F: Future>(&mut self, stage: Stage, work: F) -> F::Output {
+        let begun = Instant::now();
+        let output = work.instrument(span(stage)).await;
+        self.stages.record(stage, begun.elapsed());
+        output
+    }
+
+    /// Tells the metrics how the call went.
+    pub(crate) fn publish(&self, result: &Result<Outcome, CallError>) {
+        for (stage, took) in &self.stages.0 {
+            metrics::histogram!("lambswool_stage_seconds", "stage" => stage.as_str())
+                .record(took.as_secs_f64());
+        }
+        let start = self.start.map_or("none", Start::as_str);
+        metrics::counter!("lambswool_calls_total", "start" => start, "outcome" => outcome(result))
+            .increment(1);
+    }
+}
+
+/// Counts a look into a cache.
+pub(crate) fn looked(cache: &'static str, hit: bool) {
+    let result = if hit { "hit" } else { "miss" };
+    metrics::counter!("lambswool_cache_total", "cache" => cache, "result" => result).increment(1);
+}
+
+/// The span of a stage. A span's name is part of the program, hence the list.
+pub(crate) fn span(stage: Stage) -> Span {
+    match stage {
+        Stage::Resolve => debug_span!("resolve"),
+        Stage::Admit => debug_span!("admit"),
+        Stage::HandlerCache => debug_span!("handler_cache"),
+        Stage::ImportCache => debug_span!("import_cache"),
+        Stage::Fork => debug_span!("fork"),
+        Stage::Load => debug_span!("load"),
+        Stage::Call => debug_span!("call"),
+        Stage::Park => debug_span!("park"),
+    }
+}
+
+fn outcome(result: &Result<Outcome, CallError>) -> &'static str {
+    match result {
+        Ok(_) => "done",
+        Err(CallError::Busy { .. }) => "busy",
+        Err(CallError::Raised(_)) => "raised",
+        Err(CallError::NotLoaded(_)) => "not-loaded",
+        Err(CallError::Died(_)) => "died",
+        Err(CallError::TimedOut { .. }) => "timed-out",
+        Err(CallError::BadAnswer(_)) => "bad-answer",
+        Err(CallError::NoSandbox(_)) => "no-sandbox",
+        Err(CallError::Stopping) => "stopping",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn each_stage_is_timed_in_a_span_of_its_own_name() {
+        let _subscriber = tracing::subscriber::set_default(tracing_subscriber::registry());
+        let mut journey = Journey::default();
+        for stage in Stage::ALL {
+            let name = journey
+                .stage(stage, async { tracing::Span::current().metadata().map(|span| span.name()) })
+                .await;
+            assert_eq!(name, Some(stage.as_str()));
+        }
+        assert_eq!(
+            journey.stages.0.iter().map(|(stage, _)| *stage).collect::<Vec<_>>(),
+            Stage::ALL
+        );
+    }
+}

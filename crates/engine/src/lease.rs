@@ -1,0 +1,193 @@
+//! A lease: an instance in the hands of one call.
+//!
+//! ```text
+//!   open ─► load ─► call ─► keep ─► idle ─► wake ─► call ─► …        (keep and wake: the scheduler's)
+//!     └──────┴───────┴── dropped: destroyed, its place is free
+//! ```
+//!
+//! Only a call that ended well keeps its instance. Every other way out of a call, a dropped future included, drops the
+//! lease, and dropping it destroys the sandbox; so what is parked never has anything in flight.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use sandbox::wire::{Load, Reply, Request};
+use sandbox::{Death, Instance};
+use tokio::time::{Instant, timeout_at};
+
+use crate::call::{Call, CallError, Handler, Outcome};
+use crate::conversation::{Broken, Conversation, unexpected};
+use crate::relay::Relay;
+use crate::scheduler::Seat;
+
+/// Waiting for a dead sandbox's cause of death, at most.
+const AUTOPSY: Duration = Duration::from_secs(1);
+
+/// An instance, its channel, and its place among its handler's instances.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    talk: Conversation,
+    resident: Arc<Resident>,
+    pub(crate) seat: Seat,
+}
+
+/// The instance of a lease; the task that pauses it holds on to it, too.
+#[derive(Debug)]
+pub(crate) struct Resident {
+    sandbox: Box<dyn Instance>,
+    limit_bytes: u64,
+    rest: Mutex<Rest>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    /// A call has it.
+    Busy,
+    /// No call has it; it runs, and is to be paused.
+    Idle,
+    /// No call has it, and it is paused.
+    Paused,
+}
+
+impl Lease {
+    /// Takes the channel of a new instance and sends it its code's name.
+    pub(crate) fn open(
+        mut sandbox: Box<dyn Instance>,
+        seat: Seat,
+        handler: &Handler,
+        reply_bytes: usize,
+    ) -> io::Result<Self> {
+        let talk =
+            Conversation::open(sandbox.connect()?, reply_bytes, &Request::Load(load(handler)))?;
+        let resident = Arc::new(Resident {
+            sandbox,
+            limit_bytes: handler.limits.memory_bytes,
+            rest: Mutex::new(Rest::Busy),
+        });
+        Ok(Self { talk, resident, seat })
+    }
+
+    /// Waits until the code is imported.
+    pub(crate) async fn load(
+        &mut self,
+        relay: &mut Relay,
+        deadline: Instant,
+        limit: Duration,
+    ) -> Result<(), CallError> {
+        loop {
+            match self.hear(relay, deadline, limit).await? {
+                (Reply::Ready { .. }, _) => {}
+                (Reply::Loaded { .. }, _) => return Ok(()),
+                (Reply::Failed { id, failure }, _) if id.is_empty() => {
+                    return Err(CallError::NotLoaded(failure));
+                }
+                (other, _) => return Err(self.explain(unexpected(&other)).await),
+            }
+        }
+    }
+
+    /// Calls the handler and waits for its answer.
+    pub(crate) async fn call(
+        &mut self,
+        call: &Call,
+        relay: &mut Relay,
+        deadline: Instant,
+    ) -> Result<Outcome, CallError> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let invoke = Request::Invoke {
+            id: call.id.to_string(),
+            remaining_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+            content_type: call.content_type.clone(),
+        };
+        if let Err(broken) = self.talk.send(&invoke, &call.body) {
+            return Err(self.explain(broken).await);
+        }
+        match self.hear(relay, deadline, call.handler.timeout).await? {
+            (Reply::Done { id, content_type }, body) if id == call.id.as_str() => {
+                Ok(Outcome { body: Bytes::from(body), content_type })
+            }
+            (Reply::Failed { id, failure }, _) if id == call.id.as_str() => {
+                Err(CallError::Raised(failure))
+            }
+            (other, _) => Err(self.explain(unexpected(&other)).await),
+        }
+    }
+
+    async fn hear(
+        &mut self,
+        relay: &mut Relay,
+        deadline: Instant,
+        limit: Duration,
+    ) -> Result<(Reply, Vec<u8>), CallError> {
+        match timeout_at(deadline, self.talk.reply(relay)).await {
+            Ok(Ok(heard)) => Ok(heard),
+            Ok(Err(broken)) => Err(self.explain(broken).await),
+            Err(_) => Err(CallError::TimedOut { limit }),
+        }
+    }
+
+    async fn explain(&self, broken: Broken) -> CallError {
+        match broken {
+            Broken::Protocol(what) => CallError::BadAnswer(what),
+            Broken::Closed => {
+                let death = tokio::time::timeout(AUTOPSY, self.resident.sandbox.autopsy()).await;
+                CallError::Died(death.ok().and_then(Result::ok).unwrap_or(Death::Unknown))
+            }
+        }
+    }
+
+    /// From now on it may be paused.
+    pub(crate) fn rest(&self) -> Arc<Resident> {
+        self.resident.set(Rest::Idle);
+        Arc::clone(&self.resident)
+    }
+
+    /// Takes it for a call again, running. False: it is of no use, drop it.
+    pub(crate) fn wake(&self) -> bool {
+        let mut rest = self.resident.rest.lock().unwrap_or_else(PoisonError::into_inner);
+        if *rest == Rest::Paused && self.resident.sandbox.resume().is_err() {
+            return false;
+        }
+        *rest = Rest::Busy;
+        // Asked before anything is sent to it, so that a call is never lost in a dead instance's channel.
+        self.resident.sandbox.alive()
+    }
+}
+
+impl Resident {
+    /// Pauses it, unless a call took it meanwhile: then false.
+    ///
+    /// Under the lock: a call that takes it at this moment must find it either paused or not, never half-way.
+    pub(crate) fn pause(&self) -> io::Result<bool> {
+        let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
+        if *rest == Rest::Idle {
+            self.sandbox.pause()?;
+            *rest = Rest::Paused;
+        }
+        Ok(*rest == Rest::Paused)
+    }
+
+    /// What it costs; the most that it may cost where the host cannot tell.
+    pub(crate) fn weigh(&self) -> u64 {
+        self.sandbox.memory().unwrap_or(self.limit_bytes)
+    }
+
+    fn set(&self, to: Rest) {
+        *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = to;
+    }
+}
+
+fn load(handler: &Handler) -> Load {
+    Load {
+        module: handler.module.clone(),
+        function: handler.function.clone(),
+        convention: handler.convention,
+        name: handler.name.clone(),
+        version: handler.id.to_string(),
+        memory_mb: handler.limits.memory_bytes >> 20,
+        environment: handler.environment.clone(),
+        binary: handler.binary,
+    }
+}

@@ -1,0 +1,88 @@
+//! Keeping the instance of a call that ended well.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{Gift, Scheduler};
+use crate::call::Stage;
+use crate::handler_cache::{Budget, Ticket};
+use crate::journey::span;
+use crate::lease::{Lease, Resident};
+
+/// What became of a lease that was to be kept.
+enum HandedOn {
+    Given,
+    Idle(Ticket, Arc<Resident>),
+    Refused(Lease),
+}
+
+impl Scheduler {
+    /// Keeps the lease of a call that ended well: for the next waiter, or idle, and then paused a moment later. It can
+    /// be taken again at once, so that whoever calls back to back never finds it missing.
+    pub(crate) fn keep(self: &Arc<Self>, lease: Lease) {
+        match self.hand_on(lease) {
+            HandedOn::Idle(ticket, resident) => {
+                let scheduler = Arc::clone(self);
+                self.errands
+                    .spawn_on(async move { scheduler.park(ticket, &resident) }, &self.runtime);
+            }
+            HandedOn::Refused(lease) => drop(lease),
+            HandedOn::Given => {}
+        }
+    }
+
+    fn hand_on(&self, mut lease: Lease) -> HandedOn {
+        let mut state = self.state();
+        let handler = lease.seat.handler.clone();
+        let Some(desk) = state.desks.get_mut(&handler) else { return HandedOn::Refused(lease) };
+        if !self.config.handler_cache || desk.generation != lease.seat.generation {
+            return HandedOn::Refused(lease);
+        }
+        while let Some((_, waiter)) = desk.waiters.pop_first() {
+            match waiter.gift.send(Gift::Lease(lease)) {
+                Ok(()) | Err(Gift::Seat(_)) => return HandedOn::Given,
+                // It gave up meanwhile.
+                Err(Gift::Lease(back)) => lease = back,
+            }
+        }
+        if state.closed || self.config.handler_cache_bytes == 0 || self.config.idle_instances == 0 {
+            return HandedOn::Refused(lease);
+        }
+        let resident = lease.rest();
+        HandedOn::Idle(state.cache.put(handler, Instant::now(), lease), resident)
+    }
+
+    /// Pauses an idle instance and weighs it.
+    fn park(&self, ticket: Ticket, resident: &Resident) {
+        let begun = Instant::now();
+        let _span = span(Stage::Park).entered();
+        match resident.pause() {
+            Ok(true) => self.weigh(ticket, resident.weigh()),
+            // A call has it already.
+            Ok(false) => return,
+            Err(error) => {
+                tracing::warn!(%error, "an instance could not be paused and is destroyed");
+                self.discard(ticket);
+            }
+        }
+        metrics::histogram!("lambswool_stage_seconds", "stage" => Stage::Park.as_str())
+            .record(begun.elapsed());
+    }
+
+    /// Notes what an idle instance costs and gives up what no longer fits.
+    fn weigh(&self, ticket: Ticket, bytes: u64) {
+        let budget = Budget {
+            bytes: self.config.handler_cache_bytes,
+            instances: self.config.idle_instances,
+        };
+        let victims = self.state().cache.weigh(ticket, bytes, budget);
+        drop(victims);
+    }
+
+    /// Gives up one idle instance.
+    fn discard(&self, ticket: Ticket) {
+        let victim = self.state().cache.remove(ticket);
+        drop(victim);
+    }
+}

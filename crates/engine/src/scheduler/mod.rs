@@ -1,0 +1,263 @@
+//! Who gets an instance, who may make one, who waits.
+//!
+//! ```text
+//!   admit ─┬─ idle instance ───────────────────────────────────────► Grant::Idle
+//!          ├─ seat + permit ───────────────────────────────────────► Grant::Room
+//!          ├─ seat, no permit: wait ──┬─ permit ────────────────────► Grant::Room
+//!          │                          └─ an instance comes back ────► Grant::Idle
+//!          └─ no seat: wait ──┬─ an instance comes back ────────────► Grant::Idle
+//!                             └─ an instance ends: its seat ─► wait for a permit, as above
+//! ```
+//!
+//! A *seat* is a place among a handler's instances, a *permit* the right to make a sandbox now. Waiting is first come,
+//! first served within a handler. What a waiter was given when it gave up goes to the next.
+//!
+//! Nothing is remembered about a handler that has neither instances nor waiters.
+
+mod keep;
+mod seat;
+mod waiting;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::{Instant, timeout_at};
+use tokio_util::task::TaskTracker;
+
+use crate::admit::{Admission, Demand, admit};
+use crate::call::{CallError, Handler, HandlerId};
+use crate::config::EngineConfig;
+use crate::handler_cache::HandlerCache;
+use crate::lease::Lease;
+pub(crate) use seat::Seat;
+use waiting::Waiting;
+
+/// What a call was given.
+#[derive(Debug)]
+pub(crate) enum Grant {
+    /// An instance that is free; not yet woken.
+    Idle(Lease),
+    /// The right to make one.
+    Room(Seat, OwnedSemaphorePermit),
+}
+
+/// What a waiter is given.
+#[derive(Debug)]
+enum Gift {
+    Lease(Lease),
+    Seat(Seat),
+}
+
+#[derive(Debug)]
+pub(crate) struct Scheduler {
+    config: Arc<EngineConfig>,
+    permits: Arc<Semaphore>,
+    /// Work off the path of calls.
+    errands: TaskTracker,
+    /// Where that runs: a call may be dropped outside any runtime.
+    runtime: Handle,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    cache: HandlerCache<Lease>,
+    desks: HashMap<HandlerId, Desk>,
+    seats: usize,
+    waiting: usize,
+    next_waiter: u64,
+    generation: u64,
+    closed: bool,
+}
+
+/// What is known of a handler while it has instances or waiters.
+#[derive(Debug, Default)]
+struct Desk {
+    live: u32,
+    generation: u64,
+    /// In the order in which they came.
+    waiters: BTreeMap<u64, Waiter>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    gift: oneshot::Sender<Gift>,
+    /// It has a seat and waits for a permit: it can use an instance, but no further seat.
+    seated: bool,
+}
+
+/// How much there is of everything.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    pub(crate) idle: usize,
+    pub(crate) idle_bytes: u64,
+    pub(crate) busy: usize,
+    pub(crate) waiting: usize,
+    pub(crate) creating: usize,
+    /// Handlers of which anything is known.
+    pub(crate) handlers: usize,
+}
+
+impl Scheduler {
+    /// Inside a runtime.
+    pub(crate) fn new(config: Arc<EngineConfig>, errands: TaskTracker) -> Arc<Self> {
+        let permits = Arc::new(Semaphore::new(config.creations.clamp(1, Semaphore::MAX_PERMITS)));
+        Arc::new(Self {
+            config,
+            permits,
+            errands,
+            runtime: Handle::current(),
+            state: Mutex::default(),
+        })
+    }
+
+    /// Gets an instance or the right to make one, waiting if need be.
+    pub(crate) async fn admit(self: &Arc<Self>, handler: &Handler) -> Result<Grant, CallError> {
+        let (waiting, seat) = match self.knock(handler)? {
+            Answer::Granted(grant) => return Ok(grant),
+            Answer::Wait(waiting, seat) => (waiting, seat),
+        };
+        let patience = Instant::now() + self.config.queue_timeout;
+        timeout_at(patience, self.wait(waiting, seat)).await.unwrap_or_else(|_| Err(self.busy()))
+    }
+
+    fn knock(self: &Arc<Self>, handler: &Handler) -> Result<Answer, CallError> {
+        let mut state = self.state();
+        if state.closed {
+            return Err(CallError::Stopping);
+        }
+        let admission = admit(Demand {
+            idle: state.cache.idle(&handler.id),
+            live: state.desks.get(&handler.id).map_or(0, |desk| desk.live),
+            concurrency: handler.concurrency,
+            permits: self.permits.available_permits(),
+            waiting: state.waiting,
+            queue: self.config.queue,
+        });
+        if admission == Admission::Resume
+            && let Some(lease) = state.cache.take(&handler.id)
+        {
+            return Ok(Answer::Granted(Grant::Idle(lease)));
+        }
+        if admission == Admission::Refuse {
+            return Err(self.busy());
+        }
+        if admission == Admission::AwaitInstance {
+            return Ok(Answer::Wait(self.queue_up(&mut state, &handler.id, false), None));
+        }
+        let seat = self.sit(&mut state, &handler.id);
+        match Arc::clone(&self.permits).try_acquire_owned() {
+            Ok(permit) => Ok(Answer::Granted(Grant::Room(seat, permit))),
+            Err(_) => Ok(Answer::Wait(self.queue_up(&mut state, &handler.id, true), Some(seat))),
+        }
+    }
+
+    async fn wait(
+        self: &Arc<Self>,
+        mut waiting: Waiting,
+        seat: Option<Seat>,
+    ) -> Result<Grant, CallError> {
+        let seat = match seat {
+            Some(seat) => seat,
+            None => match waiting.gift().await {
+                Some(Gift::Lease(lease)) => return Ok(Grant::Idle(lease)),
+                Some(Gift::Seat(seat)) => {
+                    waiting = waiting.seated();
+                    seat
+                }
+                None => return Err(CallError::Stopping),
+            },
+        };
+        tokio::select! {
+            biased;
+            gift = waiting.gift() => match gift {
+                Some(Gift::Lease(lease)) => Ok(Grant::Idle(lease)),
+                // The seated are given no seats: its sender went away.
+                _ => Err(CallError::Stopping),
+            },
+            permit = Arc::clone(&self.permits).acquire_owned() => match permit {
+                Ok(permit) => Ok(Grant::Room(seat, permit)),
+                Err(_) => Err(CallError::Stopping),
+            },
+        }
+    }
+
+    /// Gives up the idle instances of a handler, and what is busy now once its call has ended.
+    pub(crate) fn forget(&self, handler: &HandlerId) {
+        let victims = {
+            let mut state = self.state();
+            state.generation += 1;
+            let generation = state.generation;
+            if let Some(desk) = state.desks.get_mut(handler) {
+                desk.generation = generation;
+            }
+            state.cache.forget(handler)
+        };
+        drop(victims);
+    }
+
+    /// Gives up what has been idle for too long.
+    pub(crate) fn expire(&self, now: Instant) {
+        let Some(before) = now.checked_sub(self.config.idle) else { return };
+        let victims = self.state().cache.expire(before);
+        drop(victims);
+    }
+
+    /// Gives up the older half of all idle instances, because the host is out of something. How many they were.
+    pub(crate) fn shed(&self) -> usize {
+        let victims = self.state().cache.shed();
+        victims.len()
+    }
+
+    /// Refuses whoever comes from now on.
+    pub(crate) fn close(&self) {
+        self.state().closed = true;
+    }
+
+    /// Gives up all idle instances and sends all waiters away. After [`Scheduler::close`].
+    pub(crate) fn clear(&self) {
+        let (victims, waiters) = {
+            let mut state = self.state();
+            let waiters: Vec<_> =
+                state.desks.values_mut().map(|desk| std::mem::take(&mut desk.waiters)).collect();
+            (state.cache.clear(), waiters)
+        };
+        drop((victims, waiters));
+    }
+
+    pub(crate) fn load(&self) -> Load {
+        let state = self.state();
+        Load {
+            idle: state.cache.len(),
+            idle_bytes: state.cache.bytes(),
+            busy: state.seats - state.cache.len(),
+            waiting: state.waiting,
+            creating: self.config.creations.max(1).saturating_sub(self.permits.available_permits()),
+            handlers: state.desks.len(),
+        }
+    }
+
+    fn busy(&self) -> CallError {
+        CallError::Busy { retry_after: self.config.retry_after }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn tidy(&mut self, handler: &HandlerId) {
+        if self.desks.get(handler).is_some_and(|desk| desk.live == 0 && desk.waiters.is_empty()) {
+            self.desks.remove(handler);
+        }
+    }
+}
+
+/// What a call that asks is told at once.
+enum Answer {
+    Granted(Grant),
+    Wait(Waiting, Option<Seat>),
+}

@@ -1,0 +1,96 @@
+//! How the engine is, for `wool` and for the metrics.
+
+use sandbox::{Layer, SandboxId};
+use serde::{Deserialize, Serialize};
+
+/// A look at the whole engine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EngineStatus {
+    /// Instances.
+    pub instances: InstanceStatus,
+    /// Zygotes that can be forked, oldest first.
+    pub zygotes: Vec<ZygoteStatus>,
+    /// Package sets that have no zygote, and why.
+    pub refused: Vec<RefusedStatus>,
+    /// Calls under way, waiting ones included.
+    pub calls: usize,
+    /// Calls that wait for an instance or a permit.
+    pub waiting: usize,
+    /// Handlers that have instances or waiting calls; nothing is remembered of others.
+    pub handlers: usize,
+    /// Sandboxes that were dropped and are not yet gone.
+    pub reaping: usize,
+    /// Whether new calls are refused.
+    pub stopping: bool,
+}
+
+/// Instances of all handlers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstanceStatus {
+    /// In a call, or being made for one.
+    pub busy: usize,
+    /// Kept for further calls.
+    pub idle: usize,
+    /// Calls that hold a permit to make one now.
+    pub creating: usize,
+    /// Bytes that the idle ones cost.
+    pub idle_bytes: u64,
+}
+
+/// One zygote.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ZygoteStatus {
+    /// Its name.
+    pub id: SandboxId,
+    /// The Python that it runs.
+    pub base: Layer,
+    /// Its package set; none for a root.
+    pub packages: Option<Layer>,
+    /// What it was asked to import.
+    pub imports: Vec<String>,
+    /// What it could not import, with the exception's words.
+    pub failed_imports: Vec<(String, String)>,
+    /// Milliseconds that its imports took.
+    pub import_ms: f64,
+    /// Bytes that it costs, as last measured.
+    pub memory_bytes: u64,
+    /// Instances forked from it.
+    pub forks: u64,
+}
+
+/// A package set without a zygote.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedStatus {
+    /// Which; none for a root.
+    pub packages: Option<Layer>,
+    /// Why.
+    pub why: String,
+    /// Whether it will not be tried again while the worker lives.
+    pub for_good: bool,
+}
+
+impl EngineStatus {
+    /// Tells the metrics.
+    pub(crate) fn publish(&self) {
+        let sandboxes = [
+            ("instance", "busy", self.instances.busy),
+            ("instance", "idle", self.instances.idle),
+            ("zygote", "ready", self.zygotes.len()),
+            ("any", "reaping", self.reaping),
+        ];
+        for (kind, state, count) in sandboxes {
+            metrics::gauge!("lambswool_sandboxes", "kind" => kind, "state" => state)
+                .set(gauge(count as u64));
+        }
+        let zygotes = self.zygotes.iter().map(|zygote| zygote.memory_bytes).sum();
+        for (kind, bytes) in [("idle-instance", self.instances.idle_bytes), ("zygote", zygotes)] {
+            metrics::gauge!("lambswool_memory_bytes", "kind" => kind).set(gauge(bytes));
+        }
+        metrics::gauge!("lambswool_calls_waiting").set(gauge(self.waiting as u64));
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "gauges are floats; 2^53 bytes are 9 petabytes")]
+fn gauge(value: u64) -> f64 {
+    value as f64
+}

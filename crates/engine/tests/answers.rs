@@ -1,0 +1,186 @@
+//! What a call's caller is told, for everything that a guest may do.
+
+mod world;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::{CallError, EngineConfig, Handler, Stage, Start};
+use sandbox::Death;
+use sandbox::wire::LogStream;
+use world::{World, call, handler};
+
+/// Calls `module` once on a new engine.
+async fn outcome(
+    module: &str,
+    config: EngineConfig,
+) -> (World, Result<engine::Outcome, CallError>) {
+    let world = World::new(config);
+    let served = world.call(&Arc::new(handler("h", module))).await;
+    (world, served.result)
+}
+
+#[tokio::test]
+async fn a_body_comes_back_with_its_content_type_and_every_stage_is_told() {
+    let world = World::new(EngineConfig::default());
+    let echo = Arc::new(handler("h", "echo"));
+    let mut first = call(&echo, b"some bytes");
+    first.content_type = "image/png".to_owned();
+    let served = world.engine.serve(first).await;
+    let outcome = served.result.unwrap();
+    assert_eq!(
+        (&outcome.body[..], outcome.content_type.as_str()),
+        (&b"some bytes"[..], "image/png")
+    );
+    assert_eq!(served.start, Some(Start::Cold));
+    let stages: Vec<_> = served.stages.0.iter().map(|(stage, _)| *stage).collect();
+    assert_eq!(stages, [Stage::Admit, Stage::ImportCache, Stage::Fork, Stage::Load, Stage::Call]);
+
+    let again = world.call(&echo).await;
+    assert_eq!(again.start, Some(Start::Resume));
+    let stages: Vec<_> = again.stages.0.iter().map(|(stage, _)| *stage).collect();
+    assert_eq!(stages, [Stage::Admit, Stage::HandlerCache, Stage::Call]);
+}
+
+#[tokio::test]
+async fn an_exception_comes_back_whole_and_its_instance_serves_on() {
+    let world = World::new(EngineConfig::default());
+    let raise = Arc::new(handler("h", "raise"));
+    let served = world.call(&raise).await;
+    let Err(CallError::Raised(failure)) = served.result else { panic!("{:?}", served.result) };
+    assert_eq!(failure.error_type, "ValueError");
+    assert_eq!(failure.traceback.len(), 1);
+    assert_eq!(world.call(&raise).await.start, Some(Start::Resume));
+}
+
+#[tokio::test]
+async fn code_that_does_not_load_is_told_and_leaves_no_instance() {
+    let (world, result) = outcome("unloadable", EngineConfig::default()).await;
+    assert!(
+        matches!(result, Err(CallError::NotLoaded(failure)) if failure.error_type == "ImportError")
+    );
+    assert_eq!(world.census().instances, 0);
+}
+
+#[tokio::test]
+async fn a_death_is_told_with_its_cause_and_leaves_no_instance() {
+    for (module, death) in [
+        ("exit:3", Death::Exited(3)),
+        ("oom", Death::OutOfMemory),
+        ("dies-loading", Death::Signal(11)),
+    ] {
+        let (world, result) = outcome(module, EngineConfig::default()).await;
+        assert!(
+            matches!(&result, Err(CallError::Died(cause)) if *cause == death),
+            "{module}: {result:?}"
+        );
+        assert_eq!(world.census().instances, 0, "{module}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_the_protocol_is_refused_and_leaves_no_instance() {
+    for module in ["garbage", "nonsense", "another"] {
+        let (world, result) = outcome(module, EngineConfig::default()).await;
+        assert!(matches!(result, Err(CallError::BadAnswer(_))), "{module}: {result:?}");
+        assert_eq!(world.census().instances, 0, "{module}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_may_be_as_large_as_allowed_and_no_larger() {
+    let config = EngineConfig { reply_bytes: 100_000, ..EngineConfig::default() };
+    let (_, result) = outcome("large:100000", config.clone()).await;
+    assert_eq!(result.unwrap().body.len(), 100_000);
+    let (world, result) = outcome("large:100001", config).await;
+    assert!(matches!(result, Err(CallError::BadAnswer(_))));
+    assert_eq!(world.census().instances, 0);
+    // Shorter than a frame of output may be, which the decoder therefore lets pass.
+    let config = EngineConfig { reply_bytes: 10, ..EngineConfig::default() };
+    assert!(matches!(outcome("large:11", config).await.1, Err(CallError::BadAnswer(_))));
+}
+
+#[tokio::test]
+async fn a_call_or_a_load_that_takes_too_long_is_ended_and_its_sandbox_destroyed() {
+    for module in ["sleep:20000", "never-loads"] {
+        let world = World::new(EngineConfig::default());
+        let limit = Duration::from_millis(60);
+        let slow = Arc::new(Handler { timeout: limit, ..handler("h", module) });
+        let begun = Instant::now();
+        let served = world.call(&slow).await;
+        assert!(
+            matches!(served.result, Err(CallError::TimedOut { limit: told }) if told == limit),
+            "{module}"
+        );
+        assert!(begun.elapsed() < Duration::from_secs(10), "{module}");
+        assert_eq!(world.census().instances, 0, "{module}");
+    }
+}
+
+#[tokio::test]
+async fn five_megabytes_go_in_and_out() {
+    let world = World::new(EngineConfig::default());
+    let echo = Arc::new(handler("h", "echo"));
+    let body: Vec<u8> = (0..5u32 << 20).map(|at| u8::try_from(at % 251).unwrap()).collect();
+    let served = world.engine.serve(call(&echo, &body)).await;
+    assert!(served.result.unwrap().body[..] == body[..]);
+}
+
+#[tokio::test]
+async fn a_guest_that_writes_much_before_it_reads_a_large_call_does_not_block_it() {
+    let world = World::new(EngineConfig::default());
+    let chatter = Arc::new(handler("h", "chatter:8000000"));
+    let body = vec![b'x'; 5 << 20];
+    let served = world.engine.serve(call(&chatter, &body)).await;
+    assert_eq!(served.result.unwrap().body.len(), body.len());
+}
+
+#[tokio::test]
+async fn output_reaches_the_sink_with_its_invocation() {
+    let world = World::new(EngineConfig::default());
+    let print = Arc::new(handler("h", "print"));
+    let printing = call(&print, b"");
+    let id = printing.id.to_string();
+    world.engine.serve(printing).await.result.unwrap();
+    let lines = world.lines.0.lock().unwrap();
+    let seen: Vec<_> =
+        lines.iter().map(|line| (line.invocation.as_str(), &line.text[..])).collect();
+    assert_eq!(seen, [("", &b"loading\n"[..]), (id.as_str(), &b"called\n"[..])]);
+}
+
+#[tokio::test]
+async fn a_flood_of_output_is_cut_and_what_was_dropped_is_told_once() {
+    let config = EngineConfig { log_bytes: 1_000_000, ..EngineConfig::default() };
+    let (world, result) = outcome("flood:8000000", config).await;
+    result.unwrap();
+    let lines = world.lines.0.lock().unwrap();
+    let (last, passed) = lines.split_last().unwrap();
+    assert_eq!(passed.iter().map(|line| line.text.len()).sum::<usize>(), 1_000_000);
+    assert!(
+        passed.iter().all(|line| line.text.len() <= 64 << 10 && line.stream == LogStream::Stdout)
+    );
+    assert_eq!(&last.text[..], b"lambswool: 7000000 more bytes of output were dropped\n");
+}
+
+#[tokio::test]
+async fn what_was_dropped_is_told_even_when_the_call_times_out() {
+    let world = World::new(EngineConfig { log_bytes: 100, ..EngineConfig::default() });
+    let flood =
+        Handler { timeout: Duration::from_millis(60), ..handler("h", "flood:100000000000") };
+    let served = world.call(&Arc::new(flood)).await;
+    assert!(matches!(served.result, Err(CallError::TimedOut { .. })), "{:?}", served.result);
+    let lines = world.lines.0.lock().unwrap();
+    assert!(lines.last().unwrap().text.starts_with(b"lambswool: "));
+}
+
+#[tokio::test]
+async fn handlers_that_come_and_go_leave_nothing_behind() {
+    let world = World::new(EngineConfig { handler_cache_bytes: 0, ..EngineConfig::default() });
+    for number in 0..200 {
+        let module = ["echo", "unloadable", "exit:1", "garbage"][number % 4];
+        world.call(&Arc::new(handler(&format!("h{number}"), module))).await;
+    }
+    let status = world.engine.status();
+    assert_eq!((status.handlers, status.instances.busy, status.instances.idle), (0, 0, 0));
+    assert_eq!(world.census().instances, 0);
+}

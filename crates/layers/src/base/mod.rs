@@ -1,0 +1,139 @@
+//! Base layers: the root of a sandbox's file system, made from a Python of the host, without Docker.
+//!
+//! ```text
+//!   /usr/bin/python3 → python3.X        the host's interpreter
+//!   /usr/lib/python3.X/                 its standard library, without tests, windows and installed packages
+//!   /usr/lib/<where libc was>/          the libraries that they need, and those that manylinux wheels expect
+//!   /lib64/ld-linux-x86-64.so.2         the loader, at the path that the interpreter names
+//!   /etc/ /usr/share/zoneinfo/          what libraries read; authorities; time zones
+//!   /proc /dev /tmp /var/task /opt/…    mount points
+//! ```
+//!
+//! `base/<id>.json` beside the layer describes it.
+
+mod build;
+mod choose;
+mod etc;
+mod plan;
+mod stdlib;
+mod system;
+mod verify;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sandbox::{Layer, PythonSpec};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+pub use build::build;
+pub use choose::{default_or_build, find, list};
+
+use crate::elf::ElfError;
+use crate::python::PythonError;
+use crate::{FileError, Interpreter, RunError, Store};
+
+/// A base that is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Base {
+    /// Hash of what it was made from.
+    pub id: String,
+    /// Its Python's version: `3.12.1`.
+    pub version: String,
+    /// Its layer.
+    pub layer: Layer,
+    /// The interpreter's path inside it.
+    pub interpreter: String,
+    /// The host's interpreter that it was made from.
+    pub source: PathBuf,
+    /// How large it is.
+    pub bytes: u64,
+    /// When it was made, in seconds since 1970.
+    pub created: u64,
+    /// Modules and other parts that this host's Python does not have, with the reason.
+    pub missing: Vec<(String, String)>,
+    /// Where its shared libraries are, relative to its root.
+    libraries: PathBuf,
+    /// Its loader's absolute path inside it; none for a static interpreter.
+    loader: Option<PathBuf>,
+}
+
+/// Why there is no base.
+#[derive(Debug, Error)]
+pub enum BaseError {
+    /// A file could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// An executable or library could not be read.
+    #[error(transparent)]
+    Elf(#[from] ElfError),
+    /// No Python to make it from.
+    #[error(transparent)]
+    Python(#[from] PythonError),
+    /// The interpreter does not run where it was put; a state directory mounted noexec does that.
+    #[error("the new base's interpreter does not run; is the state directory mounted noexec?")]
+    Run(#[from] RunError),
+    /// The interpreter looks outside the base.
+    #[error("the new base's interpreter looks for its library in {}, outside the base; try another Python", path.display())]
+    Outside {
+        /// Where it looks.
+        path: PathBuf,
+    },
+    /// A module that everything needs does not work.
+    #[error(
+        "the new base cannot import {module} ({reason}); try another Python, or install its full standard library"
+    )]
+    Broken {
+        /// Which.
+        module: String,
+        /// The interpreter's own words.
+        reason: String,
+    },
+}
+
+impl Base {
+    /// `3.12`
+    #[must_use]
+    pub fn minor(&self) -> &str {
+        match self.version.match_indices('.').nth(1) {
+            Some((end, _)) => &self.version[..end],
+            None => &self.version,
+        }
+    }
+
+    /// How to run its interpreter outside any sandbox.
+    #[must_use]
+    pub fn command(&self, store: &Store) -> Interpreter {
+        self.command_at(&store.layer_path(&self.layer))
+    }
+
+    /// What a sandbox with this base and a guest runs.
+    #[must_use]
+    pub fn python(&self, guest: Layer) -> PythonSpec {
+        PythonSpec { base: self.layer.clone(), guest, interpreter: self.interpreter.clone() }
+    }
+
+    fn description(store: &Store, id: &str) -> PathBuf {
+        store.kind("base").join(format!("{id}.json"))
+    }
+
+    /// A base that is complete: its layer is there and so is its description.
+    fn read(store: &Store, id: &str) -> Option<Self> {
+        let text = fs::read(Self::description(store, id)).ok()?;
+        let base: Self = serde_json::from_slice(&text).ok()?;
+        store.has(&base.layer).then_some(base)
+    }
+
+    fn write(&self, store: &Store) -> Result<(), BaseError> {
+        let path = Self::description(store, &self.id);
+        // Only the holder of the layer's lock writes, so one name for the unfinished file will do.
+        let unfinished = path.with_extension("json.new");
+        let write = |to: &Path| -> io::Result<()> {
+            fs::write(to, serde_json::to_vec_pretty(self).map_err(io::Error::other)?)?;
+            fs::File::open(to)?.sync_all()?;
+            fs::rename(to, &path)
+        };
+        Ok(write(&unfinished).map_err(FileError::at("write", &path))?)
+    }
+}

@@ -1,0 +1,120 @@
+//! Running somebody else's installer: its words are passed on as they come, and kept for the error.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, ExitStatus, Stdio};
+
+use thiserror::Error;
+
+use crate::Progress;
+
+/// Most bytes of an installer's words that an error keeps: the last ones.
+const KEPT: usize = 16 << 10;
+
+/// What an installer left behind.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) status: ExitStatus,
+    /// Its standard output.
+    pub(crate) output: String,
+    /// What it wrote to its standard error.
+    pub(crate) words: String,
+}
+
+/// An installer that could not be run.
+#[derive(Debug, Error)]
+#[error("cannot start {program}")]
+pub struct InstallerError {
+    program: String,
+    source: std::io::Error,
+}
+
+/// Runs it to its end. Its standard error is told line by line; its standard output too when `chatty`.
+pub(crate) fn run(
+    command: &mut Command,
+    chatty: bool,
+    progress: &dyn Progress,
+) -> Result<Finished, InstallerError> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let failed = |source| InstallerError { program: program.clone(), source };
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    // Both at once: an installer that fills one pipe would wait for ever for who reads the other.
+    let (output, words) = std::thread::scope(|scope| {
+        let words =
+            scope.spawn(|| stderr.map(|pipe| lines(pipe, Some(progress))).unwrap_or_default());
+        let output = stdout.map(|pipe| lines(pipe, chatty.then_some(progress))).unwrap_or_default();
+        (output, words.join().unwrap_or_default())
+    });
+    let status = child.wait().map_err(failed)?;
+    Ok(Finished { status, output, words: tail(words) })
+}
+
+fn lines(pipe: impl Read, progress: Option<&dyn Progress>) -> String {
+    let mut text = String::new();
+    let mut reader = BufReader::new(pipe);
+    let mut line = Vec::new();
+    while reader.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+        let told = String::from_utf8_lossy(&line);
+        if let (Some(progress), false) = (progress, told.trim().is_empty()) {
+            progress.line(told.trim_end());
+        }
+        text.push_str(&told);
+        line.clear();
+    }
+    text
+}
+
+fn tail(text: String) -> String {
+    let text = text.trim();
+    let mut start = text.len().saturating_sub(KEPT);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    text[start..].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl Progress for Heard {
+        fn step(&self, _: &str) {}
+        fn line(&self, text: &str) {
+            self.0.lock().unwrap().push(text.to_owned());
+        }
+        fn bytes(&self, _: u64, _: Option<u64>) {}
+    }
+
+    #[test]
+    fn words_are_told_and_kept_and_output_is_not_told() {
+        let heard = Heard::default();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo out; echo one >&2; echo two >&2; exit 3"]);
+        let finished = run(&mut command, false, &heard).unwrap();
+        assert_eq!(finished.status.code(), Some(3));
+        assert_eq!((finished.output.as_str(), finished.words.as_str()), ("out\n", "one\ntwo"));
+        assert_eq!(*heard.0.lock().unwrap(), ["one", "two"]);
+    }
+
+    #[test]
+    fn an_installer_that_fills_both_pipes_comes_to_its_end() {
+        let mut command = Command::new("sh");
+        command.args([
+            "-c",
+            "yes | head -c 300000 >&2; yes | head -c 300000; yes | head -c 300000 >&2",
+        ]);
+        let finished = run(&mut command, false, &crate::Silent).unwrap();
+        assert!(finished.status.success());
+        assert_eq!((finished.output.len(), finished.words.len() <= KEPT), (300_000, true));
+    }
+}

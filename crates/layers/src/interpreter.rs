@@ -1,0 +1,98 @@
+//! How to run a Python of ours or of the host's, outside any sandbox.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+/// A command line that starts an interpreter.
+#[derive(Clone, Debug)]
+pub struct Interpreter {
+    words: Vec<OsString>,
+}
+
+/// Why a script of ours has no result.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// It could not be started.
+    #[error("cannot start {}", program.display())]
+    Start {
+        /// What was started.
+        program: PathBuf,
+        /// Why it did not.
+        source: io::Error,
+    },
+    /// It ended badly.
+    #[error("{} failed ({status}): {words}", program.display())]
+    Failed {
+        /// What was started.
+        program: PathBuf,
+        /// How it ended.
+        status: std::process::ExitStatus,
+        /// What it wrote to its standard error.
+        words: String,
+    },
+    /// It did not answer as our script does.
+    #[error("{} gave an unreadable answer", program.display())]
+    Answer {
+        /// What was started.
+        program: PathBuf,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+}
+
+impl Interpreter {
+    /// An interpreter that is started as it is.
+    pub(crate) fn at(program: impl Into<OsString>) -> Self {
+        Self { words: vec![program.into()] }
+    }
+
+    /// An interpreter that is started by these words.
+    pub(crate) fn of(words: Vec<OsString>) -> Self {
+        Self { words }
+    }
+
+    /// The words, the program first.
+    pub(crate) fn words(&self) -> &[OsString] {
+        &self.words
+    }
+
+    fn program(&self) -> PathBuf {
+        self.words.first().map(PathBuf::from).unwrap_or_default()
+    }
+
+    /// A command isolated from the environment, the working directory and `site`.
+    #[must_use]
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(self.program());
+        command.args(&self.words[1..]).args(["-I", "-S", "-B", "-X", "utf8", "-W", "ignore"]);
+        // `-I` ignores these, but a wrapper script (a pyenv shim) on the way might not.
+        for name in ["PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONSTARTUP"] {
+            command.env_remove(name);
+        }
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a script of ours that prints one JSON value.
+    pub(crate) fn ask<T: DeserializeOwned>(
+        &self,
+        script: &str,
+        arguments: &[&OsStr],
+    ) -> Result<T, RunError> {
+        let program = self.program();
+        let output = self.command().arg("-c").arg(script).args(arguments).output();
+        let output =
+            output.map_err(|source| RunError::Start { program: program.clone(), source })?;
+        if !output.status.success() {
+            let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            return Err(RunError::Failed { program, status: output.status, words });
+        }
+        serde_json::from_slice(&output.stdout)
+            .map_err(|source| RunError::Answer { program, source })
+    }
+}

@@ -1,0 +1,56 @@
+"""inspect.py FILE: prints the functions that a source defines at its top level, or its syntax error, as JSON.
+
+Nothing of it is run.
+"""
+
+import ast
+import json
+import sys
+import warnings
+
+warnings.simplefilter("ignore")
+
+
+def functions(body):
+    """Each name with (least, most, line); most is null for *args, all are null where only the name is known."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            given = node.args
+            most = len(given.posonlyargs) + len(given.args)
+            least = most - len(given.defaults)
+            # Keyword-only arguments without a default can never be given.
+            required = sum(default is None for default in given.kw_defaults)
+            yield node.name, least, None if given.vararg else most, node.lineno, required
+        elif isinstance(node, ast.ClassDef):
+            continue
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                yield (alias.asname or alias.name.split(".")[0]), None, None, node.lineno, 0
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                if isinstance(target, ast.Name):
+                    yield target.id, None, None, node.lineno, 0
+        elif isinstance(node, ast.If | ast.With):
+            yield from functions(node.body)
+            yield from functions(getattr(node, "orelse", []))
+        elif isinstance(node, ast.Try):
+            for part in (node.body, node.orelse, node.finalbody, *(h.body for h in node.handlers)):
+                yield from functions(part)
+
+
+def main():
+    with open(sys.argv[1], "rb") as file:
+        source = file.read()
+    try:
+        tree = ast.parse(source)
+    except SyntaxError as error:
+        text = (error.text or "").strip("\n")
+        return {"error": {"line": error.lineno or 0, "message": f"{type(error).__name__}: {error.msg}", "text": text[:200]}}
+    except (ValueError, RecursionError, MemoryError) as error:
+        return {"error": {"line": 0, "message": f"{type(error).__name__}: {error}", "text": ""}}
+    names = ("name", "least", "most", "line", "required")
+    return {"functions": [dict(zip(names, found, strict=True)) for found in functions(tree.body)]}
+
+
+print(json.dumps(main()))

@@ -1,0 +1,196 @@
+//! What a function says of itself, read without running any of it.
+//!
+//! ```text
+//!   bundle ──► entry file ──► PEP 723 header │ pyproject.toml │ requirements.txt ──► Settings     (plain text)
+//!   Settings + a base's interpreter ──► ast of the entry file ──► Manifest                        (parsed, not run)
+//! ```
+//!
+//! The entry file: what `handler = "module.function"` names; else the only `.py` file of the folder, or `main.py`,
+//! `app.py`, `handler.py`, `lambda_function.py`. The function: `handler`, `lambda_handler` or `f`; two arguments are
+//! AWS Lambda's convention, one is OpenLambda's. Dependencies: the PEP 723 header of the entry file, else
+//! `requirements.txt`, else `[project]` of `pyproject.toml`. `[tool.lambswool]`: the header's, else `pyproject.toml`'s.
+
+mod entry;
+mod header;
+mod inspect;
+mod quantity;
+mod settings;
+mod table;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use sandbox::wire::Convention;
+use sandbox::{Limits, Network};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+pub use settings::Settings;
+
+use crate::python::RequestError;
+use crate::requirements::RequirementError;
+use crate::{FileError, Interpreter, RunError};
+
+/// What a function says of itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The module inside the code, dotted.
+    pub module: String,
+    /// The function in the module.
+    pub function: String,
+    /// How it is called.
+    pub convention: Convention,
+    /// What it needs, one PEP 508 requirement each, hashes behind them where the file had any.
+    pub requirements: Vec<String>,
+    /// Which Pythons it runs on, as a version specifier.
+    pub requires_python: Option<String>,
+    /// The Python that it asks for: `3.12`.
+    pub python: Option<String>,
+    /// Limits of each instance.
+    pub limits: Limits,
+    /// What it may reach.
+    pub network: Network,
+    /// Longest call.
+    pub timeout: Duration,
+    /// Most instances at a time.
+    pub concurrency: u32,
+    /// Environment variables.
+    pub environment: BTreeMap<String, String>,
+    /// Whether bodies pass through as bytes.
+    pub binary: bool,
+}
+
+/// What is wrong with a function.
+#[derive(Debug, Error)]
+pub enum ManifestError {
+    /// A file could not be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The folder does not tell which file to run.
+    #[error(
+        "no entry file: looked for {looked_for}; found {found}; name one of these, or set handler = \"module.function\" in [tool.lambswool] of pyproject.toml"
+    )]
+    NoEntry {
+        /// Names that were tried.
+        looked_for: String,
+        /// Python files that are there.
+        found: String,
+    },
+    /// The `handler` setting is not of the right form.
+    #[error("handler = {0:?} is not of the form \"module.function\"")]
+    HandlerForm(String),
+    /// The `handler` setting names a file that is not there.
+    #[error("handler = {handler:?} names {file}, which is not there")]
+    HandlerMissing {
+        /// The setting.
+        handler: String,
+        /// The file it leads to.
+        file: String,
+    },
+    /// The entry file has no function to call.
+    #[error("no handler in {file}: looked for {looked_for}; it defines {found}")]
+    NoFunction {
+        /// The entry file.
+        file: String,
+        /// Names that were tried.
+        looked_for: String,
+        /// Functions that are there.
+        found: String,
+    },
+    /// The function cannot be called with an event.
+    #[error(
+        "{file}:{line}: {function} takes {arguments}; it must take (event, context) or (event)"
+    )]
+    Arguments {
+        /// The entry file.
+        file: String,
+        /// Where.
+        line: u32,
+        /// Which function.
+        function: String,
+        /// What it takes.
+        arguments: String,
+    },
+    /// The entry file is not Python.
+    #[error("{file}:{line}: {message}\n    {text}")]
+    Syntax {
+        /// The entry file.
+        file: String,
+        /// Where.
+        line: u32,
+        /// Python's own words.
+        message: String,
+        /// The line itself.
+        text: String,
+    },
+    /// A file is not UTF-8.
+    #[error("{file} is not UTF-8 text; save it as UTF-8")]
+    NotText {
+        /// Which.
+        file: String,
+    },
+    /// The header or the project file is not TOML.
+    #[error("{file}: {message}")]
+    Toml {
+        /// Where.
+        file: String,
+        /// The parser's own words.
+        message: String,
+    },
+    /// A PEP 723 header that does not end, or two of them.
+    #[error("{file}: {reason} (PEP 723)")]
+    Header {
+        /// Where.
+        file: String,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// A setting that does not exist.
+    #[error("{file}: [tool.lambswool] has no setting {key:?}{hint}; it has: {known}")]
+    UnknownKey {
+        /// Where.
+        file: String,
+        /// What was written.
+        key: String,
+        /// What was perhaps meant.
+        hint: String,
+        /// What there is.
+        known: String,
+    },
+    /// A setting with a value that it cannot have.
+    #[error("{file}: {key} = {value}: {reason}")]
+    Value {
+        /// Where.
+        file: String,
+        /// Which setting.
+        key: String,
+        /// What was written.
+        value: String,
+        /// What it must be.
+        reason: String,
+    },
+    /// A requirement that is not accepted.
+    #[error(transparent)]
+    Requirement(#[from] RequirementError),
+    /// A Python that cannot be asked for.
+    #[error("{file}: {source}")]
+    Python {
+        /// Where.
+        file: String,
+        /// What is wrong.
+        source: RequestError,
+    },
+    /// The interpreter that should parse the file failed.
+    #[error("the function's source could not be parsed")]
+    Run(#[from] RunError),
+}
+
+/// Reads the settings and parses the entry file of a bundle, all at once: for who has an interpreter already. Else see
+/// [`Settings::read`].
+///
+/// # Errors
+/// With what is wrong, where, and what to do.
+pub fn inspect(root: &Path, interpreter: &Interpreter) -> Result<Manifest, ManifestError> {
+    Settings::read(root)?.inspect(root, interpreter)
+}

@@ -1,0 +1,178 @@
+//! The settings of a bundle: all that is told without parsing Python.
+
+use std::fs;
+use std::path::Path;
+
+use toml::{Table, Value};
+
+use super::Manifest;
+use super::entry::{self, Entry};
+use super::table::{self, Chosen};
+use super::{ManifestError, header, inspect};
+use crate::python::PythonRequest;
+use crate::{FileError, Interpreter, requirements};
+
+const PROJECT: &str = "pyproject.toml";
+const REQUIREMENTS: &str = "requirements.txt";
+
+/// What a bundle's header and project files say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    entry: Entry,
+    chosen: Chosen,
+    requirements: Vec<String>,
+    requires_python: Option<String>,
+}
+
+impl Settings {
+    /// Reads the settings of the bundle in `root`.
+    ///
+    /// # Errors
+    /// With what is wrong, where, and what to do.
+    pub fn read(root: &Path) -> Result<Self, ManifestError> {
+        let project = match optional(root, PROJECT)? {
+            Some(text) => parse(&text, PROJECT)?,
+            None => Table::new(),
+        };
+        let of_project = tool(&project, PROJECT)?;
+        let entry = match of_project.as_ref().and_then(|chosen| chosen.handler.as_deref()) {
+            Some(handler) => entry::named(root, handler)?,
+            None => entry::find(root)?,
+        };
+        let source = optional(root, &entry.file)?.unwrap_or_default();
+        let script = match header::read(&source, &entry.file)? {
+            Some(text) => parse(&text, &entry.file)?,
+            None => Table::new(),
+        };
+        let of_script = tool(&script, &entry.file)?;
+        // A header may name the function of its own file: `handler = "main.run"`.
+        let entry = match of_script.as_ref().and_then(|chosen| chosen.handler.as_deref()) {
+            Some(handler) => entry::named(root, handler)?,
+            None => entry,
+        };
+        let requirements = requirements_of(root, &script, &project, &entry.file)?;
+        let empty = Table::new();
+        let section = project.get("project").and_then(Value::as_table).unwrap_or(&empty);
+        let requires_python = match text(&script, "requires-python", &entry.file)? {
+            Some(specifier) => Some(specifier),
+            None => text(section, "requires-python", PROJECT)?,
+        };
+        let chosen = of_script.or(of_project).unwrap_or_default();
+        Ok(Self { entry, chosen, requirements, requires_python })
+    }
+
+    /// Which Python it needs.
+    ///
+    /// # Errors
+    /// When it asks for what cannot be.
+    pub fn python(&self) -> Result<PythonRequest, ManifestError> {
+        let wrong = |source| ManifestError::Python { file: self.entry.file.clone(), source };
+        let request = match &self.chosen.python {
+            // A path would be the deployer's choice of a program on the worker's machine.
+            Some(path) if path.contains('/') => {
+                return Err(wrong(crate::python::RequestError::NoVersion(path.clone())));
+            }
+            Some(version) => PythonRequest::parse(version).map_err(wrong)?,
+            None => PythonRequest::any(),
+        };
+        match &self.requires_python {
+            Some(specifier) => request.requiring(specifier).map_err(wrong),
+            None => Ok(request),
+        }
+    }
+
+    /// Parses the entry file with the interpreter that will run it, and finds the function.
+    ///
+    /// # Errors
+    /// When the file is not Python, or has no function to call.
+    pub fn inspect(
+        &self,
+        root: &Path,
+        interpreter: &Interpreter,
+    ) -> Result<Manifest, ManifestError> {
+        let found = inspect::function(root, &self.entry, interpreter)?;
+        Ok(Manifest {
+            module: self.entry.module.clone(),
+            function: found.name,
+            convention: found.convention,
+            requirements: self.requirements.clone(),
+            requires_python: self.requires_python.clone(),
+            python: self.chosen.python.clone(),
+            limits: self.chosen.limits,
+            network: self.chosen.network,
+            timeout: self.chosen.timeout,
+            concurrency: self.chosen.concurrency,
+            environment: self.chosen.environment.clone(),
+            binary: self.chosen.binary,
+        })
+    }
+}
+
+fn requirements_of(
+    root: &Path,
+    script: &Table,
+    project: &Table,
+    file: &str,
+) -> Result<Vec<String>, ManifestError> {
+    if let Some(listed) = script.get("dependencies") {
+        return checked(listed, file);
+    }
+    if root.join(REQUIREMENTS).is_file() {
+        return Ok(requirements::read(root, REQUIREMENTS)?);
+    }
+    let section = project.get("project").and_then(Value::as_table);
+    match section.and_then(|section| section.get("dependencies")) {
+        Some(listed) => checked(listed, PROJECT),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn checked(listed: &Value, file: &str) -> Result<Vec<String>, ManifestError> {
+    let wrong = || ManifestError::Value {
+        file: file.to_owned(),
+        key: "dependencies".to_owned(),
+        value: listed.to_string(),
+        reason: "write a list of texts: [\"pandas==2.2.3\"]".to_owned(),
+    };
+    let entries = listed.as_array().ok_or_else(wrong)?;
+    let texts: Option<Vec<String>> =
+        entries.iter().map(|entry| Some(entry.as_str()?.trim().to_owned())).collect();
+    let texts = texts.ok_or_else(wrong)?;
+    for requirement in &texts {
+        requirements::check(file, requirement)?;
+    }
+    Ok(texts)
+}
+
+fn tool(table: &Table, file: &str) -> Result<Option<Chosen>, ManifestError> {
+    let ours = table.get("tool").and_then(|tool| tool.get("lambswool")).and_then(Value::as_table);
+    ours.map(|ours| table::read(ours, file)).transpose()
+}
+
+fn text(table: &Table, key: &str, file: &str) -> Result<Option<String>, ManifestError> {
+    match table.get(key) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(value) => Err(ManifestError::Value {
+            file: file.to_owned(),
+            key: key.to_owned(),
+            value: value.to_string(),
+            reason: "write a text in quotes".to_owned(),
+        }),
+    }
+}
+
+fn parse(text: &str, file: &str) -> Result<Table, ManifestError> {
+    let error =
+        |e: toml::de::Error| ManifestError::Toml { file: file.to_owned(), message: e.to_string() };
+    text.parse().map_err(error)
+}
+
+fn optional(root: &Path, file: &str) -> Result<Option<String>, ManifestError> {
+    let path = root.join(file);
+    let bytes = match fs::read(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(FileError::at("read", &path))?,
+    };
+    String::from_utf8(bytes).map(Some).map_err(|_| ManifestError::NotText { file: file.to_owned() })
+}

@@ -1,0 +1,204 @@
+//! `[tool.lambswool]`, setting by setting.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sandbox::{Limits, Network};
+use toml::{Table, Value};
+
+use super::{ManifestError, quantity};
+
+const KNOWN: [&str; 10] = [
+    "binary",
+    "concurrency",
+    "environment",
+    "handler",
+    "memory",
+    "network",
+    "pids",
+    "python",
+    "scratch",
+    "timeout",
+];
+
+/// The settings of one table, defaults filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Chosen {
+    pub(super) limits: Limits,
+    pub(super) timeout: Duration,
+    pub(super) network: Network,
+    pub(super) environment: BTreeMap<String, String>,
+    pub(super) python: Option<String>,
+    pub(super) concurrency: u32,
+    pub(super) binary: bool,
+    pub(super) handler: Option<String>,
+}
+
+impl Default for Chosen {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            timeout: Duration::from_secs(30),
+            network: Network::None,
+            environment: BTreeMap::new(),
+            python: None,
+            concurrency: 64,
+            binary: false,
+            handler: None,
+        }
+    }
+}
+
+/// Reads a table that stands in `file`.
+pub(super) fn read(table: &Table, file: &str) -> Result<Chosen, ManifestError> {
+    let mut chosen = Chosen::default();
+    for (key, value) in table {
+        let wrong = |reason: String| ManifestError::Value {
+            file: file.to_owned(),
+            key: key.clone(),
+            value: value.to_string().trim().to_owned(),
+            reason,
+        };
+        match key.as_str() {
+            "memory" => chosen.limits.memory_bytes = memory(value).map_err(wrong)?,
+            "scratch" => chosen.limits.scratch_bytes = quantity::bytes(value).map_err(wrong)?,
+            "pids" => chosen.limits.pids = number(value).map_err(wrong)?,
+            "timeout" => chosen.timeout = quantity::duration(value).map_err(wrong)?,
+            "network" => chosen.network = network(value).map_err(wrong)?,
+            "environment" => chosen.environment = environment(value).map_err(wrong)?,
+            "python" => chosen.python = Some(text(value).map_err(wrong)?),
+            "concurrency" => chosen.concurrency = number(value).map_err(wrong)?,
+            "binary" => {
+                chosen.binary =
+                    value.as_bool().ok_or_else(|| wrong("write true or false".to_owned()))?
+            }
+            "handler" => chosen.handler = Some(text(value).map_err(wrong)?),
+            _ => return Err(unknown(key, file)),
+        }
+    }
+    Ok(chosen)
+}
+
+fn unknown(key: &str, file: &str) -> ManifestError {
+    let nearest = KNOWN
+        .iter()
+        .max_by(|a, b| strsim::jaro_winkler(a, key).total_cmp(&strsim::jaro_winkler(b, key)));
+    let near = nearest.filter(|known| strsim::jaro_winkler(known, key) > 0.75);
+    ManifestError::UnknownKey {
+        file: file.to_owned(),
+        key: key.to_owned(),
+        hint: near.map(|known| format!(" (did you mean {known:?}?)")).unwrap_or_default(),
+        known: KNOWN.join(", "),
+    }
+}
+
+fn memory(value: &Value) -> Result<u64, String> {
+    // Below this the interpreter itself does not fit.
+    let least = 16 << 20;
+    let bytes = quantity::bytes(value)?;
+    if bytes < least { Err("at least 16MB are needed".to_owned()) } else { Ok(bytes) }
+}
+
+fn number(value: &Value) -> Result<u32, String> {
+    let number = value.as_integer().filter(|number| (1..=10_000).contains(number));
+    number
+        .and_then(|n| u32::try_from(n).ok())
+        .ok_or_else(|| "write a number from 1 to 10000".to_owned())
+}
+
+fn text(value: &Value) -> Result<String, String> {
+    value.as_str().map(str::to_owned).ok_or_else(|| "write a text in quotes".to_owned())
+}
+
+fn network(value: &Value) -> Result<Network, String> {
+    match value.as_str() {
+        Some("none") => Ok(Network::None),
+        Some("host") => {
+            Err("a function never gets the host's network; the only value is \"none\"".to_owned())
+        }
+        Some("egress") => Err("not available yet; the only value is \"none\"".to_owned()),
+        _ => Err("the only value is \"none\"".to_owned()),
+    }
+}
+
+fn environment(value: &Value) -> Result<BTreeMap<String, String>, String> {
+    let table = value.as_table().ok_or("write a table: environment = { NAME = \"value\" }")?;
+    let mut environment = BTreeMap::new();
+    for (name, value) in table {
+        if name.is_empty() || name.contains(['=', '\0']) {
+            return Err(format!("{name:?} cannot be a variable's name"));
+        }
+        let value = match value {
+            Value::String(text) if text.contains('\0') => {
+                return Err(format!("{name} holds a zero byte"));
+            }
+            Value::String(text) => text.clone(),
+            Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => value.to_string(),
+            _ => return Err(format!("{name} must be a text, a number, true or false")),
+        };
+        environment.insert(name.clone(), value);
+    }
+    Ok(environment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<Chosen, String> {
+        read(&text.parse().unwrap(), "main.py").map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_setting_is_read() {
+        let chosen = of("memory = \"1GB\"\ntimeout = 2\npids = 8\nscratch = 16\nnetwork = \"none\"\npython = \"3.12\"\n\
+                         concurrency = 3\nbinary = true\nhandler = \"a.b\"\nenvironment = { A = \"x\", N = 1 }\n")
+        .unwrap();
+        assert_eq!(
+            (chosen.limits.memory_bytes, chosen.limits.scratch_bytes, chosen.limits.pids),
+            (1 << 30, 16 << 20, 8)
+        );
+        assert_eq!(
+            (chosen.timeout, chosen.concurrency, chosen.binary),
+            (Duration::from_secs(2), 3, true)
+        );
+        assert_eq!(
+            chosen.environment,
+            [("A", "x"), ("N", "1")].map(|(k, v)| (k.to_owned(), v.to_owned())).into()
+        );
+        assert_eq!(
+            (chosen.python.unwrap(), chosen.handler.unwrap()),
+            ("3.12".to_owned(), "a.b".to_owned())
+        );
+    }
+
+    #[test]
+    fn an_unknown_setting_is_answered_with_the_nearest_and_all_known() {
+        let error = of("memroy = 1").unwrap_err();
+        assert!(error.contains("did you mean \"memory\"") && error.contains("timeout"), "{error}");
+        assert!(!of("zzz = 1").unwrap_err().contains("did you mean"));
+    }
+
+    #[test]
+    fn a_wrong_value_names_the_setting_and_what_it_must_be() {
+        for bad in [
+            "memory = \"1MB\"",
+            "timeout = \"x\"",
+            "pids = 0",
+            "network = \"host\"",
+            "network = \"egress\"",
+            "binary = 1",
+            "environment = [1]",
+            "environment = { A = [] }",
+            "concurrency = -1",
+            "python = 3.12",
+        ] {
+            let error = of(bad).unwrap_err();
+            assert!(
+                error.starts_with(&format!("main.py: {}", bad.split_once(" = ").unwrap().0)),
+                "{error}"
+            );
+        }
+        assert!(of("network = \"egress\"").unwrap_err().contains("not available yet"));
+    }
+}

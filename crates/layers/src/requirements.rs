@@ -1,0 +1,210 @@
+//! A requirements file as a list of requirements: continuation lines joined, comments gone, includes followed inside the
+//! bundle, everything refused that would reach outside it or build something.
+
+use std::fs;
+use std::path::{Component, Path};
+
+use thiserror::Error;
+
+/// Why a requirement is not accepted.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum RequirementError {
+    /// An option.
+    #[error(
+        "{file}: the option {option:?} is not supported; index settings belong to the worker's environment (UV_DEFAULT_INDEX, UV_INDEX)"
+    )]
+    Option {
+        /// The requirements file.
+        file: String,
+        /// The option.
+        option: String,
+    },
+    /// A local path, a repository, an editable install.
+    #[error(
+        "{file}: {requirement:?} is not a package of an index; put the code into the function's folder instead"
+    )]
+    NotPackage {
+        /// Where it stands.
+        file: String,
+        /// As it is written.
+        requirement: String,
+    },
+    /// Nothing that names a package.
+    #[error("{file}: {requirement:?} names no package; write for example \"pandas==2.2.3\"")]
+    NoName {
+        /// Where it stands.
+        file: String,
+        /// As it is written.
+        requirement: String,
+    },
+    /// An included file that is not in the bundle.
+    #[error("{file}: cannot include {included:?}: there is no such file in the function's folder")]
+    Include {
+        /// The requirements file.
+        file: String,
+        /// What it includes.
+        included: String,
+    },
+}
+
+/// Reads a requirements file of a bundle.
+pub(crate) fn read(root: &Path, file: &str) -> Result<Vec<String>, RequirementError> {
+    let mut requirements = Vec::new();
+    read_into(root, file, 0, &mut requirements)?;
+    Ok(requirements)
+}
+
+fn read_into(
+    root: &Path,
+    file: &str,
+    depth: u8,
+    into: &mut Vec<String>,
+) -> Result<(), RequirementError> {
+    let missing = |included: &str| RequirementError::Include {
+        file: file.to_owned(),
+        included: included.to_owned(),
+    };
+    let text = fs::read_to_string(root.join(file)).map_err(|_| missing(file))?;
+    for line in logical_lines(&text) {
+        let included = ["-r", "--requirement"].iter().find_map(|option| line.strip_prefix(option));
+        if let Some(included) = included {
+            let included = included.trim_start_matches('=').trim();
+            let inside = Path::new(included)
+                .components()
+                .all(|c| matches!(c, Component::Normal(_) | Component::CurDir));
+            if !inside || depth > 4 {
+                return Err(missing(included));
+            }
+            read_into(root, included, depth + 1, into)?;
+        } else if line == "--require-hashes" {
+            // Always so.
+        } else {
+            check(file, &line)?;
+            into.push(line);
+        }
+    }
+    Ok(())
+}
+
+/// Joins continued lines, drops comments and empty lines.
+fn logical_lines(text: &str) -> Vec<String> {
+    let joined = text.replace("\\\r\n", " ").replace("\\\n", " ");
+    let lines = joined.lines().map(|line| {
+        let line = if line.trim_start().starts_with('#') { "" } else { line };
+        line.split(" #").next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+    });
+    lines.filter(|line| !line.is_empty()).collect()
+}
+
+/// Whether a requirement is one that may be resolved: a package of an index, or a wheel by https.
+pub(crate) fn check(file: &str, requirement: &str) -> Result<(), RequirementError> {
+    let (file, text) = (file.to_owned(), requirement.to_owned());
+    if requirement.starts_with("-e") || requirement.starts_with("--editable") {
+        return Err(RequirementError::NotPackage { file, requirement: text });
+    }
+    if requirement.starts_with('-') {
+        return Err(RequirementError::Option { file, option: text });
+    }
+    let target = requirement.split_once('@').map(|(_, target)| target.trim());
+    let local =
+        requirement.starts_with(['.', '/']) || requirement.contains("://") && target.is_none();
+    if local || target.is_some_and(|target| !target.starts_with("https://")) {
+        return Err(RequirementError::NotPackage { file, requirement: text });
+    }
+    // One line is one requirement: a line break would smuggle in another, or an option.
+    if name(requirement).is_none() || requirement.contains(['\n', '\r']) {
+        return Err(RequirementError::NoName { file, requirement: text });
+    }
+    Ok(())
+}
+
+/// The normalised name (PEP 503) of the package that a requirement is about.
+pub(crate) fn name(requirement: &str) -> Option<String> {
+    let end = requirement.find(|c: char| !(c.is_ascii_alphanumeric() || "._-".contains(c)));
+    let name = &requirement[..end.unwrap_or(requirement.len())];
+    let name = name.trim_end_matches(['.', '-', '_']);
+    name.starts_with(|c: char| c.is_ascii_alphanumeric()).then(|| normalise(name))
+}
+
+/// PEP 503: lower case, runs of `-`, `_` and `.` as one hyphen.
+pub(crate) fn normalise(name: &str) -> String {
+    let parts = name.split(['-', '_', '.']).filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join("-").to_ascii_lowercase()
+}
+
+/// Whether a requirement names one version, without a wildcard.
+pub(crate) fn exact(requirement: &str) -> bool {
+    let constraint = requirement.split([';', '#']).next().unwrap_or_default();
+    let version = constraint.split_once("==").map(|(_, version)| version.trim());
+    version.is_some_and(|version| !version.contains(['*', ',', '=']) || version.contains("--hash="))
+}
+
+/// Whether a requirement names one version and the hashes of its files.
+pub(crate) fn pinned(requirement: &str) -> bool {
+    exact(requirement) && requirement.contains("--hash=")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bundle(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            fs::write(root.path().join(name), text).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn comments_continuations_and_includes_are_resolved() {
+        let root = bundle(&[
+            ("requirements.txt", "# all\npandas==2.2.3 \\\n  --hash=sha256:aa\n-r more.txt\n\n"),
+            ("more.txt", "Pillow  # images\r\npython_dateutil ; python_version > '3'\n"),
+        ]);
+        let requirements = read(root.path(), "requirements.txt").unwrap();
+        assert_eq!(
+            requirements,
+            ["pandas==2.2.3 --hash=sha256:aa", "Pillow", "python_dateutil ; python_version > '3'"]
+        );
+        assert!(pinned(&requirements[0]) && !pinned(&requirements[1]));
+        assert_eq!(name(&requirements[2]).unwrap(), "python-dateutil");
+    }
+
+    #[test]
+    fn what_reaches_outside_the_bundle_is_refused() {
+        for bad in [
+            "-e .",
+            "./local",
+            "/abs/x.whl",
+            "git+https://example.org/x",
+            "x @ git+https://example.org/x",
+            "x @ file:///etc/passwd",
+            "--index-url https://example.org",
+            "-f /wheels",
+            "file:///x.whl",
+            "-c c.txt",
+        ] {
+            let root = bundle(&[("requirements.txt", bad)]);
+            assert!(read(root.path(), "requirements.txt").is_err(), "{bad}");
+        }
+        for bad in ["../up.txt", "/etc/passwd", "absent.txt", "requirements.txt"] {
+            let root = bundle(&[("requirements.txt", &format!("-r {bad}\n"))]);
+            let error = read(root.path(), "requirements.txt").unwrap_err();
+            assert!(matches!(error, RequirementError::Include { .. }), "{bad}: {error}");
+        }
+        assert!(check("f", "pandas\n--index-url https://example.org").is_err());
+        assert!(check("f", "x @ https://example.org/x-1-py3-none-any.whl").is_ok());
+    }
+
+    #[test]
+    fn only_one_plain_version_is_exact() {
+        assert!(exact("pandas==2.2.3") && exact("pandas[excel] == 2.2.3 ; python_version > '3'"));
+        assert!(
+            !exact("pandas==2.*")
+                && !exact("pandas>=2")
+                && !exact("pandas")
+                && !exact("pandas; extra == 'x'")
+        );
+    }
+}

@@ -1,0 +1,151 @@
+//! Where layers live: the state directory's `layers/` and `uv/`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use sandbox::Layer;
+
+use crate::FileError;
+use crate::staging::{self, Staging};
+
+const KINDS: [&str; 4] = ["base", "packages", "code", "guest"];
+
+/// The layers of one state directory. Any number of processes and threads may hold one.
+#[derive(Clone, Debug)]
+pub struct Store {
+    state: PathBuf,
+}
+
+impl Store {
+    /// Opens the layers below `state`, makes the directories that are not there yet, and removes what a crash left.
+    ///
+    /// # Errors
+    /// When the directories cannot be made or read.
+    pub fn open(state: &Path) -> Result<Self, FileError> {
+        fs::create_dir_all(state).map_err(FileError::at("create", state))?;
+        let state = state.canonicalize().map_err(FileError::at("resolve", state))?;
+        let store = Self { state };
+        for kind in KINDS {
+            let directory = store.layers().join(kind);
+            fs::create_dir_all(&directory).map_err(FileError::at("create", &directory))?;
+            staging::sweep(&directory)?;
+        }
+        let uv = store.uv();
+        fs::create_dir_all(uv.join("bin")).map_err(FileError::at("create", &uv))?;
+        staging::sweep(&uv)?;
+        Ok(store)
+    }
+
+    /// The directory that all layers are relative to.
+    #[must_use]
+    pub fn layers(&self) -> PathBuf {
+        self.state.join("layers")
+    }
+
+    /// Where a layer is, or will be.
+    #[must_use]
+    pub fn layer_path(&self, layer: &Layer) -> PathBuf {
+        self.layers().join(layer.as_path())
+    }
+
+    /// Whether a layer is there. What is there is complete.
+    #[must_use]
+    pub fn has(&self, layer: &Layer) -> bool {
+        self.layer_path(layer).is_dir()
+    }
+
+    /// The installer's own directory: `bin/`, `cache/`, `python/`.
+    #[must_use]
+    pub(crate) fn uv(&self) -> PathBuf {
+        self.state.join("uv")
+    }
+
+    /// The directory of one kind of layer.
+    pub(crate) fn kind(&self, kind: &str) -> PathBuf {
+        self.layers().join(kind)
+    }
+
+    /// Makes a layer unless it is there: `fill` gets an empty directory, and whoever else wants the same layer waits
+    /// for the outcome. Says whether `fill` ran.
+    pub(crate) fn make<E: From<FileError>>(
+        &self,
+        layer: &Layer,
+        fill: impl FnOnce(&Path) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let target = self.layer_path(layer);
+        if target.is_dir() {
+            return Ok(false);
+        }
+        let (parent, name) = split(&target);
+        let staging = Staging::begin(parent, &name)?;
+        // Somebody else may have finished it while this one waited for the lock.
+        if target.is_dir() {
+            return Ok(false);
+        }
+        fill(staging.path())?;
+        staging.seal(&target)?;
+        Ok(true)
+    }
+}
+
+fn split(target: &Path) -> (&Path, String) {
+    let name = target.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    (target.parent().unwrap_or(target), name)
+}
+
+/// The layer `kind/id`, where `id` is a hash of ours.
+pub(crate) fn layer(kind: &str, id: &str) -> Layer {
+    match Layer::from_str(&format!("{kind}/{id}")) {
+        Ok(layer) => layer,
+        Err(error) => unreachable!("kinds and hex digits are plain names: {error}"),
+    }
+}
+
+/// A hash as a name: 128 bits are enough to tell layers apart, and paths stay short.
+pub(crate) fn short(hash: &blake3::Hash) -> String {
+    hash.to_hex()[..32].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_layer_that_eight_threads_want_is_made_once() {
+        let state = tempfile::tempdir().unwrap();
+        let store = Store::open(state.path()).unwrap();
+        let wanted = layer("code", "abc");
+        let made = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let fill = |directory: &Path| {
+                        made.fetch_add(1, Ordering::SeqCst);
+                        fs::write(directory.join("x"), "1")
+                            .map_err(FileError::at("write", directory))
+                    };
+                    store.make::<FileError>(&wanted, fill).unwrap();
+                    assert!(store.layer_path(&wanted).join("x").is_file());
+                });
+            }
+        });
+        assert_eq!(made.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn a_layer_whose_making_fails_is_not_there() {
+        let state = tempfile::tempdir().unwrap();
+        let store = Store::open(state.path()).unwrap();
+        let wanted = layer("code", "abc");
+        let failed = store.make::<FileError>(&wanted, |directory| {
+            fs::write(directory.join("x"), "1").unwrap();
+            fs::read(directory.join("missing")).map(drop).map_err(FileError::at("read", directory))
+        });
+        assert!(failed.is_err());
+        assert!(!store.has(&wanted));
+        assert_eq!(fs::read_dir(store.kind("code")).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,183 @@
+//! `uv`, which resolves and unpacks packages: the host's own, or one fetched from the package index, pinned by version
+//! and by hash.
+//!
+//! The environment is passed on untouched, so proxies, `UV_*`, `PIP_*` and `SSL_CERT_FILE` mean what they mean
+//! elsewhere. The cache is `uv/cache` of the state directory, on the same file system as the layers so that packages
+//! are hard-linked into them, unless `UV_CACHE_DIR` names another.
+
+mod fetch;
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use thiserror::Error;
+
+use crate::base::Base;
+use crate::installer::InstallerError;
+use crate::{FileError, Progress, Store};
+
+/// The oldest uv that knows all the options that are used.
+const OLDEST: (u64, u64) = (0, 5);
+
+/// An installer that is there.
+#[derive(Clone, Debug)]
+pub struct Uv {
+    /// The binary.
+    pub program: PathBuf,
+    /// `0.13.9`
+    pub version: String,
+    cache: PathBuf,
+    shared_cache: bool,
+}
+
+/// Why there is no uv.
+#[derive(Debug, Error)]
+pub enum UvError {
+    /// A file could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// pip could not be started.
+    #[error(transparent)]
+    Start(#[from] InstallerError),
+    /// Nothing to fetch it with.
+    #[error(
+        "no pip to fetch uv with: install python3-pip (for example `apt install python3-pip`) or put uv on PATH"
+    )]
+    NoPip,
+    /// The fetch failed.
+    #[error("uv could not be fetched; put uv on PATH, or look at what pip says:\n{words}")]
+    Fetch {
+        /// pip's own words.
+        words: String,
+    },
+    /// The wheel is not what it should be.
+    #[error("the fetched uv cannot be unpacked")]
+    Wheel(#[source] io::Error),
+    /// The binary does not run.
+    #[error("{} does not run; is the state directory mounted noexec?", path.display())]
+    Broken {
+        /// Which.
+        path: PathBuf,
+    },
+}
+
+impl Uv {
+    /// The host's uv if it is recent enough, else the one fetched before, else a fetched one.
+    ///
+    /// # Errors
+    /// When there is none and it cannot be fetched.
+    pub fn find_or_fetch(store: &Store, progress: &dyn Progress) -> Result<Self, UvError> {
+        match Self::on_path(store) {
+            Some(uv) => Ok(uv),
+            None => Self::own(store, progress),
+        }
+    }
+
+    /// The pinned uv of the state directory, fetched unless it is there.
+    ///
+    /// # Errors
+    /// When it cannot be fetched.
+    pub fn own(store: &Store, progress: &dyn Progress) -> Result<Self, UvError> {
+        let program = store.uv().join("bin").join(format!("uv-{}", fetch::VERSION));
+        if !program.is_file() {
+            fetch::fetch(store, &program, progress)?;
+        }
+        Self::at(store, &program).ok_or(UvError::Broken { path: program })
+    }
+
+    fn on_path(store: &Store) -> Option<Self> {
+        let path = env::var_os("PATH")?;
+        let mut candidates =
+            env::split_paths(&path).filter(|p| p.is_absolute()).map(|p| p.join("uv"));
+        candidates.find_map(|program| {
+            let uv = program.is_file().then(|| Self::at(store, &program))??;
+            let mut numbers = uv.version.split('.').map_while(|part| part.parse::<u64>().ok());
+            let version = (numbers.next()?, numbers.next()?);
+            (version >= OLDEST).then_some(uv)
+        })
+    }
+
+    fn at(store: &Store, program: &Path) -> Option<Self> {
+        let output = Command::new(program).arg("--version").output().ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        let version = text.strip_prefix("uv ")?.split_whitespace().next()?.to_owned();
+        let named = env::var_os("UV_CACHE_DIR").filter(|path| !path.is_empty());
+        let shared_cache = named.is_some();
+        let cache = named.map_or_else(|| store.uv().join("cache"), PathBuf::from);
+        Some(Self { program: program.to_owned(), version, cache, shared_cache })
+    }
+
+    /// How packages come from the cache into a layer. Out of a cache that is not ours they are copied: a layer must not
+    /// share files with what somebody else may write to.
+    pub(crate) fn link_mode(&self) -> &'static str {
+        if self.shared_cache { "copy" } else { "hardlink" }
+    }
+
+    /// A command that works for a base's Python.
+    pub(crate) fn command(
+        &self,
+        store: &Store,
+        base: &Base,
+        words: &[&str],
+    ) -> Result<Command, FileError> {
+        let mut command = Command::new(&self.program);
+        command
+            .args(words)
+            .args(["--color", "never", "--no-progress", "--no-python-downloads"])
+            .arg("--cache-dir")
+            .arg(&self.cache)
+            .arg("--python")
+            .arg(interpreter(store, base)?)
+            // Whose environment the worker was started in says nothing about a function.
+            .env_remove("VIRTUAL_ENV")
+            .env_remove("CONDA_PREFIX");
+        // Three tries, the default, keep who is offline waiting for ten seconds.
+        if env::var_os("UV_HTTP_RETRIES").is_none() {
+            command.env("UV_HTTP_RETRIES", "1");
+        }
+        Ok(command)
+    }
+}
+
+/// A script that starts the base's interpreter, for uv to ask it about itself. Not the host's Python that the base was
+/// made from: that may have been upgraded or removed since.
+fn interpreter(store: &Store, base: &Base) -> Result<PathBuf, FileError> {
+    let directory = store.uv().join("python").join(&base.id);
+    let path = directory.join("python3");
+    let quoted: Vec<String> = base.command(store).words().iter().map(quote).collect();
+    let script = format!("#!/bin/sh\nexec {} \"$@\"\n", quoted.join(" "));
+    if fs::read_to_string(&path).is_ok_and(|there| there == script) {
+        return Ok(path);
+    }
+    fs::create_dir_all(&directory).map_err(FileError::at("create", &directory))?;
+    let unfinished =
+        directory.join(format!("new-{}-{:?}", std::process::id(), std::thread::current().id()));
+    let write = || -> io::Result<()> {
+        let mut options = fs::OpenOptions::new();
+        let mut file =
+            options.write(true).create(true).truncate(true).mode(0o755).open(&unfinished)?;
+        io::Write::write_all(&mut file, script.as_bytes())?;
+        fs::rename(&unfinished, &path)
+    };
+    write().map_err(FileError::at("write", &path))?;
+    Ok(path)
+}
+
+fn quote(word: &OsString) -> String {
+    format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quote_in_a_path_stays_inside_its_word() {
+        assert_eq!(quote(&OsString::from("/a b/it's")), r"'/a b/it'\''s'");
+    }
+}

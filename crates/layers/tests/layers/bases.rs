@@ -1,0 +1,211 @@
+//! Bases from this machine's Pythons.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use layers::python::{self, HostPython, PythonRequest};
+use layers::{Progress, Silent, Store, base};
+
+use crate::machine::{BASE, Heard, STORE, again, child_state, in_chroot, is_root, skip, told};
+
+const USE: &str = r"
+import sys, json, ssl, sqlite3, zlib, bz2, lzma, ctypes, decimal, zoneinfo, hashlib, socket, asyncio, locale, pwd
+import datetime, os
+assert sys.prefix == sys.base_prefix == '/usr', sys.prefix
+print(sys.path)
+print(sqlite3.connect(':memory:').execute('select 6*7').fetchone()[0])
+print(decimal.Decimal(1) / 3)
+print(datetime.datetime(2026, 7, 1, tzinfo=zoneinfo.ZoneInfo('Europe/Berlin')).utcoffset())
+print(len(ssl.create_default_context(cafile='/etc/ssl/certs/ca-certificates.crt').get_ca_certs()) > 50)
+print(ctypes.CDLL('libstdc++.so.6') and ctypes.CDLL('libgcc_s.so.1') and 'C++')
+print(pwd.getpwuid(1000).pw_name, locale.setlocale(locale.LC_ALL, 'C.UTF-8'), sys.getfilesystemencoding())
+print(json.__file__, json.__spec__.cached)
+print(json.loads.__code__.co_filename)
+print(os.listdir('/opt/python'), os.listdir('/var/task'), os.path.exists('/etc/localtime'))
+";
+
+#[test]
+fn every_python_of_this_machine_becomes_a_base_that_works_as_a_root_directory() {
+    if !is_root() {
+        return skip("every_python_of_this_machine_becomes_a_base", "root", "chroot needs root");
+    }
+    for host in python::discover() {
+        let started = Instant::now();
+        let base = base::build(&STORE, &host, &Silent).unwrap();
+        let root = STORE.layer_path(&base.layer);
+        let minor = base.minor();
+        eprintln!(
+            "Python {}: {:.1} MB, {:.1} s, missing {:?}",
+            base.version,
+            base.bytes as f64 / 1e6,
+            started.elapsed().as_secs_f64(),
+            base.missing
+        );
+        assert!(base.bytes < 150_000_000);
+        let output = told(&in_chroot(&root, USE));
+        let lines: Vec<&str> = output.lines().collect();
+        let library = format!("/usr/lib/python{minor}");
+        let zipped = format!("/usr/lib/python{}.zip", minor.replace('.', ""));
+        assert_eq!(lines[0], format!("['{zipped}', '{library}', '{library}/lib-dynload']"));
+        assert_eq!(lines[1..5], ["42", "0.3333333333333333333333333333", "2:00:00", "True"]);
+        assert_eq!(lines[5..7], ["C++", "sandbox C.UTF-8 utf-8"]);
+        let tag = format!("cpython-{}", minor.replace('.', ""));
+        assert_eq!(
+            lines[7],
+            format!("{library}/json/__init__.py {library}/json/__pycache__/__init__.{tag}.pyc")
+        );
+        assert_eq!(lines[8], format!("{library}/json/__init__.py"));
+        assert_eq!(lines[9], "[] [] True");
+    }
+}
+
+#[test]
+fn all_of_a_base_is_compiled_with_unchecked_hashes_and_plain_modes() {
+    let root = STORE.layer_path(&BASE.layer);
+    let (mut sources, mut compiled) = (0, 0);
+    let mut open = vec![root.clone()];
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let metadata = fs::symlink_metadata(&path).unwrap();
+            if metadata.is_symlink() {
+                continue;
+            }
+            assert_eq!(metadata.uid(), fs::metadata(&root).unwrap().uid());
+            if metadata.is_dir() {
+                assert_eq!(metadata.mode() & 0o7777, 0o755, "{}", path.display());
+                open.push(path);
+                continue;
+            }
+            assert!(matches!(metadata.mode() & 0o7777, 0o755 | 0o644), "{}", path.display());
+            match path.extension().and_then(|e| e.to_str()) {
+                Some("py") => sources += 1,
+                Some("pyc") => {
+                    compiled += 1;
+                    // PEP 552: bit 0 a hash, bit 1 to be checked.
+                    assert_eq!(fs::read(&path).unwrap()[4..8], [1, 0, 0, 0], "{}", path.display());
+                }
+                _ => {}
+            }
+        }
+    }
+    assert!(sources > 400 && compiled >= sources - 5, "{compiled} of {sources}");
+}
+
+#[test]
+fn a_base_holds_neither_tests_nor_windows_nor_installed_packages_nor_a_shell() {
+    let root = STORE.layer_path(&BASE.layer);
+    let library = root.join(format!("usr/lib/python{}", BASE.minor()));
+    for absent in [
+        "site-packages",
+        "dist-packages",
+        "test",
+        "tkinter",
+        "idlelib",
+        "ensurepip",
+        "lib2to3",
+        "unittest/test",
+    ] {
+        assert!(!library.join(absent).exists(), "{absent}");
+    }
+    let tools: Vec<_> =
+        fs::read_dir(root.join("usr/bin")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(tools.iter().all(|name| name.to_string_lossy().starts_with("python")), "{tools:?}");
+}
+
+#[test]
+fn building_again_without_a_change_makes_nothing() {
+    let host = HostPython::probe(&BASE.source).unwrap();
+    let heard = Heard::default();
+    let started = Instant::now();
+    assert_eq!(base::build(&STORE, &host, &heard).unwrap(), *BASE);
+    eprintln!("a rebuild without a change: {} ms", started.elapsed().as_millis());
+    assert_eq!(heard.made(), 0);
+    assert!(base::list(&STORE).unwrap().contains(&BASE));
+}
+
+#[test]
+fn two_that_want_the_same_base_at_once_make_it_once() {
+    let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let store = Store::open(state.path()).unwrap();
+    let host = HostPython::probe(&BASE.source).unwrap();
+    let heard = Heard::default();
+    let build = || base::build(&store, &host, &heard as &dyn Progress).unwrap();
+    let (first, second) = std::thread::scope(|scope| {
+        let (first, second) = (scope.spawn(build), scope.spawn(build));
+        (first.join().unwrap(), second.join().unwrap())
+    });
+    assert_eq!(first, second);
+    assert_eq!(heard.made(), 1);
+    let mut names: Vec<_> = fs::read_dir(state.path().join("layers/base"))
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
+    names.sort();
+    assert_eq!(
+        names,
+        [first.id.clone(), format!("{}.json", first.id)].map(std::ffi::OsString::from)
+    );
+}
+
+#[test]
+fn a_base_does_not_load_the_hosts_libraries() {
+    let script = "import ssl, sqlite3, ctypes; print(open('/proc/self/maps').read())";
+    let maps = told(&BASE.command(&STORE).command().args(["-c", script]).output().unwrap());
+    let root = STORE.layer_path(&BASE.layer);
+    let files: Vec<&str> =
+        maps.lines().filter_map(|line| line.split_once(" /").map(|(_, path)| path)).collect();
+    assert!(files.len() > 10);
+    for file in files {
+        let outside = !Path::new("/").join(file).starts_with(&root);
+        assert!(!outside || !file.contains(".so"), "/{file}");
+    }
+}
+
+#[test]
+fn an_ordinary_user_can_make_a_base() {
+    if let Some(state) = child_state() {
+        let store = Store::open(&state).unwrap();
+        let base = base::default_or_build(&store, &PythonRequest::any(), &Silent).unwrap();
+        let version =
+            base.command(&store).command().args(["-c", "import sys; print(sys.version)"]).output();
+        return assert!(told(&version.unwrap()).starts_with(&base.version));
+    }
+    if !is_root() {
+        return skip(
+            "an_ordinary_user_can_make_a_base",
+            "root",
+            "only root can become another user",
+        );
+    }
+    let state = tempfile::tempdir().unwrap();
+    fs::set_permissions(state.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let wrapper = [
+        "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        "env",
+        "-u",
+        "PYENV_ROOT",
+        "HOME=/",
+    ];
+    let path = state.path().join("state");
+    let readable = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "test", "-x"])
+        .arg(std::env::current_exe().unwrap())
+        .status();
+    if !readable.is_ok_and(|status| status.success()) {
+        return skip(
+            "an_ordinary_user_can_make_a_base",
+            "root",
+            "nobody cannot reach the target directory",
+        );
+    }
+    let output = again(&wrapper, "bases::an_ordinary_user_can_make_a_base", &path);
+    assert!(told(&output).contains("1 passed"));
+    assert_eq!(fs::metadata(path.join("layers/base")).unwrap().uid(), 65534);
+}

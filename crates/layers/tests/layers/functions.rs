@@ -1,0 +1,230 @@
+//! Bundles, manifests, code layers and the guest layer.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use layers::code::{Bundle, CodeError};
+use layers::manifest::{self, Manifest, ManifestError, Settings};
+use layers::{guest, python};
+use sandbox::wire::Convention;
+
+use crate::machine::{BASE, STORE, holds, tag, told};
+
+fn of_source(source: &str) -> Result<Manifest, ManifestError> {
+    let bundle = Bundle::from_py(&STORE, "function", source.as_bytes()).unwrap();
+    manifest::inspect(bundle.path(), &BASE.command(&STORE))
+}
+
+fn of_folder(files: &[(&str, &str)]) -> Result<Manifest, ManifestError> {
+    let folder = folder(files);
+    let bundle = Bundle::from_path(&STORE, folder.path()).unwrap();
+    manifest::inspect(bundle.path(), &BASE.command(&STORE))
+}
+
+fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn a_single_file_with_a_header_says_everything() {
+    let manifest = of_source(
+        "# /// script\n# requires-python = \">=3.11\"\n# dependencies = [\"pandas==2.2.3\", \"Pillow\"]\n\
+         # [tool.lambswool]\n# memory = \"256MB\"\n# timeout = \"5s\"\n# environment = { MODE = \"fast\" }\n# ///\n\
+         import pandas\n\ndef handler(event, context):\n    return event\n",
+    )
+    .unwrap();
+    assert_eq!((manifest.module.as_str(), manifest.function.as_str()), ("function", "handler"));
+    assert_eq!(manifest.convention, Convention::Lambda);
+    assert_eq!(manifest.requirements, ["pandas==2.2.3", "Pillow"]);
+    assert_eq!(manifest.requires_python.as_deref(), Some(">=3.11"));
+    assert_eq!(
+        (manifest.limits.memory_bytes, manifest.timeout),
+        (256 << 20, Duration::from_secs(5))
+    );
+    assert_eq!(manifest.environment["MODE"], "fast");
+}
+
+#[test]
+fn nothing_of_a_function_is_run_to_inspect_it() {
+    let marker = tempfile::tempdir().unwrap();
+    let path = marker.path().join("ran");
+    let manifest =
+        of_source(&format!("open({path:?}, 'w')\ndef f(event):\n    return 1\n")).unwrap();
+    assert_eq!((manifest.function.as_str(), manifest.convention), ("f", Convention::OpenLambda));
+    assert!(!path.exists());
+}
+
+#[test]
+fn functions_are_found_however_they_are_defined() {
+    let function = |source: &str| of_source(source).map(|m| (m.function, m.convention)).unwrap();
+    assert_eq!(function("async def handler(event, context): pass").0, "handler");
+    assert_eq!(function("def handler(event): pass").1, Convention::OpenLambda);
+    assert_eq!(function("from app import lambda_handler\n").0, "lambda_handler");
+    assert_eq!(
+        function("try:\n  import x\nexcept ImportError:\n  pass\nelse:\n  handler = x.make()\n").0,
+        "handler"
+    );
+    assert_eq!(
+        function("if True:\n  def f(event, context=None): pass\n"),
+        ("f".to_owned(), Convention::Lambda)
+    );
+}
+
+#[test]
+fn what_is_wrong_is_told_with_file_and_line() {
+    let error = |source: &str| of_source(source).unwrap_err().to_string();
+    assert_eq!(
+        error("def handler(event, context):\n    return (1\n"),
+        "function.py:2: SyntaxError: '(' was never closed\n        return (1"
+    );
+    assert!(
+        error("def main(): pass\n")
+            .ends_with("looked for handler, lambda_handler, f; it defines main")
+    );
+    assert!(error("x = 1\n").ends_with("it defines no function"));
+    assert!(error("\ndef handler(): pass\n").contains("function.py:2: handler takes no argument"));
+    assert!(error("def f(a, b, c): pass\n").contains("takes 3 arguments"));
+    assert!(
+        error("# /// script\n# [tool.lambswool]\n# memroy = 1\n# ///\n")
+            .contains("did you mean \"memory\"")
+    );
+    assert!(
+        error("# /// script\n# dependencies = \n# ///\n")
+            .starts_with("function.py: TOML parse error")
+    );
+    assert!(error("x = '\0'").contains("function.py"));
+}
+
+#[test]
+fn a_folder_tells_its_entry_and_its_dependencies() {
+    let handler = "def handler(event, context): pass\n";
+    let manifest =
+        of_folder(&[("main.py", handler), ("helper.py", ""), ("requirements.txt", "six\n")])
+            .unwrap();
+    assert_eq!((manifest.module.as_str(), manifest.requirements), ("main", vec!["six".to_owned()]));
+    let project = "[project]\nname = \"x\"\nrequires-python = \">=3.11\"\ndependencies = [\"attrs>=20\"]\n\
+                   [tool.lambswool]\nhandler = \"web.api.run\"\nbinary = true\n";
+    let manifest = of_folder(&[
+        ("web/api.py", "def run(event): pass\n"),
+        ("web/__init__.py", ""),
+        ("pyproject.toml", project),
+    ])
+    .unwrap();
+    assert_eq!(
+        (manifest.module.as_str(), manifest.function.as_str(), manifest.binary),
+        ("web.api", "run", true)
+    );
+    assert_eq!(
+        (manifest.requirements, manifest.convention),
+        (vec!["attrs>=20".to_owned()], Convention::OpenLambda)
+    );
+    let error = of_folder(&[("a.py", handler), ("b.py", handler)]).unwrap_err();
+    assert!(matches!(error, ManifestError::NoEntry { .. }), "{error}");
+}
+
+#[test]
+fn the_python_that_a_function_needs_is_known_before_one_is_chosen() {
+    let of = |header: &str| {
+        let bundle =
+            Bundle::from_py(&STORE, "x", format!("# /// script\n{header}# ///\n").as_bytes())
+                .unwrap();
+        Settings::read(bundle.path()).unwrap().python()
+    };
+    let request = of("# requires-python = \">=3.12\"\n").unwrap();
+    assert!(request.accepts("3.12.1") && !request.accepts("3.11.7"));
+    let error =
+        python::find(&of("# requires-python = \">=3.99\"\n").unwrap()).unwrap_err().to_string();
+    assert!(error.contains(">=3.99"), "{error}");
+    assert!(of("# [tool.lambswool]\n# python = \"2.7\"\n").is_err());
+    assert!(
+        of("# [tool.lambswool]\n# python = \"/bin/sh\"\n")
+            .unwrap_err()
+            .to_string()
+            .contains("/bin/sh")
+    );
+}
+
+#[test]
+fn equal_code_has_one_layer_and_tells_the_sandboxes_paths() {
+    let source = "def handler(event, context):\n    return 1\n";
+    let layer = |bundle: Bundle| bundle.seal(&STORE, &BASE).unwrap();
+    let single = layer(Bundle::from_py(&STORE, "main", source.as_bytes()).unwrap());
+    let folder = folder(&[
+        ("main.py", source),
+        ("__pycache__/junk.pyc", "x"),
+        (".git/HEAD", "x"),
+        ("v/pyvenv.cfg", ""),
+    ]);
+    assert_eq!(layer(Bundle::from_dir(&STORE, folder.path()).unwrap()), single);
+    let archive = folder.path().join("bundle.tar.gz");
+    let packed = std::process::Command::new("tar")
+        .arg("-C")
+        .arg(folder.path())
+        .arg("-czf")
+        .arg(&archive)
+        .arg("main.py")
+        .status();
+    assert!(packed.unwrap().success());
+    assert_eq!(layer(Bundle::from_path(&STORE, &archive).unwrap()), single);
+    assert_ne!(
+        layer(Bundle::from_py(&STORE, "main", b"def handler(event, context): pass\n").unwrap()),
+        single
+    );
+
+    let compiled = STORE.layer_path(&single).join(format!("__pycache__/main.{}.pyc", tag()));
+    assert!(holds(&compiled, "/var/task/main.py"));
+}
+
+#[test]
+fn a_bundle_that_is_refused_or_dropped_leaves_nothing() {
+    let incoming = || {
+        let own = format!("incoming-{}-", std::process::id());
+        let names = fs::read_dir(STORE.layers().join("code")).unwrap();
+        names.filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().contains(&own)).count()
+    };
+    let folder = folder(&[("main.py", "")]);
+    std::os::unix::fs::symlink("/etc/passwd", folder.path().join("link")).unwrap();
+    let error = Bundle::from_dir(&STORE, folder.path()).unwrap_err();
+    assert!(matches!(&error, CodeError::Link { entry } if entry == "link"), "{error}");
+    let bundle = Bundle::from_py(&STORE, "x", b"x = 1").unwrap();
+    let path = bundle.path().to_owned();
+    assert!(path.exists() && incoming() > 0);
+    drop(bundle);
+    assert!(!path.exists());
+    assert!(matches!(
+        Bundle::from_path(&STORE, Path::new("/etc/hostname")),
+        Err(CodeError::UnknownKind { .. })
+    ));
+    assert!(
+        Bundle::from_path(&STORE, Path::new("/nowhere/x.py"))
+            .unwrap_err()
+            .to_string()
+            .contains("/nowhere/x.py")
+    );
+}
+
+#[test]
+fn the_guest_is_written_once_and_compiled() {
+    let files: [(&str, &[u8]); 3] = [
+        ("lambswool_guest/__init__.py", b"NAME = 'guest'\n"),
+        ("lambswool_guest/__main__.py", b"import lambswool_guest\nprint(lambswool_guest.NAME, lambswool_guest.__spec__.cached)\n"),
+        ("lambswool_landing.abi3.so", b"\x7fELF"),
+    ];
+    let layer = guest::install(&STORE, &BASE, &files).unwrap();
+    assert_eq!(guest::install(&STORE, &BASE, &[files[2], files[0], files[1]]).unwrap(), layer);
+    let root = STORE.layer_path(&layer);
+    let script = format!(
+        "import sys; sys.path.insert(0, {:?}); import runpy; runpy.run_module('lambswool_guest')",
+        root.display().to_string()
+    );
+    let output = told(&BASE.command(&STORE).command().args(["-c", &script]).output().unwrap());
+    assert!(output.starts_with("guest ") && output.trim_end().ends_with(".pyc"), "{output}");
+    assert!(guest::install(&STORE, &BASE, &[("../x.py", b"")]).is_err());
+}

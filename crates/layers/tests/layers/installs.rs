@@ -1,0 +1,183 @@
+//! Locks and package layers with the real uv and real wheels.
+
+use std::fs;
+use std::time::Instant;
+
+use layers::lock::{self, Lock, LockError};
+use layers::packages::{self, InstallError};
+use layers::python::PythonRequest;
+use layers::uv::Uv;
+use layers::{Silent, base};
+
+use crate::machine::{
+    BASE, Heard, STORE, again, child_state, holds, is_root, skip, tag, told, uv_or_skip,
+};
+
+const PILLOW: &str = "Pillow==11.0.0";
+
+fn resolve(uv: &Uv, wanted: &[&str]) -> Result<Lock, LockError> {
+    let wanted: Vec<String> = wanted.iter().map(|&text| text.to_owned()).collect();
+    lock::resolve(&STORE, uv, &BASE, &wanted, &Silent)
+        .map(|lock| lock.expect("something was wanted"))
+}
+
+#[test]
+fn pillow_is_locked_installed_compiled_and_works() {
+    let Some(uv) = uv_or_skip("pillow_is_locked_installed_compiled_and_works") else { return };
+    let lock = resolve(uv, &[PILLOW, "python-dateutil==2.9.0.post0"]).unwrap();
+    let names: Vec<&str> = lock.distributions.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["pillow", "python-dateutil", "six"]);
+    assert!(lock.text.contains("--hash=sha256:"));
+    assert_eq!(lock.direct, ["pillow", "python-dateutil"]);
+    let started = Instant::now();
+    let packages = packages::install(&STORE, uv, &BASE, &lock, &Silent).unwrap();
+    eprintln!("install: {} ms", started.elapsed().as_millis());
+    assert_eq!(packages.imports, ["PIL", "dateutil"]);
+
+    let root = STORE.layer_path(&packages.layer);
+    let script = format!(
+        "import sys; sys.path.insert(0, {:?})\n\
+         import io, PIL.Image as I\n\
+         b = io.BytesIO(); I.new('RGB', (64, 48), 'teal').resize((32, 24)).save(b, 'JPEG')\n\
+         print(I.open(io.BytesIO(b.getvalue())).size)",
+        root.display().to_string()
+    );
+    let output = told(&BASE.command(&STORE).command().args(["-c", &script]).output().unwrap());
+    assert_eq!(output, "(32, 24)\n");
+    let compiled = root.join(format!("PIL/__pycache__/Image.{}.pyc", tag()));
+    assert!(holds(&compiled, "/opt/python/PIL/Image.py"));
+    assert_eq!(fs::read(compiled).unwrap()[4..8], [1, 0, 0, 0]);
+    assert!(!root.join(".lock").exists());
+}
+
+#[test]
+fn the_same_lock_is_installed_once_and_needs_no_network_the_second_time() {
+    let test = "the_same_lock_is_installed_once_and_needs_no_network_the_second_time";
+    let heard = Heard::default();
+    let wanted = [PILLOW.to_owned()];
+    let Some(uv) = uv_or_skip(test) else { return };
+    let lock = lock::resolve(&STORE, uv, &BASE, &wanted, &heard).unwrap().unwrap();
+    if child_state().is_some() {
+        // Another Python's set of the same wheels, so that something is left to install.
+        let packages = packages::install(&STORE, uv, &BASE, &lock, &heard).unwrap();
+        println!("offline {} {}", lock.id, packages.layer);
+        return;
+    }
+    let packages = packages::install(&STORE, uv, &BASE, &lock, &heard).unwrap();
+    let steps = heard.steps.lock().unwrap().len();
+    assert_eq!(packages::install(&STORE, uv, &BASE, &lock, &heard).unwrap(), packages);
+    assert_eq!(heard.steps.lock().unwrap().len(), steps);
+    if !is_root() {
+        return skip(test, "root", "only root can go without a network");
+    }
+    fs::remove_dir_all(STORE.layer_path(&packages.layer)).unwrap();
+    let started = Instant::now();
+    let output = again(&["unshare", "-n"], &format!("installs::{test}"), STORE.layers().as_path());
+    let output = told(&output);
+    assert!(output.contains(&format!("offline {} {}", lock.id, packages.layer)), "{output}");
+    assert!(started.elapsed().as_secs() < 8, "took {:?}", started.elapsed());
+}
+
+#[test]
+fn an_exact_list_with_hashes_is_kept_as_it_is() {
+    let Some(uv) = uv_or_skip("an_exact_list_with_hashes_is_kept_as_it_is") else { return };
+    let lock = resolve(uv, &["six==1.16.0"]).unwrap();
+    let joined = lock.text.replace("\\\n", " ");
+    let line = joined.split_whitespace().collect::<Vec<_>>().join(" ");
+    let kept = resolve(uv, &[&line]).unwrap();
+    assert_eq!((kept.text.trim(), kept.direct.len()), (line.as_str(), 0));
+    assert_eq!(kept.distributions, [("six".to_owned(), "1.16.0".to_owned())]);
+    assert_eq!(packages::install(&STORE, uv, &BASE, &kept, &Silent).unwrap().imports, ["six"]);
+}
+
+#[test]
+fn what_cannot_be_resolved_is_told_in_the_installers_own_words() {
+    let Some(uv) = uv_or_skip("what_cannot_be_resolved_is_told_in_the_installers_own_words") else {
+        return;
+    };
+    let error = resolve(uv, &["lambswool-no-such-package-at-all"]).unwrap_err();
+    assert!(matches!(error, LockError::Unsatisfiable { .. }), "{error}");
+    assert!(
+        error.to_string().contains("lambswool-no-such-package-at-all was not found"),
+        "{error}"
+    );
+    let error = resolve(uv, &["Pillow==99.0"]).unwrap_err();
+    assert!(error.to_string().contains("no version of pillow==99.0"), "{error}");
+    let error = resolve(uv, &["six>=1.16", "six<1.10"]).unwrap_err();
+    assert!(matches!(error, LockError::Unsatisfiable { .. }), "{error}");
+}
+
+#[test]
+fn a_package_without_wheels_is_not_built() {
+    let Some(uv) = uv_or_skip("a_package_without_wheels_is_not_built") else { return };
+    let error = resolve(uv, &["docopt==0.6.2"]).unwrap_err();
+    assert!(matches!(error, LockError::NoWheel { .. }), "{error}");
+    assert!(error.to_string().contains("building from source is not supported yet"), "{error}");
+}
+
+#[test]
+fn a_file_that_is_not_the_locked_one_is_refused_and_leaves_nothing() {
+    let Some(uv) = uv_or_skip("a_file_that_is_not_the_locked_one_is_refused_and_leaves_nothing")
+    else {
+        return;
+    };
+    let wrong = format!("six==1.16.0 --hash=sha256:{}", "0".repeat(64));
+    let lock = resolve(uv, &[&wrong]).unwrap();
+    let heard = Heard::default();
+    let error = packages::install(&STORE, uv, &BASE, &lock, &heard).unwrap_err();
+    assert!(matches!(error, InstallError::Hash { .. }), "{error}");
+    assert!(!heard.lines.lock().unwrap().is_empty());
+    assert!(!STORE.layers().join("packages").join(&lock.id).exists());
+}
+
+#[test]
+fn each_python_gets_its_own_set() {
+    let Some(uv) = uv_or_skip("each_python_gets_its_own_set") else { return };
+    let other = layers::python::discover().find(|python| !python.version.starts_with(BASE.minor()));
+    let Some(other) = other else {
+        return skip("each_python_gets_its_own_set", "pythons", "there is only one Python here");
+    };
+    let other = base::build(&STORE, &other, &Silent).unwrap();
+    assert_eq!(
+        base::find(&STORE, &PythonRequest::parse(other.minor()).unwrap()).unwrap().unwrap(),
+        other
+    );
+    let wanted = ["numpy".to_owned()];
+    let of = |base| lock::resolve(&STORE, uv, base, &wanted, &Silent).unwrap().unwrap();
+    let (mine, others) = (of(&BASE), of(&other));
+    assert_ne!(mine.id, others.id);
+    for (base, lock) in [(&*BASE, mine), (&other, others)] {
+        let packages = packages::install(&STORE, uv, base, &lock, &Silent).unwrap();
+        assert_eq!(packages.imports, ["numpy"]);
+        let root = STORE.layer_path(&packages.layer).display().to_string();
+        let script = format!(
+            "import sys; sys.path.insert(0, {root:?}); import numpy; print(numpy.arange(4).sum())"
+        );
+        assert_eq!(
+            told(&base.command(&STORE).command().args(["-c", &script]).output().unwrap()),
+            "6\n"
+        );
+    }
+}
+
+#[test]
+fn without_a_network_inexact_requirements_are_resolved_from_the_cache_and_others_say_why_not() {
+    let test = "without_a_network_inexact_requirements_are_resolved_from_the_cache_and_others_say_why_not";
+    let Some(uv) = uv_or_skip(test) else { return };
+    if child_state().is_none() {
+        resolve(uv, &["six"]).unwrap();
+        if !is_root() {
+            return skip(test, "root", "only root can go without a network");
+        }
+        let started = Instant::now();
+        told(&again(&["unshare", "-n"], &format!("installs::{test}"), &STORE.layers()));
+        return assert!(started.elapsed().as_secs() < 20, "took {:?}", started.elapsed());
+    }
+    let started = Instant::now();
+    let names = resolve(uv, &["six"]).unwrap().distributions;
+    eprintln!("offline: {} ms", started.elapsed().as_millis());
+    assert_eq!(names[0].0, "six");
+    let error = resolve(uv, &["lambswool-never-cached"]).unwrap_err();
+    assert!(matches!(error, LockError::Unreachable { .. }), "{error}");
+    assert!(error.to_string().contains("cannot be reached"), "{error}");
+}

@@ -1,0 +1,155 @@
+//! What runs "inside" a fake instance. Its behaviour is the name of the handler's module, a number after a colon:
+//!
+//! | module | when called |
+//! | --- | --- |
+//! | `echo` (and any other name) | returns the body as it came |
+//! | `sleep:MS` | returns after that time |
+//! | `print` | writes a line while loading and one while called, then returns |
+//! | `flood:BYTES` | writes that much output in frames of 64 KiB, then returns |
+//! | `chatter:BYTES` | writes that much output *before* it reads its call |
+//! | `large:BYTES` | returns that much |
+//! | `raise` | raises |
+//! | `exit:CODE` | exits |
+//! | `oom` | is killed for its memory |
+//! | `exit-after:MS` | returns, and exits later |
+//! | `garbage` | answers with bytes that are no frame |
+//! | `nonsense` | answers with a frame that is no message |
+//! | `another` | answers an invocation that was never made |
+//! | `unloadable` | does not load |
+//! | `never-loads` | does not answer to being loaded |
+//! | `dies-loading` | is killed while loading |
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+use super::instance::Process;
+use crate::Death;
+use crate::wire::{Decoder, Failure, Frame, Load, LogStream, Reply, Request};
+
+const PIECE: usize = 64 << 10;
+
+pub(super) async fn run(stream: UnixStream, process: Arc<Process>) {
+    let mut guest = Guest { stream, decoder: Decoder::new(u32::MAX as usize), process };
+    let death = match guest.serve().await {
+        Ok(death) => death,
+        Err(_) => Death::Exited(0),
+    };
+    guest.process.end(death);
+}
+
+struct Guest {
+    stream: UnixStream,
+    decoder: Decoder,
+    process: Arc<Process>,
+}
+
+impl Guest {
+    /// Until it dies, or the channel fails.
+    async fn serve(&mut self) -> io::Result<Death> {
+        self.say(&Reply::Ready { pid: 1 }, b"").await?;
+        let Some((Request::Load(load), _)) = self.hear().await? else {
+            return Ok(Death::Exited(0));
+        };
+        let (verb, number) = behaviour(&load);
+        match verb {
+            "never-loads" => std::future::pending().await,
+            "dies-loading" => return Ok(Death::Signal(11)),
+            "unloadable" => self.say(&failed("", "ImportError"), b"").await?,
+            "print" => self.print("", b"loading\n").await?,
+            _ => {}
+        }
+        self.say(&Reply::Loaded { milliseconds: 0.1 }, b"").await?;
+        if verb == "chatter" {
+            self.print_much("", number).await?;
+        }
+        while let Some((request, body)) = self.hear().await? {
+            let Request::Invoke { id, content_type, .. } = request else {
+                return Ok(Death::Exited(0));
+            };
+            let done = Reply::Done { id: id.clone(), content_type };
+            match verb {
+                "sleep" => tokio::time::sleep(Duration::from_millis(number as u64)).await,
+                "print" => self.print(&id, b"called\n").await?,
+                "flood" => self.print_much(&id, number).await?,
+                "exit" => return Ok(Death::Exited(i32::try_from(number).unwrap_or(i32::MAX))),
+                "oom" => return Ok(Death::OutOfMemory),
+                _ => {}
+            }
+            match verb {
+                "raise" => self.say(&failed(&id, "ValueError"), b"").await?,
+                "large" => self.say(&done, &vec![b'x'; number]).await?,
+                "garbage" => self.stream.write_all(&[0xff; 64]).await?,
+                "nonsense" => {
+                    let mut frame = Vec::new();
+                    Frame::encode(br#"{"kind":"nonsense"}"#, b"", &mut frame)
+                        .map_err(io::Error::other)?;
+                    self.stream.write_all(&frame).await?;
+                }
+                "another" => {
+                    let other =
+                        Reply::Done { id: "another".to_owned(), content_type: String::new() };
+                    self.say(&other, b"").await?;
+                }
+                _ => self.say(&done, &body).await?,
+            }
+            if verb == "exit-after" {
+                tokio::time::sleep(Duration::from_millis(number as u64)).await;
+                return Ok(Death::Exited(0));
+            }
+        }
+        Ok(Death::Exited(0))
+    }
+
+    async fn hear(&mut self) -> io::Result<Option<(Request, Vec<u8>)>> {
+        let mut buffer = vec![0; PIECE];
+        loop {
+            if let Some(frame) = self.decoder.next_frame().map_err(io::Error::other)? {
+                self.process.runs().await;
+                return Request::decode(frame).map(Some).map_err(io::Error::other);
+            }
+            match self.stream.read(&mut buffer).await? {
+                0 => return Ok(None),
+                count => self.decoder.push(&buffer[..count]),
+            }
+        }
+    }
+
+    async fn say(&mut self, reply: &Reply, body: &[u8]) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        reply.encode(body, &mut bytes).map_err(io::Error::other)?;
+        self.stream.write_all(&bytes).await
+    }
+
+    async fn print(&mut self, id: &str, text: &[u8]) -> io::Result<()> {
+        self.say(&Reply::Log { id: id.to_owned(), stream: LogStream::Stdout }, text).await
+    }
+
+    async fn print_much(&mut self, id: &str, bytes: usize) -> io::Result<()> {
+        let piece = vec![b'.'; PIECE];
+        let mut left = bytes;
+        while left > 0 {
+            let now = left.min(PIECE);
+            self.print(id, &piece[..now]).await?;
+            left -= now;
+        }
+        Ok(())
+    }
+}
+
+fn behaviour(load: &Load) -> (&str, usize) {
+    match load.module.split_once(':') {
+        Some((verb, number)) => (verb, number.parse().unwrap_or(0)),
+        None => (&load.module, 0),
+    }
+}
+
+fn failed(id: &str, error_type: &str) -> Reply {
+    let traceback = vec!["  File \"/var/task/main.py\", line 1, in handler\n".to_owned()];
+    let failure =
+        Failure { error_type: error_type.to_owned(), message: "as asked".to_owned(), traceback };
+    Reply::Failed { id: id.to_owned(), failure }
+}

@@ -1,0 +1,143 @@
+//! A fake instance: one end of a socket pair, and a task at the other end.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use super::{Shared, guest};
+use crate::{Death, Instance, Limits, Pending, Sandbox, SandboxId};
+
+/// What stands for an instance's process.
+#[derive(Debug)]
+pub(super) struct Process {
+    paused: watch::Sender<bool>,
+    /// None while it runs.
+    death: Mutex<Option<Death>>,
+    guest: Mutex<Option<AbortHandle>>,
+}
+
+impl Process {
+    /// Ends it from outside.
+    pub(super) fn kill(&self) {
+        self.end(Death::Signal(9));
+        if let Some(guest) = &*self.guest.lock().unwrap_or_else(PoisonError::into_inner) {
+            guest.abort();
+        }
+    }
+
+    /// Notes why it ended; the first reason stays.
+    pub(super) fn end(&self, death: Death) {
+        self.death.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(death);
+    }
+
+    /// Waits while it is paused.
+    pub(super) async fn runs(&self) {
+        let mut paused = self.paused.subscribe();
+        // An error says that the sender is gone, but this process holds it.
+        let _ = paused.wait_for(|paused| !paused).await;
+    }
+
+    fn death(&self) -> Option<Death> {
+        *self.death.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct FakeInstance {
+    id: SandboxId,
+    bytes: Option<u64>,
+    channel: Option<OwnedFd>,
+    process: Arc<Process>,
+    shared: Arc<Shared>,
+}
+
+impl FakeInstance {
+    pub(super) fn make(shared: &Arc<Shared>, zygote: Option<SandboxId>) -> io::Result<Self> {
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        theirs.set_nonblocking(true)?;
+        let process = Arc::new(Process {
+            paused: watch::Sender::new(false),
+            death: Mutex::new(None),
+            guest: Mutex::new(None),
+        });
+        let channel = tokio::net::UnixStream::from_std(theirs)?;
+        let task = tokio::spawn(guest::run(channel, Arc::clone(&process)));
+        *process.guest.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.abort_handle());
+
+        let id = shared.id();
+        let mut state = shared.state();
+        state.instances.insert(id, Arc::downgrade(&process));
+        state.census.instances += 1;
+        match zygote {
+            Some(_) => state.census.forked_instances += 1,
+            None => state.census.created_instances += 1,
+        }
+        let bytes = state.settings.instance_bytes;
+        Ok(Self { id, bytes, channel: Some(ours.into()), process, shared: Arc::clone(shared) })
+    }
+
+    fn turn(&self, paused: bool) {
+        let mut state = self.shared.state();
+        let before = self.process.paused.send_replace(paused);
+        match (before, paused) {
+            (false, true) => state.census.paused += 1,
+            (true, false) => state.census.paused -= 1,
+            _ => state.census.misuses += 1,
+        }
+    }
+}
+
+impl Sandbox for FakeInstance {
+    fn id(&self) -> SandboxId {
+        self.id
+    }
+
+    fn memory(&self) -> io::Result<u64> {
+        self.bytes.ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+
+    fn alive(&self) -> bool {
+        self.process.death().is_none()
+    }
+}
+
+impl Instance for FakeInstance {
+    fn connect(&mut self) -> io::Result<OwnedFd> {
+        self.channel.take().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    fn pause(&self) -> io::Result<()> {
+        self.turn(true);
+        Ok(())
+    }
+
+    fn resume(&self) -> io::Result<()> {
+        self.turn(false);
+        Ok(())
+    }
+
+    fn limit(&self, _limits: Limits) -> Pending<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn autopsy(&self) -> Pending<'_, Death> {
+        Box::pin(std::future::ready(Ok(self.process.death().unwrap_or(Death::Unknown))))
+    }
+}
+
+impl Drop for FakeInstance {
+    fn drop(&mut self) {
+        self.process.kill();
+        let mut state = self.shared.state();
+        state.instances.remove(&self.id);
+        state.census.instances -= 1;
+        if *self.process.paused.borrow() {
+            state.census.paused -= 1;
+        }
+    }
+}

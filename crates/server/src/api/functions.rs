@@ -1,0 +1,271 @@
+//! `/v1/functions`: deploying, looking, removing.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use utoipa::{IntoParams, ToSchema};
+
+use super::error::ApiError;
+use super::{App, ErrorBody, Named, body};
+use crate::logs::stamp;
+use crate::name::FunctionName;
+use crate::progress::{Event, Sender};
+use crate::registry::{Function, Past};
+use crate::workshop::{Bundle, Packing};
+
+const NDJSON: &str = "application/x-ndjson";
+
+/// A function as lists show it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FunctionSummary {
+    /// Its name.
+    pub name: String,
+    /// Its current version: the hash of everything that it is made of.
+    pub version: String,
+    /// When this version was made current, RFC 3339.
+    pub updated: String,
+    /// `module.function`
+    pub handler: String,
+    /// The base that it runs on.
+    pub base: String,
+    /// Seconds that a call may take.
+    pub timeout: f64,
+    /// Bytes of memory that an instance may use.
+    pub memory: u64,
+    /// Instances at a time.
+    pub concurrency: u32,
+    /// Whether bodies pass through as bytes.
+    pub binary: bool,
+}
+
+/// A function with everything that is known about it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FunctionDetail {
+    /// The same as in lists.
+    #[serde(flatten)]
+    pub summary: FunctionSummary,
+    /// When this version was first deployed, RFC 3339.
+    pub created: String,
+    /// What the function says of itself.
+    pub manifest: serde_json::Value,
+    /// The exact lock of its packages, with hashes.
+    pub lock: String,
+    /// Its versions, newest first.
+    pub versions: Vec<VersionSummary>,
+}
+
+/// A version in a function's history.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct VersionSummary {
+    /// Its identity.
+    pub version: String,
+    /// When it was first deployed, RFC 3339.
+    pub created: String,
+}
+
+/// All functions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FunctionList {
+    /// By name.
+    pub functions: Vec<FunctionSummary>,
+}
+
+impl FunctionSummary {
+    fn of(function: &Function) -> Self {
+        let handler = &function.current.handler;
+        Self {
+            name: handler.name.clone(),
+            version: handler.id.to_string(),
+            updated: stamp(function.updated),
+            handler: format!("{}.{}", handler.module, handler.function),
+            base: handler.python.base.to_string(),
+            timeout: handler.timeout.as_secs_f64(),
+            memory: handler.limits.memory_bytes,
+            concurrency: handler.concurrency,
+            binary: handler.binary,
+        }
+    }
+}
+
+impl FunctionDetail {
+    fn of(function: &Function, history: Vec<Past>) -> Self {
+        let summary = |past: Past| VersionSummary { version: past.id.to_string(), created: stamp(past.created) };
+        Self {
+            summary: FunctionSummary::of(function),
+            created: stamp(function.current.created),
+            manifest: function.current.manifest.clone(),
+            lock: function.current.lock.clone(),
+            versions: history.into_iter().map(summary).collect(),
+        }
+    }
+}
+
+/// What a list shows.
+#[derive(Debug, Deserialize, IntoParams)]
+pub(super) struct ListQuery {
+    /// Also the functions that `wool run` made.
+    #[serde(default)]
+    hidden: bool,
+}
+
+/// How to deploy.
+#[derive(Debug, Deserialize, IntoParams)]
+pub(super) struct PutQuery {
+    /// Leave it out of lists, and forget it when the worker starts again.
+    #[serde(default)]
+    hidden: bool,
+    /// The module's name for a single Python source; the function's name unless said.
+    module: Option<String>,
+}
+
+/// List the functions.
+#[utoipa::path(get, path = "/v1/functions", tag = "functions", params(ListQuery),
+    responses((status = 200, description = "all functions, by name", body = FunctionList)))]
+pub(super) async fn list(State(app): State<Arc<App>>, Query(query): Query<ListQuery>) -> Json<FunctionList> {
+    let shown = app.registry.list().into_iter().filter(|function| query.hidden || !function.hidden);
+    Json(FunctionList { functions: shown.map(|function| FunctionSummary::of(&function)).collect() })
+}
+
+/// Show a function with its manifest, its lock and its versions.
+#[utoipa::path(get, path = "/v1/functions/{name}", tag = "functions",
+    params(("name" = String, Path, description = "the function's name")),
+    responses(
+        (status = 200, description = "the function", body = FunctionDetail),
+        (status = 404, description = "no such function", body = ErrorBody),
+    ))]
+pub(super) async fn get(State(app): State<Arc<App>>, Named(name): Named) -> Result<Json<FunctionDetail>, ApiError> {
+    let function = app.registry.get(name.as_str()).ok_or_else(|| ApiError::unknown_function(name.as_str()))?;
+    detail(&app, function).await.map(Json)
+}
+
+/// Remove a function with all its versions and its log.
+#[utoipa::path(delete, path = "/v1/functions/{name}", tag = "functions",
+    params(("name" = String, Path, description = "the function's name")),
+    responses(
+        (status = 204, description = "it is gone"),
+        (status = 404, description = "no such function", body = ErrorBody),
+    ))]
+pub(super) async fn delete(State(app): State<Arc<App>>, Named(name): Named) -> Result<StatusCode, ApiError> {
+    if !app.deployer.remove(&name).await? {
+        return Err(ApiError::unknown_function(name.as_str()));
+    }
+    app.logs.remove(name.as_str()).await;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Deploy a function: a single Python source, or a folder as a ZIP or tar archive.
+///
+/// With `Accept: application/x-ndjson` the reply is a line for each step (`{"progress": …}`, `{"line": …}` of the
+/// installer, `{"bytes": [done, total]}`), and at last `{"deployed": …}` or `{"error": …}`; its status is then 200.
+#[utoipa::path(put, path = "/v1/functions/{name}", tag = "functions",
+    params(("name" = String, Path, description = "the function's name"), PutQuery),
+    request_body(description = "the source or the archive", content(
+        (String = "text/x-python"), (Vec<u8> = "application/zip"), (Vec<u8> = "application/x-tar"), (Vec<u8> = "application/gzip"))),
+    responses(
+        (status = 201, description = "deployed, and current", body = FunctionDetail),
+        (status = 400, description = "the name is none", body = ErrorBody),
+        (status = 413, description = "the bundle is too large", body = ErrorBody),
+        (status = 415, description = "neither Python, ZIP nor tar", body = ErrorBody),
+        (status = 422, description = "the function cannot run as it is", body = ErrorBody),
+        (status = 503, description = "the machine cannot make it", body = ErrorBody),
+    ))]
+pub(super) async fn put(
+    State(app): State<Arc<App>>,
+    Named(name): Named,
+    Query(query): Query<PutQuery>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let packing = packing(&headers, query.module.as_deref().unwrap_or(name.as_str()))?;
+    let file = body::spool(&headers, body, app.config.deploy_body.0, &app.state.run()).await?;
+    let bundle = Bundle { packing, file };
+    let (events, told) = unbounded_channel();
+    let work = deploy(Arc::clone(&app), name, bundle, query.hidden, Sender::new(events));
+    if headers.get(header::ACCEPT).is_none_or(|accept| accept != NDJSON) {
+        // Nobody listens: without this, events would pile up until the end.
+        drop(told);
+        return Ok((StatusCode::CREATED, Json(work.await?)).into_response());
+    }
+    Ok(([(header::CONTENT_TYPE, NDJSON)], Body::from_stream(lines(told, work))).into_response())
+}
+
+async fn deploy(
+    app: Arc<App>,
+    name: FunctionName,
+    bundle: Bundle,
+    hidden: bool,
+    progress: Sender,
+) -> Result<FunctionDetail, ApiError> {
+    let function = app.deployer.deploy(name, bundle, hidden, Arc::new(progress)).await?;
+    detail(&app, function).await
+}
+
+async fn detail(app: &Arc<App>, function: Arc<Function>) -> Result<FunctionDetail, ApiError> {
+    let (registry, name) = (Arc::clone(&app.registry), function.name().to_owned());
+    let history = tokio::task::spawn_blocking(move || registry.history(&name)).await;
+    let history = history.map_err(|_| ApiError::internal("the registry broke off"))??;
+    Ok(FunctionDetail::of(&function, history))
+}
+
+/// The last line of a streamed deploy.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Last {
+    /// It went well.
+    Deployed(Box<FunctionDetail>),
+    /// It did not.
+    Error(super::ErrorDetail),
+}
+
+/// Events as they come, and then the outcome.
+fn lines(
+    told: UnboundedReceiver<Event>,
+    work: impl Future<Output = Result<FunctionDetail, ApiError>> + Send + 'static,
+) -> impl stream::Stream<Item = Result<Bytes, Infallible>> + Send {
+    // Started now, not when the client reads: the stream only listens. It ends the events by dropping its sender.
+    let work = tokio::spawn(work);
+    let events = stream::unfold(told, async |mut told| told.recv().await.map(|event| (line(&event), told)));
+    let last = stream::once(async {
+        line(&match work.await {
+            Ok(Ok(deployed)) => Last::Deployed(Box::new(deployed)),
+            Ok(Err(error)) => Last::Error(error.detail().clone()),
+            Err(_) => Last::Error(ApiError::internal("the deploy broke off: see the worker's log").detail().clone()),
+        })
+    });
+    events.chain(last).map(Ok)
+}
+
+fn line(value: &impl Serialize) -> Bytes {
+    let mut text = serde_json::to_vec(value).unwrap_or_default();
+    text.push(b'\n');
+    Bytes::from(text)
+}
+
+fn packing(headers: &HeaderMap, module: &str) -> Result<Packing, ApiError> {
+    let said = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = said.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match essence.as_str() {
+        "text/x-python" => {
+            let module: FunctionName = module.parse()?;
+            Ok(Packing::Source(module.to_string()))
+        }
+        "application/zip" | "application/x-zip-compressed" => Ok(Packing::Zip),
+        "application/x-tar" => Ok(Packing::Tar),
+        "application/gzip" | "application/x-gzip" => Ok(Packing::TarGz),
+        _ => {
+            let message = format!(
+                "cannot deploy content of type {said:?}: send text/x-python, application/zip, application/x-tar or application/gzip (a gzipped tar) as Content-Type"
+            );
+            Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported-type", message))
+        }
+    }
+}

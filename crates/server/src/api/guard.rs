@@ -1,0 +1,75 @@
+//! Keeps web pages out of a door that every browser on the machine can reach.
+//!
+//! Without tokens, a page from anywhere could have its visitor's browser call `http://127.0.0.1:8470/run/…`, and one
+//! whose name is made to resolve to 127.0.0.1 could even read the answers. A browser says where a request comes from
+//! (`Origin`, `Sec-Fetch-Site`) and whom it believes to talk to (`Host`): both must be this machine.
+
+use axum::extract::Request;
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+
+use super::error::ApiError;
+
+pub(super) async fn refuse_foreign_pages(request: Request, next: Next) -> Response {
+    if admitted(request.headers()) {
+        return next.run(request).await;
+    }
+    let message = "refused: the request comes from a web page of another site, or names a host that is not this machine; use http://127.0.0.1 or http://localhost";
+    ApiError::new(StatusCode::FORBIDDEN, "foreign-origin", message).into_response()
+}
+
+fn admitted(headers: &HeaderMap) -> bool {
+    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let host = text(header::HOST).is_none_or(is_local);
+    let origin = text(header::ORIGIN).is_none_or(|origin| {
+        let authority = origin.parse::<Uri>().ok().and_then(|uri| uri.authority().map(ToString::to_string));
+        authority.is_some_and(|authority| is_local(&authority))
+    });
+    let fetch = headers.get("sec-fetch-site").is_none_or(|site| site != "cross-site");
+    host && origin && fetch
+}
+
+/// Whether `host` or `host:port` is this machine's loopback.
+fn is_local(authority: &str) -> bool {
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => host,
+        _ => authority,
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let loopback = host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+    loopback || host.eq_ignore_ascii_case("localhost")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admitted_with(pairs: &[(&'static str, &'static str)]) -> bool {
+        admitted(&pairs.iter().map(|(n, v)| (n.parse().unwrap(), v.parse().unwrap())).collect())
+    }
+
+    #[test]
+    fn programs_and_local_pages_are_let_in() {
+        for host in ["127.0.0.1:8470", "localhost:1", "[::1]:8470", "::1", "127.8.8.8", "LOCALHOST"] {
+            assert!(is_local(host), "{host}");
+        }
+        assert!(admitted_with(&[]));
+        assert!(admitted_with(&[("host", "127.0.0.1:8470")]));
+        assert!(admitted_with(&[("host", "localhost:8470"), ("origin", "http://localhost:3000")]));
+    }
+
+    #[test]
+    fn a_page_of_another_site_is_kept_out() {
+        assert!(!admitted_with(&[("host", "127.0.0.1:8470"), ("origin", "https://evil.example")]));
+        assert!(!admitted_with(&[("host", "127.0.0.1:8470"), ("origin", "null")]));
+        assert!(!admitted_with(&[("host", "127.0.0.1:8470"), ("sec-fetch-site", "cross-site")]));
+    }
+
+    #[test]
+    fn a_name_made_to_resolve_to_this_machine_is_kept_out() {
+        for host in ["evil.example:8470", "127.0.0.1.evil.example", "localhost.evil.example", "0.0.0.0"] {
+            assert!(!admitted_with(&[("host", host)]), "{host}");
+        }
+    }
+}

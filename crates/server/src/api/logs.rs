@@ -1,0 +1,101 @@
+//! `/v1/functions/{name}/logs`: what a function printed.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::error::ApiError;
+use super::{App, ErrorBody, Named};
+use crate::logs::{Entry, Follower};
+
+/// Most lines that one reply goes back.
+const MOST: usize = 100_000;
+
+/// Which lines.
+#[derive(Debug, Deserialize, IntoParams)]
+pub(super) struct LogsQuery {
+    /// Go on with what is written from now on, until the client hangs up.
+    #[serde(default)]
+    follow: bool,
+    /// How many lines to go back; 100 unless said, at most 100 000.
+    lines: Option<usize>,
+    /// Only lines of this invocation, and those written while the code was imported.
+    invocation: Option<String>,
+    /// Only lines from this moment on, RFC 3339 in UTC with milliseconds.
+    since: Option<String>,
+}
+
+impl LogsQuery {
+    fn wants(&self, entry: &Entry) -> bool {
+        // Times in one format and zone compare as text.
+        let recent = self.since.as_ref().is_none_or(|since| entry.time >= *since);
+        let own = self.invocation.as_ref().is_none_or(|id| entry.invocation == *id || entry.invocation == "-");
+        recent && own
+    }
+}
+
+/// Read what a function printed, as lines of text or, with `Accept: application/x-ndjson`, of JSON.
+#[utoipa::path(get, path = "/v1/functions/{name}/logs", tag = "functions",
+    params(("name" = String, Path, description = "the function's name"), LogsQuery),
+    responses(
+        (status = 200, description = "one entry a line", content((String = "text/plain"), (Entry = "application/x-ndjson"))),
+        (status = 404, description = "no such function", body = ErrorBody),
+    ))]
+pub(super) async fn read(
+    State(app): State<Arc<App>>,
+    Named(name): Named,
+    Query(query): Query<LogsQuery>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    if app.registry.get(name.as_str()).is_none() {
+        return Err(ApiError::unknown_function(name.as_str()));
+    }
+    app.logs.flush().await;
+    let (logs, lines) = (Arc::clone(&app.logs), query.lines.unwrap_or(100).min(MOST));
+    let read = tokio::task::spawn_blocking(move || logs.read(name.as_str(), lines)).await;
+    let unreadable = |error: std::io::Error| ApiError::internal(format!("the log cannot be read: {error}"));
+    let (entries, follower) =
+        read.map_err(|_| ApiError::internal("the log cannot be read"))?.map_err(unreadable)?;
+    let json = headers.get(header::ACCEPT).is_some_and(|accept| accept == "application/x-ndjson");
+    let content_type = if json { "application/x-ndjson" } else { "text/plain; charset=utf-8" };
+    let body = if query.follow {
+        let first = stream::iter([render(&entries, &query, json)]);
+        let rest = follow(follower, query, json).take_until(app.stop.clone().cancelled_owned());
+        Body::from_stream(first.chain(rest).map(Ok::<_, Infallible>))
+    } else {
+        Body::from(render(&entries, &query, json))
+    };
+    Ok(([(header::CONTENT_TYPE, content_type)], body).into_response())
+}
+
+fn follow(follower: Follower, query: LogsQuery, json: bool) -> impl stream::Stream<Item = Bytes> + Send {
+    stream::unfold((follower, query, json), async |(mut follower, query, json)| match follower.next().await {
+        Ok(Some(entries)) => Some((render(&entries, &query, json), (follower, query, json))),
+        Ok(None) => None,
+        Err(error) => {
+            tracing::warn!(%error, "a log cannot be followed any more");
+            None
+        }
+    })
+}
+
+fn render(entries: &[Entry], query: &LogsQuery, json: bool) -> Bytes {
+    let mut out = String::new();
+    for entry in entries.iter().filter(|entry| query.wants(entry)) {
+        if json {
+            out.push_str(&serde_json::to_string(entry).unwrap_or_default());
+        } else {
+            out.push_str(&entry.to_text());
+        }
+        out.push('\n');
+    }
+    Bytes::from(out)
+}

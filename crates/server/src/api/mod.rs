@@ -1,0 +1,138 @@
+//! The HTTP API. What it offers is in `/openapi.json`, which is generated from this code.
+//!
+//! ```text
+//!   TCP, loopback ──► guard (no foreign web page) ──┐
+//!   Unix socket, mode 0600 ──── + POST /v1/stop ────┴──► routes ──► registry, deployer, engine, logs
+//! ```
+
+mod body;
+pub mod error;
+mod functions;
+mod guard;
+mod logs;
+mod run;
+mod status;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{FromRequestParts, Path};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::middleware;
+use engine::Engine;
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio_util::sync::CancellationToken;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::config::Config;
+use crate::deploy::Deployer;
+use crate::logs::Logs;
+use crate::name::FunctionName;
+use crate::registry::Registry;
+use crate::state::State;
+
+pub use error::{ApiError, ErrorBody, ErrorDetail};
+pub use functions::{FunctionDetail, FunctionList, FunctionSummary};
+pub use run::{INVOCATION, START};
+pub use status::WorkerStatus;
+
+/// Everything that a request may need.
+#[derive(Debug)]
+pub struct App {
+    /// The settings.
+    pub config: Config,
+    /// The state directory.
+    pub state: State,
+    /// Which functions exist.
+    pub registry: Arc<Registry>,
+    /// Who serves calls.
+    pub engine: Arc<Engine>,
+    /// Who deploys.
+    pub deployer: Arc<Deployer>,
+    /// Output of functions.
+    pub logs: Arc<Logs>,
+    /// What `/metrics` shows.
+    pub metrics: PrometheusHandle,
+    /// Cancelled when the worker shall stop.
+    pub stop: CancellationToken,
+    /// When the worker came up.
+    pub began: Instant,
+    /// Where it listens.
+    pub url: String,
+}
+
+/// Through which door a request comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// TCP on a loopback address: any user of the machine, any web page in a browser.
+    Tcp,
+    /// The Unix socket: its owner.
+    Unix,
+}
+
+#[derive(OpenApi)]
+#[openapi(info(
+    title = "Lambswool",
+    description = "Runs Python functions on your own Linux machine. Served on a loopback address and on a Unix socket; every error is `{\"error\": {\"type\", \"message\"}}`."
+))]
+struct Described;
+
+fn described() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::with_openapi(Described::openapi())
+        .routes(routes!(functions::list))
+        .routes(routes!(functions::put, functions::get, functions::delete))
+        .routes(routes!(logs::read))
+        .routes(routes!(run::run))
+        .routes(routes!(status::healthz))
+        .routes(routes!(status::metrics))
+        .routes(routes!(status::status))
+}
+
+/// The description of the API, as `/openapi.json` has it.
+#[must_use]
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    described().routes(routes!(status::stop)).split_for_parts().1
+}
+
+/// The routes behind a door.
+#[must_use]
+pub fn router(app: Arc<App>, door: Door) -> Router {
+    let mut routes = described().routes(routes!(status::openapi));
+    if door == Door::Unix {
+        routes = routes.routes(routes!(status::stop));
+    }
+    let (router, _) = routes.split_for_parts();
+    let router = router.fallback(nothing_here).method_not_allowed_fallback(wrong_method).with_state(app);
+    match door {
+        Door::Tcp => router.layer(middleware::from_fn(guard::refuse_foreign_pages)),
+        Door::Unix => router,
+    }
+}
+
+async fn nothing_here() -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, "unknown-path", "nothing here: /openapi.json says what there is")
+}
+
+async fn wrong_method() -> ApiError {
+    let message = "this path does not take this method: /openapi.json says which it takes";
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "wrong-method", message)
+}
+
+/// The function's name in the path.
+struct Named(FunctionName);
+
+impl<S: Send + Sync> FromRequestParts<S> for Named {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        match Path::<String>::from_request_parts(parts, state).await {
+            Ok(Path(text)) => Ok(Self(text.parse()?)),
+            // Not UTF-8 once decoded: say the rule.
+            Err(_) => Ok(Self("\u{fffd}".parse()?)),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! `POST /run/{name}`: the path that has to be short.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use engine::{Call, Handler, Served, Stage, Stages, Start};
+use sandbox::InvocationId;
+use serde::de::IgnoredAny;
+
+use super::error::ApiError;
+use super::{App, Named, body};
+
+/// Says where the sandbox came from: `cold`, `fork` or `resume`.
+pub const START: HeaderName = HeaderName::from_static("lambswool-start");
+
+/// Names the invocation, as the logs do.
+pub const INVOCATION: HeaderName = HeaderName::from_static("lambswool-invocation");
+
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+const JSON: &str = "application/json";
+
+/// Call a function and wait for its result.
+///
+/// The body is the event: JSON, or, for a function with `binary = true`, any bytes, whose content type the function
+/// sees as `context.content_type`. Every reply says in `Server-Timing` how long each stage took (milliseconds), in
+/// `Lambswool-Start` where the sandbox came from, and in `Lambswool-Invocation` which lines of the log are its own.
+#[utoipa::path(
+    post,
+    path = "/run/{name}",
+    tag = "calls",
+    params(("name" = String, Path, description = "the function's name")),
+    request_body(description = "the event", content((serde_json::Value = "application/json"), (Vec<u8> = "application/octet-stream"))),
+    responses(
+        (status = 200, description = "what the function returned", body = serde_json::Value, headers(
+            ("server-timing" = String, description = "milliseconds of each stage"),
+            ("lambswool-start" = String, description = "`cold`, `fork` or `resume`"),
+            ("lambswool-invocation" = String, description = "the invocation's id"),
+        )),
+        (status = 400, description = "the body is no JSON, or the name is none", body = super::ErrorBody),
+        (status = 404, description = "no such function", body = super::ErrorBody),
+        (status = 413, description = "the body is too large", body = super::ErrorBody),
+        (status = 429, description = "too many calls at once; see Retry-After", body = super::ErrorBody),
+        (status = 502, description = "the function raised, died or did not answer properly", body = super::ErrorBody),
+        (status = 503, description = "no sandbox could be made, or the worker is stopping", body = super::ErrorBody),
+        (status = 504, description = "the function did not answer in time", body = super::ErrorBody),
+    ),
+)]
+pub(super) async fn run(
+    State(app): State<Arc<App>>,
+    Named(name): Named,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let began = Instant::now();
+    let handler =
+        app.registry.resolve(name.as_str()).ok_or_else(|| ApiError::unknown_function(name.as_str()))?;
+    let resolved = began.elapsed();
+    metrics::histogram!("lambswool_stage_seconds", "stage" => Stage::Resolve.as_str()).record(resolved);
+    let body = body::collect(&headers, body, app.config.run_body.0).await?;
+    let content_type = content_type(&handler, &headers, &body)?;
+    let id = invocation()?;
+    let served = app.engine.serve(Call { handler, body, content_type, id: id.clone() }).await;
+    let mut stages = Stages::default();
+    stages.record(Stage::Resolve, resolved);
+    stages.0.extend(served.stages.0.iter().copied());
+    Ok(respond(served, &stages, &id))
+}
+
+/// The event's content type. An event that is no JSON is refused before anything is made for it.
+fn content_type(handler: &Handler, headers: &HeaderMap, body: &Bytes) -> Result<String, ApiError> {
+    if handler.binary {
+        let said = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        return Ok(said.unwrap_or("application/octet-stream").to_owned());
+    }
+    if !body.is_empty()
+        && let Err(reason) = check_json(body)
+    {
+        let message = format!(
+            "the body is no JSON: {reason}; send JSON, or set `binary = true` in the function's [tool.lambswool] to take bytes"
+        );
+        return Err(ApiError::new(StatusCode::BAD_REQUEST, "bad-json", message));
+    }
+    Ok(JSON.to_owned())
+}
+
+fn check_json(body: &[u8]) -> Result<(), String> {
+    let text = std::str::from_utf8(body).map_err(|error| error.to_string())?;
+    serde_json::from_str::<IgnoredAny>(text).map(drop).map_err(|error| error.to_string())
+}
+
+fn invocation() -> Result<InvocationId, ApiError> {
+    let mut random = [0; 16];
+    let filled = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
+    match filled {
+        Ok(16) => Ok(InvocationId::from_random(random)),
+        // Up to 256 bytes are never cut short (getrandom(2)), so this is a kernel without the call.
+        _ => Err(ApiError::internal("the kernel gave no random bytes")),
+    }
+}
+
+fn respond(served: Served, stages: &Stages, id: &InvocationId) -> Response {
+    let mut response = match served.result {
+        Ok(outcome) => {
+            let mut response = Response::new(Body::from(outcome.body));
+            // The function chooses it: what is no header value becomes "bytes".
+            let content_type = HeaderValue::from_str(&outcome.content_type)
+                .unwrap_or_else(|_| HeaderValue::from_static("application/octet-stream"));
+            response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+            response
+        }
+        Err(error) => {
+            if let engine::CallError::NoSandbox(source) = &error {
+                tracing::warn!(error = %super::error::said(source), "no sandbox could be made");
+            }
+            ApiError::from(error).into_response()
+        }
+    };
+    let headers = response.headers_mut();
+    if let Ok(timing) = HeaderValue::from_str(&stages.server_timing()) {
+        headers.insert(SERVER_TIMING, timing);
+    }
+    if let Some(start) = served.start {
+        headers.insert(START, HeaderValue::from_static(Start::as_str(start)));
+    }
+    if let Ok(id) = HeaderValue::from_str(id.as_str()) {
+        headers.insert(INVOCATION, id);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_json_passes_for_json() {
+        for good in ["{}", " [1, 2.5e3, \"ü\"] ", "null", "\"a\"", &format!("{}1{}", "[".repeat(500), "]".repeat(500))] {
+            assert_eq!(check_json(good.as_bytes()), Ok(()), "{good}");
+        }
+        for bad in ["{", "{'a': 1}", "[1,]", "NaN", "{} {}", "a=1"] {
+            assert!(check_json(bad.as_bytes()).is_err(), "{bad}");
+        }
+        assert!(check_json(b"\"\xff\"").is_err());
+    }
+}

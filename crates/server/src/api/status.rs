@@ -1,0 +1,82 @@
+//! How the worker is, and stopping it.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::App;
+
+/// How the worker is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct WorkerStatus {
+    /// Its release.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// Where it listens.
+    pub url: String,
+    /// Its state directory.
+    pub state: String,
+    /// Seconds since it came up.
+    pub uptime_seconds: f64,
+    /// Functions deployed, hidden ones included.
+    pub functions: usize,
+    /// Pieces of output dropped because the disk could not keep up.
+    pub log_pieces_dropped: u64,
+    /// Instances, zygotes, memory and queue.
+    #[schema(value_type = Object)]
+    pub engine: serde_json::Value,
+}
+
+/// Say whether the worker serves calls.
+#[utoipa::path(get, path = "/healthz", tag = "worker",
+    responses((status = 200, description = "`ok`", body = String), (status = 503, description = "`stopping`", body = String)))]
+pub(super) async fn healthz(State(app): State<Arc<App>>) -> (StatusCode, &'static str) {
+    if app.stop.is_cancelled() { (StatusCode::SERVICE_UNAVAILABLE, "stopping\n") } else { (StatusCode::OK, "ok\n") }
+}
+
+/// Metrics in Prometheus' text format.
+#[utoipa::path(get, path = "/metrics", tag = "worker",
+    responses((status = 200, description = "all metrics", body = String, content_type = "text/plain; version=0.0.4")))]
+pub(super) async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
+    // Sets the gauges that nothing else sets between calls.
+    drop(app.engine.status());
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render())
+}
+
+/// Say how the worker is.
+#[utoipa::path(get, path = "/v1/status", tag = "worker",
+    responses((status = 200, description = "how it is", body = WorkerStatus)))]
+pub(super) async fn status(State(app): State<Arc<App>>) -> Json<WorkerStatus> {
+    Json(WorkerStatus {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        url: app.url.clone(),
+        state: app.state.root().display().to_string(),
+        uptime_seconds: app.began.elapsed().as_secs_f64(),
+        functions: app.registry.list().len(),
+        log_pieces_dropped: app.logs.dropped(),
+        engine: serde_json::to_value(app.engine.status()).unwrap_or_default(),
+    })
+}
+
+/// This description.
+#[utoipa::path(get, path = "/openapi.json", tag = "worker",
+    responses((status = 200, description = "OpenAPI 3.1", body = serde_json::Value)))]
+pub(super) async fn openapi() -> Json<utoipa::openapi::OpenApi> {
+    Json(super::openapi())
+}
+
+/// Stop the worker: running calls may end, then it goes. Only on the Unix socket.
+#[utoipa::path(post, path = "/v1/stop", tag = "worker",
+    responses((status = 202, description = "it is stopping", body = serde_json::Value)))]
+pub(super) async fn stop(State(app): State<Arc<App>>) -> impl IntoResponse {
+    tracing::info!("asked to stop");
+    app.stop.cancel();
+    (StatusCode::ACCEPTED, Json(serde_json::json!({ "stopping": true, "pid": std::process::id() })))
+}

@@ -1,0 +1,281 @@
+//! The command line: what can be said, and the help that explains it.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+const EXAMPLES: &str = "\
+Examples:
+  wool up --detach                        start a worker in the background
+  wool run hello.py '{\"name\": \"Ada\"}'     call a function from a file, without deploying it
+  wool deploy thumbnail/                  deploy a folder under its own name
+  wool invoke thumbnail @photo.jpg -o small.jpg
+  wool logs thumbnail -f                  follow what it prints
+  wool down                               stop the worker
+
+Exit status:
+  0  it worked
+  1  it did not; the reason is on stderr
+  2  the command line is wrong
+  3  no worker answers
+  4  the function raised an exception, could not be loaded, or died
+  5  the function did not answer within its timeout
+
+Environment:
+  WOOL_URL, WOOL_STATE  as --url and --state; every key of the configuration has such a variable (see `wool up --help`)
+  WOOL_LOG              what the worker reports about itself, for example `debug` (default `info`)";
+
+/// Runs Python functions on this machine, in isolated containers that start in milliseconds.
+#[derive(Debug, Parser)]
+#[command(name = "wool", version, after_help = EXAMPLES, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What every command takes.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What every command takes.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Global {
+    /// Where the worker is: http://HOST:PORT or unix:PATH [default: the state directory's socket, then
+    /// <http://127.0.0.1:8470>]
+    #[arg(long, global = true, env = "WOOL_URL", value_name = "URL", help_heading = "Global options")]
+    pub url: Option<String>,
+    /// The state directory [default: /var/lib/lambswool for root, else $XDG_STATE_HOME/lambswool]
+    #[arg(long, global = true, env = "WOOL_STATE", value_name = "DIR", help_heading = "Global options")]
+    pub state: Option<PathBuf>,
+    /// Write JSON to stdout, for scripts
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub json: bool,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start the worker
+    Up(Up),
+    /// Stop the worker; running calls may end first
+    Down(Down),
+    /// Stop the worker and remove everything that it keeps: functions, packages, logs
+    Clean(Clean),
+    /// Call a function from a file or folder, without deploying it; starts a worker if none answers
+    Run(Run),
+    /// Deploy a function: a .py file or a folder
+    Deploy(Deploy),
+    /// Call a deployed function
+    Invoke(Invoke),
+    /// List the functions
+    Ls(Ls),
+    /// Remove functions
+    Rm(Rm),
+    /// Show what a function printed
+    Logs(Logs),
+    /// The root file systems that functions start from, each made of a Python of this machine
+    #[command(subcommand)]
+    Base(Base),
+    /// Say what this machine can do, and what is missing or degraded
+    Doctor,
+    /// Write a completion script for a shell to stdout
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+    /// Write the description of the HTTP API to stdout
+    Openapi,
+}
+
+const UP: &str = "\
+Settings come from a file, then from WOOL_* variables, then from flags; the later wins. The file is --config FILE, else
+$XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown keys are errors. Keys and defaults:
+  listen = \"127.0.0.1:8470\"    only loopback addresses; port 0 takes a free port
+  state = DIR                  see --state
+  python = \"3.12\"              what functions run on unless they say; default: the newest that is found
+  run_body = \"6MiB\"            largest body of a call       (WOOL_RUN_BODY)
+  deploy_body = \"256MiB\"       largest bundle of a deploy
+  reply_body = \"6MiB\"          largest body of a reply
+  handler_cache = true         keep finished instances, paused, for the next call
+  handler_cache_bytes = \"2GiB\" their memory together, measured; default: a quarter of the machine's
+  idle = \"10m\"                 destroy them after this time without a call
+  zygotes = \"per-lock\"         or \"root\", or \"none\"
+  zygote_bytes = \"2GiB\"        their memory together, measured; default: a quarter of the machine's
+  slots = 4                    slots that each zygote keeps prepared
+  spares = 2                   forks that each zygote keeps landed and waiting for code
+  staged = false               stage root file systems as before Linux 6.15, also where detached trees work
+  creations = 4                sandboxes made at the same time; default: twice the processors
+  queue = 1000                 calls that may wait, over all functions
+  drain = \"10s\"                how long running calls may take to end when the worker stops
+  log_bytes = \"10MiB\"          size at which a function's log is rotated
+  log_files = 3                files kept for each function";
+
+/// `wool up`
+#[derive(Clone, Debug, Default, Args)]
+#[command(after_help = UP)]
+pub struct Up {
+    /// Where to serve HTTP: a loopback address and a port; port 0 takes a free one [default: 127.0.0.1:8470]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<String>,
+    /// The configuration file
+    #[arg(long, value_name = "FILE", env = "WOOL_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// The Python that functions run on unless they name one: a version, or the path of an interpreter
+    #[arg(long, value_name = "PYTHON")]
+    pub python: Option<String>,
+    /// Go on in the background once the worker answers; it writes to STATE/logs/worker.log
+    #[arg(short, long)]
+    pub detach: bool,
+    /// Runs as the background half of --detach.
+    #[arg(long, hide = true)]
+    pub background: bool,
+}
+
+/// `wool down`
+#[derive(Clone, Debug, Args)]
+pub struct Down {
+    /// Give up waiting after this time
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    pub timeout: crate::quantity::Span,
+}
+
+/// `wool clean`
+#[derive(Clone, Debug, Args)]
+pub struct Clean {
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// `wool run`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:\n  wool run hello.py '{\"name\": \"Ada\"}'\n  echo '[1, 2]' | wool run sum.py -\n  wool run thumbnail/ @photo.jpg -o small.jpg --timings\n\nThe result goes to stdout; what the function prints goes to stderr.")]
+pub struct Run {
+    /// A .py file or a folder
+    pub path: PathBuf,
+    /// How to call it.
+    #[command(flatten)]
+    pub event: Event,
+}
+
+/// `wool deploy`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:\n  wool deploy hello.py\n  wool deploy report/ --name monthly-report\n\nA function is `def handler(event, context)` or `def f(event)`. Packages come from a PEP 723 header, requirements.txt\nor pyproject.toml; limits from [tool.lambswool] there.")]
+pub struct Deploy {
+    /// A .py file or a folder
+    pub path: PathBuf,
+    /// The name to deploy under [default: the file's or folder's]
+    #[arg(short, long)]
+    pub name: Option<String>,
+}
+
+/// `wool invoke`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:\n  wool invoke hello '{\"name\": \"Ada\"}'\n  wool invoke hello @event.json --timings\n  cat photo.jpg | wool invoke thumbnail - --content-type image/jpeg -o small.jpg")]
+pub struct Invoke {
+    /// The function's name
+    pub name: String,
+    /// How to call it.
+    #[command(flatten)]
+    pub event: Event,
+}
+
+/// How a function is called.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Event {
+    /// The event: JSON, `@FILE` for a file's contents, or `-` for stdin
+    #[arg(value_name = "EVENT")]
+    pub event: Option<String>,
+    /// The event's content type [default: by the file's name, else application/json]
+    #[arg(long, value_name = "TYPE")]
+    pub content_type: Option<String>,
+    /// Write the result to a file instead of stdout
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Show on stderr how long each stage of the call took
+    #[arg(short, long)]
+    pub timings: bool,
+}
+
+/// `wool ls`
+#[derive(Clone, Debug, Args)]
+pub struct Ls {
+    /// Also the functions that `wool run` made
+    #[arg(short, long)]
+    pub all: bool,
+}
+
+/// `wool rm`
+#[derive(Clone, Debug, Args)]
+pub struct Rm {
+    /// The functions' names
+    #[arg(required = true)]
+    pub names: Vec<String>,
+}
+
+/// `wool logs`
+#[derive(Clone, Debug, Args)]
+pub struct Logs {
+    /// The function's name
+    pub name: String,
+    /// Go on with what it prints from now on
+    #[arg(short, long)]
+    pub follow: bool,
+    /// How many lines to go back
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
+    pub lines: usize,
+    /// Only lines of this invocation, and those of importing the code
+    #[arg(long, value_name = "ID")]
+    pub invocation: Option<String>,
+}
+
+/// `wool base`
+#[derive(Clone, Debug, Subcommand)]
+pub enum Base {
+    /// Make a base of a Python of this machine; one that is there already is left alone
+    Build {
+        /// A version such as 3.12, or the path of an interpreter [default: the newest that is found]
+        python: Option<String>,
+    },
+    /// List the bases
+    Ls,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn global_options_may_follow_the_command() {
+        let cli = Cli::try_parse_from(["wool", "invoke", "hello", "-", "--url", "http://127.0.0.1:1", "--json"]).unwrap();
+        assert_eq!(cli.global.url.as_deref(), Some("http://127.0.0.1:1"));
+        assert!(cli.global.json);
+        let Command::Invoke(invoke) = cli.command else { panic!("{:?}", cli.command) };
+        assert_eq!((invoke.name.as_str(), invoke.event.event.as_deref()), ("hello", Some("-")));
+    }
+
+    #[test]
+    fn an_event_that_begins_with_a_hyphen_follows_two_hyphens() {
+        let cli = Cli::try_parse_from(["wool", "run", "f.py", "--", "-1"]).unwrap();
+        let Command::Run(run) = cli.command else { panic!("{:?}", cli.command) };
+        assert_eq!(run.event.event.as_deref(), Some("-1"));
+    }
+
+    #[test]
+    fn every_setting_is_in_the_help_of_up() {
+        let toml::Value::Table(defaults) = toml::Value::try_from(crate::config::Config::default()).unwrap() else {
+            panic!("settings are a table")
+        };
+        for key in defaults.keys() {
+            assert!(UP.contains(&format!("\n  {key} = ")), "{key}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! `wool deploy`, and the deploy in `wool run`.
+
+use anyhow::{Context as _, Result, anyhow};
+use hyper::{Method, StatusCode, header};
+
+use super::pack::{Packed, pack};
+use super::terminal::{Display, say};
+use super::{call, client, write_json, write_out};
+use crate::api::{ErrorDetail, FunctionDetail};
+use crate::cli::{Deploy, Global};
+use crate::client::{Client, ClientError};
+use crate::name::FunctionName;
+use crate::progress::{Event, Progress as _};
+
+pub(super) async fn deploy(global: &Global, deploy: &Deploy) -> Result<()> {
+    let packed = pack(&deploy.path)?;
+    let name = match &deploy.name {
+        Some(name) => name.parse::<FunctionName>()?,
+        None => packed.stem.parse::<FunctionName>().with_context(|| {
+            format!("{} does not give the function a name: say one with --name", deploy.path.display())
+        })?,
+    };
+    let client = client(global)?;
+    let deployed = upload(&client, name.as_str(), packed, false).await?;
+    if global.json {
+        return write_json(&deployed);
+    }
+    let summary = &deployed.summary;
+    write_out(format!("{} {}\n", summary.name, summary.version).as_bytes())?;
+    say(&format!("deployed; call it with: wool invoke {}", summary.name));
+    Ok(())
+}
+
+/// Sends a bundle and shows what the worker does with it.
+pub(super) async fn upload(client: &Client, name: &str, packed: Packed, hidden: bool) -> Result<FunctionDetail> {
+    // The source keeps its own name whatever it is deployed as: tracebacks then show the file that people know.
+    let module = packed.stem.parse::<FunctionName>().map_or_else(|_| "main".to_owned(), |stem| stem.to_string());
+    let path = format!("/v1/functions/{}?hidden={hidden}&module={module}", call::segment(name));
+    let headers = [(header::CONTENT_TYPE, packed.content_type), (header::ACCEPT, "application/x-ndjson")];
+    let display = Display::new();
+    display.step(&format!("uploading {} kB", packed.bytes.len().div_ceil(1000)));
+    let response = client.ask(Method::PUT, &path, &headers, packed.bytes).await?;
+    let mut last = None;
+    client
+        .lines(response, |line| match serde_json::from_slice::<Event>(line) {
+            Ok(event) => display.show(&event),
+            Err(_) => last = serde_json::from_slice::<Last>(line).ok(),
+        })
+        .await?;
+    display.finish();
+    match last {
+        Some(Last::Deployed(deployed)) => Ok(*deployed),
+        Some(Last::Error(detail)) => {
+            Err(ClientError::Refused { status: StatusCode::UNPROCESSABLE_ENTITY, detail }.into())
+        }
+        None => Err(anyhow!("the worker broke off in the middle of the deploy: see its log")),
+    }
+}
+
+/// The last line of a streamed deploy.
+#[derive(Debug, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Last {
+    Deployed(Box<FunctionDetail>),
+    Error(ErrorDetail),
+}

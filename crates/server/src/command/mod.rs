@@ -1,0 +1,110 @@
+//! The commands of `wool`: each a client of a worker, except those that start or remove one.
+
+mod base;
+mod call;
+mod deploy;
+mod event;
+mod list;
+mod logs;
+mod pack;
+mod remove;
+mod run;
+mod stop;
+mod terminal;
+mod up;
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::CommandFactory as _;
+use hyper::StatusCode;
+
+use crate::api;
+use crate::cli::{Cli, Command, Global};
+use crate::client::{Client, ClientError};
+use crate::doctor;
+use crate::state;
+
+/// Runs a command and says how it ended.
+#[must_use]
+pub fn main(cli: Cli) -> ExitCode {
+    match dispatch(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read our output has gone, for example `head`: nothing is wrong.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            terminal::complain(&error);
+            ExitCode::from(status_of(&error))
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> Result<()> {
+    let Cli { global, command } = cli;
+    match command {
+        Command::Up(up) => up::up(&global, &up),
+        Command::Down(down) => client_side(stop::down(&global, &down)),
+        Command::Clean(clean) => client_side(stop::clean(&global, &clean)),
+        Command::Run(run) => client_side(run::run(&global, &run)),
+        Command::Deploy(deploy) => client_side(deploy::deploy(&global, &deploy)),
+        Command::Invoke(invoke) => client_side(call::invoke(&global, &invoke)),
+        Command::Ls(ls) => client_side(list::list(&global, &ls)),
+        Command::Rm(rm) => client_side(remove::remove(&global, &rm)),
+        Command::Logs(logs) => client_side(logs::logs(&global, &logs)),
+        Command::Base(base) => base::base(&global, &base),
+        Command::Doctor => doctor::doctor(&state_root(&global), global.json),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "wool", &mut script);
+            write_out(&script)
+        }
+        Command::Openapi => {
+            write_out(format!("{}\n", api::openapi().to_pretty_json().context("cannot describe the API")?).as_bytes())
+        }
+    }
+}
+
+/// Runs a client: one thread is enough.
+fn client_side(work: impl Future<Output = Result<()>>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("cannot start")?.block_on(work)
+}
+
+fn client(global: &Global) -> Result<Client> {
+    Ok(Client::find(global.url.as_deref(), global.state.as_deref())?)
+}
+
+fn state_root(global: &Global) -> PathBuf {
+    global.state.clone().unwrap_or_else(state::default_root)
+}
+
+fn status_of(error: &anyhow::Error) -> u8 {
+    match error.downcast_ref::<ClientError>() {
+        Some(ClientError::NoWorker { .. }) => 3,
+        Some(ClientError::Refused { status: StatusCode::BAD_GATEWAY, .. }) => 4,
+        Some(ClientError::Refused { status: StatusCode::GATEWAY_TIMEOUT, .. }) => 5,
+        _ => 1,
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let kind = |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<io::Error>().map(io::Error::kind);
+    // Only ours: a broken connection to the worker has its own error around it.
+    error.downcast_ref::<ClientError>().is_none()
+        && error.chain().any(|cause| kind(cause) == Some(io::ErrorKind::BrokenPipe))
+}
+
+/// Writes to stdout.
+fn write_out(bytes: &[u8]) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    Ok(stdout.write_all(bytes).and_then(|()| stdout.flush())?)
+}
+
+/// Writes a value as JSON to stdout.
+fn write_json(value: &impl serde::Serialize) -> Result<()> {
+    let mut text = serde_json::to_vec_pretty(value)?;
+    text.push(b'\n');
+    write_out(&text)
+}

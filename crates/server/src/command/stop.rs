@@ -1,0 +1,92 @@
+//! `wool down` and `wool clean`.
+
+use std::io::{self, BufRead as _, IsTerminal as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use bytes::Bytes;
+use hyper::Method;
+
+use super::terminal::{Display, say};
+use super::{state_root, write_json};
+use crate::cli::{Clean, Down, Global};
+use crate::client::{Client, ClientError};
+use crate::progress::Progress as _;
+use crate::state::{State, StateError};
+
+pub(super) async fn down(global: &Global, down: &Down) -> Result<()> {
+    let root = state_root(global);
+    let stopped = match State::existing(&root) {
+        Some(state) => stop(&state, down.timeout.0).await?,
+        None => false,
+    };
+    if global.json {
+        return write_json(&serde_json::json!({ "stopped": stopped }));
+    }
+    let text = if stopped { "the worker has stopped".to_owned() } else { format!("no worker runs on {}", root.display()) };
+    say(&text);
+    Ok(())
+}
+
+/// Has the worker of a state directory stop and waits until it has let go; false when none runs.
+async fn stop(state: &State, timeout: Duration) -> Result<bool> {
+    let client = Client::of(state.root());
+    match client.ask(Method::POST, "/v1/stop", &[], Bytes::new()).await {
+        Ok(_) => {}
+        // No socket, or nobody behind it: whether a worker runs is decided by who holds the directory.
+        Err(ClientError::NoWorker { source, .. }) => {
+            return match state.hold() {
+                Ok(_) => Ok(false),
+                Err(held @ StateError::Busy { .. }) => Err(held)
+                    .with_context(|| format!("a worker runs but its socket does not answer ({source}): end its process")),
+                Err(other) => Err(other.into()),
+            };
+        }
+        Err(other) => return Err(other.into()),
+    }
+    let display = Display::new();
+    display.step("waiting for running calls to end");
+    let began = Instant::now();
+    loop {
+        match state.hold() {
+            Ok(_) => return Ok(true),
+            Err(StateError::Busy { pid, .. }) if began.elapsed() > timeout => {
+                bail!("the worker (pid {pid}) is still there after {} s: look into its log, or end its process", timeout.as_secs())
+            }
+            Err(StateError::Busy { .. }) => tokio::time::sleep(Duration::from_millis(20)).await,
+            Err(other) => return Err(other.into()),
+        }
+    }
+}
+
+pub(super) async fn clean(global: &Global, clean: &Clean) -> Result<()> {
+    let root = state_root(global);
+    let Some(state) = State::existing(&root) else {
+        say(&format!("nothing of ours in {}", root.display()));
+        return Ok(());
+    };
+    if !clean.yes && !confirmed(&root)? {
+        bail!("nothing was removed");
+    }
+    stop(&state, Duration::from_secs(60)).await?;
+    let display = Display::new();
+    display.step(&format!("removing {}", root.display()));
+    let root = state.root();
+    std::fs::remove_dir_all(root).with_context(|| {
+        format!("cannot remove {}: when a worker ran as root, clean as root", root.display())
+    })?;
+    display.finish();
+    say(&format!("removed {}", root.display()));
+    Ok(())
+}
+
+fn confirmed(root: &Path) -> Result<bool> {
+    if !io::stdin().is_terminal() {
+        bail!("this removes {} with all functions, packages and logs: say --yes", root.display());
+    }
+    say(&format!("This removes {} with all functions, packages and logs. Go on? [y/N]", root.display()));
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer).context("cannot read the answer")?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}

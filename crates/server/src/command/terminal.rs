@@ -1,0 +1,152 @@
+//! What people see on stderr: progress, complaints, tables.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::client::ClientError;
+use crate::progress::{Event, Progress};
+
+/// Shows progress: a bar on a terminal, plain lines elsewhere, nothing when told to be quiet.
+#[derive(Debug)]
+pub(super) struct Display {
+    bar: Option<ProgressBar>,
+    step: Mutex<String>,
+}
+
+impl Display {
+    pub(super) fn new() -> Self {
+        let bar = io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new_spinner().with_style(spinner());
+            bar.enable_steady_tick(Duration::from_millis(100));
+            bar
+        });
+        Self { bar, step: Mutex::default() }
+    }
+
+    /// Shows an event of a worker's deploy.
+    pub(super) fn show(&self, event: &Event) {
+        match event {
+            Event::Progress(text) => self.step(text),
+            Event::Line(text) => self.line(text),
+            Event::Bytes(done, total) => self.bytes(*done, *total),
+        }
+    }
+
+    /// Takes the bar away.
+    pub(super) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Drop for Display {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl Progress for Display {
+    fn step(&self, text: &str) {
+        text.clone_into(&mut self.step.lock().unwrap_or_else(PoisonError::into_inner));
+        match &self.bar {
+            Some(bar) => {
+                bar.set_style(spinner());
+                bar.set_message(text.to_owned());
+            }
+            None => say(text),
+        }
+    }
+
+    fn line(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(format!("  {text}")),
+            None => say(&format!("  {text}")),
+        }
+    }
+
+    fn bytes(&self, done: u64, total: Option<u64>) {
+        match &self.bar {
+            Some(bar) => {
+                bar.set_style(if total.is_some() { sized() } else { counted() });
+                bar.set_length(total.unwrap_or(done));
+                bar.set_position(done);
+            }
+            // Without a terminal one line at the end tells as much.
+            None if Some(done) == total => {
+                #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+                let megabytes = done as f64 / 1e6;
+                let step = self.step.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                say(&format!("  {step}: {megabytes:.1} MB"));
+            }
+            None => {}
+        }
+    }
+}
+
+fn spinner() -> ProgressStyle {
+    style("{spinner} {msg} {elapsed}")
+}
+
+fn sized() -> ProgressStyle {
+    style("{spinner} {msg} {bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}")
+}
+
+fn counted() -> ProgressStyle {
+    style("{spinner} {msg} {bytes} {bytes_per_sec}")
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
+}
+
+/// Writes a line to stderr.
+pub(super) fn say(text: &str) {
+    // Nobody is there to be told that stderr is closed.
+    drop(writeln!(io::stderr().lock(), "{text}"));
+}
+
+/// Says why a command failed, with the function's own traceback when it raised.
+pub(super) fn complain(error: &anyhow::Error) {
+    if let Some(ClientError::Refused { detail, status }) = error.downcast_ref()
+        && !detail.traceback.is_empty()
+    {
+        for line in &detail.traceback {
+            say(line.trim_end_matches('\n'));
+        }
+        if status.as_u16() == 502 {
+            return say(&format!("{}: {}", detail.r#type, detail.message));
+        }
+    }
+    say(&format!("wool: {error:#}"));
+}
+
+/// Rows as aligned columns.
+pub(super) fn columns(rows: &[Vec<String>]) -> String {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|c| c.chars().count()).max();
+    let widths: Vec<usize> = (0..count).map(|column| width(column).unwrap_or(0)).collect();
+    let mut out = String::new();
+    for row in rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        out.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let row = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
+        let rows = [row(&["NAME", "VERSION"]), row(&["ä-long-name", "1"]), row(&["b", ""])];
+        assert_eq!(columns(&rows), "NAME         VERSION\nä-long-name  1\nb\n");
+    }
+}

@@ -1,0 +1,134 @@
+//! `wool up`: the worker, in front or in the background.
+
+use std::fs::OpenOptions;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use tracing_subscriber::EnvFilter;
+
+use super::terminal::{Display, say};
+use super::{client_side, write_json, write_out};
+use crate::cli::{Global, Up};
+use crate::client::Client;
+use crate::config::{Config, Flags};
+use crate::parts;
+use crate::progress::Progress as _;
+use crate::state::{Address, State};
+use crate::worker::{self, Worker};
+
+/// How long a worker in the background may take until it answers.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(super) fn up(global: &Global, up: &Up) -> Result<()> {
+    if up.detach && !up.background {
+        return client_side(async {
+            let address = start_in_background(global, up).await?;
+            if global.json {
+                return write_json(&address);
+            }
+            say(&format!("the worker runs in the background (pid {}); stop it with `wool down`", address.pid));
+            write_out(format!("{}\n", address.url).as_bytes())
+        });
+    }
+    let config = Config::read(&flags(global, up))?;
+    if up.background {
+        // Away from the terminal: it must not end with it. Fails only for a group's leader, which is away already.
+        let _ = rustix::process::setsid();
+    }
+    let filter = EnvFilter::try_from_env("WOOL_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
+    let json = global.json;
+    let served = runtime.block_on(async {
+        let worker = Worker::bind(config, parts::real).await?;
+        worker::stop_on_signals(worker.stopper())?;
+        if json {
+            write_json(&Address { pid: std::process::id(), url: worker.url().to_owned() })?;
+        } else {
+            say(&format!("wool listens on {}; stop it with Ctrl-C or `wool down`", worker.url()));
+        }
+        worker.serve().await
+    });
+    // Deploys still being made stop here: what they have finished stays, the rest is swept at the next start.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    served
+}
+
+fn flags(global: &Global, up: &Up) -> Flags {
+    Flags {
+        config: up.config.clone(),
+        listen: up.listen.clone(),
+        state: global.state.clone(),
+        python: up.python.clone(),
+    }
+}
+
+/// Starts a worker that outlives this command, and waits until it answers.
+pub(super) async fn start_in_background(global: &Global, up: &Up) -> Result<Address> {
+    // Read here first: what is wrong with the settings is then said here, and not in a log.
+    let config = Config::read(&flags(global, up))?;
+    let state = State::open(&config.state)?;
+    drop(state.hold()?);
+    let log = state.worker_log();
+    let mut child = spawn(&state, up, &log)?;
+    let display = Display::new();
+    display.step("starting the worker");
+    let (client, began) = (Client::of(state.root()), Instant::now());
+    loop {
+        if let Some(address) = state.address()
+            && client.healthy().await
+        {
+            return Ok(address);
+        }
+        if let Some(status) = child.try_wait().context("cannot watch the worker")? {
+            display.finish();
+            bail!("the worker did not start ({status}); the end of {}:\n{}", log.display(), tail(&log));
+        }
+        if began.elapsed() > PATIENCE {
+            display.finish();
+            // Whatever holds it up: it was started for this command alone.
+            drop(child.kill());
+            bail!("the worker did not answer within {} s; the end of {}:\n{}", PATIENCE.as_secs(), log.display(), tail(&log));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn spawn(state: &State, up: &Up, log: &Path) -> Result<Child> {
+    let unwritable = || format!("cannot write {}", log.display());
+    let output =
+        OpenOptions::new().create(true).append(true).mode(0o600).open(log).with_context(unwritable)?;
+    let errors = output.try_clone().with_context(unwritable)?;
+    let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
+    command.arg("up").arg("--background").arg("--state").arg(state.root());
+    if let Some(listen) = &up.listen {
+        command.arg("--listen").arg(listen);
+    }
+    if let Some(config) = &up.config {
+        command.arg("--config").arg(config);
+    }
+    if let Some(python) = &up.python {
+        command.arg("--python").arg(python);
+    }
+    command.stdin(Stdio::null()).stdout(output).stderr(errors);
+    command.spawn().map_err(|error| anyhow!("cannot start the worker: {error}"))
+}
+
+/// The last lines of a file, as far as they help.
+fn tail(path: &Path) -> String {
+    let read = || -> std::io::Result<String> {
+        let mut file = std::fs::File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(4096)))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let text = read().unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(15)..].join("\n")
+}

@@ -1,0 +1,279 @@
+//! Settings: a TOML file, then `WOOL_*` variables, then flags; the later wins. Unknown keys are errors.
+//!
+//! The file is `--config FILE`, else the first of `$XDG_CONFIG_HOME/lambswool/config.toml` and
+//! `/etc/lambswool/config.toml` that exists. Every key `k` has a variable `WOOL_K` (`log_bytes` → `WOOL_LOG_BYTES`).
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use toml::{Table, Value};
+
+use crate::quantity::{Bytes, Span};
+use crate::state;
+
+/// All settings of a worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Where HTTP is served: a loopback address and a port; port 0 takes a free one. Default `127.0.0.1:8470`.
+    pub listen: SocketAddr,
+    /// The state directory. Default `/var/lib/lambswool` for root, else `$XDG_STATE_HOME/lambswool`.
+    pub state: PathBuf,
+    /// The Python that functions run on unless they name one: a version such as `3.12`, or the path of an interpreter.
+    /// Default: the newest that is found.
+    pub python: Option<String>,
+    /// Largest body of a call. Default 6 MiB.
+    pub run_body: Bytes,
+    /// Largest bundle of a deploy. Default 256 MiB.
+    pub deploy_body: Bytes,
+    /// Largest body of a reply. Default 6 MiB.
+    pub reply_body: Bytes,
+    /// Whether instances are kept, paused, for the next call. Default true.
+    pub handler_cache: bool,
+    /// Memory of all kept instances together, measured. Default: a quarter of the machine's.
+    pub handler_cache_bytes: Option<Bytes>,
+    /// Which zygotes exist: `none` (each instance a fresh interpreter), `root` or `per-lock`. Default `per-lock`.
+    pub zygotes: Zygotes,
+    /// Memory of all zygotes together, measured. Default: a quarter of the machine's.
+    pub zygote_bytes: Option<Bytes>,
+    /// Kept instances are destroyed after this time without a call. Default 10 minutes.
+    pub idle: Span,
+    /// Slots that each zygote keeps prepared. Default 4.
+    pub slots: usize,
+    /// Forks that each zygote keeps landed and waiting for code. Default 2.
+    pub spares: usize,
+    /// Whether root file systems are staged, as before Linux 6.15, also where detached trees work. Default false.
+    pub staged: bool,
+    /// Sandboxes being made at the same time. Default: twice the processors, at least 4.
+    pub creations: Option<usize>,
+    /// Calls waiting for a sandbox, over all functions. Default 1000.
+    pub queue: usize,
+    /// How long running calls may take to end when the worker stops. Default 10 seconds.
+    pub drain: Span,
+    /// Size at which a function's log is rotated. Default 10 MiB.
+    pub log_bytes: Bytes,
+    /// Log files kept for each function, the current one included. Default 3.
+    pub log_files: usize,
+}
+
+/// Which zygotes a worker keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Zygotes {
+    /// None: each instance is a fresh interpreter.
+    None,
+    /// One for each Python, which has imported nothing.
+    Root,
+    /// One for each Python, and one for each exact set of packages.
+    PerLock,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8470)),
+            state: state::default_root(),
+            python: None,
+            run_body: Bytes(6 << 20),
+            deploy_body: Bytes(256 << 20),
+            reply_body: Bytes(6 << 20),
+            handler_cache: true,
+            handler_cache_bytes: None,
+            zygotes: Zygotes::PerLock,
+            zygote_bytes: None,
+            idle: Span(Duration::from_secs(600)),
+            slots: 4,
+            spares: 2,
+            staged: false,
+            creations: None,
+            queue: 1000,
+            drain: Span(Duration::from_secs(10)),
+            log_bytes: Bytes(10 << 20),
+            log_files: 3,
+        }
+    }
+}
+
+/// Why the settings cannot be used.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration {path}")]
+    Unreadable {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file is no TOML.
+    #[error("{path} is no valid TOML: {reason}")]
+    Syntax {
+        /// Which file.
+        path: PathBuf,
+        /// Where and what.
+        reason: String,
+    },
+    /// A key is unknown or a value does not fit.
+    #[error("a setting does not fit ({sources}): {reason}")]
+    Value {
+        /// Where settings were read from.
+        sources: String,
+        /// What does not fit.
+        reason: String,
+    },
+    /// The address is reachable from other machines.
+    #[error(
+        "refusing to listen on {0}: there are no access tokens yet, so only loopback addresses are allowed; use 127.0.0.1:{port} and a tunnel or an authenticating proxy in front", port = .0.port()
+    )]
+    NotLoopback(SocketAddr),
+}
+
+/// What the command line says.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    /// `--config`
+    pub config: Option<PathBuf>,
+    /// `--listen`
+    pub listen: Option<String>,
+    /// `--state`
+    pub state: Option<PathBuf>,
+    /// `--python`
+    pub python: Option<String>,
+}
+
+impl Config {
+    /// Reads the settings of this process.
+    ///
+    /// # Errors
+    /// When a file, a variable or a flag does not fit.
+    pub fn read(flags: &Flags) -> Result<Self, ConfigError> {
+        let path = flags.config.clone().or_else(|| places().into_iter().find(|path| path.is_file()));
+        let file = match &path {
+            Some(path) => Some((path.as_path(), read_file(path)?)),
+            None => None,
+        };
+        Self::combine(file, |name| std::env::var(name).ok(), flags)
+    }
+
+    /// Puts file, variables and flags together.
+    ///
+    /// # Errors
+    /// When one of them does not fit.
+    pub fn combine(
+        file: Option<(&Path, String)>,
+        variable: impl Fn(&str) -> Option<String>,
+        flags: &Flags,
+    ) -> Result<Self, ConfigError> {
+        let mut sources = Vec::new();
+        let mut table = Table::new();
+        if let Some((path, text)) = file {
+            table = text
+                .parse()
+                .map_err(|e: toml::de::Error| ConfigError::Syntax { path: path.to_owned(), reason: e.to_string() })?;
+            sources.push(path.display().to_string());
+        }
+        for key in keys() {
+            let name = format!("WOOL_{}", key.to_uppercase());
+            if let Some(text) = variable(&name).filter(|text| !text.is_empty()) {
+                table.insert(key, scalar(&text));
+                sources.push(name);
+            }
+        }
+        let said = [
+            ("listen", flags.listen.clone()),
+            ("state", flags.state.as_ref().map(|path| path.display().to_string())),
+            ("python", flags.python.clone()),
+        ];
+        for (key, text) in said {
+            if let Some(text) = text {
+                table.insert(key.to_owned(), Value::String(text));
+                sources.push(format!("--{key}"));
+            }
+        }
+        let config: Self = table
+            .try_into()
+            .map_err(|e: toml::de::Error| ConfigError::Value { sources: sources.join(", "), reason: e.message().to_owned() })?;
+        if config.listen.ip().is_loopback() { Ok(config) } else { Err(ConfigError::NotLoopback(config.listen)) }
+    }
+}
+
+/// Every key that a configuration may hold.
+fn keys() -> Vec<String> {
+    // A key whose default is "none" is missing from the table that the defaults make.
+    let optional = ["python", "handler_cache_bytes", "zygote_bytes", "creations"];
+    let mut keys: Vec<String> = Table::try_from(Config::default()).unwrap_or_default().keys().cloned().collect();
+    keys.extend(optional.map(str::to_owned));
+    keys
+}
+
+/// A variable's text as TOML would have it: `true` and `10` are no strings, all else is.
+fn scalar(text: &str) -> Value {
+    match (text.parse::<bool>(), text.parse::<i64>()) {
+        (Ok(flag), _) => Value::Boolean(flag),
+        (_, Ok(number)) => Value::Integer(number),
+        _ => Value::String(text.to_owned()),
+    }
+}
+
+fn places() -> Vec<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let user = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));
+    user.into_iter().chain([PathBuf::from("/etc")]).map(|dir| dir.join("lambswool/config.toml")).collect()
+}
+
+fn read_file(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn combine(file: &str, variables: &[(&str, &str)], flags: &Flags) -> Result<Config, ConfigError> {
+        let variable = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+        Config::combine(Some((Path::new("c.toml"), file.to_owned())), variable, flags)
+    }
+
+    #[test]
+    fn a_flag_beats_a_variable_and_a_variable_beats_the_file() {
+        let file = "listen = '127.0.0.1:1'\nqueue = 5\nidle = 30\nrun_body = '1MiB'";
+        let flags = Flags { listen: Some("127.0.0.1:3".to_owned()), ..Flags::default() };
+        let variables = [("WOOL_LISTEN", "127.0.0.1:2"), ("WOOL_QUEUE", "7"), ("WOOL_ZYGOTES", "none")];
+        let config = combine(file, &variables, &flags).unwrap();
+        assert_eq!(config.listen.port(), 3);
+        assert_eq!(config.queue, 7);
+        assert_eq!(config.zygotes, Zygotes::None);
+        assert_eq!(config.idle, Span(Duration::from_secs(30)));
+        assert_eq!(config.run_body, Bytes(1 << 20));
+    }
+
+    #[test]
+    fn an_unknown_key_is_an_error_that_names_the_known_ones() {
+        let refused = combine("lisen = '127.0.0.1:1'", &[], &Flags::default()).unwrap_err().to_string();
+        assert!(refused.contains("lisen") && refused.contains("listen"), "{refused}");
+    }
+
+    #[test]
+    fn an_address_that_others_can_reach_is_refused() {
+        let refused = combine("listen = '0.0.0.0:8470'", &[], &Flags::default()).unwrap_err();
+        assert!(matches!(refused, ConfigError::NotLoopback(_)));
+        assert!(combine("listen = '[::1]:0'", &[], &Flags::default()).is_ok());
+    }
+
+    #[test]
+    fn every_setting_has_a_variable() {
+        let optional = combine(
+            "",
+            &[("WOOL_CREATIONS", "3"), ("WOOL_PYTHON", "3.12"), ("WOOL_ZYGOTE_BYTES", "1GiB")],
+            &Flags::default(),
+        );
+        let config = optional.unwrap();
+        assert_eq!((config.creations, config.python.as_deref()), (Some(3), Some("3.12")));
+        assert_eq!(config.zygote_bytes, Some(Bytes(1 << 30)));
+        assert_eq!(keys().len(), 19);
+    }
+}

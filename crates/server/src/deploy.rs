@@ -1,0 +1,136 @@
+//! Deploying: from uploaded bytes to a version that answers calls.
+//!
+//! ```text
+//!   bundle ──► Workshop::make ──► Handler ──► id = hash of all of it ──► Registry::put ──► Engine::prepare
+//!              (layers on disk)                                          (durable)         (zygote, off the path)
+//! ```
+//!
+//! Whatever fails before `put` leaves the current version as it was. What follows `put` cannot undo it: a zygote that
+//! does not come up costs the first call time, not its success.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use engine::{Engine, Handler, HandlerId};
+use thiserror::Error;
+use tokio::sync::Semaphore;
+
+use crate::name::FunctionName;
+use crate::progress::Progress;
+use crate::registry::{Function, Registry, StoreError, Version};
+use crate::workshop::{Bundle, MakeError, Workshop};
+
+/// Deploys that are made at the same time: they compile and unpack on all processors.
+const AT_ONCE: usize = 2;
+
+/// Takes bundles and makes them the current versions of functions.
+#[derive(Debug)]
+pub struct Deployer {
+    workshop: Arc<dyn Workshop>,
+    registry: Arc<Registry>,
+    engine: Arc<Engine>,
+    turns: Arc<Semaphore>,
+}
+
+/// Why nothing was deployed.
+#[derive(Debug, Error)]
+pub enum DeployError {
+    /// No version was made.
+    #[error(transparent)]
+    Make(#[from] MakeError),
+    /// The version was made and could not be recorded.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The work ended without a result.
+    #[error("the deploy broke off: see the worker's log")]
+    BrokeOff,
+}
+
+impl Deployer {
+    /// A deployer for one registry and engine.
+    #[must_use]
+    pub fn new(workshop: Arc<dyn Workshop>, registry: Arc<Registry>, engine: Arc<Engine>) -> Self {
+        Self { workshop, registry, engine, turns: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+
+    /// Deploys a bundle. Goes on by itself when the caller goes away.
+    ///
+    /// # Errors
+    /// When nothing was deployed.
+    pub async fn deploy(
+        self: &Arc<Self>,
+        name: FunctionName,
+        bundle: Bundle,
+        hidden: bool,
+        progress: Arc<dyn Progress + Send + Sync>,
+    ) -> Result<Arc<Function>, DeployError> {
+        let this = Arc::clone(self);
+        // A task of its own: a client that hangs up half-way must not leave a version recorded and not prepared.
+        let work = tokio::spawn(async move { this.run(name, bundle, hidden, progress).await });
+        work.await.unwrap_or(Err(DeployError::BrokeOff))
+    }
+
+    async fn run(
+        &self,
+        name: FunctionName,
+        bundle: Bundle,
+        hidden: bool,
+        progress: Arc<dyn Progress + Send + Sync>,
+    ) -> Result<Arc<Function>, DeployError> {
+        let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|_| DeployError::BrokeOff)?;
+        let (workshop, registry) = (Arc::clone(&self.workshop), Arc::clone(&self.registry));
+        let heard = Arc::clone(&progress);
+        let work = tokio::task::spawn_blocking(move || {
+            let made = workshop.make(&name, bundle, &*heard)?;
+            let version = Version {
+                handler: Arc::new(identify(made.handler)),
+                created: now(),
+                manifest: made.manifest,
+                lock: made.lock,
+            };
+            drop(turn);
+            Ok::<_, DeployError>(registry.put(version, hidden)?)
+        });
+        let (function, before) = work.await.unwrap_or(Err(DeployError::BrokeOff))?;
+        let handler = &function.current.handler;
+        tracing::info!(function = function.name(), version = %handler.id, "deployed");
+        if let Some(old) = before.filter(|old| old.current.handler.id != handler.id) {
+            self.engine.forget(&old.current.handler.id).await;
+        }
+        if !handler.imports.is_empty() {
+            progress.step(&format!("importing {} ahead of the first call", handler.imports.join(", ")));
+        }
+        self.engine.prepare(handler).await;
+        Ok(function)
+    }
+
+    /// Removes a function; says whether it was there.
+    ///
+    /// # Errors
+    /// When the registry could not be written; the function is then still there.
+    pub async fn remove(&self, name: &FunctionName) -> Result<bool, DeployError> {
+        let (registry, name) = (Arc::clone(&self.registry), name.clone());
+        let work = tokio::task::spawn_blocking(move || registry.remove(name.as_str()));
+        let removed = work.await.map_err(|_| DeployError::BrokeOff)??;
+        if let Some(function) = &removed {
+            self.engine.forget(&function.current.handler.id).await;
+        }
+        Ok(removed.is_some())
+    }
+}
+
+/// Names a handler by everything that it is made of.
+fn identify(mut handler: Handler) -> Handler {
+    handler.id = HandlerId(Arc::from(""));
+    // Maps are ordered and floats absent: equal handlers give equal bytes. Serializing plain data cannot fail.
+    let bytes = serde_json::to_vec(&handler).unwrap_or_default();
+    handler.id = HandlerId(Arc::from(&blake3::hash(&bytes).to_hex()[..32]));
+    handler
+}
+
+/// The time as the registry keeps it: to the millisecond, so that what is read back equals what was written.
+fn now() -> SystemTime {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+    SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(millis)
+}

@@ -1,0 +1,168 @@
+//! The workshop that makes real layers.
+//!
+//! ```text
+//!   bundle ─► unpacked ─► settings ─► base ─► manifest ─► lock ─► packages ─► code sealed ─► guest ─► Handler
+//! ```
+//!
+//! Each step finds its layer on disk when an earlier deploy made it, so deploying the same again takes milliseconds.
+
+use std::io::Read as _;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use engine::{Handler, HandlerId};
+use layers::base::{self, Base};
+use layers::code::{Bundle as Code, CodeError};
+use layers::lock::{self, Lock, LockError};
+use layers::manifest::{ManifestError, Settings};
+use layers::packages::{self, InstallError, Packages};
+use layers::python::PythonRequest;
+use layers::uv::Uv;
+use layers::{Store, guest};
+
+use crate::api::error::said;
+use crate::name::FunctionName;
+use crate::progress::Progress;
+use crate::workshop::{Bundle, Made, MakeError, Packing, Workshop};
+
+/// The guest's own files, by their paths in `/opt/lambswool`.
+pub const GUEST: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/guest.rs"));
+
+/// Makes layers in a state directory.
+#[derive(Debug)]
+pub struct Layered {
+    store: Store,
+    guest: Vec<(&'static str, &'static [u8])>,
+    python: Option<PythonRequest>,
+    // Found, or fetched, at the first deploy that needs it.
+    uv: Mutex<Option<Arc<Uv>>>,
+}
+
+impl Layered {
+    /// A workshop; `guest` are the guest's files, its native extension included; `python` is for functions that do
+    /// not ask for another.
+    #[must_use]
+    pub fn new(store: Store, guest: Vec<(&'static str, &'static [u8])>, python: Option<PythonRequest>) -> Self {
+        Self { store, guest, python, uv: Mutex::new(None) }
+    }
+
+    fn unpack(&self, mut bundle: Bundle) -> Result<Code, MakeError> {
+        let unpacked = match &bundle.packing {
+            Packing::Source(module) => {
+                let mut source = Vec::new();
+                bundle.file.read_to_end(&mut source).map_err(|error| machine("bundle", &error))?;
+                Code::from_py(&self.store, module, &source)
+            }
+            Packing::Zip => Code::from_zip(&self.store, bundle.file),
+            // The reader tells a compressed archive by its first bytes.
+            Packing::Tar | Packing::TarGz => Code::from_tar(&self.store, bundle.file),
+        };
+        unpacked.map_err(|error| match error {
+            CodeError::File(_) | CodeError::Compile(_) => machine("bundle", &error),
+            _ => function("bundle", &error),
+        })
+    }
+
+    /// The base that the function asks for; the worker's default when that fits.
+    fn base(&self, settings: &Settings, progress: &dyn Progress) -> Result<Base, MakeError> {
+        let wanted = settings.python().map_err(|error| function("manifest", &error))?;
+        if let Some(default) = &self.python {
+            let base = base::default_or_build(&self.store, default, progress).map_err(|e| machine("base", &e))?;
+            if wanted.accepts(&base.version) {
+                return Ok(base);
+            }
+        }
+        base::default_or_build(&self.store, &wanted, progress).map_err(|error| machine("base", &error))
+    }
+
+    fn packages(
+        &self,
+        base: &Base,
+        wanted: &[String],
+        progress: &dyn Progress,
+    ) -> Result<Option<(Lock, Packages)>, MakeError> {
+        if wanted.is_empty() {
+            return Ok(None);
+        }
+        let uv = self.uv(progress)?;
+        let locked = lock::resolve(&self.store, &uv, base, wanted, progress).map_err(|error| match error {
+            LockError::NoWheel { .. } | LockError::Unsatisfiable { .. } => function("packages", &error),
+            _ => machine("packages", &error),
+        })?;
+        let Some(lock) = locked else { return Ok(None) };
+        let installed =
+            packages::install(&self.store, &uv, base, &lock, progress).map_err(|error| match error {
+                InstallError::NoWheel { .. } | InstallError::Hash { .. } => function("packages", &error),
+                _ => machine("packages", &error),
+            })?;
+        Ok(Some((lock, installed)))
+    }
+
+    fn uv(&self, progress: &dyn Progress) -> Result<Arc<Uv>, MakeError> {
+        // Held while it is fetched: a second deploy waits for the same download.
+        let mut known = self.uv.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(uv) = &*known {
+            return Ok(Arc::clone(uv));
+        }
+        let uv = Arc::new(Uv::find_or_fetch(&self.store, progress).map_err(|error| machine("installer", &error))?);
+        *known = Some(Arc::clone(&uv));
+        Ok(uv)
+    }
+}
+
+impl Workshop for Layered {
+    fn make(&self, name: &FunctionName, bundle: Bundle, progress: &dyn Progress) -> Result<Made, MakeError> {
+        let broken = |error: ManifestError| match error {
+            ManifestError::File(_) => machine("manifest", &error),
+            _ => function("manifest", &error),
+        };
+        let code = self.unpack(bundle)?;
+        let settings = Settings::read(code.path()).map_err(broken)?;
+        let base = self.base(&settings, progress)?;
+        let manifest = settings.inspect(code.path(), &base.command(&self.store)).map_err(broken)?;
+        let packages = self.packages(&base, &manifest.requirements, progress)?;
+        let code = code.seal(&self.store, &base).map_err(|error| machine("code", &error))?;
+        let guest = guest::install(&self.store, &base, &self.guest).map_err(|error| machine("guest", &error))?;
+        let said = serde_json::to_value(&manifest).map_err(|error| machine("manifest", &error))?;
+        let (lock, packages) = packages.unzip();
+        let (layer, imports) = packages.map(|packages| (packages.layer, packages.imports)).unzip();
+        let handler = Handler {
+            id: HandlerId(Arc::from("")),
+            name: name.to_string(),
+            python: base.python(guest),
+            packages: layer,
+            imports: imports.unwrap_or_default(),
+            code,
+            module: manifest.module,
+            function: manifest.function,
+            convention: manifest.convention,
+            binary: manifest.binary,
+            environment: manifest.environment,
+            limits: manifest.limits,
+            network: manifest.network,
+            timeout: manifest.timeout,
+            concurrency: manifest.concurrency,
+        };
+        Ok(Made { handler, manifest: said, lock: lock.map(|lock| lock.text).unwrap_or_default() })
+    }
+}
+
+fn function(step: &'static str, error: &dyn std::error::Error) -> MakeError {
+    MakeError::Function { step, message: said(error) }
+}
+
+fn machine(step: &'static str, error: &dyn std::error::Error) -> MakeError {
+    MakeError::Machine { step, message: said(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guest_is_in_the_binary() {
+        let names: Vec<&str> = GUEST.iter().map(|(name, _)| *name).collect();
+        for needed in ["lambswool_guest/__main__.py", "lambswool_guest/zygote.py", "lambswool_guest/instance.py"] {
+            assert!(names.contains(&needed), "{names:?}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Reading a log: its end, and then what is written from there on.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::file::{Rotation, path};
+use super::line::Entry;
+
+/// Least time between two looks at the file: a busy neighbour's output wakes every follower.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Most bytes taken at one look.
+const CHUNK: u64 = 1 << 20;
+
+/// Reads what is written to a function's log from a certain moment on.
+#[derive(Debug)]
+pub struct Follower {
+    dir: PathBuf,
+    written: watch::Receiver<u64>,
+    file: Option<File>,
+    position: u64,
+    partial: Vec<u8>,
+}
+
+impl Follower {
+    pub(super) fn at_end(dir: PathBuf, mut written: watch::Receiver<u64>) -> io::Result<Self> {
+        written.mark_unchanged();
+        let file = match File::open(path(&dir, 0)) {
+            Ok(file) => Some(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let position = file.as_ref().map_or(Ok(0), |f| f.metadata().map(|m| m.len()))?;
+        Ok(Self { dir, written, file, position, partial: Vec::new() })
+    }
+
+    /// Waits for the next entries; none when the logs have ended.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub async fn next(&mut self) -> io::Result<Option<Vec<Entry>>> {
+        loop {
+            let entries = self.look()?;
+            if !entries.is_empty() {
+                return Ok(Some(entries));
+            }
+            if self.written.changed().await.is_err() {
+                return Ok(None);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Takes what is there now.
+    fn look(&mut self) -> io::Result<Vec<Entry>> {
+        let mut taken = self.read_on()?;
+        // Rotated or removed since: what was left in the old file has been read just now, so go on with the new one.
+        if taken.is_empty() && self.moved()? {
+            self.file = File::open(path(&self.dir, 0)).ok();
+            self.position = 0;
+            taken = self.read_on()?;
+        }
+        self.partial.extend_from_slice(&taken);
+        let end = self.partial.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+        let rest = self.partial.split_off(end);
+        let whole = std::mem::replace(&mut self.partial, rest);
+        Ok(String::from_utf8_lossy(&whole).lines().filter_map(|line| line.parse().ok()).collect())
+    }
+
+    fn read_on(&mut self) -> io::Result<Vec<u8>> {
+        let mut taken = Vec::new();
+        if let Some(file) = &mut self.file {
+            file.seek(SeekFrom::Start(self.position))?;
+            self.position += file.take(CHUNK).read_to_end(&mut taken)? as u64;
+        }
+        Ok(taken)
+    }
+
+    fn moved(&self) -> io::Result<bool> {
+        let there = match fs::metadata(path(&self.dir, 0)) {
+            Ok(meta) => Some((meta.dev(), meta.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let ours = self.file.as_ref().map(File::metadata).transpose()?.map(|meta| (meta.dev(), meta.ino()));
+        Ok(there.is_some() && there != ours)
+    }
+}
+
+/// The last entries before a follower's beginning, oldest first.
+pub(super) fn tail(dir: &Path, rotation: Rotation, lines: usize, follower: &Follower) -> io::Result<Vec<Entry>> {
+    let mut newest_first: Vec<Entry> = Vec::new();
+    for number in 0..rotation.files.max(1) {
+        if newest_first.len() >= lines {
+            break;
+        }
+        // The follower's own file, not the path: it may have been rotated between the two.
+        let file = match (number, &follower.file) {
+            (0, Some(file)) => file.try_clone()?,
+            (0, None) => continue,
+            _ => match File::open(path(dir, number)) {
+                Ok(file) => file,
+                Err(_) => break,
+            },
+        };
+        let limit = if number == 0 { follower.position } else { u64::MAX };
+        let mut reader = BufReader::new(file);
+        reader.seek(SeekFrom::Start(0))?;
+        let mut entries: std::collections::VecDeque<Entry> = std::collections::VecDeque::new();
+        let mut line = Vec::new();
+        let mut reader = reader.take(limit);
+        while reader.read_until(b'\n', &mut line)? > 0 {
+            if let Ok(entry) = String::from_utf8_lossy(&line).trim_end_matches('\n').parse() {
+                entries.push_back(entry);
+            }
+            if entries.len() > lines - newest_first.len() {
+                entries.pop_front();
+            }
+            line.clear();
+        }
+        newest_first.extend(entries.into_iter().rev());
+    }
+    newest_first.reverse();
+    Ok(newest_first)
+}

@@ -1,0 +1,130 @@
+//! Output of functions: from the engine to files, and from files to readers.
+//!
+//! ```text
+//!   engine ── write ──► bounded queue ──► writer thread ──► logs/<name>/current.log ──► 1.log ──► 2.log
+//!             (never waits: full → dropped and counted)       one line: RFC 3339, invocation, stream, text
+//! ```
+//!
+//! A reader asks the writer to catch up first, so what a finished call printed is there to read. Followers are woken
+//! by a counter that moves whenever something was written.
+
+mod file;
+mod follow;
+mod line;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::SystemTime;
+
+use engine::{LogLine, LogSink};
+use tokio::sync::{oneshot, watch};
+
+pub use file::Rotation;
+pub use follow::Follower;
+pub use line::{Entry, ParseError};
+pub(crate) use line::stamp;
+
+use file::Files;
+
+/// Pieces that may wait for the writer; each holds at most 64 KiB.
+const QUEUE: usize = 4096;
+
+/// The logs of all functions.
+#[derive(Debug)]
+pub struct Logs {
+    queue: SyncSender<Message>,
+    dropped: Arc<AtomicU64>,
+    written: watch::Receiver<u64>,
+    root: PathBuf,
+    rotation: Rotation,
+}
+
+#[derive(Debug)]
+enum Message {
+    Line(SystemTime, LogLine),
+    Remove(String),
+    Flush(oneshot::Sender<()>),
+}
+
+impl Logs {
+    /// Starts the writer. It ends, with everything written, when the logs are dropped.
+    ///
+    /// # Errors
+    /// When no thread can be made.
+    pub fn start(root: &Path, rotation: Rotation) -> std::io::Result<Self> {
+        let (queue, messages) = sync_channel(QUEUE);
+        let (written_now, written) = watch::channel(0);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let files = Files::new(root.to_owned(), rotation);
+        thread::Builder::new().name("logs".to_owned()).spawn(move || write_all(&messages, files, &written_now))?;
+        Ok(Self { queue, dropped, written, root: root.to_owned(), rotation })
+    }
+
+    /// Pieces dropped because the writer could not keep up.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Waits until everything that was handed over before is in its file.
+    pub async fn flush(&self) {
+        let (done, wait) = oneshot::channel();
+        let queue = self.queue.clone();
+        let sent = tokio::task::spawn_blocking(move || queue.send(Message::Flush(done)).is_ok()).await;
+        if sent.unwrap_or(false) {
+            // An error says that the writer has ended, and then nothing is outstanding.
+            drop(wait.await);
+        }
+    }
+
+    /// Forgets what a function wrote; for a function that was removed.
+    pub async fn remove(&self, name: &str) {
+        let (queue, name) = (self.queue.clone(), name.to_owned());
+        drop(tokio::task::spawn_blocking(move || queue.send(Message::Remove(name))).await);
+    }
+
+    /// The last `lines` entries of a function, oldest first, and a follower that goes on from there. Blocks on disk.
+    ///
+    /// # Errors
+    /// When the files cannot be read.
+    pub fn read(&self, name: &str, lines: usize) -> std::io::Result<(Vec<Entry>, Follower)> {
+        let follower = Follower::at_end(self.root.join(name), self.written.clone())?;
+        let entries = follow::tail(&self.root.join(name), self.rotation, lines, &follower)?;
+        Ok((entries, follower))
+    }
+}
+
+impl LogSink for Logs {
+    fn write(&self, line: LogLine) {
+        if let Err(TrySendError::Full(_)) = self.queue.try_send(Message::Line(SystemTime::now(), line)) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            metrics::counter!("lambswool_log_pieces_dropped_total").increment(1);
+        }
+    }
+}
+
+/// Runs in the writer's thread until all senders are gone.
+fn write_all(messages: &Receiver<Message>, mut files: Files, written: &watch::Sender<u64>) {
+    let mut flushed = Vec::new();
+    while let Ok(first) = messages.recv() {
+        // Everything that is there already goes into one write per file.
+        for message in std::iter::once(first).chain(messages.try_iter().take(QUEUE)) {
+            match message {
+                Message::Line(at, line) => files.append(&line.handler.name, |out| {
+                    line::render(out, at, &line.invocation, line.stream, &line.text);
+                }),
+                Message::Remove(name) => files.remove(&name),
+                Message::Flush(done) => flushed.push(done),
+            }
+        }
+        files.flush();
+        written.send_modify(|count| *count += 1);
+        for done in flushed.drain(..) {
+            // Whoever asked may have gone.
+            let _ = done.send(());
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The `wool` command.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    server::command::main(server::cli::Cli::parse())
+}

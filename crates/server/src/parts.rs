@@ -1,0 +1,108 @@
+//! The real parts of a worker: containers by way of the warden, and layers on disk.
+//!
+//! ```text
+//!   wool up ──starts, with sudo when not root──► wool-warden        goes when the worker's socket closes
+//!      └── Containers (Provider) ──socket──────────┘
+//! ```
+
+use std::path::Path;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use container::{Client, ContainerOptions, Containers, LANDING, LANDING_FILE, WardenOptions};
+use layers::Store;
+use layers::python::PythonRequest;
+use sandbox::Provider;
+use tokio::process::Child;
+use tokio::task::JoinHandle;
+
+use crate::config::Config;
+use crate::layered::{GUEST, Layered};
+use crate::state::State;
+use crate::workshop::Workshop;
+
+/// What a worker is given: who makes sandboxes, and who makes what they are made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// Who makes sandboxes.
+    pub provider: Arc<dyn Provider>,
+    /// Who makes versions of bundles.
+    pub workshop: Arc<dyn Workshop>,
+    /// The process that the provider depends on, when there is one.
+    pub warden: Option<Warden>,
+}
+
+/// The privileged process, as the worker sees it.
+#[derive(Debug)]
+pub struct Warden {
+    process: Child,
+    counting: JoinHandle<()>,
+}
+
+/// How long a warden may take to remove everything.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The parts of a real worker. Starts the warden.
+///
+/// # Errors
+/// When the layers cannot be opened, or no sandbox can be made on this host.
+pub async fn real(config: &Config, state: &State) -> Result<Parts> {
+    let python = config.python.as_deref().map(PythonRequest::parse).transpose()?;
+    let store = Store::open(state.root())?;
+    let guest = GUEST.iter().copied().chain([(LANDING_FILE, LANDING)]).collect();
+    let workshop = Arc::new(Layered::new(store, guest, python));
+    let options = WardenOptions {
+        program: beside_us("wool-warden")?,
+        state: state.root().to_owned(),
+        staged: config.staged,
+    };
+    let (socket, process) = container::launch(&options).await?;
+    let client = Client::new(socket).await.context("the warden does not answer")?;
+    let containers = Containers::new(client, ContainerOptions { slots: config.slots, spares: config.spares });
+    let counting = tokio::spawn(count(containers.clone()));
+    Ok(Parts { provider: Arc::new(containers), workshop, warden: Some(Warden { process, counting }) })
+}
+
+impl Warden {
+    /// Waits until the warden ends while it is still needed; for ever when there is none.
+    pub(crate) async fn lost(warden: &mut Option<Self>) -> String {
+        match warden {
+            Some(warden) => format!("the warden is gone ({})", describe(warden.process.wait().await)),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Waits until the warden has removed everything and gone. After the provider was dropped.
+    pub(crate) async fn gone(mut self) {
+        // It holds a provider of its own.
+        self.counting.abort();
+        drop(self.counting.await);
+        match tokio::time::timeout(PATIENCE, self.process.wait()).await {
+            Ok(Ok(status)) if status.success() => {}
+            Ok(status) => tracing::warn!("the warden ended badly ({})", describe(status)),
+            Err(_) => tracing::warn!("the warden is still at work; it ends by itself"),
+        }
+    }
+}
+
+fn describe(status: std::io::Result<ExitStatus>) -> String {
+    status.map_or_else(|error| error.to_string(), |status| status.to_string())
+}
+
+/// Keeps the provider's count of sandboxes that are going fresh, for status and metrics.
+async fn count(containers: Containers) {
+    let mut every = tokio::time::interval(Duration::from_secs(2));
+    loop {
+        every.tick().await;
+        if containers.count_reaping().await.is_err() {
+            return;
+        }
+    }
+}
+
+fn beside_us(name: &str) -> Result<std::path::PathBuf> {
+    let us = std::env::current_exe().context("cannot find this program")?;
+    Ok(us.parent().unwrap_or(Path::new("/")).join(name))
+}

@@ -1,0 +1,168 @@
+//! Quantities that people write in settings: bytes (`6MiB`) and spans of time (`30s`).
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::de::{Error as _, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use thiserror::Error;
+
+/// A number of bytes: a plain number, or one with `KiB`, `MiB`, `GiB` (or `KB`, `MB`, `GB`: thousands).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bytes(pub u64);
+
+/// A span of time: a number of seconds, or text such as `500ms`, `30s`, `10m`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span(pub Duration);
+
+/// Why a text is no quantity.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum QuantityError {
+    /// Not a number of bytes.
+    #[error("{0:?} is no size: write for example 512, 64KiB, 6MiB or 2GiB")]
+    Bytes(String),
+    /// Not a span of time.
+    #[error("{0:?} is no time: write for example 30, 500ms, 30s or 10m")]
+    Span(String),
+}
+
+const UNITS: [(&str, u64); 8] = [
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+    ("KB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("B", 1),
+];
+
+impl FromStr for Bytes {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let refused = || QuantityError::Bytes(text.to_owned());
+        let trimmed = text.trim();
+        let split = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
+        let (digits, unit) = trimmed.split_at(split);
+        let number: u64 = digits.parse().map_err(|_| refused())?;
+        let unit = unit.trim();
+        let factor = match unit {
+            "" => 1,
+            _ => UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).ok_or_else(refused)?.1,
+        };
+        number.checked_mul(factor).map(Self).ok_or_else(refused)
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+        match whole.iter().find(|(_, size)| self.0 >= *size && self.0.is_multiple_of(*size)) {
+            Some((unit, size)) => write!(f, "{}{unit}", self.0 / size),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
+impl FromStr for Span {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let refused = || QuantityError::Span(text.to_owned());
+        match text.trim().parse::<f64>() {
+            Ok(seconds) => Duration::try_from_secs_f64(seconds).map(Self).map_err(|_| refused()),
+            Err(_) => humantime::parse_duration(text.trim()).map(Self).map_err(|_| refused()),
+        }
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        humantime::format_duration(self.0).fmt(f)
+    }
+}
+
+struct Quantity<T>(std::marker::PhantomData<T>);
+
+impl<T: FromStr<Err = QuantityError>> Visitor<'_> for Quantity<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number, or a number with its unit as text")
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<T, E> {
+        number.to_string().parse().map_err(E::custom)
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<T, E> {
+        number.to_string().parse().map_err(E::custom)
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<T, E> {
+        number.to_string().parse().map_err(E::custom)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Quantity(std::marker::PhantomData)).map_err(D::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Quantity(std::marker::PhantomData)).map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_with_and_without_units() {
+        assert_eq!("6MiB".parse(), Ok(Bytes(6 << 20)));
+        assert_eq!(" 6 mib ".parse(), Ok(Bytes(6 << 20)));
+        assert_eq!("2GB".parse(), Ok(Bytes(2_000_000_000)));
+        assert_eq!("17".parse(), Ok(Bytes(17)));
+        for bad in ["", "MiB", "-1", "1.5MiB", "6 apples", "99999999999GiB"] {
+            assert!(bad.parse::<Bytes>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn times_are_read_as_seconds_or_with_units() {
+        assert_eq!("1.5".parse(), Ok(Span(Duration::from_millis(1500))));
+        assert_eq!("500ms".parse(), Ok(Span(Duration::from_millis(500))));
+        assert_eq!("10m".parse(), Ok(Span(Duration::from_secs(600))));
+        for bad in ["", "-1", "soon", "NaN", "1e300"] {
+            assert!(bad.parse::<Span>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_size_is_written_as_it_is_read() {
+        for size in [0, 17, 1 << 10, 6 << 20, 3 << 30, (6 << 20) + 1] {
+            assert_eq!(Bytes(size).to_string().parse(), Ok(Bytes(size)));
+        }
+    }
+}

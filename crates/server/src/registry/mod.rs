@@ -1,0 +1,189 @@
+//! Which functions exist, and which version of each is current.
+//!
+//! ```text
+//!   deploy ──► Registry::put ──► Store (durable, then) ──► memory      remove likewise
+//!   call   ──► Registry::resolve ────────────────────────► memory      microseconds, no disk
+//! ```
+//!
+//! Versions are immutable and named by what they are made of; a deploy adds one, or finds it there, and makes it
+//! current. The disk comes first: what `put` returned for survives `kill -9` of the worker and loss of power.
+
+mod sqlite;
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::SystemTime;
+
+use engine::{Handler, HandlerId};
+use serde_json::Value;
+use thiserror::Error;
+
+pub use sqlite::Sqlite;
+
+/// One immutable version of a function, with what it was made from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Version {
+    /// How to run it.
+    pub handler: Arc<Handler>,
+    /// When it was first deployed, to the millisecond.
+    pub created: SystemTime,
+    /// What the function said of itself.
+    pub manifest: Value,
+    /// The exact lock of its packages.
+    pub lock: String,
+}
+
+/// A function: a name and its current version.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Function {
+    /// The current version.
+    pub current: Arc<Version>,
+    /// Made by `wool run` and not shown unless asked for; gone when the worker starts again.
+    pub hidden: bool,
+    /// When a version was last made current, to the millisecond.
+    pub updated: SystemTime,
+}
+
+impl Function {
+    /// The name it was deployed under.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.current.handler.name
+    }
+}
+
+/// A version in a function's history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Past {
+    /// Its identity.
+    pub id: HandlerId,
+    /// When it was first deployed.
+    pub created: SystemTime,
+}
+
+/// What a store could not do.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// The database failed.
+    #[error("the registry {0}")]
+    Database(&'static str, #[source] rusqlite::Error),
+    /// A newer release wrote it.
+    #[error("the registry was written by a newer release (schema {found}, this one knows {known}): install that release, or choose another state directory with --state DIR")]
+    Newer {
+        /// Its schema.
+        found: u32,
+        /// Ours.
+        known: u32,
+    },
+    /// A row is not what we wrote.
+    #[error("the registry's version {id} cannot be read")]
+    Row {
+        /// Which version.
+        id: String,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// Where functions are kept for good.
+pub trait Store: Send + Debug {
+    /// Adds the function's version, or finds it, and makes it current. Durable when it returns.
+    ///
+    /// # Errors
+    /// When nothing was changed.
+    fn put(&mut self, function: &Function) -> Result<(), StoreError>;
+
+    /// Removes a function with all its versions; says whether it was there. Durable when it returns.
+    ///
+    /// # Errors
+    /// When nothing was changed.
+    fn remove(&mut self, name: &str) -> Result<bool, StoreError>;
+
+    /// All functions.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn load(&self) -> Result<Vec<Function>, StoreError>;
+
+    /// A function's versions, newest first.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn history(&self, name: &str) -> Result<Vec<Past>, StoreError>;
+}
+
+/// The functions of a worker: a store, and all current versions in memory.
+#[derive(Debug)]
+pub struct Registry {
+    functions: RwLock<BTreeMap<String, Arc<Function>>>,
+    // One writer at a time, and the memory follows the disk in the same order: taken before `functions`.
+    store: Mutex<Box<dyn Store>>,
+}
+
+impl Registry {
+    /// Reads all functions of a store.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn open(store: Box<dyn Store>) -> Result<Self, StoreError> {
+        let functions = store.load()?.into_iter().map(|f| (f.name().to_owned(), Arc::new(f))).collect();
+        Ok(Self { functions: RwLock::new(functions), store: Mutex::new(store) })
+    }
+
+    /// A function's current version.
+    #[must_use]
+    pub fn resolve(&self, name: &str) -> Option<Arc<Handler>> {
+        let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
+        functions.get(name).map(|function| Arc::clone(&function.current.handler))
+    }
+
+    /// A function.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<Arc<Function>> {
+        self.functions.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    /// All functions, by name.
+    #[must_use]
+    pub fn list(&self) -> Vec<Arc<Function>> {
+        self.functions.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Makes a version current; returns the function as it stands and what was current before. Waits for the disk.
+    ///
+    /// # Errors
+    /// When the store refused; nothing has changed then.
+    pub fn put(&self, version: Version, hidden: bool) -> Result<(Arc<Function>, Option<Arc<Function>>), StoreError> {
+        let updated = version.created;
+        let mut function = Function { current: Arc::new(version), hidden, updated };
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = self.get(function.name()) {
+            function.hidden = hidden && known.hidden;
+        }
+        store.put(&function)?;
+        let function = Arc::new(function);
+        let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
+        let before = functions.insert(function.name().to_owned(), Arc::clone(&function));
+        Ok((function, before))
+    }
+
+    /// Removes a function; returns what it was. Waits for the disk.
+    ///
+    /// # Errors
+    /// When the store refused; nothing has changed then.
+    pub fn remove(&self, name: &str) -> Result<Option<Arc<Function>>, StoreError> {
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        store.remove(name)?;
+        Ok(self.functions.write().unwrap_or_else(PoisonError::into_inner).remove(name))
+    }
+
+    /// A function's versions, newest first. Waits for the disk.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn history(&self, name: &str) -> Result<Vec<Past>, StoreError> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner).history(name)
+    }
+}

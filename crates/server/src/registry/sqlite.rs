@@ -1,0 +1,181 @@
+//! The registry's store: one SQLite file with a write-ahead log.
+//!
+//! `synchronous=FULL` with a write-ahead log syncs the log at each commit: a deploy that was acknowledged is on the
+//! disk. `user_version` is the schema's version: each migration takes it one further, and a newer one is refused.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use engine::HandlerId;
+use rusqlite::{Connection, Row, params};
+
+use super::{Function, Past, Store, StoreError, Version};
+
+/// Step `n` takes schema `n` to `n + 1`.
+const MIGRATIONS: [&str; 2] = [
+    "CREATE TABLE versions (
+         id       TEXT PRIMARY KEY,
+         name     TEXT NOT NULL,
+         created  INTEGER NOT NULL,
+         handler  TEXT NOT NULL,
+         manifest TEXT NOT NULL,
+         lock     TEXT NOT NULL
+     ) STRICT;
+     CREATE INDEX versions_of ON versions (name, created);
+     CREATE TABLE functions (
+         name    TEXT PRIMARY KEY,
+         current TEXT NOT NULL REFERENCES versions (id)
+     ) STRICT;",
+    "ALTER TABLE functions ADD COLUMN updated INTEGER NOT NULL DEFAULT 0;
+     ALTER TABLE functions ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0;
+     UPDATE functions SET updated = (SELECT created FROM versions WHERE id = current);",
+];
+
+const SCHEMA: u32 = MIGRATIONS.len() as u32;
+
+/// A registry in a SQLite file.
+#[derive(Debug)]
+pub struct Sqlite {
+    connection: Connection,
+}
+
+impl Sqlite {
+    /// Opens the file; makes it, or brings an older one up to date.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or a newer release wrote it.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let failed = |source| StoreError::Database("cannot be opened", source);
+        let mut connection = Connection::open(path).map_err(failed)?;
+        connection.busy_timeout(Duration::from_secs(5)).map_err(failed)?;
+        connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
+        connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
+        connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
+        migrate(&mut connection)?;
+        Ok(Self { connection })
+    }
+}
+
+fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
+    let failed = |source| StoreError::Database("cannot be migrated", source);
+    let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
+    if found > SCHEMA {
+        return Err(StoreError::Newer { found, known: SCHEMA });
+    }
+    for (step, sql) in (0u32..).zip(MIGRATIONS).skip(found as usize) {
+        // The step and its number together or not at all: a crash in between must not run it twice.
+        let transaction = connection.transaction().map_err(failed)?;
+        transaction.execute_batch(sql).map_err(failed)?;
+        transaction.pragma_update(None, "user_version", step + 1).map_err(failed)?;
+        transaction.commit().map_err(failed)?;
+    }
+    Ok(())
+}
+
+impl Store for Sqlite {
+    fn put(&mut self, function: &Function) -> Result<(), StoreError> {
+        let failed = |source| StoreError::Database("cannot be written", source);
+        let Version { handler, created, manifest, lock } = &*function.current;
+        let unwritable = |source| StoreError::Row { id: handler.id.to_string(), source };
+        let text = serde_json::to_string(handler).map_err(unwritable)?;
+        let manifest = serde_json::to_string(manifest).map_err(unwritable)?;
+        let transaction = self.connection.transaction().map_err(failed)?;
+        transaction
+            .execute(
+                "INSERT INTO versions (id, name, created, handler, manifest, lock) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                 ON CONFLICT (id) DO NOTHING",
+                params![handler.id.0, handler.name, to_millis(*created), text, manifest, lock],
+            )
+            .map_err(failed)?;
+        transaction
+            .execute(
+                "INSERT INTO functions (name, current, updated, hidden) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT (name) DO UPDATE SET current = ?2, updated = ?3, hidden = ?4",
+                params![handler.name, handler.id.0, to_millis(function.updated), function.hidden],
+            )
+            .map_err(failed)?;
+        transaction.commit().map_err(failed)
+    }
+
+    fn remove(&mut self, name: &str) -> Result<bool, StoreError> {
+        let failed = |source| StoreError::Database("cannot be written", source);
+        let transaction = self.connection.transaction().map_err(failed)?;
+        let removed = transaction.execute("DELETE FROM functions WHERE name = ?1", [name]).map_err(failed)?;
+        transaction.execute("DELETE FROM versions WHERE name = ?1", [name]).map_err(failed)?;
+        transaction.commit().map_err(failed)?;
+        Ok(removed > 0)
+    }
+
+    fn load(&self) -> Result<Vec<Function>, StoreError> {
+        let failed = |source| StoreError::Database("cannot be read", source);
+        let mut statement = self
+            .connection
+            .prepare(
+                "SELECT v.id, v.created, v.handler, v.manifest, v.lock, f.updated, f.hidden
+                 FROM functions f JOIN versions v ON v.id = f.current",
+            )
+            .map_err(failed)?;
+        let rows = statement.query_map([], Stored::read).map_err(failed)?;
+        rows.map(|row| row.map_err(failed)?.function()).collect()
+    }
+
+    fn history(&self, name: &str) -> Result<Vec<Past>, StoreError> {
+        let failed = |source| StoreError::Database("cannot be read", source);
+        let mut statement = self
+            .connection
+            .prepare("SELECT id, created FROM versions WHERE name = ?1 ORDER BY created DESC, rowid DESC LIMIT 100")
+            .map_err(failed)?;
+        let past = |row: &Row<'_>| {
+            let id: String = row.get(0)?;
+            Ok(Past { id: HandlerId(Arc::from(id)), created: from_millis(row.get(1)?) })
+        };
+        statement.query_map([name], past).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)
+    }
+}
+
+/// A row of both tables, its JSON not yet read.
+struct Stored {
+    id: String,
+    created: i64,
+    handler: String,
+    manifest: String,
+    lock: String,
+    updated: i64,
+    hidden: bool,
+}
+
+impl Stored {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            id: row.get(0)?,
+            created: row.get(1)?,
+            handler: row.get(2)?,
+            manifest: row.get(3)?,
+            lock: row.get(4)?,
+            updated: row.get(5)?,
+            hidden: row.get(6)?,
+        })
+    }
+
+    fn function(self) -> Result<Function, StoreError> {
+        let unreadable = |source| StoreError::Row { id: self.id.clone(), source };
+        let version = Version {
+            handler: Arc::new(serde_json::from_str(&self.handler).map_err(unreadable)?),
+            created: from_millis(self.created),
+            manifest: serde_json::from_str(&self.manifest).map_err(unreadable)?,
+            lock: self.lock,
+        };
+        Ok(Function { current: Arc::new(version), hidden: self.hidden, updated: from_millis(self.updated) })
+    }
+}
+
+/// Milliseconds since 1970: what the database holds.
+fn to_millis(time: SystemTime) -> i64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn from_millis(millis: i64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(u64::try_from(millis).unwrap_or(0))
+}

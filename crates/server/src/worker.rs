@@ -1,0 +1,256 @@
+//! The worker: the one place where all parts come together.
+//!
+//! ```text
+//!   open state ► hold it ► registry ► logs ► engine ► bind TCP + Unix socket ► announce ► serve
+//!                                                                                       │ SIGTERM, SIGINT, /v1/stop
+//!   release state ◄ sandboxes reaped ◄ engine stopped, connections closed (at most `drain`) ◄┘
+//! ```
+//!
+//! Nothing of a request depends on a clean end: after `kill -9` the next start finds every acknowledged deploy, and
+//! removes the socket and address that the dead one left.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow};
+use axum::serve::ListenerExt as _;
+use engine::{Engine, EngineConfig, LogSink, ZygotePolicy};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use sandbox::Provider;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::api::{self, App, Door};
+use crate::config::{Config, Zygotes};
+use crate::deploy::Deployer;
+use crate::logs::{Logs, Rotation};
+use crate::registry::{Function, Registry, Sqlite};
+use crate::state::{Address, Hold, State};
+use crate::parts::{Parts, Warden};
+
+/// A worker that listens and does not serve yet.
+#[derive(Debug)]
+pub struct Worker {
+    app: Arc<App>,
+    provider: Arc<dyn Provider>,
+    warden: Option<Warden>,
+    tcp: TcpListener,
+    unix: UnixListener,
+    hold: Hold,
+}
+
+/// Functions whose zygotes are made when the worker starts, the last deployed first.
+const PREPARED: usize = 8;
+
+impl Worker {
+    /// Takes the state directory, opens what it holds and binds both listeners. `parts` is called once the directory
+    /// is this process's.
+    ///
+    /// # Errors
+    /// When another worker is there, the port is taken, or a part does not come up.
+    pub async fn bind(config: Config, parts: impl AsyncFnOnce(&Config, &State) -> Result<Parts>) -> Result<Self> {
+        let state = State::open(&config.state)?;
+        let hold = state.hold()?;
+        // Before anything costly: a taken port is the commonest failure.
+        let tcp = TcpListener::bind(config.listen).await.map_err(|error| busy_port(config.listen, error))?;
+        let url = format!("http://{}", tcp.local_addr().context("cannot read the listener's address")?);
+        let unix = bind_unix(&state.socket())?;
+        let metrics = recorder()?;
+        let registry = Arc::new(Registry::open(Box::new(Sqlite::open(&state.registry())?))?);
+        let rotation = Rotation { bytes: config.log_bytes.0, files: config.log_files.max(1) };
+        let logs = Arc::new(Logs::start(&state.logs(), rotation).context("cannot start writing logs")?);
+        forget_hidden(&registry, &logs).await?;
+        let Parts { provider, workshop, warden } = parts(&config, &state).await?;
+        let sink = Arc::clone(&logs) as Arc<dyn LogSink>;
+        let engine = Engine::new(Arc::clone(&provider), engine_config(&config), sink);
+        let deployer = Arc::new(Deployer::new(workshop, Arc::clone(&registry), Arc::clone(&engine)));
+        let (stop, began) = (CancellationToken::new(), Instant::now());
+        let app = Arc::new(App { config, state, registry, engine, deployer, logs, metrics, stop, began, url });
+        Ok(Self { app, provider, warden, tcp, unix, hold })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.app.url
+    }
+
+    /// Cancel it to stop the worker.
+    #[must_use]
+    pub fn stopper(&self) -> CancellationToken {
+        self.app.stop.clone()
+    }
+
+    /// Serves until it is told to stop, then drains and lets go of everything.
+    ///
+    /// # Errors
+    /// When serving itself fails.
+    pub async fn serve(self) -> Result<()> {
+        let Self { app, provider, mut warden, tcp, unix, hold } = self;
+        let stop = app.stop.clone();
+        hold.announce(&Address { pid: std::process::id(), url: app.url.clone() })
+            .context("cannot write worker.json into the state directory")?;
+        tokio::spawn(prepare_recent(Arc::clone(&app)));
+        tokio::spawn(upkeep(app.metrics.clone(), stop.clone()));
+        // Replies are small and each is waited for: never hold one back to fill a packet.
+        let tcp = tcp.tap_io(|stream| drop(stream.set_nodelay(true)));
+        let on_tcp = axum::serve(tcp, api::router(Arc::clone(&app), Door::Tcp))
+            .with_graceful_shutdown(stop.clone().cancelled_owned());
+        let on_unix = axum::serve(unix, api::router(Arc::clone(&app), Door::Unix))
+            .with_graceful_shutdown(stop.clone().cancelled_owned());
+        let serving = async { tokio::try_join!(on_tcp.into_future(), on_unix.into_future()) };
+        tokio::pin!(serving);
+        let outcome = tokio::select! {
+            ended = &mut serving => ended.map(drop).context("the listeners failed"),
+            words = Warden::lost(&mut warden) => Err(anyhow!("{words}: nothing can be run any more; start the worker again")),
+            () = stop.cancelled() => Ok(()),
+        };
+        stop.cancel();
+        let drain = app.config.drain.0;
+        tracing::info!(seconds = drain.as_secs_f64(), "stopping: running calls may end");
+        // Both at once: the last replies go out while the engine waits for their calls. What has ended is not waited for.
+        let connections = async {
+            if outcome.is_ok() {
+                drop(serving.await);
+            }
+        };
+        let end = async { tokio::join!(app.engine.stop(drain), connections) };
+        if tokio::time::timeout(drain + Duration::from_secs(2), end).await.is_err() {
+            tracing::warn!("some connections did not end in time and were cut");
+        }
+        reap(&*provider).await;
+        app.logs.flush().await;
+        // The warden goes when the last of us lets go of its socket, and takes every sandbox with it. Before the hold
+        // is released: the next worker's warden must not find this one's leftovers.
+        drop((app, provider));
+        if let Some(warden) = warden {
+            warden.gone().await;
+        }
+        drop(hold);
+        tracing::info!("stopped");
+        outcome
+    }
+}
+
+/// Cancels the token at SIGTERM or SIGINT; a second one ends the process at once.
+///
+/// # Errors
+/// When the process cannot have signal handlers.
+pub fn stop_on_signals(stop: CancellationToken) -> Result<()> {
+    let mut term = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut int = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    tokio::spawn(async move {
+        loop {
+            tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+            if stop.is_cancelled() {
+                tracing::warn!("told to stop twice: going at once");
+                std::process::exit(1);
+            }
+            stop.cancel();
+        }
+    });
+    Ok(())
+}
+
+fn engine_config(config: &Config) -> EngineConfig {
+    let defaults = EngineConfig::default();
+    let quarter = total_memory() / 4;
+    EngineConfig {
+        handler_cache: config.handler_cache,
+        handler_cache_bytes: config.handler_cache_bytes.map_or(quarter, |bytes| bytes.0),
+        zygote_bytes: config.zygote_bytes.map_or(quarter, |bytes| bytes.0),
+        idle: config.idle.0,
+        zygotes: match config.zygotes {
+            Zygotes::None => ZygotePolicy::None,
+            Zygotes::Root => ZygotePolicy::Root,
+            Zygotes::PerLock => ZygotePolicy::PerLock,
+        },
+        creations: config.creations.unwrap_or(defaults.creations),
+        queue: config.queue,
+        reply_bytes: usize::try_from(config.reply_body.0).unwrap_or(usize::MAX),
+        ..defaults
+    }
+}
+
+fn total_memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.totalram.saturating_mul(u64::from(info.mem_unit))
+}
+
+fn busy_port(listen: SocketAddr, error: io::Error) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => anyhow!(
+            "something already listens on {listen}: stop it, choose another port with --listen {ip}:PORT, or take a free one with --listen {ip}:0",
+            ip = if listen.is_ipv6() { format!("[{}]", listen.ip()) } else { listen.ip().to_string() }
+        ),
+        _ => anyhow::Error::new(error).context(format!("cannot listen on {listen}")),
+    }
+}
+
+fn bind_unix(path: &Path) -> Result<UnixListener> {
+    let listener = UnixListener::bind(path).with_context(|| {
+        format!("cannot make the socket {}: a shorter --state DIR helps when the path is too long", path.display())
+    })?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+        .with_context(|| format!("cannot protect {}", path.display()))?;
+    Ok(listener)
+}
+
+/// The process's one metrics recorder.
+fn recorder() -> Result<PrometheusHandle> {
+    static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
+    if let Some(handle) = RECORDER.get() {
+        return Ok(handle.clone());
+    }
+    // From a resumed call's tens of microseconds to a first import's seconds.
+    let buckets: Vec<f64> =
+        (0..22).map(|step| 1e-5 * 2f64.powi(step)).collect();
+    let builder = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Full("lambswool_stage_seconds".to_owned()), &buckets)
+        .context("cannot set up metrics")?;
+    let handle = builder.install_recorder().context("cannot set up metrics")?;
+    Ok(RECORDER.get_or_init(|| handle).clone())
+}
+
+/// Moves finished samples into their buckets: between two scrapes they would otherwise pile up in memory.
+async fn upkeep(metrics: PrometheusHandle, stop: CancellationToken) {
+    let mut every = tokio::time::interval(Duration::from_secs(5));
+    while stop.run_until_cancelled(every.tick()).await.is_some() {
+        metrics.run_upkeep();
+    }
+}
+
+/// What `wool run` made lasts as long as the worker that ran it.
+async fn forget_hidden(registry: &Registry, logs: &Logs) -> Result<()> {
+    for function in registry.list().into_iter().filter(|function| function.hidden) {
+        registry.remove(function.name())?;
+        logs.remove(function.name()).await;
+    }
+    Ok(())
+}
+
+/// Makes the zygotes of what was deployed last, so that the first calls after a start find them.
+async fn prepare_recent(app: Arc<App>) {
+    let mut functions: Vec<Arc<Function>> = app.registry.list();
+    functions.sort_by_key(|function| std::cmp::Reverse(function.updated));
+    for function in functions.into_iter().take(PREPARED) {
+        if app.stop.run_until_cancelled(app.engine.prepare(&function.current.handler)).await.is_none() {
+            return;
+        }
+    }
+}
+
+async fn reap(provider: &dyn Provider) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while provider.reaping() > 0 && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    if provider.reaping() > 0 {
+        tracing::warn!(sandboxes = provider.reaping(), "not all sandboxes are gone yet; they end with this process");
+    }
+}

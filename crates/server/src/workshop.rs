@@ -1,0 +1,75 @@
+//! What makes versions of bundles: the seam between a deploy and the read-only layers on disk.
+
+use std::fmt::Debug;
+use std::fs::File;
+
+use engine::Handler;
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::name::FunctionName;
+use crate::progress::Progress;
+
+/// What was uploaded.
+#[derive(Debug)]
+pub struct Bundle {
+    /// How it is packed.
+    pub packing: Packing,
+    /// Its bytes, read from the beginning.
+    pub file: File,
+}
+
+/// How a bundle is packed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// One Python source; the module's name, without `.py`.
+    Source(String),
+    /// A ZIP archive.
+    Zip,
+    /// A tar archive.
+    Tar,
+    /// A tar archive, compressed with gzip.
+    TarGz,
+}
+
+/// A version that is ready to run.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// How to run it. Its id is not set yet.
+    pub handler: Handler,
+    /// What the function says of itself.
+    pub manifest: Value,
+    /// The exact lock of its packages.
+    pub lock: String,
+}
+
+/// Why no version was made.
+#[derive(Debug, Error)]
+pub enum MakeError {
+    /// The function has to change: its author reads this.
+    #[error("{message}")]
+    Function {
+        /// One word for what is wrong, such as `manifest` or `packages`.
+        step: &'static str,
+        /// What, where, and what to do.
+        message: String,
+    },
+    /// The machine has to change (no space, no Python, no installer): its operator reads this.
+    #[error("{message}")]
+    Machine {
+        /// One word for what failed.
+        step: &'static str,
+        /// What, and what to do.
+        message: String,
+    },
+}
+
+/// Makes versions of bundles.
+pub trait Workshop: Send + Sync + Debug {
+    /// Makes everything that a version needs on disk. Blocks: milliseconds when it was made before, minutes when
+    /// packages have to be fetched.
+    ///
+    /// # Errors
+    /// When the function or the machine does not allow it; what was finished until then stays as a cache.
+    fn make(&self, name: &FunctionName, bundle: Bundle, progress: &dyn Progress) -> Result<Made, MakeError>;
+}

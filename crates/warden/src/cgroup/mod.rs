@@ -1,0 +1,287 @@
+//! Cgroups: one for each sandbox, where its limits are enforced, its memory is counted and it is paused.
+//!
+//! [`v1`] and [`v2`] mirror each other. The rules of both:
+//! - The `cgroup.procs` of a slot is opened with the zygote's effective uid **and no effective capability**: the kernel
+//!   checks the opener. With a capability, the zygote could move other sandboxes' processes.
+//! - A cgroup is used again by the same zygote only, and only thawed, empty and uncharged: a frozen one would stop the
+//!   zygote in its vfork. Making one costs four times as much as reusing one.
+//! - A frozen process does not die of SIGKILL on v1: whoever destroys thaws first.
+
+pub mod v1;
+pub mod v2;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use sys::process::as_effective_user;
+
+use crate::protocol::{Layout, Limits};
+
+/// The host's way of grouping processes, with the directory that holds ours.
+#[derive(Debug)]
+pub enum Cgroups {
+    /// One hierarchy per controller, or hybrid with the controllers there.
+    V1(v1::Hierarchies),
+    /// One hierarchy.
+    V2(v2::Hierarchy),
+    /// None that we may use.
+    None,
+}
+
+/// One sandbox's cgroup. Dropping it leaves it in place: it ends through [`Cgroups::retire`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// Path relative to our own directory.
+    pub name: String,
+}
+
+/// What a slot's holder is given.
+#[derive(Debug, Default)]
+pub struct Files {
+    /// `cgroup.procs`, one per hierarchy; for the zygote.
+    pub procs: Vec<OwnedFd>,
+    /// Written to pause.
+    pub freezer: Option<OwnedFd>,
+    /// Read for the memory in use.
+    pub memory: Option<OwnedFd>,
+}
+
+impl Cgroups {
+    /// Finds out which there are and makes our directory in them. `name` is our directory's.
+    #[must_use]
+    pub fn detect(name: &str) -> Self {
+        if let Some(hierarchies) = v1::Hierarchies::detect(name) {
+            return Self::V1(hierarchies);
+        }
+        v2::Hierarchy::detect(name).map_or(Self::None, Self::V2)
+    }
+
+    /// Which it is.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        match self {
+            Self::V1(_) => Layout::V1,
+            Self::V2(_) => Layout::V2,
+            Self::None => Layout::None,
+        }
+    }
+
+    /// A cgroup for a sandbox that the warden starts itself.
+    ///
+    /// # Errors
+    /// As `mkdir(2)`; ENOSPC at the kernel's limit.
+    pub fn make(&self, sandbox: u64, limits: Limits, owner: u32) -> io::Result<Group> {
+        let name = format!("s{sandbox}");
+        self.make_named(name, limits, owner)
+    }
+
+    /// A cgroup for a slot of the zygote that lives in `zygote`.
+    ///
+    /// # Errors
+    /// As [`Cgroups::make`].
+    pub fn make_slot(
+        &self,
+        zygote: &Group,
+        sandbox: u64,
+        limits: Limits,
+        owner: u32,
+    ) -> io::Result<Group> {
+        let name = match self {
+            // The common ancestor of where a process is and where it goes must be writable for who moves it: so a
+            // zygote's slots lie below its own directory.
+            Self::V2(_) => format!("{}/s{sandbox}", zygote.name),
+            _ => format!("s{sandbox}"),
+        };
+        self.make_named(name, limits, owner)
+    }
+
+    fn make_named(&self, name: String, limits: Limits, owner: u32) -> io::Result<Group> {
+        let group = Group { name };
+        match self {
+            Self::V1(h) => h.make(&group)?,
+            Self::V2(h) => h.make(&group, owner)?,
+            Self::None => {}
+        }
+        if let Err(error) = self.limit(&group, limits) {
+            self.remove(&group);
+            return Err(error);
+        }
+        Ok(group)
+    }
+
+    /// Opens the group's files for a slot: `zygote` is the kernel uid that will move processes into it.
+    ///
+    /// # Errors
+    /// As `open(2)`.
+    pub fn files(&self, group: &Group, zygote: u32) -> io::Result<Files> {
+        match self {
+            Self::V1(h) => h.files(group, zygote),
+            Self::V2(h) => h.files(group, zygote),
+            Self::None => Ok(Files::default()),
+        }
+    }
+
+    /// Runs in a child of the warden, before it drops its privilege: moves it into the group.
+    ///
+    /// # Errors
+    /// As `write(2)`.
+    pub fn enter(&self, group: &Group) -> io::Result<()> {
+        match self {
+            Self::V1(h) => h.procs(group).iter().try_for_each(|file| write_to(file, "0")),
+            Self::V2(h) => write_to(&h.procs(group), "0"),
+            Self::None => Ok(()),
+        }
+    }
+
+    /// Sets limits.
+    ///
+    /// # Errors
+    /// EBUSY where more is in use than allowed (v1).
+    pub fn limit(&self, group: &Group, limits: Limits) -> io::Result<()> {
+        match self {
+            Self::V1(h) => h.limit(group, limits),
+            Self::V2(h) => h.limit(group, limits),
+            Self::None => Ok(()),
+        }
+    }
+
+    /// Whether the process is in the group, in every hierarchy. Without cgroups there is nothing to check.
+    #[must_use]
+    pub fn contains(&self, group: &Group, pid: i32) -> bool {
+        let Ok(text) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else {
+            return false;
+        };
+        match self {
+            Self::V1(h) => h.named_in(group, &text),
+            Self::V2(h) => h.named_in(group, &text),
+            Self::None => true,
+        }
+    }
+
+    /// Whether the kernel has killed something in the group for want of memory.
+    #[must_use]
+    pub fn out_of_memory(&self, group: &Group) -> bool {
+        match self {
+            Self::V1(h) => h.oom_kills(group) > 0,
+            Self::V2(h) => h.oom_kills(group) > 0,
+            Self::None => false,
+        }
+    }
+
+    /// Lets everything in the group run, so that it can die.
+    pub fn thaw(&self, group: &Group) {
+        match self {
+            Self::V1(h) => h.thaw(group),
+            Self::V2(h) => h.thaw(group),
+            Self::None => {}
+        }
+    }
+
+    /// Kills what is left in the group. Thaw first.
+    pub fn kill(&self, group: &Group) {
+        match self {
+            Self::V1(h) => kill_listed(&h.procs(group)),
+            Self::V2(h) => h.kill(group),
+            Self::None => {}
+        }
+    }
+
+    /// Whether the group can be given to the same zygote again: thawed, empty, uncharged, and never out of memory.
+    #[must_use]
+    pub fn reusable(&self, group: &Group) -> bool {
+        match self {
+            Self::V1(h) => h.reusable(group),
+            Self::V2(h) => h.reusable(group),
+            Self::None => true,
+        }
+    }
+
+    /// Removes the group. Says whether it is gone (a group with a dying process stays; try again).
+    pub fn remove(&self, group: &Group) -> bool {
+        match self {
+            Self::V1(h) => h.remove(group),
+            Self::V2(h) => h.remove(group),
+            Self::None => true,
+        }
+    }
+
+    /// Kills everything in our directory and removes it: at the end, and at the start after a crash.
+    pub fn clear(&self) {
+        match self {
+            Self::V1(h) => h.clear(),
+            Self::V2(h) => h.clear(),
+            Self::None => {}
+        }
+    }
+}
+
+/// Opens `path` with the credentials of `uid`, without capabilities.
+fn open_as(path: &Path, uid: u32) -> io::Result<OwnedFd> {
+    rustix::fs::chown(
+        path,
+        Some(rustix::fs::Uid::from_raw(uid)),
+        Some(rustix::fs::Gid::from_raw(uid)),
+    )?;
+    let open = || OpenOptions::new().write(true).custom_flags(libc::O_CLOEXEC).open(path);
+    Ok(as_effective_user(uid, open)??.into())
+}
+
+fn write_to(path: &Path, text: &str) -> io::Result<()> {
+    OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes())
+}
+
+fn read_number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+fn is_empty(procs: &Path) -> bool {
+    fs::read(procs).is_ok_and(|listed| listed.is_empty())
+}
+
+fn kill_listed(procs: &[std::path::PathBuf]) {
+    for path in procs {
+        let Ok(listed) = fs::read_to_string(path) else {
+            continue;
+        };
+        for pid in listed.lines().filter_map(|line| line.parse::<i32>().ok()) {
+            // SAFETY: plain numbers; the pid was in our own cgroup an instant ago.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+    }
+}
+
+/// Removes `root` and all directories below it, deepest first, killing what is inside, for at most two seconds.
+fn clear_tree(root: &Path, kill: &dyn Fn(&Path)) {
+    let deadline = Instant::now() + Duration::from_secs(2);
+    loop {
+        let mut dirs = vec![root.to_owned()];
+        let mut at = 0;
+        while at < dirs.len() {
+            if let Ok(entries) = fs::read_dir(&dirs[at]) {
+                let below = entries.flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir()));
+                dirs.extend(below.map(|entry| entry.path()));
+            }
+            at += 1;
+        }
+        for dir in dirs.iter().rev() {
+            kill(dir);
+            let _ = fs::remove_dir(dir);
+        }
+        if !root.exists() || Instant::now() > deadline {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn open_write(path: &Path) -> io::Result<OwnedFd> {
+    Ok(OpenOptions::new().write(true).open(path)?.into())
+}
+
+fn open_read(path: &Path) -> io::Result<OwnedFd> {
+    Ok(File::open(path)?.into())
+}

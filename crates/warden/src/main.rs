@@ -1,0 +1,92 @@
+//! `wool-warden`: started by `wool up`, never by hand.
+
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use warden::place::Place;
+use warden::recover;
+use warden::rootfs::Roots;
+use warden::serve::Warden;
+
+struct Arguments {
+    state: PathBuf,
+    socket: PathBuf,
+    staged: bool,
+}
+
+fn main() -> Result<()> {
+    let arguments = arguments()?;
+    if !rustix::process::geteuid().is_root() {
+        bail!("wool-warden must run as root: `wool up` starts it through sudo");
+    }
+    sys::process::set_undumpable().context("become undumpable")?;
+    let worker = reach_worker(&arguments.socket)?;
+    own_mount_namespace().context("make a private mount namespace")?;
+    raise_file_limit();
+
+    let run = arguments.state.join("run");
+    let (empty, stages) = (run.join("empty"), run.join("stages"));
+    for dir in [&empty, &stages] {
+        std::fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
+    }
+    let layers = arguments.state.join("layers");
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let layers = rustix::fs::open(&layers, flags, Mode::empty())
+        .with_context(|| format!("open {}", layers.display()))?;
+
+    let cgroups = recover::fresh_cgroups(&recover::cgroup_name(&arguments.state)?);
+    let roots = Roots::new(layers, stages, !arguments.staged)?;
+    let place = Place::new(&empty)?;
+    let mut warden = Warden::new(place, roots, cgroups)?;
+    warden.serve(worker.as_fd()).context("serve the worker")
+}
+
+fn arguments() -> Result<Arguments> {
+    let (mut state, mut socket, mut staged) = (None, None, false);
+    let mut given = std::env::args_os().skip(1);
+    while let Some(name) = given.next() {
+        match name.to_str() {
+            Some("--state") => state = given.next(),
+            Some("--socket") => socket = given.next(),
+            // The way of older kernels, for tests.
+            Some("--staged") => staged = true,
+            _ => bail!(
+                "usage: wool-warden --state DIR --socket PATH [--staged]; started by `wool up`"
+            ),
+        }
+    }
+    let given = |value: Option<std::ffi::OsString>, name| {
+        value.map(PathBuf::from).with_context(|| format!("--{name} is missing"))
+    };
+    Ok(Arguments { state: given(state, "state")?, socket: given(socket, "socket")?, staged })
+}
+
+fn reach_worker(path: &Path) -> Result<std::os::fd::OwnedFd> {
+    let socket =
+        socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .context("make a socket")?;
+    let address = SocketAddrUnix::new(path).context("name the worker's socket")?;
+    connect(&socket, &address)
+        .with_context(|| format!("reach the worker at {}", path.display()))?;
+    Ok(socket)
+}
+
+/// Nothing that is mounted here is seen outside, and nothing outside changes what is here.
+fn own_mount_namespace() -> std::io::Result<()> {
+    use rustix::mount::{MountPropagationFlags, mount_change};
+    // SAFETY: one thread, which shares its file system attributes with nobody.
+    if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?)
+}
+
+/// About five descriptors a sandbox.
+fn raise_file_limit() {
+    let most = libc::rlimit { rlim_cur: 131_072, rlim_max: 131_072 };
+    // SAFETY: `most` outlives the call. A refusal only means fewer sandboxes.
+    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const most) };
+}

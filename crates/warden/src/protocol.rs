@@ -1,0 +1,209 @@
+//! What the worker and the warden say to each other: one JSON object a packet, descriptors beside it.
+//!
+//! Every command is answered once, in order, with its own number. A sandbox is named by the worker's number; names
+//! are never reused.
+
+use serde::{Deserialize, Serialize};
+
+/// Longest packet either side accepts, in bytes.
+pub const MAX_PACKET: usize = 32 << 10;
+
+/// Version of this protocol: both sides come from one build and must agree.
+pub const VERSION: u32 = 1;
+
+/// A numbered command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Numbered<T> {
+    /// Chosen by the worker; the answer repeats it.
+    pub number: u64,
+    /// The command or the answer.
+    pub body: T,
+}
+
+/// Layers are paths relative to the state directory's `layers/`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Python {
+    /// Becomes `/`.
+    pub base: String,
+    /// Becomes `/opt/lambswool`.
+    pub guest: String,
+    /// The interpreter inside the base.
+    pub interpreter: String,
+}
+
+/// Limits of one sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// Processes and threads.
+    pub pids: u32,
+    /// Bytes of `/tmp`, and again of `/dev/shm`.
+    pub scratch_bytes: u64,
+    /// Files of `/tmp`, and again of `/dev/shm`.
+    pub scratch_inodes: u32,
+}
+
+/// From the worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum Command {
+    /// First of all. Answered by [`Answer::Host`].
+    Hello {
+        /// The worker's [`VERSION`].
+        version: u32,
+    },
+    /// Start an interpreter from nothing. Answered by [`Answer::Started`].
+    Start {
+        /// Its name.
+        sandbox: u64,
+        /// What it runs.
+        python: Python,
+        /// Packages layer.
+        packages: Option<String>,
+        /// Code layer: an instance's; none makes it a zygote.
+        code: Option<String>,
+        /// Its limits.
+        limits: Limits,
+    },
+    /// Prepare a slot for a fork of `zygote`. Answered by [`Answer::Slot`].
+    Prepare {
+        /// The slot's name, and that of the sandbox that lands in it.
+        sandbox: u64,
+        /// Who will fork.
+        zygote: u64,
+        /// Whether a further zygote is to land in it.
+        derive: bool,
+        /// Packages layer, for a zygote; an instance's comes with `Place`.
+        packages: Option<String>,
+        /// Its limits.
+        limits: Limits,
+    },
+    /// Attach an instance's layers and set its limits. Before the fork where [`Answer::Host`] says `late_mounts` is
+    /// false (the answer then brings the root), any time before `Load` where it is true.
+    Place {
+        /// Which slot.
+        sandbox: u64,
+        /// Packages layer.
+        packages: Option<String>,
+        /// Code layer.
+        code: String,
+        /// Its limits.
+        limits: Limits,
+    },
+    /// A process has said READY on the slot's channel; a pidfd of it comes along. Answered by [`Answer::Done`] when
+    /// it is the slot's: right kernel uid, in the slot's cgroups, in a PID namespace of its own where it should be.
+    Landed {
+        /// Which slot.
+        sandbox: u64,
+    },
+    /// Change limits of a running sandbox.
+    Limit {
+        /// Which.
+        sandbox: u64,
+        /// To what.
+        limits: Limits,
+    },
+    /// Why did it die? Answered by [`Answer::Died`].
+    Inspect {
+        /// Which.
+        sandbox: u64,
+    },
+    /// Kill it if it runs, and free all it holds. Answered at once; the work is done when nothing else waits.
+    Release {
+        /// Which.
+        sandbox: u64,
+    },
+    /// How many released sandboxes are not yet gone? Answered by [`Answer::Reaping`].
+    Reaping,
+}
+
+/// From the warden.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "kebab-case")]
+pub enum Answer {
+    /// What this host's sandboxes have.
+    Host(Host),
+    /// It runs. Descriptors: our end of the channel, a pidfd, then as in [`Files`].
+    Started {
+        /// Its kernel uid.
+        uid: u32,
+        /// Which further descriptors follow.
+        files: Files,
+    },
+    /// The slot is ready. Descriptors: those for the zygote (the root where mounts may come late, the guest's end of
+    /// the channel, the user namespace, `cgroups` times a `cgroup.procs`), our end of the channel, then as in [`Files`].
+    Slot {
+        /// The kernel uid that lands.
+        uid: u32,
+        /// The same as the landing process names it.
+        inner_uid: u32,
+        /// How many `cgroup.procs` descriptors there are.
+        cgroups: usize,
+        /// Whether the root is among them.
+        root: bool,
+        /// Which further descriptors follow.
+        files: Files,
+    },
+    /// Done. After `Place` with early mounts: the root comes along.
+    Done,
+    /// How it ended, as far as can be known.
+    Died {
+        /// The kernel killed something in its cgroup for want of memory.
+        out_of_memory: bool,
+        /// It exited with this status.
+        exited: Option<i32>,
+        /// This signal ended it.
+        signal: Option<i32>,
+        /// What it wrote to its standard error before it was ready, cut to 4 KiB.
+        stderr: String,
+    },
+    /// That many.
+    Reaping {
+        /// Sandboxes not yet gone.
+        sandboxes: usize,
+    },
+    /// It was not done.
+    Failed {
+        /// Which step.
+        step: String,
+        /// The kernel's number, 0 where it was not the kernel.
+        errno: i32,
+    },
+}
+
+/// Which of a sandbox's cgroup files come along, in this order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Files {
+    /// Written to pause and resume.
+    pub freezer: bool,
+    /// Read for the memory in use.
+    pub memory: bool,
+}
+
+/// How processes are grouped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layout {
+    /// One hierarchy per controller, or hybrid with the controllers there.
+    V1,
+    /// One hierarchy.
+    V2,
+    /// None: limits of memory and pids are not enforced, nothing is paused.
+    None,
+}
+
+/// What sandboxes have on this host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// The warden's [`VERSION`].
+    pub version: u32,
+    /// How processes are grouped.
+    pub cgroups: Layout,
+    /// Mounts can be attached to a root that is in use: Linux ≥ 6.15.
+    pub late_mounts: bool,
+    /// Sandboxes see their own processes in `/proc`: Linux ≥ 6.17.
+    pub proc: bool,
+    /// Landlock scopes for abstract sockets and signals: Linux ≥ 6.12.
+    pub scopes: bool,
+}

@@ -1,0 +1,27 @@
+//! Cleaning up what an earlier warden left: it may have been killed at any point.
+//!
+//! Its processes died with its place; what the kernel keeps are cgroups, frozen processes in them on version 1, and
+//! nothing else: mounts were in its own namespace or detached, ids and namespaces end with their users. The cgroups'
+//! directory has a name that belongs to the state directory, and one worker holds that at a time.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::cgroup::Cgroups;
+
+/// The name of our directory in the cgroup hierarchies: the same for the same state directory.
+///
+/// # Errors
+/// When the state directory is not there.
+pub fn cgroup_name(state: &Path) -> io::Result<String> {
+    let metadata = std::fs::metadata(state)?;
+    Ok(format!("lambswool-{:x}-{:x}", metadata.dev(), metadata.ino()))
+}
+
+/// Clears what is left from before and makes our directory anew.
+#[must_use]
+pub fn fresh_cgroups(name: &str) -> Cgroups {
+    Cgroups::detect(name).clear();
+    Cgroups::detect(name)
+}

@@ -1,0 +1,85 @@
+//! What the warden knows of each sandbox, and the rules of when something may be used again.
+//!
+//! ```text
+//!   Start ───────────────────────────────► running ─┐
+//!   Prepare ─► prepared ── Landed ───────► running ─┤
+//!                 └──────────── Release ────────────┴─► dying ─► gone: cgroup back to its zygote or removed
+//! ```
+//! A zygote's entry stays after its own death until everything that it forked is gone too: only then do its kernel
+//! uids and cgroups become free, because whoever it forked may hold on to them through it.
+
+use std::os::fd::OwnedFd;
+
+use sys::process::PidFd;
+
+use crate::cgroup::Group;
+use crate::protocol::{Limits, Python};
+use crate::uids::Block;
+
+/// One sandbox or prepared slot.
+#[derive(Debug)]
+pub struct Sandbox {
+    /// Zygote or instance.
+    pub kind: Kind,
+    /// Kernel uid.
+    pub uid: u32,
+    /// Its cgroup.
+    pub group: Group,
+    /// Its root; none in an instance's slot before `Place` with early mounts.
+    pub root: Option<OwnedFd>,
+    /// What it runs.
+    pub python: Python,
+    /// Limits in force.
+    pub limits: Limits,
+    /// Its main process, once known.
+    pub process: Option<PidFd>,
+    /// Who forked it, or will.
+    pub zygote: Option<u64>,
+    /// What it writes to its standard error; only of one that the warden started.
+    pub stderr: Option<OwnedFd>,
+    /// The main process is the warden's own child, to be waited for.
+    pub child: bool,
+    /// Release was asked for.
+    pub dying: bool,
+}
+
+/// Zygote or instance.
+#[derive(Debug)]
+pub enum Kind {
+    /// It exists to be forked.
+    Zygote(Zygote),
+    /// It serves one handler.
+    Instance,
+}
+
+/// What a zygote has beyond other sandboxes.
+#[derive(Debug)]
+pub struct Zygote {
+    /// Its user namespace and the ids that it hands out; none for a root zygote, which is in the initial namespace.
+    pub namespace: Option<(OwnedFd, Block)>,
+    /// Where its ids come from when they are given back: a whole range of the warden's.
+    pub range: Option<u32>,
+    /// Sandboxes and slots below it that are not yet gone.
+    pub children: usize,
+    /// Cgroups of earlier slots, ready for its next ones.
+    pub idle_groups: Vec<Group>,
+}
+
+impl Sandbox {
+    /// Its zygote part, if it is one.
+    #[must_use]
+    pub fn as_zygote(&self) -> Option<&Zygote> {
+        match &self.kind {
+            Kind::Zygote(zygote) => Some(zygote),
+            Kind::Instance => None,
+        }
+    }
+
+    /// Its zygote part, if it is one.
+    pub fn as_zygote_mut(&mut self) -> Option<&mut Zygote> {
+        match &mut self.kind {
+            Kind::Zygote(zygote) => Some(zygote),
+            Kind::Instance => None,
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Starting an interpreter from nothing: a root zygote, or an instance without one.
+//!
+//! ```text
+//!   warden ─ fork ─► mover                       joins the cgroups, enters the place and the root
+//!     │                └─ clone(CLONE_PARENT) ─► interpreter-to-be, in P (an instance: in a PID namespace of its own)
+//!     │ ◄── pid ────────── exits                     │ ids, no capability, no new privileges, limits
+//!     │                                              │ Landlock, seccomp
+//!     │ ◄── close-on-exec pipe: step or nothing ──── ▼ exec
+//! ```
+//! Everything is in place before Python is executed. A step that fails is told through the pipe.
+
+use std::ffi::CString;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+
+use landlock::{AccessNet, Ruleset, RulesetAttr, Scope};
+use rustix::fs::{Mode, OFlags};
+use rustix::pipe::{PipeFlags, pipe_with};
+use seccompiler::BpfProgram;
+use sys::process::{PidFd, become_user, close_from, drop_capabilities, set_no_new_privileges};
+use thiserror::Error;
+
+use crate::cgroup::{Cgroups, Group};
+use crate::filter::Role;
+use crate::place::Place;
+
+/// Where the guest finds its channel.
+const CHANNEL: i32 = 3;
+/// Where it tells of a step that failed; closed by the exec.
+const TELL: i32 = 4;
+
+/// What is to be started.
+#[derive(Debug)]
+pub struct Start<'a> {
+    /// Zygote or instance.
+    pub role: Role,
+    /// The interpreter's path in the root.
+    pub interpreter: &'a str,
+    /// The root.
+    pub root: BorrowedFd<'a>,
+    /// The guest's end of the channel.
+    pub channel: BorrowedFd<'a>,
+    /// Kernel uid.
+    pub uid: u32,
+    /// Where it is charged.
+    pub group: &'a Group,
+    /// Its filter.
+    pub filter: &'a BpfProgram,
+}
+
+/// Why it was not.
+#[derive(Debug, Error)]
+#[error("{step}")]
+pub struct SpawnError {
+    /// Which step failed.
+    pub step: String,
+    /// Why.
+    pub source: io::Error,
+}
+
+fn failed(step: &str) -> impl FnOnce(io::Error) -> SpawnError {
+    move |source| SpawnError { step: step.to_owned(), source }
+}
+
+/// Starts it. Returns its process, and the end of a pipe with what it writes to its standard error.
+///
+/// # Errors
+/// The step that failed, in whichever process.
+pub fn start(
+    place: &Place,
+    cgroups: &Cgroups,
+    what: &Start<'_>,
+) -> Result<(PidFd, OwnedFd), SpawnError> {
+    let pipe = |flags| pipe_with(flags).map_err(|error| failed("pipe")(error.into()));
+    let (told, tell) = pipe(PipeFlags::CLOEXEC)?;
+    // Never blocks the interpreter, whoever reads or not.
+    let (stderr, stderr_end) = pipe(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    // SAFETY: a fork of a process with one thread: the child may go on with anything.
+    let mover = unsafe { libc::fork() };
+    if mover < 0 {
+        return Err(failed("fork")(io::Error::last_os_error()));
+    }
+    if mover == 0 {
+        if let Err(error) = move_in(place, cgroups, what, stderr_end.as_fd(), tell.as_fd()) {
+            report(tell.as_fd(), &error);
+        }
+        // SAFETY: ends the process; the warden's destructors are not this process's to run.
+        unsafe { libc::_exit(1) };
+    }
+    drop((tell, stderr_end));
+    // SAFETY: a child of ours; no status is asked for.
+    unsafe { libc::waitpid(mover, std::ptr::null_mut(), 0) };
+    let said = read_all(&told);
+    let mut pid = None;
+    for line in said.split('\n').filter(|line| !line.is_empty()) {
+        if let Some(number) = line.strip_prefix('P') {
+            pid = number.parse::<i32>().ok();
+        } else if let Some((code, step)) = line.strip_prefix('E').and_then(|l| l.split_once(' ')) {
+            if let Some(pid) = pid {
+                // SAFETY: a child of ours that is about to end; no status is asked for.
+                unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+            }
+            let source = io::Error::from_raw_os_error(code.parse().unwrap_or(libc::EIO));
+            return Err(SpawnError { step: step.to_owned(), source });
+        }
+    }
+    let pid = pid.ok_or_else(|| failed("start")(io::Error::other("the child ended early")))?;
+    let process = PidFd::open(pid).map_err(failed("open process"))?;
+    Ok((process, stderr))
+}
+
+fn read_all(pipe: &OwnedFd) -> String {
+    let mut text = Vec::new();
+    let mut bytes = [0u8; 512];
+    while let Ok(got) = rustix::io::read(pipe, &mut bytes) {
+        if got == 0 {
+            break;
+        }
+        text.extend_from_slice(&bytes[..got]);
+    }
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+fn report(tell: BorrowedFd<'_>, error: &SpawnError) {
+    let code = error.source.raw_os_error().unwrap_or(0);
+    let _ = rustix::io::write(tell, format!("E{code} {}", error.step).as_bytes());
+}
+
+/// Runs in the mover; goes on in the interpreter-to-be. Returns only with an error, and only in the mover.
+fn move_in(
+    place: &Place,
+    cgroups: &Cgroups,
+    what: &Start<'_>,
+    stderr: BorrowedFd<'_>,
+    tell: BorrowedFd<'_>,
+) -> Result<(), SpawnError> {
+    // Before the fork: pages touched before joining would stay charged to the warden.
+    cgroups.enter(what.group).map_err(failed("enter cgroup"))?;
+    place.enter(what.root).map_err(failed("enter the sandboxes' place"))?;
+    let namespace = if what.role == Role::Instance { libc::CLONE_NEWPID } else { 0 };
+    let flags = libc::CLONE_PARENT | namespace | libc::SIGCHLD;
+    // SAFETY: a fork of a process with one thread.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    if pid < 0 {
+        return Err(failed("clone")(io::Error::last_os_error()));
+    }
+    if pid > 0 {
+        let _ = rustix::io::write(tell, format!("P{pid}\n").as_bytes());
+        // SAFETY: ends the mover.
+        unsafe { libc::_exit(0) };
+    }
+    let error = match arrange_descriptors(what.channel, stderr, tell) {
+        Ok(()) => become_interpreter(what),
+        Err(source) => failed("arrange descriptors")(source),
+    };
+    // SAFETY: descriptor 4 is the pipe, or closed: then nothing is told.
+    report(unsafe { BorrowedFd::borrow_raw(TELL) }, &error);
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(1) }
+}
+
+/// Runs in the interpreter-to-be, with its descriptors arranged. Returns only with an error.
+fn become_interpreter(what: &Start<'_>) -> SpawnError {
+    let confine = || -> Result<(), SpawnError> {
+        become_user(what.uid).map_err(failed("take user id"))?;
+        drop_capabilities().map_err(failed("drop capabilities"))?;
+        limit_resources().map_err(failed("limit resources"))?;
+        set_no_new_privileges().map_err(failed("give up privileges"))?;
+        restrict_network().map_err(failed("restrict by Landlock"))?;
+        let argv = arguments(what).map_err(failed("name the interpreter"))?;
+        let environment = environment().map_err(failed("name the environment"))?;
+        // Last: from here on only what the list allows.
+        seccompiler::apply_filter(what.filter)
+            .map_err(|error| failed("install filter")(io::Error::other(error)))?;
+        Err(failed("execute the interpreter")(exec(&argv, &environment)))
+    };
+    match confine() {
+        Err(error) => error,
+        Ok(()) => failed("execute the interpreter")(io::ErrorKind::Other.into()),
+    }
+}
+
+/// 0 and 1 to `/dev/null`, 2 to the warden's pipe, 3 the channel, 4 the pipe that tells of failure; nothing else.
+fn arrange_descriptors(
+    channel: BorrowedFd<'_>,
+    stderr: BorrowedFd<'_>,
+    tell: BorrowedFd<'_>,
+) -> io::Result<()> {
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let null = ManuallyDrop::new(null);
+    // First out of the way of 0..4: a descriptor that is to be moved may stand where another is to go.
+    let high = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 16).map(IntoRawFd::into_raw_fd);
+    let (null, channel, stderr, tell) =
+        (high(null.as_fd())?, high(channel)?, high(stderr)?, high(tell)?);
+    for (fd, number, flags) in [
+        (null, 0, 0),
+        (null, 1, 0),
+        (stderr, 2, 0),
+        (channel, CHANNEL, 0),
+        (tell, TELL, libc::O_CLOEXEC),
+    ] {
+        // SAFETY: plain numbers; whatever stood at `number` is used by nobody in this process any more.
+        if unsafe { libc::dup3(fd, number, flags) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    // SAFETY: this process executes an interpreter or ends, and drops nothing that owns a descriptor.
+    unsafe { close_from(5) }
+}
+
+fn limit_resources() -> io::Result<()> {
+    for (resource, value) in [(libc::RLIMIT_CORE, 0), (libc::RLIMIT_NOFILE, 1024)] {
+        let limit = libc::rlimit { rlim_cur: value, rlim_max: value };
+        // SAFETY: `limit` outlives the call.
+        if unsafe { libc::setrlimit(resource, &raw const limit) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// No TCP at all, and no abstract socket or signal out of the domain, as far as the kernel's Landlock goes: a second
+/// line behind the empty network namespace. Files are the root tree's job: inherited file rules would make a tmpfs
+/// that is mounted later inaccessible.
+fn restrict_network() -> io::Result<()> {
+    let restrict = || -> Result<(), landlock::RulesetError> {
+        Ruleset::default()
+            .handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?
+            .scope(Scope::AbstractUnixSocket | Scope::Signal)?
+            .create()?
+            .restrict_self()?;
+        Ok(())
+    };
+    restrict().map_err(io::Error::other)
+}
+
+fn arguments(what: &Start<'_>) -> io::Result<Vec<CString>> {
+    let role = match what.role {
+        Role::Zygote => "zygote",
+        Role::Instance => "instance",
+    };
+    let main = "/opt/lambswool/lambswool_guest/__main__.py";
+    [what.interpreter, "-I", "-S", "-B", main, role]
+        .into_iter()
+        .map(|a| Ok(CString::new(a)?))
+        .collect()
+}
+
+/// What a sandbox sees of an environment: nothing of the worker's. Numeric pools start at one thread, because a fork
+/// takes only the forking thread along.
+fn environment() -> io::Result<Vec<CString>> {
+    [
+        "PATH=/usr/bin",
+        "LANG=C.UTF-8",
+        "HOME=/tmp",
+        "TMPDIR=/tmp",
+        "OPENBLAS_NUM_THREADS=1",
+        "OMP_NUM_THREADS=1",
+        "MKL_NUM_THREADS=1",
+        "NUMEXPR_NUM_THREADS=1",
+    ]
+    .into_iter()
+    .map(|entry| Ok(CString::new(entry)?))
+    .collect()
+}
+
+fn exec(argv: &[CString], environment: &[CString]) -> io::Error {
+    let pointers = |list: &[CString]| -> Vec<*const libc::c_char> {
+        list.iter().map(|entry| entry.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let (arguments, variables) = (pointers(argv), pointers(environment));
+    let Some(program) = argv.first() else {
+        return io::ErrorKind::InvalidInput.into();
+    };
+    // SAFETY: both arrays end with null and point at strings that outlive the call.
+    unsafe { libc::execve(program.as_ptr(), arguments.as_ptr(), variables.as_ptr()) };
+    io::Error::last_os_error()
+}

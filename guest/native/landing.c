@@ -1,0 +1,302 @@
+/*
+ * lambswool_landing: the few system calls that CPython cannot make by itself.
+ *
+ * A zygote receives a prepared slot (descriptors) and lands a copy of itself in it:
+ *
+ *   zygote ── vfork, own stack ──► intermediate          shares the zygote's memory: system calls only
+ *     │ waits                        │ write "0" into each cgroup.procs
+ *     │                              │ setns(user namespace)          now it has capabilities, in there only
+ *     │                              │ unshare(CLONE_NEWPID)          instances; never derived zygotes
+ *     │                              │ fchdir + chroot(root)
+ *     │                              └── one fork ──► child
+ *     │ ◄───────────────────────────── exits            │ channel to fd 3, everything else closed
+ *     ▼ next request                                    │ ids, no capability, not dumpable
+ *                                                       │ Landlock scope, stacked filter
+ *                                                       ▼ returns into Python
+ *
+ * The intermediate is the zygote's own child, never CLONE_PARENT: the kernel spares a vfork child from a memory
+ * cgroup's OOM killer only while its real parent shares its memory; otherwise a small limit would kill the zygote.
+ * It enters the cgroup itself, so that the child's page tables are charged to the child's cgroup.
+ * A step that fails is told on the channel as a `failed` frame (crates/sandbox/src/wire) and nothing lands.
+ *
+ * Python's C API is declared by hand, stable ABI only (3.11 and later): no Python headers are needed to build this.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* ---- what a slot asks for; crates/container/src/fork.rs has the same numbers ---- */
+enum {
+    LAND_NEW_PID = 1,       /* a PID namespace of its own */
+    LAND_STACK_FILTER = 2,  /* setns, unshare, chroot refused from here on */
+    LAND_SCOPE = 4,         /* a Landlock scope of its own: Linux >= 6.12 */
+    LAND_USER_NS = 8,       /* a user namespace with the child's own kernel uid */
+};
+enum { MAX_FDS = 16, CHANNEL = 3 };
+enum { FD_ROOT, FD_CHANNEL, FD_USER_NS, FD_CGROUPS }; /* order of a slot's descriptors */
+
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+#ifndef SYS_landlock_create_ruleset
+#define SYS_landlock_create_ruleset 444
+#define SYS_landlock_restrict_self 446
+#endif
+#if defined(__x86_64__)
+#define RSEQ_SIGNATURE 0x53053053
+#elif defined(__aarch64__)
+#define RSEQ_SIGNATURE 0xd428bc00
+#endif
+
+struct slot {
+    int fds[MAX_FDS];
+    int count;
+    unsigned uid, flags;
+    jmp_buf child; /* where the child goes on: the zygote's own stack, copied */
+};
+
+/* glibc >= 2.35 registers a restartable sequence per thread and tells where. */
+extern __attribute__((weak)) const ptrdiff_t __rseq_offset;
+extern __attribute__((weak)) const unsigned __rseq_size;
+/* glibc >= 2.34: a fork that runs no atfork handlers, and so is safe while memory is shared. */
+extern __attribute__((weak)) pid_t _Fork(void);
+
+static void refuse(int channel, const char *step) {
+    char frame[256];
+    int n = snprintf(frame + 8, sizeof frame - 8,
+                     "{\"kind\":\"failed\",\"id\":\"\",\"error_type\":\"landing\",\"message\":\"%s: errno %d\",\"traceback\":[]}",
+                     step, errno);
+    uint32_t lengths[2] = {(uint32_t)n, 0};
+    memcpy(frame, lengths, sizeof lengths);
+    if (write(channel, frame, (size_t)n + 8) < 0) { /* the worker is gone: nobody left to tell */
+    }
+    syscall(SYS_exit_group, 1);
+}
+
+/* Runs in the intermediate, in the zygote's memory: system calls only. */
+static int intermediate(void *argument) {
+    struct slot *slot = argument;
+    int channel = slot->fds[FD_CHANNEL];
+    for (int i = FD_CGROUPS; i < slot->count; i++)
+        if (write(slot->fds[i], "0", 1) != 1) refuse(channel, "enter cgroup");
+    if (slot->flags & LAND_USER_NS && setns(slot->fds[FD_USER_NS], CLONE_NEWUSER)) refuse(channel, "enter user namespace");
+    if (slot->flags & LAND_NEW_PID && unshare(CLONE_NEWPID)) refuse(channel, "make pid namespace");
+    if (fchdir(slot->fds[FD_ROOT]) || chroot(".")) refuse(channel, "enter root");
+    pid_t pid = _Fork ? _Fork() : (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (pid < 0) refuse(channel, "fork");
+    if (pid > 0) syscall(SYS_exit_group, 0);
+    _longjmp(slot->child, 1);
+}
+
+static int drop_capabilities(void) {
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct none[2] = {{0, 0, 0}, {0, 0, 0}};
+    return (int)syscall(SYS_capset, &header, none);
+}
+
+/* A child of a CLONE_VM process has no restartable sequence registered: sched_getcpu() would be stale. */
+static void register_rseq(void) {
+#ifdef RSEQ_SIGNATURE
+    if (!&__rseq_offset || !&__rseq_size || !__rseq_size) return;
+    char *area = (char *)__builtin_thread_pointer() + __rseq_offset;
+    unsigned size = __rseq_size < 32 ? 32 : __rseq_size;
+    syscall(SYS_rseq, area, size, 0, RSEQ_SIGNATURE);
+#endif
+}
+
+static int scope(void) {
+    struct { uint64_t fs, net, scoped; } attributes = {0, 0, 3}; /* abstract sockets, signals */
+    int ruleset = (int)syscall(SYS_landlock_create_ruleset, &attributes, sizeof attributes, 0);
+    if (ruleset < 0 || syscall(SYS_landlock_restrict_self, ruleset, 0)) return -1;
+    return close(ruleset);
+}
+
+/* On top of the inherited allow-list, which lets a zygote do these three. */
+static int stack_filter(void) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_setns, 3, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_unshare, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_chroot, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+    };
+    struct sock_fprog program = {sizeof code / sizeof *code, code};
+    return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
+}
+
+/* Runs in the child, after the fork, before any Python. Returns only when the child is confined. */
+static void confine(struct slot *slot) {
+    int channel = slot->fds[FD_CHANNEL];
+    if (channel != CHANNEL && dup2(channel, CHANNEL) != CHANNEL) refuse(channel, "move channel");
+    channel = slot->fds[FD_CHANNEL] = CHANNEL;
+    if (fcntl(CHANNEL, F_SETFD, FD_CLOEXEC)) refuse(channel, "mark channel");
+    if (syscall(SYS_close_range, CHANNEL + 1, ~0u, 0)) refuse(channel, "close descriptors");
+    if (slot->flags & LAND_USER_NS) {
+        if (syscall(SYS_setresgid, slot->uid, slot->uid, slot->uid)) refuse(channel, "take group id");
+        if (syscall(SYS_setresuid, slot->uid, slot->uid, slot->uid)) refuse(channel, "take user id");
+        if (drop_capabilities()) refuse(channel, "drop capabilities");
+    }
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)) refuse(channel, "become undumpable");
+    register_rseq();
+    if (slot->flags & LAND_SCOPE && scope()) refuse(channel, "enter Landlock scope");
+    if (slot->flags & LAND_STACK_FILTER && stack_filter()) refuse(channel, "stack filter");
+}
+
+/* Returns 0 in the child, the intermediate's pid in the zygote, -1 with errno when nothing was started. */
+static pid_t land(struct slot *slot) {
+    static char stack[65536] __attribute__((aligned(64)));
+    sigset_t all, before;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before); /* no handler of the zygote's may run in the shared memory */
+    pid_t pid = 0;
+    if (_setjmp(slot->child) == 0) {
+        pid = clone(intermediate, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, slot);
+    } else {
+        pid = 0;
+        confine(slot);
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return pid;
+}
+
+/* ---- Python's stable ABI, as much of it as is used ---- */
+typedef struct _object PyObject;
+typedef struct { ptrdiff_t refcount; void *type; } PyObjectHead;
+typedef PyObject *(*PyCFunction)(PyObject *, PyObject *);
+typedef struct { const char *name; PyCFunction function; int flags; const char *doc; } PyMethodDef;
+typedef struct {
+    struct { PyObjectHead head; PyObject *(*init)(void); ptrdiff_t index; PyObject *copy; } base;
+    const char *name, *doc;
+    ptrdiff_t size;
+    PyMethodDef *methods;
+    void *slots, *traverse, *clear, *free;
+} PyModuleDef;
+enum { METH_VARARGS = 1, STABLE_ABI = 3 };
+extern PyObject *PyExc_OSError, *PyExc_ValueError;
+extern PyObject _Py_NoneStruct;
+extern PyObject *PyModule_Create2(PyModuleDef *, int);
+extern int PyArg_ParseTuple(PyObject *, const char *, ...);
+extern PyObject *Py_BuildValue(const char *, ...);
+extern PyObject *PyErr_SetFromErrno(PyObject *);
+extern void PyErr_SetString(PyObject *, const char *);
+extern int PyErr_CheckSignals(void);
+extern PyObject *PyErr_Occurred(void);
+extern PyObject *PyBytes_FromStringAndSize(const char *, ptrdiff_t);
+extern int PyBytes_AsStringAndSize(PyObject *, char **, ptrdiff_t *);
+extern PyObject *PyList_New(ptrdiff_t);
+extern int PyList_SetItem(PyObject *, ptrdiff_t, PyObject *);
+extern ptrdiff_t PyList_Size(PyObject *);
+extern PyObject *PyList_GetItem(PyObject *, ptrdiff_t);
+extern PyObject *PyLong_FromLong(long);
+extern long PyLong_AsLong(PyObject *);
+extern void Py_IncRef(PyObject *);
+extern void Py_DecRef(PyObject *);
+extern void *PyEval_SaveThread(void);
+extern void PyEval_RestoreThread(void *);
+extern void PyOS_BeforeFork(void);
+extern void PyOS_AfterFork_Parent(void);
+extern void PyOS_AfterFork_Child(void);
+
+static PyObject *none(void) {
+    Py_IncRef(&_Py_NoneStruct);
+    return &_Py_NoneStruct;
+}
+
+static PyObject *py_receive(PyObject *self, PyObject *arguments) {
+    (void)self;
+    static char bytes[65536];
+    int socket;
+    if (!PyArg_ParseTuple(arguments, "i", &socket)) return NULL;
+    union { struct cmsghdr align; char bytes[CMSG_SPACE(sizeof(int) * MAX_FDS)]; } control;
+    struct iovec io = {bytes, sizeof bytes};
+    struct msghdr message = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    ssize_t got;
+    do {
+        void *thread = PyEval_SaveThread();
+        got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+        int error = errno;
+        PyEval_RestoreThread(thread);
+        errno = error;
+    } while (got < 0 && errno == EINTR && PyErr_CheckSignals() == 0);
+    if (got < 0) return PyErr_SetFromErrno(PyExc_OSError);
+    if (got == 0) return none();
+    PyObject *fds = PyList_New(0);
+    for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header && fds; header = CMSG_NXTHDR(&message, header)) {
+        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+        ptrdiff_t count = (ptrdiff_t)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        Py_DecRef(fds);
+        fds = PyList_New(count);
+        for (ptrdiff_t i = 0; fds && i < count; i++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(header) + i * (ptrdiff_t)sizeof fd, sizeof fd);
+            PyList_SetItem(fds, i, PyLong_FromLong(fd));
+        }
+    }
+    PyObject *data = PyBytes_FromStringAndSize(bytes, got);
+    return fds && data ? Py_BuildValue("(NN)", data, fds) : NULL;
+}
+
+static PyObject *py_send(PyObject *self, PyObject *arguments) {
+    (void)self;
+    int socket;
+    PyObject *data;
+    char *bytes;
+    ptrdiff_t length;
+    if (!PyArg_ParseTuple(arguments, "iO", &socket, &data) || PyBytes_AsStringAndSize(data, &bytes, &length)) return NULL;
+    if (send(socket, bytes, (size_t)length, MSG_NOSIGNAL) < 0) return PyErr_SetFromErrno(PyExc_OSError);
+    return none();
+}
+
+static PyObject *py_fork(PyObject *self, PyObject *arguments) {
+    (void)self;
+    static struct slot slot;
+    PyObject *fds;
+    if (!PyArg_ParseTuple(arguments, "OII", &fds, &slot.uid, &slot.flags)) return NULL;
+    ptrdiff_t count = PyList_Size(fds);
+    if (count < FD_CGROUPS || count > MAX_FDS) {
+        PyErr_SetString(PyExc_ValueError, "a slot has a root, a channel, a user namespace and at most 13 cgroups");
+        return NULL;
+    }
+    for (ptrdiff_t i = 0; i < count; i++) slot.fds[i] = (int)PyLong_AsLong(PyList_GetItem(fds, i));
+    if (PyErr_Occurred()) return NULL;
+    slot.count = (int)count;
+    PyOS_BeforeFork();
+    pid_t pid = land(&slot);
+    if (pid == 0) {
+        PyOS_AfterFork_Child();
+        return PyLong_FromLong(0);
+    }
+    int error = errno;
+    PyOS_AfterFork_Parent();
+    if (pid > 0) return PyLong_FromLong(-1);
+    errno = error;
+    return PyErr_SetFromErrno(PyExc_OSError);
+}
+
+static PyMethodDef methods[] = {
+    {"receive", py_receive, METH_VARARGS, "receive(socket) -> (bytes, [fd]) or None at the end: one packet, with its descriptors."},
+    {"send", py_send, METH_VARARGS, "send(socket, bytes): one packet."},
+    {"fork", py_fork, METH_VARARGS, "fork([fd], uid, flags) -> -1 in the zygote, 0 in the confined child."},
+    {NULL, NULL, 0, NULL},
+};
+static PyModuleDef definition = {
+    .base = {.head = {.refcount = 1}}, .name = "lambswool_landing", .doc = "Lands forks of a zygote in prepared slots.", .size = -1, .methods = methods};
+
+__attribute__((visibility("default"))) PyObject *PyInit_lambswool_landing(void) {
+    return PyModule_Create2(&definition, STABLE_ABI);
+}

@@ -1,0 +1,117 @@
+"""An exception, told to the worker: its type, its message, the user's own lines of the traceback.
+
+The traceback's entries are the lines that Python would print, one each, without their ends: chained
+exceptions, the caret under a syntax error and all. Frames of the guest and of the import machinery
+are left out. Nothing here raises, whatever the exception's own methods do, and nothing is longer
+than a header may be.
+"""
+
+from lambswool_guest import codec
+from lambswool_guest.handler import Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from traceback import TracebackException
+
+# Together under 64 KiB, counted as JSON.
+TYPE_BYTES = 1 << 10
+MESSAGE_BYTES = 16 << 10
+LINE_BYTES = 4 << 10
+TRACEBACK_BYTES = 40 << 10
+
+_OURS = __file__.rpartition("/")[0] + "/"
+_CHAIN = 32
+
+
+def describe(error: BaseException) -> dict[str, object]:
+    """The fields of a `failed` message."""
+    if isinstance(error, Refused):
+        said = _named(error.error_type, error.message)
+        return said | {"traceback": []}
+    try:
+        said = _named(_class(type(error)), _message(error))
+    except BaseException:
+        said = _named("Exception", "<an exception that cannot be described>")
+    try:
+        lines = _traceback(error)
+    except BaseException:
+        lines = ["<no traceback: the exception cannot be formatted>"]
+    return said | {"traceback": _within(lines)}
+
+
+def _named(error_type: str, message: str) -> dict[str, object]:
+    return {"error_type": _cut(error_type, TYPE_BYTES), "message": _cut(message, MESSAGE_BYTES)}
+
+
+def _class(kind: type[BaseException]) -> str:
+    module, name = kind.__module__, kind.__qualname__
+    return name if module == "builtins" else f"{module}.{name}"
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return f"the code called sys.exit({'' if error.code is None else repr(error.code)})"
+    try:
+        return str(error)
+    except BaseException as second:
+        return f"<str() of the exception raised {type(second).__name__}>"
+
+
+def _traceback(error: BaseException) -> list[str]:
+    import traceback
+
+    told = traceback.TracebackException.from_exception(error, compact=True)
+    _leave_out_ours(told, _CHAIN)
+    return "".join(told.format()).rstrip("\n").split("\n")
+
+
+def _leave_out_ours(told: "TracebackException | None", depth: int) -> None:
+    """Takes our frames out of an exception, its causes and, in a group, its members."""
+    if told is None:
+        return
+    if depth == 0:
+        told.__cause__ = told.__context__ = None
+        return
+    told.stack[:] = [frame for frame in told.stack if not _is_ours(frame.filename)]
+    _leave_out_ours(told.__cause__, depth - 1)
+    _leave_out_ours(told.__context__, depth - 1)
+    for member in getattr(told, "exceptions", None) or ():
+        _leave_out_ours(member, depth - 1)
+
+
+def _is_ours(path: str) -> bool:
+    return path.startswith((_OURS, "<frozen importlib"))
+
+
+def _cut(text: str, limit: int) -> str:
+    """The text, or as much of its beginning as fits, with a note of what is missing."""
+    text = codec.clean(text[:limit]) if len(text) > limit else codec.clean(text)
+    size = codec.escaped_length(text)
+    if size <= limit:
+        return text
+    kept = text
+    while size > limit - 64:
+        kept = kept[: max(0, min(len(kept) * (limit - 64) // size, len(kept) - 1))]
+        size = codec.escaped_length(kept)
+    return f"{kept}… ({len(text) - len(kept)} more characters)"
+
+
+def _within(lines: list[str]) -> list[str]:
+    """All lines, or the first few and as many of the last as fit: the last call matters most."""
+    lines = [_cut(line, LINE_BYTES) for line in lines]
+    sizes = [codec.escaped_length(line) + 2 for line in lines]
+    if sum(sizes) <= TRACEBACK_BYTES:
+        return lines
+    first = _fitting(sizes, TRACEBACK_BYTES // 4)
+    last = _fitting(sizes[:first:-1], TRACEBACK_BYTES * 3 // 4 - 64)
+    missing = len(lines) - first - last
+    return [*lines[:first], f"  [{missing} lines left out]", *lines[len(lines) - last :]]
+
+
+def _fitting(sizes: list[int], room: int) -> int:
+    """How many from the start fit."""
+    for count, size in enumerate(sizes):
+        room -= size
+        if room < 0:
+            return count
+    return len(sizes)

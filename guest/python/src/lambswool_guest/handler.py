@@ -1,0 +1,202 @@
+"""The handler: its environment, its import and one call of it.
+
+`sys.path` is the code, the packages, the standard library: Lambda's order, so a file of the
+handler's own hides a module of the same name. That must not depend on what a zygote imported
+before: a module of that name which is loaded already is set aside first.
+
+An event is the JSON body's value; a call without a body gets `{}`, as Lambda's does. A result goes
+back as JSON. A `binary` handler gets the body's bytes and may return bytes, text, or either with
+its content type as a pair.
+"""
+
+import posix
+import sys
+
+from lambswool_guest import codec
+from lambswool_guest.context import LambdaContext, Log
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lambswool_guest.places import Places
+
+JSON = "application/json"
+BYTES = "application/octet-stream"
+TEXT = "text/plain; charset=utf-8"
+
+
+class Refused(Exception):
+    """The guest itself says no; there is no traceback to show."""
+
+    def __init__(self, error_type: str, message: str) -> None:
+        super().__init__(message)
+        self.error_type = error_type
+        self.message = message
+
+
+class Handler:
+    """A function that can be called."""
+
+    def __init__(self, load: dict, places: "Places") -> None:
+        """Imports it. Raises whatever the import raises."""
+        self._load = load
+        self._log = Log(load["name"], load["version"])
+        _enter(load, places)
+        self._function = _find(_imported(load["module"], places), load["function"])
+
+    def call(self, invoke: dict, body: bytes) -> tuple[bytes, str]:
+        """Calls it; the result's bytes and content type. Raises whatever the function raises."""
+        binary = self._load["binary"]
+        event = body if binary else _event(body)
+        if self._load["convention"] == "open-lambda":
+            result = self._function(event)
+        else:
+            result = self._function(event, LambdaContext(self._load, self._log, invoke))
+        if hasattr(type(result), "__await__"):
+            result = _awaited(result)
+        return _binary_answer(result) if binary else (_json(result), JSON)
+
+
+def _enter(load: dict, places: "Places") -> None:
+    """Makes this process the handler's: environment, directories, `sys`."""
+    variables = load["environment"] | {
+        "LAMBDA_TASK_ROOT": places.task,
+        "AWS_LAMBDA_FUNCTION_NAME": load["name"],
+        "AWS_LAMBDA_FUNCTION_VERSION": load["version"],
+        "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(load["memory_mb"]),
+        "_HANDLER": f"{load['module']}.{load['function']}",
+    }
+    for name, value in variables.items():
+        _set_variable(name, value)
+    if "TZ" in variables:
+        import time
+
+        time.tzset()
+    posix.chdir(places.task)
+    sys.path[:] = [places.task, places.packages, *places.stdlib]
+    # What was cached before a fork is about the zygote's directories: same names, other contents.
+    for path in list(sys.path_importer_cache):
+        if f"{path}/".startswith((f"{places.task}/", f"{places.packages}/")):
+            del sys.path_importer_cache[path]
+    sys.argv[1:] = []
+    # `site` defines these, and scripts call them.
+    import builtins
+
+    builtins.exit = builtins.quit = sys.exit  # type: ignore[assignment]
+
+
+def _set_variable(name: str, value: str) -> None:
+    try:
+        if "os" in sys.modules:
+            sys.modules["os"].environ[name] = value
+        else:  # `os.environ` starts as a copy of this
+            key, text = name.encode(), value.encode()
+            posix.putenv(key, text)
+            posix.environ[key] = text
+    except (OSError, ValueError) as error:
+        raise Refused("Runtime.InvalidEnvironment", f"variable {name!r}: {error}") from None
+
+
+def _imported(name: str, places: "Places") -> object:
+    top = name.partition(".")[0]
+    _set_aside(top, places)
+    try:
+        __import__(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            raise Refused(
+                "Runtime.ImportModuleError",
+                f"no module {name!r} in the code: it holds {_listed(posix.listdir(places.task))}",
+            ) from None
+        raise
+    module = sys.modules[name]
+    path = getattr(module, "__file__", None)
+    if path is not None and not places.owns(path):
+        raise Refused(
+            "Runtime.ImportModuleError",
+            f"the module name {name!r} is taken by {path}: rename the handler's file",
+        )
+    return module
+
+
+def _set_aside(top: str, places: "Places") -> None:
+    """Forgets a module of Python's, or of a package, that has the name of the handler's own."""
+    loaded = sys.modules.get(top)
+    if loaded is None or places.owns(getattr(loaded, "__file__", None) or ""):
+        return
+    for name in posix.listdir(places.task):
+        if name in (top, f"{top}.py"):
+            del sys.modules[top]
+            return
+
+
+def _find(module: object, name: str) -> "Callable[..., object]":
+    function = getattr(module, name, None)
+    if callable(function):
+        return function
+    where = module.__name__  # type: ignore[attr-defined]
+    if function is not None:
+        raise Refused(
+            "Runtime.HandlerNotFound",
+            f"`{name}` in module {where} is no function but {type(function).__name__}",
+        )
+    defined = [
+        key
+        for key, value in vars(module).items()
+        if not key.startswith("_") and callable(value) and getattr(value, "__module__", "") == where
+    ]
+    raise Refused(
+        "Runtime.HandlerNotFound",
+        f"no function `{name}` in module {where}; it defines: {_listed(defined)}",
+    )
+
+
+def _listed(names: list[str]) -> str:
+    shown = sorted(name for name in names if name != "__pycache__")
+    more = f" and {len(shown) - 20} more" if len(shown) > 20 else ""
+    return (", ".join(shown[:20]) or "nothing") + more
+
+
+def _event(body: bytes) -> object:
+    if not body:
+        return {}
+    try:
+        return codec.loads(body)
+    except (ValueError, RecursionError) as error:
+        text = f"Unable to unmarshal input: {error}"
+        raise Refused("Runtime.UnmarshalError", text) from None
+
+
+def _json(result: object) -> bytes:
+    try:
+        return codec.dumps(result)
+    except Exception as error:
+        text = f"Unable to marshal response: {error}"
+        raise Refused("Runtime.MarshalError", text) from None
+
+
+def _binary_answer(result: object) -> tuple[bytes, str]:
+    content_type = None
+    if isinstance(result, tuple) and len(result) == 2:
+        data, said = result
+        if isinstance(data, (bytes, bytearray, memoryview, str)) and isinstance(said, str):
+            result, content_type = data, said
+            if not said or not said.isascii() or not said.isprintable() or len(said) > 256:
+                text = f"Unable to marshal response: {said[:256]!r} is no content type"
+                raise Refused("Runtime.MarshalError", text)
+    if isinstance(result, str):
+        return result.encode("utf-8", "backslashreplace"), content_type or TEXT
+    if isinstance(result, (bytes, bytearray, memoryview)):
+        return bytes(result), content_type or BYTES
+    return _json(result), JSON
+
+
+def _awaited(result: object) -> object:
+    """Runs what an `async def` handler returned, in an event loop of this call's own."""
+    import asyncio
+
+    async def wait() -> object:
+        return await result  # type: ignore[misc]
+
+    return asyncio.run(wait())

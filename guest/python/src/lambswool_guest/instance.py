@@ -1,0 +1,99 @@
+"""An instance: one handler, called again and again.
+
+```text
+  ── ready ──► load ──► loaded ──► invoke ──► done | failed ──┐     EOF at any point: exit 0
+                 │                   ▲                        │
+                 └► failed, then     └────────────────────────┘
+                    only EOF
+```
+
+Whatever the handler does is answered: an exception of any kind, `sys.exit` among them, is a
+`failed` and the instance goes on. Only what ends the process (`os._exit`, a signal) is left to the
+worker, which then sees the channel close.
+"""
+
+import posix
+import sys
+import time
+
+from lambswool_guest.handler import Handler
+from lambswool_guest.logs import Logs
+from lambswool_guest.wire import Channel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from lambswool_guest.places import Places
+
+
+def serve(fd: int, places: "Places", logs: Logs | None = None) -> "NoReturn":
+    """Speaks on `fd` until it closes. `logs` when a zygote has installed them."""
+    channel = Channel(fd)
+    # First, so that the worker does its part while this side goes on preparing.
+    channel.send({"kind": "ready", "pid": posix.getpid()})
+    if logs is None:
+        logs = Logs()
+        logs.install()
+    logs.attach(channel)
+    instance = _Instance(channel, logs, places)
+    while (message := channel.receive()) is not None:
+        header, body = message
+        if header["kind"] == "load":
+            instance.load(header)
+        elif header["kind"] == "invoke":
+            instance.invoke(header, body)
+    posix._exit(0)
+
+
+class _Instance:
+    def __init__(self, channel: Channel, logs: Logs, places: "Places") -> None:
+        self._channel = channel
+        self._logs = logs
+        self._places = places
+        self._pid = posix.getpid()
+        self._handler: Handler | None = None
+
+    def load(self, header: dict) -> None:
+        begin = time.perf_counter()
+        try:
+            handler = Handler(header, self._places)
+        except BaseException as error:
+            self._fail("", error)
+            return
+        self._end()
+        self._handler = handler
+        milliseconds = (time.perf_counter() - begin) * 1000
+        self._channel.send({"kind": "loaded", "milliseconds": milliseconds})
+
+    def invoke(self, header: dict, body: bytes) -> None:
+        if self._handler is None:  # the worker was told so already
+            return
+        invocation = header["id"]
+        self._logs.begin(invocation)
+        try:
+            answer, content_type = self._handler.call(header, body)
+        except BaseException as error:
+            self._fail(invocation, error)
+            return
+        self._end()
+        self._channel.send({"kind": "done", "id": invocation, "content_type": content_type}, answer)
+
+    def _fail(self, invocation: str, error: BaseException) -> None:
+        from lambswool_guest.failure import describe
+
+        said = describe(error)
+        self._end(error)
+        self._channel.send({"kind": "failed", "id": invocation} | said)
+
+    def _end(self, error: BaseException | None = None) -> None:
+        """The user's code is through. A process that it forked ends here: its parent answers."""
+        if posix.getpid() == self._pid:
+            self._logs.end()
+        elif isinstance(error, SystemExit):
+            code = error.code
+            posix._exit(code & 0xFF if isinstance(code, int) else int(code is not None))
+        else:
+            if error is not None:
+                sys.excepthook(type(error), error, error.__traceback__)
+            posix._exit(int(error is not None))

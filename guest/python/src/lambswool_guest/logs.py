@@ -1,0 +1,209 @@
+"""`sys.stdout` and `sys.stderr` as log frames.
+
+```text
+  zygote ── attach ──► loading, id "" ── end ──► between ── begin(id) ──► invocation ── end ──┐
+   (discards)                                      ▲  (holds)              (sends)            │
+                                                   └──────────────────────────────────────────┘
+  a process that the handler forks: everything goes to descriptors 1 and 2, which are captured
+```
+
+A whole line is sent when it is complete, so that nothing said is lost with an instance that is
+killed; a part of a line when it is flushed, longer than a frame, or the invocation ends. What a
+background thread prints between two invocations is held (bounded) and sent with the next: a frame
+never names an invocation that is over.
+
+The streams are installed in the root zygote already, discarding, because modules keep references: a
+`logging.StreamHandler(sys.stdout)` made in a zygote writes to the handler's log after the fork.
+"""
+
+import io
+import posix
+import sys
+from _thread import RLock
+
+from lambswool_guest import codec
+from lambswool_guest.capture import LIMIT, Capture
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from lambswool_guest.wire import Channel
+
+FRAME_BYTES = 64 << 10
+
+
+class LogBuffer(io.BufferedIOBase):
+    """The binary side of one stream: `sys.stdout.buffer`."""
+
+    mode = "wb"
+
+    def __init__(self, logs: "Logs", stream: str, fd: int) -> None:
+        self.name = f"<{stream}>"
+        self.stream = stream
+        self.pending = bytearray()
+        self.draining = False
+        self.dropped = 0
+        self._logs = logs
+        self._fd = fd
+
+    def write(self, data: "bytes | bytearray | memoryview", /) -> int:  # type: ignore[override]
+        piece = data if isinstance(data, bytes) else bytes(data)
+        self._logs.write(self, piece)
+        return len(piece)
+
+    def flush(self) -> None:
+        self._logs.flush(self)
+
+    def close(self) -> None:
+        """Only flushes: closed, it would lose the output of later invocations."""
+        self.flush()
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def writable(self) -> bool:
+        return True
+
+
+class Logs:
+    """Both streams and what becomes of their text now."""
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self._channel: Channel | None = None
+        self._capture: Capture | None = None
+        self._forked = False
+        self._id: str | None = None
+        self._headers: dict[str, bytes] = {}
+        self._stdout = LogBuffer(self, "stdout", 1)
+        self._stderr = LogBuffer(self, "stderr", 2)
+
+    def install(self) -> None:
+        """Puts the streams in the place of the interpreter's own."""
+        sys.stdout = sys.__stdout__ = _text(self._stdout)  # type: ignore[misc]
+        sys.stderr = sys.__stderr__ = _text(self._stderr)  # type: ignore[misc]
+
+    def attach(self, channel: "Channel") -> None:
+        """In an instance, after any fork: from now on text is sent, for the load first."""
+        self._channel = channel
+        self._capture = Capture()
+        self.begin("")
+        posix.register_at_fork(after_in_child=self._leave)
+
+    def begin(self, invocation: str) -> None:
+        """Text belongs to this invocation from here on, what was held included."""
+        with self._lock:
+            self._id = invocation
+            self._headers.clear()
+            for buffer in (self._stdout, self._stderr):
+                if buffer.pending or buffer.dropped:
+                    self._note_dropped(buffer)
+                    self._drain(buffer, partial=False)
+
+    def end(self) -> None:
+        """Sends everything that is left; later text waits for the next `begin`."""
+        with self._lock:
+            for buffer in (self._stdout, self._stderr):
+                self._drain(buffer, partial=True)
+            if self._capture is not None:
+                text, self._stderr.dropped = self._capture.take()
+                self._stderr.pending += text
+                self._note_dropped(self._stderr)
+                self._drain(self._stderr, partial=True)
+            self._id = None
+
+    def write(self, buffer: LogBuffer, text: bytes) -> None:
+        """Takes one write on a stream."""
+        with self._lock:
+            if self._forked:
+                _write_all(buffer.fileno(), text)
+            elif self._channel is None:
+                pass
+            elif self._id is None:
+                room = LIMIT - len(buffer.pending)
+                buffer.pending += text[:room] if not buffer.dropped else b""
+                buffer.dropped += len(text) if buffer.dropped else max(0, len(text) - room)
+            else:
+                buffer.pending += text
+                if b"\n" in text or len(buffer.pending) > FRAME_BYTES:
+                    self._drain(buffer, partial=False)
+
+    def flush(self, buffer: LogBuffer) -> None:
+        """Sends a stream's text as far as it has come."""
+        with self._lock:
+            if self._id is not None:
+                self._drain(buffer, partial=True)
+
+    def _leave(self) -> None:
+        """In a process that the handler forked; another thread may have held the lock then."""
+        self._lock = RLock()
+        self._forked = True
+        for buffer in (self._stdout, self._stderr):
+            buffer.pending.clear()
+            buffer.draining = False
+        if self._channel is not None:
+            self._channel.leave()
+
+    def _drain(self, buffer: LogBuffer, *, partial: bool) -> None:
+        """Sends whole lines, and with `partial` the rest."""
+        if buffer.draining:
+            # A signal handler prints from inside the loop below, in this very thread: what it
+            # has appended is sent by that loop.
+            return
+        buffer.draining = True
+        try:
+            while length := _ready(buffer.pending, partial):
+                text = bytes(buffer.pending[:length])
+                del buffer.pending[:length]
+                self._send(buffer.stream, text)
+        finally:
+            buffer.draining = False
+
+    def _send(self, stream: str, text: bytes) -> None:
+        header = self._headers.get(stream)
+        if header is None:
+            header = codec.dumps({"kind": "log", "id": self._id, "stream": stream})
+            self._headers[stream] = header
+        if self._channel is not None:
+            self._channel.send_encoded(header, text)
+
+    def _note_dropped(self, buffer: LogBuffer) -> None:
+        if buffer.dropped:
+            if buffer.pending and not buffer.pending.endswith(b"\n"):
+                buffer.pending += b"\n"
+            buffer.pending += f"[{buffer.dropped} more bytes of output were dropped]\n".encode()
+            buffer.dropped = 0
+
+
+def _text(buffer: LogBuffer) -> io.TextIOWrapper:
+    # Written through, so that the buffer alone decides what a line is and `flush` is always
+    # somebody's wish.
+    return io.TextIOWrapper(
+        buffer,  # type: ignore[arg-type]
+        encoding="utf-8",
+        errors="backslashreplace",
+        write_through=True,
+    )
+
+
+def _ready(pending: bytearray, partial: bool) -> int:
+    """How much of it makes the next frame."""
+    if len(pending) > FRAME_BYTES:
+        return _cut(pending)
+    return len(pending) if partial else pending.rfind(b"\n") + 1
+
+
+def _cut(pending: bytearray) -> int:
+    """Where to end the first of several frames: behind a line, else between two characters."""
+    line = pending.rfind(b"\n", 0, FRAME_BYTES) + 1
+    if line:
+        return line
+    for end in range(FRAME_BYTES, FRAME_BYTES - 4, -1):
+        if pending[end] & 0xC0 != 0x80:  # not inside a character of UTF-8
+            return end
+    return FRAME_BYTES
+
+
+def _write_all(fd: int, text: bytes) -> None:
+    rest = memoryview(text)
+    while rest:
+        rest = rest[posix.write(fd, rest) :]

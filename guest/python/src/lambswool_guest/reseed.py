@@ -1,0 +1,27 @@
+"""Randomness after a fork: siblings must not draw the same numbers.
+
+`random` reseeds itself through its at-fork hook. OpenSSL ≥ 3.0 notices a new pid, but siblings that
+are pid 1 of their own namespaces look alike to anything that compares pids, and 1.1.1 relies on
+hooks of the C library's `fork`, which a raw fork does not run: it is given fresh entropy here.
+numpy's global generator has no hook at all. Hash randomisation (`PYTHONHASHSEED`) stays common to
+all children of a zygote: it cannot change in a live interpreter.
+"""
+
+import posix
+import sys
+
+
+def after_fork() -> None:
+    """In every child, before anything else runs."""
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        seed = posix.urandom(16)
+        words = [int.from_bytes(seed[at : at + 4], "little") for at in range(0, 16, 4)]
+        numpy_random.seed(words)
+    ssl = sys.modules.get("_ssl")
+    if ssl is not None:
+        ssl.RAND_add(posix.urandom(32), 32.0)
+    uuid = sys.modules.get("uuid")
+    if uuid is not None:
+        # A made-up node would be the same in all siblings; `uuid1` finds it again when asked.
+        uuid._node = None  # type: ignore[attr-defined]

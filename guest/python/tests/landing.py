@@ -1,0 +1,37 @@
+"""Stands in for the native `lambswool_landing`, for the zygote's loop alone.
+
+Messages and descriptors travel over the real kind of socket and `fork` is a real fork; what is
+missing is the confinement: no user namespace, no root, no uid. Copied beside the guest under the
+native module's name.
+"""
+
+import os
+import socket
+
+REFUSED = 99
+"""As `flags`: the fork fails in its `setns` step."""
+
+
+def receive(fd: int) -> tuple[bytes, list[int]] | None:
+    sock = socket.socket(fileno=fd)
+    try:
+        message, fds, _, _ = socket.recv_fds(sock, 1 << 20, 16)
+    finally:
+        sock.detach()
+    return (message, fds) if message else None
+
+
+def send(fd: int, message: bytes) -> None:
+    os.write(fd, message)
+
+
+def fork(fds: list[int], uid: int, flags: int) -> int:
+    if not fds:
+        raise ValueError("a slot has a channel")
+    if flags == REFUSED:
+        raise OSError(1, "Operation not permitted", "setns")
+    if os.fork() != 0:
+        return -1
+    os.dup2(fds[0], 3)
+    os.closerange(4, 1024)
+    return 0

@@ -1,0 +1,192 @@
+"""Loading a handler: what it finds, and what it is told when it cannot be loaded."""
+
+import os
+
+import pytest
+
+ECHO = """
+    def handler(event, context):
+        return event
+"""
+
+
+def test_a_loaded_handler_says_how_long_it_took(start):
+    guest = start(ECHO)
+    assert guest.pid == guest.process.pid
+    answer = guest.load()
+    assert answer.kind == "loaded"
+    assert answer.header["milliseconds"] > 0
+
+
+def test_the_environment_is_lambdas_and_the_deployments(loaded):
+    guest = loaded(
+        """
+        import os, sys
+        AT_IMPORT = os.environ["GREETING"]
+        def handler(event, context):
+            names = ["LAMBDA_TASK_ROOT", "AWS_LAMBDA_FUNCTION_NAME", "AWS_LAMBDA_FUNCTION_VERSION",
+                     "AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "_HANDLER"]
+            return [AT_IMPORT, [os.environ[n] for n in names], os.getcwd(), sys.argv[1:],
+                    os.popen("echo $GREETING").read()]
+        """,
+        environment={"GREETING": "grüß 🐑", "_HANDLER": "forged"},
+    )
+    at_import, lambdas, cwd, arguments, in_shell = guest.call().value
+    assert at_import == "grüß 🐑"
+    assert lambdas == [cwd, "greet", "7", "256", "main.handler"]
+    assert arguments == []
+    assert in_shell == "grüß 🐑\n"
+
+
+def test_a_time_zone_among_the_variables_takes_effect(loaded):
+    code = """
+    import time
+    def handler(event, context):
+        return time.localtime(0).tm_hour
+    """
+    assert loaded(code, environment={"TZ": "XYZ-5"}).call().value == 5
+
+
+@pytest.mark.parametrize("name", ["", "A=B", "A\0B"])
+def test_an_impossible_variable_is_named(start, name):
+    answer = start(ECHO).load(environment={name: "x"})
+    assert answer.header["error_type"] == "Runtime.InvalidEnvironment"
+    assert repr(name) in answer.message
+
+
+def test_code_comes_before_packages_before_the_standard_library(loaded, task, packages):
+    for name in ("both", "fractions"):
+        (packages / f"{name}.py").write_text("WHERE = 'packages'")
+    (task / "both.py").write_text("WHERE = 'task'")
+    guest = loaded(
+        """
+        import sys, both, fractions
+        def handler(event, context):
+            return [both.WHERE, fractions.WHERE, sys.path]
+        """
+    )
+    code, package, path = guest.call().value
+    assert (code, package) == ("task", "packages")
+    assert path[:2] == [str(task), str(packages)]
+    assert not any("lambswool" in entry for entry in path)
+    assert len(path) > 2
+
+
+def test_a_module_inside_a_package_is_loaded_by_its_dotted_name(start, task):
+    (task / "app").mkdir()
+    (task / "app" / "__init__.py").write_text("")
+    (task / "app" / "entry.py").write_text("from . import __name__ as n\ndef f(event): return n")
+    guest = start()
+    answer = guest.load(module="app.entry", function="f", convention="open-lambda")
+    assert answer.kind == "loaded"
+    assert guest.call().value == "app"
+
+
+def test_a_handler_named_like_a_loaded_module_is_still_the_handler(start, task):
+    # `codecs` is loaded before any code of ours; `site` is not, and `-S` left it out.
+    for name in ("codecs", "statistics"):
+        (task / f"{name}.py").write_text("def handler(event, context): return __name__")
+    guest = start()
+    assert guest.load(module="statistics").kind == "loaded"
+    assert guest.call().value == "statistics"
+    frozen = start().load(module="codecs")
+    if frozen.kind == "failed":  # an interpreter with frozen modules never looks at the file
+        assert "rename the handler's file" in frozen.message
+
+
+def test_a_missing_function_is_named_with_those_that_there_are(start):
+    code = """
+    from os.path import join
+    def main(event): ...
+    class Thing: ...
+    _hidden = lambda: 0
+    """
+    answer = start(code).load()
+    assert answer.header["error_type"] == "Runtime.HandlerNotFound"
+    assert answer.message == "no function `handler` in module main; it defines: Thing, main"
+    assert answer.header["id"] == ""
+
+
+def test_a_name_that_is_no_function_is_refused(start):
+    answer = start("handler = 3").load()
+    assert answer.message == "`handler` in module main is no function but int"
+
+
+def test_a_missing_module_is_named_with_what_the_code_holds(start):
+    answer = start(ECHO).load(module="mian")
+    assert answer.message == "no module 'mian' in the code: it holds main.py"
+
+
+def test_a_missing_dependency_is_the_import_error_itself(start):
+    answer = start("import nothing_of_the_kind\ndef handler(e, c): ...").load()
+    assert answer.header["error_type"] == "ModuleNotFoundError"
+    assert answer.message == "No module named 'nothing_of_the_kind'"
+    told = answer.header["traceback"]
+    assert told[0] == "Traceback (most recent call last):"
+    assert "main.py" in told[1]
+    assert told[2].strip() == "import nothing_of_the_kind"
+    assert not any("lambswool_guest" in line or "importlib" in line for line in told)
+
+
+def test_a_syntax_error_shows_file_line_and_caret(start, task):
+    answer = start("x = 1\ndef handler(event context):\n    pass\n").load()
+    assert answer.header["error_type"] == "SyntaxError"
+    told = answer.header["traceback"]
+    assert f'File "{task}/main.py", line 2' in "\n".join(told)
+    assert any("def handler(event context):" in line for line in told)
+    assert any(set(line.strip()) == {"^"} for line in told)
+    assert not any("\n" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind", "words"),
+    [
+        ("import sys; sys.exit(4)", "SystemExit", "the code called sys.exit(4)"),
+        ("exit()", "SystemExit", "the code called sys.exit()"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt", ""),
+        ("1 / 0", "ZeroDivisionError", "division by zero"),
+        ("class Odd(BaseException): ...\nraise Odd('x')", "main.Odd", "x"),
+    ],
+)
+def test_whatever_an_import_raises_is_told(start, statement, kind, words):
+    guest = start(f"print('so far')\n{statement}")
+    answer = guest.load()
+    assert answer.header["error_type"] == kind
+    assert answer.message == words
+    assert answer.logs == [("", "stdout", b"so far\n")]
+    # Nothing more is answered; the end of the channel is the end.
+    guest.peer.sock.shutdown(1)
+    assert guest.peer.ended()
+    assert guest.process.wait(10) == 0
+
+
+def test_output_while_loading_has_no_invocation(start):
+    answer = start("import os\nprint('a')\nos.write(2, b'b\\n')\ndef handler(e, c): ...").load()
+    assert answer.kind == "loaded"
+    assert answer.logs == [("", "stdout", b"a\n"), ("", "stderr", b"b\n")]
+
+
+def test_the_channel_closing_ends_the_process_quietly(start):
+    guest = start(ECHO)
+    guest.peer.sock.close()
+    assert guest.process.wait(10) == 0
+
+
+def test_the_channel_is_closed_to_what_the_handler_starts(loaded):
+    guest = loaded(
+        """
+        import os, subprocess
+        def handler(event, context):
+            return subprocess.run(["ls", "-l", "/proc/self/fd"], close_fds=False,
+                                  capture_output=True, text=True).stdout
+        """
+    )
+    assert "socket:" not in guest.call().value
+
+
+def test_json_is_not_imported_for_a_handler_that_does_not_ask_for_it(loaded):
+    guest = loaded("import sys\ndef handler(e, c): return sorted(sys.modules)")
+    modules = guest.call({"a": "ü"}).value
+    unwanted = {"json", "re", "enum", "os", "socket", "logging", "threading", "typing", "traceback"}
+    assert not unwanted & set(modules)
+    assert os.path.sep == "/"

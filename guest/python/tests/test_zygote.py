@@ -1,0 +1,344 @@
+"""The zygote's loop: importing, forking, and what children inherit."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import landing
+from conftest import GUEST, PATIENCE, PYTHON, Guest, Peer, spawn
+
+
+class Zygote:
+    """The worker's end of a zygote's control socket."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self.control = control
+        control.settimeout(PATIENCE)
+        self.pid = self.hear("ready")["pid"]
+
+    def say(self, message: dict, *fds: int) -> None:
+        socket.send_fds(self.control, [json.dumps(message).encode()], list(fds))
+
+    def hear(self, kind: str) -> dict:
+        message = json.loads(self.control.recv(1 << 20))
+        assert message.pop("kind") == kind, message
+        return message
+
+    def imports(self, *modules: str, path: Path | None = None) -> dict:
+        self.say({"kind": "import", "modules": modules, "path": [str(path)] if path else []})
+        return self.hear("imported")
+
+    def fork(self, **fields: object) -> Guest:
+        """An instance. A few descriptors more come along, as they do in earnest."""
+        ours, theirs = socket.socketpair()
+        with theirs, open("/dev/null") as other:
+            request = {"kind": "fork", "uid": 1000, "flags": 0, "role": "instance"}
+            self.say(request | fields, theirs.fileno(), other.fileno(), other.fileno())
+        return Guest(Peer(ours))
+
+    def derive(self) -> "Zygote":
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            request = {"kind": "fork", "uid": 1000, "flags": 0, "role": "zygote"}
+            self.say(request, theirs.fileno())
+        return Zygote(ours)
+
+    def descriptors(self) -> list[str]:
+        return sorted(os.listdir(f"/proc/{self.pid}/fd"))
+
+
+@pytest.fixture
+def zygote(tmp_path: Path, task: Path, packages: Path) -> Iterator[Zygote]:
+    root = tmp_path / "lambswool"
+    root.mkdir()
+    (root / "lambswool_guest").symlink_to(GUEST)
+    shutil.copy(landing.__file__, root / "lambswool_landing.py")
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        script = root / "lambswool_guest" / "__main__.py"
+        process = spawn("zygote", task, packages, theirs, script)
+    zygote = Zygote(ours)
+    assert zygote.pid == process.pid
+    yield zygote
+    ours.close()
+    try:
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+
+
+def write(path: Path, code: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(textwrap.dedent(code))
+
+
+def test_a_forked_instance_serves_as_a_fresh_one_does(zygote, task):
+    write(task / "main.py", "def handler(event, context):\n print('hi')\n return event")
+    guest = zygote.fork()
+    assert guest.pid != zygote.pid
+    assert guest.load().kind == "loaded"
+    for n in range(3):
+        answer = guest.call(n)
+        assert answer.value == n
+        assert answer.logs == [(f"call-{n + 1}", "stdout", b"hi\n")]
+
+
+def test_imports_are_reported_with_the_files_from_outside_the_standard_library(zygote, packages):
+    write(packages / "wool" / "__init__.py", "import fractions, wool.yarn")
+    write(packages / "wool" / "yarn.py", "")
+    said = zygote.imports("wool", "decimal", path=packages)
+    assert said["milliseconds"] > 0
+    assert said["files"] == [
+        ["wool", f"{packages}/wool/__init__.py"],
+        ["wool.yarn", f"{packages}/wool/yarn.py"],
+    ]
+    assert (said["threads"], said["failed"]) == (0, [])
+    # Only what is new.
+    assert zygote.imports("wool", path=packages)["files"] == []
+
+
+def test_an_import_that_fails_stops_no_other(zygote, packages):
+    write(packages / "exits.py", "import sys; sys.exit(1)")
+    write(packages / "mute.py", "class E(Exception):\n def __str__(s): raise E\nraise E")
+    write(packages / "odd.py", "raise ValueError('half \\ud800')")
+    write(packages / "broken.py", "def (")
+    write(packages / "good.py", "print('nobody hears this')")
+    said = zygote.imports("exits", "nowhere", "mute", "odd", "broken", "good", path=packages)
+    failed = dict(said["failed"])
+    assert failed["exits"] == "SystemExit: 1"
+    assert failed["nowhere"] == "ModuleNotFoundError: No module named 'nowhere'"
+    assert failed["mute"] == "E: <no message>"
+    assert failed["odd"] == "ValueError: half \\ud800"
+    assert failed["broken"].startswith("SyntaxError: ")
+    assert [name for name, _ in said["files"]] == ["good"]
+
+
+def test_a_thread_left_running_is_counted(zygote, packages):
+    write(
+        packages / "busy.py",
+        """
+        import threading, time
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+        """,
+    )
+    assert zygote.imports("busy", path=packages)["threads"] == 1
+
+
+def test_more_files_than_a_message_holds_come_in_several(zygote, packages):
+    for n in range(1500):
+        write(packages / "many" / f"module_with_a_long_name_{n}.py", "")
+    write(
+        packages / "many" / "__init__.py",
+        "for n in range(1500): __import__(f'many.module_with_a_long_name_{n}')",
+    )
+    zygote.say({"kind": "import", "modules": ["many"], "path": [str(packages)]})
+    files, messages = [], 0
+    while True:
+        text = zygote.control.recv(1 << 20)
+        assert len(text) < 64 << 10
+        message = json.loads(text)
+        files += message["files"]
+        messages += 1
+        if message["kind"] == "imported":
+            break
+        assert message["kind"] == "files"
+    assert messages > 1
+    assert len(files) == 1501
+
+
+def test_what_a_zygote_imported_is_there_in_the_child_and_writes_to_its_log(zygote, task, packages):
+    write(
+        packages / "speaker.py",
+        """
+        import logging, sys
+        out = sys.stdout
+        log = logging.getLogger("speaker")
+        log.addHandler(logging.StreamHandler(sys.stderr))
+        print("at import, to nobody")
+        print("an unfinished line", end="")
+        """,
+    )
+    zygote.imports("speaker", path=packages)
+    write(
+        task / "main.py",
+        """
+        import sys
+        there = "speaker" in sys.modules
+        import speaker
+        def handler(event, context):
+            print("kept", file=speaker.out)
+            speaker.log.warning("logged")
+            return there
+        """,
+    )
+    guest = zygote.fork()
+    assert guest.load().logs == []
+    answer = guest.call()
+    assert answer.value is True
+    assert answer.text("stdout") == "kept\n"
+    assert answer.text("stderr") == "logged\n"
+
+
+def test_a_derived_zygote_adds_imports_and_forks_and_leaves_its_parent_as_it_was(
+    zygote, task, packages
+):
+    write(packages / "wool.py", "")
+    write(packages / "yarn.py", "")
+    code = "import sys\ndef handler(e, c): return [m in sys.modules for m in ('wool', 'yarn')]"
+    write(task / "main.py", code)
+    zygote.imports("wool", path=packages)
+    derived = zygote.derive()
+    assert derived.pid != zygote.pid
+    assert [name for name, _ in derived.imports("yarn", path=packages)["files"]] == ["yarn"]
+    twice = derived.derive()
+    for parent, expected in (
+        (zygote, [True, False]),
+        (derived, [True, True]),
+        (twice, [True, True]),
+    ):
+        guest = parent.fork()
+        assert guest.load().kind == "loaded"
+        assert guest.call().value == expected
+    # A zygote's end is not its children's.
+    derived.control.close()
+    guest = twice.fork()
+    assert guest.load().kind == "loaded"
+    twice.control.close()
+    assert guest.call().value == [True, True]
+
+
+def test_siblings_draw_different_numbers(zygote, task):
+    zygote.imports("random", "uuid", "ssl", "secrets", "tempfile")
+    write(
+        task / "main.py",
+        """
+        import random, secrets, ssl, tempfile, uuid
+        def handler(event, context):
+            return [random.random(), ssl.RAND_bytes(8).hex(), secrets.token_hex(),
+                    str(uuid.uuid4()), str(uuid.uuid1()), next(tempfile._get_candidate_names())]
+        """,
+    )
+    drawn = []
+    for _ in range(8):
+        guest = zygote.fork()
+        assert guest.load().kind == "loaded"
+        drawn.append(guest.call().value)
+    for column in zip(*drawn, strict=True):
+        assert len(set(column)) == len(drawn)
+
+
+def test_siblings_draw_different_numbers_from_numpy(zygote, task, packages):
+    numpy = pytest.importorskip("numpy")
+    if PYTHON != os.sys.executable:
+        pytest.skip("numpy is there for the tests' own interpreter")
+    for name in ("numpy", "numpy.libs"):
+        (packages / name).symlink_to(Path(numpy.__file__).parent.parent / name)
+    said = zygote.imports("numpy.random", path=packages)
+    assert said["failed"] == []
+    write(task / "main.py", "import numpy\ndef handler(e, c): return numpy.random.rand(2).tolist()")
+    drawn = set()
+    for _ in range(8):
+        guest = zygote.fork()
+        assert guest.load().kind == "loaded"
+        drawn.add(tuple(guest.call().value))
+    assert len(drawn) == 8
+
+
+def test_a_childs_own_children_keep_their_exit_status(zygote, task):
+    write(
+        task / "main.py",
+        """
+        import subprocess
+        def handler(event, context):
+            return subprocess.run(["sh", "-c", "exit 7"]).returncode
+        """,
+    )
+    guest = zygote.fork()
+    assert guest.load().kind == "loaded"
+    assert guest.call().value == 7
+
+
+def test_code_that_appears_with_the_fork_is_found(zygote, task, packages):
+    # The directory was looked at, and remembered as empty, before the fork; layers have no times
+    # of their own that could tell one from another.
+    os.utime(packages, (1, 1))
+    zygote.imports("nothing", path=packages)
+    write(packages / "late.py", "")
+    write(task / "main.py", "import late\ndef handler(e, c): return 1")
+    os.utime(packages, (1, 1))
+    assert zygote.fork().load().kind == "loaded"
+    assert zygote.derive().imports("late", path=packages)["failed"] == []
+
+
+def test_a_handler_file_hides_a_module_that_the_zygote_imported(zygote, task):
+    zygote.imports("statistics", "calendar")
+    write(task / "statistics.py", "def handler(e, c): return 'ours'")
+    guest = zygote.fork()
+    assert guest.load(module="statistics").kind == "loaded"
+    assert guest.call().value == "ours"
+
+
+def test_a_hundred_forks_leave_no_descriptor_and_no_zombie(zygote, task):
+    before = zygote.descriptors()
+    pids = []
+    for _ in range(100):
+        guest = zygote.fork()
+        pids.append(guest.pid)
+        guest.peer.sock.close()
+    assert zygote.imports()["failed"] == []
+    assert zygote.descriptors() == before
+    deadline = time.monotonic() + PATIENCE
+    while any(os.path.exists(f"/proc/{pid}") for pid in pids):
+        assert time.monotonic() < deadline, "a child is left"
+        time.sleep(0.01)
+
+
+def test_a_child_has_only_its_channel_and_what_it_opened_itself(zygote, task):
+    write(task / "main.py", "import os\ndef handler(e, c): return os.listdir('/proc/self/fd')")
+    guest = zygote.fork()
+    assert guest.load().kind == "loaded"
+    # 0 to 3, the capture, and the listing itself
+    assert len(guest.call().value) == 6
+
+
+def test_a_fork_that_fails_is_answered_and_the_zygote_goes_on(zygote):
+    before = zygote.descriptors()
+    with open("/dev/null") as file:
+        request = {"kind": "fork", "uid": 1, "flags": landing.REFUSED, "role": "instance"}
+        zygote.say(request, file.fileno())
+    said = zygote.hear("fork-failed")
+    assert (said["step"], said["errno"]) == ("setns", 1)
+    assert "Operation not permitted" in said["message"]
+    assert zygote.descriptors() == before
+    zygote.say({"kind": "fork", "uid": 1, "flags": 0, "role": "instance"})
+    assert zygote.hear("fork-failed") == {
+        "step": "fork",
+        "errno": 0,
+        "message": "a slot has a channel",
+    }
+    assert zygote.fork().pid > 0
+
+
+@pytest.mark.parametrize("message", [b"{", b"3", b"{}", b'{"kind": 3}', b'{"kind": "dance"}'])
+def test_an_unknown_message_is_said_to_be_one(zygote, message):
+    before = zygote.descriptors()
+    with open("/dev/null") as file:
+        socket.send_fds(zygote.control, [message], [file.fileno()])
+    zygote.hear("unknown")
+    assert zygote.descriptors() == before
+    assert zygote.imports()["failed"] == []
+
+
+def test_a_killed_child_does_not_disturb_its_zygote(zygote):
+    guest = zygote.fork()
+    os.kill(guest.pid, signal.SIGKILL)
+    assert guest.peer.ended()
+    assert zygote.fork().pid != guest.pid
