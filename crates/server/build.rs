@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest/python/src").canonicalize()?;
+    let root =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest/python/src").canonicalize()?;
     println!("cargo::rerun-if-changed={}", root.display());
     let mut files = Vec::new();
     collect(&root, &mut files)?;
@@ -13,10 +14,13 @@ fn main() -> io::Result<()> {
     let mut list = String::from("&[\n");
     for file in files {
         let name = file.strip_prefix(&root).map_err(io::Error::other)?;
-        writeln!(list, "    ({:?}, include_bytes!({:?})),", name, file).map_err(io::Error::other)?;
+        writeln!(list, "    ({:?}, include_bytes!({:?})),", name, file)
+            .map_err(io::Error::other)?;
     }
     list.push(']');
-    let out = env::var_os("OUT_DIR").map(PathBuf::from).ok_or_else(|| io::Error::other("OUT_DIR is not set"))?;
+    let out = env::var_os("OUT_DIR")
+        .map(PathBuf::from)
+        .ok_or_else(|| io::Error::other("OUT_DIR is not set"))?;
     fs::write(out.join("guest.rs"), list)
 }
 

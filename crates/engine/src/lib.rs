@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The engine knows handlers, calls and the seam (`sandbox`), and nothing of containers, HTTP or disks. What it decides
-//! is decided by plain functions over plain data ([`admit`], [`handler_cache`], [`import_cache`]'s `select` and
+//! is decided by plain functions over plain data (`admit`, `handler_cache`, `import_cache`'s `select` and
 //! `evict`); the rest does what they return.
 //!
 //! | if | then |

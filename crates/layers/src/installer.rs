@@ -78,6 +78,32 @@ fn tail(text: String) -> String {
     text[start..].to_owned()
 }
 
+/// Whether uv's words say that the network failed.
+pub(crate) fn unreachable(words: &str) -> bool {
+    let signs =
+        ["error sending request", "failed to fetch", "could not connect", "dns error", "timed out"];
+    says(words, &signs)
+}
+
+/// Whether uv's words say that a package would have to be built.
+pub(crate) fn without_wheel(words: &str) -> bool {
+    says(
+        words,
+        &["no usable wheels", "no wheels with a matching", "building from source is disabled"],
+    )
+}
+
+/// Whether uv's words say that a file is not the locked one.
+pub(crate) fn wrong_hash(words: &str) -> bool {
+    says(words, &["hash mismatch"])
+}
+
+/// Older versions wrap their lines anywhere.
+fn says(words: &str, signs: &[&str]) -> bool {
+    let flat = words.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+    signs.iter().any(|sign| flat.contains(sign))
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
@@ -104,6 +130,15 @@ mod tests {
         assert_eq!(finished.status.code(), Some(3));
         assert_eq!((finished.output.as_str(), finished.words.as_str()), ("out\n", "one\ntwo"));
         assert_eq!(*heard.0.lock().unwrap(), ["one", "two"]);
+    }
+
+    #[test]
+    fn words_are_understood_however_they_are_wrapped() {
+        assert!(without_wheel(
+            "Because x has no usable\n      wheels and building from source\n is disabled"
+        ));
+        assert!(unreachable("cause: Failed to\n fetch: x") && !unreachable("no solution found"));
+        assert!(wrong_hash("error: Hash mismatch for `six==1.16.0`"));
     }
 
     #[test]

@@ -125,7 +125,7 @@ fn compile(
         return Ok(finished.output);
     }
     let words = finished.words;
-    if unreachable(&words) {
+    if installer::unreachable(&words) {
         let cached = installer::run(&mut command(true)?, false, &crate::Silent)?;
         if cached.status.success() {
             progress.line("the package index cannot be reached; resolved from the cache");
@@ -134,24 +134,10 @@ fn compile(
         return Err(LockError::Unreachable { words });
     }
     let python = base.version.clone();
-    if words.contains("no usable wheels") || words.contains("building from source is disabled") {
+    if installer::without_wheel(&words) {
         return Err(LockError::NoWheel { python, words });
     }
     Err(LockError::Unsatisfiable { python, words })
-}
-
-/// Whether an installer's words say that the network failed.
-pub(crate) fn unreachable(words: &str) -> bool {
-    [
-        "error sending request",
-        "Failed to fetch",
-        "Could not connect",
-        "dns error",
-        "timed out",
-        "Network",
-    ]
-    .iter()
-    .any(|sign| words.contains(sign))
 }
 
 impl Lock {

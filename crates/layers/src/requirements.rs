@@ -29,6 +29,14 @@ pub enum RequirementError {
         /// As it is written.
         requirement: String,
     },
+    /// A reference to an environment variable.
+    #[error("{file}: {requirement:?} refers to an environment variable; write the value")]
+    Variable {
+        /// Where it stands.
+        file: String,
+        /// As it is written.
+        requirement: String,
+    },
     /// Nothing that names a package.
     #[error("{file}: {requirement:?} names no package; write for example \"pandas==2.2.3\"")]
     NoName {
@@ -104,6 +112,15 @@ pub(crate) fn check(file: &str, requirement: &str) -> Result<(), RequirementErro
     }
     if requirement.starts_with('-') {
         return Err(RequirementError::Option { file, option: text });
+    }
+    let option =
+        requirement.split(' ').find(|word| word.starts_with('-') && !word.starts_with("--hash="));
+    if let Some(option) = option {
+        return Err(RequirementError::Option { file, option: option.to_owned() });
+    }
+    // The installer would fill in the worker's environment.
+    if requirement.contains("${") {
+        return Err(RequirementError::Variable { file, requirement: text });
     }
     let target = requirement.split_once('@').map(|(_, target)| target.trim());
     let local =
@@ -194,6 +211,9 @@ mod tests {
             assert!(matches!(error, RequirementError::Include { .. }), "{bad}: {error}");
         }
         assert!(check("f", "pandas\n--index-url https://example.org").is_err());
+        assert!(check("f", "x @ https://example.org/${HOME}.whl").is_err());
+        assert!(check("f", "x==1 --config-settings=a=b --hash=sha256:00").is_err());
+        assert!(check("f", "x==1 --hash=sha256:00").is_ok());
         assert!(check("f", "x @ https://example.org/x-1-py3-none-any.whl").is_ok());
     }
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Faults are scheduled by operation and number ([`FakeProvider::fail`]); what a guest does is written in the module's
-//! name (see [`guest`]); what an import does, in the imported name: `threads` leaves a thread behind, `missing`
+//! name (the table in `fake/guest.rs`); what an import does, in the imported name: `threads` leaves a thread behind, `missing`
 //! cannot be imported, `stray` loads a file from `/tmp`, `slow:40` takes 40 ms.
 //!
 //! Everything must be made inside a tokio runtime. Do not pause its clock: the sockets are real, and tokio advances a

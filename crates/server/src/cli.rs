@@ -43,10 +43,22 @@ pub struct Cli {
 pub struct Global {
     /// Where the worker is: http://HOST:PORT or unix:PATH [default: the state directory's socket, then
     /// <http://127.0.0.1:8470>]
-    #[arg(long, global = true, env = "WOOL_URL", value_name = "URL", help_heading = "Global options")]
+    #[arg(
+        long,
+        global = true,
+        env = "WOOL_URL",
+        value_name = "URL",
+        help_heading = "Global options"
+    )]
     pub url: Option<String>,
     /// The state directory [default: /var/lib/lambswool for root, else $XDG_STATE_HOME/lambswool]
-    #[arg(long, global = true, env = "WOOL_STATE", value_name = "DIR", help_heading = "Global options")]
+    #[arg(
+        long,
+        global = true,
+        env = "WOOL_STATE",
+        value_name = "DIR",
+        help_heading = "Global options"
+    )]
     pub state: Option<PathBuf>,
     /// Write JSON to stdout, for scripts
     #[arg(long, global = true, help_heading = "Global options")]
@@ -150,7 +162,9 @@ pub struct Clean {
 
 /// `wool run`
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Examples:\n  wool run hello.py '{\"name\": \"Ada\"}'\n  echo '[1, 2]' | wool run sum.py -\n  wool run thumbnail/ @photo.jpg -o small.jpg --timings\n\nThe result goes to stdout; what the function prints goes to stderr.")]
+#[command(
+    after_help = "Examples:\n  wool run hello.py '{\"name\": \"Ada\"}'\n  echo '[1, 2]' | wool run sum.py -\n  wool run thumbnail/ @photo.jpg -o small.jpg --timings\n\nThe result goes to stdout; what the function prints goes to stderr."
+)]
 pub struct Run {
     /// A .py file or a folder
     pub path: PathBuf,
@@ -161,7 +175,9 @@ pub struct Run {
 
 /// `wool deploy`
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Examples:\n  wool deploy hello.py\n  wool deploy report/ --name monthly-report\n\nA function is `def handler(event, context)` or `def f(event)`. Packages come from a PEP 723 header, requirements.txt\nor pyproject.toml; limits from [tool.lambswool] there.")]
+#[command(
+    after_help = "Examples:\n  wool deploy hello.py\n  wool deploy report/ --name monthly-report\n\nA function is `def handler(event, context)` or `def f(event)`. Packages come from a PEP 723 header, requirements.txt\nor pyproject.toml; limits from [tool.lambswool] there."
+)]
 pub struct Deploy {
     /// A .py file or a folder
     pub path: PathBuf,
@@ -172,7 +188,9 @@ pub struct Deploy {
 
 /// `wool invoke`
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Examples:\n  wool invoke hello '{\"name\": \"Ada\"}'\n  wool invoke hello @event.json --timings\n  cat photo.jpg | wool invoke thumbnail - --content-type image/jpeg -o small.jpg")]
+#[command(
+    after_help = "Examples:\n  wool invoke hello '{\"name\": \"Ada\"}'\n  wool invoke hello @event.json --timings\n  cat photo.jpg | wool invoke thumbnail - --content-type image/jpeg -o small.jpg"
+)]
 pub struct Invoke {
     /// The function's name
     pub name: String,
@@ -255,7 +273,16 @@ mod tests {
 
     #[test]
     fn global_options_may_follow_the_command() {
-        let cli = Cli::try_parse_from(["wool", "invoke", "hello", "-", "--url", "http://127.0.0.1:1", "--json"]).unwrap();
+        let cli = Cli::try_parse_from([
+            "wool",
+            "invoke",
+            "hello",
+            "-",
+            "--url",
+            "http://127.0.0.1:1",
+            "--json",
+        ])
+        .unwrap();
         assert_eq!(cli.global.url.as_deref(), Some("http://127.0.0.1:1"));
         assert!(cli.global.json);
         let Command::Invoke(invoke) = cli.command else { panic!("{:?}", cli.command) };
@@ -271,7 +298,9 @@ mod tests {
 
     #[test]
     fn every_setting_is_in_the_help_of_up() {
-        let toml::Value::Table(defaults) = toml::Value::try_from(crate::config::Config::default()).unwrap() else {
+        let toml::Value::Table(defaults) =
+            toml::Value::try_from(crate::config::Config::default()).unwrap()
+        else {
             panic!("settings are a table")
         };
         for key in defaults.keys() {

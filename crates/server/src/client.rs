@@ -41,7 +41,9 @@ pub struct Client {
 #[derive(Debug, Error)]
 pub enum ClientError {
     /// Nothing answers there.
-    #[error("no worker answers at {target}: start one with `wool up`, or say where it is with --url or --state")]
+    #[error(
+        "no worker answers at {target}: start one with `wool up`, or say where it is with --url or --state"
+    )]
     NoWorker {
         /// Where.
         target: Target,
@@ -118,7 +120,9 @@ impl Client {
     /// When the URL is neither.
     pub fn at(url: &str) -> Result<Self, ClientError> {
         if let Some(path) = url.strip_prefix("unix:") {
-            return Ok(Self { target: Target::Unix(PathBuf::from(path.strip_prefix("//").unwrap_or(path))) });
+            return Ok(Self {
+                target: Target::Unix(PathBuf::from(path.strip_prefix("//").unwrap_or(path))),
+            });
         }
         let uri: hyper::Uri = url.parse().map_err(|_| ClientError::Url(url.to_owned()))?;
         match (uri.scheme_str(), uri.host(), uri.path()) {
@@ -163,7 +167,8 @@ impl Client {
                 .map_err(|_| self.unexpected(format!("{value:?} cannot stand in a header")))?;
             request = request.header(name, value);
         }
-        let request = request.body(Full::new(body)).map_err(|error| self.unexpected(error.to_string()))?;
+        let request =
+            request.body(Full::new(body)).map_err(|error| self.unexpected(error.to_string()))?;
         let unreachable = |source| ClientError::NoWorker { target: self.target.clone(), source };
         match &self.target {
             Target::Tcp(authority) => {
@@ -248,7 +253,8 @@ impl Client {
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, ClientError> {
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(self.broken())?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(self.broken())?;
         // Ends with the connection; a failure shows in the request.
         tokio::spawn(connection);
         sender.send_request(request).await.map_err(self.broken())
@@ -272,10 +278,16 @@ mod tests {
     #[test]
     fn an_address_is_a_url_or_a_socket() {
         let target = |url: &str| Client::at(url).map(|client| client.target);
-        assert_eq!(target("http://127.0.0.1:8470").unwrap(), Target::Tcp("127.0.0.1:8470".to_owned()));
+        assert_eq!(
+            target("http://127.0.0.1:8470").unwrap(),
+            Target::Tcp("127.0.0.1:8470".to_owned())
+        );
         assert_eq!(target("http://[::1]:1/").unwrap(), Target::Tcp("[::1]:1".to_owned()));
         assert_eq!(target("unix:/run/w.sock").unwrap(), Target::Unix(PathBuf::from("/run/w.sock")));
-        assert_eq!(target("unix:///run/w.sock").unwrap(), Target::Unix(PathBuf::from("/run/w.sock")));
+        assert_eq!(
+            target("unix:///run/w.sock").unwrap(),
+            Target::Unix(PathBuf::from("/run/w.sock"))
+        );
         for bad in ["https://x", "127.0.0.1:8470", "http://x/y", ""] {
             assert!(target(bad).is_err(), "{bad}");
         }

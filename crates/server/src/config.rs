@@ -151,7 +151,8 @@ impl Config {
     /// # Errors
     /// When a file, a variable or a flag does not fit.
     pub fn read(flags: &Flags) -> Result<Self, ConfigError> {
-        let path = flags.config.clone().or_else(|| places().into_iter().find(|path| path.is_file()));
+        let path =
+            flags.config.clone().or_else(|| places().into_iter().find(|path| path.is_file()));
         let file = match &path {
             Some(path) => Some((path.as_path(), read_file(path)?)),
             None => None,
@@ -171,9 +172,10 @@ impl Config {
         let mut sources = Vec::new();
         let mut table = Table::new();
         if let Some((path, text)) = file {
-            table = text
-                .parse()
-                .map_err(|e: toml::de::Error| ConfigError::Syntax { path: path.to_owned(), reason: e.to_string() })?;
+            table = text.parse().map_err(|e: toml::de::Error| ConfigError::Syntax {
+                path: path.to_owned(),
+                reason: e.to_string(),
+            })?;
             sources.push(path.display().to_string());
         }
         for key in keys() {
@@ -194,10 +196,15 @@ impl Config {
                 sources.push(format!("--{key}"));
             }
         }
-        let config: Self = table
-            .try_into()
-            .map_err(|e: toml::de::Error| ConfigError::Value { sources: sources.join(", "), reason: e.message().to_owned() })?;
-        if config.listen.ip().is_loopback() { Ok(config) } else { Err(ConfigError::NotLoopback(config.listen)) }
+        let config: Self = table.try_into().map_err(|e: toml::de::Error| ConfigError::Value {
+            sources: sources.join(", "),
+            reason: e.message().to_owned(),
+        })?;
+        if config.listen.ip().is_loopback() {
+            Ok(config)
+        } else {
+            Err(ConfigError::NotLoopback(config.listen))
+        }
     }
 }
 
@@ -205,7 +212,8 @@ impl Config {
 fn keys() -> Vec<String> {
     // A key whose default is "none" is missing from the table that the defaults make.
     let optional = ["python", "handler_cache_bytes", "zygote_bytes", "creations"];
-    let mut keys: Vec<String> = Table::try_from(Config::default()).unwrap_or_default().keys().cloned().collect();
+    let mut keys: Vec<String> =
+        Table::try_from(Config::default()).unwrap_or_default().keys().cloned().collect();
     keys.extend(optional.map(str::to_owned));
     keys
 }
@@ -222,19 +230,28 @@ fn scalar(text: &str) -> Value {
 fn places() -> Vec<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let user = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));
-    user.into_iter().chain([PathBuf::from("/etc")]).map(|dir| dir.join("lambswool/config.toml")).collect()
+    user.into_iter()
+        .chain([PathBuf::from("/etc")])
+        .map(|dir| dir.join("lambswool/config.toml"))
+        .collect()
 }
 
 fn read_file(path: &Path) -> Result<String, ConfigError> {
-    std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })
+    std::fs::read_to_string(path)
+        .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn combine(file: &str, variables: &[(&str, &str)], flags: &Flags) -> Result<Config, ConfigError> {
-        let variable = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+    fn combine(
+        file: &str,
+        variables: &[(&str, &str)],
+        flags: &Flags,
+    ) -> Result<Config, ConfigError> {
+        let variable =
+            |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
         Config::combine(Some((Path::new("c.toml"), file.to_owned())), variable, flags)
     }
 
@@ -242,7 +259,8 @@ mod tests {
     fn a_flag_beats_a_variable_and_a_variable_beats_the_file() {
         let file = "listen = '127.0.0.1:1'\nqueue = 5\nidle = 30\nrun_body = '1MiB'";
         let flags = Flags { listen: Some("127.0.0.1:3".to_owned()), ..Flags::default() };
-        let variables = [("WOOL_LISTEN", "127.0.0.1:2"), ("WOOL_QUEUE", "7"), ("WOOL_ZYGOTES", "none")];
+        let variables =
+            [("WOOL_LISTEN", "127.0.0.1:2"), ("WOOL_QUEUE", "7"), ("WOOL_ZYGOTES", "none")];
         let config = combine(file, &variables, &flags).unwrap();
         assert_eq!(config.listen.port(), 3);
         assert_eq!(config.queue, 7);
@@ -253,7 +271,8 @@ mod tests {
 
     #[test]
     fn an_unknown_key_is_an_error_that_names_the_known_ones() {
-        let refused = combine("lisen = '127.0.0.1:1'", &[], &Flags::default()).unwrap_err().to_string();
+        let refused =
+            combine("lisen = '127.0.0.1:1'", &[], &Flags::default()).unwrap_err().to_string();
         assert!(refused.contains("lisen") && refused.contains("listen"), "{refused}");
     }
 

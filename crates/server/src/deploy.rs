@@ -77,7 +77,8 @@ impl Deployer {
         hidden: bool,
         progress: Arc<dyn Progress + Send + Sync>,
     ) -> Result<Arc<Function>, DeployError> {
-        let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|_| DeployError::BrokeOff)?;
+        let turn =
+            Arc::clone(&self.turns).acquire_owned().await.map_err(|_| DeployError::BrokeOff)?;
         let (workshop, registry) = (Arc::clone(&self.workshop), Arc::clone(&self.registry));
         let heard = Arc::clone(&progress);
         let work = tokio::task::spawn_blocking(move || {
@@ -98,7 +99,8 @@ impl Deployer {
             self.engine.forget(&old.current.handler.id).await;
         }
         if !handler.imports.is_empty() {
-            progress.step(&format!("importing {} ahead of the first call", handler.imports.join(", ")));
+            progress
+                .step(&format!("importing {} ahead of the first call", handler.imports.join(", ")));
         }
         self.engine.prepare(handler).await;
         Ok(function)

@@ -43,20 +43,36 @@ impl Finding {
 
     /// It works, with less.
     pub fn degraded(what: &str, found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { what: what.to_owned(), level: Level::Degraded, found: found.into(), advice: advice.into() }
+        Self {
+            what: what.to_owned(),
+            level: Level::Degraded,
+            found: found.into(),
+            advice: advice.into(),
+        }
     }
 
     /// It does not work without.
     pub fn missing(what: &str, found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { what: what.to_owned(), level: Level::Missing, found: found.into(), advice: advice.into() }
+        Self {
+            what: what.to_owned(),
+            level: Level::Missing,
+            found: found.into(),
+            advice: advice.into(),
+        }
     }
 }
 
 /// Looks at this machine and at a state directory.
 #[must_use]
 pub fn examine(state: &Path) -> Vec<Finding> {
-    let mut findings = vec![checks::kernel(), checks::privilege(), checks::user_namespaces(), checks::cgroups()];
-    findings.extend([checks::python(), checks::installer(state), checks::state_directory(state), checks::kvm()]);
+    let mut findings =
+        vec![checks::kernel(), checks::privilege(), checks::user_namespaces(), checks::cgroups()];
+    findings.extend([
+        checks::python(),
+        checks::installer(state),
+        checks::state_directory(state),
+        checks::kvm(),
+    ]);
     findings
 }
 
@@ -66,7 +82,8 @@ pub fn examine(state: &Path) -> Vec<Finding> {
 /// When something is missing that the worker needs.
 pub fn doctor(state: &Path, json: bool) -> Result<()> {
     let findings = examine(state);
-    let text = if json { serde_json::to_string_pretty(&findings)? + "\n" } else { render(&findings) };
+    let text =
+        if json { serde_json::to_string_pretty(&findings)? + "\n" } else { render(&findings) };
     std::io::stdout().lock().write_all(text.as_bytes())?;
     let missing = findings.iter().filter(|finding| finding.level == Level::Missing).count();
     if missing > 0 {

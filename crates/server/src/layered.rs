@@ -41,7 +41,11 @@ impl Layered {
     /// A workshop; `guest` are the guest's files, its native extension included; `python` is for functions that do
     /// not ask for another.
     #[must_use]
-    pub fn new(store: Store, guest: Vec<(&'static str, &'static [u8])>, python: Option<PythonRequest>) -> Self {
+    pub fn new(
+        store: Store,
+        guest: Vec<(&'static str, &'static [u8])>,
+        python: Option<PythonRequest>,
+    ) -> Self {
         Self { store, guest, python, uv: Mutex::new(None) }
     }
 
@@ -66,12 +70,14 @@ impl Layered {
     fn base(&self, settings: &Settings, progress: &dyn Progress) -> Result<Base, MakeError> {
         let wanted = settings.python().map_err(|error| function("manifest", &error))?;
         if let Some(default) = &self.python {
-            let base = base::default_or_build(&self.store, default, progress).map_err(|e| machine("base", &e))?;
+            let base = base::default_or_build(&self.store, default, progress)
+                .map_err(|e| machine("base", &e))?;
             if wanted.accepts(&base.version) {
                 return Ok(base);
             }
         }
-        base::default_or_build(&self.store, &wanted, progress).map_err(|error| machine("base", &error))
+        base::default_or_build(&self.store, &wanted, progress)
+            .map_err(|error| machine("base", &error))
     }
 
     fn packages(
@@ -84,16 +90,24 @@ impl Layered {
             return Ok(None);
         }
         let uv = self.uv(progress)?;
-        let locked = lock::resolve(&self.store, &uv, base, wanted, progress).map_err(|error| match error {
-            LockError::NoWheel { .. } | LockError::Unsatisfiable { .. } => function("packages", &error),
-            _ => machine("packages", &error),
-        })?;
+        let locked =
+            lock::resolve(&self.store, &uv, base, wanted, progress).map_err(
+                |error| match error {
+                    LockError::NoWheel { .. } | LockError::Unsatisfiable { .. } => {
+                        function("packages", &error)
+                    }
+                    _ => machine("packages", &error),
+                },
+            )?;
         let Some(lock) = locked else { return Ok(None) };
-        let installed =
-            packages::install(&self.store, &uv, base, &lock, progress).map_err(|error| match error {
-                InstallError::NoWheel { .. } | InstallError::Hash { .. } => function("packages", &error),
+        let installed = packages::install(&self.store, &uv, base, &lock, progress).map_err(
+            |error| match error {
+                InstallError::NoWheel { .. } | InstallError::Hash { .. } => {
+                    function("packages", &error)
+                }
                 _ => machine("packages", &error),
-            })?;
+            },
+        )?;
         Ok(Some((lock, installed)))
     }
 
@@ -103,14 +117,22 @@ impl Layered {
         if let Some(uv) = &*known {
             return Ok(Arc::clone(uv));
         }
-        let uv = Arc::new(Uv::find_or_fetch(&self.store, progress).map_err(|error| machine("installer", &error))?);
+        let uv = Arc::new(
+            Uv::find_or_fetch(&self.store, progress)
+                .map_err(|error| machine("installer", &error))?,
+        );
         *known = Some(Arc::clone(&uv));
         Ok(uv)
     }
 }
 
 impl Workshop for Layered {
-    fn make(&self, name: &FunctionName, bundle: Bundle, progress: &dyn Progress) -> Result<Made, MakeError> {
+    fn make(
+        &self,
+        name: &FunctionName,
+        bundle: Bundle,
+        progress: &dyn Progress,
+    ) -> Result<Made, MakeError> {
         let broken = |error: ManifestError| match error {
             ManifestError::File(_) => machine("manifest", &error),
             _ => function("manifest", &error),
@@ -121,7 +143,8 @@ impl Workshop for Layered {
         let manifest = settings.inspect(code.path(), &base.command(&self.store)).map_err(broken)?;
         let packages = self.packages(&base, &manifest.requirements, progress)?;
         let code = code.seal(&self.store, &base).map_err(|error| machine("code", &error))?;
-        let guest = guest::install(&self.store, &base, &self.guest).map_err(|error| machine("guest", &error))?;
+        let guest = guest::install(&self.store, &base, &self.guest)
+            .map_err(|error| machine("guest", &error))?;
         let said = serde_json::to_value(&manifest).map_err(|error| machine("manifest", &error))?;
         let (lock, packages) = packages.unzip();
         let (layer, imports) = packages.map(|packages| (packages.layer, packages.imports)).unzip();
@@ -161,7 +184,11 @@ mod tests {
     #[test]
     fn the_guest_is_in_the_binary() {
         let names: Vec<&str> = GUEST.iter().map(|(name, _)| *name).collect();
-        for needed in ["lambswool_guest/__main__.py", "lambswool_guest/zygote.py", "lambswool_guest/instance.py"] {
+        for needed in [
+            "lambswool_guest/__main__.py",
+            "lambswool_guest/zygote.py",
+            "lambswool_guest/instance.py",
+        ] {
             assert!(names.contains(&needed), "{names:?}");
         }
     }

@@ -60,16 +60,23 @@ pub async fn real(config: &Config, state: &State) -> Result<Parts> {
     };
     let (socket, process) = container::launch(&options).await?;
     let client = Client::new(socket).await.context("the warden does not answer")?;
-    let containers = Containers::new(client, ContainerOptions { slots: config.slots, spares: config.spares });
+    let containers =
+        Containers::new(client, ContainerOptions { slots: config.slots, spares: config.spares });
     let counting = tokio::spawn(count(containers.clone()));
-    Ok(Parts { provider: Arc::new(containers), workshop, warden: Some(Warden { process, counting }) })
+    Ok(Parts {
+        provider: Arc::new(containers),
+        workshop,
+        warden: Some(Warden { process, counting }),
+    })
 }
 
 impl Warden {
     /// Waits until the warden ends while it is still needed; for ever when there is none.
     pub(crate) async fn lost(warden: &mut Option<Self>) -> String {
         match warden {
-            Some(warden) => format!("the warden is gone ({})", describe(warden.process.wait().await)),
+            Some(warden) => {
+                format!("the warden is gone ({})", describe(warden.process.wait().await))
+            }
             None => std::future::pending().await,
         }
     }

@@ -50,7 +50,13 @@ impl FromStr for Bytes {
         let unit = unit.trim();
         let factor = match unit {
             "" => 1,
-            _ => UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).ok_or_else(refused)?.1,
+            _ => {
+                UNITS
+                    .iter()
+                    .find(|(name, _)| name.eq_ignore_ascii_case(unit))
+                    .ok_or_else(refused)?
+                    .1
+            }
         };
         number.checked_mul(factor).map(Self).ok_or_else(refused)
     }

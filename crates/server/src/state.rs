@@ -49,7 +49,9 @@ pub enum StateError {
         found: u32,
     },
     /// It holds files that are not ours.
-    #[error("{0} is not empty and no state directory of lambswool: choose another place with --state DIR")]
+    #[error(
+        "{0} is not empty and no state directory of lambswool: choose another place with --state DIR"
+    )]
     Foreign(PathBuf),
     /// Another worker uses it.
     #[error(
@@ -98,10 +100,13 @@ impl State {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let mut entries = fs::read_dir(&root).map_err(unusable(&root))?;
                 // `layers` may be there before us: `wool base build` works without a worker.
-                if entries.any(|entry| entry.is_ok_and(|e| e.file_name() != "layers" && e.file_name() != "uv")) {
+                if entries.any(|entry| {
+                    entry.is_ok_and(|e| e.file_name() != "layers" && e.file_name() != "uv")
+                }) {
                     return Err(StateError::Foreign(root));
                 }
-                write_whole(&version, format!("{VERSION}\n").as_bytes(), 0o644).map_err(unusable(&version))?;
+                write_whole(&version, format!("{VERSION}\n").as_bytes(), 0o644)
+                    .map_err(unusable(&version))?;
             }
             Err(error) => return Err(unusable(&version)(error)),
         }
@@ -181,7 +186,10 @@ impl State {
             }
             Err(TryLockError::Error(error)) => return Err(unusable(&path)(error)),
         }
-        let written = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| writeln!(lock, "{}", std::process::id()));
+        let written = lock
+            .set_len(0)
+            .and_then(|()| lock.rewind())
+            .and_then(|()| writeln!(lock, "{}", std::process::id()));
         written.map_err(unusable(&path))?;
         // What a killed worker left behind: its socket and address would send clients nowhere.
         for name in ["wool.sock", "worker.json"] {
@@ -237,7 +245,8 @@ fn unusable(path: &Path) -> impl FnOnce(io::Error) -> StateError {
 /// Writes a file so that a reader sees all of it or nothing.
 fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let beside = path.with_extension("new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&beside)?;
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&beside)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&beside, path)

@@ -29,9 +29,9 @@ use crate::api::{self, App, Door};
 use crate::config::{Config, Zygotes};
 use crate::deploy::Deployer;
 use crate::logs::{Logs, Rotation};
+use crate::parts::{Parts, Warden};
 use crate::registry::{Function, Registry, Sqlite};
 use crate::state::{Address, Hold, State};
-use crate::parts::{Parts, Warden};
 
 /// A worker that listens and does not serve yet.
 #[derive(Debug)]
@@ -53,24 +53,43 @@ impl Worker {
     ///
     /// # Errors
     /// When another worker is there, the port is taken, or a part does not come up.
-    pub async fn bind(config: Config, parts: impl AsyncFnOnce(&Config, &State) -> Result<Parts>) -> Result<Self> {
+    pub async fn bind(
+        config: Config,
+        parts: impl AsyncFnOnce(&Config, &State) -> Result<Parts>,
+    ) -> Result<Self> {
         let state = State::open(&config.state)?;
         let hold = state.hold()?;
         // Before anything costly: a taken port is the commonest failure.
-        let tcp = TcpListener::bind(config.listen).await.map_err(|error| busy_port(config.listen, error))?;
-        let url = format!("http://{}", tcp.local_addr().context("cannot read the listener's address")?);
+        let tcp = TcpListener::bind(config.listen)
+            .await
+            .map_err(|error| busy_port(config.listen, error))?;
+        let url =
+            format!("http://{}", tcp.local_addr().context("cannot read the listener's address")?);
         let unix = bind_unix(&state.socket())?;
         let metrics = recorder()?;
         let registry = Arc::new(Registry::open(Box::new(Sqlite::open(&state.registry())?))?);
         let rotation = Rotation { bytes: config.log_bytes.0, files: config.log_files.max(1) };
-        let logs = Arc::new(Logs::start(&state.logs(), rotation).context("cannot start writing logs")?);
+        let logs =
+            Arc::new(Logs::start(&state.logs(), rotation).context("cannot start writing logs")?);
         forget_hidden(&registry, &logs).await?;
         let Parts { provider, workshop, warden } = parts(&config, &state).await?;
         let sink = Arc::clone(&logs) as Arc<dyn LogSink>;
         let engine = Engine::new(Arc::clone(&provider), engine_config(&config), sink);
-        let deployer = Arc::new(Deployer::new(workshop, Arc::clone(&registry), Arc::clone(&engine)));
+        let deployer =
+            Arc::new(Deployer::new(workshop, Arc::clone(&registry), Arc::clone(&engine)));
         let (stop, began) = (CancellationToken::new(), Instant::now());
-        let app = Arc::new(App { config, state, registry, engine, deployer, logs, metrics, stop, began, url });
+        let app = Arc::new(App {
+            config,
+            state,
+            registry,
+            engine,
+            deployer,
+            logs,
+            metrics,
+            stop,
+            began,
+            url,
+        });
         Ok(Self { app, provider, warden, tcp, unix, hold })
     }
 
@@ -186,7 +205,11 @@ fn busy_port(listen: SocketAddr, error: io::Error) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::AddrInUse => anyhow!(
             "something already listens on {listen}: stop it, choose another port with --listen {ip}:PORT, or take a free one with --listen {ip}:0",
-            ip = if listen.is_ipv6() { format!("[{}]", listen.ip()) } else { listen.ip().to_string() }
+            ip = if listen.is_ipv6() {
+                format!("[{}]", listen.ip())
+            } else {
+                listen.ip().to_string()
+            }
         ),
         _ => anyhow::Error::new(error).context(format!("cannot listen on {listen}")),
     }
@@ -194,7 +217,10 @@ fn busy_port(listen: SocketAddr, error: io::Error) -> anyhow::Error {
 
 fn bind_unix(path: &Path) -> Result<UnixListener> {
     let listener = UnixListener::bind(path).with_context(|| {
-        format!("cannot make the socket {}: a shorter --state DIR helps when the path is too long", path.display())
+        format!(
+            "cannot make the socket {}: a shorter --state DIR helps when the path is too long",
+            path.display()
+        )
     })?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
         .with_context(|| format!("cannot protect {}", path.display()))?;
@@ -208,8 +234,7 @@ fn recorder() -> Result<PrometheusHandle> {
         return Ok(handle.clone());
     }
     // From a resumed call's tens of microseconds to a first import's seconds.
-    let buckets: Vec<f64> =
-        (0..22).map(|step| 1e-5 * 2f64.powi(step)).collect();
+    let buckets: Vec<f64> = (0..22).map(|step| 1e-5 * 2f64.powi(step)).collect();
     let builder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Full("lambswool_stage_seconds".to_owned()), &buckets)
         .context("cannot set up metrics")?;
@@ -239,7 +264,12 @@ async fn prepare_recent(app: Arc<App>) {
     let mut functions: Vec<Arc<Function>> = app.registry.list();
     functions.sort_by_key(|function| std::cmp::Reverse(function.updated));
     for function in functions.into_iter().take(PREPARED) {
-        if app.stop.run_until_cancelled(app.engine.prepare(&function.current.handler)).await.is_none() {
+        if app
+            .stop
+            .run_until_cancelled(app.engine.prepare(&function.current.handler))
+            .await
+            .is_none()
+        {
             return;
         }
     }
@@ -251,6 +281,9 @@ async fn reap(provider: &dyn Provider) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     if provider.reaping() > 0 {
-        tracing::warn!(sandboxes = provider.reaping(), "not all sandboxes are gone yet; they end with this process");
+        tracing::warn!(
+            sandboxes = provider.reaping(),
+            "not all sandboxes are gone yet; they end with this process"
+        );
     }
 }

@@ -71,5 +71,10 @@ pub trait Workshop: Send + Sync + Debug {
     ///
     /// # Errors
     /// When the function or the machine does not allow it; what was finished until then stays as a cache.
-    fn make(&self, name: &FunctionName, bundle: Bundle, progress: &dyn Progress) -> Result<Made, MakeError>;
+    fn make(
+        &self,
+        name: &FunctionName,
+        bundle: Bundle,
+        progress: &dyn Progress,
+    ) -> Result<Made, MakeError>;
 }

@@ -1,1 +1,227 @@
-//! What a host can do.
+//! What a host can do, as far as an unprivileged look can tell. Facts only: what follows from them is the caller's.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+
+/// A kernel's version: 6.18 is `(6, 18)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Kernel(pub u32, pub u32);
+
+impl Kernel {
+    /// The running one; 0.0 when it does not say.
+    #[must_use]
+    pub fn running() -> Self {
+        Self::parse(&rustix::system::uname().release().to_string_lossy())
+    }
+
+    fn parse(release: &str) -> Self {
+        let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+        let mut next = || numbers.next().and_then(|n| n.parse().ok()).unwrap_or(0);
+        let (major, minor) = (next(), next());
+        Self(major, minor)
+    }
+}
+
+/// Where this system runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Surroundings {
+    /// Nothing says that it is anything but a machine.
+    Machine,
+    /// In a container; by the name that it gives itself.
+    Container(String),
+    /// In Windows' Linux, version 2.
+    Wsl2,
+}
+
+/// How cgroups are mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CgroupLayout {
+    /// Controllers on hierarchies of their own.
+    V1,
+    /// Those, and an empty unified hierarchy beside them.
+    Hybrid,
+    /// Controllers on the unified hierarchy.
+    V2,
+    /// None.
+    None,
+}
+
+/// Whether virtual machines can be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kvm {
+    /// `/dev/kvm` opens.
+    Open,
+    /// It is there and does not open for this user.
+    Closed,
+    /// It is not there.
+    Missing,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Host {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Where it runs.
+    pub surroundings: Surroundings,
+    /// How cgroups are mounted.
+    pub cgroups: CgroupLayout,
+    /// Controllers among `memory`, `pids` and `freezer` that cannot be had (version 2 freezes without one).
+    pub missing_controllers: Vec<&'static str>,
+    /// Most user namespaces per user; 0 where they are off.
+    pub user_namespaces: u64,
+    /// What restricts the user namespaces of ordinary users, by the name of its setting.
+    pub user_namespace_restrictions: Vec<&'static str>,
+    /// Linux security modules in force.
+    pub security_modules: Vec<String>,
+    /// Landlock's version; 0 where it is off.
+    pub landlock: u32,
+    /// Whether seccomp filters can be installed.
+    pub seccomp: bool,
+    /// Pressure stall information is there.
+    pub pressure: bool,
+    /// Virtual machines.
+    pub kvm: Kvm,
+}
+
+impl Host {
+    /// Looks. A few dozen small files; changes nothing.
+    #[must_use]
+    pub fn probe() -> Self {
+        let mounts = read("/proc/self/mounts");
+        let (cgroups, missing_controllers) = cgroups(&mounts);
+        Self {
+            kernel: Kernel::running(),
+            surroundings: surroundings(),
+            cgroups,
+            missing_controllers,
+            user_namespaces: number("/proc/sys/user/max_user_namespaces").unwrap_or(0),
+            user_namespace_restrictions: restrictions(),
+            security_modules: list(&read("/sys/kernel/security/lsm"), ','),
+            landlock: landlock(),
+            seccomp: Path::new("/proc/sys/kernel/seccomp/actions_avail").exists(),
+            pressure: Path::new("/proc/pressure/memory").exists(),
+            kvm: kvm(),
+        }
+    }
+}
+
+/// Whether programs cannot be executed from the file system that holds `dir`.
+#[must_use]
+pub fn is_noexec(dir: &Path) -> bool {
+    rustix::fs::statvfs(dir)
+        .is_ok_and(|stat| stat.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+fn number(path: &str) -> Option<u64> {
+    read(path).trim().parse().ok()
+}
+
+fn list(text: &str, separator: char) -> Vec<String> {
+    text.trim().split(separator).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+fn surroundings() -> Surroundings {
+    if read("/proc/sys/kernel/osrelease").to_lowercase().contains("wsl2") {
+        return Surroundings::Wsl2;
+    }
+    if Path::new("/.dockerenv").exists() {
+        return Surroundings::Container("docker".to_owned());
+    }
+    // systemd writes down what it finds in pid 1's environment, which only root may read.
+    let named = list(&read("/run/systemd/container"), '\n').into_iter().next().or_else(|| {
+        let environment = fs::read("/proc/1/environ").unwrap_or_default();
+        let entry = environment.split(|b| *b == 0).find_map(|e| e.strip_prefix(b"container="))?;
+        Some(String::from_utf8_lossy(entry).into_owned())
+    });
+    named.map_or(Surroundings::Machine, Surroundings::Container)
+}
+
+fn cgroups(mounts: &str) -> (CgroupLayout, Vec<&'static str>) {
+    let of_kind = |kind: &'static str| {
+        mounts.lines().filter_map(move |line| {
+            let mut fields = line.split(' ').skip(1);
+            let (at, found, options) = (fields.next()?, fields.next()?, fields.next()?);
+            (found == kind).then_some((at, options))
+        })
+    };
+    let on_v1 =
+        |name: &str| of_kind("cgroup").any(|(_, options)| options.split(',').any(|o| o == name));
+    let unified = of_kind("cgroup2").next();
+    let on_v2 = |name: &str| {
+        unified.is_some_and(|(at, _)| {
+            list(&read(&format!("{at}/cgroup.controllers")), ' ').iter().any(|c| c == name)
+        })
+    };
+    if on_v1("memory") || on_v1("pids") {
+        let missing =
+            ["memory", "pids", "freezer"].into_iter().filter(|name| !on_v1(name)).collect();
+        let layout = if unified.is_some() { CgroupLayout::Hybrid } else { CgroupLayout::V1 };
+        return (layout, missing);
+    }
+    match unified {
+        Some(_) => {
+            (CgroupLayout::V2, ["memory", "pids"].into_iter().filter(|name| !on_v2(name)).collect())
+        }
+        None => (CgroupLayout::None, vec!["memory", "pids", "freezer"]),
+    }
+}
+
+fn restrictions() -> Vec<&'static str> {
+    [
+        ("kernel.unprivileged_userns_clone", "/proc/sys/kernel/unprivileged_userns_clone", 0),
+        (
+            "kernel.apparmor_restrict_unprivileged_userns",
+            "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+            1,
+        ),
+    ]
+    .into_iter()
+    .filter(|(_, path, restricts)| number(path) == Some(*restricts))
+    .map(|(name, _, _)| name)
+    .collect()
+}
+
+fn landlock() -> u32 {
+    const SYS_LANDLOCK_CREATE_RULESET: libc::c_long = 444;
+    // SAFETY: with this flag the call takes no attributes and returns the version.
+    let version = unsafe { libc::syscall(SYS_LANDLOCK_CREATE_RULESET, 0, 0, 1) };
+    u32::try_from(version).unwrap_or(0)
+}
+
+fn kvm() -> Kvm {
+    match fs::OpenOptions::new().read(true).write(true).open("/dev/kvm") {
+        Ok(_) => Kvm::Open,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Kvm::Missing,
+        Err(_) => Kvm::Closed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_compared_by_number_and_not_by_letter() {
+        assert!(Kernel::parse("6.9.0-rc1") < Kernel::parse("6.15.3-amd64"));
+        assert_eq!(Kernel::parse("5.15"), Kernel(5, 15));
+        assert!(Kernel::running() > Kernel(3, 0));
+    }
+
+    #[test]
+    fn controllers_on_their_own_hierarchies_beside_an_empty_unified_one_are_hybrid() {
+        let mounts = "cgroup /c/memory cgroup rw,memory 0 0\ncgroup /c/pids cgroup rw,pids 0 0\n\
+                      cgroup2 /c/unified cgroup2 rw 0 0\n";
+        assert_eq!(cgroups(mounts), (CgroupLayout::Hybrid, vec!["freezer"]));
+        assert_eq!(cgroups("").0, CgroupLayout::None);
+    }
+}

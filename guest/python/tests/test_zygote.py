@@ -342,3 +342,19 @@ def test_a_killed_child_does_not_disturb_its_zygote(zygote):
     os.kill(guest.pid, signal.SIGKILL)
     assert guest.peer.ended()
     assert zygote.fork().pid != guest.pid
+
+
+def test_what_a_zygote_imported_is_out_of_its_childrens_collectors_sight(zygote, task):
+    zygote.imports("decimal")
+    write(
+        task / "main.py",
+        """
+        import gc
+        def handler(event, context):
+            return [gc.get_freeze_count(), len(gc.get_objects())]
+        """,
+    )
+    guest = zygote.fork()
+    assert guest.load().kind == "loaded"
+    frozen, seen = guest.call().value
+    assert frozen > 1000 > seen

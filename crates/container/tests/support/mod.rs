@@ -22,38 +22,40 @@ pub fn can_run() -> bool {
 }
 
 /// A base is made once for all tests.
-pub fn store() -> (Store, PythonSpec) {
-    static MADE: OnceLock<PythonSpec> = OnceLock::new();
+pub fn store() -> (Store, base::Base, PythonSpec) {
+    static MADE: OnceLock<(base::Base, PythonSpec)> = OnceLock::new();
     let state = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("layers-for-tests");
     let store = Store::open(&state).unwrap();
-    let python = MADE.get_or_init(|| {
+    let (base, python) = MADE.get_or_init(|| {
         let base = base::default_or_build(&store, &python::PythonRequest::any(), &Silent).unwrap();
         let mut files = sandbox::guest::FILES.to_vec();
         files.push((LANDING_FILE, LANDING));
-        base.python(guest::install(&store, &base, &files).unwrap())
+        let guest = guest::install(&store, &base, &files).unwrap();
+        (base.clone(), base.python(guest))
     });
-    (store, python.clone())
+    (store, base.clone(), python.clone())
 }
 
 pub struct World {
     pub containers: Containers,
     pub python: PythonSpec,
     pub store: Store,
+    base: base::Base,
     _warden: tokio::process::Child,
 }
 
 impl World {
     pub async fn new(staged: bool, options: ContainerOptions) -> Self {
-        let (store, python) = store();
+        let (store, base, python) = store();
         // A state directory of its own, so that tests run side by side; the layers are shared.
         let state = tempfile::Builder::new().prefix("lambswool-test").tempdir().unwrap().keep();
         std::fs::create_dir(state.join("run")).unwrap();
         std::os::unix::fs::symlink(store.layers(), state.join("layers")).unwrap();
-        let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("../debug/wool-warden");
+        let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(if cfg!(debug_assertions) { "../debug/wool-warden" } else { "../release/wool-warden" });
         let options_for = WardenOptions { program, state, staged };
         let (socket, warden) = launch(&options_for).await.unwrap();
         let client = Client::new(socket).await.unwrap();
-        Self { containers: Containers::new(client, options), python, store, _warden: warden }
+        Self { containers: Containers::new(client, options), python, store, base, _warden: warden }
     }
 
     pub fn zygote(&self, imports: &[&str]) -> ZygoteSpec {
@@ -68,8 +70,7 @@ impl World {
 
     pub fn code(&self, source: &str) -> Layer {
         let bundle = code::Bundle::from_py(&self.store, "handler", source.as_bytes()).unwrap();
-        let base = base::list(&self.store).unwrap().remove(0);
-        bundle.seal(&self.store, &base).unwrap()
+        bundle.seal(&self.store, &self.base).unwrap()
     }
 
     pub fn instance(&self, source: &str) -> InstanceSpec {

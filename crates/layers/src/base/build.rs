@@ -13,7 +13,7 @@ use crate::store::{layer, short};
 use crate::{FileError, Interpreter, Progress, Store, bytecode};
 
 /// Changes whenever the same host would give another base.
-const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 1;
 
 /// Makes a base, unless the same one is there already.
 ///
@@ -29,7 +29,7 @@ pub fn build(
         python.version,
         python.executable.display()
     ));
-    let Planned { plan, libraries, loader, mut missing } = plan(python)?;
+    let Planned { plan, libraries, loader, missing } = plan(python)?;
     let id = identity(python, &plan)?;
     if let Some(base) = Base::read(store, &id) {
         return Ok(base);
@@ -47,6 +47,7 @@ pub fn build(
             .map(|d| d.as_secs())
             .unwrap_or_default(),
         missing: Vec::new(),
+        format: FORMAT,
         libraries,
         loader,
     };
@@ -54,17 +55,18 @@ pub fn build(
         progress.step(&format!("building a base from Python {}", python.version));
         plan.write(root, &|bytes| progress.bytes(bytes, None))?;
         progress.step("compiling the standard library");
-        let interpreter = base.command_at(root);
         let library = Path::new("usr").join(&python.libdir).join(&python.libname);
         let prefix = Path::new("/").join(&library);
-        bytecode::compile(&interpreter, &root.join(&library), &prefix.to_string_lossy())?;
-        missing.extend(verify::verify(&interpreter, root)?);
-        base.bytes = size(root)?;
-        base.missing = std::mem::take(&mut missing);
+        bytecode::compile(&base.command_at(root), &root.join(&library), &prefix.to_string_lossy())?;
         // Before the layer gets its name: whoever sees the layer finds its description.
-        base.write(store)
+        base.describe(store, root, &missing)
     })?;
-    let base = Base::read(store, &base.id).unwrap_or(base);
+    if let Some(other) = Base::read(store, &base.id) {
+        base = other;
+    } else {
+        // The layer is there and its description was lost.
+        base.describe(store, &store.layer_path(&layer), &missing)?;
+    }
     for (what, reason) in &base.missing {
         progress.line(&format!("not in this base: {what} ({reason})"));
     }
@@ -181,6 +183,19 @@ fn size(root: &Path) -> Result<u64, FileError> {
 }
 
 impl Base {
+    /// Verifies the base at `root` and writes down what it is. `absent` is what the host did not have.
+    fn describe(
+        &mut self,
+        store: &Store,
+        root: &Path,
+        absent: &[(String, String)],
+    ) -> Result<(), BaseError> {
+        self.missing = absent.to_vec();
+        self.missing.extend(verify::verify(&self.command_at(root), root)?);
+        self.bytes = size(root)?;
+        self.write(store)
+    }
+
     /// How to run the interpreter of a base that lies at `root`: by its own loader with its own libraries, so that it
     /// runs the same after an upgrade of the host.
     pub(super) fn command_at(&self, root: &Path) -> Interpreter {

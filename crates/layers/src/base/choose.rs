@@ -69,6 +69,7 @@ mod tests {
             bytes: 1,
             created,
             missing: Vec::new(),
+            format: 1,
             libraries: PathBuf::from("usr/lib"),
             loader: None,
         }

@@ -53,6 +53,8 @@ pub struct Base {
     pub created: u64,
     /// Modules and other parts that this host's Python does not have, with the reason.
     pub missing: Vec<(String, String)>,
+    /// How it was made: what another version of this crate made is not offered.
+    format: u32,
     /// Where its shared libraries are, relative to its root.
     libraries: PathBuf,
     /// Its loader's absolute path inside it; none for a static interpreter.
@@ -118,17 +120,17 @@ impl Base {
         store.kind("base").join(format!("{id}.json"))
     }
 
-    /// A base that is complete: its layer is there and so is its description.
+    /// A base that is complete: its layer is there and so is its description, and it is of the present format.
     fn read(store: &Store, id: &str) -> Option<Self> {
         let text = fs::read(Self::description(store, id)).ok()?;
         let base: Self = serde_json::from_slice(&text).ok()?;
-        store.has(&base.layer).then_some(base)
+        (base.format == build::FORMAT && store.has(&base.layer)).then_some(base)
     }
 
     fn write(&self, store: &Store) -> Result<(), BaseError> {
         let path = Self::description(store, &self.id);
-        // Only the holder of the layer's lock writes, so one name for the unfinished file will do.
-        let unfinished = path.with_extension("json.new");
+        let own = format!("json.new-{}-{:?}", std::process::id(), std::thread::current().id());
+        let unfinished = path.with_extension(own);
         let write = |to: &Path| -> io::Result<()> {
             fs::write(to, serde_json::to_vec_pretty(self).map_err(io::Error::other)?)?;
             fs::File::open(to)?.sync_all()?;

@@ -1,4 +1,4 @@
-"""Prints where this interpreter looks, and which modules of the standard library do not work, as JSON."""
+"""Prints where this interpreter looks, and which modules of its library do not work, as JSON."""
 
 import json
 import sys

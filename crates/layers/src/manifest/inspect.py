@@ -1,6 +1,6 @@
-"""inspect.py FILE: prints the functions that a source defines at its top level, or its syntax error, as JSON.
+"""inspect.py FILE: prints the functions that a source defines, or its syntax error, as JSON.
 
-Nothing of it is run.
+Only those at its top level count. Nothing of it is run.
 """
 
 import ast
@@ -12,7 +12,10 @@ warnings.simplefilter("ignore")
 
 
 def functions(body):
-    """Each name with (least, most, line); most is null for *args, all are null where only the name is known."""
+    """Each name with the least and most arguments (null: any number), line, required keywords.
+
+    Least is null where only the name is known.
+    """
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             given = node.args
@@ -45,10 +48,12 @@ def main():
     try:
         tree = ast.parse(source)
     except SyntaxError as error:
-        text = (error.text or "").strip("\n")
-        return {"error": {"line": error.lineno or 0, "message": f"{type(error).__name__}: {error.msg}", "text": text[:200]}}
+        text = (error.text or "").strip("\n")[:200]
+        message = f"{type(error).__name__}: {error.msg}"
+        return {"error": {"line": error.lineno or 0, "message": message, "text": text}}
     except (ValueError, RecursionError, MemoryError) as error:
-        return {"error": {"line": 0, "message": f"{type(error).__name__}: {error}", "text": ""}}
+        message = f"{type(error).__name__}: {error}"
+        return {"error": {"line": 0, "message": message, "text": ""}}
     names = ("name", "least", "most", "line", "required")
     return {"functions": [dict(zip(names, found, strict=True)) for found in functions(tree.body)]}
 

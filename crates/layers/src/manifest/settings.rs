@@ -145,8 +145,16 @@ fn checked(listed: &Value, file: &str) -> Result<Vec<String>, ManifestError> {
 }
 
 fn tool(table: &Table, file: &str) -> Result<Option<Chosen>, ManifestError> {
-    let ours = table.get("tool").and_then(|tool| tool.get("lambswool")).and_then(Value::as_table);
-    ours.map(|ours| table::read(ours, file)).transpose()
+    match table.get("tool").and_then(|tool| tool.get("lambswool")) {
+        None => Ok(None),
+        Some(Value::Table(ours)) => table::read(ours, file).map(Some),
+        Some(value) => Err(ManifestError::Value {
+            file: file.to_owned(),
+            key: "tool.lambswool".to_owned(),
+            value: value.to_string(),
+            reason: "write a table: [tool.lambswool]".to_owned(),
+        }),
+    }
 }
 
 fn text(table: &Table, key: &str, file: &str) -> Result<Option<String>, ManifestError> {

@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use crate::base::Base;
 use crate::installer::{self, InstallerError};
-use crate::lock::{Input, Lock, unreachable};
+use crate::lock::{Input, Lock};
 use crate::store::layer;
 use crate::uv::Uv;
 use crate::{FileError, Progress, RunError, Store, bytecode};
@@ -112,7 +112,7 @@ fn unpack(
         let mut command = uv.command(store, base, &["pip", "install"])?;
         command.args(["--no-deps", "--require-hashes", "--only-binary", ":all:"]);
         command.args(["--link-mode", uv.link_mode(), "--target"]).arg(root);
-        command.arg("--requirements").arg(&file.path).current_dir(store.uv());
+        command.arg("-r").arg(&file.path).current_dir(store.uv());
         if offline {
             command.arg("--offline");
         }
@@ -131,13 +131,13 @@ fn unpack(
         return Ok(());
     }
     let words = finished.words;
-    if words.contains("no usable wheels") || words.contains("building from source is disabled") {
+    if installer::without_wheel(&words) {
         return Err(InstallError::NoWheel { python: base.version.clone(), words });
     }
-    if unreachable(&words) {
+    if installer::unreachable(&words) {
         return Err(InstallError::Unreachable { words });
     }
-    if words.contains("Hash mismatch") || words.contains("hash mismatch") {
+    if installer::wrong_hash(&words) {
         return Err(InstallError::Hash { words });
     }
     Err(InstallError::Failed { words })

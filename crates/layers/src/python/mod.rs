@@ -157,6 +157,24 @@ mod tests {
     }
 
     #[test]
+    fn an_old_python_is_refused_with_its_version() {
+        let known = HostPython {
+            implementation: "cpython".to_owned(),
+            version: "3.10.13".to_owned(),
+            executable: "/usr/bin/python3.10".into(),
+            stdlib: "/usr/lib/python3.10".into(),
+            dynload: None,
+            libdir: "lib".to_owned(),
+            libname: "python3.10".to_owned(),
+            cafile: None,
+            threaded: false,
+        };
+        assert_eq!(known.unsuitable().unwrap(), "it is Python 3.10.13; 3.11 or newer is needed");
+        assert_eq!(HostPython { version: "3.11.0".to_owned(), ..known.clone() }.unsuitable(), None);
+        assert!(HostPython { version: "3.13.0".to_owned(), threaded: true, ..known }.unsuitable().is_some());
+    }
+
+    #[test]
     fn a_version_that_is_not_there_is_answered_with_those_that_are() {
         let error = find(&PythonRequest::parse("3.99").unwrap()).unwrap_err().to_string();
         assert!(error.contains("3.99"), "{error}");

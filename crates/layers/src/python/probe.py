@@ -11,7 +11,10 @@ if not os.path.isfile(os.path.join(stdlib, "os.py")):
     stdlib = os.path.dirname(os.path.realpath(os.__file__))
 dynload = os.path.join(stdlib, "lib-dynload")
 if not os.path.isdir(dynload):
-    dynload = next((p for p in sys.path if os.path.basename(p) == "lib-dynload" and os.path.isdir(p)), None)
+    elsewhere = (p for p in sys.path if os.path.basename(p) == "lib-dynload")
+    dynload = next(filter(os.path.isdir, elsewhere), None)
+# Of a virtual environment, the interpreter behind it.
+executable = getattr(sys, "_base_executable", None) or sys.executable
 try:
     import ssl
 
@@ -22,11 +25,11 @@ print(
     json.dumps(
         {
             "implementation": sys.implementation.name,
-            "version": "%d.%d.%d" % sys.version_info[:3],
-            "executable": os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable),
+            "version": ".".join(map(str, sys.version_info[:3])),
+            "executable": os.path.realpath(executable),
             "stdlib": os.path.realpath(stdlib),
             "dynload": dynload and os.path.realpath(dynload),
-            "libdir": sys.platlibdir,
+            "libdir": getattr(sys, "platlibdir", "lib"),
             "libname": os.path.basename(stdlib),
             "cafile": cafile,
             "threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),

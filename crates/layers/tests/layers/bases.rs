@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::LazyLock;
 use std::time::Instant;
 
 use layers::python::{self, HostPython, PythonRequest};
@@ -149,6 +151,13 @@ fn two_that_want_the_same_base_at_once_make_it_once() {
         names,
         [first.id.clone(), format!("{}.json", first.id)].map(std::ffi::OsString::from)
     );
+
+    // A description that was lost is written anew; the layer itself stays.
+    fs::remove_file(state.path().join(format!("layers/base/{}.json", first.id))).unwrap();
+    assert!(base::list(&store).unwrap().is_empty());
+    let again = build();
+    assert_eq!((again.bytes, again.id.as_str(), heard.made()), (first.bytes, first.id.as_str(), 1));
+    assert_eq!(base::list(&store).unwrap(), [again]);
 }
 
 #[test]
@@ -201,11 +210,47 @@ fn an_ordinary_user_can_make_a_base() {
     if !readable.is_ok_and(|status| status.success()) {
         return skip(
             "an_ordinary_user_can_make_a_base",
-            "root",
+            "nobody",
             "nobody cannot reach the target directory",
         );
     }
     let output = again(&wrapper, "bases::an_ordinary_user_can_make_a_base", &path);
     assert!(told(&output).contains("1 passed"));
     assert_eq!(fs::metadata(path.join("layers/base")).unwrap().uid(), 65534);
+}
+
+#[test]
+fn a_maker_that_is_killed_leaves_nothing_that_the_next_start_does_not_remove() {
+    if let Some(state) = child_state() {
+        let store = Store::open(&state).unwrap();
+        let host = HostPython::probe(&BASE.source).unwrap();
+        drop(base::build(&store, &host, &KilledWhileCompiling));
+        unreachable!("killed before");
+    }
+    let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    LazyLock::force(&BASE);
+    let test = "bases::a_maker_that_is_killed_leaves_nothing_that_the_next_start_does_not_remove";
+    let output = again(&["env"], test, state.path());
+    assert_eq!(output.status.signal(), Some(9), "{output:?}");
+    let bases = state.path().join("layers/base");
+    let left = || fs::read_dir(&bases).unwrap().count();
+    assert_eq!(left(), 2, "the unfinished directory and its lock");
+    let store = Store::open(state.path()).unwrap();
+    assert_eq!(left(), 0);
+    assert_eq!(base::list(&store).unwrap(), []);
+}
+
+/// Kills its own process when the files are copied and not yet compiled.
+#[derive(Debug)]
+struct KilledWhileCompiling;
+
+impl Progress for KilledWhileCompiling {
+    fn step(&self, text: &str) {
+        if text.starts_with("compiling") {
+            let own = std::process::id().to_string();
+            Command::new("kill").args(["-KILL", &own]).status().unwrap();
+        }
+    }
+    fn line(&self, _: &str) {}
+    fn bytes(&self, _: u64, _: Option<u64>) {}
 }

@@ -1,6 +1,7 @@
 //! Locks and package layers with the real uv and real wheels.
 
 use std::fs;
+use std::process::Command;
 use std::time::Instant;
 
 use layers::lock::{self, Lock, LockError};
@@ -58,9 +59,8 @@ fn the_same_lock_is_installed_once_and_needs_no_network_the_second_time() {
     let Some(uv) = uv_or_skip(test) else { return };
     let lock = lock::resolve(&STORE, uv, &BASE, &wanted, &heard).unwrap().unwrap();
     if child_state().is_some() {
-        // Another Python's set of the same wheels, so that something is left to install.
         let packages = packages::install(&STORE, uv, &BASE, &lock, &heard).unwrap();
-        println!("offline {} {}", lock.id, packages.layer);
+        eprintln!("offline {} {}", lock.id, packages.layer);
         return;
     }
     let packages = packages::install(&STORE, uv, &BASE, &lock, &heard).unwrap();
@@ -73,7 +73,8 @@ fn the_same_lock_is_installed_once_and_needs_no_network_the_second_time() {
     fs::remove_dir_all(STORE.layer_path(&packages.layer)).unwrap();
     let started = Instant::now();
     let output = again(&["unshare", "-n"], &format!("installs::{test}"), STORE.layers().as_path());
-    let output = told(&output);
+    told(&output);
+    let output = String::from_utf8(output.stderr).unwrap();
     assert!(output.contains(&format!("offline {} {}", lock.id, packages.layer)), "{output}");
     assert!(started.elapsed().as_secs() < 8, "took {:?}", started.elapsed());
 }
@@ -162,7 +163,8 @@ fn each_python_gets_its_own_set() {
 
 #[test]
 fn without_a_network_inexact_requirements_are_resolved_from_the_cache_and_others_say_why_not() {
-    let test = "without_a_network_inexact_requirements_are_resolved_from_the_cache_and_others_say_why_not";
+    let test =
+        "without_a_network_inexact_requirements_are_resolved_from_the_cache_and_others_say_why_not";
     let Some(uv) = uv_or_skip(test) else { return };
     if child_state().is_none() {
         resolve(uv, &["six"]).unwrap();
@@ -180,4 +182,28 @@ fn without_a_network_inexact_requirements_are_resolved_from_the_cache_and_others
     let error = resolve(uv, &["lambswool-never-cached"]).unwrap_err();
     assert!(matches!(error, LockError::Unreachable { .. }), "{error}");
     assert!(error.to_string().contains("cannot be reached"), "{error}");
+}
+
+#[test]
+fn a_base_with_packages_mounted_works_as_a_root_directory() {
+    let test = "a_base_with_packages_mounted_works_as_a_root_directory";
+    let Some(uv) = uv_or_skip(test) else { return };
+    if !is_root() {
+        return skip(test, "root", "mounting needs root");
+    }
+    let lock = resolve(uv, &[PILLOW, "numpy==2.1.3"]).unwrap();
+    let packages = packages::install(&STORE, uv, &BASE, &lock, &Silent).unwrap();
+    let script = "import sys; sys.path.insert(0, '/opt/python'); import numpy, PIL.Image, PIL._imaging; \
+                  print(numpy.linalg.inv(numpy.eye(3)).trace(), PIL._imaging.__file__)";
+    // In a mount namespace of its own, so that nothing stays mounted whatever happens.
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", "mount --bind \"$1\" \"$2/opt/python\" && exec chroot \"$2\" /usr/bin/python3 -I -S -c \"$3\""]);
+    command
+        .arg("sh")
+        .arg(STORE.layer_path(&packages.layer))
+        .arg(STORE.layer_path(&BASE.layer))
+        .arg(script);
+    let tag = format!("{}-{}-linux-gnu", tag(), std::env::consts::ARCH);
+    let output = command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().unwrap();
+    assert_eq!(told(&output), format!("3.0 /opt/python/PIL/_imaging.{tag}.so\n"));
 }

@@ -19,7 +19,11 @@ use super::error::ApiError;
 const DISCARD: Duration = Duration::from_secs(10);
 
 /// Reads a body into memory.
-pub(super) async fn collect(headers: &HeaderMap, mut body: Body, limit: u64) -> Result<Bytes, ApiError> {
+pub(super) async fn collect(
+    headers: &HeaderMap,
+    mut body: Body,
+    limit: u64,
+) -> Result<Bytes, ApiError> {
     refuse_announced(headers, &mut body, limit).await?;
     let Some(first) = next(&mut body).await? else { return Ok(Bytes::new()) };
     let Some(second) = next_within(&mut body, first.len() as u64, limit).await? else {
@@ -44,7 +48,9 @@ pub(super) async fn spool(
 ) -> Result<std::fs::File, ApiError> {
     refuse_announced(headers, &mut body, limit).await?;
     let unwritable = |error: io::Error| {
-        ApiError::internal(format!("cannot store the upload: {error}; is there space in the state directory?"))
+        ApiError::internal(format!(
+            "cannot store the upload: {error}; is there space in the state directory?"
+        ))
     };
     let mut file = tempfile::tempfile_in(dir).map_err(unwritable)?;
     let mut length = 0;
@@ -71,7 +77,11 @@ async fn next_within(body: &mut Body, before: u64, limit: u64) -> Result<Option<
 async fn next(body: &mut Body) -> Result<Option<Bytes>, ApiError> {
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
-            ApiError::new(StatusCode::BAD_REQUEST, "broken-body", format!("the body broke off: {error}"))
+            ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "broken-body",
+                format!("the body broke off: {error}"),
+            )
         })?;
         // Trailers are of no interest.
         if let Ok(data) = frame.into_data()
@@ -83,10 +93,17 @@ async fn next(body: &mut Body) -> Result<Option<Bytes>, ApiError> {
     Ok(None)
 }
 
-async fn refuse_announced(headers: &HeaderMap, body: &mut Body, limit: u64) -> Result<(), ApiError> {
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
+async fn refuse_announced(
+    headers: &HeaderMap,
+    body: &mut Body,
+    limit: u64,
+) -> Result<(), ApiError> {
+    let announced =
+        headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
     match announced {
-        Some(length) if length > limit && headers.contains_key(header::EXPECT) => Err(too_large(limit)),
+        Some(length) if length > limit && headers.contains_key(header::EXPECT) => {
+            Err(too_large(limit))
+        }
         Some(length) if length > limit => Err(refuse(body, limit).await),
         _ => Ok(()),
     }
@@ -114,7 +131,8 @@ mod tests {
     use super::*;
 
     fn pieces(sizes: &[usize]) -> Body {
-        let pieces: Vec<io::Result<Bytes>> = sizes.iter().map(|size| Ok(Bytes::from(vec![7; *size]))).collect();
+        let pieces: Vec<io::Result<Bytes>> =
+            sizes.iter().map(|size| Ok(Bytes::from(vec![7; *size]))).collect();
         Body::from_stream(stream::iter(pieces))
     }
 

@@ -45,14 +45,20 @@ pub struct ApiError {
 impl ApiError {
     /// An error of ours.
     pub fn new(status: StatusCode, r#type: &str, message: impl Into<String>) -> Self {
-        let detail = ErrorDetail { r#type: r#type.to_owned(), message: message.into(), traceback: Vec::new() };
+        let detail = ErrorDetail {
+            r#type: r#type.to_owned(),
+            message: message.into(),
+            traceback: Vec::new(),
+        };
         Self { status, detail, retry_after: None }
     }
 
     /// No function has this name.
     #[must_use]
     pub fn unknown_function(name: &str) -> Self {
-        let message = format!("no function {name:?}: deploy it with `wool deploy`, or see what is there with `wool ls`");
+        let message = format!(
+            "no function {name:?}: deploy it with `wool deploy`, or see what is there with `wool ls`"
+        );
         Self::new(StatusCode::NOT_FOUND, "unknown-function", message)
     }
 
@@ -88,11 +94,15 @@ impl From<CallError> for ApiError {
             CallError::TimedOut { .. } => Self::new(
                 StatusCode::GATEWAY_TIMEOUT,
                 "timed-out",
-                format!("{message}: make the function faster, or set `timeout` in its [tool.lambswool]"),
+                format!(
+                    "{message}: make the function faster, or set `timeout` in its [tool.lambswool]"
+                ),
             ),
-            CallError::NoSandbox(_) => {
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "no-sandbox", format!("{message}; `wool doctor` says what is missing"))
-            }
+            CallError::NoSandbox(_) => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "no-sandbox",
+                format!("{message}; `wool doctor` says what is missing"),
+            ),
             CallError::Stopping => Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", message),
         }
     }
@@ -161,7 +171,8 @@ mod tests {
 
     #[test]
     fn a_busy_reply_never_says_to_come_back_at_once() {
-        let response = ApiError::from(CallError::Busy { retry_after: Duration::from_millis(20) }).into_response();
+        let response = ApiError::from(CallError::Busy { retry_after: Duration::from_millis(20) })
+            .into_response();
         assert_eq!(response.headers()[header::RETRY_AFTER], "1");
     }
 }

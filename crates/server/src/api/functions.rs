@@ -98,7 +98,10 @@ impl FunctionSummary {
 
 impl FunctionDetail {
     fn of(function: &Function, history: Vec<Past>) -> Self {
-        let summary = |past: Past| VersionSummary { version: past.id.to_string(), created: stamp(past.created) };
+        let summary = |past: Past| VersionSummary {
+            version: past.id.to_string(),
+            created: stamp(past.created),
+        };
         Self {
             summary: FunctionSummary::of(function),
             created: stamp(function.current.created),
@@ -130,7 +133,10 @@ pub(super) struct PutQuery {
 /// List the functions.
 #[utoipa::path(get, path = "/v1/functions", tag = "functions", params(ListQuery),
     responses((status = 200, description = "all functions, by name", body = FunctionList)))]
-pub(super) async fn list(State(app): State<Arc<App>>, Query(query): Query<ListQuery>) -> Json<FunctionList> {
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    Query(query): Query<ListQuery>,
+) -> Json<FunctionList> {
     let shown = app.registry.list().into_iter().filter(|function| query.hidden || !function.hidden);
     Json(FunctionList { functions: shown.map(|function| FunctionSummary::of(&function)).collect() })
 }
@@ -142,8 +148,12 @@ pub(super) async fn list(State(app): State<Arc<App>>, Query(query): Query<ListQu
         (status = 200, description = "the function", body = FunctionDetail),
         (status = 404, description = "no such function", body = ErrorBody),
     ))]
-pub(super) async fn get(State(app): State<Arc<App>>, Named(name): Named) -> Result<Json<FunctionDetail>, ApiError> {
-    let function = app.registry.get(name.as_str()).ok_or_else(|| ApiError::unknown_function(name.as_str()))?;
+pub(super) async fn get(
+    State(app): State<Arc<App>>,
+    Named(name): Named,
+) -> Result<Json<FunctionDetail>, ApiError> {
+    let function =
+        app.registry.get(name.as_str()).ok_or_else(|| ApiError::unknown_function(name.as_str()))?;
     detail(&app, function).await.map(Json)
 }
 
@@ -154,7 +164,10 @@ pub(super) async fn get(State(app): State<Arc<App>>, Named(name): Named) -> Resu
         (status = 204, description = "it is gone"),
         (status = 404, description = "no such function", body = ErrorBody),
     ))]
-pub(super) async fn delete(State(app): State<Arc<App>>, Named(name): Named) -> Result<StatusCode, ApiError> {
+pub(super) async fn delete(
+    State(app): State<Arc<App>>,
+    Named(name): Named,
+) -> Result<StatusCode, ApiError> {
     if !app.deployer.remove(&name).await? {
         return Err(ApiError::unknown_function(name.as_str()));
     }
@@ -233,12 +246,15 @@ fn lines(
 ) -> impl stream::Stream<Item = Result<Bytes, Infallible>> + Send {
     // Started now, not when the client reads: the stream only listens. It ends the events by dropping its sender.
     let work = tokio::spawn(work);
-    let events = stream::unfold(told, async |mut told| told.recv().await.map(|event| (line(&event), told)));
+    let events =
+        stream::unfold(told, async |mut told| told.recv().await.map(|event| (line(&event), told)));
     let last = stream::once(async {
         line(&match work.await {
             Ok(Ok(deployed)) => Last::Deployed(Box::new(deployed)),
             Ok(Err(error)) => Last::Error(error.detail().clone()),
-            Err(_) => Last::Error(ApiError::internal("the deploy broke off: see the worker's log").detail().clone()),
+            Err(_) => Last::Error(
+                ApiError::internal("the deploy broke off: see the worker's log").detail().clone(),
+            ),
         })
     });
     events.chain(last).map(Ok)
@@ -251,7 +267,8 @@ fn line(value: &impl Serialize) -> Bytes {
 }
 
 fn packing(headers: &HeaderMap, module: &str) -> Result<Packing, ApiError> {
-    let said = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let said =
+        headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = said.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match essence.as_str() {
         "text/x-python" => {

@@ -5,11 +5,13 @@
 //! (`Origin`, `Sec-Fetch-Site`) and whom it believes to talk to (`Host`): both must be this machine.
 
 use axum::extract::Request;
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
 use super::error::ApiError;
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 pub(super) async fn refuse_foreign_pages(request: Request, next: Next) -> Response {
     if admitted(request.headers()) {
@@ -19,15 +21,21 @@ pub(super) async fn refuse_foreign_pages(request: Request, next: Next) -> Respon
     ApiError::new(StatusCode::FORBIDDEN, "foreign-origin", message).into_response()
 }
 
+/// Every value counts, not the first: who sends two hopes that one of them is not looked at.
 fn admitted(headers: &HeaderMap) -> bool {
-    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    let host = text(header::HOST).is_none_or(is_local);
-    let origin = text(header::ORIGIN).is_none_or(|origin| {
-        let authority = origin.parse::<Uri>().ok().and_then(|uri| uri.authority().map(ToString::to_string));
-        authority.is_some_and(|authority| is_local(&authority))
-    });
-    let fetch = headers.get("sec-fetch-site").is_none_or(|site| site != "cross-site");
-    host && origin && fetch
+    let all = |name, local: fn(&str) -> bool| {
+        headers.get_all(name).iter().all(|value| value.to_str().is_ok_and(local))
+    };
+    let same_site = |site: &str| site != "cross-site";
+    all(header::HOST, is_local)
+        && all(header::ORIGIN, is_local_origin)
+        && all(SEC_FETCH_SITE, same_site)
+}
+
+fn is_local_origin(origin: &str) -> bool {
+    origin
+        .parse::<Uri>()
+        .is_ok_and(|uri| uri.authority().is_some_and(|authority| is_local(authority.as_str())))
 }
 
 /// Whether `host` or `host:port` is this machine's loopback.
@@ -51,7 +59,9 @@ mod tests {
 
     #[test]
     fn programs_and_local_pages_are_let_in() {
-        for host in ["127.0.0.1:8470", "localhost:1", "[::1]:8470", "::1", "127.8.8.8", "LOCALHOST"] {
+        for host in
+            ["127.0.0.1:8470", "localhost:1", "[::1]:8470", "[::1]", "127.8.8.8", "LOCALHOST"]
+        {
             assert!(is_local(host), "{host}");
         }
         assert!(admitted_with(&[]));
@@ -68,7 +78,9 @@ mod tests {
 
     #[test]
     fn a_name_made_to_resolve_to_this_machine_is_kept_out() {
-        for host in ["evil.example:8470", "127.0.0.1.evil.example", "localhost.evil.example", "0.0.0.0"] {
+        for host in
+            ["evil.example:8470", "127.0.0.1.evil.example", "localhost.evil.example", "0.0.0.0"]
+        {
             assert!(!admitted_with(&[("host", host)]), "{host}");
         }
     }

@@ -37,7 +37,10 @@ impl LogsQuery {
     fn wants(&self, entry: &Entry) -> bool {
         // Times in one format and zone compare as text.
         let recent = self.since.as_ref().is_none_or(|since| entry.time >= *since);
-        let own = self.invocation.as_ref().is_none_or(|id| entry.invocation == *id || entry.invocation == "-");
+        let own = self
+            .invocation
+            .as_ref()
+            .is_none_or(|id| entry.invocation == *id || entry.invocation == "-");
         recent && own
     }
 }
@@ -61,7 +64,8 @@ pub(super) async fn read(
     app.logs.flush().await;
     let (logs, lines) = (Arc::clone(&app.logs), query.lines.unwrap_or(100).min(MOST));
     let read = tokio::task::spawn_blocking(move || logs.read(name.as_str(), lines)).await;
-    let unreadable = |error: std::io::Error| ApiError::internal(format!("the log cannot be read: {error}"));
+    let unreadable =
+        |error: std::io::Error| ApiError::internal(format!("the log cannot be read: {error}"));
     let (entries, follower) =
         read.map_err(|_| ApiError::internal("the log cannot be read"))?.map_err(unreadable)?;
     let json = headers.get(header::ACCEPT).is_some_and(|accept| accept == "application/x-ndjson");
@@ -76,13 +80,19 @@ pub(super) async fn read(
     Ok(([(header::CONTENT_TYPE, content_type)], body).into_response())
 }
 
-fn follow(follower: Follower, query: LogsQuery, json: bool) -> impl stream::Stream<Item = Bytes> + Send {
-    stream::unfold((follower, query, json), async |(mut follower, query, json)| match follower.next().await {
-        Ok(Some(entries)) => Some((render(&entries, &query, json), (follower, query, json))),
-        Ok(None) => None,
-        Err(error) => {
-            tracing::warn!(%error, "a log cannot be followed any more");
-            None
+fn follow(
+    follower: Follower,
+    query: LogsQuery,
+    json: bool,
+) -> impl stream::Stream<Item = Bytes> + Send {
+    stream::unfold((follower, query, json), async |(mut follower, query, json)| {
+        match follower.next().await {
+            Ok(Some(entries)) => Some((render(&entries, &query, json), (follower, query, json))),
+            Ok(None) => None,
+            Err(error) => {
+                tracing::warn!(%error, "a log cannot be followed any more");
+                None
+            }
         }
     })
 }

@@ -106,7 +106,8 @@ pub fn router(app: Arc<App>, door: Door) -> Router {
         routes = routes.routes(routes!(status::stop));
     }
     let (router, _) = routes.split_for_parts();
-    let router = router.fallback(nothing_here).method_not_allowed_fallback(wrong_method).with_state(app);
+    let router =
+        router.fallback(nothing_here).method_not_allowed_fallback(wrong_method).with_state(app);
     match door {
         Door::Tcp => router.layer(middleware::from_fn(guard::refuse_foreign_pages)),
         Door::Unix => router,
@@ -114,7 +115,11 @@ pub fn router(app: Arc<App>, door: Door) -> Router {
 }
 
 async fn nothing_here() -> ApiError {
-    ApiError::new(StatusCode::NOT_FOUND, "unknown-path", "nothing here: /openapi.json says what there is")
+    ApiError::new(
+        StatusCode::NOT_FOUND,
+        "unknown-path",
+        "nothing here: /openapi.json says what there is",
+    )
 }
 
 async fn wrong_method() -> ApiError {

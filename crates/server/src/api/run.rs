@@ -58,10 +58,13 @@ pub(super) async fn run(
     body: Body,
 ) -> Result<Response, ApiError> {
     let began = Instant::now();
-    let handler =
-        app.registry.resolve(name.as_str()).ok_or_else(|| ApiError::unknown_function(name.as_str()))?;
+    let handler = app
+        .registry
+        .resolve(name.as_str())
+        .ok_or_else(|| ApiError::unknown_function(name.as_str()))?;
     let resolved = began.elapsed();
-    metrics::histogram!("lambswool_stage_seconds", "stage" => Stage::Resolve.as_str()).record(resolved);
+    metrics::histogram!("lambswool_stage_seconds", "stage" => Stage::Resolve.as_str())
+        .record(resolved);
     let body = body::collect(&headers, body, app.config.run_body.0).await?;
     let content_type = content_type(&handler, &headers, &body)?;
     let id = invocation()?;
@@ -140,7 +143,13 @@ mod tests {
 
     #[test]
     fn only_json_passes_for_json() {
-        for good in ["{}", " [1, 2.5e3, \"ü\"] ", "null", "\"a\"", &format!("{}1{}", "[".repeat(500), "]".repeat(500))] {
+        for good in [
+            "{}",
+            " [1, 2.5e3, \"ü\"] ",
+            "null",
+            "\"a\"",
+            &format!("{}1{}", "[".repeat(500), "]".repeat(500)),
+        ] {
             assert_eq!(check_json(good.as_bytes()), Ok(()), "{good}");
         }
         for bad in ["{", "{'a': 1}", "[1,]", "NaN", "{} {}", "a=1"] {

@@ -37,7 +37,11 @@ pub struct WorkerStatus {
 #[utoipa::path(get, path = "/healthz", tag = "worker",
     responses((status = 200, description = "`ok`", body = String), (status = 503, description = "`stopping`", body = String)))]
 pub(super) async fn healthz(State(app): State<Arc<App>>) -> (StatusCode, &'static str) {
-    if app.stop.is_cancelled() { (StatusCode::SERVICE_UNAVAILABLE, "stopping\n") } else { (StatusCode::OK, "ok\n") }
+    if app.stop.is_cancelled() {
+        (StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
+    } else {
+        (StatusCode::OK, "ok\n")
+    }
 }
 
 /// Metrics in Prometheus' text format.

@@ -31,7 +31,16 @@ fn build(global: &Global, store: &Store, python: Option<&str>) -> Result<()> {
     for (part, reason) in &base.missing {
         say(&format!("without {part}: {reason}"));
     }
-    write_out(format!("{} Python {}, {} MB, from {}\n", base.id, base.version, base.bytes / 1_000_000, base.source.display()).as_bytes())
+    write_out(
+        format!(
+            "{} Python {}, {} MB, from {}\n",
+            base.id,
+            base.version,
+            base.bytes / 1_000_000,
+            base.source.display()
+        )
+        .as_bytes(),
+    )
 }
 
 fn list(global: &Global, store: &Store) -> Result<()> {
@@ -46,7 +55,12 @@ fn list(global: &Global, store: &Store) -> Result<()> {
     let header = ["PYTHON", "SIZE", "ID", "MADE FROM"].map(str::to_owned).to_vec();
     let rows = bases.into_iter().map(|base| {
         let megabytes = Bytes(base.bytes.div_ceil(1 << 20) << 20).to_string();
-        vec![base.version, megabytes, base.id.chars().take(12).collect(), base.source.display().to_string()]
+        vec![
+            base.version,
+            megabytes,
+            base.id.chars().take(12).collect(),
+            base.source.display().to_string(),
+        ]
     });
     let rows: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
     write_out(columns(&rows).as_bytes())

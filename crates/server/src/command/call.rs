@@ -18,13 +18,22 @@ pub(super) async fn invoke(global: &Global, invoke: &Invoke) -> Result<()> {
 }
 
 /// Calls a function and writes its result; also says which invocation it was, when there was one.
-pub(super) async fn call(client: &Client, name: &str, options: &Event) -> (Option<String>, Result<()>) {
+pub(super) async fn call(
+    client: &Client,
+    name: &str,
+    options: &Event,
+) -> (Option<String>, Result<()>) {
     let mut invocation = None;
     let result = exchange(client, name, options, &mut invocation).await;
     (invocation, result)
 }
 
-async fn exchange(client: &Client, name: &str, options: &Event, invocation: &mut Option<String>) -> Result<()> {
+async fn exchange(
+    client: &Client,
+    name: &str,
+    options: &Event,
+    invocation: &mut Option<String>,
+) -> Result<()> {
     let body = event::read(options)?;
     let path = format!("/run/{}", segment(name));
     let began = Instant::now();
@@ -61,7 +70,8 @@ fn text(headers: &HeaderMap, name: &header::HeaderName) -> Option<String> {
 /// The stages of a call as a table, milliseconds.
 fn timings(headers: &HeaderMap, total: f64) -> String {
     let mut rows = vec![vec!["stage".to_owned(), format!("{:>10}", "ms")]];
-    let stages = text(headers, &header::HeaderName::from_static("server-timing")).unwrap_or_default();
+    let stages =
+        text(headers, &header::HeaderName::from_static("server-timing")).unwrap_or_default();
     for stage in stages.split(", ").filter(|stage| !stage.is_empty()) {
         let (name, duration) = stage.split_once(";dur=").unwrap_or((stage, "?"));
         rows.push(vec![name.to_owned(), format!("{duration:>10}")]);

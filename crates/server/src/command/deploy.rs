@@ -17,7 +17,10 @@ pub(super) async fn deploy(global: &Global, deploy: &Deploy) -> Result<()> {
     let name = match &deploy.name {
         Some(name) => name.parse::<FunctionName>()?,
         None => packed.stem.parse::<FunctionName>().with_context(|| {
-            format!("{} does not give the function a name: say one with --name", deploy.path.display())
+            format!(
+                "{} does not give the function a name: say one with --name",
+                deploy.path.display()
+            )
         })?,
     };
     let client = client(global)?;
@@ -32,13 +35,24 @@ pub(super) async fn deploy(global: &Global, deploy: &Deploy) -> Result<()> {
 }
 
 /// Sends a bundle and shows what the worker does with it.
-pub(super) async fn upload(client: &Client, name: &str, packed: Packed, hidden: bool) -> Result<FunctionDetail> {
+pub(super) async fn upload(
+    client: &Client,
+    name: &str,
+    packed: Packed,
+    hidden: bool,
+) -> Result<FunctionDetail> {
     // The source keeps its own name whatever it is deployed as: tracebacks then show the file that people know.
-    let module = packed.stem.parse::<FunctionName>().map_or_else(|_| "main".to_owned(), |stem| stem.to_string());
+    let module = packed
+        .stem
+        .parse::<FunctionName>()
+        .map_or_else(|_| "main".to_owned(), |stem| stem.to_string());
     let path = format!("/v1/functions/{}?hidden={hidden}&module={module}", call::segment(name));
-    let headers = [(header::CONTENT_TYPE, packed.content_type), (header::ACCEPT, "application/x-ndjson")];
+    let headers =
+        [(header::CONTENT_TYPE, packed.content_type), (header::ACCEPT, "application/x-ndjson")];
     let display = Display::new();
-    display.step(&format!("uploading {} kB", packed.bytes.len().div_ceil(1000)));
+    if packed.bytes.len() > 1_000_000 {
+        display.step(&format!("uploading {} MB", packed.bytes.len() / 1_000_000));
+    }
     let response = client.ask(Method::PUT, &path, &headers, packed.bytes).await?;
     let mut last = None;
     client

@@ -27,7 +27,8 @@ pub(super) fn read(event: &Event) -> Result<Body> {
         }
         Some(text) => match text.strip_prefix('@') {
             Some(file) => {
-                let all = std::fs::read(file).with_context(|| format!("cannot read the event from {file}"))?;
+                let all = std::fs::read(file)
+                    .with_context(|| format!("cannot read the event from {file}"))?;
                 (Bytes::from(all), content_type_of(Path::new(file)))
             }
             None => (Bytes::from(text.to_owned()), "application/json"),
@@ -38,7 +39,8 @@ pub(super) fn read(event: &Event) -> Result<Body> {
 }
 
 fn content_type_of(file: &Path) -> &'static str {
-    let extension = file.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+    let extension =
+        file.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
     match extension.as_str() {
         "json" => "application/json",
         "csv" => "text/csv",
@@ -56,9 +58,11 @@ fn content_type_of(file: &Path) -> &'static str {
 /// Writes a result where it was asked for.
 pub(super) fn write(event: &Event, result: &[u8], content_type: &str) -> Result<()> {
     if let Some(file) = &event.output {
-        return std::fs::write(file, result).with_context(|| format!("cannot write {}", file.display()));
+        return std::fs::write(file, result)
+            .with_context(|| format!("cannot write {}", file.display()));
     }
-    let readable = content_type.starts_with("text/") || content_type.starts_with("application/json");
+    let readable =
+        content_type.starts_with("text/") || content_type.starts_with("application/json");
     if io::stdout().is_terminal() && !readable {
         bail!(
             "the result is {} bytes of {content_type}: write it to a file with --output FILE, or redirect stdout",
@@ -80,12 +84,18 @@ mod tests {
     #[test]
     fn an_event_is_text_or_a_file() {
         let text = read(&event("{\"a\": 1}")).unwrap();
-        assert_eq!((&text.bytes[..], text.content_type.as_str()), (&b"{\"a\": 1}"[..], "application/json"));
+        assert_eq!(
+            (&text.bytes[..], text.content_type.as_str()),
+            (&b"{\"a\": 1}"[..], "application/json")
+        );
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("photo.JPG");
         std::fs::write(&file, [0xff, 0xd8]).unwrap();
         let photo = read(&event(&format!("@{}", file.display()))).unwrap();
-        assert_eq!((&photo.bytes[..], photo.content_type.as_str()), (&[0xff, 0xd8][..], "image/jpeg"));
+        assert_eq!(
+            (&photo.bytes[..], photo.content_type.as_str()),
+            (&[0xff, 0xd8][..], "image/jpeg")
+        );
         let missing = read(&event("@/nonexistent")).unwrap_err();
         assert!(missing.to_string().contains("/nonexistent"));
     }

@@ -9,7 +9,8 @@ use crate::cli::{Global, Ls};
 use crate::quantity::Bytes;
 
 pub(super) async fn list(global: &Global, ls: &Ls) -> Result<()> {
-    let list: FunctionList = client(global)?.get(&format!("/v1/functions?hidden={}", ls.all)).await?;
+    let list: FunctionList =
+        client(global)?.get(&format!("/v1/functions?hidden={}", ls.all)).await?;
     if global.json {
         return write_json(&list.functions);
     }

@@ -60,9 +60,10 @@ fn dispatch(cli: Cli) -> Result<()> {
             clap_complete::generate(shell, &mut Cli::command(), "wool", &mut script);
             write_out(&script)
         }
-        Command::Openapi => {
-            write_out(format!("{}\n", api::openapi().to_pretty_json().context("cannot describe the API")?).as_bytes())
-        }
+        Command::Openapi => write_out(
+            format!("{}\n", api::openapi().to_pretty_json().context("cannot describe the API")?)
+                .as_bytes(),
+        ),
     }
 }
 
@@ -90,7 +91,9 @@ fn status_of(error: &anyhow::Error) -> u8 {
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let kind = |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<io::Error>().map(io::Error::kind);
+    let kind = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<io::Error>().map(io::Error::kind)
+    };
     // Only ours: a broken connection to the worker has its own error around it.
     error.downcast_ref::<ClientError>().is_none()
         && error.chain().any(|cause| kind(cause) == Some(io::ErrorKind::BrokenPipe))

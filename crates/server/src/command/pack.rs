@@ -26,12 +26,21 @@ pub(super) struct Packed {
 
 /// Packs a `.py` file, an archive or a folder.
 pub(super) fn pack(path: &Path) -> Result<Packed> {
-    let absolute = path.canonicalize().with_context(|| format!("cannot read {}", path.display()))?;
+    let absolute =
+        path.canonicalize().with_context(|| format!("cannot read {}", path.display()))?;
     if absolute.is_dir() {
-        let stem = absolute.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        return Ok(Packed { stem, content_type: "application/x-tar", bytes: pack_folder(&absolute)? });
+        let stem = absolute
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        return Ok(Packed {
+            stem,
+            content_type: "application/x-tar",
+            bytes: pack_folder(&absolute)?,
+        });
     }
-    let name = absolute.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let name =
+        absolute.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let kinds = [
         (".py", "text/x-python"),
         (".zip", "application/zip"),
@@ -39,9 +48,13 @@ pub(super) fn pack(path: &Path) -> Result<Packed> {
         (".tar.gz", "application/gzip"),
         (".tgz", "application/gzip"),
     ];
-    let Some((stem, content_type)) = kinds.iter().find_map(|(end, kind)| Some((name.strip_suffix(end)?, *kind)))
+    let Some((stem, content_type)) =
+        kinds.iter().find_map(|(end, kind)| Some((name.strip_suffix(end)?, *kind)))
     else {
-        bail!("{} is no function: give a .py file, a folder, a .zip, .tar or .tar.gz", path.display());
+        bail!(
+            "{} is no function: give a .py file, a folder, a .zip, .tar or .tar.gz",
+            path.display()
+        );
     };
     let bytes = fs::read(&absolute).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(Packed { stem: stem.to_owned(), content_type, bytes: Bytes::from(bytes) })
@@ -56,18 +69,22 @@ fn pack_folder(folder: &Path) -> Result<Bytes> {
     archive.follow_symlinks(false);
     for file in files {
         let from = folder.join(&file);
-        archive.append_path_with_name(&from, &file).with_context(|| format!("cannot pack {}", from.display()))?;
+        archive
+            .append_path_with_name(&from, &file)
+            .with_context(|| format!("cannot pack {}", from.display()))?;
     }
     Ok(Bytes::from(archive.into_inner().context("cannot pack the folder")?))
 }
 
 fn collect(root: &Path, below: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     let folder = root.join(below);
-    let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let entries =
+        fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
     for entry in entries {
         let entry = entry.with_context(|| format!("cannot read {}", folder.display()))?;
         let name = entry.file_name();
-        let kind = entry.file_type().with_context(|| format!("cannot read {}", entry.path().display()))?;
+        let kind =
+            entry.file_type().with_context(|| format!("cannot read {}", entry.path().display()))?;
         if kind.is_dir() {
             if !SKIPPED.iter().any(|skipped| name == *skipped) {
                 collect(root, &below.join(&name), files)?;
@@ -99,8 +116,11 @@ mod tests {
         assert_eq!((first.stem.as_str(), first.content_type), ("report", "application/x-tar"));
         assert_eq!(first.bytes, second.bytes);
         let mut archive = tar::Archive::new(&first.bytes[..]);
-        let names: Vec<String> =
-            archive.entries().unwrap().map(|e| e.unwrap().path().unwrap().display().to_string()).collect();
+        let names: Vec<String> = archive
+            .entries()
+            .unwrap()
+            .map(|e| e.unwrap().path().unwrap().display().to_string())
+            .collect();
         assert_eq!(names, ["data/a.csv", "main.py"]);
     }
 

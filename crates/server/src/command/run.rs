@@ -41,7 +41,10 @@ async fn reach(global: &Global) -> Result<Client> {
     let root = state_root(global);
     let started = Client::of(&root);
     if !started.healthy().await {
-        say(&format!("no worker answers: starting one on {} (stop it with `wool down`)", root.display()));
+        say(&format!(
+            "no worker answers: starting one on {} (stop it with `wool down`)",
+            root.display()
+        ));
         up::start_in_background(global, &crate::cli::Up::default()).await?;
     }
     Ok(started)
@@ -66,7 +69,8 @@ async fn is_there(client: &Client, name: &str) -> Result<bool> {
 
 /// Passes on what the function printed, to the stream that does not hold the result.
 async fn show_output(client: &Client, name: &str, invocation: &str, since: &str) -> Result<()> {
-    let path = format!("/v1/functions/{name}/logs?lines=100000&invocation={invocation}&since={since}");
+    let path =
+        format!("/v1/functions/{name}/logs?lines=100000&invocation={invocation}&since={since}");
     let accept = [(header::ACCEPT, "application/x-ndjson")];
     let response = client.ask(Method::GET, &path, &accept, Bytes::new()).await?;
     let show = |line: &[u8]| {

@@ -24,7 +24,11 @@ pub(super) async fn down(global: &Global, down: &Down) -> Result<()> {
     if global.json {
         return write_json(&serde_json::json!({ "stopped": stopped }));
     }
-    let text = if stopped { "the worker has stopped".to_owned() } else { format!("no worker runs on {}", root.display()) };
+    let text = if stopped {
+        "the worker has stopped".to_owned()
+    } else {
+        format!("no worker runs on {}", root.display())
+    };
     say(&text);
     Ok(())
 }
@@ -38,8 +42,11 @@ async fn stop(state: &State, timeout: Duration) -> Result<bool> {
         Err(ClientError::NoWorker { source, .. }) => {
             return match state.hold() {
                 Ok(_) => Ok(false),
-                Err(held @ StateError::Busy { .. }) => Err(held)
-                    .with_context(|| format!("a worker runs but its socket does not answer ({source}): end its process")),
+                Err(held @ StateError::Busy { .. }) => Err(held).with_context(|| {
+                    format!(
+                        "a worker runs but its socket does not answer ({source}): end its process"
+                    )
+                }),
                 Err(other) => Err(other.into()),
             };
         }
@@ -52,7 +59,10 @@ async fn stop(state: &State, timeout: Duration) -> Result<bool> {
         match state.hold() {
             Ok(_) => return Ok(true),
             Err(StateError::Busy { pid, .. }) if began.elapsed() > timeout => {
-                bail!("the worker (pid {pid}) is still there after {} s: look into its log, or end its process", timeout.as_secs())
+                bail!(
+                    "the worker (pid {pid}) is still there after {} s: look into its log, or end its process",
+                    timeout.as_secs()
+                )
             }
             Err(StateError::Busy { .. }) => tokio::time::sleep(Duration::from_millis(20)).await,
             Err(other) => return Err(other.into()),
@@ -85,7 +95,10 @@ fn confirmed(root: &Path) -> Result<bool> {
     if !io::stdin().is_terminal() {
         bail!("this removes {} with all functions, packages and logs: say --yes", root.display());
     }
-    say(&format!("This removes {} with all functions, packages and logs. Go on? [y/N]", root.display()));
+    say(&format!(
+        "This removes {} with all functions, packages and logs. Go on? [y/N]",
+        root.display()
+    ));
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer).context("cannot read the answer")?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))

@@ -112,15 +112,11 @@ pub(super) fn say(text: &str) {
 
 /// Says why a command failed, with the function's own traceback when it raised.
 pub(super) fn complain(error: &anyhow::Error) {
-    if let Some(ClientError::Refused { detail, status }) = error.downcast_ref()
+    if let Some(ClientError::Refused { detail, .. }) = error.downcast_ref()
         && !detail.traceback.is_empty()
     {
-        for line in &detail.traceback {
-            say(line.trim_end_matches('\n'));
-        }
-        if status.as_u16() == 502 {
-            return say(&format!("{}: {}", detail.r#type, detail.message));
-        }
+        // The function's own failure, told as Python tells it; the last line is the exception itself.
+        return say(detail.traceback.join("\n").trim_end());
     }
     say(&format!("wool: {error:#}"));
 }
@@ -128,7 +124,9 @@ pub(super) fn complain(error: &anyhow::Error) {
 /// Rows as aligned columns.
 pub(super) fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|c| c.chars().count()).max();
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|c| c.chars().count()).max()
+    };
     let widths: Vec<usize> = (0..count).map(|column| width(column).unwrap_or(0)).collect();
     let mut out = String::new();
     for row in rows {

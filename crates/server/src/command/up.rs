@@ -1,7 +1,7 @@
 //! `wool up`: the worker, in front or in the background.
 
 use std::fs::OpenOptions;
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::io::{IsTerminal as _, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -30,7 +30,10 @@ pub(super) fn up(global: &Global, up: &Up) -> Result<()> {
             if global.json {
                 return write_json(&address);
             }
-            say(&format!("the worker runs in the background (pid {}); stop it with `wool down`", address.pid));
+            say(&format!(
+                "the worker runs in the background (pid {}); stop it with `wool down`",
+                address.pid
+            ));
             write_out(format!("{}\n", address.url).as_bytes())
         });
     }
@@ -40,8 +43,11 @@ pub(super) fn up(global: &Global, up: &Up) -> Result<()> {
         let _ = rustix::process::setsid();
     }
     let filter = EnvFilter::try_from_env("WOOL_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
+    let colours = std::io::stderr().is_terminal();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    log.with_target(false).with_ansi(colours).init();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
     let json = global.json;
     let served = runtime.block_on(async {
         let worker = Worker::bind(config, parts::real).await?;
@@ -86,13 +92,22 @@ pub(super) async fn start_in_background(global: &Global, up: &Up) -> Result<Addr
         }
         if let Some(status) = child.try_wait().context("cannot watch the worker")? {
             display.finish();
-            bail!("the worker did not start ({status}); the end of {}:\n{}", log.display(), tail(&log));
+            bail!(
+                "the worker did not start ({status}); the end of {}:\n{}",
+                log.display(),
+                tail(&log)
+            );
         }
         if began.elapsed() > PATIENCE {
             display.finish();
             // Whatever holds it up: it was started for this command alone.
             drop(child.kill());
-            bail!("the worker did not answer within {} s; the end of {}:\n{}", PATIENCE.as_secs(), log.display(), tail(&log));
+            bail!(
+                "the worker did not answer within {} s; the end of {}:\n{}",
+                PATIENCE.as_secs(),
+                log.display(),
+                tail(&log)
+            );
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -100,8 +115,12 @@ pub(super) async fn start_in_background(global: &Global, up: &Up) -> Result<Addr
 
 fn spawn(state: &State, up: &Up, log: &Path) -> Result<Child> {
     let unwritable = || format!("cannot write {}", log.display());
-    let output =
-        OpenOptions::new().create(true).append(true).mode(0o600).open(log).with_context(unwritable)?;
+    let output = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(log)
+        .with_context(unwritable)?;
     let errors = output.try_clone().with_context(unwritable)?;
     let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
     command.arg("up").arg("--background").arg("--state").arg(state.root());

@@ -62,8 +62,12 @@ impl Files {
 
     /// Writes what is pending.
     pub(super) fn flush(&mut self) {
-        let names: Vec<String> =
-            self.open.iter().filter(|(_, c)| !c.pending.is_empty()).map(|(n, _)| n.clone()).collect();
+        let names: Vec<String> = self
+            .open
+            .iter()
+            .filter(|(_, c)| !c.pending.is_empty())
+            .map(|(n, _)| n.clone())
+            .collect();
         for name in names {
             self.flush_one(&name);
         }
@@ -146,9 +150,14 @@ mod tests {
         }
         files.flush();
         let log = dir.path().join("f");
-        let sizes: Vec<u64> = fs::read_dir(&log).unwrap().map(|e| e.unwrap().metadata().unwrap().len()).collect();
+        let sizes: Vec<u64> =
+            fs::read_dir(&log).unwrap().map(|e| e.unwrap().metadata().unwrap().len()).collect();
         assert!(sizes.len() <= 3 && sizes.iter().all(|size| *size <= 1100), "{sizes:?}");
-        let newest = [fs::read_to_string(path(&log, 0)).unwrap(), fs::read_to_string(path(&log, 1)).unwrap()].join("");
+        let newest = [
+            fs::read_to_string(path(&log, 0)).unwrap(),
+            fs::read_to_string(path(&log, 1)).unwrap(),
+        ]
+        .join("");
         assert!(newest.contains(&format!("{:099}", 199)));
     }
 
@@ -158,12 +167,17 @@ mod tests {
         let mut files = Files::new(dir.path().to_owned(), Rotation { bytes: 1 << 20, files: 2 });
         for round in 0..2 {
             for n in 0..OPEN + 10 {
-                files.append(&format!("f{n}"), |out| out.extend_from_slice(format!("{round}\n").as_bytes()));
+                files.append(&format!("f{n}"), |out| {
+                    out.extend_from_slice(format!("{round}\n").as_bytes())
+                });
             }
         }
         files.flush();
         for n in 0..OPEN + 10 {
-            assert_eq!(fs::read_to_string(dir.path().join(format!("f{n}/current.log"))).unwrap(), "0\n1\n");
+            assert_eq!(
+                fs::read_to_string(dir.path().join(format!("f{n}/current.log"))).unwrap(),
+                "0\n1\n"
+            );
         }
     }
 }

@@ -87,13 +87,23 @@ impl Follower {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        let ours = self.file.as_ref().map(File::metadata).transpose()?.map(|meta| (meta.dev(), meta.ino()));
+        let ours = self
+            .file
+            .as_ref()
+            .map(File::metadata)
+            .transpose()?
+            .map(|meta| (meta.dev(), meta.ino()));
         Ok(there.is_some() && there != ours)
     }
 }
 
 /// The last entries before a follower's beginning, oldest first.
-pub(super) fn tail(dir: &Path, rotation: Rotation, lines: usize, follower: &Follower) -> io::Result<Vec<Entry>> {
+pub(super) fn tail(
+    dir: &Path,
+    rotation: Rotation,
+    lines: usize,
+    follower: &Follower,
+) -> io::Result<Vec<Entry>> {
     let mut newest_first: Vec<Entry> = Vec::new();
     for number in 0..rotation.files.max(1) {
         if newest_first.len() >= lines {

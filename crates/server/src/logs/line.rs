@@ -39,7 +39,9 @@ impl FromStr for Entry {
 
     fn from_str(line: &str) -> Result<Self, ParseError> {
         let mut parts = line.splitn(4, ' ').map(str::to_owned);
-        let (Some(time), Some(invocation), Some(stream)) = (parts.next(), parts.next(), parts.next()) else {
+        let (Some(time), Some(invocation), Some(stream)) =
+            (parts.next(), parts.next(), parts.next())
+        else {
             return Err(ParseError);
         };
         Ok(Self { time, invocation, stream, text: parts.next().unwrap_or_default() })
@@ -52,7 +54,13 @@ pub(crate) fn stamp(at: SystemTime) -> String {
 }
 
 /// Appends a piece of output as lines. Bytes that are no UTF-8 are replaced.
-pub(super) fn render(out: &mut Vec<u8>, at: SystemTime, invocation: &str, stream: LogStream, text: &[u8]) {
+pub(super) fn render(
+    out: &mut Vec<u8>,
+    at: SystemTime,
+    invocation: &str,
+    stream: LogStream,
+    text: &[u8],
+) {
     let stream = match stream {
         LogStream::Stdout => "stdout",
         LogStream::Stderr => "stderr",

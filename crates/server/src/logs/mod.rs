@@ -24,8 +24,8 @@ use tokio::sync::{oneshot, watch};
 
 pub use file::Rotation;
 pub use follow::Follower;
-pub use line::{Entry, ParseError};
 pub(crate) use line::stamp;
+pub use line::{Entry, ParseError};
 
 use file::Files;
 
@@ -59,7 +59,9 @@ impl Logs {
         let (written_now, written) = watch::channel(0);
         let dropped = Arc::new(AtomicU64::new(0));
         let files = Files::new(root.to_owned(), rotation);
-        thread::Builder::new().name("logs".to_owned()).spawn(move || write_all(&messages, files, &written_now))?;
+        thread::Builder::new()
+            .name("logs".to_owned())
+            .spawn(move || write_all(&messages, files, &written_now))?;
         Ok(Self { queue, dropped, written, root: root.to_owned(), rotation })
     }
 
@@ -73,7 +75,8 @@ impl Logs {
     pub async fn flush(&self) {
         let (done, wait) = oneshot::channel();
         let queue = self.queue.clone();
-        let sent = tokio::task::spawn_blocking(move || queue.send(Message::Flush(done)).is_ok()).await;
+        let sent =
+            tokio::task::spawn_blocking(move || queue.send(Message::Flush(done)).is_ok()).await;
         if sent.unwrap_or(false) {
             // An error says that the writer has ended, and then nothing is outstanding.
             drop(wait.await);
@@ -99,7 +102,9 @@ impl Logs {
 
 impl LogSink for Logs {
     fn write(&self, line: LogLine) {
-        if let Err(TrySendError::Full(_)) = self.queue.try_send(Message::Line(SystemTime::now(), line)) {
+        if let Err(TrySendError::Full(_)) =
+            self.queue.try_send(Message::Line(SystemTime::now(), line))
+        {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             metrics::counter!("lambswool_log_pieces_dropped_total").increment(1);
         }

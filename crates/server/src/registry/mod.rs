@@ -69,7 +69,9 @@ pub enum StoreError {
     #[error("the registry {0}")]
     Database(&'static str, #[source] rusqlite::Error),
     /// A newer release wrote it.
-    #[error("the registry was written by a newer release (schema {found}, this one knows {known}): install that release, or choose another state directory with --state DIR")]
+    #[error(
+        "the registry was written by a newer release (schema {found}, this one knows {known}): install that release, or choose another state directory with --state DIR"
+    )]
     Newer {
         /// Its schema.
         found: u32,
@@ -128,7 +130,8 @@ impl Registry {
     /// # Errors
     /// When the store cannot be read.
     pub fn open(store: Box<dyn Store>) -> Result<Self, StoreError> {
-        let functions = store.load()?.into_iter().map(|f| (f.name().to_owned(), Arc::new(f))).collect();
+        let functions =
+            store.load()?.into_iter().map(|f| (f.name().to_owned(), Arc::new(f))).collect();
         Ok(Self { functions: RwLock::new(functions), store: Mutex::new(store) })
     }
 
@@ -155,7 +158,11 @@ impl Registry {
     ///
     /// # Errors
     /// When the store refused; nothing has changed then.
-    pub fn put(&self, version: Version, hidden: bool) -> Result<(Arc<Function>, Option<Arc<Function>>), StoreError> {
+    pub fn put(
+        &self,
+        version: Version,
+        hidden: bool,
+    ) -> Result<(Arc<Function>, Option<Arc<Function>>), StoreError> {
         let updated = version.created;
         let mut function = Function { current: Arc::new(version), hidden, updated };
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);

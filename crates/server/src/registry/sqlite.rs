@@ -59,7 +59,8 @@ impl Sqlite {
 
 fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
     let failed = |source| StoreError::Database("cannot be migrated", source);
-    let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
+    let found: u32 =
+        connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
     if found > SCHEMA {
         return Err(StoreError::Newer { found, known: SCHEMA });
     }
@@ -101,7 +102,8 @@ impl Store for Sqlite {
     fn remove(&mut self, name: &str) -> Result<bool, StoreError> {
         let failed = |source| StoreError::Database("cannot be written", source);
         let transaction = self.connection.transaction().map_err(failed)?;
-        let removed = transaction.execute("DELETE FROM functions WHERE name = ?1", [name]).map_err(failed)?;
+        let removed =
+            transaction.execute("DELETE FROM functions WHERE name = ?1", [name]).map_err(failed)?;
         transaction.execute("DELETE FROM versions WHERE name = ?1", [name]).map_err(failed)?;
         transaction.commit().map_err(failed)?;
         Ok(removed > 0)
@@ -166,7 +168,11 @@ impl Stored {
             manifest: serde_json::from_str(&self.manifest).map_err(unreadable)?,
             lock: self.lock,
         };
-        Ok(Function { current: Arc::new(version), hidden: self.hidden, updated: from_millis(self.updated) })
+        Ok(Function {
+            current: Arc::new(version),
+            hidden: self.hidden,
+            updated: from_millis(self.updated),
+        })
     }
 }
 

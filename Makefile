@@ -1,0 +1,66 @@
+# The doors to this project. `make demo` and `make test` do all their own set-up.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.PHONY: help build demo test check doctor bench test-vm clean need-rust need-python
+
+PYTHON ?= python3
+VENV := .venv
+STATE ?= $(CURDIR)/.demo
+# Bytecode is part of what is shipped: whatever the caller's shell says.
+unexport PYTHONDONTWRITEBYTECODE
+
+help:
+	@echo "make demo     build wool, run the examples with their cold starts broken down by stage"
+	@echo "make test     every test: Rust, the guest's pytest, end to end in real containers"
+	@echo "make check    formatting and lints"
+	@echo "make bench    FIG=sock_fig14 and others; see docs/benchmarking.md"
+	@echo "make test-vm  the end-to-end tests on Debian's stock kernel, under qemu"
+	@echo "make doctor   what this machine can do"
+	@echo "make clean    remove what was built and what the demo left"
+
+need-rust:
+	@command -v cargo >/dev/null || { echo "error: no Rust toolchain; get one from https://rustup.rs"; exit 1; }
+	@have=$$(rustc --version | cut -d' ' -f2); \
+	[ "$$(printf '%s\n1.95.0\n' "$$have" | sort -V | head -n1)" = 1.95.0 ] || \
+	{ echo "error: rustc $$have is too old: 1.95 or later is needed (rustup update stable)"; exit 1; }
+	@command -v cc >/dev/null || { echo "error: no C compiler; install gcc"; exit 1; }
+
+need-python:
+	@command -v $(PYTHON) >/dev/null || { echo "error: no python3; install Python 3.11 or later"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	{ echo "error: $$($(PYTHON) -V) is too old: 3.11 or later is needed (set PYTHON=...)"; exit 1; }
+
+build: need-rust
+	cargo build --release --locked -p server -p warden
+
+demo: need-python build
+	PATH="$(CURDIR)/target/release:$$PATH" examples/demo.sh "$(STATE)"
+
+$(VENV)/ready: guest/python/requirements-dev.txt | need-python
+	$(PYTHON) -m venv $(VENV) || { echo "error: no venv module; install python3-venv"; exit 1; }
+	$(VENV)/bin/python -m pip install --quiet --require-hashes -r $< || \
+	$(VENV)/bin/python -m pip install --quiet -r <(sed 's/ --hash=.*//' $<)
+	touch $@
+
+check: need-rust $(VENV)/ready
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	$(VENV)/bin/ruff check guest/python crates/layers/src examples bench
+	$(VENV)/bin/ruff format --check guest/python
+
+test: need-rust $(VENV)/ready
+	$(VENV)/bin/python -m pytest -q guest/python/tests
+	cargo build --workspace --locked
+	cargo test --workspace --locked
+
+doctor: build
+	target/release/wool doctor
+
+bench: build
+	cargo run --release --locked -p bench -- $(FIG)
+
+clean:
+	-[ ! -x target/release/wool ] || target/release/wool --state "$(STATE)" clean
+	cargo clean
+	rm -rf $(VENV)

@@ -1,0 +1,190 @@
+//! Deploying, listing, removing and logs over HTTP, on fake sandboxes.
+
+mod world;
+
+use std::time::Duration;
+
+use hyper::{Method, header};
+use world::World;
+
+const NDJSON: (header::HeaderName, &str) = (header::ACCEPT, "application/x-ndjson");
+const PYTHON: (header::HeaderName, &str) = (header::CONTENT_TYPE, "text/x-python");
+
+#[tokio::test]
+async fn a_function_is_deployed_listed_shown_and_removed() {
+    let world = World::new().await;
+    let deployed = world.deploy("f", "module = echo").await;
+    assert_eq!(deployed.status, 201);
+    let version = deployed.json()["version"].clone();
+    assert_eq!(world.get("/v1/functions").await.json()["functions"][0]["name"], "f");
+    let shown = world.get("/v1/functions/f").await.json();
+    assert_eq!(
+        (&shown["version"], &shown["handler"]),
+        (&version, &serde_json::json!("echo.handler"))
+    );
+    let removed = world.send(Method::DELETE, "/v1/functions/f", &[], "").await;
+    assert_eq!(removed.status, 204);
+    for (method, path) in [
+        (Method::GET, "/v1/functions/f"),
+        (Method::DELETE, "/v1/functions/f"),
+        (Method::POST, "/run/f"),
+    ] {
+        assert_eq!(world.send(method, path, &[], "").await.status, 404, "{path}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn versions_are_named_by_what_they_are_made_of() {
+    let world = World::new().await;
+    let version = async |words: &str| {
+        world.deploy("f", words).await.json()["version"].as_str().unwrap().to_owned()
+    };
+    let one = version("version = 1").await;
+    let two = version("version = 2").await;
+    assert_ne!(one, two);
+    assert_eq!(version("version = 1").await, one);
+    let shown = world.get("/v1/functions/f").await.json();
+    assert_eq!(shown["version"], one.as_str());
+    assert_eq!(shown["versions"].as_array().unwrap().len(), 2);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn idle_instances_of_a_replaced_version_are_destroyed() {
+    let world = World::new().await;
+    world.deploy("f", "version = 1").await;
+    world.run("f", "{}").await;
+    tokio::time::timeout(Duration::from_secs(5), async {
+        while world.provider.census().paused == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .expect("the instance is kept");
+    world.deploy("f", "version = 2").await;
+    tokio::time::timeout(Duration::from_secs(5), async {
+        while world.provider.census().instances > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .expect("the instance is gone");
+    assert_eq!(world.run("f", "{}").await.header("lambswool-start"), "fork");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_streamed_deploy_tells_its_steps_and_then_its_end() {
+    let world = World::new().await;
+    let put = async |words: &'static str| {
+        world.send(Method::PUT, "/v1/functions/f", &[PYTHON, NDJSON], words).await
+    };
+    let good = put("module = echo").await;
+    let lines: Vec<serde_json::Value> =
+        good.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0]["progress"], "reading words");
+    assert_eq!(lines.last().unwrap()["deployed"]["name"], "f");
+    let bad = put("refuse = no handler in f.py").await;
+    let last: serde_json::Value = serde_json::from_str(bad.text().lines().last().unwrap()).unwrap();
+    assert_eq!(last["error"]["message"], "no handler in f.py");
+    assert_eq!(world.run("f", "{}").await.status, 200, "the version before is still current");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_deployed_is_refused_with_a_reason() {
+    let world = World::with(|config| config.deploy_body = server::quantity::Bytes(1 << 10)).await;
+    let put = async |path: &str, kind: &'static str, body: Vec<u8>| {
+        let reply = world.send(Method::PUT, path, &[(header::CONTENT_TYPE, kind)], body).await;
+        (reply.status.as_u16(), reply.error())
+    };
+    let refused = |status: u16, kind: &str| (status, kind.to_owned());
+    assert_eq!(
+        put("/v1/functions/f", "text/plain", vec![1]).await,
+        refused(415, "unsupported-type")
+    );
+    assert_eq!(
+        put("/v1/functions/f", "text/x-python", vec![1; 4096]).await,
+        refused(413, "body-too-large")
+    );
+    assert_eq!(
+        put("/v1/functions/f", "text/x-python", b"refuse = x".to_vec()).await,
+        refused(422, "manifest")
+    );
+    for name in ["-f", "a.b", "a%2Fb", "%FF", "%2e%2e"] {
+        assert_eq!(
+            put(&format!("/v1/functions/{name}"), "text/x-python", vec![1]).await,
+            refused(400, "bad-name")
+        );
+    }
+    assert_eq!(world.get("/v1/functions").await.json()["functions"], serde_json::json!([]));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn hidden_functions_are_not_listed_and_end_with_the_worker() {
+    let world = World::new().await;
+    world.send(Method::PUT, "/v1/functions/h?hidden=true", &[PYTHON], "module = echo").await;
+    world.deploy("f", "module = echo").await;
+    let names = |reply: world::Reply| reply.json()["functions"].as_array().unwrap().len();
+    assert_eq!(names(world.get("/v1/functions").await), 1);
+    assert_eq!(names(world.get("/v1/functions?hidden=true").await), 2);
+    assert_eq!(world.run("h", "{}").await.status, 200);
+    let state = world.stop().await;
+    let world = World::on(state, |_| {}).await;
+    assert_eq!(names(world.get("/v1/functions?hidden=true").await), 1);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_call_printed_can_be_read_as_soon_as_it_returned() {
+    let world = World::new().await;
+    world.deploy("f", "module = print").await;
+    for _ in 0..20 {
+        let called = world.run("f", "{}").await;
+        let id = called.header("lambswool-invocation");
+        let log = world.get(&format!("/v1/functions/f/logs?invocation={id}")).await.text();
+        let own: Vec<&str> = log.lines().filter(|line| line.contains(id)).collect();
+        assert_eq!(own.len(), 1, "{log}");
+        assert!(own[0].ends_with(" stdout called"), "{log}");
+        assert!(log.lines().any(|line| line.ends_with(" - stdout loading")), "{log}");
+    }
+    let entries =
+        world.send(Method::GET, "/v1/functions/f/logs?lines=3", &[NDJSON], "").await.text();
+    assert_eq!(entries.lines().count(), 3);
+    assert!(
+        entries.lines().all(
+            |line| serde_json::from_str::<serde_json::Value>(line).unwrap()["text"] == "called"
+        )
+    );
+    assert_eq!(world.get("/v1/functions/g/logs").await.status, 404);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_follower_sees_what_comes_and_ends_with_the_worker() {
+    let world = World::new().await;
+    world.deploy("f", "module = print").await;
+    let response = world
+        .tcp
+        .send(Method::GET, "/v1/functions/f/logs?follow=true", &[], "".into())
+        .await
+        .unwrap();
+    let client = world.tcp.clone();
+    let follower = tokio::spawn(async move {
+        let mut lines = Vec::new();
+        client
+            .lines(response, |line| lines.push(String::from_utf8(line.to_vec()).unwrap()))
+            .await
+            .unwrap();
+        lines
+    });
+    for _ in 0..3 {
+        world.run("f", "{}").await;
+        tokio::time::sleep(Duration::from_millis(60)).await;
+    }
+    world.stop().await;
+    let lines = follower.await.unwrap();
+    assert_eq!(lines.iter().filter(|line| line.ends_with("called")).count(), 3, "{lines:?}");
+}

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Runs the examples on a worker of its own: `make demo`. Leaves the state directory (built base, packages) for the next
+# time, and nothing that runs or is mounted.
+set -euo pipefail
+state=${1:?usage: demo.sh STATE_DIRECTORY}
+here=$(cd "$(dirname "$0")" && pwd)
+export WOOL_STATE=$state
+out=$(mktemp -d)
+
+stop() {
+    status=$?
+    wool down >/dev/null 2>&1 || true
+    rm -rf "$out"
+    exit $status
+}
+trap stop EXIT
+
+title() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+
+mounts_before=$(wc -l < /proc/self/mountinfo)
+title "Start a worker (any free port, state in $state)"
+mkdir -p "$state"
+wool up --detach --listen 127.0.0.1:0
+
+title "Deploy three functions"
+wool deploy "$here/hello/hello.py" --name hello
+wool deploy "$here/thumbnail" --name thumbnail
+wool deploy "$here/report/report.py" --name report
+
+call() {
+    title "$1: the first call, cold, then the same again, warm"
+    wool invoke "$1" "$2" --timings -o "$out/$1.first"
+    wool invoke "$1" "$2" --timings -o "$out/$1.again"
+}
+call hello '{"name": "Ada"}'
+call thumbnail "@$here/data/photo.jpg"
+call report "@$here/data/sales.csv"
+
+title "What they answered"
+cat "$out/hello.first"; echo
+printf 'thumbnail: %s bytes of JPEG out of %s\n' "$(stat -c %s "$out/thumbnail.first")" "$(stat -c %s "$here/data/photo.jpg")"
+cat "$out/report.first"; echo
+
+title "Stop"
+wool down
+mounts_after=$(wc -l < /proc/self/mountinfo)
+[ "$mounts_before" = "$mounts_after" ] || { echo "error: mounts were left behind" >&2; exit 1; }
+echo "nothing runs, nothing is mounted; the packages stay in $state for the next time"
