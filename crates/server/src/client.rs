@@ -17,7 +17,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::api::{ErrorBody, ErrorDetail};
-use crate::state::{self, State};
 
 /// Where a worker listens unless told otherwise.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8470";
@@ -91,20 +90,24 @@ impl fmt::Display for Target {
 }
 
 impl Client {
-    /// Finds the worker: at `url` when said, else by the socket of the state directory that was said, else by the
-    /// default directory's if there is one, else where workers listen by default.
+    /// Finds the worker: at `url` when said, else by the state directory's socket; when nobody said that directory and
+    /// there is no socket in it, where workers listen by default.
     ///
     /// # Errors
     /// When the URL cannot be used.
-    pub fn find(url: Option<&str>, state: Option<&Path>) -> Result<Self, ClientError> {
-        match (url, state) {
+    pub fn find(
+        url: Option<&str>,
+        state: &Path,
+        state_was_said: bool,
+    ) -> Result<Self, ClientError> {
+        let of_state = Self::of(state);
+        match (url, &of_state.target) {
             (Some(url), _) => Self::at(url),
-            // Also when no worker runs there now: to ask a stranger's worker instead would surprise.
-            (None, Some(state)) => Ok(Self::of(state)),
-            (None, None) => match State::existing(&state::default_root()) {
-                Some(state) if state.socket().exists() => Ok(Self::of(state.root())),
-                _ => Self::at(DEFAULT_URL),
-            },
+            // To ask a stranger's worker instead of the one that was meant would surprise.
+            (None, Target::Unix(socket)) if !state_was_said && !socket.exists() => {
+                Self::at(DEFAULT_URL)
+            }
+            (None, _) => Ok(of_state),
         }
     }
 

@@ -13,7 +13,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
@@ -229,8 +229,10 @@ fn bind_unix(path: &Path) -> Result<UnixListener> {
 
 /// The process's one metrics recorder.
 fn recorder() -> Result<PrometheusHandle> {
-    static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
-    if let Some(handle) = RECORDER.get() {
+    static RECORDER: Mutex<Option<PrometheusHandle>> = Mutex::new(None);
+    // Held throughout: it can be installed once, and two workers of one process may start together.
+    let mut recorder = RECORDER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(handle) = &*recorder {
         return Ok(handle.clone());
     }
     // From a resumed call's tens of microseconds to a first import's seconds.
@@ -239,7 +241,7 @@ fn recorder() -> Result<PrometheusHandle> {
         .set_buckets_for_metric(Matcher::Full("lambswool_stage_seconds".to_owned()), &buckets)
         .context("cannot set up metrics")?;
     let handle = builder.install_recorder().context("cannot set up metrics")?;
-    Ok(RECORDER.get_or_init(|| handle).clone())
+    Ok(recorder.insert(handle).clone())
 }
 
 /// Moves finished samples into their buckets: between two scrapes they would otherwise pile up in memory.

@@ -70,8 +70,8 @@ fn write_for_ever(path: &Path) {
         registry.put(version("f", number), false).unwrap();
         registry.put(version(&format!("f{number}"), number), false).unwrap();
         // A line of its own: the test harness has written before it.
-        println!("\nput {number}");
-        std::io::stdout().flush().unwrap();
+        let mut stdout = std::io::stdout();
+        writeln!(stdout, "\nput {number}").and_then(|()| stdout.flush()).unwrap();
     }
 }
 

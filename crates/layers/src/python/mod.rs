@@ -171,7 +171,11 @@ mod tests {
         };
         assert_eq!(known.unsuitable().unwrap(), "it is Python 3.10.13; 3.11 or newer is needed");
         assert_eq!(HostPython { version: "3.11.0".to_owned(), ..known.clone() }.unsuitable(), None);
-        assert!(HostPython { version: "3.13.0".to_owned(), threaded: true, ..known }.unsuitable().is_some());
+        assert!(
+            HostPython { version: "3.13.0".to_owned(), threaded: true, ..known }
+                .unsuitable()
+                .is_some()
+        );
     }
 
     #[test]

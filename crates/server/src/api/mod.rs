@@ -99,7 +99,6 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 }
 
 /// The routes behind a door.
-#[must_use]
 pub fn router(app: Arc<App>, door: Door) -> Router {
     let mut routes = described().routes(routes!(status::openapi));
     if door == Door::Unix {

@@ -24,6 +24,7 @@ use hyper::StatusCode;
 use crate::api;
 use crate::cli::{Cli, Command, Global};
 use crate::client::{Client, ClientError};
+use crate::config::{Config, Flags};
 use crate::doctor;
 use crate::state;
 
@@ -74,11 +75,14 @@ fn client_side(work: impl Future<Output = Result<()>>) -> Result<()> {
 }
 
 fn client(global: &Global) -> Result<Client> {
-    Ok(Client::find(global.url.as_deref(), global.state.as_deref())?)
+    let state = state_root(global);
+    Ok(Client::find(global.url.as_deref(), &state, global.state.is_some())?)
 }
 
+/// The state directory that was said, or the one that a worker of this user would take.
 fn state_root(global: &Global) -> PathBuf {
-    global.state.clone().unwrap_or_else(state::default_root)
+    let configured = || Config::read(&Flags::default()).map(|config| config.state);
+    global.state.clone().or_else(|| configured().ok()).unwrap_or_else(state::default_root)
 }
 
 fn status_of(error: &anyhow::Error) -> u8 {

@@ -45,7 +45,7 @@ async fn reach(global: &Global) -> Result<Client> {
             "no worker answers: starting one on {} (stop it with `wool down`)",
             root.display()
         ));
-        up::start_in_background(global, &crate::cli::Up::default()).await?;
+        up::start_in_background(global, &up::beside_others(global)?).await?;
     }
     Ok(started)
 }

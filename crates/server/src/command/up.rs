@@ -73,6 +73,15 @@ fn flags(global: &Global, up: &Up) -> Flags {
     }
 }
 
+/// How to start a worker that nobody configured for this moment: when its port is taken, on a free one. It is found by
+/// its socket all the same.
+pub(super) fn beside_others(global: &Global) -> Result<Up> {
+    let listen = Config::read(&flags(global, &Up::default()))?.listen;
+    let free = std::net::TcpListener::bind(listen).is_ok();
+    let elsewhere = std::net::SocketAddr::new(listen.ip(), 0).to_string();
+    Ok(Up { listen: (!free).then_some(elsewhere), ..Up::default() })
+}
+
 /// Starts a worker that outlives this command, and waits until it answers.
 pub(super) async fn start_in_background(global: &Global, up: &Up) -> Result<Address> {
     // Read here first: what is wrong with the settings is then said here, and not in a log.

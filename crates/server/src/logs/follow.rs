@@ -138,3 +138,61 @@ pub(super) fn tail(
     newest_first.reverse();
     Ok(newest_first)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::file::Files;
+    use super::*;
+
+    fn line(text: &str) -> impl FnOnce(&mut Vec<u8>) {
+        let line = format!("t id stdout {text}\n");
+        move |out| out.extend_from_slice(line.as_bytes())
+    }
+
+    #[tokio::test]
+    async fn a_follower_reads_on_across_a_rotation() {
+        let root = tempfile::tempdir().unwrap();
+        let rotation = Rotation { bytes: 100, files: 3 };
+        let mut files = Files::new(root.path().to_owned(), rotation);
+        let (moved, written) = watch::channel(0);
+        files.append("f", line("before"));
+        files.flush();
+        let mut follower = Follower::at_end(root.path().join("f"), written).unwrap();
+        let mut seen = Vec::new();
+        for n in 0..40 {
+            files.append("f", line(&n.to_string()));
+            files.flush();
+            moved.send_modify(|count| *count += 1);
+            seen.extend(
+                follower.next().await.unwrap().unwrap().into_iter().map(|entry| entry.text),
+            );
+        }
+        assert_eq!(seen, (0..40).map(|n| n.to_string()).collect::<Vec<_>>());
+        drop(moved);
+        assert!(follower.next().await.unwrap().is_none());
+    }
+
+    #[test]
+    fn a_tail_reaches_back_into_older_files() {
+        let root = tempfile::tempdir().unwrap();
+        let rotation = Rotation { bytes: 100, files: 3 };
+        let mut files = Files::new(root.path().to_owned(), rotation);
+        for n in 0..14 {
+            files.append("f", line(&n.to_string()));
+            files.flush();
+        }
+        let dir = root.path().join("f");
+        let (_moved, written) = watch::channel(0);
+        let follower = Follower::at_end(dir.clone(), written).unwrap();
+        let texts = |lines| -> Vec<String> {
+            tail(&dir, rotation, lines, &follower)
+                .unwrap()
+                .into_iter()
+                .map(|entry| entry.text)
+                .collect()
+        };
+        assert_eq!(texts(3), ["11", "12", "13"]);
+        assert_eq!(texts(9), (5..14).map(|n| n.to_string()).collect::<Vec<_>>());
+        assert!(texts(1000).len() >= 9 && texts(0).is_empty());
+    }
+}

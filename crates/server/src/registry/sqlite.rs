@@ -32,7 +32,8 @@ const MIGRATIONS: [&str; 2] = [
      UPDATE functions SET updated = (SELECT created FROM versions WHERE id = current);",
 ];
 
-const SCHEMA: u32 = MIGRATIONS.len() as u32;
+const SCHEMA: u32 = 2;
+const _: () = assert!(MIGRATIONS.len() == SCHEMA as usize);
 
 /// A registry in a SQLite file.
 #[derive(Debug)]

@@ -1,0 +1,74 @@
+//! Real bundles through real layers; no sandbox is made of them here.
+
+use std::fs::File;
+use std::io::{Seek as _, Write as _};
+use std::path::Path;
+use std::sync::OnceLock;
+
+use layers::{Silent, Store};
+use sandbox::wire::Convention;
+use server::layered::{GUEST, Layered};
+use server::name::FunctionName;
+use server::workshop::{Bundle, Made, MakeError, Packing, Workshop as _};
+
+/// One state for all tests and runs: a base takes seconds to make.
+fn workshop() -> &'static Layered {
+    static SHARED: OnceLock<Layered> = OnceLock::new();
+    SHARED.get_or_init(|| {
+        let store = Store::open(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("layered")).unwrap();
+        Layered::new(store, GUEST.to_vec(), None)
+    })
+}
+
+fn make(source: &str) -> Result<Made, MakeError> {
+    let mut file: File = tempfile::tempfile().unwrap();
+    file.write_all(source.as_bytes()).unwrap();
+    file.rewind().unwrap();
+    let name: FunctionName = "deployed-name".parse().unwrap();
+    workshop().make(&name, Bundle { packing: Packing::Source("hello".to_owned()), file }, &Silent)
+}
+
+#[test]
+fn the_hello_example_becomes_a_handler() {
+    let made = make(include_str!("../../../examples/hello/hello.py")).unwrap();
+    let handler = &made.handler;
+    assert_eq!(
+        (handler.name.as_str(), handler.module.as_str(), handler.function.as_str()),
+        ("deployed-name", "hello", "handler")
+    );
+    assert_eq!(
+        (handler.convention, handler.packages.as_ref(), made.lock.as_str()),
+        (Convention::Lambda, None, "")
+    );
+    for layer in [&handler.python.base, &handler.python.guest, &handler.code] {
+        assert!(
+            Path::new(env!("CARGO_TARGET_TMPDIR"))
+                .join("layered/layers")
+                .join(layer.as_path())
+                .is_dir(),
+            "{layer}"
+        );
+    }
+    assert_eq!(
+        make(include_str!("../../../examples/hello/hello.py")).unwrap().handler,
+        made.handler
+    );
+}
+
+#[test]
+fn what_the_author_must_change_is_told_as_the_authors() {
+    for (source, words) in [
+        ("def other(): pass\n", "no handler in hello.py"),
+        ("def handler(event, context\n", "hello.py:1"),
+        ("# /// script\n# [tool.lambswool]\n# memroy = 1\n# ///\ndef f(event): pass\n", "memory"),
+        (
+            "# /// script\n# [tool.lambswool]\n# network = \"host\"\n# ///\ndef f(event): pass\n",
+            "host",
+        ),
+    ] {
+        match make(source).unwrap_err() {
+            MakeError::Function { message, .. } => assert!(message.contains(words), "{message}"),
+            machine => panic!("{machine}"),
+        }
+    }
+}
