@@ -42,7 +42,7 @@ pub struct Cli {
 #[derive(Clone, Debug, Default, Args)]
 pub struct Global {
     /// Where the worker is: http://HOST:PORT or unix:PATH [default: the state directory's socket, then
-    /// <http://127.0.0.1:8470>]
+    /// 127.0.0.1:8470]
     #[arg(
         long,
         global = true,

@@ -3,12 +3,14 @@
 //! It only looks. Each finding is plain data; how bad the worst one is decides the exit status.
 
 mod checks;
+mod host;
 
 use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
+use sys::probe::Host;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -65,14 +67,15 @@ impl Finding {
 /// Looks at this machine and at a state directory.
 #[must_use]
 pub fn examine(state: &Path) -> Vec<Finding> {
-    let mut findings =
-        vec![checks::kernel(), checks::privilege(), checks::user_namespaces(), checks::cgroups()];
+    let host = Host::probe();
+    let mut findings = vec![host::kernel(&host), host::surroundings(&host), checks::privilege()];
     findings.extend([
-        checks::python(),
-        checks::installer(state),
-        checks::state_directory(state),
-        checks::kvm(),
+        host::user_namespaces(&host),
+        host::cgroups(&host),
+        host::confinement(&host),
+        host::kvm(&host),
     ]);
+    findings.extend([checks::python(), checks::installer(state), checks::state_directory(state)]);
     findings
 }
 

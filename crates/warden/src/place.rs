@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::process::{chdir, pivot_root};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -112,9 +113,18 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if self.pid_one.kill().is_ok() && self.pid_one.wait(2000) {
-            // SAFETY: a child of ours that has ended; no status is asked for.
-            unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) };
+        if self.pid_one.kill().is_err() {
+            return;
+        }
+        let deadline = Instant::now() + Duration::from_secs(2);
+        // Reap before waiting: pid 1 ends only when P is empty, and a zygote that we started stays in P as a zombie
+        // until we, its parent, have taken note of its end.
+        loop {
+            // SAFETY: children of ours that have ended; no status is asked for.
+            while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
+            if self.pid_one.wait(5) || Instant::now() > deadline {
+                return;
+            }
         }
     }
 }

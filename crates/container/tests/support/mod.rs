@@ -1,7 +1,13 @@
 //! A real warden on a real base, for tests that run as root.
 
+#![allow(dead_code, reason = "every test binary uses a part of it")]
+
+pub(crate) mod attack;
+pub(crate) mod host;
+
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use container::{Client, ContainerOptions, Containers, LANDING, LANDING_FILE, WardenOptions, launch};
 use layers::{Silent, Store, base, code, guest, python};
@@ -11,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 /// Whether the machine can run these tests. A skip is printed, and is a failure where `LAMBSWOOL_REQUIRE` names root.
-pub fn can_run() -> bool {
+pub(crate) fn can_run() -> bool {
     if rustix::process::geteuid().is_root() {
         return true;
     }
@@ -22,7 +28,7 @@ pub fn can_run() -> bool {
 }
 
 /// A base is made once for all tests.
-pub fn store() -> (Store, base::Base, PythonSpec) {
+pub(crate) fn store() -> (Store, base::Base, PythonSpec) {
     static MADE: OnceLock<(base::Base, PythonSpec)> = OnceLock::new();
     let state = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("layers-for-tests");
     let store = Store::open(&state).unwrap();
@@ -36,29 +42,122 @@ pub fn store() -> (Store, base::Base, PythonSpec) {
     (store, base.clone(), python.clone())
 }
 
-pub struct World {
-    pub containers: Containers,
-    pub python: PythonSpec,
-    pub store: Store,
+pub(crate) const NONE: ContainerOptions = ContainerOptions { slots: 0, spares: 0 };
+
+/// A warden, and what belongs to it.
+pub(crate) struct World {
+    pub(crate) containers: Containers,
+    pub(crate) python: PythonSpec,
+    pub(crate) store: Store,
+    /// Removed with the last world on it.
+    pub(crate) state: Arc<tempfile::TempDir>,
     base: base::Base,
-    _warden: tokio::process::Child,
+    warden: tokio::process::Child,
 }
 
 impl World {
-    pub async fn new(staged: bool, options: ContainerOptions) -> Self {
-        let (store, base, python) = store();
-        // A state directory of its own, so that tests run side by side; the layers are shared.
-        let state = tempfile::Builder::new().prefix("lambswool-test").tempdir().unwrap().keep();
-        std::fs::create_dir(state.join("run")).unwrap();
-        std::os::unix::fs::symlink(store.layers(), state.join("layers")).unwrap();
-        let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(if cfg!(debug_assertions) { "../debug/wool-warden" } else { "../release/wool-warden" });
-        let options_for = WardenOptions { program, state, staged };
-        let (socket, warden) = launch(&options_for).await.unwrap();
-        let client = Client::new(socket).await.unwrap();
-        Self { containers: Containers::new(client, options), python, store, base, _warden: warden }
+    /// With a state directory of its own, so that tests run side by side; the layers are shared.
+    pub(crate) async fn new(staged: bool, options: ContainerOptions) -> Self {
+        let state = tempfile::Builder::new().prefix("lambswool-test").tempdir().unwrap();
+        std::fs::create_dir(state.path().join("run")).unwrap();
+        std::os::unix::fs::symlink(store().0.layers(), state.path().join("layers")).unwrap();
+        Self::on(Arc::new(state), staged, options).await
     }
 
-    pub fn zygote(&self, imports: &[&str]) -> ZygoteSpec {
+    /// On the state directory of an earlier one.
+    pub(crate) async fn on(
+        state: Arc<tempfile::TempDir>,
+        staged: bool,
+        options: ContainerOptions,
+    ) -> Self {
+        let (store, base, python) = store();
+        let built = if cfg!(debug_assertions) { "../debug" } else { "../release" };
+        let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(built).join("wool-warden");
+        let options_for = WardenOptions { program, state: state.path().to_owned(), staged };
+        let (socket, warden) = launch(&options_for).await.unwrap();
+        let client = Client::new(socket).await.unwrap();
+        let containers = Containers::new(client, options);
+        Self { containers, python, store, state, base, warden }
+    }
+
+    /// The name of the warden's directory in the cgroup hierarchies.
+    pub(crate) fn cgroup_name(&self) -> String {
+        warden::recover::cgroup_name(self.state.path()).unwrap()
+    }
+
+    /// Its sandboxes' processes, as the host sees them.
+    pub(crate) fn processes(&self) -> Vec<host::Process> {
+        host::processes(&self.cgroup_name())
+    }
+
+    pub(crate) fn warden(&self) -> u32 {
+        self.warden.id().unwrap()
+    }
+
+    /// Pid 1 of P: the warden's child that is in none of the sandboxes' cgroups.
+    pub(crate) fn pid_one(&self) -> i32 {
+        let sandboxes: Vec<_> = self.processes().iter().map(|process| process.pid).collect();
+        let mut rest = host::children(self.warden());
+        rest.retain(|process| !sandboxes.contains(&process.pid));
+        assert_eq!(rest.len(), 1, "{rest:?}");
+        rest[0].pid
+    }
+
+    /// The one process that has appeared since `before` was taken.
+    pub(crate) fn newcomer(&self, before: &[host::Process]) -> host::Process {
+        let mut now = self.processes();
+        now.retain(|process| before.iter().all(|known| known.pid != process.pid));
+        assert_eq!(now.len(), 1, "{now:?}");
+        now.remove(0)
+    }
+
+    /// Waits until everything that was dropped is gone.
+    pub(crate) async fn settle(&self) {
+        let begin = Instant::now();
+        while self.containers.count_reaping().await.unwrap() > 0 {
+            assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", self.processes());
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Kills the warden itself, as a crash would, and leaves the state directory to the next.
+    pub(crate) async fn crash(mut self) -> Arc<tempfile::TempDir> {
+        self.warden.kill().await.unwrap();
+        self.state
+    }
+
+    /// Drops the provider and waits for the warden's end. Whoever holds a sandbox keeps it waiting.
+    pub(crate) async fn end(self) -> Arc<tempfile::TempDir> {
+        let Self { containers, mut warden, state, .. } = self;
+        drop(containers);
+        let ended = tokio::time::timeout(Duration::from_secs(10), warden.wait()).await;
+        assert!(ended.expect("the warden ends with its worker").unwrap().success());
+        state
+    }
+
+    /// A packages layer of one module.
+    pub(crate) fn package(&self, module: &str, source: &str) -> Layer {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+        let mut hasher = DefaultHasher::new();
+        (module, source).hash(&mut hasher);
+        let layer: Layer = format!("packages/test-{:x}", hasher.finish()).parse().unwrap();
+        let (dir, file) = (self.store.layer_path(&layer), format!("{module}.py"));
+        if !dir.exists() {
+            // Tests run side by side: it appears complete or not at all.
+            let parent = dir.parent().unwrap();
+            std::fs::create_dir_all(parent).unwrap();
+            let made = tempfile::Builder::new().prefix("test-").tempdir_in(parent).unwrap();
+            std::fs::write(made.path().join(file), source).unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(made.path(), mode).unwrap();
+            if std::fs::rename(made.path(), &dir).is_ok() {
+                let _ = made.keep();
+            }
+        }
+        layer
+    }
+
+    pub(crate) fn zygote(&self, imports: &[&str]) -> ZygoteSpec {
         ZygoteSpec {
             python: self.python.clone(),
             packages: None,
@@ -68,12 +167,12 @@ impl World {
         }
     }
 
-    pub fn code(&self, source: &str) -> Layer {
+    pub(crate) fn code(&self, source: &str) -> Layer {
         let bundle = code::Bundle::from_py(&self.store, "handler", source.as_bytes()).unwrap();
         bundle.seal(&self.store, &self.base).unwrap()
     }
 
-    pub fn instance(&self, source: &str) -> InstanceSpec {
+    pub(crate) fn instance(&self, source: &str) -> InstanceSpec {
         InstanceSpec {
             python: self.python.clone(),
             packages: None,
@@ -84,15 +183,21 @@ impl World {
     }
 }
 
+/// Calls the handler of an instance once and returns its JSON.
+pub(crate) async fn ask(instance: &mut dyn Instance, event: &str) -> serde_json::Value {
+    let mut talk = Conversation::load(instance).await;
+    talk.ask(event).await
+}
+
 /// A conversation with an instance.
-pub struct Conversation {
+pub(crate) struct Conversation {
     stream: UnixStream,
     decoder: Decoder,
-    pub output: String,
+    pub(crate) output: String,
 }
 
 impl Conversation {
-    pub async fn load(instance: &mut dyn Instance) -> Self {
+    pub(crate) async fn load(instance: &mut dyn Instance) -> Self {
         let stream = std::os::unix::net::UnixStream::from(instance.connect().unwrap());
         let stream = UnixStream::from_std(stream).unwrap();
         let mut talk = Self { stream, decoder: Decoder::new(64 << 20), output: String::new() };
@@ -113,13 +218,13 @@ impl Conversation {
         }
     }
 
-    pub async fn send(&mut self, request: &Request, body: &[u8]) {
+    pub(crate) async fn send(&mut self, request: &Request, body: &[u8]) {
         let mut bytes = Vec::new();
         request.encode(body, &mut bytes).unwrap();
         self.stream.write_all(&bytes).await.unwrap();
     }
 
-    pub async fn reply(&mut self) -> Option<(Reply, Vec<u8>)> {
+    pub(crate) async fn reply(&mut self) -> Option<(Reply, Vec<u8>)> {
         let mut bytes = vec![0; 64 << 10];
         loop {
             while let Some(frame) = self.decoder.next_frame().unwrap() {
@@ -136,8 +241,14 @@ impl Conversation {
         }
     }
 
+    /// Calls the handler, which is to answer.
+    pub(crate) async fn ask(&mut self, event: &str) -> serde_json::Value {
+        let said = self.call(event).await.expect("the instance died");
+        serde_json::from_str(&said.unwrap()).unwrap()
+    }
+
     /// Calls the handler; JSON in and out. None when it died.
-    pub async fn call(&mut self, event: &str) -> Option<Result<String, String>> {
+    pub(crate) async fn call(&mut self, event: &str) -> Option<Result<String, String>> {
         let invoke = Request::Invoke {
             id: "i".into(),
             remaining_ms: 60_000,

@@ -1,4 +1,4 @@
-//! The single looks.
+//! What is on this machine: privilege, Python, the installer, the state directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,36 +8,6 @@ use layers::python;
 use rustix::fs::{StatVfsMountFlags, statvfs};
 
 use super::Finding;
-
-/// Oldest kernel that is supported.
-const OLDEST: (u32, u32) = (5, 15);
-
-/// The first kernel whose mount trees can be put together without being attached.
-const DETACHED: (u32, u32) = (6, 15);
-
-pub(super) fn kernel() -> Finding {
-    let uname = rustix::system::uname();
-    let release = uname.release().to_string_lossy().into_owned();
-    judge_kernel(&release)
-}
-
-fn judge_kernel(release: &str) -> Finding {
-    let mut numbers =
-        release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    let found = format!("Linux {release}");
-    if version < OLDEST {
-        Finding::missing("kernel", found, format!("boot Linux {}.{} or newer", OLDEST.0, OLDEST.1))
-    } else if version < DETACHED {
-        let advice = format!(
-            "nothing has to be done: root file systems are staged instead of detached, which takes some µs more; Linux {}.{} does better",
-            DETACHED.0, DETACHED.1
-        );
-        Finding::degraded("kernel", found, advice)
-    } else {
-        Finding::ok("kernel", found)
-    }
-}
 
 pub(super) fn privilege() -> Finding {
     let what = "privilege";
@@ -52,55 +22,6 @@ pub(super) fn privilege() -> Finding {
             what,
             "neither root nor sudo",
             "run `wool up` as root: the warden makes namespaces and mounts",
-        ),
-    }
-}
-
-pub(super) fn user_namespaces() -> Finding {
-    let what = "user namespaces";
-    match fs::read_to_string("/proc/sys/user/max_user_namespaces")
-        .map(|text| text.trim().parse::<u64>())
-    {
-        Ok(Ok(0)) => {
-            Finding::missing(what, "none allowed", "sysctl -w user.max_user_namespaces=65536")
-        }
-        Ok(Ok(most)) if most < 4096 => Finding::degraded(
-            what,
-            format!("{most} allowed"),
-            "more instances need more: sysctl -w user.max_user_namespaces=65536",
-        ),
-        Ok(Ok(most)) => Finding::ok(what, format!("{most} allowed")),
-        _ => Finding::missing(what, "this kernel has none", "boot a kernel with CONFIG_USER_NS"),
-    }
-}
-
-pub(super) fn cgroups() -> Finding {
-    let what = "cgroups";
-    let unified = fs::read_to_string("/sys/fs/cgroup/cgroup.controllers");
-    if let Ok(controllers) = unified {
-        let lacking: Vec<&str> = ["cpu", "memory", "pids"]
-            .into_iter()
-            .filter(|name| !controllers.split_whitespace().any(|c| c == *name))
-            .collect();
-        return match lacking.as_slice() {
-            [] => Finding::ok(what, "version 2 with cpu, memory and pids"),
-            _ => Finding::degraded(
-                what,
-                format!("version 2 without {}", lacking.join(", ")),
-                "these limits are not enforced; run the worker where the controllers are delegated, for example by its systemd unit",
-            ),
-        };
-    }
-    let lacking: Vec<&str> = ["memory", "pids", "freezer"]
-        .into_iter()
-        .filter(|name| !Path::new("/sys/fs/cgroup").join(name).join("tasks").exists())
-        .collect();
-    match lacking.as_slice() {
-        [] => Finding::ok(what, "version 1 with memory, pids and freezer"),
-        _ => Finding::degraded(
-            what,
-            format!("version 1 without {}", lacking.join(", ")),
-            "limits are not enforced and instances not paused; mount the cgroup file systems",
         ),
     }
 }
@@ -188,39 +109,7 @@ pub(super) fn state_directory(state: &Path) -> Finding {
     }
 }
 
-pub(super) fn kvm() -> Finding {
-    let what = "KVM";
-    match fs::OpenOptions::new().read(true).write(true).open("/dev/kvm") {
-        Ok(_) => Finding::ok(what, "/dev/kvm can be used"),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Finding::degraded(
-            what,
-            "no /dev/kvm",
-            "functions run in containers; micro-VMs need virtualisation switched on",
-        ),
-        Err(error) => Finding::degraded(
-            what,
-            format!("/dev/kvm: {error}"),
-            "functions run in containers; for micro-VMs join the group kvm",
-        ),
-    }
-}
-
 fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::Level;
-    use super::*;
-
-    #[test]
-    fn a_kernel_is_judged_by_its_release() {
-        assert_eq!(judge_kernel("5.10.0-28-amd64").level, Level::Missing);
-        assert_eq!(judge_kernel("5.15.0").level, Level::Degraded);
-        assert_eq!(judge_kernel("6.1.0-18-amd64").level, Level::Degraded);
-        assert_eq!(judge_kernel("6.18.44-x").level, Level::Ok);
-        assert_eq!(judge_kernel("nonsense").level, Level::Missing);
-    }
 }

@@ -86,7 +86,11 @@ pub(super) fn cgroups(host: &Host) -> Finding {
 pub(super) fn confinement(host: &Host) -> Finding {
     let what = "confinement";
     if !host.seccomp {
-        return Finding::missing(what, "no seccomp filters", "boot a kernel with CONFIG_SECCOMP_FILTER");
+        return Finding::missing(
+            what,
+            "no seccomp filters",
+            "boot a kernel with CONFIG_SECCOMP_FILTER",
+        );
     }
     if host.landlock == 0 {
         let advice = "switch Landlock on: add it to the kernel's lsm= parameter; without it, siblings share their abstract sockets";

@@ -1,0 +1,104 @@
+//! What the host sees of one warden's sandboxes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A process in one of the warden's cgroups.
+#[derive(Debug, Clone)]
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    /// Its number in P.
+    pub(crate) inside: i32,
+    pub(crate) uid: u32,
+    /// The lines of its `/proc/<pid>/status`.
+    pub(crate) status: BTreeMap<String, String>,
+}
+
+impl Process {
+    fn read(pid: i32) -> Option<Self> {
+        let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let status: BTreeMap<String, String> = text
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .map(|(key, value)| (key.to_owned(), value.trim().to_owned()))
+            .collect();
+        let number = |key: &str, at: usize| status.get(key)?.split_whitespace().nth(at)?.parse::<u32>().ok();
+        let (inside, uid) = (i32::try_from(number("NSpid", 1)?).ok()?, number("Uid", 0)?);
+        Some(Self { pid, inside, uid, status })
+    }
+
+    pub(crate) fn zombie(&self) -> bool {
+        self.status["State"].starts_with('Z')
+    }
+}
+
+/// Directories of the warden in all hierarchies, its own tops included.
+pub(crate) fn cgroups(name: &str) -> BTreeSet<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let mut found = BTreeSet::new();
+    for line in mounts.lines() {
+        let fields: Vec<_> = line.split(' ').collect();
+        if fields[2].starts_with("cgroup") {
+            let top = Path::new(fields[1]).join(name);
+            let mut open = if top.is_dir() { vec![top] } else { vec![] };
+            while let Some(dir) = open.pop() {
+                let below = fs::read_dir(&dir).into_iter().flatten().flatten();
+                open.extend(below.map(|e| e.path()).filter(|path| path.is_dir()));
+                found.insert(dir);
+            }
+        }
+    }
+    found
+}
+
+/// Processes in those cgroups.
+pub(crate) fn processes(name: &str) -> Vec<Process> {
+    let mut pids = BTreeSet::new();
+    for dir in cgroups(name) {
+        let listed = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+        pids.extend(listed.lines().filter_map(|line| line.parse::<i32>().ok()));
+    }
+    pids.into_iter().filter_map(Process::read).collect()
+}
+
+/// Processes of the whole host whose parent is `parent`, zombies included.
+pub(crate) fn children(parent: u32) -> Vec<Process> {
+    everybody().filter(|process| process.status["PPid"] == parent.to_string()).collect()
+}
+
+/// Processes of the whole host in the PID namespace of `pid` or below it.
+pub(crate) fn in_namespace_of(pid: i32) -> Vec<Process> {
+    let depth = |process: &Process| process.status["NSpid"].split_whitespace().count();
+    let Some(first) = Process::read(pid) else {
+        return Vec::new();
+    };
+    let namespace = fs::read_link(format!("/proc/{pid}/ns/pid")).unwrap();
+    let within = |process: &Process| {
+        depth(process) > depth(&first)
+            || fs::read_link(format!("/proc/{}/ns/pid", process.pid)).is_ok_and(|n| n == namespace)
+    };
+    // One level deeper may be another place's: only asked for with a single warden about.
+    everybody().filter(within).collect()
+}
+
+fn everybody() -> impl Iterator<Item = Process> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).filter_map(|pid| {
+        let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let status: BTreeMap<String, String> = text
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .map(|(key, value)| (key.to_owned(), value.trim().to_owned()))
+            .collect();
+        Some(Process { pid, inside: 0, uid: status["Uid"].split_whitespace().next()?.parse().ok()?, status })
+    })
+}
+
+pub(crate) fn own_descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+pub(crate) fn mounts() -> usize {
+    fs::read_to_string("/proc/self/mountinfo").unwrap().lines().count()
+}
