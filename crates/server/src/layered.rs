@@ -24,9 +24,6 @@ use crate::name::FunctionName;
 use crate::progress::Progress;
 use crate::workshop::{Bundle, Made, MakeError, Packing, Workshop};
 
-/// The guest's own files, by their paths in `/opt/lambswool`.
-pub const GUEST: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/guest.rs"));
-
 /// Makes layers in a state directory.
 #[derive(Debug)]
 pub struct Layered {
@@ -175,21 +172,4 @@ fn function(step: &'static str, error: &dyn std::error::Error) -> MakeError {
 
 fn machine(step: &'static str, error: &dyn std::error::Error) -> MakeError {
     MakeError::Machine { step, message: said(error) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_guest_is_in_the_binary() {
-        let names: Vec<&str> = GUEST.iter().map(|(name, _)| *name).collect();
-        for needed in [
-            "lambswool_guest/__main__.py",
-            "lambswool_guest/zygote.py",
-            "lambswool_guest/instance.py",
-        ] {
-            assert!(names.contains(&needed), "{names:?}");
-        }
-    }
 }

@@ -19,7 +19,7 @@ use tokio::process::Child;
 use tokio::task::JoinHandle;
 
 use crate::config::Config;
-use crate::layered::{GUEST, Layered};
+use crate::layered::Layered;
 use crate::state::State;
 use crate::workshop::Workshop;
 
@@ -51,7 +51,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 pub async fn real(config: &Config, state: &State) -> Result<Parts> {
     let python = config.python.as_deref().map(PythonRequest::parse).transpose()?;
     let store = Store::open(state.root())?;
-    let guest = GUEST.iter().copied().chain([(LANDING_FILE, LANDING)]).collect();
+    let guest = sandbox::guest::FILES.iter().copied().chain([(LANDING_FILE, LANDING)]).collect();
     let workshop = Arc::new(Layered::new(store, guest, python));
     let options = WardenOptions {
         program: beside_us("wool-warden")?,

@@ -4,8 +4,8 @@
 //! it: inheriting costs nothing, and the kernel answers calls that are allowed whatever their arguments from a bitmap.
 //! Everything else is ENOSYS, as on a kernel that lacks it, so that libraries take their fallbacks: clone3, whose
 //! flags a filter cannot see, io_uring, bpf, ptrace, keyrings, userfaultfd, the mount calls (`mount_setattr` above
-//! all: whoever holds a root's descriptor and the namespace's capability could make it writable), inotify and
-//! fanotify (they see other sandboxes' opens of shared files), vsock and the rest.
+//! all: whoever holds a root's descriptor and the namespace's capability could make it writable), inotify,
+//! dnotify and fanotify (they see other sandboxes' opens of shared files), vsock and the rest.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,10 @@ pub enum Role {
     Instance,
 }
 
-const NAMESPACES: u64 = (libc::CLONE_NEWNS
+/// Flags that `clone` refuses: namespaces, and a child for the caller's own parent. A root zygote's parent is the
+/// warden, which would never wait for such a child.
+const CLONE_REFUSED: u64 = (libc::CLONE_PARENT
+    | libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWIPC
@@ -32,7 +35,7 @@ const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u64;
 
-/// Files: what is open, what they hold, where they are. The root tree decides what can be reached.
+/// Files: what is open, what they hold, where they are; `fcntl` separately. The root tree decides what can be reached.
 const FILES: &[c_long] = &[
     libc::SYS_read,
     libc::SYS_write,
@@ -86,7 +89,6 @@ const FILES: &[c_long] = &[
     libc::SYS_vmsplice,
     libc::SYS_dup,
     libc::SYS_dup3,
-    libc::SYS_fcntl,
     libc::SYS_flock,
     libc::SYS_ioctl,
     libc::SYS_pipe2,
@@ -240,9 +242,8 @@ const TIME: &[c_long] = &[
     libc::SYS_sysinfo,
 ];
 
-/// Sockets; `socket` separately.
+/// Sockets; `socket` and `socketpair` separately.
 const SOCKETS: &[c_long] = &[
-    libc::SYS_socketpair,
     libc::SYS_bind,
     libc::SYS_listen,
     libc::SYS_accept4,
@@ -318,7 +319,7 @@ pub fn build(role: Role, unix_sockets: bool) -> Result<BpfProgram, seccompiler::
             .and_then(|condition| SeccompRule::new(vec![condition]))
     };
     // No namespace by clone. A filter sees these flags; it could not see clone3's.
-    rules.insert(libc::SYS_clone, vec![when(0, SeccompCmpOp::MaskedEq(NAMESPACES), 0)?]);
+    rules.insert(libc::SYS_clone, vec![when(0, SeccompCmpOp::MaskedEq(CLONE_REFUSED), 0)?]);
     let mut families = vec![libc::AF_INET, libc::AF_INET6];
     if unix_sockets {
         families.push(libc::AF_UNIX);
@@ -343,6 +344,33 @@ pub fn build(role: Role, unix_sockets: bool) -> Result<BpfProgram, seccompiler::
         )?,
     ])?);
     rules.insert(libc::SYS_socket, sockets);
+    // The kernel makes both sockets before their family says that it has no pairs: AF_UNIX only. Without a scope no
+    // datagrams, because such a socket could still be bound and connected by an abstract name.
+    let unix = SeccompCondition::new(
+        0,
+        SeccompCmpArgLen::Dword,
+        SeccompCmpOp::Eq,
+        libc::AF_UNIX as u64,
+    )?;
+    let mut pairs = Vec::new();
+    if unix_sockets {
+        pairs.push(SeccompRule::new(vec![unix])?);
+    } else {
+        for kind in [libc::SOCK_STREAM, libc::SOCK_SEQPACKET] {
+            // Above the type stand flags.
+            let kind = SeccompCondition::new(
+                1,
+                SeccompCmpArgLen::Dword,
+                SeccompCmpOp::MaskedEq(0xf),
+                u64::from(kind.unsigned_abs()),
+            )?;
+            pairs.push(SeccompRule::new(vec![unix.clone(), kind])?);
+        }
+    }
+    rules.insert(libc::SYS_socketpair, pairs);
+    // dnotify sees other sandboxes' opens of shared files, as inotify does.
+    let notify = u64::from(libc::F_NOTIFY.unsigned_abs());
+    rules.insert(libc::SYS_fcntl, vec![when(1, SeccompCmpOp::Ne, notify)?]);
     if role == Role::Zygote {
         // Not by pidfd: that takes a process's namespaces, whatever the flags of the slot's own.
         rules.insert(libc::SYS_setns, vec![when(1, SeccompCmpOp::Eq, libc::CLONE_NEWUSER as u64)?]);

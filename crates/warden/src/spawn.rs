@@ -2,12 +2,16 @@
 //!
 //! ```text
 //!   warden ─ fork ─► mover                       joins the cgroups, enters the place and the root
-//!     │                └─ clone(CLONE_PARENT) ─► interpreter-to-be, in P (an instance: in a PID namespace of its own)
-//!     │ ◄── pid ────────── exits                     │ ids, no capability, no new privileges, limits
+//!     │                └─ clone(CLONE_PARENT) ─► in P; a zygote: the interpreter-to-be
+//!     │ ◄── its pid ────── exits                     └─ an instance: clone(CLONE_PARENT | CLONE_NEWPID), exits
+//!     │ ◄── "I", with the kernel's credentials ────────── interpreter-to-be, in a PID namespace of its own
+//!     │                                              │ ids, no capability, no new privileges, limits
 //!     │                                              │ Landlock, seccomp
-//!     │ ◄── close-on-exec pipe: step or nothing ──── ▼ exec
+//!     │ ◄── close-on-exec socket: step or nothing ── ▼ exec
 //! ```
-//! Everything is in place before Python is executed. A step that fails is told through the pipe.
+//! The second clone is needed because the kernel makes a PID namespace only below the one that the caller itself lives
+//! in (`copy_pid_ns`: else EINVAL), and the mover lives in the host's. All of them are the warden's own children.
+//! Everything is in place before Python is executed. A step that fails is told through the socket.
 
 use std::ffi::CString;
 use std::io;
@@ -16,9 +20,11 @@ use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 
 use landlock::{AccessNet, Ruleset, RulesetAttr, Scope};
 use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 use seccompiler::BpfProgram;
 use sys::process::{PidFd, become_user, close_from, drop_capabilities, set_no_new_privileges};
+use sys::scm;
 use thiserror::Error;
 
 use crate::cgroup::{Cgroups, Group};
@@ -73,7 +79,10 @@ pub fn start(
     what: &Start<'_>,
 ) -> Result<(PidFd, OwnedFd), SpawnError> {
     let pipe = |flags| pipe_with(flags).map_err(|error| failed("pipe")(error.into()));
-    let (told, tell) = pipe(PipeFlags::CLOEXEC)?;
+    // With the sender's credentials: an instance knows only its number in its own namespace.
+    let (told, tell) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+        .map_err(|error| failed("socket pair")(error.into()))?;
+    scm::want_credentials(told.as_fd(), true).map_err(failed("ask for credentials"))?;
     // Never blocks the interpreter, whoever reads or not.
     let (stderr, stderr_end) = pipe(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     // SAFETY: a fork of a process with one thread: the child may go on with anything.
@@ -91,35 +100,57 @@ pub fn start(
     drop((tell, stderr_end));
     // SAFETY: a child of ours; no status is asked for.
     unsafe { libc::waitpid(mover, std::ptr::null_mut(), 0) };
-    let said = read_all(&told);
-    let mut pid = None;
-    for line in said.split('\n').filter(|line| !line.is_empty()) {
-        if let Some(number) = line.strip_prefix('P') {
-            pid = number.parse::<i32>().ok();
-        } else if let Some((code, step)) = line.strip_prefix('E').and_then(|l| l.split_once(' ')) {
-            if let Some(pid) = pid {
-                // SAFETY: a child of ours that is about to end; no status is asked for.
-                unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
-            }
-            let source = io::Error::from_raw_os_error(code.parse().unwrap_or(libc::EIO));
-            return Err(SpawnError { step: step.to_owned(), source });
+    let Told { moved, instance, failure } = listen(told.as_fd());
+    let interpreter = match what.role {
+        Role::Zygote => moved,
+        Role::Instance => {
+            moved.map(reap);
+            instance
         }
+    };
+    if let Some(error) = failure {
+        interpreter.map(reap);
+        return Err(error);
     }
-    let pid = pid.ok_or_else(|| failed("start")(io::Error::other("the child ended early")))?;
+    let pid = interpreter.ok_or_else(|| failed("start")(io::Error::other("the child ended early")))?;
     let process = PidFd::open(pid).map_err(failed("open process"))?;
     Ok((process, stderr))
 }
 
-fn read_all(pipe: &OwnedFd) -> String {
-    let mut text = Vec::new();
+/// Waits for a child of ours that has ended or is about to.
+fn reap(pid: i32) {
+    // SAFETY: no status is asked for.
+    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+}
+
+/// What the children have said.
+#[derive(Default)]
+struct Told {
+    /// The process that the mover made in P.
+    moved: Option<i32>,
+    /// The one that this one made in a namespace of its own.
+    instance: Option<i32>,
+    failure: Option<SpawnError>,
+}
+
+/// Listens until the last of them has executed or ended. What comes from two processes comes in any order.
+fn listen(told: BorrowedFd<'_>) -> Told {
+    let mut all = Told::default();
     let mut bytes = [0u8; 512];
-    while let Ok(got) = rustix::io::read(pipe, &mut bytes) {
-        if got == 0 {
+    while let Ok(received) = scm::receive(told, &mut bytes, true) {
+        let said = String::from_utf8_lossy(&bytes[..received.length]);
+        if said.is_empty() {
             break;
+        } else if let Some(number) = said.strip_prefix('P') {
+            all.moved = number.parse().ok();
+        } else if said == "I" {
+            all.instance = received.credentials.map(|sender| sender.pid);
+        } else if let Some((code, step)) = said.strip_prefix('E').and_then(|l| l.split_once(' ')) {
+            let source = io::Error::from_raw_os_error(code.parse().unwrap_or(libc::EIO));
+            all.failure = Some(SpawnError { step: step.to_owned(), source });
         }
-        text.extend_from_slice(&bytes[..got]);
     }
-    String::from_utf8_lossy(&text).into_owned()
+    all
 }
 
 fn report(tell: BorrowedFd<'_>, error: &SpawnError) {
@@ -138,26 +169,39 @@ fn move_in(
     // Before the fork: pages touched before joining would stay charged to the warden.
     cgroups.enter(what.group).map_err(failed("enter cgroup"))?;
     place.enter(what.root).map_err(failed("enter the sandboxes' place"))?;
-    let namespace = if what.role == Role::Instance { libc::CLONE_NEWPID } else { 0 };
-    let flags = libc::CLONE_PARENT | namespace | libc::SIGCHLD;
-    // SAFETY: a fork of a process with one thread.
-    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
-    if pid < 0 {
-        return Err(failed("clone")(io::Error::last_os_error()));
-    }
+    let pid = clone(libc::CLONE_PARENT).map_err(failed("clone"))?;
     if pid > 0 {
-        let _ = rustix::io::write(tell, format!("P{pid}\n").as_bytes());
+        let _ = rustix::io::write(tell, format!("P{pid}").as_bytes());
         // SAFETY: ends the mover.
         unsafe { libc::_exit(0) };
+    }
+    if what.role == Role::Instance {
+        match clone(libc::CLONE_PARENT | libc::CLONE_NEWPID) {
+            Ok(0) => drop(rustix::io::write(tell, b"I")),
+            made => {
+                if let Err(error) = made {
+                    report(tell, &failed("clone into a pid namespace")(error));
+                }
+                // SAFETY: ends the process in between.
+                unsafe { libc::_exit(0) };
+            }
+        }
     }
     let error = match arrange_descriptors(what.channel, stderr, tell) {
         Ok(()) => become_interpreter(what),
         Err(source) => failed("arrange descriptors")(source),
     };
-    // SAFETY: descriptor 4 is the pipe, or closed: then nothing is told.
+    // SAFETY: descriptor 4 is the socket, or closed: then nothing is told.
     report(unsafe { BorrowedFd::borrow_raw(TELL) }, &error);
     // SAFETY: ends the process.
     unsafe { libc::_exit(1) }
+}
+
+/// A fork with flags. Returns 0 in the child.
+fn clone(flags: i32) -> io::Result<i32> {
+    // SAFETY: a fork of a process with one thread.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags | libc::SIGCHLD, 0, 0, 0, 0) };
+    if pid < 0 { Err(io::Error::last_os_error()) } else { i32::try_from(pid).map_err(io::Error::other) }
 }
 
 /// Runs in the interpreter-to-be, with its descriptors arranged. Returns only with an error.
@@ -181,7 +225,7 @@ fn become_interpreter(what: &Start<'_>) -> SpawnError {
     }
 }
 
-/// 0 and 1 to `/dev/null`, 2 to the warden's pipe, 3 the channel, 4 the pipe that tells of failure; nothing else.
+/// 0 and 1 to `/dev/null`, 2 to the warden's pipe, 3 the channel, 4 the socket that tells of failure; nothing else.
 fn arrange_descriptors(
     channel: BorrowedFd<'_>,
     stderr: BorrowedFd<'_>,

@@ -1,0 +1,381 @@
+//! A malicious zygote: a package that a zygote has imported abuses what a fork hands to it.
+//!
+//! Each attack runs in the zygote at a fork, with the slot's descriptors (root, channel, user namespace, cgroups); the
+//! honest fork follows, so that every test shows as well that an ordinary instance lands afterwards and reports.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use sandbox::{Provider, Zygote};
+use serde_json::Value;
+use support::attack::REPORT;
+use support::{Conversation, NONE, World, ask, can_run};
+
+/// What the same attack finds from a root zygote and from a derived one, for both ways of building roots.
+async fn everywhere(attack: &str, check: impl Fn(&Value)) {
+    for staged in [false, true] {
+        let world = World::new(staged, NONE).await;
+        let root = world.containers.create_zygote(world.evil(attack)).await.unwrap();
+        check(&world.report(root.as_ref()).await);
+        let honest = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
+        let derived = honest.derive(world.evil(attack)).await.unwrap();
+        check(&world.report(derived.as_ref()).await);
+        assert!(root.alive() && honest.alive() && derived.alive());
+    }
+}
+
+fn all(report: &Value, expected: &[&str]) {
+    let wrong: Vec<_> = report
+        .as_object()
+        .unwrap_or_else(|| panic!("{report}"))
+        .iter()
+        .filter(|(_, result)| !expected.contains(&result.as_str().unwrap_or("?")))
+        .collect();
+    assert!(wrong.is_empty(), "not {expected:?}: {wrong:#?}");
+}
+
+fn numbers(report: &Value) -> BTreeSet<i64> {
+    report.as_array().unwrap_or_else(|| panic!("{report}")).iter().map(|n| n.as_i64().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_zygote_with_a_slots_capabilities_does_not_walk_back_to_the_hosts_root() {
+    if !can_run() {
+        return;
+    }
+    let attack = "
+def walk(fds, uid):
+    entered = become(fds, uid)
+    self, one = raw('pidfd_open', os.getpid(), 0)[0], raw('pidfd_open', 1, 0)[0]
+    refused = {
+        'unshare mount': attempt('unshare', CLONE_NEWNS),
+        'unshare mount and pid': attempt('unshare', CLONE_NEWNS | CLONE_NEWPID),
+        'unshare user': attempt('unshare', CLONE_NEWUSER),
+        'unshare network': attempt('unshare', CLONE_NEWNET),
+        'setns own mount': attempt('setns', self, CLONE_NEWNS),
+        'setns mount of 1': attempt('setns', one, CLONE_NEWNS),
+        'setns pid of 1': attempt('setns', one, CLONE_NEWPID),
+        'setns everything of 1': attempt('setns', one, CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC),
+        'setns user of 1': attempt('setns', one, CLONE_NEWUSER),
+        'setns user by pidfd': attempt('setns', self, CLONE_NEWUSER),
+    }
+    # The classic: a root below the working directory stops nobody who climbs from outside of it.
+    os.mkdir('/dev/shm/jail') if os.access('/dev/shm', os.W_OK) else None
+    outside = os.open('/', os.O_RDONLY)
+    chrooted = attempt('chroot', ctypes.c_char_p(b'/opt'))
+    os.fchdir(outside)
+    for _ in range(40):
+        os.chdir('..')
+    climbed = attempt('chroot', ctypes.c_char_p(b'.'))
+    return {
+        'entered': entered, 'capabilities': capabilities(), 'refused': refused,
+        'chrooted': [chrooted, climbed], 'root': sorted(os.listdir('/')),
+        'host': [p for p in ['/etc/shadow', '/home', '/boot', '/work', '/proc/1'] if os.path.exists(p) and (p != '/home' or os.listdir(p))],
+        'slot': sorted(os.listdir(fds[0])),
+        'slot up': os.path.samestat(os.stat('../../..', dir_fd=fds[0]), os.fstat(fds[0])),
+    }
+
+def attack(fds, uid, flags):
+    return child(lambda: walk(fds, uid))
+";
+    everywhere(attack, |said| {
+        // The control: it does take over the slot.
+        assert_eq!(said["entered"], serde_json::json!(["OK", "OK", "OK"]), "{said}");
+        assert_ne!(said["capabilities"], 0);
+        assert_eq!(said["chrooted"], serde_json::json!(["OK", "OK"]));
+        all(&said["refused"], &["ENOSYS", "EPERM", "EINVAL"]);
+        assert_eq!(said["refused"]["unshare mount"], "ENOSYS");
+        assert_eq!(said["refused"]["setns own mount"], "ENOSYS");
+        assert_eq!(said["host"], serde_json::json!([]));
+        assert_eq!(said["root"], said["slot"], "both are the base");
+        assert_eq!(said["slot up"], true);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_zygote_with_a_slots_capabilities_changes_no_mount_and_writes_to_no_layer() {
+    if !can_run() {
+        return;
+    }
+    let attack = "
+def change(fds, uid):
+    become(fds, uid)
+    root, empty = fds[0], ctypes.c_char_p(b'')
+    writable = (ctypes.c_uint64 * 4)(0, 1, 0, 0)
+    def making(path):
+        return trying(lambda: os.open(path, os.O_CREAT | os.O_WRONLY, dir_fd=root))
+    return {
+        'mounts': {
+            'drop read-only': attempt('mount_setattr', root, empty, AT_EMPTY_PATH, writable, 32),
+            'drop it everywhere': attempt('mount_setattr', root, empty, AT_EMPTY_PATH | 0x8000, writable, 32),
+            'clone the tree': attempt('open_tree', root, empty, 1 | AT_EMPTY_PATH),
+            'mount': attempt('mount', None, ctypes.c_char_p(b'/tmp'), None, 32, None),
+            'fsopen': attempt('fsopen', ctypes.c_char_p(b'tmpfs'), 0),
+            'fspick': attempt('fspick', root, empty, 8),
+            'umount': attempt('umount2', ctypes.c_char_p(b'/tmp'), 2),
+        },
+        'layers': {p: making(p) for p in ['new', 'usr/new', 'opt/lambswool/new', 'etc/new', 'dev/new', 'var/task/new', 'opt/python/new']},
+        'node': trying(lambda: os.mknod('tmp/sda', 0o60666, os.makedev(8, 0), dir_fd=root)),
+        'scratch': making('tmp/mine'),
+    }
+
+def attack(fds, uid, flags):
+    return {'inside': child(lambda: change(fds, uid)), 'own': refused(), 'control': allowed()}
+";
+    everywhere(attack, |said| {
+        all(&said["inside"]["mounts"], &["ENOSYS"]);
+        all(&said["inside"]["layers"], &["EROFS", "EACCES", "EPERM"]);
+        assert_eq!(said["inside"]["node"], "EPERM");
+        assert_eq!(said["inside"]["scratch"], "OK", "the slot's own scratch is its own");
+        all(&said["own"], &["ENOSYS"]);
+        all(&said["control"], &["OK"]);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_zygote_moves_nobody_but_its_own_into_a_slots_cgroup() {
+    if !can_run() {
+        return;
+    }
+    let attack = "
+import signal, time
+def attack(fds, uid, flags):
+    own = os.fork()
+    if own == 0:
+        time.sleep(30)
+        os._exit(0)
+    moved = [pid for fd in fds[3:] for pid in range(1, 200)
+             if pid not in (own, os.getpid()) and trying(lambda: os.write(fd, str(pid).encode())) == 'OK']
+    entered = child(lambda: (become(fds, uid), [pid for fd in fds[3:] for pid in range(1, 200)
+             if pid not in (own, os.getpid()) and trying(lambda: os.write(fd, str(pid).encode())) == 'OK'])[1])
+    mine = [trying(lambda: os.write(fd, str(own).encode())) for fd in fds[3:]]
+    os.kill(own, signal.SIGKILL)
+    return {'cgroups': len(fds) - 3, 'moved': moved, 'entered': entered, 'mine': mine}
+";
+    let world = World::new(false, NONE).await;
+    let victim = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
+    let bystander = victim.fork(world.instance(REPORT)).await.unwrap();
+    let root = world.containers.create_zygote(world.evil(attack)).await.unwrap();
+    let derived = victim.derive(world.evil(attack)).await.unwrap();
+    for zygote in [&root, &derived] {
+        let said = world.report(zygote.as_ref()).await;
+        assert_eq!(said["moved"], serde_json::json!([]), "{said}");
+        assert_eq!(said["entered"], serde_json::json!([]), "{said}");
+        let mine = said["mine"].as_array().unwrap();
+        assert!(mine.iter().all(|result| result == "OK"), "{said}");
+        assert_eq!(said["cgroups"], mine.len());
+    }
+    assert!(bystander.alive());
+}
+
+/// Foreigners and a sandbox's own, by their numbers in P, as the host knows them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_zygote_signals_and_reaches_its_descendants_and_nobody_else() {
+    if !can_run() {
+        return;
+    }
+    let attack = "
+def attack(fds, uid, flags):
+    def reached():
+        return [pid for pid in range(1, 300) if trying(lambda: os.kill(pid, 0)) == 'OK']
+    return {
+        'self': os.getpid(), 'parent': os.getppid(),
+        'reached': reached(),
+        'entered': child(lambda: (become(fds, uid), reached(), os.getpid())[1:]),
+        'abstract': abstract('name'),
+        'proc': sorted(n for n in os.listdir('/proc') if n.isdigit()),
+        'limits': [pid for pid in range(1, 300) if pid != os.getpid() and raw('prlimit64', pid, 7, None, None)[0] == 0],
+    }
+";
+    let listener = "
+def handler(event, context):
+    return [abstract('name', listen=True), abstract('name')]
+";
+    for staged in [false, true] {
+        let world = World::new(staged, NONE).await;
+        let victim = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
+        let mut bystander = victim.fork(world.attacker(listener)).await.unwrap();
+        let mut talk = Conversation::load(bystander.as_mut()).await;
+        assert_eq!(talk.ask("{}").await, serde_json::json!(["OK", "OK"]));
+
+        let before = world.processes();
+        let foreign: BTreeSet<i64> = before.iter().map(|p| i64::from(p.inside)).chain([1]).collect();
+        let root = world.containers.create_zygote(world.evil(attack)).await.unwrap();
+        let own = i64::from(world.newcomer(&before).inside);
+        // Its report comes with the second fork: then the first one is there to be reached.
+        let first = root.fork(world.instance(REPORT)).await.unwrap();
+        let said = world.report(root.as_ref()).await;
+        let reached = numbers(&said["reached"]);
+        assert!(reached.contains(&own), "{said}");
+        assert!(reached.is_disjoint(&foreign), "{said} against {foreign:?}");
+        let entered = numbers(&said["entered"][0]);
+        assert!(entered.is_disjoint(&foreign) && !entered.contains(&own), "{said}");
+        assert!(entered.contains(&said["entered"][1].as_i64().unwrap()));
+        assert!(numbers(&said["limits"]).is_disjoint(&foreign));
+        assert_ne!(said["abstract"], "OK");
+        assert_eq!(said["proc"], serde_json::json!([]), "a zygote has no /proc");
+        drop(first);
+
+        // A derived one does not reach its parent, nor its parent's other children.
+        let before: BTreeSet<i64> =
+            world.processes().iter().map(|p| i64::from(p.inside)).chain([1]).collect();
+        let derived = victim.derive(world.evil(attack)).await.unwrap();
+        let said = world.report(derived.as_ref()).await;
+        let reached = numbers(&said["reached"]);
+        assert!(reached.contains(&said["self"].as_i64().unwrap()));
+        assert!(reached.is_disjoint(&before), "{said} against {before:?}");
+        assert!(numbers(&said["entered"][0]).is_disjoint(&before));
+        assert_ne!(said["abstract"], "OK");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_zygote_that_kills_everybody_harms_only_its_own() {
+    if !can_run() {
+        return;
+    }
+    let attack = "
+import signal
+def attack(fds, uid, flags):
+    child(lambda: (os.setsid(), os.kill(-1, signal.SIGKILL)))
+    child(lambda: (become(fds, uid), os.kill(-1, signal.SIGKILL)))
+    return 'done'
+";
+    let world = World::new(false, NONE).await;
+    let victim = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
+    let bystander = victim.fork(world.instance(REPORT)).await.unwrap();
+    let sibling = victim.derive(world.zygote(&["decimal"])).await.unwrap();
+    let root = world.containers.create_zygote(world.evil(attack)).await.unwrap();
+    let derived = victim.derive(world.evil(attack)).await.unwrap();
+    for zygote in [&root, &derived] {
+        // kill(-1) of its own uid takes the zygote itself along: the control.
+        let forked = zygote.fork(world.instance(REPORT)).await;
+        assert!(forked.is_err(), "{forked:?}");
+        assert!(!zygote.alive());
+    }
+    assert!(victim.alive() && bystander.alive() && sibling.alive());
+    let mut after = sibling.fork(world.instance("def handler(event, context): return 1")).await.unwrap();
+    assert_eq!(ask(after.as_mut(), "{}").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_of_a_zygotes_outlives_it() {
+    if !can_run() {
+        return;
+    }
+    // It keeps a slot's cgroups, and leaves processes everywhere: in its own cgroup, in those of a slot that is used
+    // and given back, and forking all the time.
+    let attack = "
+import time
+KEPT = []
+def breed():
+    while True:
+        try:
+            if os.fork():
+                time.sleep(0.002)
+                os._exit(0)
+        except OSError:
+            pass
+
+def hide():
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        for fd in KEPT:
+            trying(lambda: os.write(fd, b'0'))
+        time.sleep(0.005)
+
+def attack(fds, uid, flags):
+    if not KEPT:
+        KEPT.extend(os.dup(fd) for fd in fds[3:])
+        for _ in range(3):
+            daemon(hide)
+        for _ in range(5):
+            daemon(breed)
+        daemon(lambda: time.sleep(30))
+    return 'done'
+";
+    for kind in ["root", "derived"] {
+        let world = World::new(false, NONE).await;
+        let honest = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
+        let before = host_state(&world);
+        let zygote = if kind == "root" {
+            world.containers.create_zygote(world.evil(attack)).await.unwrap()
+        } else {
+            honest.derive(world.evil(attack)).await.unwrap()
+        };
+        for _ in 0..3 {
+            let mut instance = zygote.fork(world.instance(REPORT)).await.unwrap();
+            assert_eq!(ask(instance.as_mut(), "{}").await, "done");
+            drop(instance);
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+        assert!(world.processes().len() >= before.0 + 5, "the daemons run");
+        drop(zygote);
+        let begin = Instant::now();
+        while host_state(&world) != before {
+            let left = (host_state(&world), world.processes());
+            assert!(begin.elapsed() < Duration::from_secs(5), "{kind}: {before:?} then {left:#?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        world.settle().await;
+        assert!(honest.alive());
+    }
+}
+
+/// Processes in the warden's cgroups, its own children, and its cgroups.
+fn host_state(world: &World) -> (usize, usize, usize) {
+    let cgroups = support::host::cgroups(&world.cgroup_name()).len();
+    (world.processes().len(), support::host::children(world.warden()).len(), cgroups)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_zygote_leaves_the_warden_no_child_to_wait_for() {
+    if !can_run() {
+        return;
+    }
+    let attack = "
+def attack(fds, uid, flags):
+    return [cloning(CLONE_PARENT | SIGCHLD) for _ in range(5)] + [child(lambda: cloning(CLONE_PARENT | SIGCHLD))]
+";
+    let world = World::new(false, NONE).await;
+    let root = world.containers.create_zygote(world.evil(attack)).await.unwrap();
+    let before = support::host::children(world.warden()).len();
+    assert_eq!(world.report(root.as_ref()).await, serde_json::json!(["ENOSYS"; 6]).as_array().map_or(Value::Null, |_| {
+        Value::from(vec!["ENOSYS"; 6])
+    }));
+    assert_eq!(support::host::children(world.warden()).len(), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_that_lands_without_a_pid_namespace_is_refused() {
+    if !can_run() {
+        return;
+    }
+    // Everything else is right: it would get a /proc that shows all of P.
+    let attack = "
+NEW_PID = 1
+class Careless(Landing):
+    @staticmethod
+    def fork(fds, uid, flags):
+        return _real.fork(fds, uid, flags & ~NEW_PID)
+
+def attack(fds, uid, flags):
+    return 'honest'
+_zygote.landing = Careless
+";
+    for staged in [false, true] {
+        let world = World::new(staged, NONE).await;
+        let root = world.containers.create_zygote(world.evil(attack)).await.unwrap();
+        let forked = root.fork(world.instance(REPORT)).await;
+        assert!(
+            matches!(forked, Err(sandbox::ProviderError::Impostor { .. })),
+            "{forked:?}: it sees every process of every sandbox"
+        );
+        // A derived zygote has no namespace of its own, and lands all the same.
+        root.derive(world.zygote(&["decimal"])).await.unwrap();
+    }
+}

@@ -1,0 +1,123 @@
+//! The arrows between the crates, and where what kind of code may stand.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use e2e::Value;
+
+/// Each crate, with those of ours that it may use. A new crate needs a row here and in the design.
+const ARROWS: [(&str, &[&str]); 9] = [
+    ("sys", &[]),
+    ("sandbox", &[]),
+    ("layers", &["sandbox"]),
+    ("warden", &["sys"]),
+    ("container", &["sandbox", "warden", "sys"]),
+    ("engine", &["sandbox"]),
+    ("server", &["engine", "container", "layers", "sandbox", "sys"]),
+    // The harness measures parts by themselves, too.
+    ("bench", &["sys", "sandbox", "layers", "warden", "container", "engine"]),
+    // These tests know the worker as its users do.
+    ("e2e", &[]),
+];
+
+/// Where `unsafe` is forbidden by the compiler.
+const SAFE: [&str; 4] = ["sandbox", "engine", "layers", "server"];
+
+#[test]
+fn dependencies_point_along_the_arrows_only() {
+    let packages = packages();
+    let ours: BTreeSet<&str> = packages.iter().map(name).collect();
+    for package in &packages {
+        let known = ARROWS.iter().find(|(crate_name, _)| *crate_name == name(package));
+        let (_, allowed) = known.unwrap_or_else(|| panic!("{} has no row here", name(package)));
+        for dependency in list(package, "dependencies") {
+            let target = name(dependency);
+            // Tests may use more: their kind is "dev".
+            if dependency["kind"].is_null() && ours.contains(target) {
+                assert!(allowed.contains(&target), "{} must not use {target}", name(package));
+            }
+        }
+    }
+    for (crate_name, allowed) in ARROWS {
+        for target in allowed {
+            let (from, to) = (place(crate_name), place(target));
+            assert!(to < from, "{crate_name} → {target} points back");
+        }
+    }
+}
+
+#[test]
+fn the_only_feature_of_any_crate_is_the_fake() {
+    for package in packages() {
+        let features: Vec<&String> = package["features"].as_object().unwrap().keys().collect();
+        let expected: &[&str] = if name(&package) == "sandbox" { &["fake"] } else { &[] };
+        assert_eq!(features, expected, "{}: an ablation is a setting", name(&package));
+    }
+}
+
+#[test]
+fn nothing_that_is_shipped_has_the_fake_in_it() {
+    for package in packages() {
+        for dependency in list(&package, "dependencies") {
+            let fake = list(dependency, "features").iter().any(|feature| feature == "fake");
+            let shipped = dependency["kind"].is_null() && name(&package) != "bench";
+            assert!(!(fake && shipped), "{} ships the fake of {}", name(&package), name(dependency));
+        }
+    }
+}
+
+#[test]
+fn the_seam_needs_no_runtime() {
+    let packages = packages();
+    let sandbox = packages.iter().find(|package| name(package) == "sandbox").unwrap();
+    for dependency in list(sandbox, "dependencies") {
+        let needed = dependency["optional"] == false && dependency["kind"].is_null();
+        assert!(!(needed && name(dependency) == "tokio"), "tokio belongs to the fake alone");
+    }
+}
+
+#[test]
+fn unsafe_code_is_forbidden_where_nobody_needs_it() {
+    for package in packages().iter().filter(|package| SAFE.contains(&name(package))) {
+        for target in list(package, "targets") {
+            let kinds = list(target, "kind");
+            if kinds.iter().any(|kind| kind == "lib" || kind == "bin") {
+                let root = target["src_path"].as_str().unwrap();
+                let source = fs::read_to_string(root).unwrap();
+                assert!(source.contains("#![forbid(unsafe_code)]"), "{root} does not forbid unsafe");
+            }
+        }
+    }
+}
+
+#[test]
+fn all_crates_share_the_workspaces_lints() {
+    for package in packages() {
+        let manifest = package["manifest_path"].as_str().unwrap();
+        let text = fs::read_to_string(Path::new(manifest)).unwrap();
+        assert!(text.contains("[lints]\nworkspace = true"), "{manifest}");
+    }
+}
+
+fn packages() -> Vec<Value> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--no-deps", "--format-version", "1", "--locked", "--offline"]);
+    let said = cargo.current_dir(e2e::machine::manifest_dir()).output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let metadata: Value = serde_json::from_slice(&said.stdout).unwrap();
+    list(&metadata, "packages").clone()
+}
+
+fn place(crate_name: &str) -> usize {
+    ARROWS.iter().position(|(other, _)| *other == crate_name).unwrap()
+}
+
+fn name(value: &Value) -> &str {
+    value["name"].as_str().unwrap()
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> &'a Vec<Value> {
+    value[key].as_array().unwrap()
+}

@@ -1,0 +1,114 @@
+//! What functions print, and where it can be read.
+
+use e2e::{Site, Value, Worker, can_run, json};
+
+const CHATTY: &str = r#"
+import logging, os, subprocess, sys
+print("while importing")
+def handler(event, context):
+    print("by print")
+    print("by print, to stderr", file=sys.stderr)
+    logging.getLogger("mine").warning("by logging")
+    os.write(1, b"by os.write\n")
+    subprocess.run(["/usr/bin/python3", "-I", "-S", "-c", "print('by a subprocess')"], check=True)
+    print("without a newline", end="")
+"#;
+
+#[test]
+fn all_output_reaches_the_log_with_the_invocations_id() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    let first = worker.try_out("chatty", CHATTY).expect(200).header("lambswool-invocation").to_owned();
+    let second = worker.run("chatty", &json!({})).expect(200).header("lambswool-invocation").to_owned();
+    let log = worker.logs("chatty");
+    assert_eq!(of(&log, "-"), ["stdout while importing"], "{log:#?}");
+    for invocation in [&first, &second] {
+        let mut lines = of(&log, invocation);
+        lines.sort_unstable();
+        let warning = lines.iter().find(|line| line.contains("by logging")).unwrap();
+        assert!(warning.starts_with("stderr "), "{warning}");
+        for line in ["stdout by print", "stderr by print, to stderr", "stdout without a newline"] {
+            assert!(lines.iter().any(|found| found == line), "{line}: {lines:#?}");
+        }
+        for words in ["by os.write", "by a subprocess"] {
+            assert!(lines.iter().any(|found| found.ends_with(words)), "{words}: {lines:#?}");
+        }
+        assert_eq!(lines.len(), 6, "{lines:#?}");
+    }
+    the_command_shows_and_selects_the_same(&worker, &first, &second);
+    drop(worker.delete("/v1/functions/chatty").expect(204));
+    assert!(!worker.site().state().join("logs/chatty").exists(), "the log goes with its function");
+    worker.assert_well();
+}
+
+fn the_command_shows_and_selects_the_same(worker: &Worker, first: &str, second: &str) {
+    let all = worker.site().wool(&["logs", "chatty"]).ok();
+    assert_eq!(all.lines().count(), 13, "{all}");
+    let one = worker.site().wool(&["logs", "chatty", "--invocation", second]).ok();
+    assert!(one.contains(second) && !one.contains(first), "{one}");
+    let last = worker.site().wool(&["logs", "chatty", "-n", "2"]).ok();
+    assert_eq!(last.lines().count(), 2, "{last}");
+}
+
+#[test]
+fn a_follower_sees_lines_as_they_are_printed() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    drop(worker.deploy("f", "def handler(event, context):\n    print('number', event)\n").expect(201));
+    drop(worker.run("f", &json!(1)).expect(200));
+    let mut follower = worker.site().command();
+    follower.args(["logs", "f", "--follow"]).stdout(std::process::Stdio::piped());
+    let mut follower = follower.spawn().unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(follower.stdout.take().unwrap()));
+    assert!(lines.next().unwrap().unwrap().ends_with("number 1"));
+    for number in 2..5 {
+        drop(worker.run("f", &json!(number)).expect(200));
+        assert!(lines.next().unwrap().unwrap().ends_with(&format!("number {number}")));
+    }
+    follower.kill().unwrap();
+    follower.wait().unwrap();
+}
+
+#[test]
+fn a_gigabyte_of_output_neither_blocks_the_worker_nor_fills_the_disk() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up_with(&[("WOOL_LOG_BYTES", "1MiB")]);
+    let source = r#"
+# /// script
+# [tool.lambswool]
+# timeout = 20
+# ///
+def handler(event, context):
+    line = "x" * (1 << 20)
+    for _ in range(1024):
+        print(line)
+"#;
+    drop(worker.deploy("flood", source).expect(201));
+    std::thread::scope(|scope| {
+        let flood = scope.spawn(|| worker.run("flood", &json!({})));
+        let well = worker.try_out("other", "def handler(event, context):\n    return 'well'\n");
+        assert_eq!(well.expect(200).json(), "well");
+        let status = flood.join().unwrap().status;
+        assert!(status == 200 || status == 504, "{status}");
+    });
+    let log = worker.site().state().join("logs/flood");
+    let sizes = std::fs::read_dir(log).unwrap().map(|file| file.unwrap().metadata().unwrap().len());
+    let sizes: Vec<u64> = sizes.collect();
+    // Three files, and one line more than fits for each.
+    assert!(sizes.len() <= 3 && sizes.iter().sum::<u64>() < 8 << 20, "{sizes:?}");
+    assert!(e2e::traces::peak_memory(worker.pid()) < 300 << 10, "the worker keeps what is printed");
+    worker.assert_well();
+}
+
+/// Stream and text of an invocation's entries.
+fn of(log: &[Value], invocation: &str) -> Vec<String> {
+    let own = log.iter().filter(|entry| entry["invocation"] == invocation);
+    let text = |entry: &Value, key: &str| entry[key].as_str().unwrap().to_owned();
+    own.map(|entry| format!("{} {}", text(entry, "stream"), text(entry, "text"))).collect()
+}
