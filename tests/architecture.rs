@@ -63,7 +63,12 @@ fn nothing_that_is_shipped_has_the_fake_in_it() {
         for dependency in list(&package, "dependencies") {
             let fake = list(dependency, "features").iter().any(|feature| feature == "fake");
             let shipped = dependency["kind"].is_null() && name(&package) != "bench";
-            assert!(!(fake && shipped), "{} ships the fake of {}", name(&package), name(dependency));
+            assert!(
+                !(fake && shipped),
+                "{} ships the fake of {}",
+                name(&package),
+                name(dependency)
+            );
         }
     }
 }
@@ -86,7 +91,10 @@ fn unsafe_code_is_forbidden_where_nobody_needs_it() {
             if kinds.iter().any(|kind| kind == "lib" || kind == "bin") {
                 let root = target["src_path"].as_str().unwrap();
                 let source = fs::read_to_string(root).unwrap();
-                assert!(source.contains("#![forbid(unsafe_code)]"), "{root} does not forbid unsafe");
+                assert!(
+                    source.contains("#![forbid(unsafe_code)]"),
+                    "{root} does not forbid unsafe"
+                );
             }
         }
     }

@@ -1,1 +1,178 @@
-//! todo
+//! Requests that are none, are too large, or come too often.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+
+use e2e::traces::peak_memory;
+use e2e::{Site, Worker, can_run, json};
+
+#[test]
+fn a_gigabyte_is_refused_without_being_kept() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    drop(worker.try_out("f", "def handler(event, context): pass\n").expect(200));
+    let before = peak_memory(worker.pid());
+    for (method, path) in [("POST", "/run/f"), ("PUT", "/v1/functions/g")] {
+        for announced in [true, false] {
+            let status = send_zeros(&worker, method, path, 1 << 30, announced);
+            assert!(status.contains(" 413 "), "{method} {path}: {status}");
+        }
+    }
+    let grown = peak_memory(worker.pid()).saturating_sub(before);
+    assert!(grown < 50 << 10, "the worker has grown by {grown} KiB");
+    let left = std::fs::read_dir(worker.site().state().join("run")).unwrap().flatten();
+    let left: Vec<_> =
+        left.filter(|entry| entry.metadata().is_ok_and(|m| m.len() > 1 << 20)).collect();
+    assert!(left.is_empty(), "{left:?}");
+    worker.assert_well();
+}
+
+#[test]
+fn what_is_no_json_never_reaches_a_sandbox() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    drop(worker.deploy("f", "def handler(event, context): pass\n").expect(201));
+    for body in [&b"{"[..], b"{'a': 1}", b"a=1", b"NaN", b"\"\xff\"", b"{} {}"] {
+        let reply = worker.post("/run/f", "application/json", body).expect(400);
+        assert!(reply.error().starts_with("bad-json: "), "{}", reply.error());
+    }
+    let deep = "[".repeat(1 << 20);
+    drop(worker.post("/run/f", "application/json", deep.as_bytes()).expect(400));
+    assert_eq!(
+        worker.status()["engine"]["instances"],
+        json!({"busy": 0, "idle": 0, "creating": 0, "idle_bytes": 0})
+    );
+    worker.assert_well();
+}
+
+#[test]
+fn an_odd_name_is_answered_with_the_rule() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    let long = "a".repeat(65);
+    for name in [
+        "-a",
+        "_a",
+        "a.b",
+        "a%20b",
+        "a%2Fb",
+        "%2e%2e%2fetc",
+        "%00",
+        "%ff",
+        "%C3%BC",
+        "a%0Ab",
+        &long,
+    ] {
+        let deployed = worker.put(
+            &format!("/v1/functions/{name}"),
+            "text/x-python",
+            b"def handler(e, c): pass\n",
+        );
+        let called = worker.post(&format!("/run/{name}"), "application/json", b"{}");
+        for reply in [deployed, called, worker.get(&format!("/v1/functions/{name}"))] {
+            let error = reply.expect(400).error();
+            assert!(
+                error.starts_with("bad-name: ") && error.contains("1 to 64 letters"),
+                "{name}: {error}"
+            );
+        }
+    }
+    let longest = "a".repeat(64);
+    let source = "def handler(event, context):\n    return context.function_name\n";
+    assert_eq!(worker.try_out(&longest, source).expect(200).json(), longest.as_str());
+    drop(worker.get("/nothing/here").expect(404));
+    drop(worker.delete("/healthz").expect(405));
+    worker.assert_well();
+}
+
+#[test]
+fn ten_thousand_unknown_functions_leave_nothing_in_memory() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    let ask = |range: std::ops::Range<usize>| {
+        for number in range {
+            drop(
+                worker
+                    .post(&format!("/run/unknown-{number}"), "application/json", b"{}")
+                    .expect(404),
+            );
+        }
+    };
+    ask(0..1000);
+    let before = peak_memory(worker.pid());
+    ask(1000..10_000);
+    let grown = peak_memory(worker.pid()) - before;
+    assert!(grown < 4 << 10, "the worker has grown by {grown} KiB");
+    let metrics = worker.get("/metrics").text();
+    assert!(!metrics.contains("unknown-"), "names nobody deployed are no labels");
+    let logs = std::fs::read_dir(worker.site().state().join("logs")).unwrap().count();
+    assert_eq!(logs, 0, "no logs of unknown functions");
+    worker.assert_well();
+}
+
+#[test]
+fn a_foreign_web_page_is_kept_out() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    drop(worker.deploy("f", "def handler(event, context): pass\n").expect(201));
+    for header in ["Origin: https://evil.example", "Sec-Fetch-Site: cross-site"] {
+        let mut stream = TcpStream::connect(address(&worker)).unwrap();
+        write!(
+            stream,
+            "POST /run/f HTTP/1.1\r\nHost: {}\r\n{header}\r\nContent-Length: 2\r\n\r\n{{}}",
+            address(&worker)
+        )
+        .unwrap();
+        assert!(status_line(stream).contains(" 403 "), "{header}");
+    }
+    // Stopping is for whoever may open the socket in the state directory.
+    drop(worker.post("/v1/stop", "application/json", b"").expect(404));
+}
+
+/// By hand: a client library would stop at the refusal, and a bad client goes on sending.
+fn send_zeros(worker: &Worker, method: &str, path: &str, bytes: usize, announced: bool) -> String {
+    let mut stream = TcpStream::connect(address(worker)).unwrap();
+    let length = if announced {
+        format!("Content-Length: {bytes}")
+    } else {
+        "Transfer-Encoding: chunked".to_owned()
+    };
+    let host = address(worker);
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/zip\r\n{length}\r\n\r\n").unwrap();
+    let piece = vec![0; 1 << 20];
+    for _ in 0..bytes >> 20 {
+        let sent = if announced {
+            stream.write_all(&piece)
+        } else {
+            write!(stream, "{:x}\r\n", piece.len())
+                .and_then(|()| stream.write_all(&piece))
+                .and_then(|()| stream.write_all(b"\r\n"))
+        };
+        if sent.is_err() {
+            break;
+        }
+    }
+    // The worker may have closed its end already.
+    drop(stream.write_all(b"0\r\n\r\n"));
+    status_line(stream)
+}
+
+fn status_line(stream: TcpStream) -> String {
+    let mut line = String::new();
+    drop(BufReader::new(stream.take(4096)).read_line(&mut line));
+    line
+}
+
+fn address(worker: &Worker) -> String {
+    worker.url().trim_start_matches("http://").to_owned()
+}

@@ -18,10 +18,19 @@ fn the_second_call_of_a_function_resumes_the_instance_of_the_first() {
     let first = worker.try_out("who", WHO).expect(200);
     let second = worker.run("who", &json!({})).expect(200);
     // Deploying prepares the zygote: the first call finds it.
-    assert_eq!((first.header("lambswool-start"), second.header("lambswool-start")), ("fork", "resume"));
+    assert_eq!(
+        (first.header("lambswool-start"), second.header("lambswool-start")),
+        ("fork", "resume")
+    );
     assert_eq!(first.json(), second.json());
-    assert_eq!(stages(first.header("server-timing")), ["resolve", "admit", "import_cache", "fork", "load", "call", "park"]);
-    assert_eq!(stages(second.header("server-timing")), ["resolve", "admit", "handler_cache", "call", "park"]);
+    assert_eq!(
+        stages(first.header("server-timing")),
+        ["resolve", "admit", "import_cache", "fork", "load", "call", "park"]
+    );
+    assert_eq!(
+        stages(second.header("server-timing")),
+        ["resolve", "admit", "handler_cache", "call", "park"]
+    );
     assert_ne!(first.header("lambswool-invocation"), second.header("lambswool-invocation"));
     assert_eq!(first.header("lambswool-invocation").len(), 36);
     assert_eq!(worker.status()["engine"]["instances"]["idle"], 1);
@@ -36,7 +45,10 @@ fn without_zygotes_and_without_a_handler_cache_every_call_starts_cold() {
     let worker = Site::new().up_with(&[("WOOL_ZYGOTES", "none"), ("WOOL_HANDLER_CACHE", "false")]);
     let first = worker.try_out("who", WHO).expect(200);
     let second = worker.run("who", &json!({})).expect(200);
-    assert_eq!((first.header("lambswool-start"), second.header("lambswool-start")), ("cold", "cold"));
+    assert_eq!(
+        (first.header("lambswool-start"), second.header("lambswool-start")),
+        ("cold", "cold")
+    );
     assert_ne!(first.json(), second.json());
     worker.assert_well();
 }
@@ -112,7 +124,11 @@ def handler(event, context):
 fn both_conventions_are_called(worker: &Worker) {
     drop(worker.deploy("open", "def f(event):\n    return event['a'] + 1\n").expect(201));
     assert_eq!(worker.run("open", &json!({"a": 41})).expect(200).json(), 42);
-    drop(worker.deploy("aws", "def lambda_handler(event, context):\n    return event['a'] + 2\n").expect(201));
+    drop(
+        worker
+            .deploy("aws", "def lambda_handler(event, context):\n    return event['a'] + 2\n")
+            .expect(201),
+    );
     assert_eq!(worker.run("aws", &json!({"a": 41})).expect(200).json(), 43);
     // A call without a body is a call with {}.
     drop(worker.deploy("same", "def handler(event, context):\n    return event\n").expect(201));

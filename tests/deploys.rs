@@ -20,13 +20,18 @@ fn a_function_comes_as_a_file_a_folder_or_an_archive() {
         ("from-tar", "application/x-tar", tar.clone()),
         ("from-tar-gz", "application/gzip", bundle::gzip(&tar)),
     ] {
-        let deployed = worker.put(&format!("/v1/functions/{name}"), content_type, &bytes).expect(201);
+        let deployed =
+            worker.put(&format!("/v1/functions/{name}"), content_type, &bytes).expect(201);
         assert_eq!(deployed.json()["handler"], "main.handler");
         assert_eq!(worker.run(name, &json!({})).expect(200).json(), "from a part");
     }
     let folder = worker.site().own().join("folder");
     fs::create_dir_all(folder.join("sub")).unwrap();
-    fs::write(folder.join("main.py"), "from sub.part import WORDS\ndef handler(event, context):\n    return WORDS\n").unwrap();
+    fs::write(
+        folder.join("main.py"),
+        "from sub.part import WORDS\ndef handler(event, context):\n    return WORDS\n",
+    )
+    .unwrap();
     fs::write(folder.join("sub/part.py"), PART).unwrap();
     let path = folder.to_str().unwrap();
     assert_eq!(worker.site().wool(&["deploy", path, "--json"]).json()["name"], "folder");
@@ -55,8 +60,12 @@ fn a_version_never_changes_and_the_newest_is_current() {
     assert_eq!(version(&worker, "1"), one);
     assert_eq!(worker.run("f", &json!({})).expect(200).json(), 1);
     let history = worker.get("/v1/functions/f").json();
-    let versions: Vec<&str> =
-        history["versions"].as_array().unwrap().iter().map(|past| past["version"].as_str().unwrap()).collect();
+    let versions: Vec<&str> = history["versions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|past| past["version"].as_str().unwrap())
+        .collect();
     assert_eq!(versions.len(), 2, "{history}");
     assert!(versions.contains(&one.as_str()) && versions.contains(&two.as_str()));
 
@@ -65,7 +74,11 @@ fn a_version_never_changes_and_the_newest_is_current() {
     assert_eq!(worker.run("f", &json!({})).expect(200).json(), 1);
 
     drop(worker.delete("/v1/functions/f").expect(204));
-    for reply in [worker.run("f", &json!({})), worker.get("/v1/functions/f"), worker.delete("/v1/functions/f")] {
+    for reply in [
+        worker.run("f", &json!({})),
+        worker.get("/v1/functions/f"),
+        worker.delete("/v1/functions/f"),
+    ] {
         assert!(reply.expect(404).error().starts_with("unknown-function: "));
     }
     assert_eq!(worker.get("/v1/functions").json(), json!({"functions": []}));

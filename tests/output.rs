@@ -20,8 +20,10 @@ fn all_output_reaches_the_log_with_the_invocations_id() {
         return;
     }
     let worker = Site::new().up();
-    let first = worker.try_out("chatty", CHATTY).expect(200).header("lambswool-invocation").to_owned();
-    let second = worker.run("chatty", &json!({})).expect(200).header("lambswool-invocation").to_owned();
+    let first =
+        worker.try_out("chatty", CHATTY).expect(200).header("lambswool-invocation").to_owned();
+    let second =
+        worker.run("chatty", &json!({})).expect(200).header("lambswool-invocation").to_owned();
     let log = worker.logs("chatty");
     assert_eq!(of(&log, "-"), ["stdout while importing"], "{log:#?}");
     for invocation in [&first, &second] {
@@ -58,12 +60,17 @@ fn a_follower_sees_lines_as_they_are_printed() {
         return;
     }
     let worker = Site::new().up();
-    drop(worker.deploy("f", "def handler(event, context):\n    print('number', event)\n").expect(201));
+    drop(
+        worker
+            .deploy("f", "def handler(event, context):\n    print('number', event)\n")
+            .expect(201),
+    );
     drop(worker.run("f", &json!(1)).expect(200));
     let mut follower = worker.site().command();
     follower.args(["logs", "f", "--follow"]).stdout(std::process::Stdio::piped());
     let mut follower = follower.spawn().unwrap();
-    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(follower.stdout.take().unwrap()));
+    let mut lines =
+        std::io::BufRead::lines(std::io::BufReader::new(follower.stdout.take().unwrap()));
     assert!(lines.next().unwrap().unwrap().ends_with("number 1"));
     for number in 2..5 {
         drop(worker.run("f", &json!(number)).expect(200));

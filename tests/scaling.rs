@@ -10,7 +10,7 @@ fn ten_calls_at_once_of_a_fresh_function_run_side_by_side() {
         return;
     }
     let worker = Site::new().up();
-    drop(worker.deploy("slow", &sleeping("")).expect(201));
+    drop(worker.deploy("slow", &sleeping("# timeout = 30")).expect(201));
     let spans = at_once(&worker, 10);
     let instances: BTreeSet<&str> = spans.iter().map(|span| span.2.as_str()).collect();
     // One after the other, one instance would do; each that waited for another's end shares its instance.
@@ -40,7 +40,8 @@ fn a_full_queue_says_when_to_come_back() {
     let worker = Site::new().up_with(&[("WOOL_QUEUE", "1")]);
     drop(worker.deploy("slow", &sleeping("# concurrency = 1")).expect(201));
     std::thread::scope(|scope| {
-        let calls: Vec<_> = (0..6).map(|_| scope.spawn(|| worker.run("slow", &json!({})))).collect();
+        let calls: Vec<_> =
+            (0..6).map(|_| scope.spawn(|| worker.run("slow", &json!({})))).collect();
         let replies: Vec<_> = calls.into_iter().map(|call| call.join().unwrap()).collect();
         let busy: Vec<_> = replies.iter().filter(|reply| reply.status == 429).collect();
         assert!(!busy.is_empty() && replies.iter().any(|reply| reply.status == 200));
@@ -56,7 +57,9 @@ fn idle_instances_go_when_nobody_calls_them() {
     }
     let worker = Site::new().up_with(&[("WOOL_IDLE", "200ms")]);
     drop(worker.try_out("f", "def handler(event, context):\n    return 1\n").expect(200));
-    e2e::eventually("the idle instance is gone", || worker.status()["engine"]["instances"]["idle"] == 0);
+    e2e::eventually("the idle instance is gone", || {
+        worker.status()["engine"]["instances"]["idle"] == 0
+    });
     assert_eq!(worker.run("f", &json!({})).expect(200).header("lambswool-start"), "fork");
 }
 
@@ -82,9 +85,14 @@ type Span = (f64, f64, String);
 
 fn at_once(worker: &Worker, count: usize) -> Vec<Span> {
     std::thread::scope(|scope| {
-        let calls: Vec<_> = (0..count).map(|_| scope.spawn(|| worker.run("slow", &json!({})))).collect();
+        let calls: Vec<_> =
+            (0..count).map(|_| scope.spawn(|| worker.run("slow", &json!({})))).collect();
         let span = |said: e2e::Value| -> Span {
-            (said[0].as_f64().unwrap(), said[1].as_f64().unwrap(), said[2].as_str().unwrap().to_owned())
+            (
+                said[0].as_f64().unwrap(),
+                said[1].as_f64().unwrap(),
+                said[2].as_str().unwrap().to_owned(),
+            )
         };
         calls.into_iter().map(|call| span(call.join().unwrap().expect(200).json())).collect()
     })
@@ -92,6 +100,8 @@ fn at_once(worker: &Worker, count: usize) -> Vec<Span> {
 
 /// The most calls that ran at one moment.
 fn side_by_side(spans: &[Span]) -> usize {
-    let at = |moment: f64| spans.iter().filter(|(begin, end, _)| *begin <= moment && moment < *end).count();
+    let at = |moment: f64| {
+        spans.iter().filter(|(begin, end, _)| *begin <= moment && moment < *end).count()
+    };
     spans.iter().map(|(begin, ..)| at(*begin)).max().unwrap_or(0)
 }

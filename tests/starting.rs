@@ -1,1 +1,105 @@
-//! todo
+//! Starting a worker where it cannot, or must not.
+
+use std::fs;
+use std::net::TcpListener;
+
+use e2e::{Site, can_run};
+
+#[test]
+fn a_second_worker_on_one_state_directory_is_refused_with_the_pid_of_the_first() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    for arguments in [&["up"][..], &["up", "--detach"]] {
+        let words = worker.site().wool(arguments).failed(1);
+        assert!(words.contains(&format!("(pid {})", worker.pid())), "{words}");
+        assert!(words.contains("wool down"), "{words}");
+    }
+    drop(worker.get("/healthz").expect(200));
+}
+
+#[test]
+fn a_busy_port_is_named_with_the_ways_out() {
+    if !can_run() {
+        return;
+    }
+    let site = Site::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let words = site.wool(&["up", "--listen", &address]).failed(1);
+    assert!(words.contains(&address) && words.contains("--listen 127.0.0.1:0"), "{words}");
+    // It let go of the directory.
+    drop(site.up());
+}
+
+#[test]
+fn a_state_directory_of_a_newer_release_is_refused_and_left_alone() {
+    if !can_run() {
+        return;
+    }
+    let site = Site::new();
+    drop(site.wool(&["base", "ls"]).ok());
+    let version = site.state().join("version");
+    fs::write(&version, "99\n").unwrap();
+    for command in [&["up"][..], &["base", "ls"], &["base", "build"], &["run", "/dev/null"]] {
+        let said = site.wool(command);
+        assert_eq!(said.code, 1, "{said:?}");
+        if command[0] != "run" {
+            assert!(
+                said.stderr.contains("newer release") && said.stderr.contains("99"),
+                "{said:?}"
+            );
+        }
+    }
+    assert_eq!(fs::read_to_string(version).unwrap(), "99\n");
+}
+
+#[test]
+fn only_loopback_addresses_and_known_settings_are_taken() {
+    if !can_run() {
+        return;
+    }
+    let site = Site::new();
+    let words = site.wool(&["up", "--listen", "0.0.0.0:0"]).failed(1);
+    assert!(words.contains("loopback"), "{words}");
+    let config = site.own().join("odd.toml");
+    fs::write(&config, "lisen = \"127.0.0.1:0\"\n").unwrap();
+    let words = site.wool(&["up", "--config", config.to_str().unwrap()]).failed(1);
+    assert!(words.contains("lisen") && words.contains("listen"), "{words}");
+    let foreign = site.own().join("foreign");
+    fs::create_dir(&foreign).unwrap();
+    fs::write(foreign.join("thesis.txt"), "").unwrap();
+    let words = site.wool(&["up", "--state", foreign.to_str().unwrap()]).failed(1);
+    assert!(words.contains("thesis.txt") || words.contains("not empty"), "{words}");
+}
+
+#[test]
+fn a_start_in_the_background_answers_when_the_command_returns() {
+    if !can_run() {
+        return;
+    }
+    let site = Site::new();
+    let said = site.wool(&["up", "--detach", "--json"]).json();
+    let client = e2e::Client::new(said["url"].as_str().unwrap());
+    assert_eq!(client.get("/healthz").expect(200).text(), "ok\n");
+    assert_eq!(client.get("/v1/status").json()["pid"], said["pid"]);
+    drop(site.wool(&["down"]).ok());
+    assert_eq!(site.wool(&["down", "--json"]).json()["stopped"], false);
+}
+
+#[test]
+fn a_worker_that_is_told_to_stop_lets_calls_end() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    drop(worker.deploy("slow", "import time\ndef handler(e, c):\n    print('began', flush=True)\n    time.sleep(1)\n    return 'ended'\n").expect(201));
+    let client = (*worker).clone();
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| client.post("/run/slow", "application/json", b"{}"));
+        e2e::eventually("the call has begun", || !worker.logs("slow").is_empty());
+        drop(worker.stop());
+        assert_eq!(call.join().unwrap().expect(200).json(), "ended");
+    });
+}

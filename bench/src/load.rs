@@ -51,6 +51,11 @@ pub(crate) trait Target {
     /// One call, by the client of this number.
     fn shoot(&self, client: usize) -> Pending<'_, Shot>;
 
+    /// Waits until the client may call: not part of the call.
+    fn before(&self, _client: usize) -> Pending<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Waits until what calls left behind is cleaned up.
     fn settle(&self) -> Pending<'_, ()> {
         Box::pin(async { Ok(()) })
@@ -123,8 +128,12 @@ pub(crate) async fn closed(
                 return samples;
             }
             begun.set(begun.get() + 1);
+            let ready = target.before(number).await;
             let due = Instant::now();
-            let outcome = target.shoot(number).await;
+            let outcome = match ready {
+                Ok(()) => target.shoot(number).await,
+                Err(error) => Err(error),
+            };
             samples.push(sample(target, round, Mode::Closed, float(clients), (began, due, due), outcome));
         }
     };

@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sandbox::{
     Imports, Instance, InstanceSpec, Pending, ProviderError, Sandbox, SandboxId, Zygote, ZygoteSpec,
@@ -30,6 +30,10 @@ use crate::watch::watch;
 
 /// The heaviest imports known take some ten seconds without bytecode.
 const IMPORT_PATIENCE: Duration = Duration::from_secs(120);
+
+/// Most files that a zygote may say it has loaded: large package sets load some five thousand. Whoever says more means
+/// to fill this process's memory.
+const MOST_FILES: usize = 100_000;
 
 #[derive(Serialize)]
 struct ImportMessage<'a> {
@@ -109,10 +113,16 @@ async fn import(
     let message = serde_json::to_vec(&message).map_err(|error| lost(error.to_string()))?;
     scm::send(control.as_fd(), &message, &[], false).map_err(|error| lost(error.to_string()))?;
     let mut earlier = Vec::new();
+    // One deadline for all of it: a packet now and then does not extend it.
+    let deadline = Instant::now() + IMPORT_PATIENCE;
     loop {
-        let said = read_packet(control, IMPORT_PATIENCE).await;
+        let patience = deadline.saturating_duration_since(Instant::now());
+        let said = read_packet(control, patience).await;
         let said = said.map_err(|error| lost(format!("while importing: {error}")))?;
         match serde_json::from_slice(&said) {
+            Ok(ImportReply::Files { files }) if earlier.len() + files.len() > MOST_FILES => {
+                return Err(lost(format!("it says that it has loaded more than {MOST_FILES} files")));
+            }
             Ok(ImportReply::Files { files }) => earlier.extend(files),
             Ok(ImportReply::Imported(mut imports)) => {
                 imports.files.splice(0..0, earlier);

@@ -102,7 +102,7 @@ def handler(event, context):
         for dir, dirs, files in os.walk(top):
             if dir.startswith('/dev/shm'):
                 continue
-            world_writable += [f'{dir}/{n}' for n in dirs if os.access(f'{dir}/{n}', os.W_OK) and n != 'shm']
+            world_writable += [f'{dir}/{n}' for n in dirs if n != 'shm' and not os.path.islink(f'{dir}/{n}') and os.access(f'{dir}/{n}', os.W_OK)]
     return {
         'root': sorted(os.listdir('/')),
         'host': os.path.exists('/etc/shadow') or os.path.exists('/../../../../etc/shadow'),

@@ -344,9 +344,7 @@ def attack(fds, uid, flags):
     let world = World::new(false, NONE).await;
     let root = world.containers.create_zygote(world.evil(attack)).await.unwrap();
     let before = support::host::children(world.warden()).len();
-    assert_eq!(world.report(root.as_ref()).await, serde_json::json!(["ENOSYS"; 6]).as_array().map_or(Value::Null, |_| {
-        Value::from(vec!["ENOSYS"; 6])
-    }));
+    assert_eq!(world.report(root.as_ref()).await, Value::from(vec!["ENOSYS"; 6]));
     assert_eq!(support::host::children(world.warden()).len(), before);
 }
 

@@ -90,6 +90,15 @@ impl Place {
         self.pid_one.alive()
     }
 
+    /// Whether the process has a PID namespace of its own below P. One that lives in P itself would get a `/proc` with
+    /// everybody's processes.
+    #[must_use]
+    pub fn holds_apart(&self, pid: i32) -> bool {
+        let ours = rustix::fs::fstat(&self.pid);
+        let theirs = rustix::fs::stat(format!("/proc/{pid}/ns/pid"));
+        ours.is_ok_and(|ours| theirs.is_ok_and(|theirs| theirs.st_ino != ours.st_ino))
+    }
+
     /// Runs in a child of the warden: moves it into the place and into `root`. Processes that it makes from now on
     /// are in P.
     ///

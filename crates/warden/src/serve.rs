@@ -290,7 +290,6 @@ impl Warden {
         packages: Option<&str>,
         limits: Limits,
     ) -> Answered {
-        let late = self.host.late_mounts;
         let parent = match self.sandboxes.get_mut(&zygote) {
             Some(found) if !found.dying => found,
             _ => return Err(Refused::Wrong("no such sandbox")),
@@ -299,7 +298,37 @@ impl Warden {
             (parent.python.clone(), parent.uid, parent.group.clone());
         let own = parent.as_zygote_mut().ok_or(Refused::Wrong("an instance is never forked"))?;
         let idle = if derive { None } else { own.idle_groups.pop() };
-        let ids = take_ids(&mut self.uids, own, zygote_uid, derive)?;
+        let ids = take_ids(&mut self.uids, own, zygote_uid, derive);
+        let range = ids.as_ref().ok().and_then(|ids| ids.range);
+        let made = ids.and_then(|ids| {
+            let found = (python, zygote_uid, zygote_group);
+            self.furnish(name, zygote, found, derive, packages, limits, ids, idle.clone())
+        });
+        if made.is_err() {
+            // Nobody was given an id of it yet.
+            if let Some(first) = range {
+                self.uids.return_range(first);
+            }
+            if let Some(group) = idle {
+                self.cgroups.remove(&group);
+            }
+        }
+        made
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the one caller's own variables")]
+    fn furnish(
+        &mut self,
+        name: u64,
+        zygote: u64,
+        (python, zygote_uid, zygote_group): (Python, u32, Group),
+        derive: bool,
+        packages: Option<&str>,
+        limits: Limits,
+        ids: Ids,
+        idle: Option<Group>,
+    ) -> Answered {
+        let late = self.host.late_mounts;
         let root = if derive || late {
             let contents = Contents { packages, code: None, uid: ids.uid, limits };
             Some(self.roots.make(&python, contents)?)
@@ -412,6 +441,7 @@ impl Warden {
             return Err(Refused::Wrong("the slot is taken"));
         }
         let (uid, group) = (sandbox.uid, sandbox.group.clone());
+        let instance = matches!(sandbox.kind, Kind::Instance);
         let who = process.identity().ok_or(Refused::Wrong("the process is gone"))?;
         if who.uids.iter().any(|id| *id != uid) {
             return Err(Refused::Wrong("the process has another uid than its slot"));
@@ -419,13 +449,16 @@ impl Warden {
         if !self.cgroups.contains(&group, who.pid) {
             return Err(Refused::Wrong("the process is outside its slot's cgroups"));
         }
-        // The pidfd keeps the number from naming another process: it still lived after the look.
+        if instance && !self.place.holds_apart(who.pid) {
+            return Err(Refused::Wrong("the process has no pid namespace of its own"));
+        }
+        // The pidfd keeps the number from naming another process: it still lived after the looks.
         if !process.alive() {
             return Err(Refused::Wrong("the process is gone"));
         }
         let sandbox = self.find(name)?;
         if proc
-            && matches!(sandbox.kind, Kind::Instance)
+            && instance
             && let Some(root) = &sandbox.root
         {
             attach_proc(root.as_fd(), &process).map_err(kernel("attach /proc"))?;
@@ -483,7 +516,9 @@ impl Warden {
         if let Some(process) = &sandbox.process {
             let _ = process.kill();
         }
-        self.cgroups.kill(&sandbox.group);
+        for group in sandbox.groups() {
+            self.cgroups.kill(group);
+        }
         sandbox.root = None;
         self.dying.push_back(name);
     }
@@ -513,8 +548,14 @@ impl Warden {
             sandbox.child = false;
         }
         if sandbox.as_zygote().is_some_and(|zygote| zygote.children > 0) {
-            // Its last child brings it back here.
-            return true;
+            // Its last child brings it back here. What it has left running in its own cgroups ends now: it may have
+            // kept descriptors of cgroups that were given back, and put processes there.
+            let mut quiet = true;
+            for group in sandbox.groups().filter(|group| !self.cgroups.empty(group)) {
+                self.cgroups.kill(group);
+                quiet = false;
+            }
+            return quiet;
         }
         let (group, parent) = (sandbox.group.clone(), sandbox.zygote);
         let instance = matches!(sandbox.kind, Kind::Instance);
@@ -522,8 +563,18 @@ impl Warden {
             Some(zygote) => std::mem::take(&mut zygote.idle_groups),
             None => Vec::new(),
         };
-        for group in &idle {
-            self.cgroups.remove(group);
+        let mut stay = Vec::new();
+        for group in idle {
+            if !self.cgroups.remove(&group) {
+                self.cgroups.kill(&group);
+                stay.push(group);
+            }
+        }
+        if !stay.is_empty() {
+            if let Some(zygote) = self.sandboxes.get_mut(&name).and_then(Sandbox::as_zygote_mut) {
+                zygote.idle_groups = stay;
+            }
+            return false;
         }
         let kept = instance && parent.is_some_and(|parent| self.keep_group(parent, &group));
         if !kept && !self.cgroups.remove(&group) {

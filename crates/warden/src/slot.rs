@@ -66,6 +66,12 @@ pub struct Zygote {
 }
 
 impl Sandbox {
+    /// Its cgroup, and a zygote's idle ones: wherever processes of its own may be.
+    pub fn groups(&self) -> impl Iterator<Item = &Group> {
+        let idle = self.as_zygote().map_or(&[][..], |zygote| &zygote.idle_groups);
+        std::iter::once(&self.group).chain(idle)
+    }
+
     /// Its zygote part, if it is one.
     #[must_use]
     pub fn as_zygote(&self) -> Option<&Zygote> {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
-    /// Its number in P.
+    /// Its number in P; 0 outside of any.
     pub(crate) inside: i32,
     pub(crate) uid: u32,
     /// The lines of its `/proc/<pid>/status`.
@@ -23,8 +23,11 @@ impl Process {
             .filter_map(|line| line.split_once(':'))
             .map(|(key, value)| (key.to_owned(), value.trim().to_owned()))
             .collect();
-        let number = |key: &str, at: usize| status.get(key)?.split_whitespace().nth(at)?.parse::<u32>().ok();
-        let (inside, uid) = (i32::try_from(number("NSpid", 1)?).ok()?, number("Uid", 0)?);
+        let number = |key: &str, at: usize| -> Option<u32> {
+            status.get(key)?.split_whitespace().nth(at)?.parse().ok()
+        };
+        let inside = i32::try_from(number("NSpid", 1).unwrap_or(0)).ok()?;
+        let uid = number("Uid", 0)?;
         Some(Self { pid, inside, uid, status })
     }
 
@@ -67,32 +70,20 @@ pub(crate) fn children(parent: u32) -> Vec<Process> {
     everybody().filter(|process| process.status["PPid"] == parent.to_string()).collect()
 }
 
-/// Processes of the whole host in the PID namespace of `pid` or below it.
-pub(crate) fn in_namespace_of(pid: i32) -> Vec<Process> {
-    let depth = |process: &Process| process.status["NSpid"].split_whitespace().count();
-    let Some(first) = Process::read(pid) else {
-        return Vec::new();
-    };
-    let namespace = fs::read_link(format!("/proc/{pid}/ns/pid")).unwrap();
-    let within = |process: &Process| {
-        depth(process) > depth(&first)
-            || fs::read_link(format!("/proc/{}/ns/pid", process.pid)).is_ok_and(|n| n == namespace)
-    };
-    // One level deeper may be another place's: only asked for with a single warden about.
-    everybody().filter(within).collect()
+/// Names the mount namespace that all sandboxes of one warden share (M).
+pub(crate) fn place_of(pid: i32) -> PathBuf {
+    fs::read_link(format!("/proc/{pid}/ns/mnt")).unwrap()
+}
+
+/// Processes of the whole host that live there.
+pub(crate) fn living_in(place: &Path) -> Vec<Process> {
+    let here = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/mnt")).is_ok_and(|at| at == place);
+    everybody().filter(|process| here(process.pid)).collect()
 }
 
 fn everybody() -> impl Iterator<Item = Process> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
-    entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).filter_map(|pid| {
-        let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let status: BTreeMap<String, String> = text
-            .lines()
-            .filter_map(|line| line.split_once(':'))
-            .map(|(key, value)| (key.to_owned(), value.trim().to_owned()))
-            .collect();
-        Some(Process { pid, inside: 0, uid: status["Uid"].split_whitespace().next()?.parse().ok()?, status })
-    })
+    entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).filter_map(Process::read)
 }
 
 pub(crate) fn own_descriptors() -> usize {

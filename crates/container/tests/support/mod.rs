@@ -6,7 +6,7 @@ pub(crate) mod attack;
 pub(crate) mod host;
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use container::{Client, ContainerOptions, Containers, LANDING, LANDING_FILE, WardenOptions, launch};
@@ -44,13 +44,29 @@ pub(crate) fn store() -> (Store, base::Base, PythonSpec) {
 
 pub(crate) const NONE: ContainerOptions = ContainerOptions { slots: 0, spares: 0 };
 
+/// An empty state directory. What belongs to a warden is named by its inode, so it may go only when the warden is gone:
+/// a later run of the tests removes it.
+fn new_state() -> PathBuf {
+    static SWEPT: OnceLock<()> = OnceLock::new();
+    let parent = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("states");
+    std::fs::create_dir_all(&parent).unwrap();
+    SWEPT.get_or_init(|| {
+        for entry in std::fs::read_dir(&parent).unwrap().flatten() {
+            let age = entry.metadata().and_then(|m| m.modified()).map(|at| at.elapsed());
+            if age.is_ok_and(|age| age.is_ok_and(|age| age > Duration::from_secs(600))) {
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
+        }
+    });
+    tempfile::Builder::new().prefix("state-").tempdir_in(parent).unwrap().keep()
+}
+
 /// A warden, and what belongs to it.
 pub(crate) struct World {
     pub(crate) containers: Containers,
     pub(crate) python: PythonSpec,
     pub(crate) store: Store,
-    /// Removed with the last world on it.
-    pub(crate) state: Arc<tempfile::TempDir>,
+    pub(crate) state: PathBuf,
     base: base::Base,
     warden: tokio::process::Child,
 }
@@ -58,22 +74,18 @@ pub(crate) struct World {
 impl World {
     /// With a state directory of its own, so that tests run side by side; the layers are shared.
     pub(crate) async fn new(staged: bool, options: ContainerOptions) -> Self {
-        let state = tempfile::Builder::new().prefix("lambswool-test").tempdir().unwrap();
-        std::fs::create_dir(state.path().join("run")).unwrap();
-        std::os::unix::fs::symlink(store().0.layers(), state.path().join("layers")).unwrap();
-        Self::on(Arc::new(state), staged, options).await
+        let state = new_state();
+        std::fs::create_dir(state.join("run")).unwrap();
+        std::os::unix::fs::symlink(store().0.layers(), state.join("layers")).unwrap();
+        Self::on(state, staged, options).await
     }
 
     /// On the state directory of an earlier one.
-    pub(crate) async fn on(
-        state: Arc<tempfile::TempDir>,
-        staged: bool,
-        options: ContainerOptions,
-    ) -> Self {
+    pub(crate) async fn on(state: PathBuf, staged: bool, options: ContainerOptions) -> Self {
         let (store, base, python) = store();
         let built = if cfg!(debug_assertions) { "../debug" } else { "../release" };
         let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(built).join("wool-warden");
-        let options_for = WardenOptions { program, state: state.path().to_owned(), staged };
+        let options_for = WardenOptions { program, state: state.clone(), staged };
         let (socket, warden) = launch(&options_for).await.unwrap();
         let client = Client::new(socket).await.unwrap();
         let containers = Containers::new(client, options);
@@ -82,7 +94,7 @@ impl World {
 
     /// The name of the warden's directory in the cgroup hierarchies.
     pub(crate) fn cgroup_name(&self) -> String {
-        warden::recover::cgroup_name(self.state.path()).unwrap()
+        warden::recover::cgroup_name(&self.state).unwrap()
     }
 
     /// Its sandboxes' processes, as the host sees them.
@@ -121,13 +133,13 @@ impl World {
     }
 
     /// Kills the warden itself, as a crash would, and leaves the state directory to the next.
-    pub(crate) async fn crash(mut self) -> Arc<tempfile::TempDir> {
+    pub(crate) async fn crash(mut self) -> PathBuf {
         self.warden.kill().await.unwrap();
         self.state
     }
 
     /// Drops the provider and waits for the warden's end. Whoever holds a sandbox keeps it waiting.
-    pub(crate) async fn end(self) -> Arc<tempfile::TempDir> {
+    pub(crate) async fn end(self) -> PathBuf {
         let Self { containers, mut warden, state, .. } = self;
         drop(containers);
         let ended = tokio::time::timeout(Duration::from_secs(10), warden.wait()).await;
@@ -201,6 +213,13 @@ impl Conversation {
         let stream = std::os::unix::net::UnixStream::from(instance.connect().unwrap());
         let stream = UnixStream::from_std(stream).unwrap();
         let mut talk = Self { stream, decoder: Decoder::new(64 << 20), output: String::new() };
+        match talk.load_again().await {
+            Some((Reply::Loaded { .. }, _)) => talk,
+            other => panic!("not loaded: {other:?}"),
+        }
+    }
+
+    pub(crate) async fn load_again(&mut self) -> Option<(Reply, Vec<u8>)> {
         let load = Request::Load(Load {
             module: "handler".into(),
             function: "handler".into(),
@@ -211,11 +230,8 @@ impl Conversation {
             environment: Default::default(),
             binary: false,
         });
-        talk.send(&load, b"").await;
-        match talk.reply().await {
-            Some((Reply::Loaded { .. }, _)) => talk,
-            other => panic!("not loaded: {other:?}"),
-        }
+        self.send(&load, b"").await;
+        self.reply().await
     }
 
     pub(crate) async fn send(&mut self, request: &Request, body: &[u8]) {

@@ -58,6 +58,8 @@ impl Frame {
 #[derive(Debug)]
 pub struct Decoder {
     buffer: Vec<u8>,
+    /// Bytes of the buffer that were taken already: many short frames in one push must not each move the rest.
+    taken: usize,
     body_limit: usize,
 }
 
@@ -65,11 +67,15 @@ impl Decoder {
     /// A decoder that refuses bodies longer than `body_limit` bytes.
     #[must_use]
     pub fn new(body_limit: usize) -> Self {
-        Self { buffer: Vec::new(), body_limit }
+        Self { buffer: Vec::new(), taken: 0, body_limit }
     }
 
     /// Adds bytes as they arrived.
     pub fn push(&mut self, bytes: &[u8]) {
+        if self.taken > 0 {
+            self.buffer.drain(..self.taken);
+            self.taken = 0;
+        }
         self.buffer.extend_from_slice(bytes);
     }
 
@@ -78,30 +84,26 @@ impl Decoder {
     /// # Errors
     /// As soon as a prefix announces too much, before any of it is stored.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
-        let Some((header_length, body_length)) = self.lengths()? else {
+        let Some((header_length, body_length)) = self.lengths()? else { return Ok(None) };
+        let rest = &self.buffer[self.taken..];
+        let (header_end, end) = (PREFIX + header_length, PREFIX + header_length + body_length);
+        let (Some(header), Some(body)) = (rest.get(PREFIX..header_end), rest.get(header_end..end))
+        else {
             return Ok(None);
         };
-        let end = PREFIX + header_length + body_length;
-        if self.buffer.len() < end {
-            return Ok(None);
-        }
-        let rest = self.buffer.split_off(end);
-        let mut taken = std::mem::replace(&mut self.buffer, rest);
-        let body = taken.split_off(PREFIX + header_length);
-        let header = taken.split_off(PREFIX);
-        Ok(Some(Frame { header, body }))
+        let frame = Frame { header: header.to_vec(), body: body.to_vec() };
+        self.taken += end;
+        Ok(Some(frame))
     }
 
     /// Bytes held that belong to no whole frame yet.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.buffer.len()
+        self.buffer.len() - self.taken
     }
 
     fn lengths(&self) -> Result<Option<(usize, usize)>, FrameError> {
-        let (Some(header), Some(body)) = (self.u32_at(0), self.u32_at(4)) else {
-            return Ok(None);
-        };
+        let (Some(header), Some(body)) = (self.u32_at(0), self.u32_at(4)) else { return Ok(None) };
         if header > MAX_HEADER_BYTES {
             return Err(FrameError::HeaderTooLong(header));
         }
@@ -112,7 +114,7 @@ impl Decoder {
     }
 
     fn u32_at(&self, at: usize) -> Option<usize> {
-        let bytes = self.buffer.get(at..at + 4)?;
+        let bytes = self.buffer.get(self.taken + at..self.taken + at + 4)?;
         Some(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize)
     }
 }

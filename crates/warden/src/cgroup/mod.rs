@@ -200,6 +200,16 @@ impl Cgroups {
         }
     }
 
+    /// Whether no process is left in the group.
+    #[must_use]
+    pub fn empty(&self, group: &Group) -> bool {
+        match self {
+            Self::V1(h) => h.procs(group).iter().all(|procs| is_empty(procs)),
+            Self::V2(h) => is_empty(&h.procs(group)),
+            Self::None => true,
+        }
+    }
+
     /// Removes the group. Says whether it is gone (a group with a dying process stays; try again).
     pub fn remove(&self, group: &Group) -> bool {
         match self {

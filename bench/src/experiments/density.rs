@@ -1,0 +1,111 @@
+//! What a paused instance costs the machine: the slope of the host's memory over their number.
+//!
+//! The host's own numbers see everything: pages, page tables, kernel stacks, cgroups, mounts, sockets, and the worker's
+//! own bookkeeping. A cgroup's sees less.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::environment::meminfo;
+use crate::load::Target as _;
+use crate::run::Run;
+use crate::sample::{float, slope};
+use crate::worker::Worker;
+
+/// The head of the raw table.
+const HEAD: [&str; 9] = [
+    "instances", "available", "free", "page_tables", "kernel_stack", "slab", "percpu", "cgroup", "cgroup_kernel",
+];
+
+/// Bytes a paused instance.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cost {
+    /// By `MemAvailable`: what the machine can no longer give to others.
+    pub(super) available: (f64, f64),
+    /// By the cgroups' own count.
+    pub(super) cgroup: f64,
+    /// Page tables alone.
+    pub(super) page_tables: f64,
+    /// Slab, kernel stacks and per-CPU memory.
+    pub(super) kernel: f64,
+}
+
+/// Calls `instances` functions once each and watches memory as the paused instances pile up.
+pub(super) async fn measure(worker: &Worker, run: &mut Run, instances: usize, step: usize) -> Result<Cost> {
+    let group = memory_group(worker);
+    let already = idle(worker).await?;
+    let mut rows = Vec::new();
+    for made in 0..=instances {
+        if made > 0 {
+            let shot = worker.shoot(0).await?;
+            ensure!(shot.start != "resume", "a function that was to be new had an instance");
+        }
+        if made.is_multiple_of(step) {
+            // Instances are being paused, spare forks made, per-CPU counters folded.
+            worker.settle().await?;
+            tokio::time::sleep(Duration::from_millis(1500)).await;
+            let there = idle(worker).await? - already;
+            ensure!(there == made, "{there} of {made} instances are kept: the handler cache is too small for this");
+            rows.push(reading(made, group.as_deref())?);
+        }
+    }
+    // The first readings hold what grows once: arenas of the worker, caches of the kernel.
+    let steady = &rows[rows.len() / 10..];
+    let column = |name: &str| HEAD.iter().position(|head| *head == name).unwrap_or(0);
+    let rise = |name: &str| {
+        let points: Vec<_> = steady.iter().map(|row| (row[0], row[column(name)])).collect();
+        slope(&points)
+    };
+    let (fall, error) = rise("available");
+    let cost = Cost {
+        available: (-fall, error),
+        cgroup: rise("cgroup").0,
+        page_tables: rise("page_tables").0,
+        kernel: rise("slab").0 + rise("kernel_stack").0 + rise("percpu").0,
+    };
+    run.tables.push(("memory".to_owned(), HEAD.to_vec(), rows));
+    Ok(cost)
+}
+
+async fn idle(worker: &Worker) -> Result<usize> {
+    let status = worker.status().await?;
+    let idle = status["instances"]["idle"].as_u64().context("status names no idle instances")?;
+    Ok(usize::try_from(idle)?)
+}
+
+fn reading(instances: usize, group: Option<&Path>) -> Result<Vec<f64>> {
+    let host = |name: &str| meminfo(name).map(bytes).with_context(|| format!("/proc/meminfo has no {name}"));
+    let read = |name: &str| {
+        let text = group.and_then(|dir| fs::read_to_string(dir.join(name)).ok());
+        text.and_then(|text| text.trim().parse().ok())
+    };
+    let charged = read("memory.usage_in_bytes").or_else(|| read("memory.current"));
+    Ok(vec![
+        float(instances),
+        host("MemAvailable")?,
+        host("MemFree")?,
+        host("PageTables")?,
+        host("KernelStack")?,
+        host("Slab")?,
+        host("Percpu")?,
+        charged.unwrap_or(f64::NAN),
+        read("memory.kmem.usage_in_bytes").unwrap_or(f64::NAN),
+    ])
+}
+
+fn memory_group(worker: &Worker) -> Option<PathBuf> {
+    let name = worker.cgroup_name().ok()?;
+    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    let places = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+    let groups = places.map(|at| Path::new(at).join(&name));
+    let has = |dir: &PathBuf| ["memory.usage_in_bytes", "memory.current"].iter().any(|f| dir.join(f).exists());
+    groups.into_iter().find(has)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "2^53 bytes are 9 petabytes")]
+fn bytes(value: u64) -> f64 {
+    value as f64
+}

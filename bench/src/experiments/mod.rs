@@ -1,0 +1,152 @@
+//! One file for each figure.
+
+mod cold_targets;
+mod density;
+mod resumes;
+mod sock_fig14_containers;
+mod sock_fig15_preinitialisation;
+mod sock_fig16_reuse;
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::load::{Pending, Target, Until, closed, open};
+use crate::plot::{Line, Plot};
+use crate::run::{Comparison, Run};
+use crate::sample::{Mode, float, median};
+use crate::stage::Stage;
+
+/// A figure that can be measured.
+pub(crate) struct Experiment {
+    /// Its name on the command line.
+    pub(crate) figure: &'static str,
+    /// What it shows.
+    pub(crate) title: &'static str,
+    /// Measures it.
+    pub(crate) measure: for<'a> fn(&'a Stage) -> Pending<'a, Measured>,
+}
+
+/// What an experiment hands over.
+pub(crate) struct Measured {
+    /// Numbers.
+    pub(crate) run: Run,
+    /// The picture.
+    pub(crate) plot: Plot,
+}
+
+/// All of them.
+pub(crate) const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        figure: cold_targets::FIGURE,
+        title: cold_targets::TITLE,
+        measure: |stage| Box::pin(cold_targets::measure(stage)),
+    },
+    Experiment {
+        figure: sock_fig14_containers::FIGURE,
+        title: sock_fig14_containers::TITLE,
+        measure: |stage| Box::pin(sock_fig14_containers::measure(stage)),
+    },
+    Experiment {
+        figure: sock_fig15_preinitialisation::FIGURE,
+        title: sock_fig15_preinitialisation::TITLE,
+        measure: |stage| Box::pin(sock_fig15_preinitialisation::measure(stage)),
+    },
+    Experiment {
+        figure: sock_fig16_reuse::FIGURE,
+        title: sock_fig16_reuse::TITLE,
+        measure: |stage| Box::pin(sock_fig16_reuse::measure(stage)),
+    },
+];
+
+/// Closed loops of all arms at all levels, in rounds. Within a round arms take turns at a level, and who begins changes
+/// from round to round: what disturbs the machine disturbs all.
+async fn sweep(run: &mut Run, arms: &[&dyn Target], levels: &[usize], rounds: u32, time: Duration) -> Result<()> {
+    for round in 0..rounds {
+        for &level in levels {
+            for turn in 0..arms.len() {
+                let arm = arms[(turn + round as usize) % arms.len()];
+                run.add(closed(arm, round, level, Until::Time(time)).await?);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Open loops at fractions of what each arm reached in its closed loops.
+async fn ramp(run: &mut Run, arms: &[&dyn Target], fractions: &[f64], time: Duration) -> Result<()> {
+    for &fraction in fractions {
+        for &arm in arms {
+            let rows = run.rows();
+            let best = rows.iter().filter(|row| row.arm == arm.name() && row.mode == Mode::Closed);
+            let best = best.map(|row| row.throughput).fold(0.0, f64::max);
+            let rate = (best * fraction * 10.0).round() / 10.0;
+            let calls = calls_in(rate, time);
+            if calls > 0 {
+                run.add(open(arm, 0, rate, calls).await?);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few thousand calls")]
+fn calls_in(rate: f64, time: Duration) -> usize {
+    (rate * time.as_secs_f64()) as usize
+}
+
+/// Throughput on x, mean latency on y, a point for each number of clients: as the paper draws it.
+fn throughput_latency(run: &Run, arms: &[&dyn Target], mode: Mode) -> Vec<Line> {
+    let rows = run.rows();
+    let line = |arm: &&dyn Target| {
+        let of_arm = rows.iter().filter(|row| row.arm == arm.name() && row.mode == mode);
+        let points = of_arm.filter_map(|row| {
+            let latency = row.latency_ms.as_ref()?;
+            let (x, y) = match mode {
+                Mode::Closed => (row.throughput, latency.mean),
+                Mode::Open => (row.level, latency.p99),
+            };
+            let label = if mode == Mode::Closed { row.level.to_string() } else { String::new() };
+            Some((x, y, label))
+        });
+        Line { name: arm.name().to_owned(), points: points.collect(), cited: false }
+    };
+    arms.iter().map(line).filter(|line| !line.points.is_empty()).collect()
+}
+
+/// A ratio of throughputs beside the paper's and a target.
+fn ratio(run: &Run, (arm, over): (&str, &str), level: usize, paper: &str, target: Option<f64>) -> Comparison {
+    let ratios = run.ratios(arm, over, float(level));
+    let middle = median(&ratios);
+    let low = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = ratios.iter().copied().fold(0.0, f64::max);
+    Comparison {
+        what: format!("throughput of {arm} over {over}, {level} at a time"),
+        paper: paper.to_owned(),
+        target: target.map_or_else(String::new, |times| format!("≥ {times}×")),
+        ours: if ratios.is_empty() { "not measured".to_owned() } else { format!("{middle:.1}× (rounds {low:.1}–{high:.1})") },
+        reached: target.filter(|_| !ratios.is_empty()).map(|times| middle >= times),
+    }
+}
+
+/// A number that should be at most something.
+fn at_most(what: &str, ours: f64, unit: &str, target: f64) -> Comparison {
+    Comparison {
+        what: what.to_owned(),
+        paper: String::new(),
+        target: format!("≤ {target}{unit}"),
+        ours: format!("{ours:.2}{unit}"),
+        reached: ours.is_finite().then_some(ours <= target),
+    }
+}
+
+/// A number that should be at least something.
+fn at_least(what: &str, ours: f64, unit: &str, target: f64) -> Comparison {
+    Comparison {
+        what: what.to_owned(),
+        paper: String::new(),
+        target: format!("≥ {target}{unit}"),
+        ours: format!("{ours:.0}{unit}"),
+        reached: ours.is_finite().then_some(ours >= target),
+    }
+}

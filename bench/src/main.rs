@@ -1,0 +1,75 @@
+//! Measures a figure: `cargo run --release -p bench -- sock_fig14`, or `make bench FIG=sock_fig14`.
+//!
+//! ```text
+//!   experiments/  one file for each figure: arms, levels, rounds, what is compared
+//!   baselines/    what others do, on the same base layer
+//!   worker, functions, stage    the real worker, its functions, both put in place
+//!   load, http, cpu             calls and what they cost
+//!   sample, run, plot, environment    what is said of it, and the evidence kept
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod baselines;
+mod cpu;
+mod environment;
+mod experiments;
+mod functions;
+mod http;
+mod load;
+mod plot;
+mod run;
+mod sample;
+mod stage;
+mod worker;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Parser;
+
+use crate::environment::Environment;
+use crate::experiments::EXPERIMENTS;
+use crate::stage::Stage;
+
+/// Measure one of the figures beside real baselines.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Which; without one, they are listed
+    figure: Option<String>,
+    /// Tiny amounts, to see that everything works: the numbers mean nothing and go to target/bench/quick
+    #[arg(long)]
+    quick: bool,
+    /// Where runs are kept
+    #[arg(long, default_value_os_t = Path::new(env!("CARGO_MANIFEST_DIR")).join("runs"))]
+    runs: PathBuf,
+}
+
+// One thread: the generator takes no more than one processor from what it measures.
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    let Some(wanted) = arguments.figure.as_deref().filter(|name| !name.is_empty()) else {
+        for experiment in EXPERIMENTS {
+            eprintln!("{:14} {}", experiment.figure, experiment.title);
+        }
+        bail!("say which: make bench FIG=sock_fig14");
+    };
+    let experiment = EXPERIMENTS.iter().find(|experiment| experiment.figure == wanted);
+    let experiment =
+        experiment.with_context(|| format!("no figure {wanted}: without one, they are listed"))?;
+    let stage = Stage::set(arguments.quick, if arguments.quick { 60 } else { 2000 }).await?;
+    let environment = Environment::look(&stage.rootfs.version).await;
+    for warning in environment.warnings() {
+        eprintln!("warning: {warning}");
+    }
+    let measured = (experiment.measure)(&stage).await?;
+    let into = if arguments.quick {
+        arguments.runs.parent().unwrap_or(&arguments.runs).join("../target/bench/quick")
+    } else {
+        arguments.runs
+    };
+    let dir = measured.run.write(&into, &environment, &measured.plot)?;
+    eprintln!("{}", dir.join("README.md").display());
+    Ok(())
+}

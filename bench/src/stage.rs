@@ -1,0 +1,149 @@
+//! What every experiment stands on: binaries, the template of functions, workers on copies of it, baselines.
+
+use std::cell::Cell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use tempfile::TempDir;
+
+use crate::baselines::bubblewrap::Bubblewrap;
+use crate::baselines::docker::Docker;
+use crate::baselines::fresh_interpreter::FreshInterpreter;
+use crate::baselines::os_fork::OsFork;
+use crate::baselines::rootfs::Rootfs;
+use crate::baselines::runc::Runc;
+use crate::functions;
+use crate::load::Target;
+use crate::run::Run;
+use crate::worker::Worker;
+
+/// Settings under which an instance that answered is destroyed and nothing is kept.
+pub(crate) const NOTHING_KEPT: (&str, &str) = ("handler_cache", "false");
+/// Settings under which each instance is a fresh interpreter.
+pub(crate) const NO_ZYGOTE: (&str, &str) = ("zygotes", "none");
+
+/// The place where an experiment plays.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    wool: PathBuf,
+    template: PathBuf,
+    /// Copies of the template, bundles: removed at the end.
+    scratch: TempDir,
+    copies: Cell<usize>,
+    /// The base layer of all.
+    pub(crate) rootfs: Rootfs,
+    /// Whether everything is to be tiny: the numbers mean nothing.
+    pub(crate) quick: bool,
+}
+
+impl Stage {
+    /// Finds the binaries, makes or finds the template with `wanted` functions.
+    pub(crate) async fn set(quick: bool, wanted: usize) -> Result<Self> {
+        let own = std::env::current_exe().context("find this program")?;
+        let wool = own.with_file_name("wool");
+        ensure!(wool.is_file(), "{} is not there: `make build` builds it", wool.display());
+        let target = own.parent().and_then(Path::parent).context("find the target directory")?;
+        let work = target.join("bench");
+        fs::create_dir_all(&work).with_context(|| format!("make {}", work.display()))?;
+        let template = functions::template(&work, &wool, wanted).await?;
+        let scratch = TempDir::with_prefix_in("scratch-", &work).context("make a directory")?;
+        let rootfs = Rootfs::of(&template)?;
+        Ok(Self { wool, template, scratch, copies: Cell::new(0), rootfs, quick })
+    }
+
+    /// A number for real runs, another for quick ones.
+    pub(crate) fn amount<T>(&self, real: T, quick: T) -> T {
+        if self.quick { quick } else { real }
+    }
+
+    /// A worker on a fresh copy of the template.
+    pub(crate) async fn worker(&self, name: &str, settings: &[(&str, &str)], connections: usize) -> Result<Worker> {
+        let number = self.copies.get();
+        self.copies.set(number + 1);
+        let state = self.scratch.path().join(format!("state-{number}"));
+        functions::copy(&self.template, &state).await?;
+        let worker = Worker::start(name, &self.wool, &state, settings).await?;
+        worker.warm(connections).await.with_context(|| format!("warm {name}"))?;
+        Ok(worker)
+    }
+
+    /// All baselines that this machine can run; the others as warnings of the run.
+    pub(crate) async fn baselines(&self, run: &mut Run) -> Result<Baselines> {
+        let docker = match Docker::start(&self.rootfs).await {
+            Ok(docker) => Some(docker),
+            Err(error) => {
+                run.warnings.push(format!("no Docker: {error:#}"));
+                None
+            }
+        };
+        if let Some(docker) = &docker {
+            run.method.push(format!("Docker {}", docker.version));
+        }
+        let runc = Runc::find(&self.rootfs, &self.scratch.path().join("runc"))?;
+        let bubblewrap = Bubblewrap::find(&self.rootfs);
+        if runc.is_none() {
+            run.warnings.push("no runc: it is not installed".to_owned());
+        }
+        if bubblewrap.is_none() {
+            run.warnings.push("no bubblewrap: it is not installed".to_owned());
+        }
+        Ok(Baselines {
+            docker,
+            runc,
+            bubblewrap,
+            fresh: FreshInterpreter::new(&self.rootfs),
+            fork: OsFork::start(&self.rootfs)?,
+        })
+    }
+
+    /// Lets the disk finish what was deployed and copied, then measures the machine at rest.
+    pub(crate) async fn rest(&self, run: &mut Run) -> Result<()> {
+        let synced = tokio::process::Command::new("sync").status().await.context("start sync")?;
+        ensure!(synced.success(), "sync failed: {synced}");
+        tokio::time::sleep(Duration::from_secs(self.amount(3, 0))).await;
+        run.idle = crate::cpu::idle(Duration::from_secs(self.amount(5, 1))).await?;
+        Ok(())
+    }
+}
+
+/// Baselines that run here.
+#[derive(Debug)]
+pub(crate) struct Baselines {
+    pub(crate) docker: Option<Docker>,
+    pub(crate) runc: Option<Runc>,
+    pub(crate) bubblewrap: Option<Bubblewrap>,
+    pub(crate) fresh: FreshInterpreter,
+    pub(crate) fork: OsFork,
+}
+
+impl Baselines {
+    /// As arms.
+    pub(crate) fn arms(&self) -> Vec<&dyn Target> {
+        let mut arms: Vec<&dyn Target> = Vec::new();
+        arms.extend(self.docker.as_ref().map(|arm| arm as &dyn Target));
+        arms.extend(self.runc.as_ref().map(|arm| arm as &dyn Target));
+        arms.extend(self.bubblewrap.as_ref().map(|arm| arm as &dyn Target));
+        arms.extend([&self.fresh as &dyn Target, &self.fork]);
+        arms
+    }
+
+    /// Calls each a few times: files read, caches filled.
+    pub(crate) async fn warm(&self) -> Result<()> {
+        for arm in self.arms() {
+            for _ in 0..3 {
+                arm.shoot(0).await.with_context(|| format!("{} does not work", arm.name()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops what runs.
+    pub(crate) async fn stop(self) -> Result<()> {
+        match self.docker {
+            Some(docker) => docker.stop().await,
+            None => Ok(()),
+        }
+    }
+}

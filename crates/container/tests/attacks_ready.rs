@@ -1,0 +1,285 @@
+//! False READYs: what a malicious zygote answers in a slot's name, and what it pushes at the worker with it.
+//!
+//! Tests that count the worker's own descriptors: one at a time.
+
+mod support;
+
+use std::time::Duration;
+
+use sandbox::{Provider, ProviderError};
+use support::attack::REPORT;
+use support::host::own_descriptors;
+use support::{Conversation, NONE, World, can_run};
+use tokio::sync::Mutex;
+
+static ALONE: Mutex<()> = Mutex::const_new(());
+
+#[derive(Debug, PartialEq, Clone, Copy)]
+enum Seen {
+    Lost,
+    Impostor,
+}
+use Seen::{Impostor, Lost};
+
+fn seen(error: &ProviderError) -> Seen {
+    match error {
+        ProviderError::ZygoteLost { .. } => Lost,
+        ProviderError::Impostor { .. } => Impostor,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// An instance's slot. Every attack is one in which everything is right but what its name says.
+const INSTANCES: &[(&str, Seen, &str)] = &[
+    ("the zygote itself answers", Impostor, "say_ready(fds[1])"),
+    ("a plain fork answers", Impostor, "child(lambda: say_ready(fds[1]))"),
+    (
+        "a child in the slot's user namespace that keeps the zygote's id",
+        Impostor,
+        "daemon(lambda: (attempt('setns', fds[2], CLONE_NEWUSER), say_ready(fds[1]), time.sleep(1)))",
+    ),
+    (
+        "right id, outside the slot's cgroups",
+        Impostor,
+        "landed(fds, uid, lambda: (say_ready(fds[1]), time.sleep(1)), cgroups=False)",
+    ),
+    (
+        "right id, in all cgroups but one",
+        Impostor,
+        "landed(fds[:-1], uid, lambda: (say_ready(fds[1]), time.sleep(1)))",
+    ),
+    (
+        "right id and cgroups, no pid namespace",
+        Impostor,
+        "landed(fds, uid, lambda: (say_ready(fds[1]), time.sleep(1)), new_pid=False)",
+    ),
+    (
+        "the zygote names the slot's id as its own",
+        Lost,
+        "forged(fds[1], os.getpid(), 0x70000001)",
+    ),
+    (
+        "a child names another process as the sender",
+        Lost,
+        "child(lambda: (become(fds, uid), forged(fds[1], os.getppid(), uid)))",
+    ),
+    (
+        "a child names pid 1 as the sender",
+        Lost,
+        "child(lambda: (become(fds, uid), forged(fds[1], 1, uid)))",
+    ),
+    ("nobody answers", Lost, "None"),
+    (
+        "the right child ends after its READY",
+        Impostor,
+        "landed(fds, uid, lambda: say_ready(fds[1])), time.sleep(0.05)",
+    ),
+    ("no frame", Lost, "landed(fds, uid, lambda: (send(fds[1], b'hello'), time.sleep(1)))"),
+    ("noise", Lost, "landed(fds, uid, lambda: (send(fds[1], os.urandom(1000)), time.sleep(1)))"),
+    (
+        "more than fits",
+        Lost,
+        "landed(fds, uid, lambda: (send(fds[1], b'{' * 100000), time.sleep(1)))",
+    ),
+    (
+        "a frame that claims four gigabytes",
+        Lost,
+        "landed(fds, uid, lambda: (send(fds[1], b'\\xff' * 8 + b'{}'), time.sleep(1)))",
+    ),
+    (
+        "a frame that is cut",
+        Lost,
+        "landed(fds, uid, lambda: (send(fds[1], b'\\x20\\0\\0\\0\\0\\0\\0\\0{'), time.sleep(1)))",
+    ),
+    (
+        "READY and more",
+        Lost,
+        "landed(fds, uid, lambda: (say_ready(fds[1], b'more'), time.sleep(1)))",
+    ),
+    (
+        "another kind",
+        Lost,
+        "landed(fds, uid, lambda: (frame(fds[1], {'kind': 'loaded', 'milliseconds': 0}), time.sleep(1)))",
+    ),
+    (
+        "no kind",
+        Lost,
+        "landed(fds, uid, lambda: (frame(fds[1], [1, 2, 3]), time.sleep(1)))",
+    ),
+];
+
+/// A derived zygote's slot.
+const ZYGOTES: &[(&str, Seen, &str)] = &[
+    ("the zygote itself answers", Impostor, "send(fds[1], b'{\"kind\": \"ready\", \"pid\": 1}')"),
+    (
+        "right id, outside the slot's cgroups",
+        Impostor,
+        "landed(fds, uid, lambda: (send(fds[1], b'{\"kind\": \"ready\", \"pid\": 1}'), time.sleep(1)), cgroups=False, new_pid=False)",
+    ),
+    ("noise", Lost, "send(fds[1], os.urandom(900))"),
+    ("an empty packet", Lost, "send(fds[1], b'')"),
+    ("a huge packet", Lost, "send(fds[1], b'{' * 100000)"),
+    ("nobody answers", Lost, "None"),
+];
+
+const MEANS: &str = "
+import time, struct
+LANDS = False
+def frame(channel, header):
+    header = json.dumps(header).encode()
+    send(channel, struct.pack('<II', len(header), 0) + header)
+
+def forged(channel, pid, uid):
+    import socket
+    credentials = struct.pack('iII', pid, uid, uid)
+    said = say_ready(channel, ancillary=[(socket.SOL_SOCKET, 2, credentials)])
+    assert said == 'EPERM', said
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_is_not_the_slots_own_child_is_never_taken_for_it() {
+    if !can_run() {
+        return;
+    }
+    let _alone = ALONE.lock().await;
+    let world = World::new(false, NONE).await;
+    let honest = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
+    // The control: the means of these attacks, used rightly, do land.
+    let rightly = format!("{MEANS}\ndef attack(fds, uid, flags):\n    landed(fds, uid, lambda: (say_ready(fds[1]), time.sleep(1)))\n");
+    let zygote = world.containers.create_zygote(world.evil(&rightly)).await.unwrap();
+    zygote.fork(world.instance(REPORT)).await.unwrap();
+    drop(zygote);
+
+    for (derive, attacks) in [(false, INSTANCES), (true, ZYGOTES)] {
+        for (name, expected, attack) in attacks {
+            world.settle().await;
+            let before = own_descriptors();
+            let source = format!("{MEANS}\ndef attack(fds, uid, flags):\n    {attack}\n");
+            let zygote = world.containers.create_zygote(world.evil(&source)).await.unwrap();
+            let error = if derive {
+                zygote.derive(world.zygote(&["decimal"])).await.err()
+            } else {
+                zygote.fork(world.instance(REPORT)).await.err()
+            };
+            let error = error.unwrap_or_else(|| panic!("{name}: believed"));
+            assert_eq!(seen(&error), *expected, "{name}: {error}");
+            drop(zygote);
+            world.settle().await;
+            assert_eq!(own_descriptors(), before, "{name}: descriptors");
+        }
+    }
+    assert_eq!(world.processes().len(), 1, "{:?}", world.processes());
+    assert!(honest.alive());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_zygote_that_keeps_silent_is_given_up() {
+    if !can_run() {
+        return;
+    }
+    let world = World::new(false, NONE).await;
+    let attack = "
+LANDS = False
+def attack(fds, uid, flags):
+    os.dup(fds[1])
+";
+    let zygote = world.containers.create_zygote(world.evil(attack)).await.unwrap();
+    let begin = std::time::Instant::now();
+    let error = zygote.fork(world.instance(REPORT)).await.unwrap_err();
+    assert_eq!(seen(&error), Lost);
+    assert!(begin.elapsed() > Duration::from_secs(9) && begin.elapsed() < Duration::from_secs(15));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slots_child_is_not_taken_for_another_slots() {
+    if !can_run() {
+        return;
+    }
+    let _alone = ALONE.lock().await;
+    // The first fork's child keeps its place; what is asked for second gets the READY of the first one's child.
+    let attack = format!(
+        "{MEANS}
+FIRST = []
+def attack(fds, uid, flags):
+    if not FIRST:
+        FIRST.extend(os.dup(fd) for fd in fds)
+    else:
+        landed([FIRST[0], fds[1], *FIRST[2:]], uid, lambda: (say_ready(fds[1]), time.sleep(1)))
+"
+    );
+    let world = World::new(false, NONE).await;
+    let zygote = world.containers.create_zygote(world.evil(&attack)).await.unwrap();
+    let zygote = std::sync::Arc::new(zygote);
+    let (first, spec) = (std::sync::Arc::clone(&zygote), world.instance(REPORT));
+    let waiting = tokio::spawn(async move { first.fork(spec).await.map(drop) });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let error = zygote.fork(world.instance(REPORT)).await.unwrap_err();
+    assert_eq!(seen(&error), Impostor, "{error}");
+    waiting.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn descriptors_that_are_pushed_at_the_worker_are_closed() {
+    if !can_run() {
+        return;
+    }
+    let _alone = ALONE.lock().await;
+    // With READY, and then with every frame. The child speaks the protocol otherwise.
+    let attack = format!(
+        "{MEANS}
+import array, socket
+def rights(count):
+    return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [0] * count))]
+
+def serve(channel, count):
+    say_ready(channel, ancillary=rights(count))
+    end = socket.socket(fileno=os.dup(channel))
+    while end.recv(65536):
+        header = json.dumps({{'kind': 'loaded', 'milliseconds': 0.0}}).encode()
+        end.sendmsg([struct.pack('<II', len(header), 0) + header], rights(count))
+
+def attack(fds, uid, flags):
+    landed(fds, uid, lambda: serve(fds[1], COUNT))
+"
+    );
+    let world = World::new(false, NONE).await;
+    for count in [1, 16, 40, 250] {
+        let source = attack.replace("COUNT", &count.to_string());
+        let before = own_descriptors();
+        let zygote = world.containers.create_zygote(world.evil(&source)).await.unwrap();
+        let with_zygote = own_descriptors();
+        let mut instance = zygote.fork(world.instance(REPORT)).await.unwrap();
+        let with_instance = own_descriptors();
+        // The channel, a pidfd, two files of its cgroup.
+        assert!(with_instance <= with_zygote + 4, "{count}: {with_zygote} then {with_instance}");
+        let mut talk = Conversation::load(instance.as_mut()).await;
+        for _ in 0..20 {
+            talk.load_again().await;
+        }
+        assert!(own_descriptors() <= with_instance + 1, "{count}: {with_instance} then {}", own_descriptors());
+        drop((talk, instance, zygote));
+        world.settle().await;
+        assert_eq!(own_descriptors(), before);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_of_imports_without_end_is_cut_off() {
+    if !can_run() {
+        return;
+    }
+    let world = World::new(false, NONE).await;
+    let attack = "
+_packet = json.dumps({'kind': 'files', 'files': [['m', '/m']] * 3000}).encode()
+def flood():
+    while True:
+        _real.send(3, _packet)
+flood()
+";
+    let begin = std::time::Instant::now();
+    let error = world.containers.create_zygote(world.evil(attack)).await.unwrap_err();
+    assert_eq!(seen(&error), Lost, "{error}");
+    assert!(begin.elapsed() < Duration::from_secs(10));
+    world.settle().await;
+    assert_eq!(world.processes().len(), 0);
+}
