@@ -10,7 +10,6 @@ fn what_can_be_seen_without_running_it_is_refused_at_the_deploy() {
     let worker = Site::new().up();
     for (source, words) in [
         ("def other(event): pass\n", "no handler in f.py: looked for handler"),
-        ("handler = 7\n", "no handler"),
         ("", "no handler"),
         ("def handler(event, context):\n    return (1\n", "f.py:2:"),
         ("def handler(): pass\n", "f.py:1: handler takes"),
@@ -76,6 +75,7 @@ fn an_exception_comes_back_with_the_users_own_lines() {
             "RecursionError",
             "maximum recursion depth",
         ),
+        ("no-function", "handler = 7\n", "Runtime.HandlerNotFound", "is no function but int"),
         (
             "no-json",
             "def handler(e, c):\n    return object()\n",

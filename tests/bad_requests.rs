@@ -97,18 +97,23 @@ fn ten_thousand_unknown_functions_leave_nothing_in_memory() {
         return;
     }
     let worker = Site::new().up();
-    let ask = |range: std::ops::Range<usize>| {
-        for number in range {
-            drop(
-                worker
-                    .post(&format!("/run/unknown-{number}"), "application/json", b"{}")
-                    .expect(404),
-            );
+    let ask = |numbers: std::ops::Range<usize>| {
+        for number in numbers {
+            let path = format!("/run/unknown-{number}");
+            drop(worker.post(&path, "application/json", b"{}").expect(404));
         }
     };
-    ask(0..1000);
+    let ask_from_all_sides = |first: usize, each: usize| {
+        std::thread::scope(|scope| {
+            for side in 0..4 {
+                let begin = first + side * each;
+                scope.spawn(move || ask(begin..begin + each));
+            }
+        });
+    };
+    ask_from_all_sides(0, 250);
     let before = peak_memory(worker.pid());
-    ask(1000..10_000);
+    ask_from_all_sides(1000, 2250);
     let grown = peak_memory(worker.pid()) - before;
     assert!(grown < 4 << 10, "the worker has grown by {grown} KiB");
     let metrics = worker.get("/metrics").text();
@@ -116,6 +121,45 @@ fn ten_thousand_unknown_functions_leave_nothing_in_memory() {
     let logs = std::fs::read_dir(worker.site().state().join("logs")).unwrap().count();
     assert_eq!(logs, 0, "no logs of unknown functions");
     worker.assert_well();
+}
+
+/// Once such a connection was closed behind the refusal, and the client's next call on it was lost.
+#[test]
+fn a_refusal_leaves_the_connection_usable_when_the_body_comes_after_the_headers() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    let mut stream = TcpStream::connect(address(&worker)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    for (method, path, status) in [
+        ("POST", "/run/unknown", " 404 "),
+        ("POST", "/run/a.b", " 400 "),
+        ("PUT", "/v1/functions/-", " 400 "),
+        ("DELETE", "/v1/functions/unknown", " 404 "),
+        ("POST", "/nothing/here", " 404 "),
+        ("GET", "/healthz", " 200 "),
+    ] {
+        let host = address(&worker);
+        write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\n\r\n")
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        stream.write_all(b"{}").unwrap();
+        let mut answer = BufReader::new(&stream);
+        let mut line = String::new();
+        answer.read_line(&mut line).unwrap();
+        assert!(line.contains(status), "{method} {path}: {line:?}");
+        let mut length = 0;
+        while line != "\r\n" {
+            line.clear();
+            answer.read_line(&mut line).unwrap();
+            let header = line.to_ascii_lowercase();
+            length = header
+                .strip_prefix("content-length: ")
+                .map_or(length, |v| v.trim().parse().unwrap());
+        }
+        answer.read_exact(&mut vec![0; length]).unwrap();
+    }
 }
 
 #[test]

@@ -97,9 +97,8 @@ fn a_killed_warden_ends_the_worker_clearly_and_the_next_one_serves() {
     let log = worker.log();
     assert!(log.contains("the warden is gone") && log.contains("start the worker again"), "{log}");
     assert!(!log.contains("panicked"), "{log}");
-    let site = worker.stop();
-    site.wait_until_quiet();
-    let worker = site.up();
+    // On version 1 a paused instance outlives its kill, until the next start thaws it.
+    let worker = worker.stop().up();
     assert_eq!(worker.run("f", &json!({})).expect(200).json(), "f");
     worker.assert_well();
 }
@@ -159,5 +158,5 @@ fn kill(pid: u32) {
 fn signal(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     // Killing one of them may have ended others.
-    drop(kill_process(pid, signal));
+    let _ = kill_process(pid, signal);
 }

@@ -45,7 +45,7 @@ fn a_full_queue_says_when_to_come_back() {
         let replies: Vec<_> = calls.into_iter().map(|call| call.join().unwrap()).collect();
         let busy: Vec<_> = replies.iter().filter(|reply| reply.status == 429).collect();
         assert!(!busy.is_empty() && replies.iter().any(|reply| reply.status == 200));
-        assert!(busy.iter().all(|reply| reply.header("retry-after") != ""));
+        assert!(busy.iter().all(|reply| !reply.header("retry-after").is_empty()));
     });
     worker.assert_well();
 }

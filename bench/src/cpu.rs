@@ -5,7 +5,7 @@
 //! the worker, its warden and all sandboxes, and sees none of the kernel's own threads.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -115,7 +115,8 @@ impl CpuGroup {
             mounts.lines().find_map(|line| {
                 let mut fields = line.split(' ').skip(1);
                 let (at, is, options) = (fields.next()?, fields.next()?, fields.next()?);
-                let fits = is == kind && (option.is_empty() || options.split(',').any(|o| o == option));
+                let fits =
+                    is == kind && (option.is_empty() || options.split(',').any(|o| o == option));
                 fits.then(|| PathBuf::from(at))
             })
         };
@@ -133,7 +134,8 @@ impl CpuGroup {
         self.dir.join("cgroup.procs")
     }
 
-    fn seconds(&self) -> Result<f64> {
+    /// Processor time that it has used, in seconds.
+    pub(crate) fn seconds(&self) -> Result<f64> {
         let read = |name: &str| {
             let path = self.dir.join(name);
             fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
@@ -147,11 +149,6 @@ impl CpuGroup {
                 Ok(number(line.context("cpu.stat has no usage_usec")?)? / 1e6)
             }
         }
-    }
-
-    /// Where it lies.
-    pub(crate) fn path(&self) -> &Path {
-        &self.dir
     }
 }
 

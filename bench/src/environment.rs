@@ -65,16 +65,20 @@ impl Environment {
         let uname = rustix::system::uname();
         let mounts = cgroup_mounts(&read("/proc/mounts"));
         let programs = [("Docker", "dockerd"), ("runc", "runc"), ("bubblewrap", "bwrap")];
-        let versions = programs.iter().filter_map(|(name, program)| {
-            Some(((*name).to_owned(), baselines::version(program)?))
-        });
+        let versions = programs
+            .iter()
+            .filter_map(|(name, program)| Some(((*name).to_owned(), baselines::version(program)?)));
         Self {
             when: humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string(),
             host: uname.nodename().to_string_lossy().into_owned(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             processor: field(&read("/proc/cpuinfo"), "model name"),
             memory_bytes: meminfo("MemTotal").unwrap_or(0),
-            kernel: format!("{} {}", uname.release().to_string_lossy(), uname.version().to_string_lossy()),
+            kernel: format!(
+                "{} {}",
+                uname.release().to_string_lossy(),
+                uname.version().to_string_lossy()
+            ),
             cgroups: layout(&mounts).to_owned(),
             favordynmods: FavorDynMods::probe(&mounts),
             cgroup_mounts: mounts,
@@ -113,7 +117,9 @@ impl FavorDynMods {
         let before = match median(&rare_attach_ms) {
             ms if ms.is_nan() => "not known: no cgroup can be made",
             ms if ms > 1.0 => "not in effect: a rare attach still waits for the kernel",
-            _ if mounts.iter().any(|mount| mount.contains("freezer")) => "likely in effect: a rare attach does not wait",
+            _ if mounts.iter().any(|mount| mount.contains("freezer")) => {
+                "likely in effect: a rare attach does not wait"
+            }
             _ => "not known: a rare attach does not wait, which may be this kernel",
         };
         Self { now, rare_attach_ms, before }
@@ -122,7 +128,10 @@ impl FavorDynMods {
 
 /// Moves a sleeping process into a cgroup and back, rarely.
 fn rare_attaches(mounts: &[String]) -> Vec<f64> {
-    let at = mounts.iter().find(|m| m.contains("freezer")).or_else(|| mounts.iter().find(|m| m.starts_with("cgroup2")));
+    let at = mounts
+        .iter()
+        .find(|m| m.contains("freezer"))
+        .or_else(|| mounts.iter().find(|m| m.starts_with("cgroup2")));
     let Some(top) = at.and_then(|mount| mount.split(' ').nth(1)) else {
         return Vec::new();
     };
@@ -165,11 +174,12 @@ fn layout(mounts: &[String]) -> &'static str {
 }
 
 fn virtualisation(cpuinfo: &str) -> String {
-    let said = Command::new("systemd-detect-virt").output().ok();
+    let said = Command::new("systemd-detect-virt").arg("--vm").output().ok();
     let said = said.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    let flagged = cpuinfo.lines().any(|line| line.starts_with("flags") && line.contains(" hypervisor"));
-    match (said.filter(|word| !word.is_empty()), flagged) {
-        (Some(word), _) => word,
+    let flagged =
+        cpuinfo.lines().any(|line| line.starts_with("flags") && line.contains(" hypervisor"));
+    match (said.filter(|word| !word.is_empty() && word != "none"), flagged) {
+        (Some(word), _) => format!("a virtual machine ({word})"),
         (None, true) => "a virtual machine (the processor says so)".to_owned(),
         (None, false) => "none that the processor tells of".to_owned(),
     }
@@ -184,7 +194,8 @@ pub(crate) fn meminfo(name: &str) -> Option<u64> {
 
 fn field(text: &str, name: &str) -> String {
     let line = text.lines().find(|line| line.starts_with(name));
-    line.and_then(|line| line.split_once(':')).map_or_else(String::new, |(_, v)| v.trim().to_owned())
+    line.and_then(|line| line.split_once(':'))
+        .map_or_else(String::new, |(_, v)| v.trim().to_owned())
 }
 
 fn commit() -> String {

@@ -54,24 +54,29 @@ pub(crate) async fn template(work: &Path, wool: &Path, wanted: usize) -> Result<
     build_base(wool, &state).await?;
     let worker = Worker::start("template", wool, &state, &[("zygotes", "none")]).await?;
     deploy(&worker, WARMER, 0).await?;
-    let began = Instant::now();
-    let deploys = stream::iter(there..wanted).map(|number| {
-        let worker = &worker;
-        async move { deploy(worker, &name(number), number).await }
-    });
-    let mut done = there;
+    deploy_all(&worker, there..wanted).await?;
+    worker.settle().await?;
+    worker.stop().await?;
+    fs::write(count_file(&state), format!("{wanted}\n")).context("write the template's count")?;
+    Ok(state)
+}
+
+async fn deploy_all(worker: &Worker, numbers: std::ops::Range<usize>) -> Result<()> {
+    let (began, wanted) = (Instant::now(), numbers.len());
+    let deploys = stream::iter(numbers)
+        .map(|number| async move { deploy(worker, &name(number), number).await });
+    let mut done = 0usize;
     let mut deploys = std::pin::pin!(deploys.buffer_unordered(DEPLOYS));
     while deploys.try_next().await?.is_some() {
         done += 1;
         if done.is_multiple_of(100) {
             let seconds = began.elapsed().as_secs_f64();
-            eprintln!("deployed {done} of {wanted} functions ({seconds:.0} s; kept for further runs)");
+            eprintln!(
+                "deployed {done} of {wanted} functions ({seconds:.0} s; kept for further runs)"
+            );
         }
     }
-    worker.settle().await?;
-    worker.stop().await?;
-    fs::write(count_file(&state), format!("{wanted}\n")).context("write the template's count")?;
-    Ok(state)
+    Ok(())
 }
 
 async fn deploy(worker: &Worker, name: &str, number: usize) -> Result<()> {
@@ -103,7 +108,8 @@ pub(crate) async fn copy(template: &Path, to: &Path) -> Result<()> {
 }
 
 fn key(wool: &Path) -> Result<String> {
-    let metadata = fs::metadata(wool).with_context(|| format!("{} is not built", wool.display()))?;
+    let metadata =
+        fs::metadata(wool).with_context(|| format!("{} is not built", wool.display()))?;
     let when = metadata.modified().context("the binary has no time")?.duration_since(UNIX_EPOCH)?;
     Ok(format!("{:x}-{:x}", metadata.len(), when.as_nanos()))
 }

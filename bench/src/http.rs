@@ -130,7 +130,8 @@ impl Client {
             Peer::Tcp(address) => {
                 let stream = TcpStream::connect(address).await.context("cannot connect")?;
                 stream.set_nodelay(true).context("cannot set nodelay")?;
-                let (sender, driver) = handshake(TokioIo::new(stream)).await.context("handshake")?;
+                let (sender, driver) =
+                    handshake(TokioIo::new(stream)).await.context("handshake")?;
                 tokio::spawn(driver);
                 Ok(sender)
             }
@@ -138,7 +139,8 @@ impl Client {
                 let stream = UnixStream::connect(path)
                     .await
                     .with_context(|| format!("cannot connect to {}", path.display()))?;
-                let (sender, driver) = handshake(TokioIo::new(stream)).await.context("handshake")?;
+                let (sender, driver) =
+                    handshake(TokioIo::new(stream)).await.context("handshake")?;
                 tokio::spawn(driver);
                 Ok(sender)
             }

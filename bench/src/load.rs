@@ -72,8 +72,8 @@ pub(crate) trait Target {
 pub(crate) enum Until {
     /// After so many calls.
     Calls(usize),
-    /// When no call may begin any more.
-    Time(Duration),
+    /// When this has passed and at least so many calls have begun.
+    Time(Duration, usize),
 }
 
 /// One arm at one level in one round.
@@ -122,7 +122,7 @@ pub(crate) async fn closed(
         loop {
             let more = match until {
                 Until::Calls(calls) => begun.get() < calls,
-                Until::Time(time) => began.elapsed() < time,
+                Until::Time(time, least) => began.elapsed() < time || begun.get() < least,
             };
             if !more {
                 return samples;
@@ -134,7 +134,14 @@ pub(crate) async fn closed(
                 Ok(()) => target.shoot(number).await,
                 Err(error) => Err(error),
             };
-            samples.push(sample(target, round, Mode::Closed, float(clients), (began, due, due), outcome));
+            samples.push(sample(
+                target,
+                round,
+                Mode::Closed,
+                float(clients),
+                (began, due, due),
+                outcome,
+            ));
         }
     };
     let samples = join_all((0..clients).map(client)).await.concat();

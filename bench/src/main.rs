@@ -64,11 +64,7 @@ async fn main() -> Result<()> {
         eprintln!("warning: {warning}");
     }
     let measured = (experiment.measure)(&stage).await?;
-    let into = if arguments.quick {
-        arguments.runs.parent().unwrap_or(&arguments.runs).join("../target/bench/quick")
-    } else {
-        arguments.runs
-    };
+    let into = if arguments.quick { stage.work().join("quick") } else { arguments.runs };
     let dir = measured.run.write(&into, &environment, &measured.plot)?;
     eprintln!("{}", dir.join("README.md").display());
     Ok(())

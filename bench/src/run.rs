@@ -34,8 +34,19 @@ pub(crate) struct Run {
     pub(crate) warnings: Vec<String>,
     /// Processor seconds a second of the machine at rest, with everything started.
     pub(crate) idle: f64,
-    /// Further raw tables: a name, a head, rows.
-    pub(crate) tables: Vec<(String, Vec<&'static str>, Vec<Vec<f64>>)>,
+    /// Further raw tables.
+    pub(crate) tables: Vec<Table>,
+}
+
+/// Numbers that are no calls, as `raw/<name>.csv`.
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// Its file's name.
+    pub(crate) name: &'static str,
+    /// Its columns.
+    pub(crate) head: &'static [&'static str],
+    /// Its rows.
+    pub(crate) rows: Vec<Vec<f64>>,
 }
 
 /// A number of somebody else's beside ours. Shapes and ratios are claimed, not equality.
@@ -194,13 +205,21 @@ impl Run {
             (stolen + cell.spent.stolen, wall + cell.spent.wall)
         });
         if stolen > 0.01 * wall {
-            advice.push(format!("the hypervisor took {:.1} % of a processor away", 100.0 * stolen / wall));
+            advice.push(format!(
+                "the hypervisor took {:.1} % of a processor away",
+                100.0 * stolen / wall
+            ));
         }
         advice
     }
 
     /// Writes everything. Returns where.
-    pub(crate) fn write(&self, into: &Path, environment: &Environment, plot: &Plot) -> Result<PathBuf> {
+    pub(crate) fn write(
+        &self,
+        into: &Path,
+        environment: &Environment,
+        plot: &Plot,
+    ) -> Result<PathBuf> {
         let day = environment.when.get(..10).unwrap_or("undated");
         let dir = into.join(format!("{day}-{}-{}", environment.host, self.figure));
         // The same figure, host and day: the last counts.
@@ -238,19 +257,40 @@ impl Run {
         }
         samples.flush()?;
         let mut cells = csv::Writer::from_path(dir.join("raw/cells.csv"))?;
-        cells.write_record(["arm", "round", "mode", "level", "calls", "answered_s", "settled_s", "machine_cpu_s", "stolen_s", "generator_cpu_s", "group_cpu_s"])?;
+        cells.write_record([
+            "arm",
+            "round",
+            "mode",
+            "level",
+            "calls",
+            "answered_s",
+            "settled_s",
+            "machine_cpu_s",
+            "stolen_s",
+            "generator_cpu_s",
+            "group_cpu_s",
+        ])?;
         for cell in &self.cells {
             let mode = if cell.mode == Mode::Closed { "closed" } else { "open" };
             let spent = &cell.spent;
-            let mut record = vec![cell.arm.clone(), cell.round.to_string(), mode.to_owned(), cell.level.to_string(), cell.samples.len().to_string()];
-            record.extend([cell.answered, spent.wall, spent.machine, spent.stolen, spent.own].map(|s| format!("{s:.4}")));
+            let mut record = vec![
+                cell.arm.clone(),
+                cell.round.to_string(),
+                mode.to_owned(),
+                cell.level.to_string(),
+                cell.samples.len().to_string(),
+            ];
+            record.extend(
+                [cell.answered, spent.wall, spent.machine, spent.stolen, spent.own]
+                    .map(|s| format!("{s:.4}")),
+            );
             record.push(spent.group.map_or_else(String::new, |s| format!("{s:.4}")));
             cells.write_record(record)?;
         }
         cells.flush()?;
-        for (name, head, rows) in &self.tables {
+        for Table { name, head, rows } in &self.tables {
             let mut table = csv::Writer::from_path(dir.join(format!("raw/{name}.csv")))?;
-            table.write_record(head)?;
+            table.write_record(*head)?;
             for row in rows {
                 table.write_record(row.iter().map(f64::to_string))?;
             }
@@ -272,15 +312,31 @@ impl Run {
             writeln!(page, "- {line}")?;
         }
         if !self.comparisons.is_empty() {
-            writeln!(page, "\n| | paper | target | here | reached |\n| --- | --- | --- | --- | --- |")?;
+            writeln!(
+                page,
+                "\n| | paper | target | here | reached |\n| --- | --- | --- | --- | --- |"
+            )?;
             for c in &self.comparisons {
                 let reached = c.reached.map_or("", |yes| if yes { "yes" } else { "**no**" });
-                writeln!(page, "| {} | {} | {} | {} | {reached} |", c.what, c.paper, c.target, c.ours)?;
+                writeln!(
+                    page,
+                    "| {} | {} | {} | {} | {reached} |",
+                    c.what, c.paper, c.target, c.ours
+                )?;
             }
         }
-        writeln!(page, "\n![plot](plot.svg)\n\nLatency in ms to the first byte of the answer; [95 % interval of the median]; calls a second with the rounds' range, cleaning up included; processor time in ms a call.\n")?;
-        writeln!(page, "| arm | load | n | p50 | mean | p90 | p99 | p99.9 | calls/s | CPU, machine | CPU, group | CPU, generator | starts |")?;
-        writeln!(page, "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")?;
+        writeln!(
+            page,
+            "\n![plot](plot.svg)\n\nLatency in ms to the first byte of the answer; [95 % interval of the median]; calls a second with the rounds' range, cleaning up included; processor time in ms a call.\n"
+        )?;
+        writeln!(
+            page,
+            "| arm | load | n | p50 | mean | p90 | p99 | p99.9 | calls/s | CPU, machine | CPU, group | CPU, generator | starts |"
+        )?;
+        writeln!(
+            page,
+            "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+        )?;
         for row in rows {
             let load = match row.mode {
                 Mode::Closed => format!("{} at a time", row.level),
@@ -288,15 +344,25 @@ impl Run {
             };
             let latency = row.latency_ms.as_ref().map_or_else(
                 || "0 | | | | |".to_owned(),
-                |q| format!("{} | {:.2} [{:.2}, {:.2}] | {:.2} | {:.2} | {:.2} | {:.2}", q.n, q.p50, q.p50_low, q.p50_high, q.mean, q.p90, q.p99, q.p999),
+                |q| {
+                    format!(
+                        "{} | {:.2} [{:.2}, {:.2}] | {:.2} | {:.2} | {:.2} | {:.2}",
+                        q.n, q.p50, q.p50_low, q.p50_high, q.mean, q.p90, q.p99, q.p999
+                    )
+                },
             );
             let group = row.group_cpu_ms.map_or_else(String::new, |ms| format!("{ms:.2}"));
-            let starts: Vec<_> = row.starts.iter().map(|(start, n)| format!("{n} {start}")).collect();
+            let starts: Vec<_> =
+                row.starts.iter().map(|(start, n)| format!("{n} {start}")).collect();
             let (low, high) = row.throughput_range;
             writeln!(
                 page,
                 "| {} | {load} | {latency} | {:.1} ({low:.1}–{high:.1}) | {:.2} | {group} | {:.2} | {} |",
-                row.arm, row.throughput, row.machine_cpu_ms, row.generator_cpu_ms, starts.join(", ")
+                row.arm,
+                row.throughput,
+                row.machine_cpu_ms,
+                row.generator_cpu_ms,
+                starts.join(", ")
             )?;
         }
         if !warnings.is_empty() {
@@ -305,7 +371,11 @@ impl Run {
                 writeln!(page, "- {warning}")?;
             }
         }
-        writeln!(page, "\n`make bench FIG={}` makes such a run; docs/benchmarking.md says how to read it.", self.figure)?;
+        writeln!(
+            page,
+            "\n`make bench FIG={}` makes such a run; docs/benchmarking.md says how to read it.",
+            self.figure
+        )?;
         Ok(page)
     }
 }

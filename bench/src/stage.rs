@@ -53,13 +53,23 @@ impl Stage {
         Ok(Self { wool, template, scratch, copies: Cell::new(0), rootfs, quick })
     }
 
+    /// Where templates, copies and quick runs lie.
+    pub(crate) fn work(&self) -> &Path {
+        self.template.parent().unwrap_or(&self.template)
+    }
+
     /// A number for real runs, another for quick ones.
     pub(crate) fn amount<T>(&self, real: T, quick: T) -> T {
         if self.quick { quick } else { real }
     }
 
     /// A worker on a fresh copy of the template.
-    pub(crate) async fn worker(&self, name: &str, settings: &[(&str, &str)], connections: usize) -> Result<Worker> {
+    pub(crate) async fn worker(
+        &self,
+        name: &str,
+        settings: &[(&str, &str)],
+        connections: usize,
+    ) -> Result<Worker> {
         let number = self.copies.get();
         self.copies.set(number + 1);
         let state = self.scratch.path().join(format!("state-{number}"));

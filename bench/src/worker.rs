@@ -37,6 +37,9 @@ pub(crate) struct Worker {
 /// Longest start of a worker, and longest wait for what calls left behind.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A worker that hardly computes for as long as this is at rest.
+const QUIET: Duration = Duration::from_millis(10);
+
 impl Worker {
     /// Starts `wool up` on a state directory, with settings as `WOOL_*` variables.
     pub(crate) async fn start(
@@ -99,9 +102,9 @@ impl Worker {
         Ok(Shot { first: answer.first, done: Instant::now(), start, stages })
     }
 
-    /// How many functions were called.
-    pub(crate) fn called(&self) -> usize {
-        self.next.get()
+    /// Whether more calls were made than there are functions, so that some function was called twice.
+    pub(crate) fn came_round(&self) -> bool {
+        self.next.get() > self.functions
     }
 
     /// What `/v1/status` says of the engine.
@@ -109,6 +112,12 @@ impl Worker {
         let answer = self.client.send(Method::GET, "/v1/status", "", "").await?.good()?;
         let status: Value = serde_json::from_slice(&answer.body).context("status is no JSON")?;
         Ok(status["engine"].clone())
+    }
+
+    async fn nothing_is_going(&self) -> Result<bool> {
+        let status = self.status().await?;
+        let left = |value: &Value| value.as_u64().unwrap_or(0);
+        Ok(left(&status["reaping"]) + left(&status["instances"]["busy"]) == 0)
     }
 
     /// The client, for what an arm does not cover.
@@ -145,20 +154,23 @@ impl Target for Worker {
         Box::pin(async move { self.call(&functions::name(number % self.functions)).await })
     }
 
-    /// Until what was dropped is gone.
+    /// Until the worker, its warden and all sandboxes do nothing any more: what was dropped is gone, what is kept
+    /// ahead is made anew. The worker's own count of what is going is seconds old.
     fn settle(&self) -> Pending<'_, ()> {
         Box::pin(async {
             let began = Instant::now();
             loop {
-                let status = self.status().await?;
-                let left = |value: &Value| value.as_u64().unwrap_or(0);
-                if left(&status["reaping"]) + left(&status["instances"]["busy"]) == 0 {
+                let before = self.group.as_ref().map(CpuGroup::seconds).transpose()?;
+                tokio::time::sleep(QUIET).await;
+                let after = self.group.as_ref().map(CpuGroup::seconds).transpose()?;
+                let quiet = match before.zip(after) {
+                    Some((before, after)) => after - before < QUIET.as_secs_f64() / 20.0,
+                    None => self.nothing_is_going().await?,
+                };
+                if quiet {
                     return Ok(());
                 }
-                if began.elapsed() > PATIENCE {
-                    bail!("sandboxes of {} are still not gone: {status}", self.name);
-                }
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                ensure!(began.elapsed() < PATIENCE, "{} does not come to rest", self.name);
             }
         })
     }

@@ -15,7 +15,7 @@ mount -t securityfs none /sys/kernel/security 2>/dev/null
 mount -o remount,rw /
 ln -sfn /proc/self/fd /dev/fd
 ip link set lo up
-hostname lambswool
+echo lambswool >/proc/sys/kernel/hostname
 ulimit -n 65536
 # As systemd has it: controllers are on for the groups at the top, and this process is in one of them.
 echo '+memory +pids +cpu' >/sys/fs/cgroup/cgroup.subtree_control
@@ -23,6 +23,7 @@ mkdir /sys/fs/cgroup/tests
 echo $$ >/sys/fs/cgroup/tests/cgroup.procs
 cd "$checkout" || exit 1
 while IFS= read -r line; do export "${line?}"; done <environment
+export LAMBSWOOL_BIN=$checkout/target/debug
 echo "$(uname -sr), $(stat -fc %T /sys/fs/cgroup), $(python3 --version), $(nproc) processors, up $(cut -d' ' -f1 /proc/uptime) s"
 /usr/bin/env PATH="$PATH" target/debug/wool doctor || true
 

@@ -4,6 +4,11 @@
 mount -t devtmpfs none /dev
 mount -t proc none /proc
 mount -t sysfs none /sys
+# Whether this kernel comes up at all on the host's KVM.
+if grep -q lambswool.probe /proc/cmdline; then
+    echo "the kernel is up"
+    poweroff -f
+fi
 while read -r module; do
     insmod "/lib/modules/$module" || echo "ramdisk: $module was not loaded"
 done </lib/modules/order

@@ -9,7 +9,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 dir=$1
 
 # What the tests call for: a Python that can be a base (its wheels of pip for venv), and a system's usual tools.
-packages=(linux-image-amd64 busybox-static base-files base-passwd bash ca-certificates coreutils findutils grep gzip
+packages=(linux-image-amd64 busybox-static base-files base-passwd bash ca-certificates coreutils dash findutils grep gzip
     iproute2 kmod libc-bin libgcc-s1 libstdc++6 mount openssl procps python3 python3-venv sed sudo tar tzdata
     util-linux xz-utils)
 modules=(virtio_pci virtio_blk ext4 crc32c_generic)
@@ -32,13 +32,15 @@ mkdir -p "$dir/debs/partial" "$dir/system" "$dir/ramdisk"
 # does not download again.
 echo "fetching Debian's kernel and python3 (about 115 MB, once)"
 : >"$dir/status"
-apt=(apt-get -qq -y -o Dir::State::status="$dir/status" -o Dir::Cache::archives="$dir/debs" -o Debug::NoLocking=1
-    -o APT::Sandbox::User=root -o APT::Install-Recommends=0)
-"${apt[@]}" --print-uris install "${packages[@]}" >"$dir/wanted" || {
+apt=(apt-get -qq -y -o Dir::State::status="$dir/status" -o Debug::NoLocking=1 -o APT::Sandbox::User=root
+    -o APT::Install-Recommends=0)
+# Only what is not yet there is listed: so of an empty place.
+mkdir -p "$dir/nothing/partial"
+"${apt[@]}" -o Dir::Cache::archives="$dir/nothing" --print-uris install "${packages[@]}" >"$dir/wanted" || {
     echo "error: apt does not know these packages: a Debian host is needed, and its lists (apt-get update)" >&2
     exit 1
 }
-"${apt[@]}" --download-only install "${packages[@]}" >/dev/null || {
+"${apt[@]}" -o Dir::Cache::archives="$dir/debs" --download-only install "${packages[@]}" >/dev/null || {
     echo "error: apt could not fetch them; its lists may be old: apt-get update" >&2
     exit 1
 }
@@ -70,9 +72,9 @@ done | awk '!seen[$0]++' | while read -r file; do
 done
 (cd "$dir/ramdisk" && find . | cpio --quiet -o -H newc -R 0:0) >"$dir/initrd"
 
-# The tests load no further modules but netfilter's and what Python's sockets need; the rest is weight.
-rm -rf "$dir/system/boot" "$dir/system/usr/share/"{doc,man,locale,info} \
-    "$dir/system/lib/modules/$version/kernel/drivers" "$dir/system/lib/modules/$version/kernel/sound"
+# Weight: no test documents, draws, plays or drives a device. What an attack may have the kernel load stays.
+rm -rf "$dir/system/boot" "$dir/system/usr/share/"{doc,man,locale,info}
+(cd "$dir/system/lib/modules/$version/kernel" && rm -rf sound drivers/{gpu,infiniband,media,net,scsi,staging,usb})
 # What the packages' scripts would have made.
 cp "$dir/system/usr/share/base-passwd/passwd.master" "$dir/system/etc/passwd"
 cp "$dir/system/usr/share/base-passwd/group.master" "$dir/system/etc/group"
@@ -83,6 +85,6 @@ echo 'lambswool' >"$dir/system/etc/hostname"
 echo '127.0.0.1 localhost lambswool' >"$dir/system/etc/hosts"
 mkdir -p "$dir/system"/{dev,proc,sys,run,tmp,root}
 rm -f "$dir/system.img"
-mke2fs -q -t ext4 -d "$dir/system" -E root_owner=0:0,lazy_itable_init=0 -L system "$dir/system.img" 1G
+mke2fs -q -t ext4 -d "$dir/system" -E root_owner=0:0,lazy_itable_init=0 -L system "$dir/system.img" 2G
 rm -rf "$dir/system" "$dir/ramdisk"
 echo "$stamp" >"$dir/system.stamp"

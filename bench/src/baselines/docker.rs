@@ -137,8 +137,9 @@ impl Docker {
         let made: Value = serde_json::from_slice(&made.await?.good().context("create")?.body)?;
         let id = made["Id"].as_str().context("the container has no id")?.to_owned();
         let outcome = self.run(&id).await;
-        let gone = self.client.send(Method::DELETE, &format!("/containers/{id}?force=1"), "", "");
-        gone.await?.good().context("remove")?;
+        let container = format!("/containers/{id}?force=1");
+        let gone = self.client.send(Method::DELETE, &container, "", "").await;
+        gone?.good().context("remove")?;
         Ok(Shot::plain(outcome?))
     }
 
@@ -170,7 +171,7 @@ impl Docker {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
         let ended = tokio::time::timeout(PATIENCE, self.daemon.wait()).await;
-        drop(ended.context("dockerd does not stop")??);
+        ended.context("dockerd does not stop")??;
         unmount_below(self.dir.path()).await;
         self.dir.close().context("remove the engine's directory")?;
         for hierarchy in fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {

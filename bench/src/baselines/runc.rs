@@ -36,6 +36,7 @@ impl Runc {
 /// `runc spec`'s own, without a terminal and with fewer mounts; what Docker adds (a writable layer, a bridge) is not here.
 fn config(rootfs: &Rootfs) -> serde_json::Value {
     let arguments: Vec<_> = std::iter::once(rootfs.interpreter.as_str()).chain(NO_OP).collect();
+    let namespaces = ["pid", "network", "ipc", "uts", "mount"].map(|kind| json!({ "type": kind }));
     let mount = |at: &str, kind: &str, options: &[&str]| json!({ "destination": at, "type": kind, "source": kind, "options": options });
     json!({
         "ociVersion": "1.0.2",
@@ -57,7 +58,7 @@ fn config(rootfs: &Rootfs) -> serde_json::Value {
         ],
         "linux": {
             "resources": { "memory": { "limit": 536_870_912 }, "pids": { "limit": 64 } },
-            "namespaces": ["pid", "network", "ipc", "uts", "mount"].map(|kind| json!({ "type": kind }))
+            "namespaces": namespaces
         }
     })
 }

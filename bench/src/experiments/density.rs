@@ -11,13 +11,21 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::environment::meminfo;
 use crate::load::Target as _;
-use crate::run::Run;
+use crate::run::{Run, Table};
 use crate::sample::{float, slope};
 use crate::worker::Worker;
 
 /// The head of the raw table.
-const HEAD: [&str; 9] = [
-    "instances", "available", "free", "page_tables", "kernel_stack", "slab", "percpu", "cgroup", "cgroup_kernel",
+static HEAD: [&str; 9] = [
+    "instances",
+    "available",
+    "free",
+    "page_tables",
+    "kernel_stack",
+    "slab",
+    "percpu",
+    "cgroup",
+    "cgroup_kernel",
 ];
 
 /// Bytes a paused instance.
@@ -34,7 +42,12 @@ pub(super) struct Cost {
 }
 
 /// Calls `instances` functions once each and watches memory as the paused instances pile up.
-pub(super) async fn measure(worker: &Worker, run: &mut Run, instances: usize, step: usize) -> Result<Cost> {
+pub(super) async fn measure(
+    worker: &Worker,
+    run: &mut Run,
+    instances: usize,
+    step: usize,
+) -> Result<Cost> {
     let group = memory_group(worker);
     let already = idle(worker).await?;
     let mut rows = Vec::new();
@@ -48,7 +61,10 @@ pub(super) async fn measure(worker: &Worker, run: &mut Run, instances: usize, st
             worker.settle().await?;
             tokio::time::sleep(Duration::from_millis(1500)).await;
             let there = idle(worker).await? - already;
-            ensure!(there == made, "{there} of {made} instances are kept: the handler cache is too small for this");
+            ensure!(
+                there == made,
+                "{there} of {made} instances are kept: the handler cache is too small for this"
+            );
             rows.push(reading(made, group.as_deref())?);
         }
     }
@@ -66,7 +82,7 @@ pub(super) async fn measure(worker: &Worker, run: &mut Run, instances: usize, st
         page_tables: rise("page_tables").0,
         kernel: rise("slab").0 + rise("kernel_stack").0 + rise("percpu").0,
     };
-    run.tables.push(("memory".to_owned(), HEAD.to_vec(), rows));
+    run.tables.push(Table { name: "memory", head: &HEAD, rows });
     Ok(cost)
 }
 
@@ -77,7 +93,9 @@ async fn idle(worker: &Worker) -> Result<usize> {
 }
 
 fn reading(instances: usize, group: Option<&Path>) -> Result<Vec<f64>> {
-    let host = |name: &str| meminfo(name).map(bytes).with_context(|| format!("/proc/meminfo has no {name}"));
+    let host = |name: &str| {
+        meminfo(name).map(bytes).with_context(|| format!("/proc/meminfo has no {name}"))
+    };
     let read = |name: &str| {
         let text = group.and_then(|dir| fs::read_to_string(dir.join(name)).ok());
         text.and_then(|text| text.trim().parse().ok())
@@ -101,7 +119,9 @@ fn memory_group(worker: &Worker) -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
     let places = mounts.lines().filter_map(|line| line.split(' ').nth(1));
     let groups = places.map(|at| Path::new(at).join(&name));
-    let has = |dir: &PathBuf| ["memory.usage_in_bytes", "memory.current"].iter().any(|f| dir.join(f).exists());
+    let has = |dir: &PathBuf| {
+        ["memory.usage_in_bytes", "memory.current"].iter().any(|f| dir.join(f).exists())
+    };
     groups.into_iter().find(has)
 }
 

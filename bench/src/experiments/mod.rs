@@ -59,14 +59,24 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
+/// Calls of a cell at least, however slow they are.
+const LEAST: usize = 15;
+
 /// Closed loops of all arms at all levels, in rounds. Within a round arms take turns at a level, and who begins changes
 /// from round to round: what disturbs the machine disturbs all.
-async fn sweep(run: &mut Run, arms: &[&dyn Target], levels: &[usize], rounds: u32, time: Duration) -> Result<()> {
+async fn sweep(
+    run: &mut Run,
+    arms: &[&dyn Target],
+    levels: &[usize],
+    rounds: u32,
+    time: Duration,
+) -> Result<()> {
     for round in 0..rounds {
         for &level in levels {
             for turn in 0..arms.len() {
                 let arm = arms[(turn + round as usize) % arms.len()];
-                run.add(closed(arm, round, level, Until::Time(time)).await?);
+                let until = Until::Time(time, LEAST.max(2 * level));
+                run.add(closed(arm, round, level, until).await?);
             }
         }
     }
@@ -74,7 +84,12 @@ async fn sweep(run: &mut Run, arms: &[&dyn Target], levels: &[usize], rounds: u3
 }
 
 /// Open loops at fractions of what each arm reached in its closed loops.
-async fn ramp(run: &mut Run, arms: &[&dyn Target], fractions: &[f64], time: Duration) -> Result<()> {
+async fn ramp(
+    run: &mut Run,
+    arms: &[&dyn Target],
+    fractions: &[f64],
+    time: Duration,
+) -> Result<()> {
     for &fraction in fractions {
         for &arm in arms {
             let rows = run.rows();
@@ -115,7 +130,13 @@ fn throughput_latency(run: &Run, arms: &[&dyn Target], mode: Mode) -> Vec<Line> 
 }
 
 /// A ratio of throughputs beside the paper's and a target.
-fn ratio(run: &Run, (arm, over): (&str, &str), level: usize, paper: &str, target: Option<f64>) -> Comparison {
+fn ratio(
+    run: &Run,
+    (arm, over): (&str, &str),
+    level: usize,
+    paper: &str,
+    target: Option<f64>,
+) -> Comparison {
     let ratios = run.ratios(arm, over, float(level));
     let middle = median(&ratios);
     let low = ratios.iter().copied().fold(f64::INFINITY, f64::min);
@@ -124,7 +145,11 @@ fn ratio(run: &Run, (arm, over): (&str, &str), level: usize, paper: &str, target
         what: format!("throughput of {arm} over {over}, {level} at a time"),
         paper: paper.to_owned(),
         target: target.map_or_else(String::new, |times| format!("≥ {times}×")),
-        ours: if ratios.is_empty() { "not measured".to_owned() } else { format!("{middle:.1}× (rounds {low:.1}–{high:.1})") },
+        ours: if ratios.is_empty() {
+            "not measured".to_owned()
+        } else {
+            format!("{middle:.1}× (rounds {low:.1}–{high:.1})")
+        },
         reached: target.filter(|_| !ratios.is_empty()).map(|times| middle >= times),
     }
 }

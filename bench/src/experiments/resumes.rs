@@ -1,6 +1,6 @@
 //! Calls to paused instances, with the proof that they were paused: the freezer's state is read before the call.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -23,17 +23,25 @@ pub(super) struct Resumes<'a> {
     clients: Vec<Client>,
     /// Waited before each call.
     idle: Duration,
+    /// How often a freezer was read as not yet frozen, before it was.
+    early: Cell<usize>,
 }
 
 #[derive(Debug)]
 struct Client {
     function: String,
-    freezer: RefCell<PathBuf>,
+    freezer: PathBuf,
 }
 
 impl<'a> Resumes<'a> {
     /// Gives each client a function with a paused instance. `first` is the first function's number.
-    pub(super) async fn prepare(worker: &'a Worker, name: &str, first: usize, clients: usize, idle: Duration) -> Result<Self> {
+    pub(super) async fn prepare(
+        worker: &'a Worker,
+        name: &str,
+        first: usize,
+        clients: usize,
+        idle: Duration,
+    ) -> Result<Self> {
         let groups = Freezers::of(worker)?;
         let mut prepared = Vec::new();
         for number in first..first + clients {
@@ -45,20 +53,41 @@ impl<'a> Resumes<'a> {
                 let new = groups.frozen().into_iter().find(|file| !before.contains(file));
                 match new {
                     Some(file) => break file,
-                    None if began.elapsed() > PATIENCE => bail!("the instance of {function} is not paused"),
+                    None if began.elapsed() > PATIENCE => {
+                        bail!("the instance of {function} is not paused")
+                    }
                     None => tokio::time::sleep(Duration::from_millis(2)).await,
                 }
             };
-            prepared.push(Client { function, freezer: RefCell::new(freezer) });
+            prepared.push(Client { function, freezer });
         }
-        Ok(Self { worker, name: name.to_owned(), clients: prepared, idle })
+        let (frozen, status) = (groups.frozen().len(), worker.status().await?);
+        let idle_instances = &status["instances"]["idle"];
+        ensure!(
+            idle_instances.as_u64() == Some(u64::try_from(frozen)?),
+            "{idle_instances} instances are kept and {frozen} sandboxes are frozen: they should be the same"
+        );
+        Ok(Self { worker, name: name.to_owned(), clients: prepared, idle, early: Cell::new(0) })
+    }
+
+    /// What the freezers showed, for the run's page.
+    pub(super) fn proof(&self) -> String {
+        format!(
+            "`{}`: all kept instances read frozen before the first call; {} calls came so early that theirs did not yet, and waited until it did",
+            self.name,
+            self.early.get()
+        )
     }
 
     /// Waits until the client's instance is frozen, as its own cgroup says.
     pub(super) async fn until_frozen(&self, client: usize) -> Result<()> {
-        let freezer = self.clients[client].freezer.borrow().clone();
+        let freezer = &self.clients[client].freezer;
+        if is_frozen(freezer) {
+            return Ok(());
+        }
+        self.early.set(self.early.get() + 1);
         let began = Instant::now();
-        while !is_frozen(&freezer) {
+        while !is_frozen(freezer) {
             ensure!(began.elapsed() < PATIENCE, "the instance was not paused in time");
             tokio::task::yield_now().await;
         }
@@ -114,7 +143,9 @@ impl Freezers {
         for (at, kind) in places {
             let top = Path::new(at).join(&name);
             let file = match kind {
-                "cgroup" if at.ends_with("freezer") || top.join("freezer.state").exists() => "freezer.state",
+                "cgroup" if at.ends_with("freezer") || top.join("freezer.state").exists() => {
+                    "freezer.state"
+                }
                 "cgroup2" => "cgroup.events",
                 _ => continue,
             };
@@ -131,7 +162,8 @@ impl Freezers {
             let below = fs::read_dir(&dirs[at]).into_iter().flatten().flatten();
             let below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
             let below: Vec<_> = below.map(|entry| entry.path()).collect();
-            frozen.extend(below.iter().map(|dir| dir.join(self.file)).filter(|file| is_frozen(file)));
+            frozen
+                .extend(below.iter().map(|dir| dir.join(self.file)).filter(|file| is_frozen(file)));
             dirs.extend(below);
             at += 1;
         }

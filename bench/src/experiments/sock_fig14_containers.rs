@@ -22,7 +22,10 @@ const OURS: &str = "wool, no zygote";
 const FORKED: &str = "wool, zygote";
 
 pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
-    let title = format!("{TITLE} ({} processors here, 8 in the paper)", std::thread::available_parallelism()?);
+    let title = format!(
+        "{TITLE} ({} processors here, 8 in the paper)",
+        std::thread::available_parallelism()?
+    );
     let mut run = Run::new(FIGURE, &title);
     run.method = vec![
         "closed loops of 1 to 20 clients in interleaved rounds; open loops at fractions of each arm's best closed loop, latency from when a call was due".to_owned(),
@@ -55,14 +58,20 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
         latency(&run, "Docker", "2470 ms (130 × 19)"),
     ];
     let mut lines = throughput_latency(&run, &arms, Mode::Closed);
-    let cited = vec![(76.0, 130.0, "SOCK, paper".to_owned()), (4.2, 2470.0, "Docker, paper".to_owned())];
-    lines.push(Line { name: "the paper's, 10 clients, 8 cores".to_owned(), points: cited, cited: true });
+    let cited =
+        vec![(76.0, 130.0, "SOCK, paper".to_owned()), (4.2, 2470.0, "Docker, paper".to_owned())];
+    lines.push(Line {
+        name: "the paper's, 10 clients, 8 cores".to_owned(),
+        points: cited,
+        cited: true,
+    });
     let plot = Plot {
         title,
         x: "calls a second (closed loops; labels: clients)".to_owned(),
         y: "mean latency, ms".to_owned(),
         log_x: true,
         log_y: true,
+        room: 1.0,
         lines,
     };
     drop(arms);
@@ -89,7 +98,9 @@ fn latency(run: &Run, arm: &str, paper: &str) -> Comparison {
         what: format!("mean latency of {arm}, 10 at a time"),
         paper: paper.to_owned(),
         target: String::new(),
-        ours: row.latency_ms.map_or_else(|| "not measured".to_owned(), |q| format!("{:.1} ms", q.mean)),
+        ours: row
+            .latency_ms
+            .map_or_else(|| "not measured".to_owned(), |q| format!("{:.1} ms", q.mean)),
         reached: None,
     }
 }

@@ -12,15 +12,17 @@ use crate::sample::Mode;
 use crate::stage::{NO_ZYGOTE, NOTHING_KEPT, Stage};
 
 pub(super) const FIGURE: &str = "sock_fig15";
-pub(super) const TITLE: &str =
-    "SOCK Figure 15: no-op calls with and without preinitialised interpreters, by number of clients";
+pub(super) const TITLE: &str = "SOCK Figure 15: no-op calls with and without preinitialised interpreters, by number of clients";
 
 const WITHOUT: &str = "no zygote";
 const WITH: &str = "zygote";
 const UNPREPARED: &str = "zygote, nothing prepared ahead";
 
 pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
-    let title = format!("{TITLE} ({} processors here, 8 in the paper)", std::thread::available_parallelism()?);
+    let title = format!(
+        "{TITLE} ({} processors here, 8 in the paper)",
+        std::thread::available_parallelism()?
+    );
     let mut run = Run::new(FIGURE, &title);
     run.method = vec![
         "closed loops in interleaved rounds over HTTP; 2000 functions called in turn, each call a new sandbox that is destroyed afterwards".to_owned(),
@@ -28,7 +30,8 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     ];
     let without = stage.worker(WITHOUT, &[NO_ZYGOTE, NOTHING_KEPT], 20).await?;
     let with = stage.worker(WITH, &[NOTHING_KEPT], 20).await?;
-    let unprepared = stage.worker(UNPREPARED, &[NOTHING_KEPT, ("slots", "0"), ("spares", "0")], 20).await?;
+    let unprepared =
+        stage.worker(UNPREPARED, &[NOTHING_KEPT, ("slots", "0"), ("spares", "0")], 20).await?;
     stage.rest(&mut run).await?;
     let arms: [&dyn Target; 3] = [&without, &with, &unprepared];
     let (levels, rounds, time) = stage.amount(
@@ -56,6 +59,7 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
         y: "calls a second".to_owned(),
         log_x: false,
         log_y: false,
+        room: 1.3,
         lines: arms.iter().map(line).collect(),
     };
     without.stop().await?;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandbox::wire::{Decoder, Reply};
-use sandbox::{ProviderError, SandboxId};
+use sandbox::{Death, ProviderError, SandboxId};
 use serde::Serialize;
 use sys::process::PidFd;
 use sys::scm;
@@ -145,12 +145,15 @@ impl Slot {
             Err(_) => return Err(lost(format!("no child within {} s", PATIENCE.as_secs()))),
             Ok(Err(error)) => return Err(lost(error.to_string())),
             Ok(Ok(received)) if received.length == 0 => {
-                return Err(lost("its child ended before it was ready".to_owned()));
+                let reason = "its child ended before it was ready".to_owned();
+                return Err(unlanded(&handle, zygote, reason).await);
             }
             Ok(Ok(received)) => received,
         };
         let impostor = |reason: String| ProviderError::Impostor { id: zygote, reason };
-        ready(role, &bytes[..received.length]).map_err(lost)?;
+        if let Err(reason) = ready(role, &bytes[..received.length]) {
+            return Err(unlanded(&handle, zygote, reason).await);
+        }
         let sender = received
             .credentials
             .ok_or_else(|| impostor("the kernel names no sender".to_owned()))?;
@@ -172,6 +175,18 @@ impl Slot {
             Err(other) => Err(other),
         }
     }
+}
+
+/// Why nothing landed. A slot whose limits are too small for a fork is no fault of its zygote, which others share.
+async fn unlanded(handle: &Handle, zygote: SandboxId, reason: String) -> ProviderError {
+    let refused = [libc::ENOMEM, libc::EAGAIN];
+    let told = refused.iter().any(|errno| reason.ends_with(&format!(": errno {errno}")));
+    if told || matches!(handle.inspect().await, Ok((Death::OutOfMemory, _))) {
+        return ProviderError::Interpreter(format!(
+            "a fork does not fit into the instance's limits of memory or processes ({reason}): raise them"
+        ));
+    }
+    ProviderError::ZygoteLost { id: zygote, reason }
 }
 
 /// What a landing says first: a frame on an instance's stream, a packet on a zygote's control socket.

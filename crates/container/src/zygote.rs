@@ -121,7 +121,9 @@ async fn import(
         let said = said.map_err(|error| lost(format!("while importing: {error}")))?;
         match serde_json::from_slice(&said) {
             Ok(ImportReply::Files { files }) if earlier.len() + files.len() > MOST_FILES => {
-                return Err(lost(format!("it says that it has loaded more than {MOST_FILES} files")));
+                return Err(lost(format!(
+                    "it says that it has loaded more than {MOST_FILES} files"
+                )));
             }
             Ok(ImportReply::Files { files }) => earlier.extend(files),
             Ok(ImportReply::Imported(mut imports)) => {

@@ -10,11 +10,7 @@ const FORKED: &[&str] = &["root", "derived"];
 const ALL: &[&str] = &["root", "derived", "fresh"];
 
 /// An instance of `world` by the way it comes into being, with the zygotes that it needs.
-async fn made(
-    world: &World,
-    way: &str,
-    source: &str,
-) -> (Box<dyn Instance>, Vec<Box<dyn Zygote>>) {
+async fn made(world: &World, way: &str, source: &str) -> (Box<dyn Instance>, Vec<Box<dyn Zygote>>) {
     let spec = world.attacker(source);
     if way == "fresh" {
         return (world.containers.create_instance(spec).await.unwrap(), vec![]);
@@ -127,9 +123,17 @@ def handler(event, context):
     }
 ";
     everywhere(ALL, source, |_, said| {
-        let root: Vec<_> = said["root"].as_array().unwrap().iter().map(|n| n.as_str().unwrap()).collect();
+        let root: Vec<_> =
+            said["root"].as_array().unwrap().iter().map(|n| n.as_str().unwrap()).collect();
         for name in &root {
-            assert!(["bin", "dev", "etc", "lib", "lib64", "home", "opt", "proc", "root", "run", "sbin", "sys", "tmp", "usr", "var"].contains(name), "{root:?}");
+            assert!(
+                [
+                    "bin", "dev", "etc", "lib", "lib64", "home", "opt", "proc", "root", "run",
+                    "sbin", "sys", "tmp", "usr", "var"
+                ]
+                .contains(name),
+                "{root:?}"
+            );
         }
         assert_eq!(said["host"], false);
         assert_eq!(said["up"], true);
@@ -247,7 +251,9 @@ def handler(event, context):
         let world = World::new(staged, NONE).await;
         let root = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
         let derived = root.derive(world.zygote(&["decimal"])).await.unwrap();
-        for (one, other) in [(&root, &root), (&derived, &derived), (&root, &derived), (&derived, &root)] {
+        for (one, other) in
+            [(&root, &root), (&derived, &derived), (&root, &derived), (&derived, &root)]
+        {
             let mut listener = one.fork(world.attacker(source)).await.unwrap();
             let mut heard = Conversation::load(listener.as_mut()).await;
             // The control: it can connect to itself.
@@ -257,7 +263,10 @@ def handler(event, context):
             let said = talk.ask("{}").await;
             let refused = ["EPERM", "ECONNREFUSED"];
             assert!(refused.contains(&said["connect"].as_str().unwrap()), "{said}");
-            assert!(["EACCES", "ENETUNREACH"].contains(&said["loopback"].as_str().unwrap()), "{said}");
+            assert!(
+                ["EACCES", "ENETUNREACH"].contains(&said["loopback"].as_str().unwrap()),
+                "{said}"
+            );
             assert_eq!(said["datagram"], "ENETUNREACH");
             assert_eq!(said["kill"], Value::Array(vec![]));
             // kill(-1) spares the caller, and pid 1 of its namespace.
@@ -269,7 +278,11 @@ def handler(event, context):
             } else {
                 assert!(seen.is_empty());
             }
-            assert_eq!(heard.ask("\"listen\"").await[0], "EADDRINUSE", "it still lives and listens");
+            assert_eq!(
+                heard.ask("\"listen\"").await[0],
+                "EADDRINUSE",
+                "it still lives and listens"
+            );
             assert!(root.alive() && derived.alive() && listener.alive());
         }
     }

@@ -11,7 +11,13 @@ use support::{Conversation, World};
 fn say(what: &str, mut times: Vec<Duration>) {
     times.sort();
     let at = |q: usize| times[times.len() * q / 100];
-    eprintln!("{what:40} p50 {:?} p90 {:?} p99 {:?} max {:?}", at(50), at(90), at(99), times.last().unwrap());
+    eprintln!(
+        "{what:40} p50 {:?} p90 {:?} p99 {:?} max {:?}",
+        at(50),
+        at(90),
+        at(99),
+        times.last().unwrap()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -124,8 +124,13 @@ impl Worker {
             .with_graceful_shutdown(stop.clone().cancelled_owned());
         let serving = async { tokio::try_join!(on_tcp.into_future(), on_unix.into_future()) };
         tokio::pin!(serving);
+        let mut ended_already = false;
         let outcome = tokio::select! {
-            ended = &mut serving => ended.map(drop).context("the listeners failed"),
+            // With nobody connected this may come before the branch that tells of the stop.
+            ended = &mut serving => {
+                ended_already = true;
+                ended.map(drop).context("the listeners failed")
+            }
             words = Warden::lost(&mut warden) => Err(anyhow!("{words}: nothing can be run any more; start the worker again")),
             () = stop.cancelled() => Ok(()),
         };
@@ -134,7 +139,7 @@ impl Worker {
         tracing::info!(seconds = drain.as_secs_f64(), "stopping: running calls may end");
         // Both at once: the last replies go out while the engine waits for their calls. What has ended is not waited for.
         let connections = async {
-            if outcome.is_ok() {
+            if outcome.is_ok() && !ended_already {
                 drop(serving.await);
             }
         };

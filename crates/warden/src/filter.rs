@@ -346,12 +346,8 @@ pub fn build(role: Role, unix_sockets: bool) -> Result<BpfProgram, seccompiler::
     rules.insert(libc::SYS_socket, sockets);
     // The kernel makes both sockets before their family says that it has no pairs: AF_UNIX only. Without a scope no
     // datagrams, because such a socket could still be bound and connected by an abstract name.
-    let unix = SeccompCondition::new(
-        0,
-        SeccompCmpArgLen::Dword,
-        SeccompCmpOp::Eq,
-        libc::AF_UNIX as u64,
-    )?;
+    let unix =
+        SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, libc::AF_UNIX as u64)?;
     let mut pairs = Vec::new();
     if unix_sockets {
         pairs.push(SeccompRule::new(vec![unix])?);

@@ -131,7 +131,12 @@ impl Warden {
                 let bytes = serde_json::to_vec(&answer).map_err(io::Error::other)?;
                 let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
                 match scm::send(worker, &bytes, &borrowed, true) {
-                    Err(error) if error.raw_os_error() == Some(libc::EPIPE) => return Ok(()),
+                    // The worker went, with answers unread (ECONNRESET) or none.
+                    Err(error)
+                        if matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ECONNRESET)) =>
+                    {
+                        return Ok(());
+                    }
                     other => other?,
                 };
             }

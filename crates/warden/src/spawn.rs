@@ -80,8 +80,9 @@ pub fn start(
 ) -> Result<(PidFd, OwnedFd), SpawnError> {
     let pipe = |flags| pipe_with(flags).map_err(|error| failed("pipe")(error.into()));
     // With the sender's credentials: an instance knows only its number in its own namespace.
-    let (told, tell) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-        .map_err(|error| failed("socket pair")(error.into()))?;
+    let (told, tell) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .map_err(|error| failed("socket pair")(error.into()))?;
     scm::want_credentials(told.as_fd(), true).map_err(failed("ask for credentials"))?;
     // Never blocks the interpreter, whoever reads or not.
     let (stderr, stderr_end) = pipe(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
@@ -104,15 +105,20 @@ pub fn start(
     let interpreter = match what.role {
         Role::Zygote => moved,
         Role::Instance => {
-            moved.map(reap);
+            if let Some(between) = moved {
+                reap(between);
+            }
             instance
         }
     };
     if let Some(error) = failure {
-        interpreter.map(reap);
+        if let Some(pid) = interpreter {
+            reap(pid);
+        }
         return Err(error);
     }
-    let pid = interpreter.ok_or_else(|| failed("start")(io::Error::other("the child ended early")))?;
+    let pid =
+        interpreter.ok_or_else(|| failed("start")(io::Error::other("the child ended early")))?;
     let process = PidFd::open(pid).map_err(failed("open process"))?;
     Ok((process, stderr))
 }
@@ -201,7 +207,11 @@ fn move_in(
 fn clone(flags: i32) -> io::Result<i32> {
     // SAFETY: a fork of a process with one thread.
     let pid = unsafe { libc::syscall(libc::SYS_clone, flags | libc::SIGCHLD, 0, 0, 0, 0) };
-    if pid < 0 { Err(io::Error::last_os_error()) } else { i32::try_from(pid).map_err(io::Error::other) }
+    if pid < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        i32::try_from(pid).map_err(io::Error::other)
+    }
 }
 
 /// Runs in the interpreter-to-be, with its descriptors arranged. Returns only with an error.
@@ -234,7 +244,8 @@ fn arrange_descriptors(
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     let null = ManuallyDrop::new(null);
     // First out of the way of 0..4: a descriptor that is to be moved may stand where another is to go.
-    let high = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 16).map(IntoRawFd::into_raw_fd);
+    let high =
+        |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 16).map(IntoRawFd::into_raw_fd);
     let (null, channel, stderr, tell) =
         (high(null.as_fd())?, high(channel)?, high(stderr)?, high(tell)?);
     for (fd, number, flags) in [

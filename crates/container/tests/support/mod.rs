@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use container::{Client, ContainerOptions, Containers, LANDING, LANDING_FILE, WardenOptions, launch};
+use container::{
+    Client, ContainerOptions, Containers, LANDING, LANDING_FILE, WardenOptions, launch,
+};
 use layers::{Silent, Store, base, code, guest, python};
 use sandbox::wire::{Convention, Decoder, Load, Reply, Request};
 use sandbox::{Instance, InstanceSpec, Layer, Limits, Network, PythonSpec, ZygoteSpec};

@@ -9,7 +9,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 
@@ -17,6 +20,27 @@ use super::error::ApiError;
 
 /// How long the rest of a refused body is read.
 const DISCARD: Duration = Duration::from_secs(10);
+
+/// Bodies up to this are read before anything else is done with their request.
+const SMALL: u64 = 64 << 10;
+
+/// Reads small bodies first. A request that is refused without reading its body has its connection closed when the body
+/// comes later than the headers: the client would lose the refusal, or the next call on that connection.
+pub(super) async fn read_small_first(request: Request, next: Next) -> Response {
+    let length = announced(request.headers()).unwrap_or(0);
+    if !(1..=SMALL).contains(&length) {
+        return next.run(request).await;
+    }
+    let (parts, body) = request.into_parts();
+    match collect(&parts.headers, body, SMALL).await {
+        Ok(bytes) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
+        Err(error) => error.into_response(),
+    }
+}
+
+fn announced(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
 
 /// Reads a body into memory.
 pub(super) async fn collect(
@@ -98,9 +122,7 @@ async fn refuse_announced(
     body: &mut Body,
     limit: u64,
 ) -> Result<(), ApiError> {
-    let announced =
-        headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
-    match announced {
+    match announced(headers) {
         Some(length) if length > limit && headers.contains_key(header::EXPECT) => {
             Err(too_large(limit))
         }

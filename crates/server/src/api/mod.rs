@@ -107,6 +107,7 @@ pub fn router(app: Arc<App>, door: Door) -> Router {
     let (router, _) = routes.split_for_parts();
     let router =
         router.fallback(nothing_here).method_not_allowed_fallback(wrong_method).with_state(app);
+    let router = router.layer(middleware::from_fn(body::read_small_first));
     match door {
         Door::Tcp => router.layer(middleware::from_fn(guard::refuse_foreign_pages)),
         Door::Unix => router,
