@@ -72,8 +72,15 @@ pub(crate) trait Target {
 pub(crate) enum Until {
     /// After so many calls.
     Calls(usize),
-    /// When this has passed and at least so many calls have begun.
-    Time(Duration, usize),
+    /// When this time has passed.
+    Time {
+        /// How long.
+        time: Duration,
+        /// But not before so many calls have begun.
+        least: usize,
+        /// And at the latest when so many have.
+        most: usize,
+    },
 }
 
 /// One arm at one level in one round.
@@ -122,7 +129,9 @@ pub(crate) async fn closed(
         loop {
             let more = match until {
                 Until::Calls(calls) => begun.get() < calls,
-                Until::Time(time, least) => began.elapsed() < time || begun.get() < least,
+                Until::Time { time, least, most } => {
+                    begun.get() < most && (began.elapsed() < time || begun.get() < least)
+                }
             };
             if !more {
                 return samples;

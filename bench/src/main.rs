@@ -5,7 +5,7 @@
 //!   baselines/    what others do, on the same base layer
 //!   worker, functions, stage    the real worker, its functions, both put in place
 //!   load, http, cpu             calls and what they cost
-//!   sample, run, plot, environment    what is said of it, and the evidence kept
+//!   sample, run, environment, plot, evidence    what is said of it, and what is kept
 //! ```
 
 #![forbid(unsafe_code)]
@@ -13,6 +13,7 @@
 mod baselines;
 mod cpu;
 mod environment;
+mod evidence;
 mod experiments;
 mod functions;
 mod http;
@@ -65,7 +66,7 @@ async fn main() -> Result<()> {
     }
     let measured = (experiment.measure)(&stage).await?;
     let into = if arguments.quick { stage.work().join("quick") } else { arguments.runs };
-    let dir = measured.run.write(&into, &environment, &measured.plot)?;
+    let dir = measured.run.write(&into, &environment, &measured.plots)?;
     eprintln!("{}", dir.join("README.md").display());
     Ok(())
 }

@@ -13,7 +13,7 @@ pub(crate) enum Mode {
     Open,
 }
 
-/// One call, as it stands in `raw/samples.csv`.
+/// One call, as it stands in `raw/samples.csv.gz`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Sample {
     /// What was measured.

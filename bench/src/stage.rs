@@ -48,6 +48,7 @@ impl Stage {
         let work = target.join("bench");
         fs::create_dir_all(&work).with_context(|| format!("make {}", work.display()))?;
         let template = functions::template(&work, &wool, wanted).await?;
+        clear(&work)?;
         let scratch = TempDir::with_prefix_in("scratch-", &work).context("make a directory")?;
         let rootfs = Rootfs::of(&template)?;
         Ok(Self { wool, template, scratch, copies: Cell::new(0), rootfs, quick })
@@ -116,6 +117,16 @@ impl Stage {
         run.idle = crate::cpu::idle(Duration::from_secs(self.amount(5, 1))).await?;
         Ok(())
     }
+}
+
+/// Removes what runs that were cut off left behind: one run at a time.
+fn clear(work: &Path) -> Result<()> {
+    for entry in fs::read_dir(work).context("look for leftovers")?.flatten() {
+        if entry.file_name().to_string_lossy().starts_with("scratch-") {
+            fs::remove_dir_all(entry.path()).context("remove what an earlier run left")?;
+        }
+    }
+    Ok(())
 }
 
 /// Baselines that run here.

@@ -27,6 +27,12 @@ export LAMBSWOOL_BIN=$checkout/target/debug
 echo "$(uname -sr), $(stat -fc %T /sys/fs/cgroup), $(python3 --version), $(nproc) processors, up $(cut -d' ' -f1 /proc/uptime) s"
 /usr/bin/env PATH="$PATH" target/debug/wool doctor || true
 
+# One base for all: byte-compiling the library is the longest single work.
+tmp=$checkout/target/tmp
+mkdir -p "$tmp/e2e" || exit 1
+target/debug/wool base build --state "$tmp/e2e/template" --json
+cp -a --link "$tmp/e2e/template" "$tmp/layers-for-tests"
+
 passed=0 failed=0 skipped=0
 while read -r home program; do
     name=$(basename "$program")

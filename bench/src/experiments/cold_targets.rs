@@ -51,7 +51,7 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     let cost = kept(stage, &mut run).await?;
     compare(&mut run, cost);
     let plot = plot(&run);
-    Ok(Measured { run, plot })
+    Ok(Measured { run, plots: vec![("plot", plot)] })
 }
 
 async fn workers(stage: &Stage, clients: usize) -> Result<(Worker, Worker)> {

@@ -31,8 +31,8 @@ pub(crate) struct Experiment {
 pub(crate) struct Measured {
     /// Numbers.
     pub(crate) run: Run,
-    /// The picture.
-    pub(crate) plot: Plot,
+    /// The pictures, by their files' names.
+    pub(crate) plots: Vec<(&'static str, Plot)>,
 }
 
 /// All of them.
@@ -62,6 +62,9 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
 /// Calls of a cell at least, however slow they are.
 const LEAST: usize = 15;
 
+/// Calls of a cell at most: every one is kept.
+const MOST: usize = 4000;
+
 /// Closed loops of all arms at all levels, in rounds. Within a round arms take turns at a level, and who begins changes
 /// from round to round: what disturbs the machine disturbs all.
 async fn sweep(
@@ -75,7 +78,7 @@ async fn sweep(
         for &level in levels {
             for turn in 0..arms.len() {
                 let arm = arms[(turn + round as usize) % arms.len()];
-                let until = Until::Time(time, LEAST.max(2 * level));
+                let until = Until::Time { time, least: LEAST.max(2 * level), most: MOST };
                 run.add(closed(arm, round, level, until).await?);
             }
         }

@@ -65,5 +65,5 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     without.stop().await?;
     with.stop().await?;
     unprepared.stop().await?;
-    Ok(Measured { run, plot })
+    Ok(Measured { run, plots: vec![("plot", plot)] })
 }

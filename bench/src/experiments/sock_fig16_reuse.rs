@@ -69,7 +69,7 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     };
     create.stop().await?;
     kept.stop().await?;
-    Ok(Measured { run, plot })
+    Ok(Measured { run, plots: vec![("plot", plot)] })
 }
 
 fn latency(run: &Run, arm: &str, paper: &str) -> Comparison {

@@ -267,9 +267,11 @@ async fn what_fails_half_way_leaves_nothing_behind() {
         }
         calm(root.as_ref(), &world).await;
         let mut after = held(&world);
-        // A zygote keeps the cgroups of its former slots: up to one for each fork that was in the air.
+        // A zygote keeps the cgroups of its former slots, with their files: up to one for each fork that was in the air.
         assert!(after.cgroups <= before.cgroups + 4 * 6 * 3);
+        assert!(after.wardens_descriptors <= before.wardens_descriptors + 4 * 6 * 5);
         after.cgroups = before.cgroups;
+        after.wardens_descriptors = before.wardens_descriptors;
         assert_eq!(after, before);
     }
 }

@@ -19,8 +19,11 @@
 
 pub mod cgroup;
 pub mod filter;
+mod land;
 pub mod place;
+mod prepare;
 pub mod protocol;
+mod reap;
 pub mod recover;
 pub mod rootfs;
 pub mod serve;

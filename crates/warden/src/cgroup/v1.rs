@@ -5,15 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{
-    Files, Group, clear_tree, is_empty, kill_listed, open_as, open_read, open_write, read_number,
-    write_to,
+    Files, Group, UNCHARGED, clear_tree, is_empty, kill_listed, open_as, open_read, open_write,
+    read_number, write_to,
 };
 use crate::protocol::Limits;
 
 const CONTROLLERS: [&str; 3] = ["memory", "pids", "freezer"];
-
-/// Charged bytes that a group may still have and count as uncharged: what the kernel keeps in per-CPU stocks.
-const UNCHARGED: u64 = 256 << 10;
 
 /// Our directories in the hierarchies.
 #[derive(Debug)]
@@ -157,12 +154,12 @@ mod tests {
 
     #[test]
     fn a_process_must_be_in_the_group_in_every_hierarchy() {
-        let group = Group { name: "s7".to_owned() };
+        let group = Group::new("s7".to_owned());
         let all = "9:name=systemd:/\n8:pids:/lambswool-x/s7\n6:freezer:/lambswool-x/s7\n4:cpu,memory:/lambswool-x/s7\n";
         assert!(ours().named_in(&group, all));
         assert!(!ours().named_in(&group, &all.replace("freezer:/lambswool-x/s7", "freezer:/")));
         assert!(!ours().named_in(&group, &all.replace("s7\n4", "s17\n4")));
-        assert!(!ours().named_in(&Group { name: "7".to_owned() }, all));
+        assert!(!ours().named_in(&Group::new("7".to_owned()), all));
         assert!(!ours().named_in(&group, ""));
     }
 }

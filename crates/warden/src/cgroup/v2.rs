@@ -14,12 +14,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{
-    Files, Group, clear_tree, is_empty, kill_listed, open_as, open_read, open_write, read_number,
-    write_to,
+    Files, Group, UNCHARGED, clear_tree, is_empty, kill_listed, open_as, open_read, open_write,
+    read_number, write_to,
 };
 use crate::protocol::Limits;
 
-const UNCHARGED: u64 = 256 << 10;
 const CONTROLLERS: &str = "+memory +pids";
 
 /// Our directory.
@@ -151,7 +150,7 @@ mod tests {
     #[test]
     fn a_process_must_be_in_the_groups_own_leaf() {
         let ours = Hierarchy { top: PathBuf::from("/sys/fs/cgroup/lambswool-x") };
-        let group = Group { name: "s1/s7".to_owned() };
+        let group = Group::new("s1/s7".to_owned());
         assert!(ours.named_in(&group, "0::/lambswool-x/s1/s7/self\n"));
         assert!(!ours.named_in(&group, "0::/lambswool-x/s1/self\n"));
         assert!(!ours.named_in(&group, "0::/other/s1/s7/self\n"));

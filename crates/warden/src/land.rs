@@ -1,0 +1,116 @@
+//! What happens to a sandbox between its fork and its end: layers, acceptance, limits, questions.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use sys::process::{Ended, PidFd};
+
+use crate::protocol::{Answer, Limits};
+use crate::rootfs::{Contents, attach_proc, resize_scratch};
+use crate::serve::{Answered, Refused, Warden, done, kernel};
+use crate::slot::Kind;
+
+impl Warden {
+    pub(crate) fn place_layers(
+        &mut self,
+        name: u64,
+        packages: Option<&str>,
+        code: &str,
+        limits: Limits,
+    ) -> Answered {
+        let sandbox = self.find(name)?;
+        let (uid, python, before) = (sandbox.uid, sandbox.python.clone(), sandbox.limits);
+        let contents = Contents { packages, code: Some(code), uid, limits };
+        let root = sandbox.root.as_ref().map(OwnedFd::try_clone).transpose();
+        let root = root.map_err(kernel("share root"))?;
+        let mut fds = Vec::new();
+        match root {
+            Some(root) => {
+                self.roots.complete(root.as_fd(), contents)?;
+                if (limits.scratch_bytes, limits.scratch_inodes)
+                    != (before.scratch_bytes, before.scratch_inodes)
+                {
+                    resize_scratch(root.as_fd(), limits).map_err(kernel("resize scratch"))?;
+                }
+            }
+            None => {
+                let root = self.roots.make(&python, contents)?;
+                fds.push(root.try_clone().map_err(kernel("share root"))?);
+                self.find(name)?.root = Some(root);
+            }
+        }
+        if (limits.memory_bytes, limits.pids) != (before.memory_bytes, before.pids) {
+            let group = self.find(name)?.group.clone();
+            self.cgroups.limit(&group, limits).map_err(kernel("limit cgroup"))?;
+        }
+        self.find(name)?.limits = limits;
+        Ok((Answer::Done, fds))
+    }
+
+    pub(crate) fn landed(&mut self, name: u64, process: PidFd) -> Answered {
+        let proc = self.host.proc;
+        let sandbox = self.find(name)?;
+        if sandbox.process.is_some() {
+            return Err(Refused::Wrong("the slot is taken"));
+        }
+        let (uid, group) = (sandbox.uid, sandbox.group.clone());
+        let instance = matches!(sandbox.kind, Kind::Instance);
+        let who = process.identity().ok_or(Refused::Wrong("the process is gone"))?;
+        if who.uids.iter().any(|id| *id != uid) {
+            return Err(Refused::Wrong("the process has another uid than its slot"));
+        }
+        if !self.cgroups.contains(&group, who.pid) {
+            return Err(Refused::Wrong("the process is outside its slot's cgroups"));
+        }
+        if instance && !self.place.holds_apart(who.pid) {
+            return Err(Refused::Wrong("the process has no pid namespace of its own"));
+        }
+        // The pidfd keeps the number from naming another process: it still lived after the looks.
+        if !process.alive() {
+            return Err(Refused::Wrong("the process is gone"));
+        }
+        let sandbox = self.find(name)?;
+        if proc
+            && instance
+            && let Some(root) = &sandbox.root
+        {
+            attach_proc(root.as_fd(), &process).map_err(kernel("attach /proc"))?;
+        }
+        sandbox.process = Some(process);
+        done()
+    }
+
+    pub(crate) fn limit(&mut self, name: u64, limits: Limits) -> Answered {
+        let sandbox = self.find(name)?;
+        if let Some(root) = &sandbox.root {
+            resize_scratch(root.as_fd(), limits).map_err(kernel("resize scratch"))?;
+        }
+        sandbox.limits = limits;
+        let group = sandbox.group.clone();
+        self.cgroups.limit(&group, limits).map_err(kernel("limit cgroup"))?;
+        done()
+    }
+
+    pub(crate) fn inspect(&mut self, name: u64) -> Answered {
+        let sandbox = self.find(name)?;
+        let group = sandbox.group.clone();
+        let ended = sandbox.process.as_ref().and_then(PidFd::ended);
+        let mut text = [0; 4096];
+        let stderr = sandbox
+            .stderr
+            .as_ref()
+            .map_or(0, |pipe| rustix::io::read(pipe, &mut text).unwrap_or(0));
+        let answer = Answer::Died {
+            out_of_memory: self.cgroups.out_of_memory(&group),
+            exited: match ended {
+                Some(Ended::Exited(status)) => Some(status),
+                _ => None,
+            },
+            signal: match ended {
+                Some(Ended::Signal(number)) => Some(number),
+                _ => None,
+            },
+            stderr: String::from_utf8_lossy(&text[..stderr]).into_owned(),
+        };
+        Ok((answer, Vec::new()))
+    }
+}

@@ -1,0 +1,145 @@
+//! The end of sandboxes, a piece at a time.
+//!
+//! ```text
+//!   release: thaw, kill ─► dying ─► dead? ─► (a zygote) children gone? ─► cgroups back to the zygote, or removed ─► ids back
+//!                            ▲         │ no         │ no: the last child brings it back
+//!                            └─────────┘
+//! ```
+
+use sys::process::PidFd;
+
+use crate::cgroup::Group;
+use crate::serve::Warden;
+use crate::slot::{Kind, Sandbox};
+
+/// Idle cgroups that a zygote keeps for its next slots.
+const IDLE_GROUPS: usize = 64;
+
+impl Warden {
+    /// Takes it from the worker's sight and begins to kill it.
+    pub(crate) fn release(&mut self, name: u64) {
+        let Some(sandbox) = self.sandboxes.get_mut(&name) else {
+            return;
+        };
+        if sandbox.dying {
+            return;
+        }
+        sandbox.dying = true;
+        // A frozen process would not die (version 1); an instance's pid 1 takes everything in its namespace along.
+        self.cgroups.thaw(&sandbox.group);
+        if let Some(process) = &sandbox.process {
+            let _ = process.kill();
+        }
+        for group in sandbox.groups() {
+            self.cgroups.kill(group);
+        }
+        sandbox.root = None;
+        self.dying.push_back(name);
+    }
+
+    /// Takes apart one dying sandbox, as far as it is dead.
+    pub(crate) fn reap_one(&mut self) {
+        let Some(name) = self.dying.pop_front() else {
+            return;
+        };
+        if !self.reap(name) {
+            self.dying.push_back(name);
+        }
+    }
+
+    fn reap(&mut self, name: u64) -> bool {
+        let Some(sandbox) = self.sandboxes.get_mut(&name) else {
+            return true;
+        };
+        if sandbox.process.as_ref().is_some_and(PidFd::alive) {
+            return false;
+        }
+        if sandbox.child {
+            if let Some(pid) = sandbox.process.as_ref().and_then(PidFd::child_number) {
+                // SAFETY: a child of ours that has ended; no status is asked for.
+                unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) };
+            }
+            sandbox.child = false;
+        }
+        if sandbox.as_zygote().is_some_and(|zygote| zygote.children > 0) {
+            // Its last child brings it back here. What it has left running in its own cgroups ends now: it may have
+            // kept descriptors of cgroups that were given back, and put processes there.
+            let mut quiet = true;
+            for group in sandbox.groups().filter(|group| !self.cgroups.empty(group)) {
+                self.cgroups.kill(group);
+                quiet = false;
+            }
+            return quiet;
+        }
+        let (group, parent) = (sandbox.group.clone(), sandbox.zygote);
+        let instance = matches!(sandbox.kind, Kind::Instance);
+        let idle = match sandbox.as_zygote_mut() {
+            Some(zygote) => std::mem::take(&mut zygote.idle_groups),
+            None => Vec::new(),
+        };
+        let mut stay = Vec::new();
+        for group in idle {
+            if !self.cgroups.remove(&group) {
+                self.cgroups.kill(&group);
+                stay.push(group);
+            }
+        }
+        if !stay.is_empty() {
+            if let Some(zygote) = self.sandboxes.get_mut(&name).and_then(Sandbox::as_zygote_mut) {
+                zygote.idle_groups = stay;
+            }
+            return false;
+        }
+        let kept = instance && parent.is_some_and(|parent| self.keep_group(parent, &group));
+        if !kept && !self.cgroups.remove(&group) {
+            // Something in it still dies; a slot's process may not even be known.
+            self.cgroups.kill(&group);
+            return false;
+        }
+        if let Some(mut sandbox) = self.sandboxes.remove(&name)
+            && let Some(range) = sandbox.as_zygote_mut().and_then(|zygote| zygote.range)
+        {
+            self.uids.return_range(range);
+        }
+        if let Some(parent) = parent {
+            self.child_gone(parent);
+        }
+        true
+    }
+
+    fn child_gone(&mut self, parent: u64) {
+        let Some(zygote) = self.sandboxes.get_mut(&parent) else {
+            return;
+        };
+        let dying = zygote.dying;
+        if let Some(own) = zygote.as_zygote_mut() {
+            own.children = own.children.saturating_sub(1);
+            if dying && own.children == 0 && !self.dying.contains(&parent) {
+                self.dying.push_back(parent);
+            }
+        }
+    }
+
+    /// Gives an instance's cgroup back to its zygote, if both may still be used.
+    fn keep_group(&mut self, zygote: u64, group: &Group) -> bool {
+        let Some(parent) = self.sandboxes.get_mut(&zygote) else {
+            return false;
+        };
+        if parent.dying || !self.cgroups.reusable(group) {
+            return false;
+        }
+        match parent.as_zygote_mut() {
+            Some(own) if own.idle_groups.len() < IDLE_GROUPS => {
+                own.idle_groups.push(group.clone());
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Drop for Warden {
+    fn drop(&mut self) {
+        self.cgroups.clear();
+    }
+}

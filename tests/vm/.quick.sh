@@ -1,0 +1,107 @@
+#!/bin/bash
+# The tests on Debian's stock kernel, in a virtual machine: what most users have (pure cgroup v2, mounts staged). Built
+# here, copied in, run there as root; the machine has no network.
+#
+#   test-vm.sh [FILTER]      FILTER: a regular expression: only test programs whose names match it
+#
+# Ends with a line `N passed, N failed, N skipped`. KVM where it works, else emulation: VM_ACCEL=kvm or =tcg decides
+# otherwise. VM_MINUTES bounds the machine's life.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+checkout=$(cd "$here/../.." && pwd)
+dir=$checkout/target/vm
+minutes=${VM_MINUTES:-25}
+filter=${1:-}
+export PATH=$PATH:/sbin:/usr/sbin
+for tool in qemu-system-x86_64 mke2fs cargo; do
+    command -v "$tool" >/dev/null || {
+        echo "error: $tool is missing; install qemu-system-x86, e2fsprogs and a Rust toolchain"
+        exit 1
+    }
+done
+mkdir -p "$dir"
+"$here/system.sh" "$dir"
+
+echo "building the tests"
+cd "$checkout"
+packages=(sys warden container)
+[ ! -e tests/Cargo.toml ] || packages+=(e2e)
+# With optimisation: under emulation everything takes ten times as long as here.
+true
+built=$dir/built.json
+cargo test --locked --no-run --message-format=json "${packages[@]/#/--package=}" >"$built"
+
+# The tests carry absolute paths of this checkout: the disk has the same names below it.
+echo "copying"
+tree=$dir/tree
+rm -rf "$tree"
+mkdir -p "$tree/target/debug/deps" "$tree/target/tmp" "$tree/tests/vm" "$tree/mnt"
+install -s $WOOL $WARDEN -t "$tree/target/debug"
+install "$here/guest.sh" -t "$tree/tests/vm"
+cp -r examples "$tree/"
+for package in crates/sys crates/warden crates/container tests; do
+    mkdir -p "$tree/$package"
+done
+for data in tests/data tests/tests/data tests/functions; do
+    [ ! -e "$data" ] || cp -r --parents "$data" "$tree/"
+done
+# One line a test program: the directory that it runs in, and where it is.
+python3 - "$built" "$checkout" "$filter" >"$tree/programs" <<'PYTHON'
+import json, os, re, sys
+
+built, checkout, wanted = sys.argv[1:]
+# The arrows between crates are read from the sources, by cargo: not of this kernel.
+elsewhere = {"architecture", "timing"}
+for line in open(built):
+    made = json.loads(line)
+    if made.get("reason") != "compiler-artifact" or not made.get("executable"):
+        continue
+    if not made["profile"]["test"] or made["target"]["name"] in elsewhere:
+        continue
+    home = os.path.relpath(os.path.dirname(made["manifest_path"]), checkout)
+    if re.search(wanted, made["target"]["name"]):
+        print(home, os.path.relpath(made["executable"], checkout))
+PYTHON
+while read -r _ program; do
+    install -s "$program" -t "$tree/target/debug/deps"
+done <"$tree/programs"
+printf 'LAMBSWOOL_REQUIRE=%s\n' "${LAMBSWOOL_REQUIRE:-root,cgroup}" >"$tree/environment"
+rm -f "$dir/tests.img"
+mke2fs -q -t ext4 -d "$tree" -E root_owner=0:0 -L tests "$dir/tests.img" 6G
+rm -rf "$tree"
+
+# Some KVMs (a host's that is itself a guest) open and run nothing but kernels made for them: this one must come up.
+comes_up() {
+    timeout 20 qemu-system-x86_64 -accel kvm -cpu max -m 512 -no-reboot -nodefaults -display none \
+        -kernel "$dir/vmlinuz" -initrd "$dir/initrd" -append "console=ttyS0 quiet panic=-1 lambswool.probe" \
+        -serial stdio </dev/null 2>/dev/null | grep -q "the kernel is up"
+}
+accelerated=${VM_ACCEL:-}
+if [ -z "$accelerated" ]; then
+    known=$dir/accelerated-$(uname -r)
+    if [ ! -e "$known" ]; then
+        if [ -w /dev/kvm ] && comes_up; then echo kvm; else echo tcg; fi >"$known"
+    fi
+    accelerated=$(cat "$known")
+fi
+echo "booting Debian's kernel ($accelerated, at most $minutes minutes)"
+log=$dir/console.log
+status=0
+# The system disk is the same for every run: what the guest writes to it goes into a temporary file.
+timeout --foreground -k 10 "${minutes}m" nice qemu-system-x86_64 \
+    -accel "$accelerated" -cpu max -smp 2 -m 3072 -no-reboot -nodefaults -display none \
+    -kernel "$dir/vmlinuz" -initrd "$dir/initrd" \
+    -append "console=ttyS0 quiet panic=-1 lambswool.checkout=$checkout" \
+    -drive "file=$dir/system.img,format=raw,if=virtio,snapshot=on" \
+    -drive "file=$dir/tests.img,format=raw,if=virtio,cache=unsafe" \
+    -serial stdio </dev/null | tee "$log" || status=$?
+
+# The serial console ends its lines with a carriage return.
+summary=$(tr -d '\r' <"$log" | sed -n 's/^VM-SUMMARY //p' | tail -n1)
+if [ -z "$summary" ]; then
+    echo "error: the machine ended before the tests did (qemu: $status); all it said is in $log"
+    echo "0 passed, 1 failed, 0 skipped"
+    exit 1
+fi
+echo "$summary"
+[[ $summary == *" 0 failed,"* ]]
