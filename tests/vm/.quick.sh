@@ -91,7 +91,7 @@ status=0
 timeout --foreground -k 10 "${minutes}m" nice qemu-system-x86_64 \
     -accel "$accelerated" -cpu max -smp 2 -m 3072 -no-reboot -nodefaults -display none \
     -kernel "$dir/vmlinuz" -initrd "$dir/initrd" \
-    -append "console=ttyS0 quiet panic=-1 lambswool.checkout=$checkout" \
+    -append "console=ttyS0 quiet loglevel=2 panic=-1 lambswool.checkout=$checkout" \
     -drive "file=$dir/system.img,format=raw,if=virtio,snapshot=on" \
     -drive "file=$dir/tests.img,format=raw,if=virtio,cache=unsafe" \
     -serial stdio </dev/null | tee "$log" || status=$?

@@ -33,22 +33,29 @@ mkdir -p "$tmp/e2e" || exit 1
 target/debug/wool base build --state "$tmp/e2e/template" --json
 cp -a --link "$tmp/e2e/template" "$tmp/layers-for-tests"
 
+# Emulated, a test takes ten times as long as elsewhere.
+patience=300
 passed=0 failed=0 skipped=0
 while read -r home program; do
     name=$(basename "$program")
     name=${name%-*}
     echo "== $name"
     SECONDS=0
-    # Tests' own output comes with the names of those that passed too: a skip must be seen.
-    (cd "$home" && timeout 900 "$checkout/$program" --show-output) >/run/said 2>&1
+    # Tests' own output comes with the names of those that passed too: a skip must be seen. One that hangs shows who
+    # was there.
+    (
+        cd "$home" || exit
+        exec timeout -k 5 "$patience" "$checkout/$program" --show-output
+    ) >/run/said 2>&1
     status=$?
     result=$(grep '^test result:' /run/said | tail -n1)
     skips=$(grep -c '^SKIPPED' /run/said)
     count() { sed -n "s/.*[ .]\([0-9]*\) $1.*/\1/p" <<<"$result"; }
     good=$(count passed) bad=$(count failed) left=$(count ignored)
     if [ -z "$result" ]; then
-        good=0 bad=1 left=0
-        echo "$name ended with $status before it was done"
+        good=$(grep -c '^test .*\.\.\. ok$' /run/said) bad=1 left=0
+        echo "$name ended with $status before it was done; still there:"
+        ps -eo pid,ppid,uid,stat,wchan:24,args --cols 160 | grep -v '\]$' | tail -n 40
     fi
     if [ "$bad" != 0 ] || [ "$status" != 0 ]; then
         cat /run/said

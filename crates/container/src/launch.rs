@@ -68,18 +68,7 @@ pub async fn launch(options: &WardenOptions) -> Result<(OwnedFd, Child), LaunchE
     let path = options.state.join("run/warden.sock");
     let listener = listen_at(&path)
         .map_err(|source| LaunchError::Socket { dir: options.state.join("run"), source })?;
-    let mut command = if rustix::process::geteuid().is_root() {
-        Command::new(&options.program)
-    } else {
-        let mut sudo = Command::new("sudo");
-        sudo.args([
-            "--prompt",
-            "wool needs root once, to start the sandboxes' warden. Password of %p: ",
-            "--",
-        ]);
-        sudo.arg(&options.program);
-        sudo
-    };
+    let mut command = as_root(&options.program);
     command.arg("--state").arg(&options.state).arg("--socket").arg(&path);
     if options.staged {
         command.arg("--staged");
@@ -106,6 +95,33 @@ pub async fn launch(options: &WardenOptions) -> Result<(OwnedFd, Child), LaunchE
         return Err(LaunchError::Impostor { uid: peer.uid.as_raw() });
     }
     Ok((socket, child))
+}
+
+/// Removes what a warden that was killed has left of its sandboxes, if anything. No worker may run on `state`.
+///
+/// # Errors
+/// When the warden cannot be started for it, or root is not granted.
+pub async fn clear_leftovers(program: &Path, state: &Path) -> Result<(), LaunchError> {
+    if !warden::recover::is_anything_left(state) {
+        return Ok(());
+    }
+    let status = as_root(program).arg("--state").arg(state).arg("--clear").status().await;
+    let named = |source| LaunchError::Start { program: program.display().to_string(), source };
+    match status.map_err(named)? {
+        status if status.success() => Ok(()),
+        status => Err(LaunchError::Ended { status: status.to_string() }),
+    }
+}
+
+/// The program, through sudo where the caller is not root.
+fn as_root(program: &Path) -> Command {
+    if rustix::process::geteuid().is_root() {
+        return Command::new(program);
+    }
+    let mut sudo = Command::new("sudo");
+    let prompt = "wool needs root once, for the sandboxes' warden. Password of %p: ";
+    sudo.args(["--prompt", prompt, "--"]).arg(program);
+    sudo
 }
 
 fn listen_at(path: &Path) -> io::Result<AsyncFd<OwnedFd>> {

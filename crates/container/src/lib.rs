@@ -18,7 +18,7 @@ mod watch;
 mod zygote;
 
 pub use client::Client;
-pub use launch::{LaunchError, WardenOptions, launch};
+pub use launch::{LaunchError, WardenOptions, clear_leftovers, launch};
 pub use provider::{ContainerOptions, Containers};
 
 /// The guest's native extension, to be laid beside the guest's Python files as [`LANDING_FILE`].

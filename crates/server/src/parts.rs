@@ -5,7 +5,7 @@
 //!      └── Containers (Provider) ──socket──────────┘
 //! ```
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub async fn real(config: &Config, state: &State) -> Result<Parts> {
     let guest = sandbox::guest::FILES.iter().copied().chain([(LANDING_FILE, LANDING)]).collect();
     let workshop = Arc::new(Layered::new(store, guest, python));
     let options = WardenOptions {
-        program: beside_us("wool-warden")?,
+        program: warden_program()?,
         state: state.root().to_owned(),
         staged: config.staged,
     };
@@ -109,7 +109,11 @@ async fn count(containers: Containers) {
     }
 }
 
-fn beside_us(name: &str) -> Result<std::path::PathBuf> {
+/// The privileged program: it lies beside this one.
+///
+/// # Errors
+/// When this program cannot find itself.
+pub fn warden_program() -> Result<PathBuf> {
     let us = std::env::current_exe().context("cannot find this program")?;
-    Ok(us.parent().unwrap_or(Path::new("/")).join(name))
+    Ok(us.parent().unwrap_or(Path::new("/")).join("wool-warden"))
 }

@@ -14,6 +14,18 @@ pub enum Ended {
     Signal(i32),
 }
 
+impl Ended {
+    /// From the kernel's word for it: `wait(2)`.
+    #[must_use]
+    pub fn from_status(status: i32) -> Self {
+        if libc::WIFSIGNALED(status) {
+            Self::Signal(libc::WTERMSIG(status))
+        } else {
+            Self::Exited(libc::WEXITSTATUS(status))
+        }
+    }
+}
+
 /// Who a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
@@ -69,19 +81,22 @@ impl PidFd {
         }
     }
 
-    /// How it ended, even if somebody else has reaped it: Linux ≥ 6.15. None while it runs or where unknown.
+    /// How it ended, even if somebody else has reaped it: Linux ≥ 6.15. Before that, for a child of the caller's that
+    /// waits to be reaped. None while it runs or where unknown.
     #[must_use]
     pub fn ended(&self) -> Option<Ended> {
-        let info = self.info(PIDFD_INFO_EXIT)?;
-        if info.mask & PIDFD_INFO_EXIT == 0 {
-            return None;
+        if let Some(info) = self.info(PIDFD_INFO_EXIT)
+            && info.mask & PIDFD_INFO_EXIT != 0
+        {
+            return Some(Ended::from_status(info.exit_code));
         }
-        let status = info.exit_code;
-        Some(if libc::WIFSIGNALED(status) {
-            Ended::Signal(libc::WTERMSIG(status))
-        } else {
-            Ended::Exited(libc::WEXITSTATUS(status))
-        })
+        use rustix::process::{WaitId, WaitIdOptions, waitid};
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let status = waitid(WaitId::PidFd(self.0.as_fd()), look).ok()??;
+        match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => Some(Ended::Exited(code)),
+            (None, signal) => signal.map(Ended::Signal),
+        }
     }
 
     /// Number and user ids of the process, in the caller's namespaces: from the kernel directly (3 µs, Linux ≥ 6.13),

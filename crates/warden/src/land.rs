@@ -68,7 +68,9 @@ impl Warden {
         if !process.alive() {
             return Err(Refused::Wrong("the process is gone"));
         }
+        let inside = self.place.number_inside(who.pid);
         let sandbox = self.find(name)?;
+        sandbox.inside = inside;
         if proc
             && instance
             && let Some(root) = &sandbox.root
@@ -93,12 +95,16 @@ impl Warden {
     pub(crate) fn inspect(&mut self, name: u64) -> Answered {
         let sandbox = self.find(name)?;
         let group = sandbox.group.clone();
-        let ended = sandbox.process.as_ref().and_then(PidFd::ended);
+        let (mut ended, inside) = (sandbox.process.as_ref().and_then(PidFd::ended), sandbox.inside);
+        let gone = sandbox.process.as_ref().is_some_and(|process| !process.alive());
         let mut text = [0; 4096];
         let stderr = sandbox
             .stderr
             .as_ref()
             .map_or(0, |pipe| rustix::io::read(pipe, &mut text).unwrap_or(0));
+        if let (None, true, Some(inside)) = (ended, gone, inside) {
+            ended = self.place.death_of(inside);
+        }
         let answer = Answer::Died {
             out_of_memory: self.cgroups.out_of_memory(&group),
             exited: match ended {

@@ -18,6 +18,7 @@
 //! (cgroups) the next start removes: [`recover`].
 
 pub mod cgroup;
+mod deaths;
 pub mod filter;
 mod land;
 pub mod place;

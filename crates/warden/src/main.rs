@@ -6,15 +6,24 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use sys::probe::Kernel;
 use warden::place::Place;
 use warden::recover;
 use warden::rootfs::Roots;
 use warden::serve::Warden;
+use warden::uids::{Share, Uids};
 
 struct Arguments {
     state: PathBuf,
-    socket: PathBuf,
+    task: Task,
     staged: bool,
+}
+
+enum Task {
+    /// Serve the worker that listens there.
+    Serve(PathBuf),
+    /// Remove what a warden that was killed has left, and end: `wool clean`.
+    Clear,
 }
 
 fn main() -> Result<()> {
@@ -23,7 +32,14 @@ fn main() -> Result<()> {
         bail!("wool-warden must run as root: `wool up` starts it through sudo");
     }
     sys::process::set_undumpable().context("become undumpable")?;
-    let worker = reach_worker(&arguments.socket)?;
+    let name = recover::cgroup_name(&arguments.state)?;
+    let worker = match &arguments.task {
+        Task::Serve(socket) => reach_worker(socket)?,
+        Task::Clear => {
+            recover::clear(&name);
+            return Ok(());
+        }
+    };
     own_mount_namespace().context("make a private mount namespace")?;
     raise_file_limit();
 
@@ -37,31 +53,33 @@ fn main() -> Result<()> {
     let layers = rustix::fs::open(&layers, flags, Mode::empty())
         .with_context(|| format!("open {}", layers.display()))?;
 
-    let cgroups = recover::fresh_cgroups(&recover::cgroup_name(&arguments.state)?);
+    let cgroups = recover::fresh_cgroups(&name);
     let roots = Roots::new(layers, stages, !arguments.staged)?;
-    let place = Place::new(&empty)?;
-    let mut warden = Warden::new(place, roots, cgroups)?;
+    // From 6.15 on a pidfd tells how its process ended.
+    let reap = arguments.staged || Kernel::running() < Kernel(6, 15);
+    let place = Place::new(&empty, reap)?;
+    let uids = Uids::of(Share::take().context("take kernel uids")?);
+    let mut warden = Warden::new(place, roots, cgroups, uids)?;
     warden.serve(worker.as_fd()).context("serve the worker")
 }
 
 fn arguments() -> Result<Arguments> {
-    let (mut state, mut socket, mut staged) = (None, None, false);
+    let (mut state, mut task, mut staged) = (None, None, false);
     let mut given = std::env::args_os().skip(1);
     while let Some(name) = given.next() {
         match name.to_str() {
             Some("--state") => state = given.next(),
-            Some("--socket") => socket = given.next(),
+            Some("--socket") => task = given.next().map(|path| Task::Serve(path.into())),
+            Some("--clear") => task = Some(Task::Clear),
             // The way of older kernels, for tests.
             Some("--staged") => staged = true,
             _ => bail!(
-                "usage: wool-warden --state DIR --socket PATH [--staged]; started by `wool up`"
+                "usage: wool-warden --state DIR (--socket PATH [--staged] | --clear); started by `wool up`"
             ),
         }
     }
-    let given = |value: Option<std::ffi::OsString>, name| {
-        value.map(PathBuf::from).with_context(|| format!("--{name} is missing"))
-    };
-    Ok(Arguments { state: given(state, "state")?, socket: given(socket, "socket")?, staged })
+    let state = state.map(PathBuf::from).context("--state is missing")?;
+    Ok(Arguments { state, task: task.context("--socket is missing")?, staged })
 }
 
 fn reach_worker(path: &Path) -> Result<std::os::fd::OwnedFd> {

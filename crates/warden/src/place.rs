@@ -1,7 +1,8 @@
 //! The place where all sandboxes live: namespaces that hold nothing.
 //!
 //! - P, a PID namespace whose pid 1 is ours: it does nothing but exist, has no capability and a uid of its own. Orphans
-//!   become its children and are reaped by the kernel. When it dies, everything in P dies.
+//!   become its children and are reaped by the kernel. When it dies, everything in P dies. Before Linux 6.15, where a
+//!   pidfd does not tell how a process ended, it reaps them itself and tells the warden through a pipe.
 //! - M, a mount namespace with one empty read-only tmpfs. It belongs to the initial user namespace: a zygote that
 //!   enters a slot's user namespace, unshares and walks back finds an empty directory and not the host's root.
 //! - an empty network namespace with loopback down, an IPC and a UTS namespace.
@@ -9,14 +10,16 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{chdir, pivot_root};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use sys::process::{PidFd, become_user, die_with_parent, drop_capabilities, set_undumpable};
+use sys::process::{Ended, PidFd, become_user, die_with_parent, drop_capabilities, set_undumpable};
 use thiserror::Error;
 
+use crate::deaths::{DEAD, Deaths, reap_and_tell};
 use crate::uids;
 
 /// Why the place could not be made.
@@ -40,17 +43,19 @@ pub struct Place {
     ipc: OwnedFd,
     uts: OwnedFd,
     mount: OwnedFd,
+    deaths: Option<Deaths>,
 }
 
 impl Place {
     /// Makes it. `empty` is an existing directory to mount the empty file system on, in the child's own mount
-    /// namespace.
+    /// namespace. `reap` has pid 1 tell how processes ended: for kernels that do not.
     ///
     /// # Errors
     /// When the caller lacks a privilege or the host a namespace.
-    pub fn new(empty: &Path) -> Result<Self, PlaceError> {
-        let (read, write) =
-            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(step("pipe"))?;
+    pub fn new(empty: &Path, reap: bool) -> Result<Self, PlaceError> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(step("pipe"))?;
+        let (deaths, dead) =
+            pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(step("pipe"))?;
         let flags = libc::CLONE_NEWPID
             | libc::CLONE_NEWNET
             | libc::CLONE_NEWNS
@@ -63,7 +68,7 @@ impl Place {
             return Err(step("clone")(io::Error::last_os_error()));
         }
         if pid == 0 {
-            be_pid_one(empty, &write);
+            be_pid_one(empty, &write, reap.then_some(&dead));
         }
         drop(write);
         let pid = i32::try_from(pid).map_err(|_| step("clone")(io::Error::other("pid")))?;
@@ -80,7 +85,29 @@ impl Place {
             uts: open("uts").map_err(step("open uts namespace"))?,
             mount: open("mnt").map_err(step("open mount namespace"))?,
             pid_one,
+            deaths: reap.then(|| Deaths::new(deaths)),
         })
+    }
+
+    /// Takes in what pid 1 tells, often enough that its pipe does not fill.
+    pub fn hear_of_deaths(&mut self) {
+        if let Some(deaths) = &mut self.deaths {
+            deaths.read();
+        }
+    }
+
+    /// How a process ended that was orphaned in P, where pid 1 tells: by its number in P.
+    pub fn death_of(&mut self, inside: i32) -> Option<Ended> {
+        self.deaths.as_mut()?.find(inside)
+    }
+
+    /// The number in P of a process, where pid 1 will tell how it ended.
+    #[must_use]
+    pub fn number_inside(&self, pid: i32) -> Option<i32> {
+        self.deaths.as_ref()?;
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+        line.split_whitespace().nth(1)?.parse().ok()
     }
 
     /// Whether pid 1 lives; if not, nothing can be started here any more.
@@ -136,26 +163,36 @@ impl Drop for Place {
 }
 
 /// Runs in the child that becomes pid 1 of P.
-fn be_pid_one(empty: &Path, ready: &OwnedFd) -> ! {
+fn be_pid_one(empty: &Path, ready: &OwnedFd, dead: Option<&OwnedFd>) -> ! {
     let prepared = (|| -> io::Result<()> {
         die_with_parent()?;
         mount_nothing(empty)?;
         rustix::system::sethostname(b"sandbox")?;
         rustix::io::write(ready, b"r")?;
-        // SAFETY: this process uses none of the descriptors that it inherited.
-        unsafe { sys::process::close_from(0) }?;
+        let kept = dead.map_or(0, |dead| {
+            // SAFETY: nobody uses what stands at this number: of what it inherited this process uses nothing else.
+            unsafe { libc::dup2(dead.as_raw_fd(), DEAD) };
+            DEAD.unsigned_abs() + 1
+        });
+        // SAFETY: as above.
+        unsafe { sys::process::close_from(kept) }?;
         become_user(uids::FIRST - 1)?;
         drop_capabilities()?;
         set_undumpable()?;
         // The change of ids has cleared it.
         die_with_parent()?;
-        // SAFETY: the kernel then reaps orphans by itself.
-        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+        if dead.is_none() {
+            // SAFETY: the kernel then reaps orphans by itself.
+            unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+        }
         Ok(())
     })();
     if prepared.is_err() {
         // SAFETY: ends the process.
         unsafe { libc::_exit(1) };
+    }
+    if dead.is_some() {
+        reap_and_tell();
     }
     loop {
         // SAFETY: waits for a signal.

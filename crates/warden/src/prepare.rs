@@ -18,7 +18,7 @@ use crate::rootfs::{Contents, attach_proc};
 use crate::serve::{Answered, Refused, Warden, kernel};
 use crate::slot::{Kind, Sandbox, Zygote};
 use crate::spawn;
-use crate::uids::{Block, INNER, RANGE, Uids};
+use crate::uids::{Allotment, Block, INNER, Uids};
 
 impl Warden {
     pub(crate) fn start(
@@ -30,7 +30,44 @@ impl Warden {
         limits: Limits,
     ) -> Answered {
         let role = if code.is_some() { Role::Instance } else { Role::Zygote };
-        let uid = self.uids.take_one().ok_or(Refused::Wrong("no kernel uid is free"))?;
+        let spent = Refused::Wrong("no kernel uid is free");
+        let (uid, allotment, block) = match role {
+            Role::Instance => {
+                let uid = self.uids.take_one().ok_or(spent)?;
+                (uid, Allotment::Single(uid), None)
+            }
+            Role::Zygote => {
+                let block = self.uids.take_block().ok_or(spent)?;
+                (block.first, Allotment::Block(block.first), Some(block))
+            }
+        };
+        let started = self.start_as(name, role, python, packages, code, limits, uid);
+        let (mut sandbox, answered) = match started {
+            Ok(started) => started,
+            Err(refused) => {
+                self.give_back(allotment, None);
+                return Err(refused);
+            }
+        };
+        sandbox.allotment = allotment;
+        if let Some(ids) = block {
+            sandbox.kind = Kind::Zygote(Zygote::new(None, ids));
+        }
+        self.sandboxes.insert(name, sandbox);
+        Ok(answered)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the one caller's own variables")]
+    fn start_as(
+        &mut self,
+        name: u64,
+        role: Role,
+        python: Python,
+        packages: Option<&str>,
+        code: Option<&str>,
+        limits: Limits,
+        uid: u32,
+    ) -> Result<(Sandbox, (Answer, Vec<OwnedFd>)), Refused> {
         let contents = Contents { packages, code, uid, limits };
         let root = self.roots.make(&python, contents)?;
         let group = self.cgroups.make(name, limits, uid).map_err(kernel("make cgroup"))?;
@@ -64,21 +101,13 @@ impl Warden {
                 return Err(refused);
             }
         };
-        let kind = match role {
-            Role::Instance => Kind::Instance,
-            Role::Zygote => Kind::Zygote(Zygote {
-                namespace: None,
-                range: None,
-                children: 0,
-                idle_groups: Vec::new(),
-            }),
-        };
         let shared = process.as_fd().try_clone_to_owned().map_err(kernel("share pidfd"))?;
         let (files, cgroup_files) = split(files);
         let rest = [ours, shared].into_iter().chain(cgroup_files).collect();
         let sandbox = Sandbox {
-            kind,
+            kind: Kind::Instance,
             uid,
+            allotment: Allotment::Single(uid),
             group,
             root: Some(root),
             python,
@@ -86,11 +115,11 @@ impl Warden {
             process: Some(process),
             zygote: None,
             stderr: Some(stderr),
+            inside: None,
             child: true,
             dying: false,
         };
-        self.sandboxes.insert(name, sandbox);
-        Ok((Answer::Started { uid, files }, rest))
+        Ok((sandbox, (Answer::Started { uid, files }, rest)))
     }
 
     pub(crate) fn prepare(
@@ -108,18 +137,17 @@ impl Warden {
         let (python, zygote_uid, zygote_group) =
             (parent.python.clone(), parent.uid, parent.group.clone());
         let own = parent.as_zygote_mut().ok_or(Refused::Wrong("an instance is never forked"))?;
+        let ids = take_ids(&mut self.uids, own, derive)?;
         let idle = if derive { None } else { own.idle_groups.pop() };
-        let ids = take_ids(&mut self.uids, own, zygote_uid, derive);
-        let range = ids.as_ref().ok().and_then(|ids| ids.range);
-        let made = ids.and_then(|ids| {
+        let allotment = ids.allotment;
+        let made = own_namespace(own, zygote_uid, &ids).and_then(|namespace| {
             let found = (python, zygote_uid, zygote_group);
-            self.furnish(name, zygote, found, derive, packages, limits, ids, idle.clone())
+            let slot = (ids, namespace, idle.clone());
+            self.furnish(name, zygote, found, derive, packages, limits, slot)
         });
         if made.is_err() {
-            // Nobody was given an id of it yet.
-            if let Some(first) = range {
-                self.uids.return_range(first);
-            }
+            // Nobody has held any of it yet.
+            self.give_back(allotment, Some(zygote));
             if let Some(group) = idle {
                 self.cgroups.remove(&group);
             }
@@ -136,8 +164,7 @@ impl Warden {
         derive: bool,
         packages: Option<&str>,
         limits: Limits,
-        ids: Ids,
-        idle: Option<Group>,
+        (ids, namespace, idle): (Ids, OwnedFd, Option<Group>),
     ) -> Answered {
         let late = self.host.late_mounts;
         let root = if derive || late {
@@ -171,25 +198,21 @@ impl Warden {
             fds.push(root.try_clone().map_err(kernel("share root"))?);
         }
         fds.push(theirs);
-        fds.push(ids.namespace.try_clone().map_err(kernel("share user namespace"))?);
+        fds.push(namespace.try_clone().map_err(kernel("share user namespace"))?);
         let cgroups = files.procs.len();
         let has_root = root.is_some();
         let (named, rest) = split_with_procs(files, &mut fds);
         fds.push(ours);
         fds.extend(rest);
         let kind = if derive {
-            Kind::Zygote(Zygote {
-                namespace: Some((ids.namespace, Block::new(ids.uid, ids.count))),
-                range: ids.range,
-                children: 0,
-                idle_groups: Vec::new(),
-            })
+            Kind::Zygote(Zygote::new(Some(namespace), Block::new(ids.uid, ids.count)))
         } else {
             Kind::Instance
         };
         let sandbox = Sandbox {
             kind,
             uid: ids.uid,
+            allotment: ids.allotment,
             group,
             root,
             python,
@@ -197,6 +220,7 @@ impl Warden {
             process: None,
             zygote: Some(zygote),
             stderr: None,
+            inside: None,
             child: false,
             dying: false,
         };
@@ -210,51 +234,48 @@ impl Warden {
     }
 }
 
-/// The ids and the user namespace of a slot.
+/// The ids of a slot.
 struct Ids {
-    /// In the initial namespace.
+    /// First one, in the initial namespace.
     uid: u32,
+    /// The same in the zygote's namespace.
+    outside: u32,
     count: u32,
-    range: Option<u32>,
-    namespace: OwnedFd,
+    allotment: Allotment,
 }
 
-fn take_ids(
-    uids: &mut Uids,
-    zygote: &mut Zygote,
-    zygote_uid: u32,
-    derive: bool,
-) -> Result<Ids, Refused> {
-    let spent = || Refused::Wrong("the zygote has handed out all its kernel uids: replace it");
-    let (uid, count, range, parent, owner, outside) = match &mut zygote.namespace {
-        None if derive => {
-            let first = uids.take_range().ok_or(Refused::Wrong("no kernel uid is free"))?;
-            (first, RANGE, Some(first), Parent::Initial, zygote_uid, first)
-        }
-        None => {
-            let uid = uids.take_one().ok_or(Refused::Wrong("no kernel uid is free"))?;
-            (uid, 1, None, Parent::Initial, zygote_uid, uid)
-        }
-        Some((namespace, block)) => {
-            let count = if derive { block.share() } else { 1 };
-            if count == 0 {
-                return Err(Refused::Wrong("zygotes are derived at most four deep"));
-            }
-            let offset = block.take(count).ok_or_else(spent)?;
-            let parent = Parent::Inside((*namespace).as_fd());
-            (block.first + offset, count, None, parent, INNER, INNER + offset)
-        }
-    };
-    let map = IdMap { inside: INNER, outside, count };
-    match user_namespace(parent, owner, map) {
-        Ok(namespace) => Ok(Ids { uid, count, range, namespace }),
-        Err(source) => {
-            if let Some(first) = range {
-                uids.return_range(first);
-            }
-            Err(Refused::Kernel { step: "make user namespace", source })
-        }
+fn take_ids(uids: &mut Uids, zygote: &mut Zygote, derive: bool) -> Result<Ids, Refused> {
+    let spent = || Refused::Wrong("the zygote has no kernel uid left");
+    let first = zygote.ids.first;
+    if derive && zygote.namespace.is_none() {
+        let block = uids.take_block().ok_or(Refused::Wrong("no kernel uid is free"))?;
+        let (uid, allotment) = (block.first, Allotment::Block(block.first));
+        return Ok(Ids { uid, outside: uid, count: block.count, allotment });
     }
+    let (offset, count, allotment) = if derive {
+        let count = zygote.ids.share();
+        if count == 0 {
+            return Err(Refused::Wrong("zygotes are derived at most four deep"));
+        }
+        let offset = zygote.ids.take_share().ok_or_else(spent)?;
+        (offset, count, Allotment::Share(offset))
+    } else {
+        let offset = zygote.ids.take_one().ok_or_else(spent)?;
+        (offset, 1, Allotment::One(offset))
+    };
+    let uid = first + offset;
+    let outside = if zygote.namespace.is_some() { INNER + offset } else { uid };
+    Ok(Ids { uid, outside, count, allotment })
+}
+
+/// A user namespace below the zygote's, which the zygote may enter.
+fn own_namespace(zygote: &Zygote, zygote_uid: u32, ids: &Ids) -> Result<OwnedFd, Refused> {
+    let (parent, owner) = match &zygote.namespace {
+        Some(namespace) => (Parent::Inside(namespace.as_fd()), INNER),
+        None => (Parent::Initial, zygote_uid),
+    };
+    let map = IdMap { inside: INNER, outside: ids.outside, count: ids.count };
+    user_namespace(parent, owner, map).map_err(kernel("make user namespace"))
 }
 
 fn channel(kind: SocketType) -> Result<(OwnedFd, OwnedFd), Refused> {

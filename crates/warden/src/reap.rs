@@ -11,6 +11,7 @@ use sys::process::PidFd;
 use crate::cgroup::Group;
 use crate::serve::Warden;
 use crate::slot::{Kind, Sandbox};
+use crate::uids::Allotment;
 
 /// Idle cgroups that a zygote keeps for its next slots.
 const IDLE_GROUPS: usize = 64;
@@ -96,15 +97,26 @@ impl Warden {
             self.cgroups.kill(&group);
             return false;
         }
-        if let Some(mut sandbox) = self.sandboxes.remove(&name)
-            && let Some(range) = sandbox.as_zygote_mut().and_then(|zygote| zygote.range)
-        {
-            self.uids.return_range(range);
+        if let Some(sandbox) = self.sandboxes.remove(&name) {
+            self.give_back(sandbox.allotment, parent);
         }
         if let Some(parent) = parent {
             self.child_gone(parent);
         }
         true
+    }
+
+    /// Gives ids back to whom they came from: nobody may hold them any more.
+    pub(crate) fn give_back(&mut self, allotment: Allotment, zygote: Option<u64>) {
+        let parent = zygote.and_then(|name| self.sandboxes.get_mut(&name));
+        let block = parent.and_then(Sandbox::as_zygote_mut).map(|zygote| &mut zygote.ids);
+        match (allotment, block) {
+            (Allotment::Block(first), _) => self.uids.return_block(first),
+            (Allotment::Single(id), _) => self.uids.return_one(id),
+            (Allotment::One(offset), Some(block)) => block.return_one(offset),
+            (Allotment::Share(offset), Some(block)) => block.return_share(offset),
+            (Allotment::One(_) | Allotment::Share(_), None) => {}
+        }
     }
 
     fn child_gone(&mut self, parent: u64) {

@@ -25,3 +25,20 @@ pub fn fresh_cgroups(name: &str) -> Cgroups {
     Cgroups::detect(name).clear();
     Cgroups::detect(name)
 }
+
+/// Kills and removes what is left from before, and makes nothing.
+pub fn clear(name: &str) {
+    Cgroups::detect(name).clear();
+}
+
+/// Whether anything is left of a state directory's warden, as far as anybody can see.
+#[must_use]
+pub fn is_anything_left(state: &Path) -> bool {
+    let Ok(name) = cgroup_name(state) else { return false };
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    mounts.lines().any(|line| {
+        let mut fields = line.split(' ').skip(1);
+        let (at, kind) = (fields.next().unwrap_or(""), fields.next().unwrap_or(""));
+        kind.starts_with("cgroup") && Path::new(at).join(&name).exists()
+    })
+}

@@ -78,6 +78,7 @@ impl Warden {
         place: Place,
         roots: Roots,
         cgroups: Cgroups,
+        uids: Uids,
     ) -> Result<Self, seccompiler::BackendError> {
         let scopes = landlock_version() >= 6;
         let host = Host {
@@ -93,7 +94,7 @@ impl Warden {
             place,
             roots,
             cgroups,
-            uids: Uids::default(),
+            uids,
             sandboxes: HashMap::new(),
             dying: VecDeque::new(),
             host,
@@ -134,6 +135,7 @@ impl Warden {
                 };
             }
             self.reap_one();
+            self.place.hear_of_deaths();
             if !self.place.alive() {
                 return Err(io::Error::other("the sandboxes' pid 1 is gone"));
             }

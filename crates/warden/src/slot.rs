@@ -14,7 +14,7 @@ use sys::process::PidFd;
 
 use crate::cgroup::Group;
 use crate::protocol::{Limits, Python};
-use crate::uids::Block;
+use crate::uids::{Allotment, Block};
 
 /// One sandbox or prepared slot.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub struct Sandbox {
     pub kind: Kind,
     /// Kernel uid.
     pub uid: u32,
+    /// Where that comes from, with a zygote's others.
+    pub allotment: Allotment,
     /// Its cgroup.
     pub group: Group,
     /// Its root; none in an instance's slot before `Place` with early mounts.
@@ -33,6 +35,8 @@ pub struct Sandbox {
     pub limits: Limits,
     /// Its main process, once known.
     pub process: Option<PidFd>,
+    /// Its number in P, where pid 1 is to tell how it ended.
+    pub inside: Option<i32>,
     /// Who forked it, or will.
     pub zygote: Option<u64>,
     /// What it writes to its standard error; only of one that the warden started.
@@ -55,14 +59,22 @@ pub enum Kind {
 /// What a zygote has beyond other sandboxes.
 #[derive(Debug)]
 pub struct Zygote {
-    /// Its user namespace and the ids that it hands out; none for a root zygote, which is in the initial namespace.
-    pub namespace: Option<(OwnedFd, Block)>,
-    /// Where its ids come from when they are given back: a whole range of the warden's.
-    pub range: Option<u32>,
+    /// Its user namespace; none for a root zygote, which is in the initial one.
+    pub namespace: Option<OwnedFd>,
+    /// Its own id and those of what it forks.
+    pub ids: Block,
     /// Sandboxes and slots below it that are not yet gone.
     pub children: usize,
     /// Cgroups of earlier slots, ready for its next ones.
     pub idle_groups: Vec<Group>,
+}
+
+impl Zygote {
+    /// One that has forked nothing yet.
+    #[must_use]
+    pub fn new(namespace: Option<OwnedFd>, ids: Block) -> Self {
+        Self { namespace, ids, children: 0, idle_groups: Vec::new() }
+    }
 }
 
 impl Sandbox {

@@ -1,79 +1,162 @@
 //! Kernel uids: every sandbox has its own, and none is given twice while anyone who ever held it may live.
 //!
-//! A root zygote and each of its direct slots take single ids. A derived zygote takes a range, because its user
-//! namespace can only hand out what it maps itself. Ranges come back when the zygote and everything below it is gone.
+//! Each zygote has a block of ids: its own first, then those of what it forks. A zygote in the initial namespace, and one
+//! that is derived from such a one, takes a whole range; deeper ones take a share of their parent's block, because a user
+//! namespace can only hand out what it maps itself. An id goes back to its block when its sandbox is gone, and is given
+//! again last: the same zygote may then have held it twice, another never. A block goes back when its zygote and
+//! everything below it is gone.
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
 
 /// First id of ours: the range from here up is one that no distribution and no container tool allots (systemd lists
 /// it as unused, "UIDs and GIDs", table of special ranges).
 pub const FIRST: u32 = 0x7000_0000;
 
-/// Ids of a derived zygote: itself and what it forks.
+/// Ids of a block: a zygote and what it forks at a time.
 pub const RANGE: u32 = 1 << 16;
 
-const RANGES: u32 = 4096;
+/// Ranges of one warden. Several may run on a machine: each takes a share of its own, see [`Share`].
+const RANGES: u32 = 256;
+const SHARES: u32 = 16;
 
-/// Which ranges are in use. Single ids come from ranges too, one range at a time.
+/// A share of the ids that no other warden on this machine has, for as long as this value lives.
 #[derive(Debug)]
-pub struct Uids {
-    free: Vec<u32>,
-    single: std::ops::Range<u32>,
+pub struct Share {
+    number: u32,
+    _lock: OwnedFd,
 }
 
-impl Default for Uids {
-    fn default() -> Self {
-        Self { free: (0..RANGES).rev().map(|n| FIRST + n * RANGE).collect(), single: 0..0 }
+impl Share {
+    /// Takes a free share, by a lock in `/run/lambswool`.
+    ///
+    /// # Errors
+    /// When all are taken, or `/run` cannot be written.
+    pub fn take() -> io::Result<Self> {
+        let dir = Path::new("/run/lambswool");
+        fs::create_dir_all(dir)?;
+        for number in 0..SHARES {
+            let lock = File::create(dir.join(format!("uids-{number}")))?;
+            if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                return Ok(Self { number, _lock: lock.into() });
+            }
+        }
+        Err(io::Error::other("all shares of kernel uids are taken: stop another worker first"))
     }
+}
+
+/// Which ids of a share are in use.
+#[derive(Debug)]
+pub struct Uids {
+    ranges: Vec<u32>,
+    /// For sandboxes that no zygote forks.
+    singles: Option<Block>,
+    _share: Option<Share>,
 }
 
 impl Uids {
-    /// A range of [`RANGE`] ids; none when all are taken.
-    pub fn take_range(&mut self) -> Option<u32> {
-        self.free.pop()
+    /// The ids of a share.
+    #[must_use]
+    pub fn of(share: Share) -> Self {
+        let ids = Self::numbered(share.number);
+        Self { _share: Some(share), ..ids }
     }
 
-    /// Gives a range back: when nobody lives any more who ever held one of its ids.
-    pub fn return_range(&mut self, first: u32) {
-        self.free.insert(0, first);
-    }
-
-    /// A single id, never given again by this process; none when all ranges are taken.
-    pub fn take_one(&mut self) -> Option<u32> {
-        if self.single.is_empty() {
-            let first = self.take_range()?;
-            self.single = first..first + RANGE;
+    fn numbered(share: u32) -> Self {
+        let ranges = share * RANGES..(share + 1) * RANGES;
+        Self {
+            ranges: ranges.rev().map(|n| FIRST + n * RANGE).collect(),
+            singles: None,
+            _share: None,
         }
-        self.single.next()
+    }
+
+    /// A block of [`RANGE`] ids for a zygote; none when all are taken.
+    pub fn take_block(&mut self) -> Option<Block> {
+        self.ranges.pop().map(|first| Block::new(first, RANGE))
+    }
+
+    /// Gives such a block back, by its first id: when nobody lives any more who ever held one of its ids.
+    pub fn return_block(&mut self, first: u32) {
+        self.ranges.insert(0, first);
+    }
+
+    /// An id for a sandbox that no zygote forks; none when all are taken.
+    pub fn take_one(&mut self) -> Option<u32> {
+        if self.singles.is_none() {
+            self.singles = self.take_block();
+        }
+        let block = self.singles.as_mut()?;
+        block.take_one().map(|offset| block.first + offset)
+    }
+
+    /// Gives such an id back, when its sandbox is gone.
+    pub fn return_one(&mut self, id: u32) {
+        if let Some(block) = &mut self.singles {
+            block.return_one(id - block.first);
+        }
     }
 }
 
-/// The ids that a derived zygote hands out below itself. Inside its namespace they start at [`INNER`].
-#[derive(Debug)]
-pub struct Block {
-    /// First id, in the initial namespace: the zygote's own.
-    pub first: u32,
-    /// How many.
-    pub count: u32,
-    next: u32,
+/// What a sandbox was given, so that it can be given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allotment {
+    /// A whole block of the warden's, by its first id.
+    Block(u32),
+    /// One id of the warden's.
+    Single(u32),
+    /// One id of its zygote's block, by its offset.
+    One(u32),
+    /// A share of its zygote's block, by its offset.
+    Share(u32),
 }
 
 /// The id that every sandbox has for itself, inside its own namespace.
 pub const INNER: u32 = 1000;
 
+/// A zygote's ids. Offset 0 is the zygote's own; inside its namespace, offset 0 is [`INNER`].
+#[derive(Debug)]
+pub struct Block {
+    /// First id, in the initial namespace.
+    pub first: u32,
+    /// How many.
+    pub count: u32,
+    next: u32,
+    ones: VecDeque<u32>,
+    shares: Vec<u32>,
+}
+
 impl Block {
-    /// A block whose first id is its zygote's own.
+    /// A block with nothing taken.
     #[must_use]
     pub fn new(first: u32, count: u32) -> Self {
-        Self { first, count, next: 1 }
+        Self { first, count, next: 1, ones: VecDeque::new(), shares: Vec::new() }
     }
 
-    /// Takes `count` ids: their offset in this block. None when the block is used up: the zygote must be replaced.
-    pub fn take(&mut self, count: u32) -> Option<u32> {
-        let offset = self.next;
-        let end = offset.checked_add(count)?;
-        (end <= self.count).then(|| {
-            self.next = end;
-            offset
-        })
+    /// The offset of an id for one fork: a new one while there are any, then the one that was given back first. None
+    /// when all are in use.
+    pub fn take_one(&mut self) -> Option<u32> {
+        self.take_new(1).or_else(|| self.ones.pop_front())
+    }
+
+    /// Gives an id back.
+    pub fn return_one(&mut self, offset: u32) {
+        self.ones.push_back(offset);
+    }
+
+    /// The offset of [`Block::share`] ids, for a zygote that is derived from this block's.
+    pub fn take_share(&mut self) -> Option<u32> {
+        self.shares.pop().or_else(|| self.take_new(self.share()))
+    }
+
+    /// Gives a share back.
+    pub fn return_share(&mut self, offset: u32) {
+        self.shares.push(offset);
     }
 
     /// How many ids a zygote derived from this block's gets: a sixteenth, so that the tree can be four deep.
@@ -81,35 +164,67 @@ impl Block {
     pub fn share(&self) -> u32 {
         self.count / 16
     }
+
+    fn take_new(&mut self, count: u32) -> Option<u32> {
+        let offset = self.next;
+        let end = offset.checked_add(count)?;
+        (end <= self.count).then(|| {
+            self.next = end;
+            offset
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use proptest::prelude::*;
 
     use super::*;
 
     #[test]
-    fn no_id_is_given_twice() {
-        let mut uids = Uids::default();
-        let mut seen = std::collections::HashSet::new();
-        for _ in 0..3 * RANGE {
-            assert!(seen.insert(uids.take_one().unwrap()));
+    fn no_two_live_sandboxes_have_the_same_id() {
+        let mut uids = Uids::numbered(3);
+        let mut live = HashSet::new();
+        for round in 0..3 * RANGE {
+            if round >= 1000 {
+                let oldest = FIRST + 3 * RANGES * RANGE + 1 + (round - 1000) % (RANGE - 1);
+                assert!(live.remove(&oldest));
+                uids.return_one(oldest);
+            }
+            assert!(live.insert(uids.take_one().unwrap()));
         }
-        let range = uids.take_range().unwrap();
-        assert!((range..range + RANGE).all(|id| !seen.contains(&id)));
+        let block = uids.take_block().unwrap();
+        assert!(live.iter().all(|id| !(block.first..block.first + block.count).contains(id)));
+    }
+
+    #[test]
+    fn shares_of_different_wardens_do_not_meet() {
+        let last = Uids::numbered(SHARES - 1).ranges[0];
+        assert!(last.checked_add(RANGE).is_some_and(|end| end <= 0x7fff_ffff + 1));
+        let (a, b) = (Uids::numbered(0).ranges, Uids::numbered(1).ranges);
+        assert!(a.iter().max() < b.iter().min());
     }
 
     proptest! {
         #[test]
-        fn a_block_never_hands_out_its_zygotes_own_id_nor_beyond_its_end(count in 1u32..5000, sizes in prop::collection::vec(1u32..600, 1..40)) {
+        fn a_block_never_has_an_id_taken_twice_nor_its_zygotes_own(
+            count in 17u32..400,
+            steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 1..600),
+        ) {
             let mut block = Block::new(FIRST, count);
-            let mut end = 1;
-            for size in sizes {
-                if let Some(offset) = block.take(size) {
-                    prop_assert_eq!(offset, end);
-                    end = offset + size;
-                    prop_assert!(end <= count);
+            let mut live: Vec<u32> = Vec::new();
+            for (take, which) in steps {
+                if take {
+                    if let Some(offset) = block.take_one() {
+                        prop_assert!(offset >= 1 && offset < count && !live.contains(&offset));
+                        live.push(offset);
+                    } else {
+                        prop_assert_eq!(live.len(), count as usize - 1);
+                    }
+                } else if !live.is_empty() {
+                    block.return_one(live.swap_remove(which.index(live.len())));
                 }
             }
         }

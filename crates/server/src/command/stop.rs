@@ -12,6 +12,7 @@ use super::terminal::{Display, say};
 use super::{state_root, write_json};
 use crate::cli::{Clean, Down, Global};
 use crate::client::{Client, ClientError};
+use crate::parts;
 use crate::progress::Progress as _;
 use crate::state::{State, StateError};
 
@@ -83,6 +84,8 @@ pub(super) async fn clean(global: &Global, clean: &Clean) -> Result<()> {
     let display = Display::new();
     display.step(&format!("removing {}", root.display()));
     let root = state.root();
+    // Before the directory goes: what a killed warden left is found by it.
+    container::clear_leftovers(&parts::warden_program()?, root).await?;
     std::fs::remove_dir_all(root).with_context(|| {
         format!("cannot remove {}: when a worker ran as root, clean as root", root.display())
     })?;

@@ -1,0 +1,95 @@
+//! How processes ended, as pid 1 of the sandboxes tells it. For kernels before 6.15: from then on a pidfd tells, even
+//! when its process has been reaped.
+//!
+//! ```text
+//!   a fork's intermediate exits ─► its child is an orphan, pid 1's ── ends ─► pid 1 reaps it
+//!                                                                              │ 8 bytes: its number in P, its status
+//!   Inspect ─► the last [`KEPT`] ◄── non-blocking pipe ◄───────────────────────┘
+//! ```
+//! Pid 1 never waits for the warden: what does not fit into the pipe is not told, and that death stays unexplained.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sys::process::Ended;
+
+/// Where pid 1 finds the pipe.
+pub(crate) const DEAD: i32 = 0;
+
+/// Deaths that are remembered: far fewer than numbers, so that none is another's of the same number.
+const KEPT: usize = 1024;
+
+/// A pidfd tells of an end an instant before pid 1 can.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// What pid 1 has told, and the pipe.
+#[derive(Debug)]
+pub(crate) struct Deaths {
+    pipe: OwnedFd,
+    known: VecDeque<(i32, i32)>,
+}
+
+impl Deaths {
+    pub(crate) fn new(pipe: OwnedFd) -> Self {
+        Self { pipe, known: VecDeque::new() }
+    }
+
+    /// How the process ended that had this number. It has ended.
+    pub(crate) fn find(&mut self, inside: i32) -> Option<Ended> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            self.read();
+            if let Some((_, status)) = self.known.iter().rev().find(|(pid, _)| *pid == inside) {
+                return Some(Ended::from_status(*status));
+            }
+            if Instant::now() > deadline {
+                return None;
+            }
+            let mut fds = [PollFd::from_borrowed_fd(self.pipe.as_fd(), PollFlags::IN)];
+            let _ = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 20_000_000 }));
+        }
+    }
+
+    /// Takes in what has been told. Often enough, or the pipe fills.
+    pub(crate) fn read(&mut self) {
+        let mut bytes = [0; 8 * 64];
+        while let Ok(got @ 1..) = rustix::io::read(&self.pipe, &mut bytes) {
+            for told in bytes[..got].chunks_exact(8) {
+                let [a, b, c, d, e, f, g, h] = *told else { continue };
+                let (pid, status) = ([a, b, c, d], [e, f, g, h]);
+                self.known.push_back((i32::from_ne_bytes(pid), i32::from_ne_bytes(status)));
+            }
+        }
+        let over = self.known.len().saturating_sub(KEPT);
+        self.known.drain(..over);
+    }
+}
+
+/// Runs in pid 1, to its end: reaps, and tells.
+pub(crate) fn reap_and_tell() -> ! {
+    // SAFETY: an all-zero set is a valid one.
+    let mut children: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the set outlives the call.
+    unsafe { libc::sigaddset(&raw mut children, libc::SIGCHLD) };
+    // Blocked, so that it waits: pid 1 of a namespace ignores what it has no handler for.
+    // SAFETY: the set outlives the call.
+    unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const children, std::ptr::null_mut()) };
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` outlives the call.
+        let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::__WALL) };
+        if pid > 0 {
+            let mut told = [0; 8];
+            told[..4].copy_from_slice(&pid.to_ne_bytes());
+            told[4..].copy_from_slice(&status.to_ne_bytes());
+            // SAFETY: the bytes outlive the call; shorter than a pipe's atomic write.
+            unsafe { libc::write(DEAD, told.as_ptr().cast(), told.len()) };
+        } else {
+            let mut signal = 0;
+            // SAFETY: both outlive the call. Whoever ended since the last look has left the signal pending.
+            unsafe { libc::sigwait(&raw const children, &raw mut signal) };
+        }
+    }
+}
