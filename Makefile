@@ -60,6 +60,10 @@ doctor: build
 bench: build
 	cargo run --release --locked -p bench -- $(FIG)
 
+# MATCH=regex: only test programs with such names. VM_MINUTES, VM_ACCEL: see the script.
+test-vm: need-rust need-python
+	tests/vm/test-vm.sh $(MATCH)
+
 clean:
 	-[ ! -x target/release/wool ] || target/release/wool --state "$(STATE)" clean
 	cargo clean

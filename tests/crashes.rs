@@ -126,6 +126,26 @@ fn killing_worker_and_warden_together_leaves_only_what_the_next_start_removes() 
 }
 
 #[test]
+fn clean_removes_what_a_killed_warden_left() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    drop(worker.try_out("f", &returns("f")).expect(200));
+    e2e::eventually("the instance is kept", || worker.status()["engine"]["instances"]["idle"] == 1);
+    signal(worker.pid(), Signal::STOP);
+    kill(worker.warden());
+    let site = worker.crash();
+    let cgroups = site.cgroups();
+    drop(site.wool(&["clean", "--yes"]).ok());
+    // With the state directory gone nobody could find them by its name any more.
+    for dir in &cgroups {
+        assert!(!dir.exists(), "{}", dir.display());
+    }
+    assert!(!site.state().exists());
+}
+
+#[test]
 fn a_killed_zygote_or_instance_costs_one_call_at_most() {
     if !can_run() {
         return;

@@ -28,8 +28,8 @@ pub struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// Makes our directory below the caller's own cgroup when that is delegated to it (a systemd unit with
-    /// `Delegate=yes`), else at the top; none when the memory and pids controllers cannot be had.
+    /// Makes our directory at the top of the hierarchy, as the warden sees it; none when the memory and pids controllers
+    /// cannot be had there (the root of a container's cgroup namespace that holds processes itself: EBUSY).
     #[must_use]
     pub fn detect(name: &str) -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
