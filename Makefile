@@ -39,14 +39,13 @@ demo: need-python build
 
 $(VENV)/ready: guest/python/requirements-dev.txt | need-python
 	$(PYTHON) -m venv $(VENV) || { echo "error: no venv module; install python3-venv"; exit 1; }
-	$(VENV)/bin/python -m pip install --quiet --require-hashes -r $< || \
-	$(VENV)/bin/python -m pip install --quiet -r <(sed 's/ --hash=.*//' $<)
+	$(VENV)/bin/python -m pip install --quiet -r $<
 	touch $@
 
 check: need-rust $(VENV)/ready
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	$(VENV)/bin/ruff check guest/python crates/layers/src examples bench
+	$(VENV)/bin/ruff check guest/python crates examples bench tests
 	$(VENV)/bin/ruff format --check guest/python
 
 test: need-rust $(VENV)/ready

@@ -9,7 +9,8 @@ LARGEST = (160, 160)
 
 def handler(event, context):
     image = Image.open(io.BytesIO(event))
-    print(f"{image.format} {image.width}x{image.height}, {len(event)} bytes of {context.content_type}")
+    size = f"{image.width}x{image.height}"
+    print(f"{image.format} {size}, {len(event)} bytes of {context.content_type}")
     # Cameras store how they were held instead of turning the picture.
     image = ImageOps.exif_transpose(image).convert("RGB")
     image.thumbnail(LARGEST)
