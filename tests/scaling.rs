@@ -63,8 +63,10 @@ fn idle_instances_go_when_nobody_calls_them() {
     assert_eq!(worker.run("f", &json!({})).expect(200).header("lambswool-start"), "fork");
 }
 
-/// Sleeps for a second and says when, by a clock that all sandboxes share, and who it is.
+/// Sleeps for a second and says when, by a clock that all sandboxes share, and who it is. `LAMBSWOOL_SLOW` has a machine
+/// on which everything takes longer (an emulated one) sleep that many seconds.
 fn sleeping(setting: &str) -> String {
+    let seconds = std::env::var("LAMBSWOOL_SLOW").unwrap_or_else(|_| "1".to_owned());
     format!(
         r#"
 # /// script
@@ -75,7 +77,7 @@ import os, time
 WHO = os.urandom(8).hex()
 def handler(event, context):
     begin = time.monotonic()
-    time.sleep(1)
+    time.sleep({seconds})
     return [begin, time.monotonic(), WHO]
 "#
     )

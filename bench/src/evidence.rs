@@ -34,6 +34,12 @@ impl Run {
             if row.mode == Mode::Closed && high > 1.3 * low {
                 advice.push(format!("{what}: rounds differ ({low:.1} to {high:.1} a second); run it again when nothing else runs"));
             }
+            if row.starts.len() > 1 {
+                advice.push(format!(
+                    "{what}: sandboxes came from different places ({:?})",
+                    row.starts
+                ));
+            }
             if let Some(shortage) = row.latency_ms.as_ref().and_then(Quantiles::shortage) {
                 let n = row.latency_ms.as_ref().map_or(0, |q| q.n);
                 advice.push(format!("{what}: {n} samples, so {shortage}"));
@@ -203,16 +209,16 @@ impl Run {
                     )
                 },
             );
-            let group = row.group_cpu_ms.map_or_else(String::new, |ms| format!("{ms:.2}"));
+            let told = |ms: Option<f64>| ms.map_or_else(String::new, |ms| format!("{ms:.2}"));
+            let (machine, group) = (told(row.machine_cpu_ms), told(row.group_cpu_ms));
             let starts: Vec<_> =
                 row.starts.iter().map(|(start, n)| format!("{n} {start}")).collect();
             let (low, high) = row.throughput_range;
             writeln!(
                 page,
-                "| {} | {load} | {latency} | {:.1} ({low:.1}–{high:.1}) | {:.2} | {group} | {:.2} | {} |",
+                "| {} | {load} | {latency} | {:.1} ({low:.1}–{high:.1}) | {machine} | {group} | {:.2} | {} |",
                 row.arm,
                 row.throughput,
-                row.machine_cpu_ms,
                 row.generator_cpu_ms,
                 starts.join(", ")
             )?;

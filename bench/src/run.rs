@@ -7,6 +7,9 @@ use serde::Serialize;
 use crate::load::Cell;
 use crate::sample::{Mode, Quantiles, Sample, float, median};
 
+/// Processors that others may keep busy while processor time is still told.
+const TOO_BUSY: f64 = 0.25;
+
 /// What an experiment collects.
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -69,8 +72,9 @@ pub(crate) struct Row {
     pub(crate) throughput: f64,
     /// The smallest and the largest round.
     pub(crate) throughput_range: (f64, f64),
-    /// Milliseconds of processor time a call, of the whole machine less what it spends at rest.
-    pub(crate) machine_cpu_ms: f64,
+    /// Milliseconds of processor time a call, of the whole machine less what it spends at rest; none when others kept it
+    /// too busy to tell.
+    pub(crate) machine_cpu_ms: Option<f64>,
     /// The same, of the worker, its warden and all sandboxes.
     pub(crate) group_cpu_ms: Option<f64>,
     /// The same, of the load generator; part of the machine's.
@@ -153,7 +157,8 @@ impl Run {
                 rates.iter().copied().fold(f64::INFINITY, f64::min),
                 rates.iter().copied().fold(0.0, f64::max),
             ),
-            machine_cpu_ms: total(&|c| c.spent.machine - self.idle * c.spent.wall) * 1e3 / calls,
+            machine_cpu_ms: (self.idle < TOO_BUSY)
+                .then(|| total(&|c| c.spent.machine - self.idle * c.spent.wall) * 1e3 / calls),
             group_cpu_ms: grouped.then(|| total(&|c| c.spent.group.unwrap_or(0.0)) * 1e3 / calls),
             generator_cpu_ms: total(&|c| c.spent.own) * 1e3 / calls,
             failed: samples().count() - good.len(),
@@ -187,4 +192,33 @@ fn stages<'a>(samples: impl Iterator<Item = &'a Sample>) -> Vec<(String, f64)> {
         }
     }
     stages.into_iter().map(|(name, times)| (name, median(&times))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(stages: &str) -> Sample {
+        Sample {
+            arm: String::new(),
+            round: 0,
+            mode: Mode::Closed,
+            level: 1.0,
+            at_ms: 0.0,
+            late_ms: 0.0,
+            latency_ms: 1.0,
+            total_ms: 1.0,
+            start: String::new(),
+            stages: stages.to_owned(),
+            error: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_stage_has_the_median_of_the_calls_that_passed_it() {
+        let samples = ["fork;dur=1.0, load;dur=3", "fork;dur=2.0", "fork;dur=9.5, load;dur=5", ""];
+        let samples = samples.map(sample);
+        let expected = [("fork".to_owned(), 2.0), ("load".to_owned(), 3.0)];
+        assert_eq!(stages(samples.iter()), expected);
+    }
 }

@@ -161,7 +161,7 @@ fn compare(run: &mut Run, cost: density::Cost) {
             ),
             at_most(
                 &format!("`{arm}`, processor time a call, whole machine, load generator included"),
-                one.machine_cpu_ms,
+                one.machine_cpu_ms.unwrap_or(f64::NAN),
                 " ms",
                 2.5,
             ),

@@ -163,7 +163,7 @@ fn at_most(what: &str, ours: f64, unit: &str, target: f64) -> Comparison {
         what: what.to_owned(),
         paper: String::new(),
         target: format!("≤ {target}{unit}"),
-        ours: format!("{ours:.2}{unit}"),
+        ours: told(ours, 2, unit),
         reached: ours.is_finite().then_some(ours <= target),
     }
 }
@@ -174,7 +174,11 @@ fn at_least(what: &str, ours: f64, unit: &str, target: f64) -> Comparison {
         what: what.to_owned(),
         paper: String::new(),
         target: format!("≥ {target}{unit}"),
-        ours: format!("{ours:.0}{unit}"),
+        ours: told(ours, 0, unit),
         reached: ours.is_finite().then_some(ours >= target),
     }
+}
+
+fn told(value: f64, digits: usize, unit: &str) -> String {
+    if value.is_finite() { format!("{value:.digits$}{unit}") } else { "not measured".to_owned() }
 }

@@ -93,3 +93,40 @@ pub(crate) fn reap_and_tell() -> ! {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::pipe::{PipeFlags, pipe_with};
+
+    use super::*;
+
+    fn tell(pipe: &OwnedFd, pid: i32, status: i32) {
+        let told = [pid.to_ne_bytes(), status.to_ne_bytes()].concat();
+        assert_eq!(rustix::io::write(pipe, &told), Ok(8));
+    }
+
+    #[test]
+    fn of_two_deaths_of_one_number_the_later_is_told() {
+        let (read, write) = pipe_with(PipeFlags::NONBLOCK).unwrap();
+        let mut deaths = Deaths::new(read);
+        tell(&write, 7, 3 << 8);
+        tell(&write, 8, 9);
+        tell(&write, 7, 0);
+        assert_eq!(deaths.find(7), Some(Ended::Exited(0)));
+        assert_eq!(deaths.find(8), Some(Ended::Signal(9)));
+        assert_eq!(deaths.find(9), None);
+    }
+
+    #[test]
+    fn only_the_last_deaths_are_remembered() {
+        let (read, write) = pipe_with(PipeFlags::NONBLOCK).unwrap();
+        let mut deaths = Deaths::new(read);
+        for pid in 1..=2 * i32::try_from(KEPT).unwrap() {
+            tell(&write, pid, 0);
+        }
+        deaths.read();
+        assert_eq!(deaths.known.len(), KEPT);
+        assert_eq!(deaths.find(1), None);
+        assert_eq!(deaths.find(2 * i32::try_from(KEPT).unwrap()), Some(Ended::Exited(0)));
+    }
+}
