@@ -54,6 +54,8 @@ struct ForkMessage {
     uid: u32,
     flags: u32,
     role: Role,
+    /// Load and call a handler that does nothing before the first message is read: for forks that nobody waits for.
+    rehearse: bool,
 }
 
 /// Everything a fork needs, made ahead of it.
@@ -117,7 +119,12 @@ impl Slot {
     }
 
     /// Has the zygote behind `control` land a fork of itself here.
-    pub(crate) async fn land(self, control: BorrowedFd<'_>) -> Result<Landed, ProviderError> {
+    /// `rehearse` when nobody waits for it: what a first call writes to is then copied ahead of it.
+    pub(crate) async fn land(
+        self,
+        control: BorrowedFd<'_>,
+        rehearse: bool,
+    ) -> Result<Landed, ProviderError> {
         let Self { handle, zygote, role, uid, inner_uid, for_zygote, channel, .. } = self;
         scm::want_credentials(channel.as_fd(), true)
             .map_err(ProviderError::step("ask for credentials"))?;
@@ -128,7 +135,7 @@ impl Slot {
                 Role::Instance => flag::NEW_PID | flag::STACK_FILTER,
                 Role::Zygote => 0,
             };
-        let message = ForkMessage { kind: "fork", uid: inner_uid, flags, role };
+        let message = ForkMessage { kind: "fork", uid: inner_uid, flags, role, rehearse };
         let message =
             serde_json::to_vec(&message).map_err(ProviderError::step("write a fork message"))?;
         let borrowed: Vec<_> = for_zygote.iter().map(AsFd::as_fd).collect();

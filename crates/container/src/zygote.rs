@@ -175,7 +175,7 @@ impl Inner {
                 Some(slot) => slot,
                 None => self.prepare().await?,
             };
-            let landed = slot.land(self.control.as_fd()).await?;
+            let landed = slot.land(self.control.as_fd(), true).await?;
             lock(&self.spares).push_back(landed);
             return Ok(true);
         }
@@ -229,13 +229,13 @@ impl Inner {
                 // At once: what is attached late is there before the code is loaded.
                 let command = place(slot.handle.id);
                 let (placed, landed) =
-                    tokio::join!(client.call(command, &[]), slot.land(self.control.as_fd()));
+                    tokio::join!(client.call(command, &[]), slot.land(self.control.as_fd(), false));
                 placed?;
                 landed?
             } else {
                 let (_, mut roots) = client.call(place(slot.handle.id), &[]).await?;
                 slot.set_root(roots.pop().ok_or_else(crate::client::unexpected)?);
-                slot.land(self.control.as_fd()).await?
+                slot.land(self.control.as_fd(), false).await?
             }
         };
         let mut handle = landed.handle;
@@ -256,7 +256,7 @@ impl Inner {
             packages,
             limits(spec.limits),
         );
-        let landed = slot.await?.land(self.control.as_fd()).await?;
+        let landed = slot.await?.land(self.control.as_fd(), false).await?;
         let control =
             watch(landed.channel).map_err(ProviderError::step("watch the control socket"))?;
         let shared = Arc::clone(&self.shared);

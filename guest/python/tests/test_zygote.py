@@ -327,6 +327,23 @@ def test_a_fork_that_fails_is_answered_and_the_zygote_goes_on(zygote):
     assert zygote.fork().pid > 0
 
 
+def test_a_rehearsal_leaves_nothing_for_the_handler_to_see(zygote, task):
+    (task / "main.py").write_text(
+        textwrap.dedent("""
+        import os, sys
+        def handler(event, context):
+            return [sorted(os.environ.items()), sys.path, os.getcwd(), sorted(sys.modules),
+                    sorted(map(str, sys.path_importer_cache))]
+        """)
+    )
+    seen = []
+    for rehearse in (False, True):
+        guest = zygote.fork(rehearse=rehearse)
+        guest.load()
+        seen.append(guest.call({}).value)
+    assert seen[0] == seen[1]
+
+
 @pytest.mark.parametrize("message", [b"{", b"3", b"{}", b'{"kind": 3}', b'{"kind": "dance"}'])
 def test_an_unknown_message_is_said_to_be_one(zygote, message):
     before = zygote.descriptors()

@@ -18,17 +18,17 @@ import time
 
 from lambswool_guest.handler import Handler
 from lambswool_guest.logs import Logs
+from lambswool_guest.places import Places
 from lambswool_guest.wire import Channel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from lambswool_guest.places import Places
 
-
-def serve(fd: int, places: "Places", logs: Logs | None = None) -> "NoReturn":
-    """Speaks on `fd` until it closes. `logs` when a zygote has installed them."""
+def serve(fd: int, places: Places, logs: Logs | None = None, rehearse: bool = False) -> "NoReturn":
+    """Speaks on `fd` until it closes. `logs` when a zygote has installed them; `rehearse` when
+    there is time until the first message."""
     channel = Channel(fd)
     # First, so that the worker does its part while this side goes on preparing.
     channel.send({"kind": "ready", "pid": posix.getpid()})
@@ -37,6 +37,8 @@ def serve(fd: int, places: "Places", logs: Logs | None = None) -> "NoReturn":
         logs.install()
     logs.attach(channel)
     instance = _Instance(channel, logs, places)
+    if rehearse:
+        _rehearse(places)
     while (message := channel.receive()) is not None:
         header, body = message
         if header["kind"] == "load":
@@ -46,8 +48,30 @@ def serve(fd: int, places: "Places", logs: Logs | None = None) -> "NoReturn":
     posix._exit(0)
 
 
+def _rehearse(places: Places) -> None:
+    """Loads and calls a handler that does nothing: what a first call writes to is copied now, page
+    by page, and not while somebody waits (a millisecond). The real load sets anew all that this
+    one has set."""
+    task = __file__.rpartition("/")[0]
+    load = {
+        "module": "rehearsed",
+        "function": "handler",
+        "convention": "lambda",
+        "name": "",
+        "version": "",
+        "memory_mb": 0,
+        "environment": {},
+        "binary": False,
+    }
+    invoke = {"id": "", "remaining_ms": 0, "content_type": "application/json"}
+    rehearsal = Places(stdlib=places.stdlib, task=task, packages=places.packages)
+    Handler(load, rehearsal).call(invoke, b'{"": [0]}')
+    del sys.modules["rehearsed"]
+    sys.path_importer_cache.pop(task, None)
+
+
 class _Instance:
-    def __init__(self, channel: Channel, logs: Logs, places: "Places") -> None:
+    def __init__(self, channel: Channel, logs: Logs, places: Places) -> None:
         self._channel = channel
         self._logs = logs
         self._places = places

@@ -61,7 +61,7 @@ def serve(control: int, places: "Places") -> "NoReturn":
             reseed.after_fork()
             if request["role"] == "instance":
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                instance.serve(control, places, logs)
+                instance.serve(control, places, logs, request.get("rehearse", False))
             _say(control, {"kind": "ready", "pid": posix.getpid()})
             continue
         _close(fds)
