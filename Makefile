@@ -56,8 +56,10 @@ test: need-rust $(VENV)/ready
 doctor: build
 	target/release/wool doctor
 
-bench: build
-	cargo run --release --locked -p bench -- $(FIG)
+# Together, because cargo chooses features by what is built together.
+bench: need-rust need-python
+	cargo build --release --locked -p server -p warden -p bench
+	target/release/bench $(FIG)
 
 # MATCH=regex: only test programs with such names. VM_MINUTES, VM_ACCEL: see the script.
 test-vm: need-rust need-python
