@@ -12,6 +12,7 @@
  *     │ ◄───────────────────────────── exits            │ channel to fd 3, everything else closed
  *     ▼ next request                                    │ ids, no capability, not dumpable
  *                                                       │ Landlock scope, stacked filter
+ *                                                       │ READY, when asked to say it
  *                                                       ▼ returns into Python
  *
  * The intermediate is the zygote's own child, never CLONE_PARENT: the kernel spares a vfork child from a memory
@@ -45,6 +46,7 @@ enum {
     LAND_STACK_FILTER = 2,  /* setns, unshare, chroot refused from here on */
     LAND_SCOPE = 4,         /* a Landlock scope of its own: Linux >= 6.12 */
     LAND_USER_NS = 8,       /* a user namespace with the child's own kernel uid */
+    LAND_SAY_READY = 16,    /* a frame on the channel once all that holds: sooner than Python can say it */
 };
 enum { MAX_FDS = 16, CHANNEL = 3 };
 enum { FD_ROOT, FD_CHANNEL, FD_USER_NS, FD_CGROUPS }; /* order of a slot's descriptors */
@@ -75,14 +77,21 @@ extern __attribute__((weak)) const unsigned __rseq_size;
 /* glibc >= 2.34: a fork that runs no atfork handlers, and so is safe while memory is shared. */
 extern __attribute__((weak)) pid_t _Fork(void);
 
-static void refuse(int channel, const char *step) {
+/* One frame without a body. */
+static ssize_t say(int channel, const char *header, size_t length) {
     char frame[256];
-    int n = snprintf(frame + 8, sizeof frame - 8,
+    uint32_t lengths[2] = {(uint32_t)length, 0};
+    memcpy(frame, lengths, sizeof lengths);
+    memcpy(frame + sizeof lengths, header, length);
+    return write(channel, frame, sizeof lengths + length);
+}
+
+static void refuse(int channel, const char *step) {
+    char header[240];
+    int n = snprintf(header, sizeof header,
                      "{\"kind\":\"failed\",\"id\":\"\",\"error_type\":\"landing\",\"message\":\"%s: errno %d\",\"traceback\":[]}",
                      step, errno);
-    uint32_t lengths[2] = {(uint32_t)n, 0};
-    memcpy(frame, lengths, sizeof lengths);
-    if (write(channel, frame, (size_t)n + 8) < 0) { /* the worker is gone: nobody left to tell */
+    if (say(channel, header, (size_t)n) < 0) { /* the worker is gone: nobody left to tell */
     }
     syscall(SYS_exit_group, 1);
 }
@@ -155,6 +164,8 @@ static void confine(struct slot *slot) {
     register_rseq();
     if (slot->flags & LAND_SCOPE && scope()) refuse(channel, "enter Landlock scope");
     if (slot->flags & LAND_STACK_FILTER && stack_filter()) refuse(channel, "stack filter");
+    static const char ready[] = "{\"kind\":\"ready\",\"pid\":1}"; /* its number in a namespace of its own; only a claim */
+    if (slot->flags & LAND_SAY_READY && say(channel, ready, sizeof ready - 1) < 0) syscall(SYS_exit_group, 1);
 }
 
 /* Returns 0 in the child, the intermediate's pid in the zygote, -1 with errno when nothing was started. */

@@ -38,6 +38,7 @@ mod flag {
     pub(super) const STACK_FILTER: u32 = 2;
     pub(super) const SCOPE: u32 = 4;
     pub(super) const USER_NS: u32 = 8;
+    pub(super) const SAY_READY: u32 = 16;
 }
 
 /// What is to land.
@@ -132,7 +133,7 @@ impl Slot {
         let flags = flag::USER_NS
             | scope
             | match role {
-                Role::Instance => flag::NEW_PID | flag::STACK_FILTER,
+                Role::Instance => flag::NEW_PID | flag::STACK_FILTER | flag::SAY_READY,
                 Role::Zygote => 0,
             };
         let message = ForkMessage { kind: "fork", uid: inner_uid, flags, role, rehearse };

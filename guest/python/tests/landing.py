@@ -5,11 +5,16 @@ missing is the confinement: no user namespace, no root, no uid. Copied beside th
 native module's name.
 """
 
+import json
 import os
 import socket
+import struct
 
 REFUSED = 99
 """As `flags`: the fork fails in its `setns` step."""
+
+SAY_READY = 16
+"""As the native side's `LAND_SAY_READY`."""
 
 
 def receive(fd: int) -> tuple[bytes, list[int]] | None:
@@ -34,4 +39,7 @@ def fork(fds: list[int], uid: int, flags: int) -> int:
         return -1
     os.dup2(fds[0], 3)
     os.closerange(4, 1024)
+    if flags & SAY_READY:
+        header = json.dumps({"kind": "ready", "pid": os.getpid()}).encode()
+        os.write(3, struct.pack("<II", len(header), 0) + header)
     return 0

@@ -40,7 +40,7 @@ class Zygote:
         """An instance. A few descriptors more come along, as they do in earnest."""
         ours, theirs = socket.socketpair()
         with theirs, open("/dev/null") as other:
-            request = {"kind": "fork", "uid": 1000, "flags": 0, "role": "instance"}
+            request = {"kind": "fork", "uid": 1000, "flags": landing.SAY_READY, "role": "instance"}
             self.say(request | fields, theirs.fileno(), other.fileno(), other.fileno())
         return Guest(Peer(ours))
 

@@ -12,7 +12,7 @@ its content type as a pair.
 import posix
 import sys
 
-from lambswool_guest import codec
+from lambswool_guest import codec, module
 from lambswool_guest.context import LambdaContext, Log
 
 TYPE_CHECKING = False
@@ -76,8 +76,9 @@ def _enter(load: dict, places: "Places") -> None:
     posix.chdir(places.task)
     sys.path[:] = [places.task, places.packages, *places.stdlib]
     # What was cached before a fork is about the zygote's directories: same names, other contents.
+    ours = (f"{places.task}/", f"{places.packages}/")
     for path in list(sys.path_importer_cache):
-        if f"{path}/".startswith((f"{places.task}/", f"{places.packages}/")):
+        if f"{path}/".startswith(ours):
             del sys.path_importer_cache[path]
     sys.argv[1:] = []
     # `site` defines these, and scripts call them.
@@ -88,12 +89,10 @@ def _enter(load: dict, places: "Places") -> None:
 
 def _set_variable(name: str, value: str) -> None:
     try:
-        if "os" in sys.modules:
-            sys.modules["os"].environ[name] = value
-        else:  # `os.environ` starts as a copy of this
-            key, text = name.encode(), value.encode()
-            posix.putenv(key, text)
-            posix.environ[key] = text
+        # `os.environ` is a view of this very dictionary, and takes nine calls to do the same.
+        key, text = name.encode(), value.encode()
+        posix.putenv(key, text)
+        posix.environ[key] = text
     except (OSError, ValueError) as error:
         raise Refused("Runtime.InvalidEnvironment", f"variable {name!r}: {error}") from None
 
@@ -102,7 +101,8 @@ def _imported(name: str, places: "Places") -> object:
     top = name.partition(".")[0]
     _set_aside(top, places)
     try:
-        __import__(name)
+        if module.load(name, places.task) is None:
+            __import__(name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             raise Refused(
@@ -110,14 +110,14 @@ def _imported(name: str, places: "Places") -> object:
                 f"no module {name!r} in the code: it holds {_listed(posix.listdir(places.task))}",
             ) from None
         raise
-    module = sys.modules[name]
-    path = getattr(module, "__file__", None)
+    imported = sys.modules[name]
+    path = getattr(imported, "__file__", None)
     if path is not None and not places.owns(path):
         raise Refused(
             "Runtime.ImportModuleError",
             f"the module name {name!r} is taken by {path}: rename the handler's file",
         )
-    return module
+    return imported
 
 
 def _set_aside(top: str, places: "Places") -> None:
@@ -131,11 +131,11 @@ def _set_aside(top: str, places: "Places") -> None:
             return
 
 
-def _find(module: object, name: str) -> "Callable[..., object]":
-    function = getattr(module, name, None)
+def _find(owner: object, name: str) -> "Callable[..., object]":
+    function = getattr(owner, name, None)
     if callable(function):
         return function
-    where = module.__name__  # type: ignore[attr-defined]
+    where = owner.__name__  # type: ignore[attr-defined]
     if function is not None:
         raise Refused(
             "Runtime.HandlerNotFound",
@@ -143,7 +143,7 @@ def _find(module: object, name: str) -> "Callable[..., object]":
         )
     defined = [
         key
-        for key, value in vars(module).items()
+        for key, value in vars(owner).items()
         if not key.startswith("_") and callable(value) and getattr(value, "__module__", "") == where
     ]
     raise Refused(

@@ -26,57 +26,41 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-def serve(fd: int, places: Places, logs: Logs | None = None, rehearse: bool = False) -> "NoReturn":
-    """Speaks on `fd` until it closes. `logs` when a zygote has installed them; `rehearse` when
-    there is time until the first message."""
+def serve(fd: int, places: Places) -> "NoReturn":
+    """A fresh interpreter: speaks on `fd` until it closes."""
     channel = Channel(fd)
     # First, so that the worker does its part while this side goes on preparing.
     channel.send({"kind": "ready", "pid": posix.getpid()})
-    if logs is None:
-        logs = Logs()
-        logs.install()
+    logs = Logs()
+    logs.install()
+    go_on(channel, places, logs)
+
+
+def go_on(channel: Channel, places: Places, logs: Logs) -> "NoReturn":
+    """READY was said: by `serve`, or, for a fork, by the native side."""
     logs.attach(channel)
-    instance = _Instance(channel, logs, places)
-    if rehearse:
-        _rehearse(places)
-    while (message := channel.receive()) is not None:
-        header, body = message
-        if header["kind"] == "load":
-            instance.load(header)
-        elif header["kind"] == "invoke":
-            instance.invoke(header, body)
+    Instance(channel, logs, places).converse(channel)
     posix._exit(0)
 
 
-def _rehearse(places: Places) -> None:
-    """Loads and calls a handler that does nothing: what a first call writes to is copied now, page
-    by page, and not while somebody waits (a millisecond). The real load sets anew all that this
-    one has set."""
-    task = __file__.rpartition("/")[0]
-    load = {
-        "module": "rehearsed",
-        "function": "handler",
-        "convention": "lambda",
-        "name": "",
-        "version": "",
-        "memory_mb": 0,
-        "environment": {},
-        "binary": False,
-    }
-    invoke = {"id": "", "remaining_ms": 0, "content_type": "application/json"}
-    rehearsal = Places(stdlib=places.stdlib, task=task, packages=places.packages)
-    Handler(load, rehearsal).call(invoke, b'{"": [0]}')
-    del sys.modules["rehearsed"]
-    sys.path_importer_cache.pop(task, None)
+class Instance:
+    """One handler's side of the conversation."""
 
-
-class _Instance:
     def __init__(self, channel: Channel, logs: Logs, places: Places) -> None:
         self._channel = channel
         self._logs = logs
         self._places = places
         self._pid = posix.getpid()
         self._handler: Handler | None = None
+
+    def converse(self, requests: Channel) -> None:
+        """Answers on its own channel what comes from `requests`, until that closes."""
+        while (message := requests.receive()) is not None:
+            header, body = message
+            if header["kind"] == "load":
+                self.load(header)
+            elif header["kind"] == "invoke":
+                self.invoke(header, body)
 
     def load(self, header: dict) -> None:
         begin = time.perf_counter()

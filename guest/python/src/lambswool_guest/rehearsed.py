@@ -1,4 +1,4 @@
-"""The handler that a spare rehearses with: see `instance._rehearse`."""
+"""The handler that a spare rehearses with: see `rehearsal`."""
 
 
 def handler(event: object, context: object) -> object:

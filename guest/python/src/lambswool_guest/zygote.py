@@ -23,14 +23,15 @@ import gc
 import json
 import linecache  # noqa: F401 - for the children
 import posix
-import signal
 import sys
 import traceback  # noqa: F401 - for the children
+from _signal import SIG_DFL, SIG_IGN, SIGCHLD, signal
 
 import lambswool_landing as landing  # type: ignore[import-not-found]
 
-from lambswool_guest import failure, imports, instance, reseed  # noqa: F401 - for the children
+from lambswool_guest import failure, imports, instance, rehearsal, reseed  # noqa: F401 - for the children
 from lambswool_guest.logs import Logs
+from lambswool_guest.wire import Channel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,9 +46,10 @@ REPLY_BYTES = 48 << 10
 
 def serve(control: int, places: "Places") -> "NoReturn":
     """Serves requests on `control`, in this process and, on fd 3, in zygotes derived from it."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal(SIGCHLD, SIG_IGN)
     logs = Logs()
     logs.install()
+    rehearsal.in_zygote(places, logs)
     _settle()
     _say(control, {"kind": "ready", "pid": posix.getpid()})
     while (received := landing.receive(control)) is not None:
@@ -60,8 +62,10 @@ def serve(control: int, places: "Places") -> "NoReturn":
             control = CHILD_CHANNEL
             reseed.after_fork()
             if request["role"] == "instance":
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                instance.serve(control, places, logs, request.get("rehearse", False))
+                signal(SIGCHLD, SIG_DFL)
+                if request.get("rehearse"):
+                    rehearsal.once(places, logs)
+                instance.go_on(Channel(control), places, logs)
             _say(control, {"kind": "ready", "pid": posix.getpid()})
             continue
         _close(fds)
