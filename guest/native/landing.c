@@ -10,14 +10,16 @@
  *     │                              │ fchdir + chroot(root)
  *     │                              └── one fork ──► child
  *     │ ◄───────────────────────────── exits            │ channel to fd 3, everything else closed
- *     ▼ next request                                    │ ids, no capability, not dumpable
- *                                                       │ Landlock scope, stacked filter
+ *     ▼ next request                   ┊                │ ids, no capability, not dumpable
+ *                                      ┊                │ Landlock scope, stacked filter
+ *                                      └┄┄ pidfd ┄┄┄┄┄► │ waits for the intermediate's end
  *                                                       │ READY, when asked to say it
  *                                                       ▼ returns into Python
  *
  * The intermediate is the zygote's own child, never CLONE_PARENT: the kernel spares a vfork child from a memory
  * cgroup's OOM killer only while its real parent shares its memory; otherwise a small limit would kill the zygote.
- * It enters the cgroup itself, so that the child's page tables are charged to the child's cgroup.
+ * It enters the cgroup itself, so that the child's page tables are charged to the child's cgroup; and it must have left
+ * before anybody can pause that cgroup: frozen on its way out, it would leave the zygote in its vfork until the thaw.
  * A step that fails is told on the channel as a `failed` frame (crates/sandbox/src/wire) and nothing lands.
  *
  * Python's C API is declared by hand, stable ABI only (3.11 and later): no Python headers are needed to build this.
@@ -28,6 +30,7 @@
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <poll.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -48,9 +51,12 @@ enum {
     LAND_USER_NS = 8,       /* a user namespace with the child's own kernel uid */
     LAND_SAY_READY = 16,    /* a frame on the channel once all that holds: sooner than Python can say it */
 };
-enum { MAX_FDS = 16, CHANNEL = 3 };
+enum { MAX_FDS = 16, CHANNEL = 3, INTERMEDIATE = 4 };
 enum { FD_ROOT, FD_CHANNEL, FD_USER_NS, FD_CGROUPS }; /* order of a slot's descriptors */
 
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif
@@ -68,6 +74,7 @@ struct slot {
     int fds[MAX_FDS];
     int count;
     unsigned uid, flags;
+    int intermediate; /* its pidfd */
     jmp_buf child; /* where the child goes on: the zygote's own stack, copied */
 };
 
@@ -105,6 +112,8 @@ static int intermediate(void *argument) {
     if (slot->flags & LAND_USER_NS && setns(slot->fds[FD_USER_NS], CLONE_NEWUSER)) refuse(channel, "enter user namespace");
     if (slot->flags & LAND_NEW_PID && unshare(CLONE_NEWPID)) refuse(channel, "make pid namespace");
     if (fchdir(slot->fds[FD_ROOT]) || chroot(".")) refuse(channel, "enter root");
+    slot->intermediate = (int)syscall(SYS_pidfd_open, (pid_t)syscall(SYS_getpid), 0);
+    if (slot->intermediate < 0) refuse(channel, "open own pidfd");
     pid_t pid = _Fork ? _Fork() : (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     if (pid < 0) refuse(channel, "fork");
     if (pid > 0) syscall(SYS_exit_group, 0);
@@ -154,7 +163,8 @@ static void confine(struct slot *slot) {
     if (channel != CHANNEL && dup2(channel, CHANNEL) != CHANNEL) refuse(channel, "move channel");
     channel = slot->fds[FD_CHANNEL] = CHANNEL;
     if (fcntl(CHANNEL, F_SETFD, FD_CLOEXEC)) refuse(channel, "mark channel");
-    if (syscall(SYS_close_range, CHANNEL + 1, ~0u, 0)) refuse(channel, "close descriptors");
+    if (slot->intermediate != INTERMEDIATE && dup2(slot->intermediate, INTERMEDIATE) != INTERMEDIATE) refuse(channel, "move pidfd");
+    if (syscall(SYS_close_range, INTERMEDIATE + 1, ~0u, 0)) refuse(channel, "close descriptors");
     if (slot->flags & LAND_USER_NS) {
         if (syscall(SYS_setresgid, slot->uid, slot->uid, slot->uid)) refuse(channel, "take group id");
         if (syscall(SYS_setresuid, slot->uid, slot->uid, slot->uid)) refuse(channel, "take user id");
@@ -164,6 +174,10 @@ static void confine(struct slot *slot) {
     register_rseq();
     if (slot->flags & LAND_SCOPE && scope()) refuse(channel, "enter Landlock scope");
     if (slot->flags & LAND_STACK_FILTER && stack_filter()) refuse(channel, "stack filter");
+    struct pollfd end = {INTERMEDIATE, POLLIN, 0};
+    while (poll(&end, 1, -1) < 0)
+        if (errno != EINTR) refuse(channel, "wait for the intermediate");
+    close(INTERMEDIATE);
     static const char ready[] = "{\"kind\":\"ready\",\"pid\":1}"; /* its number in a namespace of its own; only a claim */
     if (slot->flags & LAND_SAY_READY && say(channel, ready, sizeof ready - 1) < 0) syscall(SYS_exit_group, 1);
 }

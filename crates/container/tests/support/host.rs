@@ -34,11 +34,6 @@ impl Process {
     pub(crate) fn zombie(&self) -> bool {
         self.status["State"].starts_with('Z')
     }
-
-    /// Whether it is past the point in its exit where it gave its memory up.
-    pub(crate) fn ending(&self) -> bool {
-        !self.status.contains_key("VmSize")
-    }
 }
 
 /// Directories of the warden in all hierarchies, its own tops included.

@@ -124,11 +124,9 @@ impl World {
         serde_json::json!([result, result])
     }
 
-    /// The one process that has appeared since `before` was taken. READY may be read before the intermediate that
-    /// forked it is quite gone.
+    /// The one process that has appeared since `before` was taken.
     pub(crate) fn newcomer(&self, before: &[host::Process]) -> host::Process {
         let mut now = self.processes();
-        now.retain(|process| !process.ending());
         now.retain(|process| before.iter().all(|known| known.pid != process.pid));
         assert_eq!(now.len(), 1, "{now:?}");
         now.remove(0)
