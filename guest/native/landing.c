@@ -49,7 +49,8 @@ enum {
     LAND_STACK_FILTER = 2,  /* setns, unshare, chroot refused from here on */
     LAND_SCOPE = 4,         /* a Landlock scope of its own: Linux >= 6.12 */
     LAND_USER_NS = 8,       /* a user namespace with the child's own kernel uid */
-    LAND_SAY_READY = 16,    /* a frame on the channel once all that holds: sooner than Python can say it */
+    LAND_INSTANCE = 16,     /* READY in a frame on the channel once all that holds: sooner than Python can say it */
+    LAND_REHEARSE = 32,     /* the Python side's: nobody waits yet */
 };
 enum { MAX_FDS = 16, CHANNEL = 3, INTERMEDIATE = 4 };
 enum { FD_ROOT, FD_CHANNEL, FD_USER_NS, FD_CGROUPS }; /* order of a slot's descriptors */
@@ -93,13 +94,18 @@ static ssize_t say(int channel, const char *header, size_t length) {
     return write(channel, frame, sizeof lengths + length);
 }
 
-static void refuse(int channel, const char *step) {
+/* Tells which step failed, and why. */
+static void fail(int channel, const char *step) {
     char header[240];
     int n = snprintf(header, sizeof header,
                      "{\"kind\":\"failed\",\"id\":\"\",\"error_type\":\"landing\",\"message\":\"%s: errno %d\",\"traceback\":[]}",
                      step, errno);
     if (say(channel, header, (size_t)n) < 0) { /* the worker is gone: nobody left to tell */
     }
+}
+
+static void refuse(int channel, const char *step) {
+    fail(channel, step);
     syscall(SYS_exit_group, 1);
 }
 
@@ -179,7 +185,7 @@ static void confine(struct slot *slot) {
         if (errno != EINTR) refuse(channel, "wait for the intermediate");
     close(INTERMEDIATE);
     static const char ready[] = "{\"kind\":\"ready\",\"pid\":1}"; /* its number in a namespace of its own; only a claim */
-    if (slot->flags & LAND_SAY_READY && say(channel, ready, sizeof ready - 1) < 0) syscall(SYS_exit_group, 1);
+    if (slot->flags & LAND_INSTANCE && say(channel, ready, sizeof ready - 1) < 0) syscall(SYS_exit_group, 1);
 }
 
 /* Returns 0 in the child, the intermediate's pid in the zygote, -1 with errno when nothing was started. */
@@ -212,25 +218,16 @@ typedef struct {
     void *slots, *traverse, *clear, *free;
 } PyModuleDef;
 enum { METH_VARARGS = 1, STABLE_ABI = 3 };
-extern PyObject *PyExc_OSError, *PyExc_ValueError;
+extern PyObject *PyExc_OSError;
 extern PyObject _Py_NoneStruct;
 extern PyObject *PyModule_Create2(PyModuleDef *, int);
 extern int PyArg_ParseTuple(PyObject *, const char *, ...);
-extern PyObject *Py_BuildValue(const char *, ...);
 extern PyObject *PyErr_SetFromErrno(PyObject *);
-extern void PyErr_SetString(PyObject *, const char *);
 extern int PyErr_CheckSignals(void);
-extern PyObject *PyErr_Occurred(void);
 extern PyObject *PyBytes_FromStringAndSize(const char *, ptrdiff_t);
 extern int PyBytes_AsStringAndSize(PyObject *, char **, ptrdiff_t *);
-extern PyObject *PyList_New(ptrdiff_t);
-extern int PyList_SetItem(PyObject *, ptrdiff_t, PyObject *);
-extern ptrdiff_t PyList_Size(PyObject *);
-extern PyObject *PyList_GetItem(PyObject *, ptrdiff_t);
 extern PyObject *PyLong_FromLong(long);
-extern long PyLong_AsLong(PyObject *);
 extern void Py_IncRef(PyObject *);
-extern void Py_DecRef(PyObject *);
 extern void *PyEval_SaveThread(void);
 extern void PyEval_RestoreThread(void *);
 extern void PyOS_BeforeFork(void);
@@ -242,13 +239,10 @@ static PyObject *none(void) {
     return &_Py_NoneStruct;
 }
 
-static PyObject *py_receive(PyObject *self, PyObject *arguments) {
-    (void)self;
-    static char bytes[65536];
-    int socket;
-    if (!PyArg_ParseTuple(arguments, "i", &socket)) return NULL;
+/* One packet; its descriptors go to the slot. 0 at the end of the stream, -1 with a Python exception. */
+static ssize_t receive(int socket, char *bytes, size_t room, struct slot *slot) {
     union { struct cmsghdr align; char bytes[CMSG_SPACE(sizeof(int) * MAX_FDS)]; } control;
-    struct iovec io = {bytes, sizeof bytes};
+    struct iovec io = {bytes, room};
     struct msghdr message = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     ssize_t got;
     do {
@@ -258,22 +252,54 @@ static PyObject *py_receive(PyObject *self, PyObject *arguments) {
         PyEval_RestoreThread(thread);
         errno = error;
     } while (got < 0 && errno == EINTR && PyErr_CheckSignals() == 0);
-    if (got < 0) return PyErr_SetFromErrno(PyExc_OSError);
-    if (got == 0) return none();
-    PyObject *fds = PyList_New(0);
-    for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header && fds; header = CMSG_NXTHDR(&message, header)) {
-        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-        ptrdiff_t count = (ptrdiff_t)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-        Py_DecRef(fds);
-        fds = PyList_New(count);
-        for (ptrdiff_t i = 0; fds && i < count; i++) {
-            int fd;
-            memcpy(&fd, CMSG_DATA(header) + i * (ptrdiff_t)sizeof fd, sizeof fd);
-            PyList_SetItem(fds, i, PyLong_FromLong(fd));
-        }
+    slot->count = 0;
+    if (got < 0) {
+        PyErr_SetFromErrno(PyExc_OSError);
+        return -1;
     }
-    PyObject *data = PyBytes_FromStringAndSize(bytes, got);
-    return fds && data ? Py_BuildValue("(NN)", data, fds) : NULL;
+    struct cmsghdr *header = got ? CMSG_FIRSTHDR(&message) : NULL;
+    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
+        slot->count = (int)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        memcpy(slot->fds, CMSG_DATA(header), (size_t)slot->count * sizeof(int));
+    }
+    return got;
+}
+
+static void close_all(const struct slot *slot) {
+    for (int i = 0; i < slot->count; i++) close(slot->fds[i]);
+}
+
+/* What a fork is asked for with: the letter, then uid and flags in the host's byte order. */
+enum { FORK = 'F', FORK_BYTES = 1 + 2 * sizeof(uint32_t) };
+
+/* Serves forks until something else comes. All of it is here, and nothing in Python, so that a zygote writes to hardly a
+ * page between two forks: each page that it writes to is one more that the kernel must copy. */
+static PyObject *py_serve(PyObject *self, PyObject *arguments) {
+    (void)self;
+    static char bytes[65536];
+    static struct slot slot;
+    int socket;
+    if (!PyArg_ParseTuple(arguments, "i", &socket)) return NULL;
+    for (;;) {
+        ssize_t got = receive(socket, bytes, sizeof bytes, &slot);
+        if (got < 0) return NULL;
+        if (got == 0) return none();
+        if (bytes[0] != FORK || got != FORK_BYTES || slot.count < FD_CGROUPS) {
+            close_all(&slot);
+            return PyBytes_FromStringAndSize(bytes, got);
+        }
+        memcpy(&slot.uid, bytes + 1, sizeof slot.uid);
+        memcpy(&slot.flags, bytes + 1 + sizeof slot.uid, sizeof slot.flags);
+        PyOS_BeforeFork();
+        pid_t pid = land(&slot);
+        if (pid == 0) {
+            PyOS_AfterFork_Child();
+            return PyLong_FromLong((long)slot.flags);
+        }
+        if (pid < 0) fail(slot.fds[FD_CHANNEL], "fork");
+        PyOS_AfterFork_Parent();
+        close_all(&slot);
+    }
 }
 
 static PyObject *py_send(PyObject *self, PyObject *arguments) {
@@ -287,36 +313,10 @@ static PyObject *py_send(PyObject *self, PyObject *arguments) {
     return none();
 }
 
-static PyObject *py_fork(PyObject *self, PyObject *arguments) {
-    (void)self;
-    static struct slot slot;
-    PyObject *fds;
-    if (!PyArg_ParseTuple(arguments, "OII", &fds, &slot.uid, &slot.flags)) return NULL;
-    ptrdiff_t count = PyList_Size(fds);
-    if (count < FD_CGROUPS || count > MAX_FDS) {
-        PyErr_SetString(PyExc_ValueError, "a slot has a root, a channel, a user namespace and at most 13 cgroups");
-        return NULL;
-    }
-    for (ptrdiff_t i = 0; i < count; i++) slot.fds[i] = (int)PyLong_AsLong(PyList_GetItem(fds, i));
-    if (PyErr_Occurred()) return NULL;
-    slot.count = (int)count;
-    PyOS_BeforeFork();
-    pid_t pid = land(&slot);
-    if (pid == 0) {
-        PyOS_AfterFork_Child();
-        return PyLong_FromLong(0);
-    }
-    int error = errno;
-    PyOS_AfterFork_Parent();
-    if (pid > 0) return PyLong_FromLong(-1);
-    errno = error;
-    return PyErr_SetFromErrno(PyExc_OSError);
-}
-
 static PyMethodDef methods[] = {
-    {"receive", py_receive, METH_VARARGS, "receive(socket) -> (bytes, [fd]) or None at the end: one packet, with its descriptors."},
+    {"serve", py_serve, METH_VARARGS,
+     "serve(socket) -> the flags, in a confined child; in the zygote a packet that asks for no fork, or None at the end."},
     {"send", py_send, METH_VARARGS, "send(socket, bytes): one packet."},
-    {"fork", py_fork, METH_VARARGS, "fork([fd], uid, flags) -> -1 in the zygote, 0 in the confined child."},
     {NULL, NULL, 0, NULL},
 };
 static PyModuleDef definition = {

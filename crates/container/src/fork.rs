@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use sandbox::wire::{Decoder, Reply};
 use sandbox::{Death, ProviderError, SandboxId};
-use serde::Serialize;
 use sys::process::PidFd;
 use sys::scm;
 use tokio::io::Interest;
@@ -38,25 +37,23 @@ mod flag {
     pub(super) const STACK_FILTER: u32 = 2;
     pub(super) const SCOPE: u32 = 4;
     pub(super) const USER_NS: u32 = 8;
-    pub(super) const SAY_READY: u32 = 16;
+    pub(super) const INSTANCE: u32 = 16;
+    pub(super) const REHEARSE: u32 = 32;
 }
 
 /// What is to land.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Instance,
     Zygote,
 }
 
-#[derive(Serialize)]
-struct ForkMessage {
-    kind: &'static str,
-    uid: u32,
-    flags: u32,
-    role: Role,
-    /// Load and call a handler that does nothing before the first message is read: for forks that nobody waits for.
-    rehearse: bool,
+/// What a zygote is asked for a fork with; descriptors come along.
+fn fork_message(uid: u32, flags: u32) -> [u8; 9] {
+    let mut message = [b'F'; 9];
+    message[1..5].copy_from_slice(&uid.to_ne_bytes());
+    message[5..].copy_from_slice(&flags.to_ne_bytes());
+    message
 }
 
 /// Everything a fork needs, made ahead of it.
@@ -133,12 +130,11 @@ impl Slot {
         let flags = flag::USER_NS
             | scope
             | match role {
-                Role::Instance => flag::NEW_PID | flag::STACK_FILTER | flag::SAY_READY,
+                Role::Instance => flag::NEW_PID | flag::STACK_FILTER | flag::INSTANCE,
                 Role::Zygote => 0,
-            };
-        let message = ForkMessage { kind: "fork", uid: inner_uid, flags, role, rehearse };
-        let message =
-            serde_json::to_vec(&message).map_err(ProviderError::step("write a fork message"))?;
+            }
+            | if rehearse { flag::REHEARSE } else { 0 };
+        let message = fork_message(inner_uid, flags);
         let borrowed: Vec<_> = for_zygote.iter().map(AsFd::as_fd).collect();
         let lost = |reason: String| ProviderError::ZygoteLost { id: zygote, reason };
         scm::send(control, &message, &borrowed, false).map_err(|error| lost(error.to_string()))?;

@@ -366,14 +366,14 @@ async fn a_child_that_lands_without_a_pid_namespace_is_refused() {
     // Everything else is right: it would get a /proc that shows all of P.
     let attack = "
 NEW_PID = 1
-class Careless(Landing):
-    @staticmethod
-    def fork(fds, uid, flags):
-        return _real.fork(fds, uid, flags & ~NEW_PID)
+_honestly = _forked
+
+def _forked(message, fds):
+    kind, uid, flags = struct.unpack('=cII', message)
+    return _honestly(struct.pack('=cII', kind, uid, flags & ~NEW_PID), fds)
 
 def attack(fds, uid, flags):
     return 'honest'
-_zygote.landing = Careless
 ";
     for staged in [false, true] {
         let world = World::new(staged, NONE).await;

@@ -10,36 +10,34 @@ import os
 import socket
 import struct
 
-REFUSED = 99
-"""As `flags`: the fork fails in its `setns` step."""
+INSTANCE, REHEARSE = 16, 32
+"""As the native side's `LAND_INSTANCE`, `LAND_REHEARSE`."""
 
-SAY_READY = 16
-"""As the native side's `LAND_SAY_READY`."""
+FORK = struct.Struct("<cII")
 
 
-def receive(fd: int) -> tuple[bytes, list[int]] | None:
-    sock = socket.socket(fileno=fd)
-    try:
-        message, fds, _, _ = socket.recv_fds(sock, 1 << 20, 16)
-    finally:
-        sock.detach()
-    return (message, fds) if message else None
+def serve(fd: int) -> int | bytes | None:
+    while True:
+        sock = socket.socket(fileno=fd)
+        try:
+            message, fds, _, _ = socket.recv_fds(sock, 1 << 20, 16)
+        finally:
+            sock.detach()
+        if len(message) == FORK.size and message[:1] == b"F" and fds:
+            _, _, flags = FORK.unpack(message)
+            if os.fork() == 0:
+                os.dup2(fds[0], 3)
+                os.closerange(4, 1024)
+                if flags & INSTANCE:
+                    header = json.dumps({"kind": "ready", "pid": os.getpid()}).encode()
+                    os.write(3, struct.pack("<II", len(header), 0) + header)
+                return flags
+            message = b""
+        for slot in fds:
+            os.close(slot)
+        if message or not fds:
+            return message or None
 
 
 def send(fd: int, message: bytes) -> None:
     os.write(fd, message)
-
-
-def fork(fds: list[int], uid: int, flags: int) -> int:
-    if not fds:
-        raise ValueError("a slot has a channel")
-    if flags == REFUSED:
-        raise OSError(1, "Operation not permitted", "setns")
-    if os.fork() != 0:
-        return -1
-    os.dup2(fds[0], 3)
-    os.closerange(4, 1024)
-    if flags & SAY_READY:
-        header = json.dumps({"kind": "ready", "pid": os.getpid()}).encode()
-        os.write(3, struct.pack("<II", len(header), 0) + header)
-    return 0

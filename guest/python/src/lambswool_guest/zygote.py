@@ -1,6 +1,7 @@
 """A zygote: imports modules, then forks whatever it is asked for.
 
-Its channel is a SEQPACKET socket; every message is one JSON object, some with file descriptors:
+Its channel is a SEQPACKET socket. What asks for a fork, with a slot's descriptors, is served by the
+native side alone (`landing.c`); every other message is one JSON object:
 
 ```text
   worker                                     zygote
@@ -8,12 +9,12 @@ Its channel is a SEQPACKET socket; every message is one JSON object, some with f
     │ ───── import {modules, path} ─────────► │   each module on its own: one that fails stops none
     │ ◄──── files {files} * ───────────────── │   only when all do not fit into one message
     │ ◄──── imported {milliseconds, …} ────── │
-    │ ───── fork {uid, flags, role} + fds ──► │──┬─► instance: `instance.serve` on its own fd 3
-    │ ◄──── fork-failed {…}, if it failed ─── │  └─► zygote: this loop again on its own fd 3
+    │ ───── 'F', uid, flags + descriptors ──► │──┬─► instance: `instance.go_on` on its own fd 3
+    │                                         │  └─► zygote: this loop again on its own fd 3
     │ ───── anything else ──────────────────► │   unknown {kind}
 ```
 
-A fork that succeeds is answered by the child alone. EOF: exit 0. Children are the kernel's to reap;
+A fork is answered on the slot's own channel alone. EOF: exit 0. Children are the kernel's to reap;
 an instance gets the default treatment of SIGCHLD back, for the sake of its own subprocesses. `json`
 and `traceback` are imported here although the guest could do without: most handlers want them, and
 they are shared by all.
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from lambswool_guest.places import Places
 
 CHILD_CHANNEL = 3
+INSTANCE, REHEARSE = 16, 32
+"""Flags of a fork, as in `landing.c`."""
 REPLY_BYTES = 48 << 10
 """Longest list of files in one message: the kernel refuses one beyond its socket buffer."""
 
@@ -52,23 +55,19 @@ def serve(control: int, places: "Places") -> "NoReturn":
     rehearsal.in_zygote(places, logs)
     _settle()
     _say(control, {"kind": "ready", "pid": posix.getpid()})
-    while (received := landing.receive(control)) is not None:
-        message, fds = received
-        request = _parsed(message)
-        if request["kind"] == "fork":
-            if _fork(control, request, fds):
-                continue
-            # In the child: the zygote's channel is gone, its own is at a fixed place.
+    while (work := landing.serve(control)) is not None:
+        if isinstance(work, int):
+            # In a child: the zygote's channel is gone, its own is at a fixed place.
             control = CHILD_CHANNEL
             reseed.after_fork()
-            if request["role"] == "instance":
+            if work & INSTANCE:
                 signal(SIGCHLD, SIG_DFL)
-                if request.get("rehearse"):
+                if work & REHEARSE:
                     rehearsal.once(places, logs)
                 instance.go_on(Channel(control), places, logs)
             _say(control, {"kind": "ready", "pid": posix.getpid()})
             continue
-        _close(fds)
+        request = _parsed(work)
         if request["kind"] == "import":
             _import(control, request, places)
         else:
@@ -83,23 +82,6 @@ def _parsed(message: bytes) -> dict:
         request = None
     known = isinstance(request, dict) and isinstance(request.get("kind"), str)
     return request if known else {"kind": ""}
-
-
-def _fork(control: int, request: dict, fds: list[int]) -> bool:
-    """Whether this is still the zygote."""
-    try:
-        child = landing.fork(fds, request["uid"], request["flags"]) == 0
-    except (OSError, ValueError) as error:
-        _close(fds)
-        # The intermediate could not be made, or this is no slot. A step that fails later is told
-        # by the native side, on the child's channel.
-        step = getattr(error, "filename", None) or "fork"
-        said = {"step": step, "errno": getattr(error, "errno", 0), "message": str(error)}
-        _say(control, {"kind": "fork-failed"} | said)
-        return True
-    if not child:
-        _close(fds)
-    return not child
 
 
 def _import(control: int, request: dict, places: "Places") -> None:
@@ -125,8 +107,3 @@ def _settle() -> None:
 
 def _say(control: int, message: dict) -> None:
     landing.send(control, json.dumps(message).encode())
-
-
-def _close(fds: list[int]) -> None:
-    for fd in fds:
-        posix.close(fd)
