@@ -34,7 +34,7 @@ fn detached_trees_and_staged_ones_look_the_same_from_inside() {
         return;
     }
     let detached = walk(Site::new().up());
-    let staged = walk(Site::new().up_with(&[("WOOL_STAGED", "true")]));
+    let staged = walk(Site::new().up_with(&[("WOOL_ISOLATION", "lean,root=staged")]));
     assert_eq!(detached, staged);
     let erofs = 30;
     assert_eq!(
@@ -50,7 +50,7 @@ fn a_staged_worker_scales_dies_and_recovers_like_any_other() {
     if !can_run() {
         return;
     }
-    let settings = [("WOOL_STAGED", "true")];
+    let settings = [("WOOL_ISOLATION", "lean,root=staged")];
     let worker = Site::new().up_with(&settings);
     drop(worker.deploy("f", "import time\ndef handler(event, context):\n    time.sleep(0.3)\n    return event\n").expect(201));
     std::thread::scope(|scope| {

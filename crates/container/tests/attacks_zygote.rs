@@ -365,11 +365,10 @@ async fn a_child_that_lands_without_a_pid_namespace_is_refused() {
     }
     // Everything else is right: it would get a /proc that shows all of P.
     let attack = "
-NEW_PID = 1
 class Careless(Landing):
     @staticmethod
     def fork(fds, uid, flags):
-        return _real.fork(fds, uid, flags & ~NEW_PID)
+        return _real.fork(fds, uid, flags & ~CLONE_NEWPID)
 
 def attack(fds, uid, flags):
     return 'honest'

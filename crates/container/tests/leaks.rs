@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use container::ContainerOptions;
 use sandbox::{Instance, Limits, Provider, Zygote};
-use support::{Conversation, NONE, World, ask, can_run, host};
+use support::{Conversation, NONE, World, ask, can_run, host, rooted};
 use tokio::sync::Mutex;
 
 static ALONE: Mutex<()> = Mutex::const_new(());
@@ -198,7 +198,7 @@ async fn a_warden_that_is_killed_is_cleaned_up_by_the_next() {
         let cgroups = host::cgroups(&name);
         assert!(!cgroups.is_empty(), "the crash left nothing to clean up");
 
-        let again = World::on(state, staged, NONE).await;
+        let again = World::on(state, rooted(staged), NONE).await;
         assert_eq!(again.cgroup_name(), name);
         let begin = Instant::now();
         while living.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists()) {

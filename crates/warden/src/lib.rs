@@ -20,6 +20,7 @@
 pub mod cgroup;
 mod deaths;
 pub mod filter;
+pub mod isolation;
 mod land;
 pub mod place;
 mod prepare;

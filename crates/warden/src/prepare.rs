@@ -14,7 +14,7 @@ use sys::namespace::{IdMap, Parent, user_namespace};
 use crate::cgroup::{self, Group};
 use crate::filter::Role;
 use crate::protocol::{Answer, Files, Limits, Python};
-use crate::rootfs::{Contents, attach_proc};
+use crate::rootfs::Contents;
 use crate::serve::{Answered, Refused, Warden, kernel};
 use crate::slot::{Kind, Sandbox, Zygote};
 use crate::spawn;
@@ -30,6 +30,11 @@ impl Warden {
         limits: Limits,
     ) -> Answered {
         let role = if code.is_some() { Role::Instance } else { Role::Zygote };
+        if role == Role::Zygote && !self.host.isolation.forks() {
+            return Err(Refused::Wrong(
+                "nothing is forked into a mount namespace of its own: set zygotes = \"none\", or an isolation without own=mnt",
+            ));
+        }
         let spent = Refused::Wrong("no kernel uid is free");
         let (uid, allotment, block) = match role {
             Role::Instance => {
@@ -80,15 +85,16 @@ impl Warden {
             let what = spawn::Start {
                 role,
                 interpreter: &python.interpreter,
-                root: root.as_fd(),
+                root: &root,
+                own: self.host.isolation.own,
                 channel: theirs.as_fd(),
                 uid,
                 group: &group,
                 filter,
             };
             let (process, stderr) = spawn::start(&self.place, &self.cgroups, &what)?;
-            if role == Role::Instance && self.host.proc {
-                attach_proc(root.as_fd(), &process).map_err(kernel("attach /proc"))?;
+            if role == Role::Instance {
+                self.show_processes(&root, &process)?;
             }
             let files = self.cgroups.files(&group, uid).map_err(kernel("open cgroup"))?;
             Ok((ours, process, stderr, files))
@@ -195,7 +201,7 @@ impl Warden {
         };
         let mut fds = Vec::new();
         if let Some(root) = &root {
-            fds.push(root.try_clone().map_err(kernel("share root"))?);
+            fds.push(root.as_fd().try_clone_to_owned().map_err(kernel("share root"))?);
         }
         fds.push(theirs);
         fds.push(namespace.try_clone().map_err(kernel("share user namespace"))?);

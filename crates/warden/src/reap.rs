@@ -9,6 +9,7 @@
 use sys::process::PidFd;
 
 use crate::cgroup::Group;
+use crate::isolation::Supply;
 use crate::serve::Warden;
 use crate::slot::{Kind, Sandbox};
 use crate::uids::Allotment;
@@ -91,7 +92,9 @@ impl Warden {
             }
             return false;
         }
-        let kept = instance && parent.is_some_and(|parent| self.keep_group(parent, &group));
+        let pooled = self.host.isolation.cgroups == Supply::Pooled;
+        let kept =
+            pooled && instance && parent.is_some_and(|parent| self.keep_group(parent, &group));
         if !kept && !self.cgroups.remove(&group) {
             // Something in it still dies; a slot's process may not even be known.
             self.cgroups.kill(&group);
