@@ -133,7 +133,7 @@ impl Isolation {
         let mut weaker = Vec::new();
         if self.root == Hang::Bind && self.forks() {
             weaker.push(
-                "a hostile package in a zygote can walk out of its chroot and read what everybody may read on this machine",
+                "a hostile package in a zygote can walk out of its chroot and reach what everybody on this machine may read and write",
             );
         }
         if self.own.has(Namespaces::NETWORK) {

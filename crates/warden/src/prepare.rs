@@ -6,6 +6,7 @@
 //! ```
 //! A step that fails gives back what the earlier ones took.
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -75,7 +76,7 @@ impl Warden {
     ) -> Result<(Sandbox, (Answer, Vec<OwnedFd>)), Refused> {
         let contents = Contents { packages, code, uid, limits };
         let root = self.roots.make(&python, contents)?;
-        let group = self.cgroups.make(name, limits, uid).map_err(kernel("make cgroup"))?;
+        let group = self.group_for(name, role, limits, uid).map_err(kernel("make cgroup"))?;
         let kind = if role == Role::Zygote { SocketType::SEQPACKET } else { SocketType::STREAM };
         let started = channel(kind).and_then(|(ours, theirs)| {
             let filter = match role {
@@ -126,6 +127,18 @@ impl Warden {
             dying: false,
         };
         Ok((sandbox, (Answer::Started { uid, files }, rest)))
+    }
+
+    fn group_for(&mut self, name: u64, role: Role, limits: Limits, uid: u32) -> io::Result<Group> {
+        if role == Role::Instance
+            && let Some(idle) = self.idle_groups.pop()
+        {
+            if self.cgroups.limit(&idle, limits).is_ok() {
+                return Ok(idle);
+            }
+            self.cgroups.remove(&idle);
+        }
+        self.cgroups.make(name, limits, uid)
     }
 
     pub(crate) fn prepare(

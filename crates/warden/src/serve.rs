@@ -12,7 +12,7 @@ use sys::process::PidFd;
 use sys::scm;
 use thiserror::Error;
 
-use crate::cgroup::Cgroups;
+use crate::cgroup::{Cgroups, Group};
 use crate::filter::{self, Role};
 use crate::isolation::Isolation;
 use crate::place::Place;
@@ -66,6 +66,8 @@ pub struct Warden {
     pub(crate) uids: Uids,
     pub(crate) sandboxes: HashMap<u64, Sandbox>,
     pub(crate) dying: VecDeque<u64>,
+    /// Cgroups of earlier instances that no zygote forked, ready for the next ones.
+    pub(crate) idle_groups: Vec<Group>,
     pub(crate) zygote_filter: BpfProgram,
     pub(crate) instance_filter: BpfProgram,
     pub(crate) host: Host,
@@ -102,6 +104,7 @@ impl Warden {
             uids,
             sandboxes: HashMap::new(),
             dying: VecDeque::new(),
+            idle_groups: Vec::new(),
             host,
         })
     }
