@@ -61,8 +61,9 @@ pub async fn real(config: &Config, state: &State) -> Result<Parts> {
         isolation: config.isolation,
     };
     if config.isolation != Isolation::default() {
-        let weaker = config.isolation.weaker().join("; ");
-        tracing::warn!(isolation = %config.isolation, weaker, "not the default isolation: for measurements only");
+        let weaker = config.isolation.weaker();
+        let weaker = if weaker.is_empty() { "nothing".to_owned() } else { weaker.join("; ") };
+        tracing::warn!(isolation = %config.isolation, weaker, "not the default isolation: for measurements");
     }
     let (socket, process) = container::launch(&options).await?;
     let client = Client::new(socket).await.context("the warden does not answer")?;

@@ -133,7 +133,7 @@ impl Isolation {
         let mut weaker = Vec::new();
         if self.root == Hang::Bind && self.forks() {
             weaker.push(
-                "a hostile package in a zygote can walk out of its chroot and reach what everybody on this machine may read and write",
+                "a hostile package in a zygote that leaves its chroot is kept from the host's files by the permissions of one directory only",
             );
         }
         if self.own.has(Namespaces::NETWORK) {

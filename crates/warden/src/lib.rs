@@ -27,6 +27,7 @@ mod prepare;
 pub mod protocol;
 mod reap;
 pub mod recover;
+pub mod root;
 pub mod rootfs;
 pub mod serve;
 pub mod slot;

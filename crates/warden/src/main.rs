@@ -45,8 +45,10 @@ fn main() -> Result<()> {
     raise_file_limit();
 
     let run = arguments.state.join("run");
-    let empty = run.join("empty");
-    std::fs::create_dir_all(&empty).with_context(|| format!("make {}", empty.display()))?;
+    let (empty, stages) = (run.join("empty"), run.join("stages"));
+    for dir in [&empty, &stages] {
+        std::fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
+    }
     let layers = arguments.state.join("layers");
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let layers = rustix::fs::open(&layers, flags, Mode::empty())
@@ -54,8 +56,7 @@ fn main() -> Result<()> {
 
     let cgroups = recover::fresh_cgroups(&name);
     let isolation = arguments.isolation;
-    let roots = Roots::new(layers, &run, isolation.root)
-        .with_context(|| format!("make directories in {}", run.display()))?;
+    let roots = Roots::new(layers, stages, isolation.root)?;
     // From 6.15 on a pidfd tells how its process ended. Who stages does all as before then.
     let reap = isolation.root == Hang::Staged || Kernel::running() < Kernel(6, 15);
     let place = Place::new(&empty, reap)?;

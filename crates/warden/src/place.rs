@@ -23,7 +23,7 @@ use thiserror::Error;
 
 use crate::deaths::{DEAD, Deaths, reap_and_tell};
 use crate::isolation::Namespaces;
-use crate::rootfs::Root;
+use crate::root::Root;
 use crate::uids;
 
 /// Why the place could not be made.

@@ -31,6 +31,7 @@ use thiserror::Error;
 
 use crate::isolation::Hang;
 use crate::protocol::{Limits, Python};
+use crate::root::Root;
 
 /// Why a root file system could not be made.
 #[derive(Debug, Error)]
@@ -67,46 +68,6 @@ fn mounting(step: &'static str) -> impl FnOnce(io::Error) -> RootError {
     move |source| RootError::Mount { step, source }
 }
 
-/// The root of one sandbox. Dropping it takes it off the mount table, where it was attached, and is safe while processes
-/// still run inside.
-#[derive(Debug)]
-pub struct Root {
-    fd: OwnedFd,
-    place: Option<Attached>,
-}
-
-impl Root {
-    /// Where it hangs in the warden's mount table, if it does.
-    #[must_use]
-    pub fn place(&self) -> Option<&Path> {
-        self.place.as_ref().map(|attached| attached.0.as_path())
-    }
-}
-
-impl AsFd for Root {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-}
-
-impl From<Tree> for Root {
-    fn from(tree: Tree) -> Self {
-        Self { fd: tree.into_fd(), place: None }
-    }
-}
-
-/// A directory of ours with a tree of mounts on it, until this is dropped.
-#[derive(Debug)]
-struct Attached(PathBuf);
-
-impl Drop for Attached {
-    fn drop(&mut self) {
-        let _ = unmount(&self.0, UnmountFlags::DETACH);
-        // Never what is in it: should the mounts still be there, these would be layers.
-        let _ = std::fs::remove_dir(&self.0);
-    }
-}
-
 /// What a sandbox's root has beyond the template.
 #[derive(Clone, Copy, Debug)]
 pub struct Contents<'a> {
@@ -132,31 +93,28 @@ struct Template {
 pub struct Roots {
     layers: OwnedFd,
     stages: PathBuf,
-    places: PathBuf,
-    next_place: u64,
+    made: u64,
     way: Hang,
     templates: HashMap<(String, String), Template>,
 }
 
 impl Roots {
-    /// `layers` is the directory of layers, opened in the warden's own mount namespace; `run` an existing directory to
-    /// mount things in. Where the kernel cannot attach to detached trees, [`Hang::Detached`] becomes [`Hang::Staged`].
+    /// `layers` is the directory of layers, opened in the warden's own mount namespace; `stages` an existing directory to
+    /// mount on. Where the kernel cannot attach to detached trees, [`Hang::Detached`] becomes [`Hang::Staged`].
     ///
     /// # Errors
-    /// When the directories cannot be made.
-    pub fn new(layers: OwnedFd, run: &Path, wanted: Hang) -> io::Result<Self> {
+    /// When nothing can be mounted at all.
+    pub fn new(layers: OwnedFd, stages: PathBuf, wanted: Hang) -> Result<Self, RootError> {
         let way = match wanted {
             Hang::Detached if !can_attach_to_detached() => Hang::Staged,
             other => other,
         };
-        let (stages, places) = (run.join("stages"), run.join("roots"));
-        std::fs::create_dir_all(&stages)?;
-        std::fs::create_dir_all(&places)?;
-        // Of a warden that was killed: its mounts went with its namespace.
-        for left in std::fs::read_dir(&places)?.flatten() {
-            let _ = std::fs::remove_dir(left.path());
-        }
-        Ok(Self { layers, stages, places, next_place: 0, way, templates: HashMap::new() })
+        // Directories to mount on go with the warden, however it ends. Its alone: a hostile zygote uses a slot's
+        // capabilities to leave its chroot, and where the root hangs in the mount table would climb on to the host's.
+        Tree::tmpfs(&[(c"mode", "0700")])
+            .and_then(|tree| tree.attach(rustix::fs::CWD, &stages.to_string_lossy()))
+            .map_err(mounting("mount the stages"))?;
+        Ok(Self { layers, stages, made: 0, way, templates: HashMap::new() })
     }
 
     /// Whether mounts can be attached to a root in use: [`Roots::complete`] and [`attach_proc`].
@@ -182,9 +140,9 @@ impl Roots {
         let tree =
             Tree::clone_of(template.tree.as_fd(), true).map_err(mounting("clone template"))?;
         let root = if self.way == Hang::Bind {
-            let place = self.places.join(self.next_place.to_string());
-            self.next_place += 1;
-            hang(tree, place).map_err(mounting("attach root"))?
+            self.made += 1;
+            let place = self.stages.join(format!("root-{}", self.made));
+            Root::hang(tree, place).map_err(mounting("attach root"))?
         } else {
             Root::from(tree)
         };
@@ -245,7 +203,7 @@ impl Roots {
                 Template { tree: base.into_fd(), stage: None }
             }
             Hang::Staged | Hang::Bind => {
-                let stage = self.stages.join(self.templates.len().to_string());
+                let stage = self.stages.join(format!("template-{}", self.templates.len()));
                 std::fs::create_dir_all(&stage).map_err(mounting("make stage"))?;
                 base.make_private().map_err(mounting("make private"))?;
                 let path = stage.to_string_lossy();
@@ -280,16 +238,6 @@ impl Roots {
         tree.restrict(Attributes::LAYER, false).map_err(failed)?;
         Ok(tree)
     }
-}
-
-/// Attaches a root's tree at a new directory.
-fn hang(tree: Tree, place: PathBuf) -> io::Result<Root> {
-    std::fs::create_dir(&place)?;
-    // From here on its drop cleans up.
-    let attached = Attached(place);
-    let fd = tree.as_fd().try_clone_to_owned()?;
-    tree.attach(rustix::fs::CWD, &attached.0.to_string_lossy())?;
-    Ok(Root { fd, place: Some(attached) })
 }
 
 fn attach_scratch(root: BorrowedFd<'_>, contents: Contents<'_>) -> Result<(), RootError> {

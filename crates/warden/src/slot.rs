@@ -14,7 +14,7 @@ use sys::process::PidFd;
 
 use crate::cgroup::Group;
 use crate::protocol::{Limits, Python};
-use crate::rootfs::Root;
+use crate::root::Root;
 use crate::uids::{Allotment, Block};
 
 /// One sandbox or prepared slot.

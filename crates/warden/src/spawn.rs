@@ -32,7 +32,7 @@ use crate::cgroup::{Cgroups, Group};
 use crate::filter::Role;
 use crate::isolation::Namespaces;
 use crate::place::Place;
-use crate::rootfs::Root;
+use crate::root::Root;
 
 /// Where the guest finds its channel.
 const CHANNEL: i32 = 3;
@@ -198,15 +198,7 @@ fn move_in(
             }
         }
     }
-    let mounted = match what.own.has(Namespaces::MOUNT) {
-        // Nobody outside can attach it to a root in another mount namespace.
-        true => Tree::own_proc().and_then(|proc| proc.attach(rustix::fs::CWD, "/proc")),
-        false => Ok(()),
-    };
-    let arranged = mounted.map_err(failed("mount /proc")).and_then(|()| {
-        arrange_descriptors(what.channel, stderr, tell).map_err(failed("arrange descriptors"))
-    });
-    let error = match arranged {
+    let error = match furnish(what, stderr, tell) {
         Ok(()) => become_interpreter(what),
         Err(error) => error,
     };
@@ -214,6 +206,21 @@ fn move_in(
     report(unsafe { BorrowedFd::borrow_raw(TELL) }, &error);
     // SAFETY: ends the process.
     unsafe { libc::_exit(1) }
+}
+
+/// Runs in the interpreter-to-be, in its PID namespace.
+fn furnish(
+    what: &Start<'_>,
+    stderr: BorrowedFd<'_>,
+    tell: BorrowedFd<'_>,
+) -> Result<(), SpawnError> {
+    if what.own.has(Namespaces::MOUNT) {
+        // The warden cannot attach it to a root in another mount namespace than its own.
+        Tree::own_proc()
+            .and_then(|proc| proc.attach(rustix::fs::CWD, "/proc"))
+            .map_err(failed("mount /proc"))?;
+    }
+    arrange_descriptors(what.channel, stderr, tell).map_err(failed("arrange descriptors"))
 }
 
 /// A fork with flags. Returns 0 in the child.
