@@ -1,4 +1,5 @@
-//! Both ways of building a root file system: a detached tree, and one that is staged as kernels before 6.15 need it.
+//! Every way of building a root file system: a detached tree, one that is staged as kernels before 6.15 need it, and
+//! those of the isolations that are there to be measured against.
 
 use e2e::{Site, Value, Worker, can_run, json};
 
@@ -33,8 +34,8 @@ fn detached_trees_and_staged_ones_look_the_same_from_inside() {
     if !can_run() {
         return;
     }
-    let detached = walk(Site::new().up());
-    let staged = walk(Site::new().up_with(&[("WOOL_STAGED", "true")]));
+    let detached = walk(Site::new().up(), "fork");
+    let staged = walk(Site::new().up_with(&[("WOOL_ISOLATION", "lean,root=staged")]), "fork");
     assert_eq!(detached, staged);
     let erofs = 30;
     assert_eq!(
@@ -46,11 +47,25 @@ fn detached_trees_and_staged_ones_look_the_same_from_inside() {
 }
 
 #[test]
+fn other_isolations_look_the_same_from_inside() {
+    if !can_run() {
+        return;
+    }
+    let mut lean = walk(Site::new().up(), "fork");
+    assert_eq!(walk(Site::new().up_with(&[("WOOL_ISOLATION", "sock")]), "fork"), lean);
+    let mut general = walk(Site::new().up_with(&[("WOOL_ISOLATION", "general")]), "cold");
+    // What no zygote forked has no user namespace: it sees its kernel uid.
+    assert!(general["uid"].as_u64().unwrap() >= 0x7000_0000);
+    (general["uid"], lean["uid"]) = (Value::Null, Value::Null);
+    assert_eq!(general, lean);
+}
+
+#[test]
 fn a_staged_worker_scales_dies_and_recovers_like_any_other() {
     if !can_run() {
         return;
     }
-    let settings = [("WOOL_STAGED", "true")];
+    let settings = [("WOOL_ISOLATION", "lean,root=staged")];
     let worker = Site::new().up_with(&settings);
     drop(worker.deploy("f", "import time\ndef handler(event, context):\n    time.sleep(0.3)\n    return event\n").expect(201));
     std::thread::scope(|scope| {
@@ -81,13 +96,13 @@ fn a_staged_worker_scales_dies_and_recovers_like_any_other() {
     worker.assert_well();
 }
 
-/// The happy path, whole.
-fn walk(worker: Worker) -> Value {
+/// The happy path, whole. `start` is how a first call is to find its sandbox.
+fn walk(worker: Worker, start: &str) -> Value {
     let first = worker.try_out("look", LOOK).expect(200);
     let second = worker.run("look", &json!({})).expect(200);
     assert_eq!(
         (first.header("lambswool-start"), second.header("lambswool-start")),
-        ("fork", "resume")
+        (start, "resume")
     );
     let seen = first.json();
     assert_eq!(seen, second.json());

@@ -7,6 +7,7 @@
  *     │ waits                        │ write "0" into each cgroup.procs
  *     │                              │ setns(user namespace)          now it has capabilities, in there only
  *     │                              │ unshare(CLONE_NEWPID)          instances; never derived zygotes
+ *     │                              │                                and what else the isolation says
  *     │                              │ fchdir + chroot(root)
  *     │                              └── one fork ──► child
  *     │ ◄───────────────────────────── exits            │ channel to fd 3, everything else closed
@@ -30,6 +31,7 @@
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <net/if.h>
 #include <poll.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -38,14 +40,16 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 /* ---- what a slot asks for; crates/container/src/fork.rs has the same numbers ---- */
+/* Beside these stand the kernel's own CLONE_NEW* bits: the namespaces to make. */
 enum {
-    LAND_NEW_PID = 1,       /* a PID namespace of its own */
+    LAND_NAMESPACES = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET,
     LAND_STACK_FILTER = 2,  /* setns, unshare, chroot refused from here on */
     LAND_SCOPE = 4,         /* a Landlock scope of its own: Linux >= 6.12 */
     LAND_USER_NS = 8,       /* a user namespace with the child's own kernel uid */
@@ -109,6 +113,14 @@ static void refuse(int channel, const char *step) {
     syscall(SYS_exit_group, 1);
 }
 
+/* A network namespace of one's own begins with loopback down. */
+static int bring_up_loopback(void) {
+    struct ifreq loopback = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+    int any = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (any < 0 || ioctl(any, SIOCSIFFLAGS, &loopback)) return -1;
+    return close(any); /* the descriptors are the intermediate's own copy */
+}
+
 /* Runs in the intermediate, in the zygote's memory: system calls only. */
 static int intermediate(void *argument) {
     struct slot *slot = argument;
@@ -116,7 +128,9 @@ static int intermediate(void *argument) {
     for (int i = FD_CGROUPS; i < slot->count; i++)
         if (write(slot->fds[i], "0", 1) != 1) refuse(channel, "enter cgroup");
     if (slot->flags & LAND_USER_NS && setns(slot->fds[FD_USER_NS], CLONE_NEWUSER)) refuse(channel, "enter user namespace");
-    if (slot->flags & LAND_NEW_PID && unshare(CLONE_NEWPID)) refuse(channel, "make pid namespace");
+    unsigned namespaces = slot->flags & LAND_NAMESPACES;
+    if (namespaces && unshare((int)namespaces)) refuse(channel, "make namespaces");
+    if (namespaces & CLONE_NEWNET && bring_up_loopback()) refuse(channel, "bring up loopback");
     if (fchdir(slot->fds[FD_ROOT]) || chroot(".")) refuse(channel, "enter root");
     slot->intermediate = (int)syscall(SYS_pidfd_open, (pid_t)syscall(SYS_getpid), 0);
     if (slot->intermediate < 0) refuse(channel, "open own pidfd");

@@ -2,6 +2,7 @@
 
 mod cold_targets;
 mod density;
+mod isolation;
 mod resumes;
 mod sock_fig14_containers;
 mod sock_fig15_preinitialisation;
@@ -41,6 +42,11 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
         figure: cold_targets::FIGURE,
         title: cold_targets::TITLE,
         measure: |stage| Box::pin(cold_targets::measure(stage)),
+    },
+    Experiment {
+        figure: isolation::FIGURE,
+        title: isolation::TITLE,
+        measure: |stage| Box::pin(isolation::measure(stage)),
     },
     Experiment {
         figure: sock_fig14_containers::FIGURE,

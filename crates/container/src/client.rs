@@ -13,6 +13,7 @@ use sys::scm;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
+use warden::isolation::Isolation;
 use warden::protocol::{Answer, Command, Host, MAX_PACKET, Numbered, VERSION};
 
 use crate::watch::watch;
@@ -57,6 +58,7 @@ impl Client {
             cgroups: warden::protocol::Layout::None,
             late_mounts: false,
             proc: false,
+            isolation: Isolation::default(),
             scopes: false,
         };
         let mut client = Self { socket, waiting, reader, host };

@@ -32,8 +32,9 @@ use crate::watch::watch;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a landing does; `guest/native/landing.c` has the same numbers.
+/// Beside them stand the kernel's own `CLONE_NEW*` bits: the namespaces to make.
 mod flag {
-    pub(super) const NEW_PID: u32 = 1;
+    pub(super) const NEW_PID: u32 = libc::CLONE_NEWPID.cast_unsigned();
     pub(super) const STACK_FILTER: u32 = 2;
     pub(super) const SCOPE: u32 = 4;
     pub(super) const USER_NS: u32 = 8;
@@ -127,8 +128,10 @@ impl Slot {
         scm::want_credentials(channel.as_fd(), true)
             .map_err(ProviderError::step("ask for credentials"))?;
         let scope = if handle.client.host().scopes { flag::SCOPE } else { 0 };
+        let own = handle.client.host().isolation.own.bits().cast_unsigned();
         let flags = flag::USER_NS
             | scope
+            | own
             | match role {
                 Role::Instance => flag::NEW_PID | flag::STACK_FILTER | flag::INSTANCE,
                 Role::Zygote => 0,

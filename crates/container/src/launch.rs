@@ -12,6 +12,7 @@ use rustix::net::{
 use thiserror::Error;
 use tokio::io::unix::AsyncFd;
 use tokio::process::{Child, Command};
+use warden::isolation::Isolation;
 
 use crate::watch::watch;
 
@@ -22,8 +23,8 @@ pub struct WardenOptions {
     pub program: PathBuf,
     /// The state directory, absolute.
     pub state: PathBuf,
-    /// Use the older kernels' way of building roots even where the newer one works.
-    pub staged: bool,
+    /// How sandboxes are walled off.
+    pub isolation: Isolation,
 }
 
 /// Why the warden did not come up.
@@ -70,9 +71,7 @@ pub async fn launch(options: &WardenOptions) -> Result<(OwnedFd, Child), LaunchE
         .map_err(|source| LaunchError::Socket { dir: options.state.join("run"), source })?;
     let mut command = as_root(&options.program);
     command.arg("--state").arg(&options.state).arg("--socket").arg(&path);
-    if options.staged {
-        command.arg("--staged");
-    }
+    command.arg("--isolation").arg(options.isolation.to_string());
     command.stdin(std::process::Stdio::null());
     // Ctrl-C is for the worker, which then drains: the warden goes when the worker's socket closes.
     command.process_group(0);

@@ -234,7 +234,12 @@ def attack(fds, uid, flags):
         );
         drop((talk, instance, zygote));
         world.settle().await;
-        assert_eq!(own_descriptors(), before);
+        // An earlier test's runtime may still be closing its own: fewer is well.
+        let begin = std::time::Instant::now();
+        while own_descriptors() > before && begin.elapsed().as_secs() < 5 {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        assert!(own_descriptors() <= before, "{count}: {before} then {}", own_descriptors());
     }
 }
 

@@ -365,12 +365,11 @@ async fn a_child_that_lands_without_a_pid_namespace_is_refused() {
     }
     // Everything else is right: it would get a /proc that shows all of P.
     let attack = "
-NEW_PID = 1
 _honestly = _forked
 
 def _forked(message, fds):
     kind, uid, flags = struct.unpack('=cII', message)
-    return _honestly(struct.pack('=cII', kind, uid, flags & ~NEW_PID), fds)
+    return _honestly(struct.pack('=cII', kind, uid, flags & ~CLONE_NEWPID), fds)
 
 def attack(fds, uid, flags):
     return 'honest'

@@ -112,11 +112,11 @@ $XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown
   handler_cache = true         keep finished instances, paused, for the next call
   handler_cache_bytes = \"2GiB\" their memory together, measured; default: a quarter of the machine's
   idle = \"10m\"                 destroy them after this time without a call
-  zygotes = \"per-lock\"         or \"root\", or \"none\"
+  zygotes = \"per-lock\"         or \"root\", or \"none\" (isolation \"general\" has none)
   zygote_bytes = \"2GiB\"        their memory together, measured; default: a quarter of the machine's
   slots = 4                    slots that each zygote keeps prepared
   spares = 2                   forks that each zygote keeps landed and waiting for code
-  staged = false               stage root file systems as before Linux 6.15, also where detached trees work
+  isolation = \"lean\"           or, to measure against: \"sock\", \"general\"; then changes, as in \"lean,own=net\"
   creations = 4                sandboxes made at the same time; default: twice the processors
   queue = 1000                 calls that may wait, over all functions
   drain = \"10s\"                how long running calls may take to end when the worker stops

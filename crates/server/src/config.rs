@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use container::Isolation;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use toml::{Table, Value};
@@ -35,8 +36,9 @@ pub struct Config {
     pub handler_cache: bool,
     /// Memory of all kept instances together, measured. Default: a quarter of the machine's.
     pub handler_cache_bytes: Option<Bytes>,
-    /// Which zygotes exist: `none` (each instance a fresh interpreter), `root` or `per-lock`. Default `per-lock`.
-    pub zygotes: Zygotes,
+    /// Which zygotes exist: `none` (each instance a fresh interpreter), `root` or `per-lock`. Default `per-lock`, and
+    /// `none` under an isolation that nothing can be forked into.
+    pub zygotes: Option<Zygotes>,
     /// Memory of all zygotes together, measured. Default: a quarter of the machine's.
     pub zygote_bytes: Option<Bytes>,
     /// Kept instances are destroyed after this time without a call. Default 10 minutes.
@@ -45,8 +47,9 @@ pub struct Config {
     pub slots: usize,
     /// Forks that each zygote keeps landed and waiting for code. Default 2.
     pub spares: usize,
-    /// Whether root file systems are staged, as before Linux 6.15, also where detached trees work. Default false.
-    pub staged: bool,
+    /// How sandboxes are walled off: `lean`, `sock` or `general`, then changes, as in `lean,own=net`: see [`Isolation`].
+    /// All but `lean` are there to be measured against. Default `lean`.
+    pub isolation: Isolation,
     /// Sandboxes being made at the same time. Default: twice the processors, at least 4.
     pub creations: Option<usize>,
     /// Calls waiting for a sandbox, over all functions. Default 1000.
@@ -82,12 +85,12 @@ impl Default for Config {
             reply_body: Bytes(6 << 20),
             handler_cache: true,
             handler_cache_bytes: None,
-            zygotes: Zygotes::PerLock,
+            zygotes: None,
             zygote_bytes: None,
             idle: Span(Duration::from_secs(600)),
             slots: 4,
             spares: 2,
-            staged: false,
+            isolation: Isolation::LEAN,
             creations: None,
             queue: 1000,
             drain: Span(Duration::from_secs(10)),
@@ -130,6 +133,11 @@ pub enum ConfigError {
         "refusing to listen on {0}: there are no access tokens yet, so only loopback addresses are allowed; use 127.0.0.1:{port} and a tunnel or an authenticating proxy in front", port = .0.port()
     )]
     NotLoopback(SocketAddr),
+    /// Zygotes are asked for where nothing can be forked.
+    #[error(
+        "nothing can be forked in isolation \"{0}\", whose sandboxes have a mount namespace of their own: leave `zygotes` out, or choose an isolation without own=mnt"
+    )]
+    NothingForks(Isolation),
 }
 
 /// What the command line says.
@@ -200,18 +208,27 @@ impl Config {
             sources: sources.join(", "),
             reason: e.message().to_owned(),
         })?;
-        if config.listen.ip().is_loopback() {
-            Ok(config)
-        } else {
-            Err(ConfigError::NotLoopback(config.listen))
+        if !config.listen.ip().is_loopback() {
+            return Err(ConfigError::NotLoopback(config.listen));
         }
+        if !config.isolation.forks() && config.zygotes() != Zygotes::None {
+            return Err(ConfigError::NothingForks(config.isolation));
+        }
+        Ok(config)
+    }
+
+    /// Which zygotes exist.
+    #[must_use]
+    pub fn zygotes(&self) -> Zygotes {
+        let default = if self.isolation.forks() { Zygotes::PerLock } else { Zygotes::None };
+        self.zygotes.unwrap_or(default)
     }
 }
 
 /// Every key that a configuration may hold.
 fn keys() -> Vec<String> {
     // A key whose default is "none" is missing from the table that the defaults make.
-    let optional = ["python", "handler_cache_bytes", "zygote_bytes", "creations"];
+    let optional = ["python", "handler_cache_bytes", "zygotes", "zygote_bytes", "creations"];
     let mut keys: Vec<String> =
         Table::try_from(Config::default()).unwrap_or_default().keys().cloned().collect();
     keys.extend(optional.map(str::to_owned));
@@ -264,7 +281,7 @@ mod tests {
         let config = combine(file, &variables, &flags).unwrap();
         assert_eq!(config.listen.port(), 3);
         assert_eq!(config.queue, 7);
-        assert_eq!(config.zygotes, Zygotes::None);
+        assert_eq!(config.zygotes(), Zygotes::None);
         assert_eq!(config.idle, Span(Duration::from_secs(30)));
         assert_eq!(config.run_body, Bytes(1 << 20));
     }
@@ -281,6 +298,18 @@ mod tests {
         let refused = combine("listen = '0.0.0.0:8470'", &[], &Flags::default()).unwrap_err();
         assert!(matches!(refused, ConfigError::NotLoopback(_)));
         assert!(combine("listen = '[::1]:0'", &[], &Flags::default()).is_ok());
+    }
+
+    #[test]
+    fn zygotes_are_refused_where_nothing_can_be_forked() {
+        let general = ("WOOL_ISOLATION", "general");
+        let config = combine("", &[general], &Flags::default()).unwrap();
+        assert_eq!((config.isolation, config.zygotes()), (Isolation::GENERAL, Zygotes::None));
+        let refused = combine("zygotes = 'root'", &[general], &Flags::default()).unwrap_err();
+        assert!(matches!(refused, ConfigError::NothingForks(Isolation::GENERAL)), "{refused}");
+        assert!(combine("isolation = 'sock'\nzygotes = 'root'", &[], &Flags::default()).is_ok());
+        let misspelt = combine("isolation = 'docker'", &[], &Flags::default()).unwrap_err();
+        assert!(misspelt.to_string().contains("lean, sock or general"), "{misspelt}");
     }
 
     #[test]

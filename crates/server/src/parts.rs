@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use container::{Client, ContainerOptions, Containers, LANDING, LANDING_FILE, WardenOptions};
+use container::{
+    Client, ContainerOptions, Containers, Isolation, LANDING, LANDING_FILE, WardenOptions,
+};
 use layers::Store;
 use layers::python::PythonRequest;
 use sandbox::Provider;
@@ -56,8 +58,13 @@ pub async fn real(config: &Config, state: &State) -> Result<Parts> {
     let options = WardenOptions {
         program: warden_program()?,
         state: state.root().to_owned(),
-        staged: config.staged,
+        isolation: config.isolation,
     };
+    if config.isolation != Isolation::default() {
+        let weaker = config.isolation.weaker();
+        let weaker = if weaker.is_empty() { "nothing".to_owned() } else { weaker.join("; ") };
+        tracing::warn!(isolation = %config.isolation, weaker, "not the default isolation: for measurements");
+    }
     let (socket, process) = container::launch(&options).await?;
     let client = Client::new(socket).await.context("the warden does not answer")?;
     let containers =

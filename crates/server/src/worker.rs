@@ -189,7 +189,7 @@ fn engine_config(config: &Config) -> EngineConfig {
         handler_cache_bytes: config.handler_cache_bytes.map_or(quarter, |bytes| bytes.0),
         zygote_bytes: config.zygote_bytes.map_or(quarter, |bytes| bytes.0),
         idle: config.idle.0,
-        zygotes: match config.zygotes {
+        zygotes: match config.zygotes() {
             Zygotes::None => ZygotePolicy::None,
             Zygotes::Root => ZygotePolicy::Root,
             Zygotes::PerLock => ZygotePolicy::PerLock,

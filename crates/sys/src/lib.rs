@@ -4,6 +4,7 @@
 //! namespaces from a single-threaded process, ancillary data with pidfds, exit statuses of foreign processes,
 //! mount attributes, and the probe that finds out what a host can do.
 
+pub mod loopback;
 pub mod mount;
 pub mod namespace;
 pub mod probe;

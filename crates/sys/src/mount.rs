@@ -78,8 +78,22 @@ impl Tree {
     /// # Errors
     /// EINVAL before that kernel.
     pub fn proc_of(pid_namespace: BorrowedFd<'_>) -> io::Result<Self> {
+        Self::proc(Some(pid_namespace))
+    }
+
+    /// The same of the PID namespace that the caller lives in. Linux ≥ 5.8.
+    ///
+    /// # Errors
+    /// As `fsopen(2)`, `fsmount(2)`.
+    pub fn own_proc() -> io::Result<Self> {
+        Self::proc(None)
+    }
+
+    fn proc(pid_namespace: Option<BorrowedFd<'_>>) -> io::Result<Self> {
         let context = fsopen(c"proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        fsconfig_set_fd(context.as_fd(), c"pidns", pid_namespace)?;
+        if let Some(namespace) = pid_namespace {
+            fsconfig_set_fd(context.as_fd(), c"pidns", namespace)?;
+        }
         fsconfig_set_string(context.as_fd(), c"subset", "pid")?;
         fsconfig_create(context.as_fd())?;
         let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID

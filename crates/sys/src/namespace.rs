@@ -50,6 +50,24 @@ pub fn user_namespace(parent: Parent<'_>, owner: u32, map: IdMap) -> io::Result<
     Ok(namespace.into())
 }
 
+/// Leaves the namespaces of these kinds (`CLONE_NEW*`) for new ones. Of a process with one thread.
+///
+/// # Errors
+/// As `unshare(2)`.
+pub fn unshare(kinds: libc::c_int) -> io::Result<()> {
+    // SAFETY: only kinds of namespaces: nothing that threads or descriptors of this process rely on changes hands.
+    let result = unsafe { libc::unshare(kinds & NAMESPACES) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWUSER;
+
 /// A process that only sleeps; killed and reaped when dropped.
 struct Sleeper(libc::pid_t);
 

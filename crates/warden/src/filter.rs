@@ -15,6 +15,8 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
+use crate::isolation::Namespaces;
+
 /// For whom a filter is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -305,11 +307,16 @@ const OLDER: &[c_long] = &[
 const OLDER: &[c_long] = &[];
 
 /// Builds the filter. `unix_sockets` is false where abstract sockets have no Landlock scope (before Linux 6.12): all
-/// sandboxes of a network class share one network namespace, and with it the abstract names.
+/// sandboxes of a network class share one network namespace, and with it the abstract names. `own` are the namespaces
+/// that a zygote's forks make for themselves.
 ///
 /// # Errors
 /// Only for an architecture that seccompiler does not know.
-pub fn build(role: Role, unix_sockets: bool) -> Result<BpfProgram, seccompiler::BackendError> {
+pub fn build(
+    role: Role,
+    unix_sockets: bool,
+    own: Namespaces,
+) -> Result<BpfProgram, seccompiler::BackendError> {
     let mut rules: BTreeMap<c_long, Vec<SeccompRule>> = BTreeMap::new();
     for group in [FILES, MEMORY, PROCESSES, IDENTITY, TIME, SOCKETS, OLDER] {
         rules.extend(group.iter().map(|call| (*call, Vec::new())));
@@ -370,8 +377,16 @@ pub fn build(role: Role, unix_sockets: bool) -> Result<BpfProgram, seccompiler::
     if role == Role::Zygote {
         // Not by pidfd: that takes a process's namespaces, whatever the flags of the slot's own.
         rules.insert(libc::SYS_setns, vec![when(1, SeccompCmpOp::Eq, libc::CLONE_NEWUSER as u64)?]);
-        rules
-            .insert(libc::SYS_unshare, vec![when(0, SeccompCmpOp::Eq, libc::CLONE_NEWPID as u64)?]);
+        // Exactly what an instance's landing makes, and what a further zygote's makes.
+        let mut unshared = vec![libc::CLONE_NEWPID | own.bits()];
+        if own != Namespaces::NONE {
+            unshared.push(own.bits());
+        }
+        let allowed = unshared
+            .into_iter()
+            .map(|kinds| when(0, SeccompCmpOp::Eq, u64::from(kinds.unsigned_abs())))
+            .collect::<Result<_, _>>()?;
+        rules.insert(libc::SYS_unshare, allowed);
         rules.insert(libc::SYS_chroot, Vec::new());
     }
     let architecture = TargetArch::try_from(std::env::consts::ARCH)?;

@@ -1,11 +1,11 @@
 //! What happens to a sandbox between its fork and its end: layers, acceptance, limits, questions.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 use sys::process::{Ended, PidFd};
 
 use crate::protocol::{Answer, Limits};
-use crate::rootfs::{Contents, attach_proc, resize_scratch};
+use crate::rootfs::{Contents, resize_scratch};
 use crate::serve::{Answered, Refused, Warden, done, kernel};
 use crate::slot::Kind;
 
@@ -20,7 +20,7 @@ impl Warden {
         let sandbox = self.find(name)?;
         let (uid, python, before) = (sandbox.uid, sandbox.python.clone(), sandbox.limits);
         let contents = Contents { packages, code: Some(code), uid, limits };
-        let root = sandbox.root.as_ref().map(OwnedFd::try_clone).transpose();
+        let root = sandbox.root.as_ref().map(|root| root.as_fd().try_clone_to_owned()).transpose();
         let root = root.map_err(kernel("share root"))?;
         let mut fds = Vec::new();
         match root {
@@ -34,7 +34,7 @@ impl Warden {
             }
             None => {
                 let root = self.roots.make(&python, contents)?;
-                fds.push(root.try_clone().map_err(kernel("share root"))?);
+                fds.push(root.as_fd().try_clone_to_owned().map_err(kernel("share root"))?);
                 self.find(name)?.root = Some(root);
             }
         }
@@ -47,7 +47,6 @@ impl Warden {
     }
 
     pub(crate) fn landed(&mut self, name: u64, process: PidFd) -> Answered {
-        let proc = self.host.proc;
         let sandbox = self.find(name)?;
         if sandbox.process.is_some() {
             return Err(Refused::Wrong("the slot is taken"));
@@ -69,14 +68,11 @@ impl Warden {
             return Err(Refused::Wrong("the process is gone"));
         }
         let inside = self.place.number_inside(who.pid);
+        if instance && let Some(root) = self.sandboxes.get(&name).and_then(|s| s.root.as_ref()) {
+            self.show_processes(root, &process)?;
+        }
         let sandbox = self.find(name)?;
         sandbox.inside = inside;
-        if proc
-            && instance
-            && let Some(root) = &sandbox.root
-        {
-            attach_proc(root.as_fd(), &process).map_err(kernel("attach /proc"))?;
-        }
         sandbox.process = Some(process);
         done()
     }

@@ -20,12 +20,14 @@
 pub mod cgroup;
 mod deaths;
 pub mod filter;
+pub mod isolation;
 mod land;
 pub mod place;
 mod prepare;
 pub mod protocol;
 mod reap;
 pub mod recover;
+pub mod root;
 pub mod rootfs;
 pub mod serve;
 pub mod slot;

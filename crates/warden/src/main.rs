@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use sys::probe::Kernel;
+use warden::isolation::{Hang, Isolation};
 use warden::place::Place;
 use warden::recover;
 use warden::rootfs::Roots;
@@ -16,7 +17,7 @@ use warden::uids::{Share, Uids};
 struct Arguments {
     state: PathBuf,
     task: Task,
-    staged: bool,
+    isolation: Isolation,
 }
 
 enum Task {
@@ -54,32 +55,35 @@ fn main() -> Result<()> {
         .with_context(|| format!("open {}", layers.display()))?;
 
     let cgroups = recover::fresh_cgroups(&name);
-    let roots = Roots::new(layers, stages, !arguments.staged)?;
-    // From 6.15 on a pidfd tells how its process ended.
-    let reap = arguments.staged || Kernel::running() < Kernel(6, 15);
+    let isolation = arguments.isolation;
+    let roots = Roots::new(layers, stages, isolation.root)?;
+    // From 6.15 on a pidfd tells how its process ended. Who stages does all as before then.
+    let reap = isolation.root == Hang::Staged || Kernel::running() < Kernel(6, 15);
     let place = Place::new(&empty, reap)?;
     let uids = Uids::of(Share::take().context("take kernel uids")?);
-    let mut warden = Warden::new(place, roots, cgroups, uids)?;
+    let mut warden = Warden::new(place, roots, cgroups, uids, isolation)?;
     warden.serve(worker.as_fd()).context("serve the worker")
 }
 
 fn arguments() -> Result<Arguments> {
-    let (mut state, mut task, mut staged) = (None, None, false);
+    let (mut state, mut task, mut isolation) = (None, None, Isolation::default());
     let mut given = std::env::args_os().skip(1);
     while let Some(name) = given.next() {
         match name.to_str() {
             Some("--state") => state = given.next(),
             Some("--socket") => task = given.next().map(|path| Task::Serve(path.into())),
             Some("--clear") => task = Some(Task::Clear),
-            // The way of older kernels, for tests.
-            Some("--staged") => staged = true,
+            Some("--isolation") => {
+                let text = given.next().unwrap_or_default();
+                isolation = text.to_string_lossy().parse().context("--isolation")?;
+            }
             _ => bail!(
-                "usage: wool-warden --state DIR (--socket PATH [--staged] | --clear); started by `wool up`"
+                "usage: wool-warden --state DIR (--socket PATH [--isolation WHICH] | --clear); started by `wool up`"
             ),
         }
     }
     let state = state.map(PathBuf::from).context("--state is missing")?;
-    Ok(Arguments { state, task: task.context("--socket is missing")?, staged })
+    Ok(Arguments { state, task: task.context("--socket is missing")?, isolation })
 }
 
 fn reach_worker(path: &Path) -> Result<std::os::fd::OwnedFd> {
@@ -95,10 +99,7 @@ fn reach_worker(path: &Path) -> Result<std::os::fd::OwnedFd> {
 /// Nothing that is mounted here is seen outside, and nothing outside changes what is here.
 fn own_mount_namespace() -> std::io::Result<()> {
     use rustix::mount::{MountPropagationFlags, mount_change};
-    // SAFETY: one thread, which shares its file system attributes with nobody.
-    if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
-        return Err(std::io::Error::last_os_error());
-    }
+    sys::namespace::unshare(libc::CLONE_NEWNS)?;
     Ok(mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?)
 }
 

@@ -10,16 +10,20 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{chdir, pivot_root};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use sys::mount::Tree;
+use sys::namespace::unshare;
 use sys::process::{Ended, PidFd, become_user, die_with_parent, drop_capabilities, set_undumpable};
 use thiserror::Error;
 
 use crate::deaths::{DEAD, Deaths, reap_and_tell};
+use crate::isolation::Namespaces;
+use crate::root::Root;
 use crate::uids;
 
 /// Why the place could not be made.
@@ -43,6 +47,8 @@ pub struct Place {
     ipc: OwnedFd,
     uts: OwnedFd,
     mount: OwnedFd,
+    /// A directory to mount on, in whichever mount namespace.
+    empty: PathBuf,
     deaths: Option<Deaths>,
 }
 
@@ -85,6 +91,7 @@ impl Place {
             uts: open("uts").map_err(step("open uts namespace"))?,
             mount: open("mnt").map_err(step("open mount namespace"))?,
             pid_one,
+            empty: empty.to_owned(),
             deaths: reap.then(|| Deaths::new(deaths)),
         })
     }
@@ -125,24 +132,49 @@ impl Place {
         ours.is_ok_and(|ours| theirs.is_ok_and(|theirs| theirs.st_ino != ours.st_ino))
     }
 
-    /// Runs in a child of the warden: moves it into the place and into `root`. Processes that it makes from now on
-    /// are in P.
+    /// Runs in a child of the warden, in its cgroup: moves it into the place, apart from the namespaces that are to be
+    /// its own, and into `root`. Processes that it makes from now on are in P.
     ///
     /// # Errors
-    /// As `setns(2)`.
-    pub fn enter(&self, root: BorrowedFd<'_>) -> io::Result<()> {
+    /// As `setns(2)`, `unshare(2)`, `pivot_root(2)`.
+    pub fn enter(&self, root: &Root, own: Namespaces) -> io::Result<()> {
         // The mount namespace last: it takes the working directory and root along.
-        for (fd, kind) in [
-            (&self.pid, LinkNameSpaceType::ProcessID),
-            (&self.network, LinkNameSpaceType::Network),
-            (&self.ipc, LinkNameSpaceType::InterProcessCommunication),
-            (&self.uts, LinkNameSpaceType::HostNameAndNISDomainName),
-            (&self.mount, LinkNameSpaceType::Mount),
+        for (fd, kind, shared) in [
+            (&self.pid, LinkNameSpaceType::ProcessID, true),
+            (&self.network, LinkNameSpaceType::Network, !own.has(Namespaces::NETWORK)),
+            (&self.ipc, LinkNameSpaceType::InterProcessCommunication, !own.has(Namespaces::IPC)),
+            // A new one has the host name of the one before.
+            (&self.uts, LinkNameSpaceType::HostNameAndNISDomainName, true),
+            (&self.mount, LinkNameSpaceType::Mount, !own.has(Namespaces::MOUNT)),
         ] {
-            move_into_link_name_space(fd.as_fd(), Some(kind))?;
+            if shared {
+                move_into_link_name_space(fd.as_fd(), Some(kind))?;
+            }
+        }
+        unshare(own.bits())?;
+        if own.has(Namespaces::NETWORK) {
+            sys::loopback::bring_up()?;
+        }
+        if own.has(Namespaces::MOUNT) {
+            return self.pivot(root);
         }
         rustix::process::fchdir(root)?;
         Ok(rustix::process::chroot(".")?)
+    }
+
+    /// Runs in a child of the warden, in a mount namespace of its own that is a copy of the warden's: makes `root` all
+    /// that there is.
+    fn pivot(&self, root: &Root) -> io::Result<()> {
+        match root.place() {
+            // The namespace's own copy of it.
+            Some(place) => chdir(place)?,
+            None => {
+                let tree = Tree::from(root.as_fd().try_clone_to_owned()?);
+                tree.attach(rustix::fs::CWD, &self.empty.to_string_lossy())?;
+                rustix::process::fchdir(root)?;
+            }
+        }
+        leave_all_but_here()
     }
 }
 
@@ -201,15 +233,18 @@ fn be_pid_one(empty: &Path, ready: &OwnedFd, dead: Option<&OwnedFd>) -> ! {
 }
 
 fn mount_nothing(empty: &Path) -> io::Result<()> {
-    use rustix::mount::{
-        MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount,
-    };
+    use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     let flags = MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
     let options = CString::new("size=4k,mode=555")?;
     mount("none", empty, "tmpfs", flags, Some(options.as_c_str()))?;
     chdir(empty)?;
+    leave_all_but_here()
+}
+
+/// Makes the mount at the working directory the namespace's root, and takes off everything else.
+fn leave_all_but_here() -> io::Result<()> {
     pivot_root(".", ".")?;
-    unmount(".", UnmountFlags::DETACH)?;
+    rustix::mount::unmount(".", rustix::mount::UnmountFlags::DETACH)?;
     Ok(chdir("/")?)
 }

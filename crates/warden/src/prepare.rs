@@ -6,6 +6,7 @@
 //! ```
 //! A step that fails gives back what the earlier ones took.
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -14,7 +15,7 @@ use sys::namespace::{IdMap, Parent, user_namespace};
 use crate::cgroup::{self, Group};
 use crate::filter::Role;
 use crate::protocol::{Answer, Files, Limits, Python};
-use crate::rootfs::{Contents, attach_proc};
+use crate::rootfs::Contents;
 use crate::serve::{Answered, Refused, Warden, kernel};
 use crate::slot::{Kind, Sandbox, Zygote};
 use crate::spawn;
@@ -30,6 +31,11 @@ impl Warden {
         limits: Limits,
     ) -> Answered {
         let role = if code.is_some() { Role::Instance } else { Role::Zygote };
+        if role == Role::Zygote && !self.host.isolation.forks() {
+            return Err(Refused::Wrong(
+                "nothing is forked into a mount namespace of its own: set zygotes = \"none\", or an isolation without own=mnt",
+            ));
+        }
         let spent = Refused::Wrong("no kernel uid is free");
         let (uid, allotment, block) = match role {
             Role::Instance => {
@@ -70,7 +76,7 @@ impl Warden {
     ) -> Result<(Sandbox, (Answer, Vec<OwnedFd>)), Refused> {
         let contents = Contents { packages, code, uid, limits };
         let root = self.roots.make(&python, contents)?;
-        let group = self.cgroups.make(name, limits, uid).map_err(kernel("make cgroup"))?;
+        let group = self.group_for(name, role, limits, uid).map_err(kernel("make cgroup"))?;
         let kind = if role == Role::Zygote { SocketType::SEQPACKET } else { SocketType::STREAM };
         let started = channel(kind).and_then(|(ours, theirs)| {
             let filter = match role {
@@ -80,15 +86,16 @@ impl Warden {
             let what = spawn::Start {
                 role,
                 interpreter: &python.interpreter,
-                root: root.as_fd(),
+                root: &root,
+                own: self.host.isolation.own,
                 channel: theirs.as_fd(),
                 uid,
                 group: &group,
                 filter,
             };
             let (process, stderr) = spawn::start(&self.place, &self.cgroups, &what)?;
-            if role == Role::Instance && self.host.proc {
-                attach_proc(root.as_fd(), &process).map_err(kernel("attach /proc"))?;
+            if role == Role::Instance {
+                self.show_processes(&root, &process)?;
             }
             let files = self.cgroups.files(&group, uid).map_err(kernel("open cgroup"))?;
             Ok((ours, process, stderr, files))
@@ -120,6 +127,18 @@ impl Warden {
             dying: false,
         };
         Ok((sandbox, (Answer::Started { uid, files }, rest)))
+    }
+
+    fn group_for(&mut self, name: u64, role: Role, limits: Limits, uid: u32) -> io::Result<Group> {
+        if role == Role::Instance
+            && let Some(idle) = self.idle_groups.pop()
+        {
+            if self.cgroups.limit(&idle, limits).is_ok() {
+                return Ok(idle);
+            }
+            self.cgroups.remove(&idle);
+        }
+        self.cgroups.make(name, limits, uid)
     }
 
     pub(crate) fn prepare(
@@ -195,7 +214,7 @@ impl Warden {
         };
         let mut fds = Vec::new();
         if let Some(root) = &root {
-            fds.push(root.try_clone().map_err(kernel("share root"))?);
+            fds.push(root.as_fd().try_clone_to_owned().map_err(kernel("share root"))?);
         }
         fds.push(theirs);
         fds.push(namespace.try_clone().map_err(kernel("share user namespace"))?);

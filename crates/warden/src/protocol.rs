@@ -5,11 +5,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::isolation::Isolation;
+
 /// Longest packet either side accepts, in bytes.
 pub const MAX_PACKET: usize = 32 << 10;
 
 /// Version of this protocol: both sides come from one build and must agree.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A numbered command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -200,10 +202,13 @@ pub struct Host {
     pub version: u32,
     /// How processes are grouped.
     pub cgroups: Layout,
-    /// Mounts can be attached to a root that is in use: Linux ≥ 6.15.
+    /// Mounts can be attached to a root that is in use: Linux ≥ 6.15, or roots in the warden's mount table.
     pub late_mounts: bool,
-    /// Sandboxes see their own processes in `/proc`: Linux ≥ 6.17.
+    /// Sandboxes see their own processes in `/proc`: Linux ≥ 6.17, or a mount namespace of their own.
     pub proc: bool,
+    /// How sandboxes are walled off. Who lands makes its namespaces; where it does not fork, [`Command::Start`] is for
+    /// instances only.
+    pub isolation: Isolation,
     /// Landlock scopes for abstract sockets and signals: Linux ≥ 6.12.
     pub scopes: bool,
 }

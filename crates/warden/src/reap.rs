@@ -9,11 +9,12 @@
 use sys::process::PidFd;
 
 use crate::cgroup::Group;
+use crate::isolation::Supply;
 use crate::serve::Warden;
 use crate::slot::{Kind, Sandbox};
 use crate::uids::Allotment;
 
-/// Idle cgroups that a zygote keeps for its next slots.
+/// Idle cgroups that a zygote keeps for its next slots, and the warden for what no zygote forks.
 const IDLE_GROUPS: usize = 64;
 
 impl Warden {
@@ -91,7 +92,7 @@ impl Warden {
             }
             return false;
         }
-        let kept = instance && parent.is_some_and(|parent| self.keep_group(parent, &group));
+        let kept = instance && self.keep_group(parent, &group);
         if !kept && !self.cgroups.remove(&group) {
             // Something in it still dies; a slot's process may not even be known.
             self.cgroups.kill(&group);
@@ -132,17 +133,24 @@ impl Warden {
         }
     }
 
-    /// Gives an instance's cgroup back to its zygote, if both may still be used.
-    fn keep_group(&mut self, zygote: u64, group: &Group) -> bool {
-        let Some(parent) = self.sandboxes.get_mut(&zygote) else {
-            return false;
-        };
-        if parent.dying || !self.cgroups.reusable(group) {
+    /// Keeps an instance's cgroup for the next one of the same zygote, or for the next that no zygote forks, if all of
+    /// them may still be used.
+    fn keep_group(&mut self, zygote: Option<u64>, group: &Group) -> bool {
+        if self.host.isolation.cgroups == Supply::Fresh || !self.cgroups.reusable(group) {
             return false;
         }
-        match parent.as_zygote_mut() {
-            Some(own) if own.idle_groups.len() < IDLE_GROUPS => {
-                own.idle_groups.push(group.clone());
+        let idle = match zygote {
+            None => Some(&mut self.idle_groups),
+            Some(name) => self
+                .sandboxes
+                .get_mut(&name)
+                .filter(|zygote| !zygote.dying)
+                .and_then(Sandbox::as_zygote_mut)
+                .map(|zygote| &mut zygote.idle_groups),
+        };
+        match idle {
+            Some(idle) if idle.len() < IDLE_GROUPS => {
+                idle.push(group.clone());
                 true
             }
             _ => false,

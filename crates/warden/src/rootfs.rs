@@ -10,11 +10,12 @@
 //!   /proc           its own processes, where known ┘
 //! ```
 //!
-//! Two ways. **Detached** (Linux ≥ 6.15): the template is a detached tree, its clones are detached trees, and mounts
+//! Three ways. **Detached** (Linux ≥ 6.15): the template is a detached tree, its clones are detached trees, and mounts
 //! are attached to a clone even while a process lives in it. 7 µs a clone, nothing enters any mount table. **Staged**
 //! (before that): the template is attached in the warden's private mount namespace; a sandbox's mounts are attached
 //! onto it, the whole is cloned, and they are taken off again. The clone is then complete and must be known before the
-//! fork.
+//! fork. **Bind** (an isolation for measurements): the template is attached as when staged; each sandbox's clone of it is
+//! attached as well, at a directory of its own, and so grows the warden's mount table for as long as the sandbox lives.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -28,7 +29,9 @@ use sys::mount::{Attributes, Tree, resize_tmpfs};
 use sys::process::PidFd;
 use thiserror::Error;
 
+use crate::isolation::Hang;
 use crate::protocol::{Limits, Python};
+use crate::root::Root;
 
 /// Why a root file system could not be made.
 #[derive(Debug, Error)]
@@ -65,15 +68,6 @@ fn mounting(step: &'static str) -> impl FnOnce(io::Error) -> RootError {
     move |source| RootError::Mount { step, source }
 }
 
-/// Which of the two ways.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// Linux ≥ 6.15.
-    Detached,
-    /// Before that.
-    Staged,
-}
-
 /// What a sandbox's root has beyond the template.
 #[derive(Clone, Copy, Debug)]
 pub struct Contents<'a> {
@@ -99,51 +93,65 @@ struct Template {
 pub struct Roots {
     layers: OwnedFd,
     stages: PathBuf,
-    way: Way,
+    made: u64,
+    way: Hang,
     templates: HashMap<(String, String), Template>,
 }
 
 impl Roots {
-    /// `layers` is the directory of layers, opened in the warden's own mount namespace; `stages` an existing
-    /// directory for staging. `allow_detached` false forces the older way.
+    /// `layers` is the directory of layers, opened in the warden's own mount namespace; `stages` an existing directory to
+    /// mount on. Where the kernel cannot attach to detached trees, [`Hang::Detached`] becomes [`Hang::Staged`].
     ///
     /// # Errors
     /// When nothing can be mounted at all.
-    pub fn new(layers: OwnedFd, stages: PathBuf, allow_detached: bool) -> Result<Self, RootError> {
-        let way =
-            if allow_detached && can_attach_to_detached() { Way::Detached } else { Way::Staged };
-        Ok(Self { layers, stages, way, templates: HashMap::new() })
+    pub fn new(layers: OwnedFd, stages: PathBuf, wanted: Hang) -> Result<Self, RootError> {
+        let way = match wanted {
+            Hang::Detached if !can_attach_to_detached() => Hang::Staged,
+            other => other,
+        };
+        // Directories to mount on go with the warden, however it ends. Its alone: a hostile zygote uses a slot's
+        // capabilities to leave its chroot, and where the root hangs in the mount table would climb on to the host's.
+        Tree::tmpfs(&[(c"mode", "0700")])
+            .and_then(|tree| tree.attach(rustix::fs::CWD, &stages.to_string_lossy()))
+            .map_err(mounting("mount the stages"))?;
+        Ok(Self { layers, stages, made: 0, way, templates: HashMap::new() })
     }
 
-    /// Which way this host takes.
+    /// Whether mounts can be attached to a root in use: [`Roots::complete`] and [`attach_proc`].
     #[must_use]
-    pub fn way(&self) -> Way {
-        self.way
+    pub fn late(&self) -> bool {
+        self.way != Hang::Staged
     }
 
-    /// A new root. Detached: `contents` may be completed later ([`Roots::complete`]). Staged: it must be all there.
+    /// A new root. Where mounts may come late, `contents` may be completed later ([`Roots::complete`]); else it must be
+    /// all there.
     ///
     /// # Errors
     /// When a layer is missing or a mount fails.
-    pub fn make(&mut self, python: &Python, contents: Contents<'_>) -> Result<OwnedFd, RootError> {
+    pub fn make(&mut self, python: &Python, contents: Contents<'_>) -> Result<Root, RootError> {
         self.template(python)?;
         let key = (python.base.clone(), python.guest.clone());
         let Some(template) = self.templates.get(&key) else {
             return Err(mounting("find template")(io::ErrorKind::NotFound.into()));
         };
-        match &template.stage {
-            None => {
-                let tree = Tree::clone_of(template.tree.as_fd(), true)
-                    .map_err(mounting("clone template"))?;
-                self.attach(tree.as_fd(), contents)?;
-                attach_scratch(tree.as_fd(), contents)?;
-                Ok(tree.into_fd())
-            }
-            Some(stage) => self.make_staged(template.tree.as_fd(), stage, contents),
+        if let (Hang::Staged, Some(stage)) = (self.way, &template.stage) {
+            return self.make_staged(template.tree.as_fd(), stage, contents);
         }
+        let tree =
+            Tree::clone_of(template.tree.as_fd(), true).map_err(mounting("clone template"))?;
+        let root = if self.way == Hang::Bind {
+            self.made += 1;
+            let place = self.stages.join(format!("root-{}", self.made));
+            Root::hang(tree, place).map_err(mounting("attach root"))?
+        } else {
+            Root::from(tree)
+        };
+        self.attach(root.as_fd(), contents)?;
+        attach_scratch(root.as_fd(), contents)?;
+        Ok(root)
     }
 
-    /// Attaches layers to a root that is in use. [`Way::Detached`] only.
+    /// Attaches layers to a root that is in use. Only where [`Roots::late`].
     ///
     /// # Errors
     /// When a layer is missing or a mount fails.
@@ -167,7 +175,7 @@ impl Roots {
         template: BorrowedFd<'_>,
         stage: &Path,
         contents: Contents<'_>,
-    ) -> Result<OwnedFd, RootError> {
+    ) -> Result<Root, RootError> {
         let attached =
             self.attach(template, contents).and_then(|()| attach_scratch(template, contents));
         let cloned =
@@ -176,7 +184,7 @@ impl Roots {
         for path in ["var/task", "opt/python", "dev/shm", "tmp"] {
             let _ = unmount(stage.join(path), UnmountFlags::DETACH);
         }
-        Ok(cloned?.into_fd())
+        Ok(Root::from(cloned?))
     }
 
     fn template(&mut self, python: &Python) -> Result<(), RootError> {
@@ -188,14 +196,14 @@ impl Roots {
         let guest = self.layer(&python.guest)?;
         let devices = devices().map_err(mounting("make devices"))?;
         let template = match self.way {
-            Way::Detached => {
+            Hang::Detached => {
                 guest.attach(base.as_fd(), "opt/lambswool").map_err(mounting("attach guest"))?;
                 devices.attach(base.as_fd(), "dev").map_err(mounting("attach devices"))?;
                 base.make_private().map_err(mounting("make private"))?;
                 Template { tree: base.into_fd(), stage: None }
             }
-            Way::Staged => {
-                let stage = self.stages.join(self.templates.len().to_string());
+            Hang::Staged | Hang::Bind => {
+                let stage = self.stages.join(format!("template-{}", self.templates.len()));
                 std::fs::create_dir_all(&stage).map_err(mounting("make stage"))?;
                 base.make_private().map_err(mounting("make private"))?;
                 let path = stage.to_string_lossy();
@@ -257,7 +265,8 @@ pub fn resize_scratch(root: BorrowedFd<'_>, limits: Limits) -> io::Result<()> {
     resize_tmpfs(root, "dev/shm", limits.scratch_bytes, limits.scratch_inodes)
 }
 
-/// Attaches `/proc` with the processes of the sandbox's own PID namespace to its root, while it runs.
+/// Attaches `/proc` with the processes of the sandbox's own PID namespace to its root, while it runs. Only where
+/// [`Roots::late`].
 ///
 /// # Errors
 /// Before Linux 6.17, and when the sandbox is gone.

@@ -8,14 +8,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use seccompiler::BpfProgram;
+use sys::process::PidFd;
 use sys::scm;
 use thiserror::Error;
 
-use crate::cgroup::Cgroups;
+use crate::cgroup::{Cgroups, Group};
 use crate::filter::{self, Role};
+use crate::isolation::Isolation;
 use crate::place::Place;
 use crate::protocol::{Answer, Command, Host, MAX_PACKET, Numbered, VERSION};
-use crate::rootfs::{RootError, Roots, Way};
+use crate::root::Root;
+use crate::rootfs::{RootError, Roots, attach_proc};
 use crate::slot::Sandbox;
 use crate::spawn::SpawnError;
 use crate::uids::Uids;
@@ -64,13 +67,15 @@ pub struct Warden {
     pub(crate) uids: Uids,
     pub(crate) sandboxes: HashMap<u64, Sandbox>,
     pub(crate) dying: VecDeque<u64>,
+    /// Cgroups of earlier instances that no zygote forked, ready for the next ones.
+    pub(crate) idle_groups: Vec<Group>,
     pub(crate) zygote_filter: BpfProgram,
     pub(crate) instance_filter: BpfProgram,
     pub(crate) host: Host,
 }
 
 impl Warden {
-    /// Puts it together.
+    /// Puts it together; `roots` are those of the isolation.
     ///
     /// # Errors
     /// On an architecture without a seccomp filter.
@@ -79,24 +84,28 @@ impl Warden {
         roots: Roots,
         cgroups: Cgroups,
         uids: Uids,
+        isolation: Isolation,
     ) -> Result<Self, seccompiler::BackendError> {
         let scopes = landlock_version() >= 6;
+        let own = isolation.own;
         let host = Host {
             version: VERSION,
             cgroups: cgroups.layout(),
-            late_mounts: roots.way() == Way::Detached,
-            proc: roots.way() == Way::Detached && can_mount_proc(),
+            late_mounts: roots.late(),
+            proc: !isolation.forks() || roots.late() && can_mount_proc(),
+            isolation,
             scopes,
         };
         Ok(Self {
-            zygote_filter: filter::build(Role::Zygote, scopes)?,
-            instance_filter: filter::build(Role::Instance, scopes)?,
+            zygote_filter: filter::build(Role::Zygote, scopes, own)?,
+            instance_filter: filter::build(Role::Instance, scopes, own)?,
             place,
             roots,
             cgroups,
             uids,
             sandboxes: HashMap::new(),
             dying: VecDeque::new(),
+            idle_groups: Vec::new(),
             host,
         })
     }
@@ -199,6 +208,14 @@ impl Warden {
         }
         if self.sandboxes.len() >= MOST_SANDBOXES {
             return Err(Refused::Wrong("too many sandboxes"));
+        }
+        Ok(())
+    }
+
+    /// Attaches `/proc` to an instance's root, where it has not mounted its own.
+    pub(crate) fn show_processes(&self, root: &Root, process: &PidFd) -> Result<(), Refused> {
+        if self.host.proc && self.host.isolation.forks() {
+            attach_proc(root.as_fd(), process).map_err(kernel("attach /proc"))?;
         }
         Ok(())
     }

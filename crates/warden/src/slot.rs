@@ -14,6 +14,7 @@ use sys::process::PidFd;
 
 use crate::cgroup::Group;
 use crate::protocol::{Limits, Python};
+use crate::root::Root;
 use crate::uids::{Allotment, Block};
 
 /// One sandbox or prepared slot.
@@ -28,7 +29,7 @@ pub struct Sandbox {
     /// Its cgroup.
     pub group: Group,
     /// Its root; none in an instance's slot before `Place` with early mounts.
-    pub root: Option<OwnedFd>,
+    pub root: Option<Root>,
     /// What it runs.
     pub python: Python,
     /// Limits in force.

@@ -23,13 +23,16 @@ use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 use seccompiler::BpfProgram;
+use sys::mount::Tree;
 use sys::process::{PidFd, become_user, close_from, drop_capabilities, set_no_new_privileges};
 use sys::scm;
 use thiserror::Error;
 
 use crate::cgroup::{Cgroups, Group};
 use crate::filter::Role;
+use crate::isolation::Namespaces;
 use crate::place::Place;
+use crate::root::Root;
 
 /// Where the guest finds its channel.
 const CHANNEL: i32 = 3;
@@ -44,7 +47,9 @@ pub struct Start<'a> {
     /// The interpreter's path in the root.
     pub interpreter: &'a str,
     /// The root.
-    pub root: BorrowedFd<'a>,
+    pub root: &'a Root,
+    /// Namespaces to itself.
+    pub own: Namespaces,
     /// The guest's end of the channel.
     pub channel: BorrowedFd<'a>,
     /// Kernel uid.
@@ -174,7 +179,7 @@ fn move_in(
 ) -> Result<(), SpawnError> {
     // Before the fork: pages touched before joining would stay charged to the warden.
     cgroups.enter(what.group).map_err(failed("enter cgroup"))?;
-    place.enter(what.root).map_err(failed("enter the sandboxes' place"))?;
+    place.enter(what.root, what.own).map_err(failed("enter the sandboxes' place"))?;
     let pid = clone(libc::CLONE_PARENT).map_err(failed("clone"))?;
     if pid > 0 {
         let _ = rustix::io::write(tell, format!("P{pid}").as_bytes());
@@ -193,14 +198,29 @@ fn move_in(
             }
         }
     }
-    let error = match arrange_descriptors(what.channel, stderr, tell) {
+    let error = match furnish(what, stderr, tell) {
         Ok(()) => become_interpreter(what),
-        Err(source) => failed("arrange descriptors")(source),
+        Err(error) => error,
     };
     // SAFETY: descriptor 4 is the socket, or closed: then nothing is told.
     report(unsafe { BorrowedFd::borrow_raw(TELL) }, &error);
     // SAFETY: ends the process.
     unsafe { libc::_exit(1) }
+}
+
+/// Runs in the interpreter-to-be, in its PID namespace.
+fn furnish(
+    what: &Start<'_>,
+    stderr: BorrowedFd<'_>,
+    tell: BorrowedFd<'_>,
+) -> Result<(), SpawnError> {
+    if what.own.has(Namespaces::MOUNT) {
+        // The warden cannot attach it to a root in another mount namespace than its own.
+        Tree::own_proc()
+            .and_then(|proc| proc.attach(rustix::fs::CWD, "/proc"))
+            .map_err(failed("mount /proc"))?;
+    }
+    arrange_descriptors(what.channel, stderr, tell).map_err(failed("arrange descriptors"))
 }
 
 /// A fork with flags. Returns 0 in the child.

@@ -10,7 +10,8 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use container::{
-    Client, ContainerOptions, Containers, LANDING, LANDING_FILE, WardenOptions, launch,
+    Client, ContainerOptions, Containers, Hang, Isolation, LANDING, LANDING_FILE, WardenOptions,
+    launch,
 };
 use layers::{Silent, Store, base, code, guest, python};
 use sandbox::wire::{Convention, Decoder, Load, Reply, Request};
@@ -63,6 +64,11 @@ fn new_state() -> PathBuf {
     tempfile::Builder::new().prefix("state-").tempdir_in(parent).unwrap().keep()
 }
 
+/// The default isolation, on a new kernel or as on an old one.
+pub(crate) fn rooted(staged: bool) -> Isolation {
+    Isolation { root: if staged { Hang::Staged } else { Hang::Detached }, ..Isolation::LEAN }
+}
+
 /// A warden, and what belongs to it.
 pub(crate) struct World {
     pub(crate) containers: Containers,
@@ -74,20 +80,29 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// With a state directory of its own, so that tests run side by side; the layers are shared.
+    /// Of the default isolation, roots staged or not.
     pub(crate) async fn new(staged: bool, options: ContainerOptions) -> Self {
+        Self::isolated(rooted(staged), options).await
+    }
+
+    /// With a state directory of its own, so that tests run side by side; the layers are shared.
+    pub(crate) async fn isolated(isolation: Isolation, options: ContainerOptions) -> Self {
         let state = new_state();
         std::fs::create_dir(state.join("run")).unwrap();
         std::os::unix::fs::symlink(store().0.layers(), state.join("layers")).unwrap();
-        Self::on(state, staged, options).await
+        Self::on(state, isolation, options).await
     }
 
     /// On the state directory of an earlier one.
-    pub(crate) async fn on(state: PathBuf, staged: bool, options: ContainerOptions) -> Self {
+    pub(crate) async fn on(
+        state: PathBuf,
+        isolation: Isolation,
+        options: ContainerOptions,
+    ) -> Self {
         let (store, base, python) = store();
         let built = if cfg!(debug_assertions) { "../debug" } else { "../release" };
         let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(built).join("wool-warden");
-        let options_for = WardenOptions { program, state: state.clone(), staged };
+        let options_for = WardenOptions { program, state: state.clone(), isolation };
         let (socket, warden) = launch(&options_for).await.unwrap();
         let client = Client::new(socket).await.unwrap();
         let containers = Containers::new(client, options);

@@ -1,0 +1,278 @@
+//! How a sandbox is walled off: three independent choices, and the recipes that are made of them.
+//!
+//! | | `lean` | `sock` | `general` |
+//! | --- | --- | --- | --- |
+//! | `root` | `detached`: in no mount table | `bind`: in the warden's mount table | `bind` |
+//! | `own`: namespaces beside the PID namespace | none | `ipc+uts` | `mnt+net+ipc+uts+cgroup` |
+//! | the root is entered by | chroot | chroot | pivot_root (with `mnt`) |
+//! | `cgroups` | `pooled` | `pooled` | `fresh` |
+//! | zygotes | yes | yes | no (with `mnt`) |
+//!
+//! `lean` is what Lambswool is. `sock` is the container of the SOCK paper (§4.1), `general` what Docker makes for each
+//! container: both are there to be measured against. An ablation is a recipe with a choice changed: `lean,own=net`. Uids,
+//! capabilities, `no_new_privs`, seccomp, Landlock and the PID namespace are the same in all of them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// See the module's own words. As text: a recipe, then changes, as in `sock,cgroups=fresh`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Isolation {
+    /// Where roots hang.
+    pub root: Hang,
+    /// Namespaces that each sandbox has to itself, beside its PID namespace.
+    pub own: Namespaces,
+    /// Where cgroups come from.
+    pub cgroups: Supply,
+}
+
+/// Where the root file system of a sandbox hangs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hang {
+    /// Nowhere: a detached tree. Staged where the kernel cannot attach to one (before Linux 6.15).
+    Detached,
+    /// Nowhere, but put together on a stage in the warden's mount table, before the fork.
+    Staged,
+    /// In the warden's mount table, for as long as the sandbox lives.
+    Bind,
+}
+
+/// Where the cgroup of a sandbox comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Supply {
+    /// From those that earlier sandboxes have left, while there are any.
+    Pooled,
+    /// Made for it and removed with it.
+    Fresh,
+}
+
+/// A set of kinds of namespaces, as the kernel's own `CLONE_NEW*` bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Namespaces(i32);
+
+impl Namespaces {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// Mounts. Its root is entered by `pivot_root`, and nobody can be forked into it.
+    pub const MOUNT: Self = Self(libc::CLONE_NEWNS);
+    /// Network: loopback, and it is up.
+    pub const NETWORK: Self = Self(libc::CLONE_NEWNET);
+    /// System V IPC and POSIX message queues.
+    pub const IPC: Self = Self(libc::CLONE_NEWIPC);
+    /// Host name.
+    pub const UTS: Self = Self(libc::CLONE_NEWUTS);
+    /// Cgroups.
+    pub const CGROUP: Self = Self(libc::CLONE_NEWCGROUP);
+
+    /// By their names in `/proc/<pid>/ns`.
+    const NAMED: [(&str, Self); 5] = [
+        ("mnt", Self::MOUNT),
+        ("net", Self::NETWORK),
+        ("ipc", Self::IPC),
+        ("uts", Self::UTS),
+        ("cgroup", Self::CGROUP),
+    ];
+
+    /// Those of both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether these are among them.
+    #[must_use]
+    pub const fn has(self, these: Self) -> bool {
+        self.0 & these.0 == these.0
+    }
+
+    /// The kernel's bits.
+    #[must_use]
+    pub const fn bits(self) -> i32 {
+        self.0
+    }
+}
+
+impl Isolation {
+    /// Lambswool's own recipe.
+    pub const LEAN: Self =
+        Self { root: Hang::Detached, own: Namespaces::NONE, cgroups: Supply::Pooled };
+    /// SOCK's: bind mounts and chroot, no mount or network namespace, cgroups from a pool.
+    pub const SOCK: Self = Self {
+        root: Hang::Bind,
+        own: Namespaces::IPC.and(Namespaces::UTS),
+        cgroups: Supply::Pooled,
+    };
+    /// Docker's: every namespace but the user's, and everything made for the one container.
+    pub const GENERAL: Self = Self {
+        root: Hang::Bind,
+        own: Namespaces::MOUNT
+            .and(Namespaces::NETWORK)
+            .and(Namespaces::IPC)
+            .and(Namespaces::UTS)
+            .and(Namespaces::CGROUP),
+        cgroups: Supply::Fresh,
+    };
+
+    const RECIPES: [(&str, Self); 3] =
+        [("lean", Self::LEAN), ("sock", Self::SOCK), ("general", Self::GENERAL)];
+
+    /// Whether sandboxes can be forked from zygotes. Who is forked cannot go to a mount namespace of its own: its zygote
+    /// would have to mount, and no Python process may.
+    #[must_use]
+    pub fn forks(self) -> bool {
+        !self.own.has(Namespaces::MOUNT)
+    }
+
+    /// What of the default's protection is missing.
+    #[must_use]
+    pub fn weaker(self) -> Vec<&'static str> {
+        let mut weaker = Vec::new();
+        if self.root == Hang::Bind && self.forks() {
+            weaker.push(
+                "a hostile package in a zygote that leaves its chroot is kept from the host's files by the permissions of one directory only",
+            );
+        }
+        if self.own.has(Namespaces::NETWORK) {
+            weaker.push("sandboxes have a loopback of their own");
+        }
+        weaker
+    }
+}
+
+impl Default for Isolation {
+    fn default() -> Self {
+        Self::LEAN
+    }
+}
+
+/// Why a text is no [`Isolation`].
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum IsolationError {
+    /// It begins with something else.
+    #[error(
+        "no isolation is called {0:?}: lean, sock or general, then changes as in \"lean,own=net,cgroups=fresh\""
+    )]
+    Recipe(String),
+    /// A change is none.
+    #[error(
+        "{0:?} changes no isolation: root=detached|staged|bind, own=mnt+net+ipc+uts+cgroup (any of them, or nothing), cgroups=pooled|fresh"
+    )]
+    Change(String),
+}
+
+impl FromStr for Isolation {
+    type Err = IsolationError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut parts = text.split(',').map(str::trim);
+        let name = parts.next().unwrap_or_default();
+        let recipe = Self::RECIPES.into_iter().find(|(known, _)| *known == name);
+        let (_, mut isolation) = recipe.ok_or_else(|| IsolationError::Recipe(name.to_owned()))?;
+        for part in parts {
+            let unknown = || IsolationError::Change(part.to_owned());
+            match part.split_once('=').ok_or_else(unknown)? {
+                ("root", "detached") => isolation.root = Hang::Detached,
+                ("root", "staged") => isolation.root = Hang::Staged,
+                ("root", "bind") => isolation.root = Hang::Bind,
+                ("own", names) => isolation.own = Namespaces::parse(names).ok_or_else(unknown)?,
+                ("cgroups", "pooled") => isolation.cgroups = Supply::Pooled,
+                ("cgroups", "fresh") => isolation.cgroups = Supply::Fresh,
+                _ => return Err(unknown()),
+            }
+        }
+        Ok(isolation)
+    }
+}
+
+impl Namespaces {
+    fn parse(names: &str) -> Option<Self> {
+        names.split('+').filter(|name| !name.is_empty()).try_fold(Self::NONE, |all, name| {
+            let (_, one) = Self::NAMED.into_iter().find(|(known, _)| *known == name)?;
+            Some(all.and(one))
+        })
+    }
+}
+
+impl fmt::Display for Isolation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((name, _)) = Self::RECIPES.iter().find(|(_, recipe)| recipe == self) {
+            return f.write_str(name);
+        }
+        let root = match self.root {
+            Hang::Detached => "detached",
+            Hang::Staged => "staged",
+            Hang::Bind => "bind",
+        };
+        let cgroups = match self.cgroups {
+            Supply::Pooled => "pooled",
+            Supply::Fresh => "fresh",
+        };
+        write!(f, "lean,root={root},own={},cgroups={cgroups}", self.own)
+    }
+}
+
+impl fmt::Display for Namespaces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = Self::NAMED.iter().filter(|(_, one)| self.has(*one)).map(|(name, _)| *name);
+        f.write_str(&names.collect::<Vec<_>>().join("+"))
+    }
+}
+
+impl TryFrom<String> for Isolation {
+    type Error = IsolationError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<Isolation> for String {
+    fn from(isolation: Isolation) -> Self {
+        isolation.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ablation_is_a_recipe_with_one_choice_changed() {
+        let ablation: Isolation = "general,cgroups=pooled".parse().unwrap();
+        assert_eq!(ablation, Isolation { cgroups: Supply::Pooled, ..Isolation::GENERAL });
+        let ablation: Isolation = "lean, own=net+ipc".parse().unwrap();
+        assert_eq!(ablation.own, Namespaces::NETWORK.and(Namespaces::IPC));
+        assert_eq!("sock,own=".parse::<Isolation>().unwrap().own, Namespaces::NONE);
+    }
+
+    #[test]
+    fn every_isolation_is_read_back_as_it_is_written() {
+        for root in [Hang::Detached, Hang::Staged, Hang::Bind] {
+            for own in 0..32 {
+                let chosen =
+                    Namespaces::NAMED.iter().enumerate().filter(|(at, _)| own >> at & 1 == 1);
+                let own = chosen.fold(Namespaces::NONE, |all, (_, (_, one))| all.and(*one));
+                for cgroups in [Supply::Pooled, Supply::Fresh] {
+                    let isolation = Isolation { root, own, cgroups };
+                    assert_eq!(isolation.to_string().parse(), Ok(isolation));
+                }
+            }
+        }
+        assert_eq!(Isolation::GENERAL.to_string(), "general");
+    }
+
+    #[test]
+    fn what_is_misspelt_is_told_with_what_there_is() {
+        let refused = |text: &str| text.parse::<Isolation>().unwrap_err().to_string();
+        assert!(refused("docker").contains("lean, sock or general"));
+        assert!(refused("").contains("lean, sock or general"));
+        // A PID namespace is nobody's choice: every instance has one.
+        for bad in ["lean,own=pid", "lean,root", "lean,roots=bind", "lean,cgroups=", "lean,"] {
+            assert!(refused(bad).contains("own=mnt+net+ipc+uts+cgroup"), "{bad}");
+        }
+    }
+}
