@@ -62,7 +62,10 @@ fn main() -> Result<()> {
     let place = Place::new(&empty, reap)?;
     let uids = Uids::of(Share::take().context("take kernel uids")?);
     let mut warden = Warden::new(place, roots, cgroups, uids, isolation)?;
-    warden.serve(worker.as_fd()).context("serve the worker")
+    let served = warden.serve(worker.as_fd()).context("serve the worker");
+    drop(warden);
+    Share::clear();
+    served
 }
 
 fn arguments() -> Result<Arguments> {

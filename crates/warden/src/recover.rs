@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::cgroup::Cgroups;
+use crate::uids::Share;
 
 /// The name of our directory in the cgroup hierarchies: the same for the same state directory.
 ///
@@ -29,6 +30,7 @@ pub fn fresh_cgroups(name: &str) -> Cgroups {
 /// Kills and removes what is left from before, and makes nothing.
 pub fn clear(name: &str) {
     Cgroups::detect(name).clear();
+    Share::clear();
 }
 
 /// Whether anything is left of a state directory's warden, as far as anybody can see.

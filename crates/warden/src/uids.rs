@@ -10,7 +10,8 @@ use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -32,21 +33,51 @@ pub struct Share {
     _lock: OwnedFd,
 }
 
+/// Where the locks are.
+const LOCKS: &str = "/run/lambswool";
+
 impl Share {
     /// Takes a free share, by a lock in `/run/lambswool`.
     ///
     /// # Errors
     /// When all are taken, or `/run` cannot be written.
     pub fn take() -> io::Result<Self> {
-        let dir = Path::new("/run/lambswool");
-        fs::create_dir_all(dir)?;
-        for number in 0..SHARES {
-            let lock = File::create(dir.join(format!("uids-{number}")))?;
-            if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
-                return Ok(Self { number, _lock: lock.into() });
+        (0..SHARES).find_map(|number| Self::lock(number).transpose()).unwrap_or_else(|| {
+            Err(io::Error::other("all shares of kernel uids are taken: stop another worker first"))
+        })
+    }
+
+    /// Removes the locks that nobody holds. As root.
+    pub fn clear() {
+        for share in (0..SHARES).filter_map(|number| Self::lock(number).ok().flatten()) {
+            let _ = fs::remove_file(Self::path(share.number));
+        }
+        // Stays where others have theirs.
+        let _ = fs::remove_dir(LOCKS);
+    }
+
+    /// The share, unless another has it.
+    fn lock(number: u32) -> io::Result<Option<Self>> {
+        loop {
+            fs::create_dir_all(LOCKS)?;
+            let lock = match File::create(Self::path(number)) {
+                // Cleared between the two steps.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                opened => opened?,
+            };
+            if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+                return Ok(None);
+            }
+            // It may have been removed before it was locked: then others would lock another file.
+            let (ours, there) = (lock.metadata()?, fs::metadata(Self::path(number)));
+            if there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
+                return Ok(Some(Self { number, _lock: lock.into() }));
             }
         }
-        Err(io::Error::other("all shares of kernel uids are taken: stop another worker first"))
+    }
+
+    fn path(number: u32) -> PathBuf {
+        Path::new(LOCKS).join(format!("uids-{number}"))
     }
 }
 
