@@ -330,6 +330,22 @@ pub fn set_no_new_privileges() -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Installs a seccomp filter for the calling thread and all that it starts, for good. After
+/// [`set_no_new_privileges`].
+///
+/// # Errors
+/// As `seccomp(2)`: EINVAL for a program that the kernel's checker refuses.
+pub fn install_filter(program: &[libc::sock_filter]) -> io::Result<()> {
+    let len = u16::try_from(program.len()).map_err(io::Error::other)?;
+    // The kernel only reads.
+    let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
+    // SAFETY: `program` points at `len` instructions that outlive the call.
+    let result = unsafe {
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Closes every descriptor from `first` on (Linux ≥ 5.9).
 ///
 /// # Errors

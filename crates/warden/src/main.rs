@@ -61,7 +61,7 @@ fn main() -> Result<()> {
     let reap = isolation.root == Hang::Staged || Kernel::running() < Kernel(6, 15);
     let place = Place::new(&empty, reap)?;
     let uids = Uids::of(Share::take().context("take kernel uids")?);
-    let mut warden = Warden::new(place, roots, cgroups, uids, isolation)?;
+    let mut warden = Warden::new(place, roots, cgroups, uids, isolation);
     let served = warden.serve(worker.as_fd()).context("serve the worker");
     drop(warden);
     Share::clear();

@@ -7,12 +7,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use seccompiler::BpfProgram;
 use sys::process::PidFd;
 use sys::scm;
 use thiserror::Error;
 
 use crate::cgroup::{Cgroups, Group};
+use crate::filter::program::Program;
 use crate::filter::{self, Role};
 use crate::isolation::Isolation;
 use crate::place::Place;
@@ -69,23 +69,21 @@ pub struct Warden {
     pub(crate) dying: VecDeque<u64>,
     /// Cgroups of earlier instances that no zygote forked, ready for the next ones.
     pub(crate) idle_groups: Vec<Group>,
-    pub(crate) zygote_filter: BpfProgram,
-    pub(crate) instance_filter: BpfProgram,
+    pub(crate) zygote_filter: Program,
+    pub(crate) instance_filter: Program,
     pub(crate) host: Host,
 }
 
 impl Warden {
     /// Puts it together; `roots` are those of the isolation.
-    ///
-    /// # Errors
-    /// On an architecture without a seccomp filter.
+    #[must_use]
     pub fn new(
         place: Place,
         roots: Roots,
         cgroups: Cgroups,
         uids: Uids,
         isolation: Isolation,
-    ) -> Result<Self, seccompiler::BackendError> {
+    ) -> Self {
         let scopes = landlock_version() >= 6;
         let own = isolation.own;
         let host = Host {
@@ -96,9 +94,9 @@ impl Warden {
             isolation,
             scopes,
         };
-        Ok(Self {
-            zygote_filter: filter::build(Role::Zygote, scopes, own)?,
-            instance_filter: filter::build(Role::Instance, scopes, own)?,
+        Self {
+            zygote_filter: filter::build(Role::Zygote, scopes, own),
+            instance_filter: filter::build(Role::Instance, scopes, own),
             place,
             roots,
             cgroups,
@@ -107,7 +105,7 @@ impl Warden {
             dying: VecDeque::new(),
             idle_groups: Vec::new(),
             host,
-        })
+        }
     }
 
     /// Serves the worker until its socket closes; then everything is destroyed.

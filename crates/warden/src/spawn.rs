@@ -22,14 +22,16 @@ use landlock::{AccessNet, Ruleset, RulesetAttr, Scope};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
-use seccompiler::BpfProgram;
 use sys::mount::Tree;
-use sys::process::{PidFd, become_user, close_from, drop_capabilities, set_no_new_privileges};
+use sys::process::{
+    PidFd, become_user, close_from, drop_capabilities, install_filter, set_no_new_privileges,
+};
 use sys::scm;
 use thiserror::Error;
 
 use crate::cgroup::{Cgroups, Group};
 use crate::filter::Role;
+use crate::filter::program::Program;
 use crate::isolation::Namespaces;
 use crate::place::Place;
 use crate::root::Root;
@@ -57,7 +59,7 @@ pub struct Start<'a> {
     /// Where it is charged.
     pub group: &'a Group,
     /// Its filter.
-    pub filter: &'a BpfProgram,
+    pub filter: &'a Program,
 }
 
 /// Why it was not.
@@ -245,8 +247,7 @@ fn become_interpreter(what: &Start<'_>) -> SpawnError {
         let argv = arguments(what).map_err(failed("name the interpreter"))?;
         let environment = environment().map_err(failed("name the environment"))?;
         // Last: from here on only what the list allows.
-        seccompiler::apply_filter(what.filter)
-            .map_err(|error| failed("install filter")(io::Error::other(error)))?;
+        install_filter(what.filter).map_err(failed("install filter"))?;
         Err(failed("execute the interpreter")(exec(&argv, &environment)))
     };
     match confine() {

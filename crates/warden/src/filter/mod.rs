@@ -7,15 +7,14 @@
 //! all: whoever holds a root's descriptor and the namespace's capability could make it writable), inotify,
 //! dnotify and fanotify (they see other sandboxes' opens of shared files), vsock and the rest.
 
+pub mod program;
+
 use std::collections::BTreeMap;
 
 use libc::c_long;
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch,
-};
 
 use crate::isolation::Namespaces;
+use program::{Program, Rule, Test, compile};
 
 /// For whom a filter is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,14 +27,15 @@ pub enum Role {
 
 /// Flags that `clone` refuses: namespaces, and a child for the caller's own parent. A root zygote's parent is the
 /// warden, which would never wait for such a child.
-const CLONE_REFUSED: u64 = (libc::CLONE_PARENT
+const CLONE_REFUSED: u32 = (libc::CLONE_PARENT
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWPID
-    | libc::CLONE_NEWNET) as u64;
+    | libc::CLONE_NEWNET)
+    .unsigned_abs();
 
 /// Files: what is open, what they hold, where they are; `fcntl` separately. The root tree decides what can be reached.
 const FILES: &[c_long] = &[
@@ -309,92 +309,50 @@ const OLDER: &[c_long] = &[];
 /// Builds the filter. `unix_sockets` is false where abstract sockets have no Landlock scope (before Linux 6.12): all
 /// sandboxes of a network class share one network namespace, and with it the abstract names. `own` are the namespaces
 /// that a zygote's forks make for themselves.
-///
-/// # Errors
-/// Only for an architecture that seccompiler does not know.
-pub fn build(
-    role: Role,
-    unix_sockets: bool,
-    own: Namespaces,
-) -> Result<BpfProgram, seccompiler::BackendError> {
-    let mut rules: BTreeMap<c_long, Vec<SeccompRule>> = BTreeMap::new();
-    for group in [FILES, MEMORY, PROCESSES, IDENTITY, TIME, SOCKETS, OLDER] {
-        rules.extend(group.iter().map(|call| (*call, Vec::new())));
-    }
-    let when = |argument: u8, operator: SeccompCmpOp, value: u64| {
-        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
-            .and_then(|condition| SeccompRule::new(vec![condition]))
-    };
+#[must_use]
+pub fn build(role: Role, unix_sockets: bool, own: Namespaces) -> Program {
+    let groups = [FILES, MEMORY, PROCESSES, IDENTITY, TIME, SOCKETS, OLDER];
+    let mut rules: BTreeMap<c_long, Rule> =
+        groups.into_iter().flatten().map(|call| (*call, Rule::Always)).collect();
+    let is = |value: i32| Test::Is(value.unsigned_abs());
     // No namespace by clone. A filter sees these flags; it could not see clone3's.
-    rules.insert(libc::SYS_clone, vec![when(0, SeccompCmpOp::MaskedEq(CLONE_REFUSED), 0)?]);
-    let mut families = vec![libc::AF_INET, libc::AF_INET6];
-    if unix_sockets {
-        families.push(libc::AF_UNIX);
-    }
-    let mut sockets = Vec::new();
-    for family in families {
-        sockets.push(when(0, SeccompCmpOp::Eq, u64::from(family.unsigned_abs()))?);
-    }
+    let no_namespace = Test::Masked { mask: CLONE_REFUSED, value: 0 };
+    rules.insert(libc::SYS_clone, Rule::When(vec![vec![(0, no_namespace)]]));
     // getaddrinfo and getifaddrs ask the kernel for addresses; no other netlink family (no namespace stops AF_VSOCK).
-    sockets.push(SeccompRule::new(vec![
-        SeccompCondition::new(
-            0,
-            SeccompCmpArgLen::Dword,
-            SeccompCmpOp::Eq,
-            libc::AF_NETLINK as u64,
-        )?,
-        SeccompCondition::new(
-            2,
-            SeccompCmpArgLen::Dword,
-            SeccompCmpOp::Eq,
-            libc::NETLINK_ROUTE as u64,
-        )?,
-    ])?);
-    rules.insert(libc::SYS_socket, sockets);
-    // The kernel makes both sockets before their family says that it has no pairs: AF_UNIX only. Without a scope no
-    // datagrams, because such a socket could still be bound and connected by an abstract name.
-    let unix =
-        SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, libc::AF_UNIX as u64)?;
+    let mut sockets = vec![
+        vec![(0, is(libc::AF_INET))],
+        vec![(0, is(libc::AF_INET6))],
+        vec![(0, is(libc::AF_NETLINK)), (2, is(libc::NETLINK_ROUTE))],
+    ];
+    // The kernel makes both sockets of a pair before their family says that it has no pairs: AF_UNIX only. Without a
+    // scope no datagrams, because such a socket could still be bound and connected by an abstract name.
     let mut pairs = Vec::new();
     if unix_sockets {
-        pairs.push(SeccompRule::new(vec![unix])?);
+        sockets.push(vec![(0, is(libc::AF_UNIX))]);
+        pairs.push(vec![(0, is(libc::AF_UNIX))]);
     } else {
         for kind in [libc::SOCK_STREAM, libc::SOCK_SEQPACKET] {
             // Above the type stand flags.
-            let kind = SeccompCondition::new(
-                1,
-                SeccompCmpArgLen::Dword,
-                SeccompCmpOp::MaskedEq(0xf),
-                u64::from(kind.unsigned_abs()),
-            )?;
-            pairs.push(SeccompRule::new(vec![unix.clone(), kind])?);
+            let kind = Test::Masked { mask: 0xf, value: kind.unsigned_abs() };
+            pairs.push(vec![(0, is(libc::AF_UNIX)), (1, kind)]);
         }
     }
-    rules.insert(libc::SYS_socketpair, pairs);
+    rules.insert(libc::SYS_socket, Rule::When(sockets));
+    rules.insert(libc::SYS_socketpair, Rule::When(pairs));
     // dnotify sees other sandboxes' opens of shared files, as inotify does.
-    let notify = u64::from(libc::F_NOTIFY.unsigned_abs());
-    rules.insert(libc::SYS_fcntl, vec![when(1, SeccompCmpOp::Ne, notify)?]);
+    let other = Test::IsNot(libc::F_NOTIFY.unsigned_abs());
+    rules.insert(libc::SYS_fcntl, Rule::When(vec![vec![(1, other)]]));
     if role == Role::Zygote {
         // Not by pidfd: that takes a process's namespaces, whatever the flags of the slot's own.
-        rules.insert(libc::SYS_setns, vec![when(1, SeccompCmpOp::Eq, libc::CLONE_NEWUSER as u64)?]);
+        rules.insert(libc::SYS_setns, Rule::When(vec![vec![(1, is(libc::CLONE_NEWUSER))]]));
         // Exactly what an instance's landing makes, and what a further zygote's makes.
         let mut unshared = vec![libc::CLONE_NEWPID | own.bits()];
         if own != Namespaces::NONE {
             unshared.push(own.bits());
         }
-        let allowed = unshared
-            .into_iter()
-            .map(|kinds| when(0, SeccompCmpOp::Eq, u64::from(kinds.unsigned_abs())))
-            .collect::<Result<_, _>>()?;
-        rules.insert(libc::SYS_unshare, allowed);
-        rules.insert(libc::SYS_chroot, Vec::new());
+        let allowed = unshared.into_iter().map(|kinds| vec![(0, is(kinds))]).collect();
+        rules.insert(libc::SYS_unshare, Rule::When(allowed));
+        rules.insert(libc::SYS_chroot, Rule::Always);
     }
-    let architecture = TargetArch::try_from(std::env::consts::ARCH)?;
-    SeccompFilter::new(
-        rules,
-        SeccompAction::Errno(libc::ENOSYS.unsigned_abs()),
-        SeccompAction::Allow,
-        architecture,
-    )?
-    .try_into()
+    compile(&rules)
 }
