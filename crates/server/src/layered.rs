@@ -14,8 +14,9 @@ use layers::base::{self, Base};
 use layers::code::{Bundle as Code, CodeError};
 use layers::lock::{self, Lock, LockError};
 use layers::manifest::{ManifestError, Settings};
-use layers::packages::{self, InstallError, Packages};
+use layers::packages::{self, InstallError, Packages, ViewError};
 use layers::python::PythonRequest;
+use layers::sources::Sources;
 use layers::uv::Uv;
 use layers::{Store, guest};
 
@@ -81,6 +82,7 @@ impl Layered {
         &self,
         base: &Base,
         wanted: &[String],
+        sources: &Sources,
         progress: &dyn Progress,
     ) -> Result<Option<(Lock, Packages)>, MakeError> {
         if wanted.is_empty() {
@@ -88,23 +90,24 @@ impl Layered {
         }
         let uv = self.uv(progress)?;
         let locked =
-            lock::resolve(&self.store, &uv, base, wanted, progress).map_err(
-                |error| match error {
+            lock::resolve(&self.store, &uv, base, wanted, sources, progress).map_err(|error| {
+                match error {
                     LockError::NoWheel { .. } | LockError::Unsatisfiable { .. } => {
                         function("packages", &error)
                     }
                     _ => machine("packages", &error),
-                },
-            )?;
+                }
+            })?;
         let Some(lock) = locked else { return Ok(None) };
-        let installed = packages::install(&self.store, &uv, base, &lock, progress).map_err(
-            |error| match error {
-                InstallError::NoWheel { .. } | InstallError::Hash { .. } => {
+        let installed = packages::install(&self.store, &uv, base, &lock, sources, progress)
+            .map_err(|error| match error {
+                InstallError::NoWheel { .. }
+                | InstallError::Hash { .. }
+                | InstallError::View(ViewError::FileAndDirectory { .. }) => {
                     function("packages", &error)
                 }
                 _ => machine("packages", &error),
-            },
-        )?;
+            })?;
         Ok(Some((lock, installed)))
     }
 
@@ -138,7 +141,8 @@ impl Workshop for Layered {
         let settings = Settings::read(code.path()).map_err(broken)?;
         let base = self.base(&settings, progress)?;
         let manifest = settings.inspect(code.path(), &base.command(&self.store)).map_err(broken)?;
-        let packages = self.packages(&base, &manifest.requirements, progress)?;
+        let packages =
+            self.packages(&base, &manifest.requirements, settings.sources(), progress)?;
         let code = code.seal(&self.store, &base).map_err(|error| machine("code", &error))?;
         let guest = guest::install(&self.store, &base, &self.guest)
             .map_err(|error| machine("guest", &error))?;
