@@ -2,5 +2,8 @@
 
 mod bases;
 mod functions;
+mod index;
+mod indexes;
 mod installs;
 mod machine;
+mod wheels;
