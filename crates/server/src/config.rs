@@ -45,6 +45,9 @@ pub struct Config {
     pub slots: usize,
     /// Forks that each zygote keeps landed and waiting for code. Default 2.
     pub spares: usize,
+    /// Disk space of all packages, code and bases together; what no function uses goes, the least recently used first.
+    /// Default 20 GiB.
+    pub install_cache_bytes: Bytes,
     /// Whether root file systems are staged, as before Linux 6.15, also where detached trees work. Default false.
     pub staged: bool,
     /// Sandboxes being made at the same time. Default: twice the processors, at least 4.
@@ -87,6 +90,7 @@ impl Default for Config {
             idle: Span(Duration::from_secs(600)),
             slots: 4,
             spares: 2,
+            install_cache_bytes: Bytes(20 << 30),
             staged: false,
             creations: None,
             queue: 1000,
@@ -293,6 +297,6 @@ mod tests {
         let config = optional.unwrap();
         assert_eq!((config.creations, config.python.as_deref()), (Some(3), Some("3.12")));
         assert_eq!(config.zygote_bytes, Some(Bytes(1 << 30)));
-        assert_eq!(keys().len(), 19);
+        assert_eq!(keys().len(), 20);
     }
 }

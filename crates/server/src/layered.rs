@@ -7,7 +7,7 @@
 //! Each step finds its layer on disk when an earlier deploy made it, so deploying the same again takes milliseconds.
 
 use std::io::Read as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use engine::{Handler, HandlerId};
 use layers::base::{self, Base};
@@ -17,10 +17,10 @@ use layers::manifest::{ManifestError, Settings};
 use layers::packages::{self, InstallError, Packages, ViewError};
 use layers::python::PythonRequest;
 use layers::sources::Sources;
-use layers::uv::Uv;
 use layers::{Store, guest};
 
 use crate::api::error::said;
+use crate::installer::Installer;
 use crate::name::FunctionName;
 use crate::progress::Progress;
 use crate::workshop::{Bundle, Made, MakeError, Packing, Workshop};
@@ -31,8 +31,7 @@ pub struct Layered {
     store: Store,
     guest: Vec<(&'static str, &'static [u8])>,
     python: Option<PythonRequest>,
-    // Found, or fetched, at the first deploy that needs it.
-    uv: Mutex<Option<Arc<Uv>>>,
+    installer: Installer,
 }
 
 impl Layered {
@@ -44,7 +43,8 @@ impl Layered {
         guest: Vec<(&'static str, &'static [u8])>,
         python: Option<PythonRequest>,
     ) -> Self {
-        Self { store, guest, python, uv: Mutex::new(None) }
+        let installer = Installer::new(store.clone());
+        Self { store, guest, python, installer }
     }
 
     fn unpack(&self, mut bundle: Bundle) -> Result<Code, MakeError> {
@@ -88,7 +88,7 @@ impl Layered {
         if wanted.is_empty() {
             return Ok(None);
         }
-        let uv = self.uv(progress)?;
+        let uv = self.installer.uv(progress).map_err(|error| machine("installer", &error))?;
         let locked =
             lock::resolve(&self.store, &uv, base, wanted, sources, progress).map_err(|error| {
                 match error {
@@ -109,20 +109,6 @@ impl Layered {
                 _ => machine("packages", &error),
             })?;
         Ok(Some((lock, installed)))
-    }
-
-    fn uv(&self, progress: &dyn Progress) -> Result<Arc<Uv>, MakeError> {
-        // Held while it is fetched: a second deploy waits for the same download.
-        let mut known = self.uv.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(uv) = &*known {
-            return Ok(Arc::clone(uv));
-        }
-        let uv = Arc::new(
-            Uv::find_or_fetch(&self.store, progress)
-                .map_err(|error| machine("installer", &error))?,
-        );
-        *known = Some(Arc::clone(&uv));
-        Ok(uv)
     }
 }
 
