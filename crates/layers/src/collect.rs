@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use sandbox::Layer;
 
@@ -22,6 +22,9 @@ use crate::packages::{Set, Wheel};
 use crate::staging;
 use crate::store::layer;
 use crate::{FileError, Store, description};
+
+/// Whoever asks for a set starts a sandbox from it a moment later, and only then it shows that it is in use.
+const FRESH: Duration = Duration::from_secs(10);
 
 /// What was removed, and what is left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,9 +76,7 @@ pub fn collect(
     scope: Scope,
 ) -> Result<Collected, FileError> {
     let items = items(store, in_use, scope)?;
-    for item in items.iter().filter(|item| item.kept) {
-        touch(store, &item.what);
-    }
+    note(store, in_use);
     let total: u64 = items.iter().map(|item| item.bytes).sum();
     let mut collected = Collected { left: total, ..Collected::default() };
     for item in choose(items, budget) {
@@ -116,12 +117,13 @@ fn items(store: &Store, in_use: &BTreeSet<Layer>, scope: Scope) -> Result<Vec<It
     let mut needed = BTreeSet::new();
     let mut described = BTreeSet::new();
     for set in Set::all(store)? {
-        let kept = in_use.contains(&set.layer);
+        let (used, bytes) = (set.used(store), set.overhead(store)?);
+        let fresh = scope == Scope::Running && used.elapsed().is_ok_and(|age| age < FRESH);
+        let kept = fresh || in_use.contains(&set.layer);
         if kept {
             needed.extend(set.wheels.iter().cloned());
         }
         described.insert(set.layer.clone());
-        let (used, bytes) = (set.used(store), set.overhead(store)?);
         items.push(Item { what: What::Set(set.layer, set.wheels), bytes, used, kept });
     }
     for wheel in Wheel::all(store)? {
@@ -161,15 +163,16 @@ fn layers(store: &Store, kind: &str) -> Result<Vec<Layer>, FileError> {
     Ok(named.collect())
 }
 
-fn touch(store: &Store, what: &What) {
-    match what {
-        What::Wheel(id) => {
-            if let Some(wheel) = Wheel::find(store, id) {
-                wheel.touch(store);
-            }
-        }
-        What::Set(layer, _) => description::touch(&Set::description(store, layer)),
-        What::Whole(layer) => description::touch(&store.layer_path(layer)),
+/// Notes that layers, and the wheels of sets, are used now.
+fn note(store: &Store, in_use: &BTreeSet<Layer>) {
+    for layer in in_use {
+        let Some(set) = Set::find(store, layer) else {
+            description::touch(&store.layer_path(layer));
+            continue;
+        };
+        description::touch(&Set::description(store, layer));
+        let wheels = set.wheels.iter().filter_map(|id| Wheel::find(store, id));
+        wheels.for_each(|wheel| wheel.touch(store));
     }
 }
 

@@ -32,7 +32,7 @@ use sandbox::Layer;
 use thiserror::Error;
 
 pub use verify::{Verdict, verify};
-pub use view::{Clash, Set, ViewError, view};
+pub use view::{Clash, Set, ViewError, view, view_of};
 pub use wheel::Wheel;
 
 use crate::base::Base;

@@ -61,6 +61,9 @@ pub enum ViewError {
     /// A file could not be read, linked or written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// A wheel that was removed, or never was.
+    #[error("the wheel {0} is not installed; deploy the function that needs it anew")]
+    Missing(String),
     /// Two wheels of one distribution, or wheels for two Pythons.
     #[error("{0} and {1} cannot be in one package set")]
     Incompatible(String, String),
@@ -97,9 +100,20 @@ pub fn view(store: &Store, wheels: &[Wheel]) -> Result<Set, ViewError> {
     plan.describe(store, layer)
 }
 
+/// The set of exactly the wheels with these ids: for who keeps names, not wheels.
+///
+/// # Errors
+/// When one of them is not there, they do not go together, or a link cannot be made.
+pub fn view_of<'a>(
+    store: &Store,
+    ids: impl IntoIterator<Item = &'a str>,
+) -> Result<Set, ViewError> {
+    view(store, &found(store, ids)?)
+}
+
 /// Puts a set together anew, from wheels that were repaired. Whoever runs from the old directory keeps it.
 pub(super) fn remake(store: &Store, set: &Set) -> Result<(), ViewError> {
-    let wheels: Vec<Wheel> = set.wheels.iter().filter_map(|id| Wheel::find(store, id)).collect();
+    let wheels = found(store, set.wheels.iter().map(String::as_str))?;
     let sorted = sorted(&wheels)?;
     let plan = Plan::of(store, &sorted)?;
     store.replace::<ViewError>(&set.layer, |root| plan.link(store, root))?;
@@ -154,6 +168,14 @@ impl Set {
     pub(super) fn looks_whole(&self, store: &Store) -> bool {
         Extent::of(&store.layer_path(&self.layer)).is_ok_and(|now| now == self.extent)
     }
+}
+
+fn found<'a>(
+    store: &Store,
+    ids: impl IntoIterator<Item = &'a str>,
+) -> Result<Vec<Wheel>, ViewError> {
+    let find = |id: &str| Wheel::find(store, id).ok_or_else(|| ViewError::Missing(id.to_owned()));
+    ids.into_iter().map(find).collect()
 }
 
 fn sorted(wheels: &[Wheel]) -> Result<Vec<&Wheel>, ViewError> {
