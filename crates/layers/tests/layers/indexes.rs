@@ -131,11 +131,12 @@ fn a_package_comes_from_the_index_that_it_is_pinned_to() {
         return;
     };
     let index = Index::open();
-    // Of a name that the public index has, too.
-    let (file, bytes) = wheel("six", "99.0", &[("six.py", "OURS = True\n")]);
+    // Of a name that the public index has, too, and not in the store yet.
+    let version = format!("99.{}", std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos());
+    let (file, bytes) = wheel("six", &version, &[("six.py", "OURS = True\n")]);
     index.add(&file, bytes);
     let pinned = deploy(uv, "six", &sources(&index, &only("six")), &Silent).unwrap();
-    assert_eq!(pinned, ["six 99.0"]);
+    assert_eq!(pinned, [format!("six {version}")]);
     let asked = index.asked("");
     let other = deploy(uv, "idna==3.10", &sources(&index, &only("six")), &Silent).unwrap();
     assert_eq!(other, ["idna 3.10"]);

@@ -142,10 +142,7 @@ fn a_subset_is_linked_in_moments_and_holds_nothing_else() {
     assert_eq!(view_of(&STORE, part.iter().rev().map(|w| w.id.as_str())).unwrap(), set);
     assert!(matches!(view_of(&STORE, ["six-9-0"]), Err(ViewError::Missing(_))));
     let path = STORE.layer_path(&set.layer);
-    let mut infos: Vec<String> = fs::read_dir(&path)
-        .unwrap()
-        .map(|e| e.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let mut infos = file_names(&path);
     infos.retain(|name| name.ends_with(".dist-info"));
     infos.sort();
     assert_eq!(infos.len(), 2, "{infos:?}");
@@ -310,6 +307,11 @@ fn a_changed_file_is_found_and_mended_beside_who_runs_from_it() {
     assert!(!seen.exists(), "once nothing runs, what was replaced goes");
 }
 
+fn file_names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
 /// Gives another store the base that all tests share.
 fn copy_base(store: &Store) {
     let mut copy = Command::new("cp");
@@ -341,11 +343,16 @@ fn whenever_an_install_is_killed_nothing_half_made_is_left() {
     }
     let told = tempfile::tempdir().unwrap();
     fs::write(told.path().join("said"), format!("{}\n{}", index.url(), names.join("\n"))).unwrap();
-    for after in [120, 250, 400, 600, 900, 1300] {
+    let ours = |file: &String| file.starts_with(&name) && !file.ends_with(".files");
+    let appeared = || file_names(&STORE.layers().join("wheels")).into_iter().filter(ours).count();
+    for round in 0..8 {
+        let before = appeared();
         let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["--exact", &format!("wheels::{test}")]).env("LAYERS_CHILD", told.path());
         let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(after));
+        // When a directory or a description shows, and a little later each time: in the middle of whatever comes next.
+        while appeared() == before && child.try_wait().unwrap().is_none() {}
+        std::thread::sleep(Duration::from_millis(4 * round));
         child.kill().unwrap();
         child.wait().unwrap();
         let ours = |wheel: &&Wheel| wheel.name.starts_with(&name);
@@ -363,11 +370,8 @@ fn whenever_an_install_is_killed_nothing_half_made_is_left() {
     assert_eq!(set.wheels.len(), 6);
     assert_eq!(python(&root(&set), &format!("import {name}_3.m7 as m; print(m.X)")), "7\n");
     Store::open(STORE.layers().parent().unwrap()).unwrap();
-    let left: Vec<String> = fs::read_dir(STORE.layers().join("wheels"))
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|file| file.starts_with('.') && file.contains(&name))
-        .collect();
+    let mut left = file_names(&STORE.layers().join("wheels"));
+    left.retain(|file| file.starts_with('.') && file.contains(&name));
     assert!(left.is_empty(), "{left:?}");
 }
 
