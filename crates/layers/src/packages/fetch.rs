@@ -42,17 +42,19 @@ impl Fetcher<'_> {
         requirement: &str,
         sources: &Sources,
     ) -> Result<Option<Wheel>, InstallError> {
-        let key = wheel::key(requirement, self.base);
-        let staging = Staging::begin(&self.store.kind(KIND), &key)?;
-        // Somebody else may have fetched it while this one waited for the lock.
+        let (wheels, key) = (self.store.kind(KIND), wheel::key(requirement, self.base));
+        // Held until the wheel is remembered: a staging directory's own lock ends when it is sealed.
+        let _turn = staging::lock(&wheels, &key)?;
+        // Somebody else may have fetched it while this one waited.
         if let Some(wheel) = Wheel::of_lock(self.store, &key) {
             return Ok(Some(wheel));
         }
+        let staging = Staging::begin(&wheels, &format!("new-{key}"))?;
         let Some((wheel, inventory)) = self.prepare(staging.path(), requirement, sources)? else {
             return Ok(None);
         };
         // Another lock with other hashes may give the same wheel at this moment.
-        let _alone = staging::lock(&self.store.kind(KIND), &wheel.id)?;
+        let _alone = staging::lock(&wheels, &wheel.id)?;
         if let Some(there) = Wheel::find(self.store, &wheel.id) {
             there.remember(self.store, &key)?;
             return Ok(Some(there));
@@ -70,7 +72,9 @@ impl Fetcher<'_> {
     /// Fetches a wheel that is there once more and puts the new directory in the place of the old one, which stays for
     /// who runs from it.
     pub(super) fn again(&self, broken: &Wheel) -> Result<(), InstallError> {
-        let staging = Staging::begin(&self.store.kind(KIND), &broken.id)?;
+        let wheels = self.store.kind(KIND);
+        let _alone = staging::lock(&wheels, &broken.id)?;
+        let staging = Staging::begin(&wheels, &format!("new-{}", broken.id))?;
         let made = self.prepare(staging.path(), &broken.requirement, &broken.sources)?;
         let Some((wheel, inventory)) = made.filter(|(wheel, _)| wheel.id == broken.id) else {
             return Err(InstallError::Other { wheel: broken.id.clone() });

@@ -124,8 +124,6 @@ fn identifier(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::extent::Extent;
-    use crate::sources::Sources;
 
     #[test]
     fn a_distribution_brings_its_outermost_modules() {
@@ -154,18 +152,7 @@ mod tests {
 
     fn wheel(name: &str, modules: &[&str], needs: &[&str]) -> Wheel {
         let owned = |all: &[&str]| all.iter().map(|&text| text.to_owned()).collect();
-        Wheel {
-            name: name.to_owned(),
-            version: "1".to_owned(),
-            id: format!("{name}-1-0"),
-            python: "3.11".to_owned(),
-            modules: owned(modules),
-            needs: owned(needs),
-            extent: Extent::default(),
-            requirement: String::new(),
-            sources: Sources::default(),
-            format: 0,
-        }
+        Wheel { modules: owned(modules), needs: owned(needs), ..Wheel::named(name, "3.11") }
     }
 
     #[test]

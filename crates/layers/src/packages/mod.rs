@@ -19,6 +19,7 @@
 mod fetch;
 mod imports;
 mod inventory;
+mod plan;
 mod scripts;
 mod verify;
 mod view;
@@ -31,8 +32,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use sandbox::Layer;
 use thiserror::Error;
 
+pub use plan::Clash;
 pub use verify::{Verdict, verify};
-pub use view::{Clash, Set, ViewError, view, view_of};
+pub use view::{Set, ViewError, view, view_of};
 pub use wheel::Wheel;
 
 use crate::base::Base;

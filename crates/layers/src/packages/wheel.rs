@@ -171,3 +171,22 @@ fn alias(store: &Store, key: &str) -> PathBuf {
 fn beside(store: &Store, id: &str, kind: &str) -> PathBuf {
     store.kind(KIND).join(format!("{id}.{kind}"))
 }
+
+#[cfg(test)]
+impl Wheel {
+    /// A wheel of which only the name matters.
+    pub(super) fn named(name: &str, python: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            version: "1".to_owned(),
+            id: format!("{name}-1-{python}"),
+            python: python.to_owned(),
+            modules: Vec::new(),
+            needs: Vec::new(),
+            extent: Extent::default(),
+            requirement: String::new(),
+            sources: Sources::default(),
+            format: FORMAT,
+        }
+    }
+}

@@ -6,4 +6,5 @@ mod index;
 mod indexes;
 mod installs;
 mod machine;
+mod mending;
 mod wheels;
