@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -109,6 +109,19 @@ impl<'a> Plan<'a> {
             link(&source, &root.join(path)).map_err(FileError::at("link", &source))?;
         }
         Ok(())
+    }
+
+    /// The first file below `root` that is not its wheel's own.
+    pub(super) fn stranger(&self, store: &Store, root: &Path) -> Option<&Path> {
+        let own = |(path, planned): &(&PathBuf, &Planned)| {
+            let here = root.join(path);
+            let there = self.wheels[planned.wheel].path(store).join(path);
+            let node = |path: &Path| fs::symlink_metadata(path).map(|m| (m.dev(), m.ino())).ok();
+            // Not the same file where links had run out.
+            node(&here).is_some() && node(&here) == node(&there)
+                || fs::read(&here).is_ok_and(|content| blake3::hash(&content) == planned.hash)
+        };
+        self.files.iter().find(|file| !own(file)).map(|(path, _)| path.as_path())
     }
 
     pub(super) fn extent(&self) -> Extent {

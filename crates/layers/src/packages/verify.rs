@@ -5,14 +5,14 @@
 //! no sandbox runs ([`Store::bury`]).
 
 use super::fetch::Fetcher;
-use super::view::{Set, remake};
+use super::view::{self, Set, remake};
 use super::wheel::{self, Wheel};
 use super::{InstallError, ViewError};
 use crate::base::{self, Base};
 use crate::extent::Extent;
 use crate::staging::Staging;
 use crate::uv::Uv;
-use crate::{FileError, Progress, Store};
+use crate::{Progress, Store};
 
 /// What was found out about a wheel or a package set that is not as it was.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub fn verify(
     progress.step(&format!("checking {} wheel(s)", wheels.len()));
     let mut verdicts = Vec::new();
     for wheel in &wheels {
-        let Some(fault) = fault(store, wheel)? else { continue };
+        let Some(fault) = fault(store, wheel) else { continue };
         progress.step(&format!("repairing {}", wheel.id));
         let fits = |base: &&Base| base.minor() == wheel.python;
         let repaired = match bases.iter().rfind(fits) {
@@ -60,17 +60,23 @@ pub fn verify(
         };
         verdicts.push(Verdict { what: wheel.id.clone(), fault, repaired });
     }
-    // The files of a set are those of its wheels: only their number can be wrong.
-    for set in Set::all(store)?.iter().filter(|set| !set.looks_whole(store)) {
-        let fault = "files are missing or were added".to_owned();
-        let repaired = remake(store, set).map_err(InstallError::from);
+    // The files of a set are those of its wheels, and these have been read.
+    for set in &Set::all(store)? {
+        let (fault, repaired) = match view::fault(store, set) {
+            Ok(None) => continue,
+            Ok(Some(fault)) => (fault, remake(store, set).map_err(InstallError::from)),
+            Err(error) => ("it cannot be compared".to_owned(), Err(error.into())),
+        };
         verdicts.push(Verdict { what: set.layer.to_string(), fault, repaired });
     }
     Ok(verdicts)
 }
 
-fn fault(store: &Store, wheel: &Wheel) -> Result<Option<String>, FileError> {
-    wheel.inventory(store)?.differs(&wheel.path(store))
+fn fault(store: &Store, wheel: &Wheel) -> Option<String> {
+    let Ok(inventory) = wheel.inventory(store) else {
+        return Some("the list of its files is lost".to_owned());
+    };
+    inventory.differs(&wheel.path(store)).unwrap_or_else(|error| Some(error.to_string()))
 }
 
 /// Fetches broken wheels again, and puts the sets that hold them together again.

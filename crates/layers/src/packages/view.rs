@@ -105,6 +105,18 @@ pub(super) fn remake(store: &Store, set: &Set) -> Result<(), ViewError> {
     Set::describe(store, set.layer.clone(), &sorted, &plan).map(drop)
 }
 
+/// What is wrong with a set of sound wheels, in words; none when nothing is.
+pub(super) fn fault(store: &Store, set: &Set) -> Result<Option<String>, ViewError> {
+    if !set.looks_whole(store) {
+        return Ok(Some("files are missing or were added".to_owned()));
+    }
+    let wheels = found(store, set.wheels.iter().map(String::as_str))?;
+    let sorted = sorted(&wheels)?;
+    let plan = Plan::of(store, &sorted)?;
+    let stranger = plan.stranger(store, &store.layer_path(&set.layer));
+    Ok(stranger.map(|path| format!("{} is not its package's", path.display())))
+}
+
 impl Set {
     /// All that are there, by name. Sets that an earlier release made, in one piece, are not among them.
     ///

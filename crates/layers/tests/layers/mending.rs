@@ -86,6 +86,12 @@ fn a_changed_file_is_found_and_mended_beside_who_runs_from_it() {
     fs::remove_file(&path).unwrap();
     packages::install(&store, uv, &BASE, &lock, &of, &Silent).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "WHO = 'whole'\n");
+    // As an editor saves: another file of the same size under the same name.
+    fs::write(path.with_extension("new"), "WHO = 'other'\n").unwrap();
+    fs::rename(path.with_extension("new"), &path).unwrap();
+    let verdicts = packages::verify(&store, uv, &Silent).unwrap();
+    assert_eq!(verdicts[0].fault, "frail.py is not its package's", "{verdicts:?}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "WHO = 'whole'\n");
     assert!(seen.exists());
     store.bury().unwrap();
     assert!(!seen.exists(), "once nothing runs, what was replaced goes");
