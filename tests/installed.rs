@@ -93,13 +93,13 @@ fn packages_are_listed_with_their_users_and_removed_when_they_have_none() {
 #[test]
 fn a_call_of_a_removed_function_finds_its_packages_to_its_end() {
     let Some(worker) = worker(&PLAIN) else { return };
-    drop(worker.deploy("slow", &of_six("1.16.0", 9)).expect(201));
+    drop(worker.deploy("slow", &of_six("1.16.0", 16)).expect(201));
     thread::scope(|scope| {
         let call = scope.spawn(|| worker.run("slow", &json!({})));
         eventually("the call is under way", || worker.status()["engine"]["instances"]["busy"] == 1);
         drop(worker.delete("/v1/functions/slow").expect(204));
-        // Longer than the last moments that a version without calls is given.
-        thread::sleep(Duration::from_secs(6));
+        // Longer than anything is spared that no call holds.
+        thread::sleep(Duration::from_secs(11));
         drop(worker.site().wool(&["packages", "prune"]).ok());
         assert!(wheel(&worker.site().state(), "six-1.16.0").is_some());
         // It imports only now.
