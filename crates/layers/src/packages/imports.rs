@@ -51,10 +51,15 @@ pub(super) fn read(root: &Path) -> io::Result<Option<Distribution>> {
     let needs = needs.filter(|need| !need.contains("extra ==")).filter_map(name);
     // A path with a comma is quoted; no module has one.
     let files: Vec<&str> = record.lines().filter_map(|line| line.split(',').next()).collect();
-    let missing = || io::Error::new(io::ErrorKind::InvalidData, "METADATA has no Name or Version");
+    // They become a directory's name.
+    let plain = |text: &&str| {
+        let known = |c: char| c.is_ascii_alphanumeric() || "._-+!".contains(c);
+        text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(known)
+    };
+    let wrong = || io::Error::new(io::ErrorKind::InvalidData, "METADATA has no Name or Version");
     Ok(Some(Distribution {
-        name: normalise(header("Name:").ok_or_else(missing)?),
-        version: header("Version:").ok_or_else(missing)?.to_owned(),
+        name: normalise(header("Name:").filter(plain).ok_or_else(wrong)?),
+        version: header("Version:").filter(plain).ok_or_else(wrong)?.to_owned(),
         modules: modules(&files),
         needs: needs.collect::<BTreeSet<_>>().into_iter().collect(),
         info,
@@ -177,6 +182,10 @@ mod tests {
         fs::write(info.join("METADATA"), metadata).unwrap();
         let found = read(root.path()).unwrap().unwrap();
         assert_eq!((found.name.as_str(), found.version.as_str()), ("big-one", "1.0"));
+        for bad in ["Name: a/../b\nVersion: 1\n", "Name: a\nVersion: ../1\n", "Name: a\n"] {
+            fs::write(info.join("METADATA"), bad).unwrap();
+            assert!(read(root.path()).is_err(), "{bad}");
+        }
         assert_eq!(
             (found.modules, found.needs),
             (vec!["big".to_owned()], vec!["small-one".to_owned()])
