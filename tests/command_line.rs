@@ -5,7 +5,7 @@ use std::path::Path;
 
 use e2e::{Site, can_run, json};
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 17] = [
     "up",
     "down",
     "clean",
@@ -15,6 +15,9 @@ const COMMANDS: [&str; 14] = [
     "ls",
     "rm",
     "logs",
+    "packages",
+    "packages prune",
+    "packages verify",
     "base",
     "base build",
     "doctor",
@@ -67,6 +70,9 @@ fn the_description_of_the_api_has_every_route_and_equals_the_served_one() {
         ("/healthz", &["get"]),
         ("/metrics", &["get"]),
         ("/v1/status", &["get"]),
+        ("/v1/packages", &["get"]),
+        ("/v1/packages/verify", &["post"]),
+        ("/v1/packages/prune", &["post"]),
         ("/v1/stop", &["post"]),
     ] {
         for method in methods {

@@ -59,7 +59,7 @@ fn lines(pipe: impl Read, progress: Option<&dyn Progress>) -> String {
     let mut reader = BufReader::new(pipe);
     let mut line = Vec::new();
     while reader.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-        let told = String::from_utf8_lossy(&line);
+        let told = redacted(&String::from_utf8_lossy(&line));
         if let (Some(progress), false) = (progress, told.trim().is_empty()) {
             progress.line(told.trim_end());
         }
@@ -67,6 +67,24 @@ fn lines(pipe: impl Read, progress: Option<&dyn Progress>) -> String {
         line.clear();
     }
     text
+}
+
+/// Without names and passwords in addresses: an index's credentials go no further.
+fn redacted(line: &str) -> String {
+    let mut pieces = line.split("://");
+    let mut told = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let end = piece.find(['/', ' ', '`', '\'', '"', ')', '\n']).unwrap_or(piece.len());
+        let (authority, rest) = piece.split_at(end);
+        let host = authority.rsplit_once('@').map(|(_, host)| host);
+        told.push_str("://");
+        if host.is_some() {
+            told.push_str("****@");
+        }
+        told.push_str(host.unwrap_or(authority));
+        told.push_str(rest);
+    }
+    told
 }
 
 fn tail(text: String) -> String {
@@ -130,6 +148,16 @@ mod tests {
         assert_eq!(finished.status.code(), Some(3));
         assert_eq!((finished.output.as_str(), finished.words.as_str()), ("out\n", "one\ntwo"));
         assert_eq!(*heard.0.lock().unwrap(), ["one", "two"]);
+    }
+
+    #[test]
+    fn credentials_in_addresses_are_not_passed_on() {
+        let heard = Heard::default();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo 'at `https://me:hunter2@a.org/s` and http://b.org/@' >&2"]);
+        let finished = run(&mut command, false, &heard).unwrap();
+        assert_eq!(finished.words, "at `https://****@a.org/s` and http://b.org/@");
+        assert_eq!(*heard.0.lock().unwrap(), [finished.words]);
     }
 
     #[test]

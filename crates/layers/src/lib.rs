@@ -3,7 +3,8 @@
 //! ```text
 //!   host Python ──► base/<id>      interpreter, library closure, standard library, /etc      becomes /
 //!   bundle ───────► code/<id>      the handler's own files                                   becomes /var/task
-//!     └► manifest ─► lock ──► packages/<id>   exactly the locked wheels                      becomes /opt/python
+//!     └► manifest ─► lock ──► wheels/<id>     one directory for each locked wheel
+//!                               └► packages/<id>   links to exactly these                    becomes /opt/python
 //!   guest files ──► guest/<id>     Lambswool's own Python                                    becomes /opt/lambswool
 //! ```
 //!
@@ -20,8 +21,8 @@
 //!   let base     = base::default_or_build(&store, &settings.python()?, progress)?;
 //!   let manifest = settings.inspect(bundle.path(), &base.command(&store))?;   // parses the source, runs nothing
 //!   let uv       = uv::Uv::find_or_fetch(&store, progress)?;
-//!   let lock     = lock::resolve(&store, &uv, &base, &manifest.requirements, progress)?;
-//!   let packages = packages::install(&store, &uv, &base, &lock, progress)?;
+//!   let lock     = lock::resolve(&store, &uv, &base, &manifest.requirements, settings.sources(), progress)?;
+//!   let packages = packages::install(&store, &uv, &base, &lock, settings.sources(), progress)?;
 //!   let code     = bundle.seal(&store, &base)?;
 //! ```
 
@@ -30,7 +31,10 @@
 pub mod base;
 mod bytecode;
 pub mod code;
+mod collect;
+mod description;
 mod elf;
+mod extent;
 mod file_error;
 pub mod guest;
 mod installer;
@@ -39,12 +43,16 @@ pub mod lock;
 pub mod manifest;
 pub mod packages;
 pub mod progress;
+mod project;
 pub mod python;
 mod requirements;
+pub mod sources;
 mod staging;
 mod store;
 pub mod uv;
 
+pub use collect::{Collected, Scope, collect};
+pub use extent::Extent;
 pub use file_error::FileError;
 pub use interpreter::{Interpreter, RunError};
 pub use progress::{Progress, Silent};

@@ -4,7 +4,6 @@
 //! cache is asked first, so that a second deployment needs no network; otherwise the index is asked, and the cache only
 //! when it cannot be reached.
 
-use std::fs;
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +11,8 @@ use thiserror::Error;
 
 use crate::base::Base;
 use crate::installer::{self, InstallerError};
+use crate::project::{self, Project};
+use crate::sources::Sources;
 use crate::store::short;
 use crate::uv::Uv;
 use crate::{FileError, Progress, Store, requirements};
@@ -75,6 +76,7 @@ pub fn resolve(
     uv: &Uv,
     base: &Base,
     wanted: &[String],
+    sources: &Sources,
     progress: &dyn Progress,
 ) -> Result<Option<Lock>, LockError> {
     if wanted.is_empty() {
@@ -85,7 +87,7 @@ pub fn resolve(
         return Ok(Some(Lock::of(text, Vec::new(), base)));
     }
     progress.step(&format!("resolving {} requirement(s)", wanted.len()));
-    let text = compile(store, uv, base, wanted, progress)?;
+    let text = compile(store, uv, base, wanted, sources, progress)?;
     let direct = wanted.iter().filter_map(|requirement| requirements::name(requirement)).collect();
     Ok(Some(Lock::of(text, direct, base)))
 }
@@ -95,9 +97,10 @@ fn compile(
     uv: &Uv,
     base: &Base,
     wanted: &[String],
+    sources: &Sources,
     progress: &dyn Progress,
 ) -> Result<String, LockError> {
-    let file = Input::write(store, wanted)?;
+    let project = Project::write(store, wanted, &sources.for_resolving())?;
     let command = |offline: bool| -> Result<Command, FileError> {
         let mut command = uv.command(store, base, &["pip", "compile"])?;
         command.args([
@@ -110,7 +113,7 @@ fn compile(
         if offline {
             command.arg("--offline");
         }
-        command.arg(&file.path).current_dir(store.uv());
+        command.arg(project::FILE).current_dir(project.path());
         Ok(command)
     };
     let exact = wanted.iter().all(|requirement| requirements::exact(requirement));
@@ -142,6 +145,7 @@ fn compile(
 
 impl Lock {
     fn of(text: String, direct: Vec<String>, base: &Base) -> Self {
+        let text = listed(&text);
         let mut distributions: Vec<(String, String)> =
             text.lines().filter_map(distribution).collect();
         distributions.sort();
@@ -152,6 +156,19 @@ impl Lock {
         }
         Self { id: short(&hasher.finalize()), text, distributions, direct }
     }
+
+    /// Its requirements, one a line, each with its hashes.
+    #[must_use]
+    pub fn requirements(&self) -> Vec<String> {
+        requirements::logical_lines(&self.text)
+    }
+}
+
+/// Requirements and their hashes only: an operator's `uv.toml` may have uv write its indexes into what it prints, and
+/// an index's address may hold credentials.
+fn listed(text: &str) -> String {
+    let ours = |line: &&str| !line.starts_with(['-', '#']) && !line.trim().is_empty();
+    text.lines().filter(ours).flat_map(|line| [line, "\n"]).collect()
 }
 
 /// Name and version of a line `name==version …` or `name @ url …`; none for continuation lines.
@@ -165,28 +182,15 @@ fn distribution(line: &str) -> Option<(String, String)> {
     Some((name, version.split_whitespace().next()?.trim_end_matches(';').to_owned()))
 }
 
-/// The requirements as a file for the installer, removed when dropped.
-#[derive(Debug)]
-pub(crate) struct Input {
-    pub(crate) path: std::path::PathBuf,
-    _staging: crate::staging::Staging,
-}
-
-impl Input {
-    pub(crate) fn write(store: &Store, lines: &[String]) -> Result<Self, FileError> {
-        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-        // Named by the content: who resolves the same at the same time waits, and then finds the cache filled.
-        let name = format!("input-{}", short(&blake3::hash(text.as_bytes())));
-        let staging = crate::staging::Staging::begin(&store.uv(), &name)?;
-        let path = staging.path().join("requirements.txt");
-        fs::write(&path, text).map_err(FileError::at("write", &path))?;
-        Ok(Self { path, _staging: staging })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_index_that_uv_prints_stays_out_of_the_lock() {
+        let text = "--index-url https://me:hunter2@example.org/simple\n\nsix==1 \\\n    --hash=x\n";
+        assert_eq!(listed(text), "six==1 \\\n    --hash=x\n");
+    }
 
     #[test]
     fn distributions_are_read_from_a_lock() {

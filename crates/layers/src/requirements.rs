@@ -37,6 +37,26 @@ pub enum RequirementError {
         /// As it is written.
         requirement: String,
     },
+    /// An address with a name and a password in it. It is not repeated: it holds a secret.
+    #[error(
+        "{file}: the address of {name:?} holds credentials, which would end up in the lock; put them into the worker's netrc instead"
+    )]
+    Credentials {
+        /// Where it stands.
+        file: String,
+        /// The package.
+        name: String,
+    },
+    /// A setting of `[tool.uv]` that cannot be honoured.
+    #[error("{file}: {key}: {reason}")]
+    Source {
+        /// Where it stands.
+        file: String,
+        /// The setting.
+        key: String,
+        /// Why not, and what to do.
+        reason: String,
+    },
     /// Nothing that names a package.
     #[error("{file}: {requirement:?} names no package; write for example \"pandas==2.2.3\"")]
     NoName {
@@ -55,18 +75,26 @@ pub enum RequirementError {
     },
 }
 
+/// What a requirements file lists.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) requirements: Vec<String>,
+    /// Of the files that `-c` names: they limit versions and ask for nothing.
+    pub(crate) constraints: Vec<String>,
+}
+
 /// Reads a requirements file of a bundle.
-pub(crate) fn read(root: &Path, file: &str) -> Result<Vec<String>, RequirementError> {
-    let mut requirements = Vec::new();
-    read_into(root, file, 0, &mut requirements)?;
-    Ok(requirements)
+pub(crate) fn read(root: &Path, file: &str) -> Result<Listed, RequirementError> {
+    let mut listed = Listed::default();
+    read_into(root, file, 0, &mut listed)?;
+    Ok(listed)
 }
 
 fn read_into(
     root: &Path,
     file: &str,
     depth: u8,
-    into: &mut Vec<String>,
+    into: &mut Listed,
 ) -> Result<(), RequirementError> {
     let missing = |included: &str| RequirementError::Include {
         file: file.to_owned(),
@@ -74,8 +102,10 @@ fn read_into(
     };
     let text = fs::read_to_string(root.join(file)).map_err(|_| missing(file))?;
     for line in logical_lines(&text) {
-        let included = ["-r", "--requirement"].iter().find_map(|option| line.strip_prefix(option));
-        if let Some(included) = included {
+        let option = |names: [&str; 2]| names.iter().find_map(|name| line.strip_prefix(name));
+        let (requirements, constraints) =
+            (option(["--requirement", "-r"]), option(["--constraint", "-c"]));
+        if let Some(included) = requirements.or(constraints) {
             let included = included.trim_start_matches('=').trim();
             let inside = Path::new(included)
                 .components()
@@ -83,19 +113,26 @@ fn read_into(
             if !inside || depth > 4 {
                 return Err(missing(included));
             }
-            read_into(root, included, depth + 1, into)?;
+            if requirements.is_some() {
+                read_into(root, included, depth + 1, into)?;
+            } else {
+                let mut limits = Listed::default();
+                read_into(root, included, depth + 1, &mut limits)?;
+                into.constraints.extend(limits.requirements);
+                into.constraints.extend(limits.constraints);
+            }
         } else if line == "--require-hashes" {
             // Always so.
         } else {
             check(file, &line)?;
-            into.push(line);
+            into.requirements.push(line);
         }
     }
     Ok(())
 }
 
 /// Joins continued lines, drops comments and empty lines.
-fn logical_lines(text: &str) -> Vec<String> {
+pub(crate) fn logical_lines(text: &str) -> Vec<String> {
     let joined = text.replace("\\\r\n", " ").replace("\\\n", " ");
     let lines = joined.lines().map(|line| {
         let line = if line.trim_start().starts_with('#') { "" } else { line };
@@ -127,6 +164,14 @@ pub(crate) fn check(file: &str, requirement: &str) -> Result<(), RequirementErro
         requirement.starts_with(['.', '/']) || requirement.contains("://") && target.is_none();
     if local || target.is_some_and(|target| !target.starts_with("https://")) {
         return Err(RequirementError::NotPackage { file, requirement: text });
+    }
+    let authority = target.and_then(|target| target.strip_prefix("https://"));
+    let authority = authority.and_then(|rest| rest.split('/').next()).unwrap_or_default();
+    if authority.contains('@') {
+        return Err(RequirementError::Credentials {
+            file,
+            name: name(requirement).unwrap_or_default(),
+        });
     }
     // One line is one requirement: a line break would smuggle in another, or an option.
     if name(requirement).is_none() || requirement.contains(['\n', '\r']) {
@@ -177,9 +222,14 @@ mod tests {
     fn comments_continuations_and_includes_are_resolved() {
         let root = bundle(&[
             ("requirements.txt", "# all\npandas==2.2.3 \\\n  --hash=sha256:aa\n-r more.txt\n\n"),
-            ("more.txt", "Pillow  # images\r\npython_dateutil ; python_version > '3'\n"),
+            (
+                "more.txt",
+                "Pillow  # images\r\n-c limits.txt\npython_dateutil ; python_version > '3'\n",
+            ),
+            ("limits.txt", "six<2\n"),
         ]);
-        let requirements = read(root.path(), "requirements.txt").unwrap();
+        let Listed { requirements, constraints } = read(root.path(), "requirements.txt").unwrap();
+        assert_eq!(constraints, ["six<2"]);
         assert_eq!(
             requirements,
             ["pandas==2.2.3 --hash=sha256:aa", "Pillow", "python_dateutil ; python_version > '3'"]
@@ -214,6 +264,8 @@ mod tests {
         assert!(check("f", "x @ https://example.org/${HOME}.whl").is_err());
         assert!(check("f", "x==1 --config-settings=a=b --hash=sha256:00").is_err());
         assert!(check("f", "x==1 --hash=sha256:00").is_ok());
+        let secret = check("f", "x @ https://me:hunter2@example.org/x.whl").unwrap_err();
+        assert!(!secret.to_string().contains("hunter2"), "{secret}");
         assert!(check("f", "x @ https://example.org/x-1-py3-none-any.whl").is_ok());
     }
 

@@ -31,12 +31,7 @@ pub(crate) struct Staging {
 impl Staging {
     /// Waits until nobody else makes `name` in `parent`, then starts with an empty directory.
     pub(crate) fn begin(parent: &Path, name: &str) -> Result<Self, FileError> {
-        let lock =
-            NameLock::wait(parent, name).map_err(FileError::at("lock a directory in", parent))?;
-        Self::start(parent, name, lock)
-    }
-
-    fn start(parent: &Path, name: &str, lock: NameLock) -> Result<Self, FileError> {
+        let lock = lock(parent, name)?;
         let directory = parent.join(format!("{TEMPORARY}{name}"));
         // Left by a maker that died: its lock is ours now.
         remove(&directory).map_err(FileError::at("remove", &directory))?;
@@ -52,20 +47,46 @@ impl Staging {
     /// Sets the modes, waits for the disk and gives the directory its name. When the name exists already (equal names
     /// mean equal content) this one is dropped.
     pub(crate) fn seal(self, target: &Path) -> Result<(), FileError> {
+        self.settle()?;
+        self.rename(target)
+    }
+
+    /// Gives a directory of hard links its name. Modes are set and contents on the disk where the links lead.
+    pub(crate) fn seal_links(self, target: &Path) -> Result<(), FileError> {
+        self.rename(target)
+    }
+
+    /// Sets the modes and waits for the disk.
+    pub(crate) fn settle(&self) -> Result<(), FileError> {
         let files = normalise(&self.directory)
             .map_err(FileError::at("set the modes in", &self.directory))?;
-        sync(&self.directory, &files).map_err(FileError::at("sync", &self.directory))?;
+        sync(&self.directory, &files).map_err(FileError::at("sync", &self.directory))
+    }
+
+    fn rename(self, target: &Path) -> Result<(), FileError> {
         match fs::rename(&self.directory, target) {
             Err(error) if target.is_dir() && error.kind() != io::ErrorKind::PermissionDenied => {
                 Ok(())
             }
             Err(error) => Err(FileError::at("rename into place", target)(error)),
-            Ok(()) => {
-                let parent = target.parent().unwrap_or(target);
-                File::open(parent).and_then(|d| d.sync_all()).map_err(FileError::at("sync", parent))
-            }
+            Ok(()) => sync_names(target),
         }
     }
+
+    /// Takes the place of `target`, so that at every moment one of both is there, and puts what was there to `aside`.
+    pub(crate) fn exchange(self, target: &Path, aside: &Path) -> Result<(), FileError> {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        renameat_with(CWD, &self.directory, CWD, target, RenameFlags::EXCHANGE)
+            .map_err(|error| FileError::at("exchange", target)(error.into()))?;
+        fs::rename(&self.directory, aside).map_err(FileError::at("put aside", target))?;
+        sync_names(target)
+    }
+}
+
+/// Waits until the names beside `target` are on the disk.
+fn sync_names(target: &Path) -> Result<(), FileError> {
+    let parent = target.parent().unwrap_or(target);
+    File::open(parent).and_then(|d| d.sync_all()).map_err(FileError::at("sync", parent))
 }
 
 impl Drop for Staging {
@@ -94,16 +115,22 @@ pub(crate) fn sweep(parent: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
-fn remove(directory: &Path) -> io::Result<()> {
+/// Removes a directory, if it is there.
+pub(crate) fn remove(directory: &Path) -> io::Result<()> {
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
 
+/// Waits for the right to make `name` in `parent`.
+pub(crate) fn lock(parent: &Path, name: &str) -> Result<NameLock, FileError> {
+    NameLock::wait(parent, name).map_err(FileError::at("lock a directory in", parent))
+}
+
 /// The right to make one name.
 #[derive(Debug)]
-struct NameLock {
+pub(crate) struct NameLock {
     path: PathBuf,
     _file: File,
 }

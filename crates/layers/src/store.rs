@@ -9,7 +9,10 @@ use sandbox::Layer;
 use crate::FileError;
 use crate::staging::{self, Staging};
 
-const KINDS: [&str; 4] = ["base", "packages", "code", "guest"];
+const KINDS: [&str; 5] = ["base", "packages", "wheels", "code", "guest"];
+
+/// Where replaced layers are until nobody can run from them any more.
+const RETIRED: &str = "retired";
 
 /// The layers of one state directory. Any number of processes and threads may hold one.
 #[derive(Clone, Debug)]
@@ -30,6 +33,9 @@ impl Store {
             let directory = store.layers().join(kind);
             fs::create_dir_all(&directory).map_err(FileError::at("create", &directory))?;
             staging::sweep(&directory)?;
+        }
+        for directory in [store.kind("wheels").join("locked"), store.layers().join(RETIRED)] {
+            fs::create_dir_all(&directory).map_err(FileError::at("create", &directory))?;
         }
         let uv = store.uv();
         fs::create_dir_all(uv.join("bin")).map_err(FileError::at("create", &uv))?;
@@ -73,6 +79,24 @@ impl Store {
         layer: &Layer,
         fill: impl FnOnce(&Path) -> Result<(), E>,
     ) -> Result<bool, E> {
+        self.make_sealed(layer, fill, Staging::seal)
+    }
+
+    /// The same for a layer of hard links into others, whose files are on the disk already.
+    pub(crate) fn make_linked<E: From<FileError>>(
+        &self,
+        layer: &Layer,
+        fill: impl FnOnce(&Path) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        self.make_sealed(layer, fill, Staging::seal_links)
+    }
+
+    fn make_sealed<E: From<FileError>>(
+        &self,
+        layer: &Layer,
+        fill: impl FnOnce(&Path) -> Result<(), E>,
+        seal: impl FnOnce(Staging, &Path) -> Result<(), FileError>,
+    ) -> Result<bool, E> {
         let target = self.layer_path(layer);
         if target.is_dir() {
             return Ok(false);
@@ -84,8 +108,47 @@ impl Store {
             return Ok(false);
         }
         fill(staging.path())?;
-        staging.seal(&target)?;
+        seal(staging, &target)?;
         Ok(true)
+    }
+
+    /// Puts another directory of hard links in a layer's place, in one step. The old one stays, out of the way, for who
+    /// runs from it: see [`Store::bury`].
+    pub(crate) fn replace<E: From<FileError>>(
+        &self,
+        layer: &Layer,
+        fill: impl FnOnce(&Path) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let target = self.layer_path(layer);
+        let (parent, name) = split(&target);
+        let staging = Staging::begin(parent, &name)?;
+        fill(staging.path())?;
+        if !target.is_dir() {
+            return Ok(staging.seal_links(&target)?);
+        }
+        Ok(staging.exchange(&target, &self.retired(&name))?)
+    }
+
+    /// A free name for a directory that is replaced.
+    pub(crate) fn retired(&self, name: &str) -> PathBuf {
+        let directory = self.layers().join(RETIRED);
+        let free = (0u32..).map(|number| directory.join(format!("{name}.{number}")));
+        free.into_iter().find(|path| !path.exists()).unwrap_or(directory)
+    }
+
+    /// Removes the directories that were replaced. Only when no sandbox of this state runs: one that was started from
+    /// such a directory may open a file of it at any time.
+    ///
+    /// # Errors
+    /// When one cannot be removed.
+    pub fn bury(&self) -> Result<(), FileError> {
+        let directory = self.layers().join(RETIRED);
+        for entry in fs::read_dir(&directory).map_err(FileError::at("list", &directory))?.flatten()
+        {
+            let path = entry.path();
+            fs::remove_dir_all(&path).map_err(FileError::at("remove", &path))?;
+        }
+        Ok(())
     }
 }
 

@@ -86,6 +86,8 @@ pub enum Command {
     Rm(Rm),
     /// Show what a function printed
     Logs(Logs),
+    /// List the packages that are installed, and who uses them
+    Packages(Packages),
     /// The root file systems that functions start from, each made of a Python of this machine
     #[command(subcommand)]
     Base(Base),
@@ -117,6 +119,7 @@ $XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown
   slots = 4                    slots that each zygote keeps prepared
   spares = 2                   forks that each zygote keeps landed and waiting for code
   isolation = \"lean\"           or, to measure against: \"sock\", \"general\"; then changes, as in \"lean,own=net\"
+  install_cache_bytes = \"20GiB\"  disk space of packages, code and bases; what no function uses goes, oldest first
   creations = 4                sandboxes made at the same time; default: twice the processors
   queue = 1000                 calls that may wait, over all functions
   drain = \"10s\"                how long running calls may take to end when the worker stops
@@ -246,6 +249,23 @@ pub struct Logs {
     /// Only lines of this invocation, and those of importing the code
     #[arg(long, value_name = "ID")]
     pub invocation: Option<String>,
+}
+
+/// `wool packages`
+#[derive(Clone, Debug, Args)]
+pub struct Packages {
+    /// What to do; without it they are listed.
+    #[command(subcommand)]
+    pub action: Option<PackagesAction>,
+}
+
+/// What else can be done with packages.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub enum PackagesAction {
+    /// Remove the packages and the code that no function uses
+    Prune,
+    /// Read every file of every package, and fetch again what is not as it was
+    Verify,
 }
 
 /// `wool base`

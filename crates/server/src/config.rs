@@ -50,6 +50,9 @@ pub struct Config {
     /// How sandboxes are walled off: `lean`, `sock` or `general`, then changes, as in `lean,own=net`: see [`Isolation`].
     /// All but `lean` are there to be measured against. Default `lean`.
     pub isolation: Isolation,
+    /// Disk space of all packages, code and bases together; what no function uses goes, the least recently used first.
+    /// Default 20 GiB.
+    pub install_cache_bytes: Bytes,
     /// Sandboxes being made at the same time. Default: twice the processors, at least 4.
     pub creations: Option<usize>,
     /// Calls waiting for a sandbox, over all functions. Default 1000.
@@ -91,6 +94,7 @@ impl Default for Config {
             slots: 4,
             spares: 2,
             isolation: Isolation::LEAN,
+            install_cache_bytes: Bytes(20 << 30),
             creations: None,
             queue: 1000,
             drain: Span(Duration::from_secs(10)),
@@ -322,6 +326,6 @@ mod tests {
         let config = optional.unwrap();
         assert_eq!((config.creations, config.python.as_deref()), (Some(3), Some("3.12")));
         assert_eq!(config.zygote_bytes, Some(Bytes(1 << 30)));
-        assert_eq!(keys().len(), 19);
+        assert_eq!(keys().len(), 20);
     }
 }

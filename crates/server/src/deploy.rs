@@ -13,15 +13,16 @@ use std::time::SystemTime;
 
 use engine::{Engine, Handler, HandlerId};
 use thiserror::Error;
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use crate::name::FunctionName;
 use crate::progress::Progress;
 use crate::registry::{Function, Registry, StoreError, Version};
+use crate::usage::Usage;
 use crate::workshop::{Bundle, MakeError, Workshop};
 
 /// Deploys that are made at the same time: they compile and unpack on all processors.
-const AT_ONCE: usize = 2;
+const AT_ONCE: u32 = 2;
 
 /// Takes bundles and makes them the current versions of functions.
 #[derive(Debug)]
@@ -29,6 +30,7 @@ pub struct Deployer {
     workshop: Arc<dyn Workshop>,
     registry: Arc<Registry>,
     engine: Arc<Engine>,
+    usage: Arc<Usage>,
     turns: Arc<Semaphore>,
 }
 
@@ -49,8 +51,23 @@ pub enum DeployError {
 impl Deployer {
     /// A deployer for one registry and engine.
     #[must_use]
-    pub fn new(workshop: Arc<dyn Workshop>, registry: Arc<Registry>, engine: Arc<Engine>) -> Self {
-        Self { workshop, registry, engine, turns: Arc::new(Semaphore::new(AT_ONCE)) }
+    pub fn new(
+        workshop: Arc<dyn Workshop>,
+        registry: Arc<Registry>,
+        engine: Arc<Engine>,
+        usage: Arc<Usage>,
+    ) -> Self {
+        let turns = Arc::new(Semaphore::new(AT_ONCE as usize));
+        Self { workshop, registry, engine, usage, turns }
+    }
+
+    /// Waits until no deploy is under way, and holds off further ones until it is dropped: what a deploy has made and
+    /// not yet recorded looks as if nobody used it.
+    ///
+    /// # Errors
+    /// Never, while the deployer lives.
+    pub async fn pause(&self) -> Result<OwnedSemaphorePermit, AcquireError> {
+        Arc::clone(&self.turns).acquire_many_owned(AT_ONCE).await
     }
 
     /// Deploys a bundle. Goes on by itself when the caller goes away.
@@ -89,11 +106,14 @@ impl Deployer {
                 manifest: made.manifest,
                 lock: made.lock,
             };
-            drop(turn);
             Ok::<_, DeployError>(registry.put(version, hidden)?)
         });
         let (function, before) = work.await.unwrap_or(Err(DeployError::BrokeOff))?;
         let handler = &function.current.handler;
+        if let Some(old) = &before {
+            self.usage.leave(&old.current.handler);
+        }
+        drop(turn);
         tracing::info!(function = function.name(), version = %handler.id, "deployed");
         if let Some(old) = before.filter(|old| old.current.handler.id != handler.id) {
             self.engine.forget(&old.current.handler.id).await;
@@ -111,6 +131,9 @@ impl Deployer {
     /// # Errors
     /// When the registry could not be written; the function is then still there.
     pub async fn remove(&self, name: &FunctionName) -> Result<bool, DeployError> {
+        if let Some(function) = self.registry.get(name.as_str()) {
+            self.usage.leave(&function.current.handler);
+        }
         let (registry, name) = (Arc::clone(&self.registry), name.clone());
         let work = tokio::task::spawn_blocking(move || registry.remove(name.as_str()));
         let removed = work.await.map_err(|_| DeployError::BrokeOff)??;

@@ -7,19 +7,20 @@
 //! Each step finds its layer on disk when an earlier deploy made it, so deploying the same again takes milliseconds.
 
 use std::io::Read as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use engine::{Handler, HandlerId};
 use layers::base::{self, Base};
 use layers::code::{Bundle as Code, CodeError};
 use layers::lock::{self, Lock, LockError};
 use layers::manifest::{ManifestError, Settings};
-use layers::packages::{self, InstallError, Packages};
+use layers::packages::{self, InstallError, Packages, ViewError};
 use layers::python::PythonRequest;
-use layers::uv::Uv;
+use layers::sources::Sources;
 use layers::{Store, guest};
 
 use crate::api::error::said;
+use crate::installer::Installer;
 use crate::name::FunctionName;
 use crate::progress::Progress;
 use crate::workshop::{Bundle, Made, MakeError, Packing, Workshop};
@@ -30,8 +31,7 @@ pub struct Layered {
     store: Store,
     guest: Vec<(&'static str, &'static [u8])>,
     python: Option<PythonRequest>,
-    // Found, or fetched, at the first deploy that needs it.
-    uv: Mutex<Option<Arc<Uv>>>,
+    installer: Installer,
 }
 
 impl Layered {
@@ -43,7 +43,8 @@ impl Layered {
         guest: Vec<(&'static str, &'static [u8])>,
         python: Option<PythonRequest>,
     ) -> Self {
-        Self { store, guest, python, uv: Mutex::new(None) }
+        let installer = Installer::new(store.clone());
+        Self { store, guest, python, installer }
     }
 
     fn unpack(&self, mut bundle: Bundle) -> Result<Code, MakeError> {
@@ -81,45 +82,33 @@ impl Layered {
         &self,
         base: &Base,
         wanted: &[String],
+        sources: &Sources,
         progress: &dyn Progress,
     ) -> Result<Option<(Lock, Packages)>, MakeError> {
         if wanted.is_empty() {
             return Ok(None);
         }
-        let uv = self.uv(progress)?;
+        let uv = self.installer.uv(progress).map_err(|error| machine("installer", &error))?;
         let locked =
-            lock::resolve(&self.store, &uv, base, wanted, progress).map_err(
-                |error| match error {
+            lock::resolve(&self.store, &uv, base, wanted, sources, progress).map_err(|error| {
+                match error {
                     LockError::NoWheel { .. } | LockError::Unsatisfiable { .. } => {
                         function("packages", &error)
                     }
                     _ => machine("packages", &error),
-                },
-            )?;
+                }
+            })?;
         let Some(lock) = locked else { return Ok(None) };
-        let installed = packages::install(&self.store, &uv, base, &lock, progress).map_err(
-            |error| match error {
-                InstallError::NoWheel { .. } | InstallError::Hash { .. } => {
+        let installed = packages::install(&self.store, &uv, base, &lock, sources, progress)
+            .map_err(|error| match error {
+                InstallError::NoWheel { .. }
+                | InstallError::Hash { .. }
+                | InstallError::View(ViewError::FileAndDirectory { .. }) => {
                     function("packages", &error)
                 }
                 _ => machine("packages", &error),
-            },
-        )?;
+            })?;
         Ok(Some((lock, installed)))
-    }
-
-    fn uv(&self, progress: &dyn Progress) -> Result<Arc<Uv>, MakeError> {
-        // Held while it is fetched: a second deploy waits for the same download.
-        let mut known = self.uv.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(uv) = &*known {
-            return Ok(Arc::clone(uv));
-        }
-        let uv = Arc::new(
-            Uv::find_or_fetch(&self.store, progress)
-                .map_err(|error| machine("installer", &error))?,
-        );
-        *known = Some(Arc::clone(&uv));
-        Ok(uv)
     }
 }
 
@@ -138,7 +127,8 @@ impl Workshop for Layered {
         let settings = Settings::read(code.path()).map_err(broken)?;
         let base = self.base(&settings, progress)?;
         let manifest = settings.inspect(code.path(), &base.command(&self.store)).map_err(broken)?;
-        let packages = self.packages(&base, &manifest.requirements, progress)?;
+        let packages =
+            self.packages(&base, &manifest.requirements, settings.sources(), progress)?;
         let code = code.seal(&self.store, &base).map_err(|error| machine("code", &error))?;
         let guest = guest::install(&self.store, &base, &self.guest)
             .map_err(|error| machine("guest", &error))?;

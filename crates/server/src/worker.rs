@@ -32,6 +32,8 @@ use crate::logs::{Logs, Rotation};
 use crate::parts::{Parts, Warden};
 use crate::registry::{Function, Registry, Sqlite};
 use crate::state::{Address, Hold, State};
+use crate::stock::{self, Stock};
+use crate::usage::Usage;
 
 /// A worker that listens and does not serve yet.
 #[derive(Debug)]
@@ -72,11 +74,21 @@ impl Worker {
         let logs =
             Arc::new(Logs::start(&state.logs(), rotation).context("cannot start writing logs")?);
         forget_hidden(&registry, &logs).await?;
+        let store = layers::Store::open(state.root())?;
+        let budget = config.install_cache_bytes.0;
+        // Before there is a warden: nothing runs from these directories yet.
+        stock::tidy(&store, &registry, budget)?;
         let Parts { provider, workshop, warden } = parts(&config, &state).await?;
         let sink = Arc::clone(&logs) as Arc<dyn LogSink>;
         let engine = Engine::new(Arc::clone(&provider), engine_config(&config), sink);
-        let deployer =
-            Arc::new(Deployer::new(workshop, Arc::clone(&registry), Arc::clone(&engine)));
+        let usage = Arc::new(Usage::new(Arc::clone(&registry), Arc::clone(&engine)));
+        let deployer = Arc::new(Deployer::new(
+            workshop,
+            Arc::clone(&registry),
+            Arc::clone(&engine),
+            Arc::clone(&usage),
+        ));
+        let stock = Stock::new(store, Arc::clone(&registry), usage, Arc::clone(&deployer), budget);
         let (stop, began) = (CancellationToken::new(), Instant::now());
         let app = Arc::new(App {
             config,
@@ -84,6 +96,7 @@ impl Worker {
             registry,
             engine,
             deployer,
+            stock: Arc::new(stock),
             logs,
             metrics,
             stop,
@@ -116,6 +129,7 @@ impl Worker {
             .context("cannot write worker.json into the state directory")?;
         tokio::spawn(prepare_recent(Arc::clone(&app)));
         tokio::spawn(upkeep(app.metrics.clone(), stop.clone()));
+        tokio::spawn(Arc::clone(&app.stock).keep_to_budget(stop.clone()));
         // Replies are small and each is waited for: never hold one back to fill a packet.
         let tcp = tcp.tap_io(|stream| drop(stream.set_nodelay(true)));
         let on_tcp = axum::serve(tcp, api::router(Arc::clone(&app), Door::Tcp))

@@ -1,13 +1,13 @@
 //! Making a base from a host's Python: plan, name, copy, compile, verify, rename.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::plan::{Item, Plan};
 use super::{Base, BaseError, etc, stdlib, system, verify};
 use crate::elf::{Libraries, Object};
+use crate::extent::Extent;
 use crate::python::HostPython;
 use crate::store::{layer, short};
 use crate::{FileError, Interpreter, Progress, Store, bytecode};
@@ -165,23 +165,6 @@ fn identity(python: &HostPython, plan: &Plan) -> Result<String, FileError> {
     Ok(short(&hasher.finalize()))
 }
 
-fn size(root: &Path) -> Result<u64, FileError> {
-    let mut total = 0;
-    let mut open = vec![root.to_owned()];
-    while let Some(directory) = open.pop() {
-        for entry in fs::read_dir(&directory).map_err(FileError::at("list", &directory))?.flatten()
-        {
-            let metadata = entry.metadata().map_err(FileError::at("look at", &directory))?;
-            if metadata.is_dir() {
-                open.push(entry.path());
-            } else if metadata.is_file() {
-                total += metadata.len();
-            }
-        }
-    }
-    Ok(total)
-}
-
 impl Base {
     /// Verifies the base at `root` and writes down what it is. `absent` is what the host did not have.
     fn describe(
@@ -192,7 +175,7 @@ impl Base {
     ) -> Result<(), BaseError> {
         self.missing = absent.to_vec();
         self.missing.extend(verify::verify(&self.command_at(root), root)?);
-        self.bytes = size(root)?;
+        self.bytes = Extent::of(root).map_err(FileError::at("measure", root))?.bytes;
         self.write(store)
     }
 

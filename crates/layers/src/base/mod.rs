@@ -19,9 +19,7 @@ mod stdlib;
 mod system;
 mod verify;
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use sandbox::{Layer, PythonSpec};
 use serde::{Deserialize, Serialize};
@@ -32,7 +30,7 @@ pub use choose::{default_or_build, find, list};
 
 use crate::elf::ElfError;
 use crate::python::PythonError;
-use crate::{FileError, Interpreter, RunError, Store};
+use crate::{FileError, Interpreter, RunError, Store, description};
 
 /// A base that is there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,20 +120,11 @@ impl Base {
 
     /// A base that is complete: its layer is there and so is its description, and it is of the present format.
     fn read(store: &Store, id: &str) -> Option<Self> {
-        let text = fs::read(Self::description(store, id)).ok()?;
-        let base: Self = serde_json::from_slice(&text).ok()?;
+        let base: Self = description::read(&Self::description(store, id))?;
         (base.format == build::FORMAT && store.has(&base.layer)).then_some(base)
     }
 
     fn write(&self, store: &Store) -> Result<(), BaseError> {
-        let path = Self::description(store, &self.id);
-        let own = format!("json.new-{}-{:?}", std::process::id(), std::thread::current().id());
-        let unfinished = path.with_extension(own);
-        let write = |to: &Path| -> io::Result<()> {
-            fs::write(to, serde_json::to_vec_pretty(self).map_err(io::Error::other)?)?;
-            fs::File::open(to)?.sync_all()?;
-            fs::rename(to, &path)
-        };
-        Ok(write(&unfinished).map_err(FileError::at("write", &path))?)
+        Ok(description::write(&Self::description(store, &self.id), self)?)
     }
 }

@@ -9,6 +9,7 @@
 //! `app.py`, `handler.py`, `lambda_function.py`. The function: `handler`, `lambda_handler` or `f`; two arguments are
 //! AWS Lambda's convention, one is OpenLambda's. Dependencies: the PEP 723 header of the entry file, else
 //! `requirements.txt`, else `[project]` of `pyproject.toml`. `[tool.lambswool]`: the header's, else `pyproject.toml`'s.
+//! `[tool.uv]`: of the file whose dependencies count; `pyproject.toml`'s for `requirements.txt`.
 
 mod entry;
 mod header;

@@ -10,6 +10,7 @@ use super::entry::{self, Entry};
 use super::table::{self, Chosen};
 use super::{ManifestError, header, inspect};
 use crate::python::PythonRequest;
+use crate::sources::Sources;
 use crate::{FileError, Interpreter, requirements};
 
 const PROJECT: &str = "pyproject.toml";
@@ -22,6 +23,7 @@ pub struct Settings {
     chosen: Chosen,
     requirements: Vec<String>,
     requires_python: Option<String>,
+    sources: Sources,
 }
 
 impl Settings {
@@ -50,7 +52,7 @@ impl Settings {
             Some(handler) => entry::named(root, handler)?,
             None => entry,
         };
-        let requirements = requirements_of(root, &script, &project, &entry.file)?;
+        let (requirements, sources) = requirements_of(root, &script, &project, &entry.file)?;
         let empty = Table::new();
         let section = project.get("project").and_then(Value::as_table).unwrap_or(&empty);
         let requires_python = match text(&script, "requires-python", &entry.file)? {
@@ -58,7 +60,7 @@ impl Settings {
             None => text(section, "requires-python", PROJECT)?,
         };
         let chosen = of_script.or(of_project).unwrap_or_default();
-        Ok(Self { entry, chosen, requirements, requires_python })
+        Ok(Self { entry, chosen, requirements, requires_python, sources })
     }
 
     /// Which Python it needs.
@@ -79,6 +81,12 @@ impl Settings {
             Some(specifier) => request.requiring(specifier).map_err(wrong),
             None => Ok(request),
         }
+    }
+
+    /// Where its packages come from, beside what the worker's environment says.
+    #[must_use]
+    pub fn sources(&self) -> &Sources {
+        &self.sources
     }
 
     /// Parses the entry file with the interpreter that will run it, and finds the function.
@@ -108,22 +116,33 @@ impl Settings {
     }
 }
 
+/// What is needed and where it comes from: both of the header, or both of the folder's files.
 fn requirements_of(
     root: &Path,
     script: &Table,
     project: &Table,
     file: &str,
-) -> Result<Vec<String>, ManifestError> {
+) -> Result<(Vec<String>, Sources), ManifestError> {
     if let Some(listed) = script.get("dependencies") {
-        return checked(listed, file);
+        return Ok((checked(listed, file)?, sources(script, file)?));
     }
+    let mut sources = sources(project, PROJECT)?;
     if root.join(REQUIREMENTS).is_file() {
-        return Ok(requirements::read(root, REQUIREMENTS)?);
+        let listed = requirements::read(root, REQUIREMENTS)?;
+        sources.constrain(listed.constraints);
+        return Ok((listed.requirements, sources));
     }
     let section = project.get("project").and_then(Value::as_table);
     match section.and_then(|section| section.get("dependencies")) {
-        Some(listed) => checked(listed, PROJECT),
-        None => Ok(Vec::new()),
+        Some(listed) => Ok((checked(listed, PROJECT)?, sources)),
+        None => Ok((Vec::new(), sources)),
+    }
+}
+
+fn sources(table: &Table, file: &str) -> Result<Sources, ManifestError> {
+    match table.get("tool").and_then(|tool| tool.get("uv")).and_then(Value::as_table) {
+        Some(uv) => Ok(Sources::read(uv, file)?),
+        None => Ok(Sources::default()),
     }
 }
 

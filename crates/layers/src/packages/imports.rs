@@ -1,10 +1,11 @@
-//! Which modules a distribution brings, by what its `RECORD` lists.
+//! Which modules a distribution brings, by what its `RECORD` lists, and which of them are worth importing ahead.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use super::wheel::Wheel;
 use crate::requirements::{name, normalise};
 
 /// Top-level names that distributions ship by mistake or for themselves.
@@ -22,57 +23,78 @@ const NOISE: [&str; 11] = [
     "conftest",
 ];
 
-/// Modules of the distributions `direct` in an installed set; of those that no other one needs when it is empty.
-pub(super) fn of(root: &Path, direct: &[String]) -> io::Result<Vec<String>> {
-    let installed = installed(root)?;
-    let needed: BTreeSet<&String> = installed.values().flat_map(|d| &d.needs).collect();
-    let wanted = |name: &String| {
-        if direct.is_empty() { !needed.contains(name) } else { direct.contains(name) }
+/// What the files of one unpacked distribution say of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Distribution {
+    pub(super) name: String,
+    pub(super) version: String,
+    pub(super) modules: Vec<String>,
+    pub(super) needs: Vec<String>,
+    /// Its `.dist-info`.
+    pub(super) info: PathBuf,
+}
+
+/// Reads the distribution in `root`; none when there is none.
+pub(super) fn read(root: &Path) -> io::Result<Option<Distribution>> {
+    let mut entries = fs::read_dir(root)?.filter_map(|entry| Some(entry.ok()?.path()));
+    let Some(info) = entries.find(|path| path.extension().is_some_and(|e| e == "dist-info")) else {
+        return Ok(None);
     };
-    let chosen = installed.iter().filter(|(name, _)| wanted(name));
-    let modules: BTreeSet<String> = chosen.flat_map(|(_, d)| modules(&d.files)).collect();
-    Ok(modules.into_iter().collect())
+    let record = fs::read_to_string(info.join("RECORD"))?;
+    let metadata = fs::read(info.join("METADATA"))?;
+    let metadata = String::from_utf8_lossy(&metadata);
+    // A body may follow the headers.
+    let headers = || metadata.lines().take_while(|line| !line.is_empty());
+    let header = |key: &str| headers().find_map(|line| line.strip_prefix(key)).map(str::trim);
+    // What needs an extra is not needed by itself.
+    let needs = headers().filter_map(|line| line.strip_prefix("Requires-Dist:").map(str::trim));
+    let needs = needs.filter(|need| !need.contains("extra ==")).filter_map(name);
+    // A path with a comma is quoted; no module has one.
+    let files: Vec<&str> = record.lines().filter_map(|line| line.split(',').next()).collect();
+    // They become a directory's name.
+    let plain = |text: &&str| {
+        let known = |c: char| c.is_ascii_alphanumeric() || "._-+!".contains(c);
+        text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(known)
+    };
+    let wrong = || io::Error::new(io::ErrorKind::InvalidData, "METADATA has no Name or Version");
+    Ok(Some(Distribution {
+        name: normalise(header("Name:").filter(plain).ok_or_else(wrong)?),
+        version: header("Version:").filter(plain).ok_or_else(wrong)?.to_owned(),
+        modules: modules(&files),
+        needs: needs.collect::<BTreeSet<_>>().into_iter().collect(),
+        info,
+    }))
 }
 
-#[derive(Debug, Default)]
-struct Distribution {
-    files: Vec<String>,
-    needs: Vec<String>,
+/// What a zygote for these wheels imports: the modules of those that were asked for; when nobody said which, of those
+/// that no other one needs. Private modules and what is shipped by mistake are left out.
+pub(super) fn worthwhile(wheels: &[Wheel], direct: &[String]) -> Vec<String> {
+    let needed: BTreeSet<&String> = wheels.iter().flat_map(|wheel| &wheel.needs).collect();
+    let wanted = |wheel: &&Wheel| {
+        if direct.is_empty() { !needed.contains(&wheel.name) } else { direct.contains(&wheel.name) }
+    };
+    let chosen = wheels.iter().filter(wanted);
+    chosen.flat_map(public).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-fn installed(root: &Path) -> io::Result<BTreeMap<String, Distribution>> {
-    let mut found = BTreeMap::new();
-    for entry in fs::read_dir(root)? {
-        let path = entry?.path();
-        if path.extension().is_none_or(|extension| extension != "dist-info") {
-            continue;
-        }
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let own = stem.split_once('-').map_or(stem.as_str(), |(name, _)| name);
-        let record = fs::read_to_string(path.join("RECORD")).unwrap_or_default();
-        let metadata = fs::read(path.join("METADATA")).unwrap_or_default();
-        let metadata = String::from_utf8_lossy(&metadata);
-        // A body may follow the headers; what needs an extra is not needed by itself.
-        let headers = metadata.lines().take_while(|line| !line.is_empty());
-        let needs = headers.filter_map(|line| line.strip_prefix("Requires-Dist:").map(str::trim));
-        let needs = needs.filter(|need| !need.contains("extra ==")).filter_map(name).collect();
-        // A path with a comma is quoted; no module has one.
-        let files =
-            record.lines().filter_map(|line| line.split(',').next()).map(str::to_owned).collect();
-        found.insert(normalise(own), Distribution { files, needs });
-    }
-    Ok(found)
+/// A wheel's modules without private ones, unless it has no others.
+fn public(wheel: &Wheel) -> Vec<String> {
+    let noise = |module: &str| NOISE.contains(&module.split('.').next().unwrap_or_default());
+    let useful = wheel.modules.iter().filter(|module| !noise(module));
+    let (private, public): (Vec<String>, Vec<String>) =
+        useful.cloned().partition(|module| module.starts_with('_'));
+    if public.is_empty() { private } else { public }
 }
 
-/// The outermost importable modules among a distribution's files; private ones only when there are no others.
-fn modules(files: &[String]) -> Vec<String> {
+/// The outermost importable modules among a distribution's files.
+fn modules(files: &[&str]) -> Vec<String> {
     let packages: BTreeSet<&str> =
         files.iter().filter_map(|file| file.strip_suffix("/__init__.py")).collect();
     let mut found: BTreeSet<String> = BTreeSet::new();
     for file in files {
         let Some(module) = module(file) else { continue };
         let parts: Vec<&str> = module.split('/').collect();
-        if !parts.iter().all(|part| identifier(part)) || NOISE.contains(&parts[0]) {
+        if !parts.iter().all(|part| identifier(part)) {
             continue;
         }
         // Down through namespace packages to the first one that can be imported for something.
@@ -80,8 +102,7 @@ fn modules(files: &[String]) -> Vec<String> {
             (1..parts.len()).map(|n| parts[..n].join("/")).find(|p| packages.contains(p.as_str()));
         found.insert(outermost.unwrap_or(module).replace('/', "."));
     }
-    let public: Vec<String> = found.iter().filter(|m| !m.starts_with('_')).cloned().collect();
-    if public.is_empty() { found.into_iter().collect() } else { public }
+    found.into_iter().collect()
 }
 
 /// The module that a file is: `a/b.py` → `a/b`, `a/__init__.py` → `a`, `a.cpython-311-….so` → `a`.
@@ -109,50 +130,65 @@ fn identifier(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn of_files(files: &[&str]) -> Vec<String> {
-        modules(&files.iter().map(|&f| f.to_owned()).collect::<Vec<_>>())
-    }
-
     #[test]
-    fn a_distribution_brings_its_outermost_packages() {
+    fn a_distribution_brings_its_outermost_modules() {
         let pillow = [
             "PIL/__init__.py",
             "PIL/Image.py",
             "pillow.libs/libjpeg.so",
             "pillow-1.dist-info/RECORD",
         ];
-        assert_eq!(of_files(&pillow), ["PIL"]);
-        assert_eq!(of_files(&["six.py", "../../bin/six"]), ["six"]);
+        assert_eq!(modules(&pillow), ["PIL"]);
+        assert_eq!(modules(&["six.py", "../../bin/six"]), ["six"]);
         assert_eq!(
-            of_files(&["google/cloud/storage/__init__.py", "google/cloud/storage/blob.py"]),
+            modules(&["google/cloud/storage/__init__.py", "google/cloud/storage/blob.py"]),
             ["google.cloud.storage"]
         );
         assert_eq!(
-            of_files(&["_cffi_backend.cpython-311-x86_64-linux-gnu.so", "cffi/__init__.py"]),
-            ["cffi"]
+            modules(&["_cffi_backend.cpython-311-x86_64-linux-gnu.so", "cffi/__init__.py"]),
+            ["_cffi_backend", "cffi"]
         );
-        assert_eq!(of_files(&["_only.abi3.so"]), ["_only"]);
-        assert_eq!(of_files(&["tests/__init__.py", "a/__init__.py", "a/tests/__init__.py"]), ["a"]);
+        assert_eq!(modules(&["_only.abi3.so"]), ["_only"]);
+        assert_eq!(
+            modules(&["tests/__init__.py", "a/__init__.py", "a/tests/__init__.py"]),
+            ["a", "tests"]
+        );
+    }
+
+    fn wheel(name: &str, modules: &[&str], needs: &[&str]) -> Wheel {
+        let owned = |all: &[&str]| all.iter().map(|&text| text.to_owned()).collect();
+        Wheel { modules: owned(modules), needs: owned(needs), ..Wheel::named(name, "3.11") }
     }
 
     #[test]
-    fn without_direct_names_those_count_that_no_other_needs() {
+    fn what_was_asked_for_is_worthwhile_or_else_what_no_other_needs() {
+        let wheels = [
+            wheel("big", &["_big", "big", "tests"], &["small-one"]),
+            wheel("small-one", &["_small"], &[]),
+            wheel("x", &["x"], &[]),
+        ];
+        assert_eq!(worthwhile(&wheels, &[]), ["big", "x"]);
+        assert_eq!(worthwhile(&wheels, &["small-one".to_owned()]), ["_small"]);
+    }
+
+    #[test]
+    fn a_distribution_is_read_from_its_files() {
         let root = tempfile::tempdir().unwrap();
-        for (name, record, metadata) in [
-            (
-                "big-1.0",
-                "big/__init__.py,,\n",
-                "Name: big\nRequires-Dist: small_one>=1\nRequires-Dist: x ; extra == 'y'\n",
-            ),
-            ("small_one-2.0", "small/__init__.py,,\n", "Name: small-one\n"),
-            ("x-1", "x.py,,\n", "Name: x\n\nRequires-Dist: big\n"),
-        ] {
-            let directory = root.path().join(format!("{name}.dist-info"));
-            fs::create_dir(&directory).unwrap();
-            fs::write(directory.join("RECORD"), record).unwrap();
-            fs::write(directory.join("METADATA"), metadata).unwrap();
+        assert_eq!(read(root.path()).unwrap(), None);
+        let info = root.path().join("Big_one-1.0.dist-info");
+        fs::create_dir(&info).unwrap();
+        fs::write(info.join("RECORD"), "big/__init__.py,,\n").unwrap();
+        let metadata = "Name: Big_one\nVersion: 1.0\nRequires-Dist: small_one>=1\nRequires-Dist: x ; extra == 'y'\n\nRequires-Dist: z\n";
+        fs::write(info.join("METADATA"), metadata).unwrap();
+        let found = read(root.path()).unwrap().unwrap();
+        assert_eq!((found.name.as_str(), found.version.as_str()), ("big-one", "1.0"));
+        for bad in ["Name: a/../b\nVersion: 1\n", "Name: a\nVersion: ../1\n", "Name: a\n"] {
+            fs::write(info.join("METADATA"), bad).unwrap();
+            assert!(read(root.path()).is_err(), "{bad}");
         }
-        assert_eq!(of(root.path(), &[]).unwrap(), ["big", "x"]);
-        assert_eq!(of(root.path(), &["small-one".to_owned()]).unwrap(), ["small"]);
+        assert_eq!(
+            (found.modules, found.needs),
+            (vec!["big".to_owned()], vec!["small-one".to_owned()])
+        );
     }
 }

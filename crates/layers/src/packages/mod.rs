@@ -1,33 +1,66 @@
-//! A package layer: exactly the distributions of a lock, flat, as `pip install --target` leaves them.
+//! The install cache: one directory per wheel, and package sets put together from them.
 //!
-//! Wheels are unpacked and nothing is built, so no foreign code runs. `.pth` files take no effect in a sandbox, whose
-//! interpreter starts without `site`.
+//! ```text
+//!   lock ─► each requirement: its wheel (fetched once, whoever asks) ─► view: hard links to exactly these ─► /opt/python
+//!           wheels/<name>-<version>-<hash>/                             packages/<hash of the wheels' ids>/
+//! ```
+//!
+//! Wheels are unpacked and nothing is built, so no foreign code runs. What is in them:
+//!
+//! | | |
+//! | --- | --- |
+//! | namespace packages | directories merge |
+//! | `<name>.libs/`, extension modules | as they are: their run paths are relative |
+//! | `*.data`: data, headers, platlib | where `uv pip install --target` puts them, below `/opt/python` |
+//! | entry points, scripts | `/opt/python/bin`, started by the base's interpreter |
+//! | `.pth` files | without effect: a sandbox's interpreter starts without `site` |
+//! | a file of two wheels | the later by name, and reported |
 
+mod fetch;
 mod imports;
+mod inventory;
+mod plan;
+mod scripts;
+mod verify;
+mod view;
+mod wheel;
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sandbox::Layer;
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+pub use plan::Clash;
+pub use verify::{Verdict, verify};
+pub use view::{Set, ViewError, view, view_of};
+pub use wheel::Wheel;
+
 use crate::base::Base;
-use crate::installer::{self, InstallerError};
-use crate::lock::{Input, Lock};
-use crate::store::layer;
+use crate::installer::InstallerError;
+use crate::lock::Lock;
+use crate::sources::Sources;
+use crate::staging::Staging;
 use crate::uv::Uv;
-use crate::{FileError, Progress, RunError, Store, bytecode};
+use crate::{FileError, Progress, RunError, Store};
+use fetch::Fetcher;
+
+/// Wheels fetched at the same time: most of it is waiting for the index.
+const AT_ONCE: usize = 4;
 
 /// An installed package set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Packages {
     /// Where it is.
     pub layer: Layer,
     /// Modules of the distributions that were asked for, dotted where a namespace package stands above: what a zygote
     /// for this set imports. Sorted.
     pub imports: Vec<String>,
+    /// Exactly what it holds, by name.
+    pub wheels: Vec<Wheel>,
+    /// Files that two of them bring.
+    pub clashes: Vec<Clash>,
 }
 
 /// Why a package set is not installed.
@@ -55,9 +88,9 @@ pub enum InstallError {
         /// The installer's own words.
         words: String,
     },
-    /// The index cannot be reached, and the cache does not suffice.
+    /// The index cannot be reached, and not all wheels are there.
     #[error(
-        "the package index cannot be reached, and not all packages are in the cache; uv says:\n{words}"
+        "the package index cannot be reached, and not all packages were installed before; uv says:\n{words}"
     )]
     Unreachable {
         /// The installer's own words.
@@ -72,73 +105,94 @@ pub enum InstallError {
     /// The byte compiler failed.
     #[error("the packages cannot be compiled")]
     Compile(#[source] RunError),
+    /// The wheels do not go together.
+    #[error(transparent)]
+    View(#[from] ViewError),
+    /// A broken wheel of a Python that has no base any more.
+    #[error(
+        "there is no base with Python {python} to compile it with; make one with `wool base build {python}`"
+    )]
+    NoBase {
+        /// Which Python.
+        python: String,
+    },
+    /// What is fetched in a broken wheel's stead is not the same.
+    #[error(
+        "{wheel} is broken, and what the index gives now is another wheel; deploy its functions anew"
+    )]
+    Other {
+        /// Which.
+        wheel: String,
+    },
 }
 
-/// Installs a lock, unless it is there already.
+/// Installs a lock: fetches the wheels that are not there, repairs those of which files are missing, and puts the set
+/// together. `sources` says where the packages were found when they were locked.
 ///
 /// # Errors
-/// When the installer fails, with its own words.
+/// When the installer fails, with its own words; what was fetched until then stays.
 pub fn install(
     store: &Store,
     uv: &Uv,
     base: &Base,
     lock: &Lock,
+    sources: &Sources,
     progress: &dyn Progress,
 ) -> Result<Packages, InstallError> {
-    let layer = layer("packages", &lock.id);
-    store.make::<InstallError>(&layer, |root| {
-        progress.step(&format!("installing {} package(s)", lock.distributions.len()));
-        unpack(store, uv, base, lock, root, progress)?;
-        progress.step("compiling the packages");
-        bytecode::compile(&base.command(store), root, "/opt/python")
-            .map_err(InstallError::Compile)?;
-        Ok(())
-    })?;
-    let root = store.layer_path(&layer);
-    let imports = imports::of(&root, &lock.direct).map_err(FileError::at("read", &root))?;
-    Ok(Packages { layer, imports })
+    let requirements = lock.requirements();
+    let known = |line: &String| Wheel::of_lock(store, &wheel::key(line, base));
+    let (there, missing): (Vec<_>, Vec<_>) =
+        requirements.iter().map(|line| (line, known(line))).partition(|(_, w)| w.is_some());
+    let mut wheels: Vec<Wheel> = there.into_iter().filter_map(|(_, wheel)| wheel).collect();
+    // A look at sizes, which reads nothing: what was cut short or lost shows.
+    let broken: Vec<&Wheel> = wheels.iter().filter(|wheel| !wheel.looks_whole(store)).collect();
+    if !missing.is_empty() || !broken.is_empty() {
+        let cache = Staging::begin(&store.kind(wheel::KIND), &format!("cache-{}", lock.id))?;
+        let fetcher = Fetcher { store, uv, base, cache: cache.path(), progress };
+        verify::repair(&fetcher, &broken)?;
+        let lines: Vec<&String> = missing.into_iter().map(|(line, _)| line).collect();
+        wheels.extend(fetch_all(&fetcher, &lines, sources)?);
+    }
+    let mut set = view(store, &wheels)?;
+    if !set.looks_whole(store) {
+        view::remake(store, &set)?;
+        set = view(store, &wheels)?;
+    }
+    for clash in &set.clashes {
+        let Clash { path, kept, hidden } = clash;
+        progress.line(&format!("{} is of {kept}, and hides that of {hidden}", path.display()));
+    }
+    wheels.sort_by(|a, b| a.name.cmp(&b.name));
+    let imports = imports::worthwhile(&wheels, &lock.direct);
+    Ok(Packages { layer: set.layer, imports, wheels, clashes: set.clashes })
 }
 
-fn unpack(
-    store: &Store,
-    uv: &Uv,
-    base: &Base,
-    lock: &Lock,
-    root: &Path,
-    progress: &dyn Progress,
-) -> Result<(), InstallError> {
-    let file = Input::write(store, std::slice::from_ref(&lock.text))?;
-    let command = |offline: bool| -> Result<Command, FileError> {
-        let mut command = uv.command(store, base, &["pip", "install"])?;
-        command.args(["--no-deps", "--require-hashes", "--only-binary", ":all:"]);
-        command.args(["--link-mode", uv.link_mode(), "--target"]).arg(root);
-        command.arg("-r").arg(&file.path).current_dir(store.uv());
-        if offline {
-            command.arg("--offline");
+fn fetch_all(
+    fetcher: &Fetcher<'_>,
+    lines: &[&String],
+    sources: &Sources,
+) -> Result<Vec<Wheel>, InstallError> {
+    if lines.is_empty() {
+        return Ok(Vec::new());
+    }
+    fetcher.progress.step(&format!("installing {} package(s)", lines.len()));
+    let next = AtomicUsize::new(0);
+    let outcomes = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE.min(lines.len()) {
+            scope.spawn(|| {
+                while let Some(line) = lines.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let outcome = fetcher.wheel(line, sources);
+                    if outcome.is_err() {
+                        // What others have begun is finished and stays; nothing new is begun.
+                        next.store(lines.len(), Ordering::Relaxed);
+                    }
+                    outcomes.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
+                }
+            });
         }
-        Ok(command)
-    };
-    // The hashes say what is installed, so the cache is as good as the index, and answers at once.
-    let mut finished = installer::run(&mut command(true)?, false, &crate::Silent)?;
-    if !finished.status.success() {
-        finished = installer::run(&mut command(false)?, false, progress)?;
-    }
-    if finished.status.success() {
-        let lock_file = root.join(".lock");
-        if lock_file.exists() {
-            fs::remove_file(&lock_file).map_err(FileError::at("remove", &lock_file))?;
-        }
-        return Ok(());
-    }
-    let words = finished.words;
-    if installer::without_wheel(&words) {
-        return Err(InstallError::NoWheel { python: base.version.clone(), words });
-    }
-    if installer::unreachable(&words) {
-        return Err(InstallError::Unreachable { words });
-    }
-    if installer::wrong_hash(&words) {
-        return Err(InstallError::Hash { words });
-    }
-    Err(InstallError::Failed { words })
+    });
+    let outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let wheels: Result<Vec<Option<Wheel>>, InstallError> = outcomes.into_iter().collect();
+    Ok(wheels?.into_iter().flatten().collect())
 }

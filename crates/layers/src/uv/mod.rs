@@ -2,8 +2,8 @@
 //! and by hash.
 //!
 //! The environment is passed on untouched, so proxies, `UV_*`, `PIP_*` and `SSL_CERT_FILE` mean what they mean
-//! elsewhere. The cache is `uv/cache` of the state directory, on the same file system as the layers so that packages
-//! are hard-linked into them, unless `UV_CACHE_DIR` names another.
+//! elsewhere. The cache is `uv/cache` of the state directory unless `UV_CACHE_DIR` names another; it serves resolving.
+//! Wheels are kept unpacked, in the store, and not a second time in a cache of ours.
 
 mod fetch;
 
@@ -33,6 +33,15 @@ pub struct Uv {
     pub version: String,
     cache: PathBuf,
     shared_cache: bool,
+}
+
+/// Through which cache wheels are fetched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fetching<'a> {
+    pub(crate) cache: &'a Path,
+    pub(crate) link_mode: &'static str,
+    /// Whether it may hold what is wanted already.
+    pub(crate) filled: bool,
 }
 
 /// Why there is no uv.
@@ -112,10 +121,15 @@ impl Uv {
         Some(Self { program: program.to_owned(), version, cache, shared_cache })
     }
 
-    /// How packages come from the cache into a layer. Out of a cache that is not ours they are copied: a layer must not
-    /// share files with what somebody else may write to.
-    pub(crate) fn link_mode(&self) -> &'static str {
-        if self.shared_cache { "copy" } else { "hardlink" }
+    /// The cache to fetch wheels through. What is fetched is unpacked into the store and need not stay: `own` is a
+    /// directory on the store's file system that goes afterwards. A cache that the operator named is used instead, and
+    /// copied from: a wheel must not share files with what somebody else may write to.
+    pub(crate) fn fetching<'a>(&'a self, own: &'a Path) -> Fetching<'a> {
+        if self.shared_cache {
+            Fetching { cache: &self.cache, link_mode: "copy", filled: true }
+        } else {
+            Fetching { cache: own, link_mode: "hardlink", filled: false }
+        }
     }
 
     /// A command that works for a base's Python.
@@ -125,12 +139,23 @@ impl Uv {
         base: &Base,
         words: &[&str],
     ) -> Result<Command, FileError> {
+        self.command_with(store, base, &self.cache, words)
+    }
+
+    /// The same, with another cache.
+    pub(crate) fn command_with(
+        &self,
+        store: &Store,
+        base: &Base,
+        cache: &Path,
+        words: &[&str],
+    ) -> Result<Command, FileError> {
         let mut command = Command::new(&self.program);
         command
             .args(words)
             .args(["--color", "never", "--no-progress", "--no-python-downloads"])
             .arg("--cache-dir")
-            .arg(&self.cache)
+            .arg(cache)
             .arg("--python")
             .arg(interpreter(store, base)?)
             // Whose environment the worker was started in says nothing about a function.

@@ -7,6 +7,7 @@ use std::time::Instant;
 use layers::lock::{self, Lock, LockError};
 use layers::packages::{self, InstallError};
 use layers::python::PythonRequest;
+use layers::sources::Sources;
 use layers::uv::Uv;
 use layers::{Silent, base};
 
@@ -18,7 +19,7 @@ const PILLOW: &str = "Pillow==11.0.0";
 
 fn resolve(uv: &Uv, wanted: &[&str]) -> Result<Lock, LockError> {
     let wanted: Vec<String> = wanted.iter().map(|&text| text.to_owned()).collect();
-    lock::resolve(&STORE, uv, &BASE, &wanted, &Silent)
+    lock::resolve(&STORE, uv, &BASE, &wanted, &Sources::default(), &Silent)
         .map(|lock| lock.expect("something was wanted"))
 }
 
@@ -31,7 +32,8 @@ fn pillow_is_locked_installed_compiled_and_works() {
     assert!(lock.text.contains("--hash=sha256:"));
     assert_eq!(lock.direct, ["pillow", "python-dateutil"]);
     let started = Instant::now();
-    let packages = packages::install(&STORE, uv, &BASE, &lock, &Silent).unwrap();
+    let packages =
+        packages::install(&STORE, uv, &BASE, &lock, &Sources::default(), &Silent).unwrap();
     eprintln!("install: {} ms", started.elapsed().as_millis());
     assert_eq!(packages.imports, ["PIL", "dateutil"]);
 
@@ -57,15 +59,21 @@ fn the_same_lock_is_installed_once_and_needs_no_network_the_second_time() {
     let heard = Heard::default();
     let wanted = [PILLOW.to_owned()];
     let Some(uv) = uv_or_skip(test) else { return };
-    let lock = lock::resolve(&STORE, uv, &BASE, &wanted, &heard).unwrap().unwrap();
+    let lock =
+        lock::resolve(&STORE, uv, &BASE, &wanted, &Sources::default(), &heard).unwrap().unwrap();
     if child_state().is_some() {
-        let packages = packages::install(&STORE, uv, &BASE, &lock, &heard).unwrap();
+        let packages =
+            packages::install(&STORE, uv, &BASE, &lock, &Sources::default(), &heard).unwrap();
         eprintln!("offline {} {}", lock.id, packages.layer);
         return;
     }
-    let packages = packages::install(&STORE, uv, &BASE, &lock, &heard).unwrap();
+    let packages =
+        packages::install(&STORE, uv, &BASE, &lock, &Sources::default(), &heard).unwrap();
     let steps = heard.steps.lock().unwrap().len();
-    assert_eq!(packages::install(&STORE, uv, &BASE, &lock, &heard).unwrap(), packages);
+    assert_eq!(
+        packages::install(&STORE, uv, &BASE, &lock, &Sources::default(), &heard).unwrap(),
+        packages
+    );
     assert_eq!(heard.steps.lock().unwrap().len(), steps);
     if !is_root() {
         return skip(test, "root", "only root can go without a network");
@@ -88,7 +96,10 @@ fn an_exact_list_with_hashes_is_kept_as_it_is() {
     let kept = resolve(uv, &[&line]).unwrap();
     assert_eq!((kept.text.trim(), kept.direct.len()), (line.as_str(), 0));
     assert_eq!(kept.distributions, [("six".to_owned(), "1.16.0".to_owned())]);
-    assert_eq!(packages::install(&STORE, uv, &BASE, &kept, &Silent).unwrap().imports, ["six"]);
+    assert_eq!(
+        packages::install(&STORE, uv, &BASE, &kept, &Sources::default(), &Silent).unwrap().imports,
+        ["six"]
+    );
 }
 
 #[test]
@@ -125,7 +136,8 @@ fn a_file_that_is_not_the_locked_one_is_refused_and_leaves_nothing() {
     let wrong = format!("six==1.16.0 --hash=sha256:{}", "0".repeat(64));
     let lock = resolve(uv, &[&wrong]).unwrap();
     let heard = Heard::default();
-    let error = packages::install(&STORE, uv, &BASE, &lock, &heard).unwrap_err();
+    let error =
+        packages::install(&STORE, uv, &BASE, &lock, &Sources::default(), &heard).unwrap_err();
     assert!(matches!(error, InstallError::Hash { .. }), "{error}");
     assert!(!heard.lines.lock().unwrap().is_empty());
     assert!(!STORE.layers().join("packages").join(&lock.id).exists());
@@ -144,11 +156,14 @@ fn each_python_gets_its_own_set() {
         other
     );
     let wanted = ["numpy".to_owned()];
-    let of = |base| lock::resolve(&STORE, uv, base, &wanted, &Silent).unwrap().unwrap();
+    let of = |base| {
+        lock::resolve(&STORE, uv, base, &wanted, &Sources::default(), &Silent).unwrap().unwrap()
+    };
     let (mine, others) = (of(&BASE), of(&other));
     assert_ne!(mine.id, others.id);
     for (base, lock) in [(&*BASE, mine), (&other, others)] {
-        let packages = packages::install(&STORE, uv, base, &lock, &Silent).unwrap();
+        let packages =
+            packages::install(&STORE, uv, base, &lock, &Sources::default(), &Silent).unwrap();
         assert_eq!(packages.imports, ["numpy"]);
         let root = STORE.layer_path(&packages.layer).display().to_string();
         let script = format!(
@@ -192,7 +207,8 @@ fn a_base_with_packages_mounted_works_as_a_root_directory() {
         return skip(test, "root", "mounting needs root");
     }
     let lock = resolve(uv, &[PILLOW, "numpy==2.1.3"]).unwrap();
-    let packages = packages::install(&STORE, uv, &BASE, &lock, &Silent).unwrap();
+    let packages =
+        packages::install(&STORE, uv, &BASE, &lock, &Sources::default(), &Silent).unwrap();
     let script = "import sys; sys.path.insert(0, '/opt/python'); import numpy, PIL.Image, PIL._imaging; \
                   print(numpy.linalg.inv(numpy.eye(3)).trace(), PIL._imaging.__file__)";
     // In a mount namespace of its own, so that nothing stays mounted whatever happens.

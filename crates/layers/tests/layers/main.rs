@@ -2,5 +2,9 @@
 
 mod bases;
 mod functions;
+mod index;
+mod indexes;
 mod installs;
 mod machine;
+mod mending;
+mod wheels;

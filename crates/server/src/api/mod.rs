@@ -10,6 +10,7 @@ pub mod error;
 mod functions;
 mod guard;
 mod logs;
+mod packages;
 mod run;
 mod status;
 
@@ -34,9 +35,11 @@ use crate::logs::Logs;
 use crate::name::FunctionName;
 use crate::registry::Registry;
 use crate::state::State;
+use crate::stock::Stock;
 
 pub use error::{ApiError, ErrorBody, ErrorDetail};
 pub use functions::{FunctionDetail, FunctionList, FunctionSummary};
+pub use packages::{Broken, Checked, PackageList, PackageSummary, Pruned};
 pub use run::{INVOCATION, START};
 pub use status::WorkerStatus;
 
@@ -53,6 +56,8 @@ pub struct App {
     pub engine: Arc<Engine>,
     /// Who deploys.
     pub deployer: Arc<Deployer>,
+    /// Who looks after packages.
+    pub stock: Arc<Stock>,
     /// Output of functions.
     pub logs: Arc<Logs>,
     /// What `/metrics` shows.
@@ -86,6 +91,9 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(functions::list))
         .routes(routes!(functions::put, functions::get, functions::delete))
         .routes(routes!(logs::read))
+        .routes(routes!(packages::list))
+        .routes(routes!(packages::verify))
+        .routes(routes!(packages::prune))
         .routes(routes!(run::run))
         .routes(routes!(status::healthz))
         .routes(routes!(status::metrics))

@@ -7,6 +7,7 @@ mod event;
 mod list;
 mod logs;
 mod pack;
+mod packages;
 mod remove;
 mod run;
 mod stop;
@@ -54,6 +55,7 @@ fn dispatch(cli: Cli) -> Result<()> {
         Command::Ls(ls) => client_side(list::list(&global, &ls)),
         Command::Rm(rm) => client_side(remove::remove(&global, &rm)),
         Command::Logs(logs) => client_side(logs::logs(&global, &logs)),
+        Command::Packages(packages) => client_side(packages::packages(&global, &packages)),
         Command::Base(base) => base::base(&global, &base),
         Command::Doctor => doctor::doctor(&state_root(&global), global.json),
         Command::Completions { shell } => {

@@ -1,0 +1,171 @@
+//! From a locked requirement to a wheel in the store.
+//!
+//! ```text
+//!   locked requirement ─► known? ─► its wheel
+//!        │ no
+//!        ▼ one at a time, whoever asks
+//!   uv fetches, checks the hash, unpacks ─► commands rehomed ─► named by content ─► compiled ─► sealed ─► described
+//! ```
+//!
+//! Nothing of a wheel is run: uv unpacks it and the compiler parses it. What a crash leaves is swept with its staging
+//! directory, or is a directory without description, which the next fetch describes.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::imports;
+use super::inventory::Inventory;
+use super::wheel::{self, FORMAT, KIND, Wheel};
+use super::{InstallError, scripts};
+use crate::base::Base;
+use crate::project::{self, Project};
+use crate::sources::Sources;
+use crate::staging::{self, Staging};
+use crate::uv::Uv;
+use crate::{FileError, Progress, Store, bytecode, installer};
+
+/// What fetching needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fetcher<'a> {
+    pub(super) store: &'a Store,
+    pub(super) uv: &'a Uv,
+    pub(super) base: &'a Base,
+    /// A directory for what is downloaded: see [`Uv::fetching`].
+    pub(super) cache: &'a Path,
+    pub(super) progress: &'a dyn Progress,
+}
+
+impl Fetcher<'_> {
+    /// The wheel of a locked requirement; none when its marker leaves it out on this machine.
+    pub(super) fn wheel(
+        &self,
+        requirement: &str,
+        sources: &Sources,
+    ) -> Result<Option<Wheel>, InstallError> {
+        let (wheels, key) = (self.store.kind(KIND), wheel::key(requirement, self.base));
+        // Held until the wheel is remembered: a staging directory's own lock ends when it is sealed.
+        let _turn = staging::lock(&wheels, &key)?;
+        // Somebody else may have fetched it while this one waited.
+        if let Some(wheel) = Wheel::of_lock(self.store, &key) {
+            return Ok(Some(wheel));
+        }
+        let staging = Staging::begin(&wheels, &format!("new-{key}"))?;
+        let Some((wheel, inventory)) = self.prepare(staging.path(), requirement, sources)? else {
+            return Ok(None);
+        };
+        // Another lock with other hashes may give the same wheel at this moment.
+        let _alone = staging::lock(&wheels, &wheel.id)?;
+        if let Some(there) = Wheel::find(self.store, &wheel.id) {
+            there.remember(self.store, &key)?;
+            return Ok(Some(there));
+        }
+        let target = wheel.path(self.store);
+        // Without a description nobody has ever used it: left by a crash.
+        staging::remove(&target).map_err(FileError::at("remove", &target))?;
+        staging.seal(&target)?;
+        wheel.describe(self.store, &inventory)?;
+        wheel.remember(self.store, &key)?;
+        self.progress.line(&format!("+ {} {}", wheel.name, wheel.version));
+        Ok(Some(wheel))
+    }
+
+    /// Fetches a wheel that is there once more and puts the new directory in the place of the old one, which stays for
+    /// who runs from it.
+    pub(super) fn again(&self, broken: &Wheel) -> Result<(), InstallError> {
+        let wheels = self.store.kind(KIND);
+        let _alone = staging::lock(&wheels, &broken.id)?;
+        let staging = Staging::begin(&wheels, &format!("new-{}", broken.id))?;
+        let made = self.prepare(staging.path(), &broken.requirement, &broken.sources)?;
+        let Some((wheel, inventory)) = made.filter(|(wheel, _)| wheel.id == broken.id) else {
+            return Err(InstallError::Other { wheel: broken.id.clone() });
+        };
+        staging.settle()?;
+        staging.exchange(&wheel.path(self.store), &self.store.retired(&wheel.id))?;
+        wheel.describe(self.store, &inventory)?;
+        Ok(())
+    }
+
+    fn prepare(
+        &self,
+        root: &Path,
+        requirement: &str,
+        sources: &Sources,
+    ) -> Result<Option<(Wheel, Inventory)>, InstallError> {
+        let sources = sources.for_finding();
+        self.unpack(root, requirement, &sources)?;
+        let found = imports::read(root).map_err(FileError::at("understand", root))?;
+        let Some(found) = found else { return Ok(None) };
+        scripts::rehome(root, &found.info).map_err(FileError::at("rewrite commands in", root))?;
+        // Before the bytecode, which is not always the same.
+        let unpacked = Inventory::take(root)?;
+        let id = wheel::identify(&found.name, &found.version, self.base, &unpacked);
+        bytecode::compile(&self.base.command(self.store), root, "/opt/python")
+            .map_err(InstallError::Compile)?;
+        let inventory = Inventory::take(root)?;
+        let wheel = Wheel {
+            name: found.name,
+            version: found.version,
+            id,
+            python: self.base.minor().to_owned(),
+            modules: found.modules,
+            needs: found.needs,
+            extent: inventory.extent(),
+            requirement: requirement.to_owned(),
+            sources,
+            format: FORMAT,
+        };
+        Ok(Some((wheel, inventory)))
+    }
+
+    fn unpack(
+        &self,
+        root: &Path,
+        requirement: &str,
+        sources: &Sources,
+    ) -> Result<(), InstallError> {
+        let project = Project::write(self.store, &[requirement.to_owned()], sources.table())?;
+        let through = self.uv.fetching(self.cache);
+        let command = |offline: bool| -> Result<Command, FileError> {
+            let words = ["pip", "install", "--quiet"];
+            let mut command = self.uv.command_with(self.store, self.base, through.cache, &words)?;
+            command.args(["--no-deps", "--require-hashes", "--only-binary", ":all:"]);
+            command.args(["--no-compile-bytecode", "--link-mode", through.link_mode]);
+            command.arg("--target").arg(root).current_dir(project.path());
+            command.args(["-r", project::FILE, "-c", project::HASHES]);
+            if offline {
+                command.arg("--offline");
+            }
+            Ok(command)
+        };
+        // The hashes say what is installed, so a cache is as good as the index, and answers at once.
+        let cached = match through.filled {
+            true => installer::run(&mut command(true)?, false, &crate::Silent)?.status.success(),
+            false => false,
+        };
+        if !cached {
+            let finished = installer::run(&mut command(false)?, false, self.progress)?;
+            if !finished.status.success() {
+                return Err(self.refused(finished.words));
+            }
+        }
+        // The installer's own lock on the directory.
+        match std::fs::remove_file(root.join(".lock")) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(FileError::at("remove", &root.join(".lock"))(error).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn refused(&self, words: String) -> InstallError {
+        if installer::without_wheel(&words) {
+            InstallError::NoWheel { python: self.base.version.clone(), words }
+        } else if installer::unreachable(&words) {
+            InstallError::Unreachable { words }
+        } else if installer::wrong_hash(&words) {
+            InstallError::Hash { words }
+        } else {
+            InstallError::Failed { words }
+        }
+    }
+}

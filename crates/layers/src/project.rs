@@ -1,0 +1,89 @@
+//! A directory that uv works in: a project of which only the dependencies and `[tool.uv]` are said.
+//!
+//! Looking for settings, uv goes up from where it stands to the first project. It finds this one, and never that of
+//! whoever's directory the state happens to lie in. The user's and the system's own `uv.toml` still count.
+
+use std::fs;
+use std::path::Path;
+
+use toml::{Table, Value};
+
+use crate::staging::Staging;
+use crate::store::short;
+use crate::{FileError, Store};
+
+/// The directory; gone when dropped.
+#[derive(Debug)]
+pub(crate) struct Project {
+    staging: Staging,
+}
+
+/// Its file of dependencies.
+pub(crate) const FILE: &str = "pyproject.toml";
+
+/// Its file of hashes.
+pub(crate) const HASHES: &str = "hashes.txt";
+
+impl Project {
+    /// Writes a project that needs `requirements`; those with hashes are repeated in [`HASHES`], with their hashes.
+    pub(crate) fn write(
+        store: &Store,
+        requirements: &[String],
+        settings: &Table,
+    ) -> Result<Self, FileError> {
+        let plain = |line: &String| Value::String(without_hashes(line));
+        let project = Table::from_iter([
+            ("name".to_owned(), Value::String("function".to_owned())),
+            ("version".to_owned(), Value::String("0".to_owned())),
+            ("dependencies".to_owned(), Value::Array(requirements.iter().map(plain).collect())),
+        ]);
+        let tool = Table::from_iter([("uv".to_owned(), Value::Table(settings.clone()))]);
+        let whole = Table::from_iter([
+            ("project".to_owned(), Value::Table(project)),
+            ("tool".to_owned(), Value::Table(tool)),
+        ]);
+        let text = whole.to_string();
+        let hashes: String = requirements.iter().map(|line| format!("{line}\n")).collect();
+        // Named by the content: who asks the same at the same time waits, and then finds uv's cache filled.
+        let name =
+            format!("project-{}", short(&blake3::hash(format!("{text}\0{hashes}").as_bytes())));
+        let staging = Staging::begin(&store.uv(), &name)?;
+        for (name, text) in [(FILE, text), (HASHES, hashes)] {
+            let path = staging.path().join(name);
+            fs::write(&path, text).map_err(FileError::at("write", &path))?;
+        }
+        Ok(Self { staging })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.staging.path()
+    }
+}
+
+fn without_hashes(line: &str) -> String {
+    let words = line.split_whitespace().filter(|word| !word.starts_with("--hash="));
+    words.collect::<Vec<_>>().join(" ").trim_end_matches([';', ' ']).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_says_requirements_without_and_with_their_hashes() {
+        let state = tempfile::tempdir().unwrap();
+        let store = Store::open(state.path()).unwrap();
+        let wanted = ["six==1.16.0 ; python_version > '3' --hash=sha256:00".to_owned()];
+        let settings: Table = "prerelease = \"allow\"".parse().unwrap();
+        let project = Project::write(&store, &wanted, &settings).unwrap();
+        let text = fs::read_to_string(project.path().join(FILE)).unwrap();
+        let said: Table = text.parse().unwrap();
+        assert_eq!(
+            said["project"]["dependencies"][0].as_str().unwrap(),
+            "six==1.16.0 ; python_version > '3'"
+        );
+        assert_eq!(said["tool"]["uv"]["prerelease"].as_str().unwrap(), "allow");
+        let hashes = fs::read_to_string(project.path().join(HASHES)).unwrap();
+        assert!(hashes.contains("--hash=sha256:00"));
+    }
+}

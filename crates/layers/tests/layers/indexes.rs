@@ -1,0 +1,167 @@
+//! Private and further indexes, what a function may say of them, and that nobody hears their passwords.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use layers::lock::{self, LockError};
+use layers::manifest::Settings;
+use layers::packages;
+use layers::sources::Sources;
+use layers::uv::Uv;
+use layers::{Progress, Silent};
+
+use crate::index::{Index, wheel};
+use crate::machine::{BASE, Heard, STORE, child_state, uv_or_skip};
+
+/// `me:hunter2`
+const TOKEN: &str = "bWU6aHVudGVyMg==";
+const SECRET: &str = "hunter2";
+
+/// What a bundle says whose packages come from this index, and `more`.
+pub(crate) fn sources(index: &Index, more: &str) -> Sources {
+    sources_at(&index.url(), more)
+}
+
+pub(crate) fn sources_at(url: &str, more: &str) -> Sources {
+    read(&format!("[[tool.uv.index]]\nname = \"corp\"\nurl = \"{url}\"\n{more}"))
+}
+
+fn read(project: &str) -> Sources {
+    let bundle = tempfile::tempdir().unwrap();
+    fs::write(bundle.path().join("main.py"), "def handler(event, context): pass\n").unwrap();
+    fs::write(bundle.path().join("pyproject.toml"), project).unwrap();
+    Settings::read(bundle.path()).unwrap().sources().clone()
+}
+
+fn only(name: &str) -> String {
+    format!("explicit = true\n[tool.uv.sources]\n{name} = {{ index = \"corp\" }}\n")
+}
+
+/// Locks and installs; returns names with versions.
+fn deploy(
+    uv: &Uv,
+    wanted: &str,
+    sources: &Sources,
+    progress: &dyn Progress,
+) -> Result<Vec<String>, LockError> {
+    let lock = lock::resolve(&STORE, uv, &BASE, &[wanted.to_owned()], sources, progress)?.unwrap();
+    assert!(!lock.text.contains(SECRET) && !lock.text.contains("127.0.0.1"), "{}", lock.text);
+    let set = packages::install(&STORE, uv, &BASE, &lock, sources, progress).unwrap();
+    Ok(set.wheels.iter().map(|wheel| format!("{} {}", wheel.name, wheel.version)).collect())
+}
+
+/// Runs a test of this file again with other variables, as a worker that an operator started with them.
+fn with(test: &str, state: &Path, variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &format!("indexes::{test}"), "--nocapture"]);
+    command.env("LAYERS_CHILD", state).envs(variables.iter().copied()).output().unwrap()
+}
+
+fn holds_secret(directory: &Path) -> Option<std::path::PathBuf> {
+    fs::read_dir(directory).unwrap().flatten().map(|entry| entry.path()).find(|path| {
+        path.is_file()
+            && fs::read(path).unwrap().windows(SECRET.len()).any(|w| w == SECRET.as_bytes())
+    })
+}
+
+#[test]
+fn a_private_index_gets_its_password_from_the_environment_and_nobody_else_does() {
+    let test = "a_private_index_gets_its_password_from_the_environment_and_nobody_else_does";
+    let Some(uv) = uv_or_skip(test) else { return };
+    if let Some(state) = child_state() {
+        let said = fs::read_to_string(state.join("said")).unwrap();
+        let (url, name) = said.split_once('\n').unwrap();
+        let of = match url {
+            "" => Sources::default(),
+            url => sources_at(url, &only(name)),
+        };
+        let heard = Heard::default();
+        let outcome = deploy(uv, &format!("{name}==1.0"), &of, &heard);
+        let lines = heard.lines.lock().unwrap().join("\n");
+        assert!(!lines.contains(SECRET), "{lines}");
+        eprintln!(
+            "outcome: {}",
+            match outcome {
+                Ok(names) => format!("installed {}", names.join(", ")),
+                Err(error) => error.to_string(),
+            }
+        );
+        return;
+    }
+    let index = Index::closed(TOKEN);
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos();
+    let state = tempfile::tempdir().unwrap();
+    let said = |url: &str, name: &str| {
+        fs::write(state.path().join("said"), format!("{url}\n{name}")).unwrap();
+    };
+    let outcome = |output: &Output| {
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && !words.contains(SECRET), "{words}");
+        words.split_once("outcome: ").unwrap().1.to_owned()
+    };
+    let names = ["first", "second"].map(|which| format!("{which}{now:x}"));
+    for name in &names {
+        let (file, bytes) = wheel(name, "1.0", &[("m.py", "")]);
+        index.add(&file, bytes);
+    }
+    // The function names the index; the worker's environment has the password, as uv's own convention is.
+    said(&index.url(), &names[0]);
+    let without = outcome(&with(test, state.path(), &[]));
+    assert!(!without.starts_with("installed"), "{without}");
+    let user = ("UV_INDEX_CORP_USERNAME", "me");
+    let wrong = outcome(&with(test, state.path(), &[user, ("UV_INDEX_CORP_PASSWORD", "hunter2x")]));
+    assert!(!wrong.starts_with("installed"), "{wrong}");
+    let right = outcome(&with(test, state.path(), &[user, ("UV_INDEX_CORP_PASSWORD", SECRET)]));
+    assert!(right.starts_with(&format!("installed {} 1.0", names[0])), "{right}");
+    // Installed: neither index nor password is needed any more.
+    assert!(outcome(&with(test, state.path(), &[])).starts_with("installed"));
+    // An index of the worker's own, with the password in its address.
+    said("", &names[1]);
+    let address = format!("http://me:{SECRET}@{}/simple", index.authority());
+    let own = outcome(&with(test, state.path(), &[("UV_INDEX", &address)]));
+    assert!(own.starts_with(&format!("installed {} 1.0", names[1])), "{own}");
+    assert_eq!(holds_secret(&STORE.layers().join("wheels")), None);
+    assert_eq!(holds_secret(&STORE.layers().join("packages")), None);
+}
+
+#[test]
+fn a_package_comes_from_the_index_that_it_is_pinned_to() {
+    let Some(uv) = uv_or_skip("a_package_comes_from_the_index_that_it_is_pinned_to") else {
+        return;
+    };
+    let index = Index::open();
+    // Of a name that the public index has, too, and not in the store yet.
+    let version = format!("99.{}", std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos());
+    let (file, bytes) = wheel("six", &version, &[("six.py", "OURS = True\n")]);
+    index.add(&file, bytes);
+    let pinned = deploy(uv, "six", &sources(&index, &only("six")), &Silent).unwrap();
+    assert_eq!(pinned, [format!("six {version}")]);
+    let asked = index.asked("");
+    let other = deploy(uv, "idna==3.10", &sources(&index, &only("six")), &Silent).unwrap();
+    assert_eq!(other, ["idna 3.10"]);
+    assert_eq!(index.asked(""), asked, "an explicit index is not asked for anything else");
+}
+
+#[test]
+fn constraints_and_overrides_limit_versions_and_ask_for_nothing() {
+    let Some(uv) = uv_or_skip("constraints_and_overrides_limit_versions_and_ask_for_nothing")
+    else {
+        return;
+    };
+    let of = read("[tool.uv]\nconstraint-dependencies = [\"six<1.17\", \"idna<3\"]\n");
+    assert_eq!(deploy(uv, "six", &of, &Silent).unwrap(), ["six 1.16.0"]);
+    let of = read("[tool.uv]\noverride-dependencies = [\"six==1.15.0\"]\n");
+    let set = deploy(uv, "python-dateutil==2.9.0.post0", &of, &Silent).unwrap();
+    assert_eq!(set, ["python-dateutil 2.9.0.post0", "six 1.15.0"]);
+    let bundle = tempfile::tempdir().unwrap();
+    for (name, text) in [
+        ("main.py", "def handler(event, context): pass\n"),
+        ("requirements.txt", "six\n-c limits.txt\n"),
+        ("limits.txt", "six<1.16\n"),
+    ] {
+        fs::write(bundle.path().join(name), text).unwrap();
+    }
+    let settings = Settings::read(bundle.path()).unwrap();
+    assert_eq!(deploy(uv, "six", settings.sources(), &Silent).unwrap(), ["six 1.15.0"]);
+}

@@ -1,0 +1,137 @@
+//! `/v1/packages`: what is installed, checking it, removing what nobody uses.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::error::{ApiError, said};
+use super::{App, ErrorBody};
+use crate::logs::stamp;
+use crate::stock::{StockError, Stocked};
+
+/// An installed package: one wheel, for one Python.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PackageSummary {
+    /// Its normalised name.
+    pub name: String,
+    /// Its exact version.
+    pub version: String,
+    /// Names its directory: name, version, and a hash of content, interpreter and platform.
+    pub wheel: String,
+    /// The Python that it was compiled for, `3.12`.
+    pub python: String,
+    /// Outermost modules that it brings, dotted below namespace packages.
+    pub modules: Vec<String>,
+    /// How many files it has, bytecode included.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Functions whose current version locked it.
+    pub functions: Vec<String>,
+    /// When it was last deployed or found in use, RFC 3339.
+    pub used: String,
+}
+
+/// All installed packages.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PackageList {
+    /// By name and version.
+    pub packages: Vec<PackageSummary>,
+    /// Their bytes together.
+    pub bytes: u64,
+    /// What packages, code and bases may take together: the setting `install_cache_bytes`.
+    pub budget: u64,
+}
+
+/// What was found broken.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Checked {
+    /// Packages, and directories linked from them, that were not as they were made.
+    pub broken: Vec<Broken>,
+}
+
+/// Something that was not as it was made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Broken {
+    /// Which.
+    pub what: String,
+    /// What was wrong.
+    pub fault: String,
+    /// Whether it is as it was again.
+    pub repaired: bool,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What was removed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Pruned {
+    /// Wheels, and layers of packages and code.
+    pub removed: Vec<String>,
+    /// Bytes that this gave back.
+    pub freed: u64,
+    /// Bytes of what is left.
+    pub left: u64,
+}
+
+impl PackageSummary {
+    fn of(stocked: Stocked) -> Self {
+        let Stocked { wheel, functions, used } = stocked;
+        Self {
+            name: wheel.name,
+            version: wheel.version,
+            wheel: wheel.id,
+            python: wheel.python,
+            modules: wheel.modules,
+            files: wheel.extent.files,
+            bytes: wheel.extent.bytes,
+            functions,
+            used: stamp(used),
+        }
+    }
+}
+
+/// List the installed packages.
+#[utoipa::path(get, path = "/v1/packages", tag = "packages",
+    responses((status = 200, description = "all of them", body = PackageList)))]
+pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Json<PackageList>, ApiError> {
+    let stocked = app.stock.list().await?;
+    let packages: Vec<PackageSummary> = stocked.into_iter().map(PackageSummary::of).collect();
+    let bytes = packages.iter().map(|package| package.bytes).sum();
+    Ok(Json(PackageList { packages, bytes, budget: app.stock.budget() }))
+}
+
+/// Read every file of every package, and fetch again what is not as it was. Waits for deploys that are under way.
+#[utoipa::path(post, path = "/v1/packages/verify", tag = "packages",
+    responses((status = 200, description = "what was broken", body = Checked),
+              (status = 500, description = "the check could not go on", body = ErrorBody)))]
+pub(super) async fn verify(State(app): State<Arc<App>>) -> Result<Json<Checked>, ApiError> {
+    let verdicts = app.stock.verify().await?;
+    let broken = verdicts.into_iter().map(|verdict| Broken {
+        what: verdict.what,
+        fault: verdict.fault,
+        repaired: verdict.repaired.is_ok(),
+        reason: verdict.repaired.err().map(|error| said(&error)),
+    });
+    Ok(Json(Checked { broken: broken.collect() }))
+}
+
+/// Remove the packages and the code that no function uses. Waits for deploys that are under way.
+#[utoipa::path(post, path = "/v1/packages/prune", tag = "packages",
+    responses((status = 200, description = "what was removed", body = Pruned),
+              (status = 500, description = "not all could be removed", body = ErrorBody)))]
+pub(super) async fn prune(State(app): State<Arc<App>>) -> Result<Json<Pruned>, ApiError> {
+    let collected = app.stock.prune().await?;
+    let layers::Collected { removed, freed, left } = collected;
+    Ok(Json(Pruned { removed, freed, left }))
+}
+
+impl From<StockError> for ApiError {
+    fn from(error: StockError) -> Self {
+        Self::internal(said(&error))
+    }
+}

@@ -1,0 +1,104 @@
+//! Which layers are in use: what may not be removed.
+//!
+//! ```text
+//!   deployed: its current version        ─┐
+//!   superseded or removed: until the last ├─► layers in use
+//!   call that holds it has ended, and a   │
+//!   moment longer                         │
+//!   zygotes that can be forked           ─┘
+//! ```
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use engine::{Engine, Handler};
+use sandbox::Layer;
+
+use crate::registry::Registry;
+
+/// A sandbox that is being destroyed may still open a file.
+const LAST_MOMENTS: Duration = Duration::from_secs(5);
+
+/// Knows what is deployed, what runs, and what was deployed until lately.
+#[derive(Debug)]
+pub struct Usage {
+    registry: Arc<Registry>,
+    engine: Arc<Engine>,
+    leaving: Mutex<Vec<Leaving>>,
+}
+
+/// A version that is no longer deployed.
+#[derive(Debug)]
+struct Leaving {
+    /// Calls hold the version that they were resolved to.
+    handler: Weak<Handler>,
+    layers: BTreeSet<Layer>,
+    /// Since when nobody does.
+    unheld: Option<Instant>,
+}
+
+impl Usage {
+    /// Of one registry and engine.
+    #[must_use]
+    pub fn new(registry: Arc<Registry>, engine: Arc<Engine>) -> Self {
+        Self { registry, engine, leaving: Mutex::default() }
+    }
+
+    /// Notes that a version is, or is about to be, no longer deployed. Before a deploy's turn ends.
+    pub fn leave(&self, handler: &Arc<Handler>) {
+        let leaving =
+            Leaving { handler: Arc::downgrade(handler), layers: layers_of(handler), unheld: None };
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner).push(leaving);
+    }
+
+    /// All layers that are in use now.
+    #[must_use]
+    pub fn layers(&self) -> BTreeSet<Layer> {
+        let mut layers = deployed(&self.registry);
+        for zygote in self.engine.status().zygotes {
+            layers.insert(zygote.base);
+            layers.extend(zygote.packages);
+        }
+        let now = Instant::now();
+        let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        leaving.retain_mut(|version| version.is_used(now));
+        layers.extend(leaving.iter().flat_map(|version| version.layers.iter().cloned()));
+        layers
+    }
+}
+
+impl Leaving {
+    fn is_used(&mut self, now: Instant) -> bool {
+        if self.handler.strong_count() > 0 {
+            return true;
+        }
+        now.duration_since(*self.unheld.get_or_insert(now)) < LAST_MOMENTS
+    }
+}
+
+/// Layers of the current versions.
+#[must_use]
+pub fn deployed(registry: &Registry) -> BTreeSet<Layer> {
+    registry.list().iter().flat_map(|function| layers_of(&function.current.handler)).collect()
+}
+
+fn layers_of(handler: &Handler) -> BTreeSet<Layer> {
+    let python = [&handler.python.base, &handler.python.guest, &handler.code];
+    python.into_iter().chain(&handler.packages).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_that_nobody_holds_is_used_a_moment_longer() {
+        let unheld = Weak::new();
+        let mut leaving = Leaving { handler: unheld, layers: BTreeSet::new(), unheld: None };
+        let now = Instant::now();
+        assert!(leaving.is_used(now));
+        assert!(leaving.is_used(now + LAST_MOMENTS / 2));
+        assert!(!leaving.is_used(now + LAST_MOMENTS));
+    }
+}
