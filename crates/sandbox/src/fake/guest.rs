@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `echo` (and any other name) | returns the body as it came |
 //! | `sleep:MS` | returns after that time |
+//! | `imports:N` | returns; says, when asked, that it imported `alpha` while loading, and N modules in the first call |
 //! | `print` | writes a line while loading and one while called, then returns |
 //! | `flood:BYTES` | writes that much output in frames of 64 KiB, then returns |
 //! | `chatter:BYTES` | writes that much output *before* it reads its call |
@@ -62,10 +63,15 @@ impl Guest {
             "print" => self.print("", b"loading\n").await?,
             _ => {}
         }
+        if load.observe {
+            let loaded = if verb == "imports" { &b"alpha"[..] } else { b"" };
+            self.say(&Reply::Imports {}, loaded).await?;
+        }
         self.say(&Reply::Loaded { milliseconds: 0.1 }, b"").await?;
         if verb == "chatter" {
             self.print_much("", number).await?;
         }
+        let mut observe = load.observe;
         while let Some((request, body)) = self.hear().await? {
             let Request::Invoke { id, content_type, .. } = request else {
                 return Ok(Death::Exited(0));
@@ -78,6 +84,10 @@ impl Guest {
                 "exit" => return Ok(Death::Exited(i32::try_from(number).unwrap_or(i32::MAX))),
                 "oom" => return Ok(Death::OutOfMemory),
                 _ => {}
+            }
+            if std::mem::take(&mut observe) && verb == "imports" {
+                let names: Vec<String> = (0..number).map(|at| format!("beta.m{at}")).collect();
+                self.say(&Reply::Imports {}, names.join("\n").as_bytes()).await?;
             }
             match verb {
                 "raise" => self.say(&failed(&id, "ValueError"), b"").await?,
