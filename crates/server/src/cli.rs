@@ -112,7 +112,7 @@ $XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown
   handler_cache = true         keep finished instances, paused, for the next call
   handler_cache_bytes = \"2GiB\" their memory together, measured; default: a quarter of the machine's
   idle = \"10m\"                 destroy them after this time without a call
-  zygotes = \"per-lock\"         or \"root\", or \"none\"
+  zygotes = \"per-lock\"         or \"utility\", \"paper\", \"root\", \"none\"
   zygote_bytes = \"2GiB\"        their memory together, measured; default: a quarter of the machine's
   slots = 4                    slots that each zygote keeps prepared
   spares = 2                   forks that each zygote keeps landed and waiting for code

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use engine::ZygotePolicy;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use toml::{Table, Value};
@@ -35,8 +36,9 @@ pub struct Config {
     pub handler_cache: bool,
     /// Memory of all kept instances together, measured. Default: a quarter of the machine's.
     pub handler_cache_bytes: Option<Bytes>,
-    /// Which zygotes exist: `none` (each instance a fresh interpreter), `root` or `per-lock`. Default `per-lock`.
-    pub zygotes: Zygotes,
+    /// Which zygotes exist: `none` (each instance a fresh interpreter), `root`, `per-lock`, `paper` (SOCK's policy) or
+    /// `utility` (whatever spares the calls most import time). Default `per-lock`.
+    pub zygotes: ZygotePolicy,
     /// Memory of all zygotes together, measured. Default: a quarter of the machine's.
     pub zygote_bytes: Option<Bytes>,
     /// Kept instances are destroyed after this time without a call. Default 10 minutes.
@@ -59,18 +61,6 @@ pub struct Config {
     pub log_files: usize,
 }
 
-/// Which zygotes a worker keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Zygotes {
-    /// None: each instance is a fresh interpreter.
-    None,
-    /// One for each Python, which has imported nothing.
-    Root,
-    /// One for each Python, and one for each exact set of packages.
-    PerLock,
-}
-
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -82,7 +72,7 @@ impl Default for Config {
             reply_body: Bytes(6 << 20),
             handler_cache: true,
             handler_cache_bytes: None,
-            zygotes: Zygotes::PerLock,
+            zygotes: ZygotePolicy::PerLock,
             zygote_bytes: None,
             idle: Span(Duration::from_secs(600)),
             slots: 4,
@@ -264,7 +254,7 @@ mod tests {
         let config = combine(file, &variables, &flags).unwrap();
         assert_eq!(config.listen.port(), 3);
         assert_eq!(config.queue, 7);
-        assert_eq!(config.zygotes, Zygotes::None);
+        assert_eq!(config.zygotes, ZygotePolicy::None);
         assert_eq!(config.idle, Span(Duration::from_secs(30)));
         assert_eq!(config.run_body, Bytes(1 << 20));
     }

@@ -150,6 +150,7 @@ impl Workshop for Layered {
             name: name.to_string(),
             python: base.python(guest),
             packages: layer,
+            distributions: Arc::from([]),
             imports: imports.unwrap_or_default(),
             code,
             module: manifest.module,

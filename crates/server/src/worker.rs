@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 use axum::serve::ListenerExt as _;
-use engine::{Engine, EngineConfig, LogSink, ZygotePolicy};
+use engine::{Engine, EngineConfig, LogSink};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use sandbox::Provider;
 use tokio::net::{TcpListener, UnixListener};
@@ -26,7 +26,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, App, Door};
-use crate::config::{Config, Zygotes};
+use crate::config::Config;
 use crate::deploy::Deployer;
 use crate::logs::{Logs, Rotation};
 use crate::parts::{Parts, Warden};
@@ -189,11 +189,7 @@ fn engine_config(config: &Config) -> EngineConfig {
         handler_cache_bytes: config.handler_cache_bytes.map_or(quarter, |bytes| bytes.0),
         zygote_bytes: config.zygote_bytes.map_or(quarter, |bytes| bytes.0),
         idle: config.idle.0,
-        zygotes: match config.zygotes {
-            Zygotes::None => ZygotePolicy::None,
-            Zygotes::Root => ZygotePolicy::Root,
-            Zygotes::PerLock => ZygotePolicy::PerLock,
-        },
+        zygotes: config.zygotes,
         creations: config.creations.unwrap_or(defaults.creations),
         queue: config.queue,
         reply_bytes: usize::try_from(config.reply_body.0).unwrap_or(usize::MAX),
