@@ -78,7 +78,7 @@ impl Default for EngineConfig {
             idle: Duration::from_secs(600),
             zygotes: ZygotePolicy::default(),
             zygote_bytes: 1 << 30,
-            zygote_half_life: 1000.0,
+            zygote_half_life: 500.0,
             zygote_window: Duration::from_secs(300),
             zygote_age: Duration::from_secs(3600),
             zygote_forks: 10_000,

@@ -1,6 +1,6 @@
 //! What the import cache knows, under its one lock.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use sandbox::{Network, PythonSpec};
@@ -35,7 +35,7 @@ pub(super) enum Node {
 pub(super) struct State {
     pub(super) nodes: HashMap<Key, Node>,
     pub(super) book: Arc<Book>,
-    pub(super) profiles: HashMap<HandlerId, Arc<Profile>>,
+    pub(super) profiles: BTreeMap<HandlerId, Arc<Profile>>,
     realms: Vec<(PythonSpec, Network)>,
     /// Starts so far: the clock by which popularity fades.
     pub(super) starts: u64,

@@ -23,7 +23,8 @@ pub(super) async fn import(
     had: &[String],
     recorded: &HashMap<String, Recorded>,
 ) -> (Imports, u64) {
-    let mut run = Run { modules, had, recorded, imports: Imports::default(), bytes: 0 };
+    let mut run =
+        Run { modules, had, recorded, imports: Imports::default(), bytes: 0, begun: Vec::new() };
     for module in modules {
         match module.split_once(':') {
             Some(("slow", text)) => {
@@ -56,6 +57,8 @@ struct Run<'a> {
     recorded: &'a HashMap<String, Recorded>,
     imports: Imports,
     bytes: u64,
+    /// Whose imports have begun: there are circles.
+    begun: Vec<String>,
 }
 
 impl Run<'_> {
@@ -70,10 +73,10 @@ impl Run<'_> {
 
     /// The error names what cannot be seen.
     fn replay(&mut self, module: &str, importer: &str) -> Result<(), String> {
-        let imported = self.imports.files.iter().any(|file| file.module == module);
-        if imported || self.had.iter().any(|had| had == module) {
+        if [self.had, &self.begun].into_iter().flatten().any(|other| other == module) {
             return Ok(());
         }
+        self.begun.push(module.to_owned());
         let Some(cost) = self.recorded.get(module) else { return Ok(()) };
         for need in &cost.needs {
             let visible = self.had.iter().chain(self.modules);
