@@ -184,6 +184,12 @@ impl FakeProvider {
         self.shared.state().forked_from.iter().map(|(_, imports)| imports.clone()).collect()
     }
 
+    /// The zygote that the last instance was forked from.
+    #[must_use]
+    pub fn last_forked_from(&self) -> Option<SandboxId> {
+        self.shared.state().forked_from.last().map(|(zygote, _)| *zygote)
+    }
+
     /// Ends all instances' processes, paused ones too, as a host under memory pressure might.
     pub fn kill_instances(&self) {
         let all: Vec<_> =
@@ -211,7 +217,7 @@ impl Provider for FakeProvider {
         Box::pin(async move {
             let latency = self.shared.settings().create;
             self.shared.begin(Operation::CreateInstance, None, latency).await?;
-            let made = FakeInstance::make(&self.shared, None)
+            let made = FakeInstance::make(&self.shared, None, Vec::new())
                 .map_err(ProviderError::step("socketpair"))?;
             Ok(Box::new(made) as Box<dyn Instance>)
         })

@@ -110,10 +110,13 @@ impl ImportCache {
     }
 
     fn ancestor(&self, key: &Key) -> Option<Arc<Kept>> {
-        let view = self.state().view();
+        let (view, book) = {
+            let mut state = self.state();
+            (state.view(), Arc::clone(&state.book))
+        };
         let young: Vec<_> = view.kept.iter().filter(|kept| !self.outlived(kept)).cloned().collect();
         let young = View::new(young);
-        let at = ancestor(&young.entries, key.realm, &key.sees, &key.modules)?;
+        let at = ancestor(&young.entries, key.realm, &key.sees, &key.modules, &book)?;
         Some(Arc::clone(&young.kept[at]))
     }
 

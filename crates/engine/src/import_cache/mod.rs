@@ -138,9 +138,17 @@ impl ImportCache {
         if self.config.zygotes == ZygotePolicy::None {
             return Ok(Pick { zygote: None, cold: true, exact: false, observe: false });
         }
-        let (choice, making) = self.choose(handler);
+        let (choice, making) = loop {
+            let (choice, making) = self.choose(handler);
+            match &choice.zygote {
+                // Microseconds to ask; a call that finds out by forking has lost one of its two tries.
+                Some(kept) if !kept.zygote.alive() => self.lose(kept, "its process ended"),
+                _ => break (choice, making),
+            }
+        };
         let Some(mut making) = making else {
-            return Ok(choice);
+            let Pick { zygote, cold, .. } = choice;
+            return Ok(self.taken(handler, zygote, cold));
         };
         match (outcome(&mut making).await, choice.zygote) {
             (Ok(Some(kept)), _) => Ok(self.taken(handler, Some(kept), true)),
@@ -158,7 +166,6 @@ impl ImportCache {
     ) -> (Pick, Option<tokio::sync::watch::Receiver<Option<Made>>>) {
         let mut state = self.state();
         let profile = state.profile(handler, self.store.is_some(), &self.seed);
-        state.start(&handler.id, self.config.zygote_half_life);
         let view = state.view();
         let best = self.best(&view, &profile, luck(state.starts));
         let own = self.own(&profile);
@@ -187,18 +194,14 @@ impl ImportCache {
         }
         drop(state);
         let cold = from.is_none();
-        match making {
-            Some(making) => {
-                (Pick { zygote: from, cold, exact: false, observe: false }, Some(making))
-            }
-            None => (self.taken(handler, from, cold), None),
-        }
+        (Pick { zygote: from, cold, exact: false, observe: false }, making)
     }
 
     /// Notes that a call goes on from there.
     fn taken(self: &Arc<Self>, handler: &Handler, kept: Option<Arc<Kept>>, cold: bool) -> Pick {
         let mut state = self.state();
         let profile = state.profile(handler, self.store.is_some(), &self.seed);
+        state.start(&handler.id, self.config.zygote_half_life);
         let none = Set::default();
         let modules = kept.as_ref().map_or(&none, |kept| &kept.modules);
         let needs: f64 = profile.needs.iter().map(|(_, cost)| cost).sum();

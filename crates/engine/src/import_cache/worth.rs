@@ -90,18 +90,24 @@ pub(crate) struct Price {
     pub(crate) bytes: u64,
 }
 
-/// From which entry a zygote would best be derived: the one that has imported most of what it imports, and nothing else.
+/// From which entry a zygote would best be derived: the one that has spent most on what it imports, and on nothing else.
 pub(crate) fn ancestor(
     entries: &[Entry],
     realm: usize,
     sees: &Set,
     modules: &Set,
+    book: &Book,
 ) -> Option<usize> {
     let fitting = entries
         .iter()
         .enumerate()
         .filter(|(_, entry)| entry.serves(realm, sees) && entry.modules.within(modules));
-    fitting.max_by_key(|(_, entry)| (entry.modules.len(), entry.used)).map(|(at, _)| at)
+    let spent = fitting.map(|(at, entry)| {
+        let spent: f64 = entry.modules.iter().map(|piece| book.cost(piece)).sum();
+        (spent, entry.used, at)
+    });
+    let most = spent.max_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+    most.map(|(_, _, at)| at)
 }
 
 pub(crate) fn price(
@@ -111,7 +117,7 @@ pub(crate) fn price(
     modules: &Set,
     book: &Book,
 ) -> Price {
-    let from = ancestor(entries, realm, sees, modules).map(|at| &entries[at].modules);
+    let from = ancestor(entries, realm, sees, modules, book).map(|at| &entries[at].modules);
     let new = modules.iter().filter(|piece| from.is_none_or(|had| !had.contains(*piece)));
     let milliseconds: f64 = new.map(|piece| book.cost(piece)).sum();
     Price { milliseconds, bytes: book.weigh(milliseconds) }

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `echo` (and any other name) | returns the body as it came |
 //! | `sleep:MS` | returns after that time |
-//! | `imports:N` | returns; says, when asked, that it imported `alpha` while loading, and N modules in the first call |
+//! | `uses:A+B/C` | returns; says, when asked, that loading imported A and B and the first call C, as far as its zygote had not; ten milliseconds each |
 //! | `print` | writes a line while loading and one while called, then returns |
 //! | `flood:BYTES` | writes that much output in frames of 64 KiB, then returns |
 //! | `chatter:BYTES` | writes that much output *before* it reads its call |
@@ -33,8 +33,10 @@ use crate::wire::{Decoder, Failure, Frame, Load, LogStream, Reply, Request};
 
 const PIECE: usize = 64 << 10;
 
-pub(super) async fn run(stream: UnixStream, process: Arc<Process>) {
-    let mut guest = Guest { stream, decoder: Decoder::new(u32::MAX as usize), process };
+/// `had` is what its zygote had imported.
+pub(super) async fn run(stream: UnixStream, process: Arc<Process>, had: Vec<String>) {
+    let decoder = Decoder::new(u32::MAX as usize);
+    let mut guest = Guest { stream, decoder, process, had };
     let death = match guest.serve().await {
         Ok(death) => death,
         Err(_) => Death::Exited(0),
@@ -46,9 +48,21 @@ struct Guest {
     stream: UnixStream,
     decoder: Decoder,
     process: Arc<Process>,
+    had: Vec<String>,
 }
 
 impl Guest {
+    /// What loading imports, and what the first call does.
+    fn uses(&self, load: &Load) -> (Vec<String>, Vec<String>) {
+        let Some(("uses", names)) = load.module.split_once(':') else { return Default::default() };
+        let (loading, calling) = names.split_once('/').unwrap_or((names, ""));
+        let new = |names: &str| {
+            let names = names.split('+').map(str::to_owned);
+            names.filter(|name| !name.is_empty() && !self.had.contains(name)).collect()
+        };
+        (new(loading), new(calling))
+    }
+
     /// Until it dies, or the channel fails.
     async fn serve(&mut self) -> io::Result<Death> {
         self.say(&Reply::Ready { pid: 1 }, b"").await?;
@@ -63,11 +77,13 @@ impl Guest {
             "print" => self.print("", b"loading\n").await?,
             _ => {}
         }
+        let (loading, calling) = self.uses(&load);
         if load.observe {
-            let loaded = if verb == "imports" { &b"alpha"[..] } else { b"" };
-            self.say(&Reply::Imports {}, loaded).await?;
+            self.say(&Reply::Imports {}, loading.join("\n").as_bytes()).await?;
         }
-        self.say(&Reply::Loaded { milliseconds: 0.1 }, b"").await?;
+        let imports = u32::try_from(loading.len()).unwrap_or(u32::MAX);
+        let milliseconds = 0.1 + 10.0 * f64::from(imports);
+        self.say(&Reply::Loaded { milliseconds }, b"").await?;
         if verb == "chatter" {
             self.print_much("", number).await?;
         }
@@ -85,9 +101,8 @@ impl Guest {
                 "oom" => return Ok(Death::OutOfMemory),
                 _ => {}
             }
-            if std::mem::take(&mut observe) && verb == "imports" {
-                let names: Vec<String> = (0..number).map(|at| format!("beta.m{at}")).collect();
-                self.say(&Reply::Imports {}, names.join("\n").as_bytes()).await?;
+            if std::mem::take(&mut observe) {
+                self.say(&Reply::Imports {}, calling.join("\n").as_bytes()).await?;
             }
             match verb {
                 "raise" => self.say(&failed(&id, "ValueError"), b"").await?,

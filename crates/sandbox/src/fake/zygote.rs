@@ -109,7 +109,8 @@ impl Zygote for FakeZygote {
             let latency = self.shared.settings().fork;
             self.shared.begin(Operation::Fork, Some(self.id), latency).await?;
             self.answers()?;
-            let made = FakeInstance::make(&self.shared, Some(self.id))
+            let had = self.process.modules.clone();
+            let made = FakeInstance::make(&self.shared, Some(self.id), had)
                 .map_err(ProviderError::step("socketpair"))?;
             self.shared.state().forked_from.push((self.id, self.spec.imports.clone()));
             Ok(Box::new(made) as Box<dyn Instance>)
