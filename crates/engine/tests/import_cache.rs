@@ -144,7 +144,9 @@ async fn a_zygote_of_another_version_or_wheel_serves_nobody_else() {
 
 #[tokio::test]
 async fn what_a_handler_was_seen_to_import_is_imported_for_its_next_call() {
-    let world = world(policy(ZygotePolicy::Utility), None, &[]);
+    let costs: &[(&str, f64, &[&str])] =
+        &[("alpha", 10.0, &[]), ("beta.m0", 3.0, &[]), ("beta.m1", 3.0, &[])];
+    let world = world(policy(ZygotePolicy::Utility), None, costs);
     let seen = locked(
         "seen",
         "uses:alpha/beta.m0+beta.m1",

@@ -68,7 +68,7 @@ mod tests {
         [
             least_recent(entries, budget),
             sock(entries, budget, &some, &some),
-            utility(entries, budget, &Worth::new(entries, &demands)),
+            utility(entries, budget, &Worth::new(entries, &demands, 0.5)),
         ]
     }
 
@@ -141,7 +141,7 @@ mod tests {
             entry(Some(0), set(&[0, 1]), 10, 2),
             entry(Some(0), set(&[0, 2]), 10, 3),
         ];
-        let worth = Worth::new(&tree, &demands);
+        let worth = Worth::new(&tree, &demands, 0.0);
         // Nobody misses the common one while both have their own; then the one that is called less goes.
         assert_eq!(utility(&tree, 21, &worth), [1]);
         assert_eq!(utility(&tree, 11, &worth), [1, 3]);

@@ -85,7 +85,11 @@ impl ImportCache {
             }
             ZygotePolicy::Utility => {
                 let demands = snapshot.demands();
-                evict::utility(&view.entries, budget, &Worth::new(&view.entries, &demands))
+                evict::utility(
+                    &view.entries,
+                    budget,
+                    &Worth::new(&view.entries, &demands, snapshot.novelty),
+                )
             }
             _ => evict::least_recent(&view.entries, budget),
         };

@@ -22,6 +22,8 @@ use super::worth::Demand;
 pub(super) struct Snapshot {
     pub(super) view: Arc<View>,
     pub(super) book: Arc<Book>,
+    /// The part of starts that are of locks never seen before.
+    pub(super) novelty: f64,
     profiles: Vec<(Arc<Profile>, f64)>,
 }
 
@@ -78,7 +80,8 @@ impl ImportCache {
                 standings.get(&key).is_some_and(|standing| *standing != Standing::Absent)
             };
             let entries = &snapshot.view.entries;
-            let build = plan(entries, &snapshot.demands(), &snapshot.book, budget, refused)?;
+            let demands = snapshot.demands();
+            let build = plan(entries, &demands, &snapshot.book, snapshot.novelty, budget, refused)?;
             let Build { realm, sees, modules, evict } = build;
             let victims = evict.iter().map(|at| Arc::clone(&snapshot.view.kept[*at])).collect();
             Some((Key { realm, sees, modules }, victims))
@@ -99,6 +102,6 @@ impl ImportCache {
             (Arc::clone(profile), profile.weight(starts, half_life))
         });
         let profiles = weighed.collect();
-        Snapshot { view, book, profiles }
+        Snapshot { view, book, novelty: state.novelty, profiles }
     }
 }

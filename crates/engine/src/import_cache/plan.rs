@@ -22,6 +22,9 @@ const TRIED: usize = 6;
 /// A distribution's core is what this part of the starts that import it imports, too.
 const CORE: [f64; 2] = [0.9, 0.5];
 
+/// What is gained need not be more than what is paid: a sum of floats may fall short of its equal.
+const EVEN: f64 = 0.999;
+
 /// A zygote that should be made.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Build {
@@ -32,15 +35,19 @@ pub(crate) struct Build {
     pub(crate) evict: Vec<usize>,
 }
 
-/// The zygote that is most worth making for each byte, if any is. `refused` says what cannot be made.
+/// The zygote that is most worth making for each byte, if any is. `novelty` is the part of starts that are of new locks;
+/// `refused` says what cannot be made.
 pub(crate) fn plan(
     entries: &[Entry],
     demands: &[Demand<'_>],
     book: &Book,
+    novelty: f64,
     budget: u64,
     refused: impl Fn(usize, &Set, &Set) -> bool,
 ) -> Option<Build> {
-    let mut worth = Worth::new(entries, demands);
+    let mut worth = Worth::new(entries, demands, novelty);
+    // Where there is room, it is enough that those who come again gain; strangers cannot lose.
+    let even = EVEN * (1.0 - novelty);
     let mut offers = Vec::new();
     let mut seen = HashSet::new();
     for (realm, pieces) in candidates(entries, &worth, book) {
@@ -54,7 +61,7 @@ pub(crate) fn plan(
         }
         let gain = worth.gain(realm, &sees, &modules);
         let price = price(entries, realm, &sees, &modules, book);
-        if gain >= price.milliseconds && price.bytes <= budget {
+        if gain >= even * price.milliseconds && price.bytes <= budget {
             #[expect(clippy::cast_precision_loss, reason = "bytes as a divisor")]
             offers.push((gain / price.bytes.max(1) as f64, realm, sees, modules, price));
         }
@@ -66,12 +73,14 @@ pub(crate) fn plan(
         let asked = modules.clone();
         let new = Entry { realm, parent: None, sees, asked, modules, bytes: price.bytes, used };
         let with: Vec<Entry> = entries.iter().cloned().chain([new]).collect();
-        worth.add(entries.len(), &with[entries.len()]);
+        worth.push(&with[entries.len()]);
         let evict = evict::utility(&with, budget, &worth);
         let alive: Vec<bool> = (0..with.len()).map(|at| !evict.contains(&at)).collect();
         let more = worth.total(&alive) - before;
-        worth.remove(entries.len());
-        if alive[entries.len()] && more >= price.milliseconds {
+        worth.pop();
+        if alive[entries.len()]
+            && more >= if evict.is_empty() { even } else { EVEN } * price.milliseconds
+        {
             let new = with.into_iter().next_back()?;
             return Some(Build { realm, sees: new.sees, modules: new.modules, evict });
         }

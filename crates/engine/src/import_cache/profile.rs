@@ -57,6 +57,10 @@ impl Profile {
         self.counted = now;
     }
 
+    pub(crate) fn started(&self) -> bool {
+        self.counted > 0
+    }
+
     /// Starts of late: older ones count less.
     pub(crate) fn weight(&self, now: u64, half_life: f64) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "a count of starts")]

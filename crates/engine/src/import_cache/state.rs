@@ -21,6 +21,9 @@ use crate::package::Distribution;
 /// Package sets whose refusal is remembered, at most.
 const REFUSALS: usize = 1024;
 
+/// About as many starts back it is remembered how many were of new locks.
+const NOVELTY_STARTS: f64 = 200.0;
+
 /// Handlers that are remembered, at most; those that were started least of late go first.
 const PROFILES: usize = 2048;
 
@@ -31,17 +34,35 @@ pub(super) enum Node {
     Refused { why: String, since: Instant, for_good: bool },
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct State {
     pub(super) nodes: HashMap<Key, Node>,
     pub(super) book: Arc<Book>,
     pub(super) profiles: BTreeMap<HandlerId, Arc<Profile>>,
     realms: Vec<(PythonSpec, Network)>,
+    /// The part of starts of late that were of locks never seen before.
+    pub(super) novelty: f64,
     /// Starts so far: the clock by which popularity fades.
     pub(super) starts: u64,
     /// Forks so far, and zygotes: who was used last.
     turns: u64,
     view: Option<Arc<View>>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            nodes: HashMap::new(),
+            book: Arc::default(),
+            profiles: BTreeMap::new(),
+            realms: Vec::new(),
+            // Nobody knows yet.
+            novelty: 0.5,
+            starts: 0,
+            turns: 0,
+            view: None,
+        }
+    }
 }
 
 impl State {
@@ -88,6 +109,13 @@ impl State {
     /// Counts a start of the handler.
     pub(super) fn start(&mut self, handler: &HandlerId, half_life: f64) {
         self.starts += 1;
+        let Some(profile) = self.profiles.get(handler) else { return };
+        let twin = |other: &Arc<Profile>| {
+            other.started() && other.realm == profile.realm && other.locked == profile.locked
+        };
+        let new = !profile.started() && !self.profiles.values().any(twin);
+        let of_late = NOVELTY_STARTS.recip();
+        self.novelty += of_late * (f64::from(u8::from(new)) - self.novelty);
         if let Some(profile) = self.profiles.get_mut(handler) {
             Arc::make_mut(profile).start(self.starts, half_life);
         }

@@ -1,4 +1,9 @@
-//! What each zygote is worth: the import milliseconds that it spares the calls of late.
+//! What each zygote is worth: the import milliseconds that it spares the calls of late, and those to come.
+//!
+//! Calls to come are in part of locks that were called before, and in part of new ones. What a zygote is worth to a new
+//! lock is guessed by leaving out: a lock that is known stands for a new one if only zygotes count that some other lock
+//! can use, too. So a zygote that holds just what one lock needs is worth nothing to strangers, and what many have in
+//! common is worth much, even while each of the many has a zygote of its own.
 
 use super::book::Book;
 use super::profile::Profile;
@@ -17,17 +22,23 @@ pub(crate) struct Demand<'a> {
 pub(crate) struct Worth<'a> {
     demands: &'a [Demand<'a>],
     serving: Vec<Vec<(usize, f64)>>,
+    /// By place, whether a zygote serves more than one lock.
+    shared: Vec<bool>,
+    /// The part of starts that are of locks never seen before.
+    novelty: f64,
 }
 
 impl<'a> Worth<'a> {
-    pub(crate) fn new(entries: &[Entry], demands: &'a [Demand<'a>]) -> Self {
-        let mut worth = Self { demands, serving: vec![Vec::new(); demands.len()] };
-        entries.iter().enumerate().for_each(|(at, entry)| worth.add(at, entry));
+    pub(crate) fn new(entries: &[Entry], demands: &'a [Demand<'a>], novelty: f64) -> Self {
+        let serving = vec![Vec::new(); demands.len()];
+        let mut worth = Self { demands, serving, shared: Vec::new(), novelty };
+        entries.iter().for_each(|entry| worth.push(entry));
         worth
     }
 
-    /// Adds a zygote that is, or might be, at that place.
-    pub(crate) fn add(&mut self, at: usize, entry: &Entry) {
+    /// Adds a zygote that is, or might be, behind the others.
+    pub(crate) fn push(&mut self, entry: &Entry) {
+        let at = self.shared.len();
         for (serving, demand) in self.serving.iter_mut().zip(self.demands) {
             let profile = demand.profile;
             if entry.serves(profile.realm, &profile.locked) {
@@ -36,11 +47,24 @@ impl<'a> Worth<'a> {
                 serving.insert(before, (at, saved));
             }
         }
+        self.shared.push(self.is_shared(entry.realm, &entry.sees));
     }
 
-    /// Takes a zygote away again.
-    pub(crate) fn remove(&mut self, at: usize) {
-        self.serving.iter_mut().for_each(|serving| serving.retain(|(other, _)| *other != at));
+    /// Takes the last one away again.
+    pub(crate) fn pop(&mut self) {
+        self.shared.pop();
+        let left = self.shared.len();
+        self.serving.iter_mut().for_each(|serving| serving.retain(|(at, _)| *at < left));
+    }
+
+    fn is_shared(&self, realm: usize, sees: &Set) -> bool {
+        let mut locks = self
+            .demands
+            .iter()
+            .map(|demand| demand.profile)
+            .filter(|profile| profile.realm == realm && sees.within(&profile.locked));
+        let first = locks.next();
+        first.is_some_and(|first| locks.any(|other| other.locked != first.locked))
     }
 
     /// What the best zygote spares each demand, and which it is.
@@ -51,8 +75,10 @@ impl<'a> Worth<'a> {
     /// What all demands are spared together.
     pub(crate) fn total(&self, alive: &[bool]) -> f64 {
         let spared = self.demands.iter().zip(&self.serving).map(|(demand, serving)| {
-            let best = serving.iter().find(|(at, _)| alive[*at]);
-            demand.weight * best.map_or(0.0, |(_, saved)| *saved)
+            let mut living = serving.iter().filter(|(at, _)| alive[*at]);
+            let known = living.clone().next().map_or(0.0, |(_, saved)| *saved);
+            let new = living.find(|(at, _)| self.shared[*at]).map_or(0.0, |(_, saved)| *saved);
+            demand.weight * self.mix(known, new)
         });
         spared.sum()
     }
@@ -61,25 +87,40 @@ impl<'a> Worth<'a> {
     pub(crate) fn missed(&self, alive: &[bool]) -> Vec<f64> {
         let mut missed = vec![0.0; alive.len()];
         for (demand, serving) in self.demands.iter().zip(&self.serving) {
-            let mut living = serving.iter().filter(|(at, _)| alive[*at]);
-            let Some((best, saved)) = living.next() else { continue };
-            let next = living.next().map_or(0.0, |(_, saved)| *saved);
-            missed[*best] += demand.weight * (saved - next);
+            let mut miss = |shared: bool, part: f64| {
+                let mut living =
+                    serving.iter().filter(|(at, _)| alive[*at] && (self.shared[*at] || !shared));
+                let Some((best, saved)) = living.next() else { return };
+                let next = living.next().map_or(0.0, |(_, saved)| *saved);
+                missed[*best] += demand.weight * part * (saved - next);
+            };
+            miss(false, 1.0 - self.novelty);
+            miss(true, self.novelty);
         }
         missed
     }
 
     /// How much more all demands would be spared with a zygote of `modules` in `realm`.
     pub(crate) fn gain(&self, realm: usize, sees: &Set, modules: &Set) -> f64 {
-        let gains = self.best().map(|(demand, best)| {
+        let shared = self.is_shared(realm, sees);
+        let gains = self.demands.iter().zip(&self.serving).map(|(demand, serving)| {
             let profile = demand.profile;
             if profile.realm != realm || !sees.within(&profile.locked) {
                 return 0.0;
             }
-            let saved = profile.saved(modules) - best.map_or(0.0, |(_, saved)| saved);
-            demand.weight * saved.max(0.0)
+            let saved = profile.saved(modules);
+            let more = |best: Option<&(usize, f64)>| {
+                (saved - best.map_or(0.0, |(_, saved)| *saved)).max(0.0)
+            };
+            let new = serving.iter().find(|(at, _)| self.shared[*at]);
+            let new = if shared { more(new) } else { 0.0 };
+            demand.weight * self.mix(more(serving.first()), new)
         });
         gains.sum()
+    }
+
+    fn mix(&self, known: f64, new: f64) -> f64 {
+        (1.0 - self.novelty) * known + self.novelty * new
     }
 }
 
