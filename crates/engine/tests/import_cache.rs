@@ -76,17 +76,17 @@ fn last_zygote(world: &World) -> Vec<String> {
     modules
 }
 
-/// Until the engine has nothing left to make.
+/// Until the engine has made nothing for a while.
 async fn settled(world: &World) {
-    let mut before = None;
-    for _ in 0..200 {
-        let now = (world.provider.begun(Operation::Derive), world.census().zygotes);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        let after = (world.provider.begun(Operation::Derive), world.census().zygotes);
-        if now == after && before == Some(now) {
+    let (mut before, mut still) = (None, 0);
+    for _ in 0..400 {
+        let now = Some((world.provider.begun(Operation::Derive), world.census().zygotes));
+        still = if now == before { still + 1 } else { 0 };
+        if still == 6 {
             return;
         }
-        before = Some(now);
+        before = now;
+        tokio::time::sleep(Duration::from_millis(25)).await;
     }
     panic!("zygotes are made without end");
 }
@@ -116,7 +116,7 @@ async fn a_zygote_of_another_version_or_wheel_serves_nobody_else() {
         let world = world(policy(zygotes), None, &[("a", 50.0, &[])]);
         world.engine.prepare(&locked("one", "echo", &["a==1"], &["a"])).await;
         assert_eq!(world.census().derived_zygotes, 1);
-        let other = locked("two", "echo", &["a==2"], &["a"]);
+        let other = locked("two", "uses:a", &["a==2"], &["a"]);
         world.call(&other).await.result.unwrap();
         settled(&world).await;
         world.call(&other).await.result.unwrap();

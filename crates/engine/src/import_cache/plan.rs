@@ -91,9 +91,9 @@ pub(crate) fn plan(
 fn candidates(entries: &[Entry], worth: &Worth<'_>, book: &Book) -> Vec<(usize, Set)> {
     let mut waiting: Vec<_> = worth
         .best()
-        .map(|(demand, best)| {
+        .map(|(demand, spared, shared)| {
             let needs: f64 = demand.profile.needs.iter().map(|(_, cost)| cost).sum();
-            (demand.weight * (needs - best.map_or(0.0, |(_, saved)| saved)), demand, best)
+            (demand.weight * (needs - spared), demand, shared)
         })
         .filter(|(waits, _, _)| *waits > 0.0)
         .collect();
@@ -103,14 +103,14 @@ fn candidates(entries: &[Entry], worth: &Worth<'_>, book: &Book) -> Vec<(usize, 
     let considered = &waiting[..waiting.len().min(CONSIDERED)];
     let wanted: Vec<Set> =
         considered.iter().map(|(_, demand, _)| demand.profile.wanted(book)).collect();
-    for (at, (_, demand, best)) in considered.iter().enumerate() {
+    for (at, (_, demand, shared)) in considered.iter().enumerate() {
         let realm = demand.profile.realm;
         for (other, (_, than, _)) in considered.iter().enumerate().skip(at) {
             if realm == than.profile.realm {
                 found.push((realm, wanted[at].and(&wanted[other])));
             }
         }
-        let had = best.map(|(at, _)| &entries[at].modules);
+        let had = shared.map(|at| &entries[at].modules);
         for (of, core) in cores.iter().filter(|(of, _)| *of == realm) {
             let more = had.filter(|_| core.iter().all(|piece| wanted[at].contains(piece)));
             found.extend(more.map(|had| (*of, had.or(core))));
@@ -124,11 +124,11 @@ fn candidates(entries: &[Entry], worth: &Worth<'_>, book: &Book) -> Vec<(usize, 
 fn cores(entries: &[Entry], worth: &Worth<'_>, book: &Book) -> Vec<(usize, Set)> {
     let mut waits: BTreeMap<(usize, u32), f64> = BTreeMap::new();
     let mut imported: BTreeMap<(usize, u32), Vec<&Demand<'_>>> = BTreeMap::new();
-    for (demand, best) in worth.best() {
+    for (demand, _, shared) in worth.best() {
         let mut last = None;
         for (piece, cost) in &demand.profile.needs {
             let of = (demand.profile.realm, book.owner_of(*piece));
-            if best.is_none_or(|(at, _)| !entries[at].modules.contains(*piece)) {
+            if shared.is_none_or(|at| !entries[at].modules.contains(*piece)) {
                 *waits.entry(of).or_default() += demand.weight * cost;
             }
             if last != Some(of) {

@@ -67,9 +67,15 @@ impl<'a> Worth<'a> {
         first.is_some_and(|first| locks.any(|other| other.locked != first.locked))
     }
 
-    /// What the best zygote spares each demand, and which it is.
-    pub(crate) fn best(&self) -> impl Iterator<Item = (&Demand<'a>, Option<(usize, f64)>)> {
-        self.demands.iter().zip(self.serving.iter().map(|serving| serving.first().copied()))
+    /// Each demand, what it is spared, and the best zygote for it that it shares with another lock: where a stranger
+    /// like it would start.
+    pub(crate) fn best(&self) -> impl Iterator<Item = (&Demand<'a>, f64, Option<usize>)> {
+        self.demands.iter().zip(&self.serving).map(|(demand, serving)| {
+            let known = serving.first().map_or(0.0, |(_, saved)| *saved);
+            let shared = serving.iter().find(|(at, _)| self.shared[*at]);
+            let new = shared.map_or(0.0, |(_, saved)| *saved);
+            (demand, self.mix(known, new), shared.map(|(at, _)| *at))
+        })
     }
 
     /// What all demands are spared together.
