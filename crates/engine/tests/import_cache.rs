@@ -97,7 +97,7 @@ async fn by_the_papers_policy_a_call_waits_for_its_exact_zygote_which_comes_from
     let world = world(policy(ZygotePolicy::Paper), None, costs);
     world.call(&locked("one", "echo", &["a==1"], &["a"])).await.result.unwrap();
     assert_eq!(last_zygote(&world), ["a"]);
-    let both = locked("both", "echo", &["a==1", "b==1"], &["a", "b"]);
+    let both = locked("both", "uses:a+b", &["a==1", "b==1"], &["a", "b"]);
     assert_eq!(world.call(&both).await.start, Some(Start::Cold), "it had to be made first");
     assert_eq!(last_zygote(&world), ["a", "b"]);
     let status = world.engine.status();
@@ -176,11 +176,9 @@ async fn what_handlers_have_in_common_serves_one_that_nobody_has_seen() {
         [("one", "x==1"), ("two", "y==1"), ("one again", "x==1"), ("two again", "y==1")]
     {
         let module = own.split_once("==").unwrap().0;
-        world
-            .call(&locked(name, "echo", &["base==1", own], &["base", module]))
-            .await
-            .result
-            .unwrap();
+        let uses = format!("uses:base+{module}");
+        let handler = locked(name, &uses, &["base==1", own], &["base", module]);
+        world.call(&handler).await.result.unwrap();
         settled(&world).await;
     }
     let unseen = locked("unseen", "echo", &["base==1", "z==1"], &["base", "z"]);
@@ -194,7 +192,7 @@ async fn what_handlers_have_in_common_serves_one_that_nobody_has_seen() {
 #[tokio::test]
 async fn no_call_waits_for_a_zygote_by_the_default_policy() {
     let world = world(policy(ZygotePolicy::Utility), None, &[("slow", 3000.0, &[])]);
-    let slow = locked("slow", "echo", &["slow==1"], &["slow"]);
+    let slow = locked("slow", "uses:slow", &["slow==1"], &["slow"]);
     let begun = std::time::Instant::now();
     for _ in 0..5 {
         world.call(&slow).await.result.unwrap();
@@ -267,7 +265,7 @@ async fn a_given_tree_is_made_as_handlers_come_that_it_may_serve_and_nothing_els
 async fn a_tree_that_was_written_down_grows_again_elsewhere() {
     let costs: &[(&str, f64, &[&str])] = &[("a", 20.0, &[]), ("b", 20.0, &[])];
     let first = world(policy(ZygotePolicy::Utility), None, costs);
-    let both = locked("both", "echo", &["a==1", "b==1"], &["a", "b"]);
+    let both = locked("both", "uses:a+b", &["a==1", "b==1"], &["a", "b"]);
     first.engine.prepare(&both).await;
     let tree = first.engine.zygote_tree();
     assert_eq!(tree.nodes(), 2);
