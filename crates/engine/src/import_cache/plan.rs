@@ -160,3 +160,63 @@ fn cores(entries: &[Entry], worth: &Worth<'_>, book: &Book) -> Vec<(usize, Set)>
     }
     cores
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::book::tests::simple;
+    use super::super::profile::Profile;
+    use super::super::tree::tests::{entry, set, trees};
+    use super::*;
+
+    fn profiles() -> impl Strategy<Value = Vec<Profile>> {
+        let lock = prop::collection::btree_set(0u32..8, 1..5);
+        prop::collection::vec(lock, 1..6).prop_map(|locks| {
+            let locks = locks.into_iter().map(|members| members.into_iter().collect::<Set>());
+            locks.map(|locked| Profile::new(0, locked.clone(), locked, &simple(8))).collect()
+        })
+    }
+
+    fn demands(profiles: &[Profile]) -> Vec<Demand<'_>> {
+        profiles.iter().map(|profile| Demand { profile, weight: 2.0 }).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_planned_fits_with_what_stays_and_serves_somebody(entries in trees(), profiles in profiles(), novelty in 0.0..1.0f64, budget in (6u64 << 20)..(100 << 20)) {
+            let (book, demands) = (simple(8), demands(&profiles));
+            if let Some(build) = plan(&entries, &demands, &book, novelty, budget, |_, _, _| false) {
+                let stays = (0..entries.len()).filter(|at| !build.evict.contains(at));
+                let bytes: u64 = stays.map(|at| entries[at].bytes).sum();
+                let price = price(&entries, build.realm, &build.sees, &build.modules, &book);
+                prop_assert!(bytes + price.bytes <= budget);
+                prop_assert!(profiles.iter().any(|profile| build.sees.within(&profile.locked)));
+                prop_assert_eq!(book.owners(&build.modules), build.sees);
+            }
+        }
+
+        #[test]
+        fn planning_comes_to_an_end(profiles in profiles(), novelty in 0.0..1.0f64, budget in (6u64 << 20)..(100 << 20)) {
+            let (book, demands) = (simple(8), demands(&profiles));
+            let mut entries = vec![entry(None, set(&[]), 1 << 20, 0)];
+            let mut rounds = 0;
+            loop {
+                let there = |_, sees: &Set, _: &Set| entries.iter().any(|entry| entry.sees == *sees);
+                let Some(build) = plan(&entries, &demands, &book, novelty, budget, there) else { break };
+                rounds += 1;
+                prop_assert!(rounds < 100, "it makes and gives up the same for ever");
+                let bytes = price(&entries, 0, &build.sees, &build.modules, &book).bytes;
+                let mut at = 0;
+                entries.retain(|_| { at += 1; !build.evict.contains(&(at - 1)) });
+                entries.iter_mut().for_each(|entry| entry.parent = None);
+                entries.push(entry(None, build.sees, bytes, 1 + rounds));
+            }
+        }
+
+        #[test]
+        fn what_cannot_be_made_is_not_planned(entries in trees(), profiles in profiles()) {
+            prop_assert_eq!(plan(&entries, &demands(&profiles), &simple(8), 0.5, 1 << 30, |_, _, _| true), None);
+        }
+    }
+}
