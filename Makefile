@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: help build demo test check doctor bench test-vm clean need-rust need-python
+.PHONY: help build demo test check doctor bench sim test-vm clean need-rust need-python
 
 PYTHON ?= python3
 VENV := .venv
@@ -15,6 +15,7 @@ help:
 	@echo "make test     every test: Rust, the guest's pytest, end to end in real containers"
 	@echo "make check    formatting and lints"
 	@echo "make bench    FIG=sock_fig14 and others; see docs/benchmarking.md"
+	@echo "make sim      TRACE=directory: judge the import cache's policies on recorded requirement sets"
 	@echo "make test-vm  the end-to-end tests on Debian's stock kernel, under qemu"
 	@echo "make doctor   what this machine can do"
 	@echo "make clean    remove what was built and what the demo left"
@@ -60,6 +61,10 @@ doctor: build
 bench: need-rust need-python
 	cargo build --release --locked -p server -p warden -p bench
 	target/release/bench $(FIG)
+
+# ARGS: --protocol given|disjoint|zipf|drift|families|dev, --budgets 250,1000,3000 and others; see --help.
+sim: need-rust
+	cargo run --release --locked -q -p engine --example simulate -- $(TRACE) $(ARGS)
 
 # MATCH=regex: only test programs with such names. VM_MINUTES, VM_ACCEL: see the script.
 test-vm: need-rust need-python

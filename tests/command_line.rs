@@ -5,7 +5,7 @@ use std::path::Path;
 
 use e2e::{Site, can_run, json};
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "up",
     "down",
     "clean",
@@ -18,6 +18,7 @@ const COMMANDS: [&str; 17] = [
     "packages",
     "packages prune",
     "packages verify",
+    "zygotes",
     "base",
     "base build",
     "doctor",

@@ -15,7 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sandbox::{
-    Imports, Instance, InstanceSpec, Pending, ProviderError, Sandbox, SandboxId, Zygote, ZygoteSpec,
+    Imports, Instance, InstanceSpec, LoadedFile, Pending, ProviderError, Sandbox, SandboxId,
+    Zygote, ZygoteSpec,
 };
 use serde::{Deserialize, Serialize};
 use sys::process::PidFd;
@@ -35,6 +36,9 @@ const IMPORT_PATIENCE: Duration = Duration::from_secs(120);
 /// to fill this process's memory.
 const MOST_FILES: usize = 100_000;
 
+/// Longest list of modules in one message: the guest reads 64 KiB at a time.
+const MESSAGE_BYTES: usize = 32 << 10;
+
 #[derive(Serialize)]
 struct ImportMessage<'a> {
     kind: &'static str,
@@ -45,7 +49,7 @@ struct ImportMessage<'a> {
 #[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 enum ImportReply {
-    Files { files: Vec<(String, String)> },
+    Files { files: Vec<LoadedFile> },
     Imported(Imports),
 }
 
@@ -104,17 +108,53 @@ async fn import(
     id: SandboxId,
     spec: &ZygoteSpec,
 ) -> Result<Imports, ProviderError> {
-    if spec.imports.is_empty() {
-        return Ok(Imports::default());
+    // One deadline for all of it: a packet now and then does not extend it.
+    let deadline = Instant::now() + IMPORT_PATIENCE;
+    let mut all = Imports::default();
+    for modules in messages(&spec.imports) {
+        let path: &[&str] = if spec.packages.is_some() { &["/opt/python"] } else { &[] };
+        let imports = import_some(control, id, modules, path, deadline).await?;
+        all.milliseconds += imports.milliseconds;
+        all.files.extend(imports.files);
+        all.threads = imports.threads;
+        all.fds += imports.fds;
+        all.left_by.extend(imports.left_by);
+        all.failed.extend(imports.failed);
+        if all.files.len() > MOST_FILES {
+            let reason = format!("it says that it has loaded more than {MOST_FILES} files");
+            return Err(ProviderError::ZygoteLost { id, reason });
+        }
     }
+    Ok(all)
+}
+
+/// The modules, as many at a time as fit into a message.
+fn messages(mut modules: &[String]) -> impl Iterator<Item = &[String]> {
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = modules.iter().take_while(|module| {
+            bytes += module.len() + 4;
+            bytes <= MESSAGE_BYTES
+        });
+        let count = fits.count().max(1).min(modules.len());
+        let (some, rest) = modules.split_at(count);
+        modules = rest;
+        Some(some).filter(|some| !some.is_empty())
+    })
+}
+
+async fn import_some(
+    control: &AsyncFd<OwnedFd>,
+    id: SandboxId,
+    modules: &[String],
+    path: &[&'static str],
+    deadline: Instant,
+) -> Result<Imports, ProviderError> {
     let lost = |reason: String| ProviderError::ZygoteLost { id, reason };
-    let path: &[&str] = if spec.packages.is_some() { &["/opt/python"] } else { &[] };
-    let message = ImportMessage { kind: "import", modules: &spec.imports, path };
+    let message = ImportMessage { kind: "import", modules, path };
     let message = serde_json::to_vec(&message).map_err(|error| lost(error.to_string()))?;
     scm::send(control.as_fd(), &message, &[], false).map_err(|error| lost(error.to_string()))?;
     let mut earlier = Vec::new();
-    // One deadline for all of it: a packet now and then does not extend it.
-    let deadline = Instant::now() + IMPORT_PATIENCE;
     loop {
         let patience = deadline.saturating_duration_since(Instant::now());
         let said = read_packet(control, patience).await;

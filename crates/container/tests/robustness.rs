@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use container::ContainerOptions;
-use sandbox::{Death, Limits, Provider, ProviderError};
+use sandbox::{Death, Limits, Provider, ProviderError, ZygoteSpec};
 use support::attack::REPORT;
 use support::{Conversation, NONE, World, ask, can_run, host};
 
@@ -409,4 +409,45 @@ def attack(fds, uid, flags):
     let error = zygote.fork(world.instance(REPORT)).await.unwrap_err();
     assert!(matches!(error, ProviderError::ZygoteLost { .. }), "{error}");
     assert!(begin.elapsed() > Duration::from_secs(9) && begin.elapsed() < Duration::from_secs(15));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_zygote_tells_what_each_import_took_and_which_left_a_file_open() {
+    if !can_run() {
+        return;
+    }
+    let world = World::new(false, NONE).await;
+    let source = "import posix, time\ntime.sleep(0.03)\nFD = posix.open('/dev/null', 0)\n";
+    let spec = ZygoteSpec {
+        packages: Some(world.package("leaky", source)),
+        ..world.zygote(&["fractions", "leaky", "decimal"])
+    };
+    let zygote = world.containers.create_zygote(spec).await.unwrap();
+    let imports = zygote.imports();
+    assert_eq!(
+        (imports.threads, imports.fds, &*imports.left_by),
+        (0, 1, &["leaky".to_owned()][..])
+    );
+    assert_eq!(imports.files.len(), 1, "the standard library is not told of");
+    assert!(imports.files[0].milliseconds >= 30.0 && imports.files[0].importer.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_imports_longer_than_a_message_is_imported_whole() {
+    if !can_run() {
+        return;
+    }
+    let world = World::new(false, NONE).await;
+    let mut modules: Vec<String> =
+        (0..3000).map(|n| format!("a_module_with_a_long_name_that_is_not_there_{n}")).collect();
+    modules.push("last".to_owned());
+    let spec = ZygoteSpec {
+        packages: Some(world.package("last", "")),
+        imports: modules,
+        ..world.zygote(&[])
+    };
+    let root = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
+    let derived = root.derive(spec).await.unwrap();
+    assert_eq!(derived.imports().files[0].module, "last");
+    assert!(!derived.imports().failed.is_empty());
 }

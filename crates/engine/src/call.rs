@@ -11,6 +11,8 @@ use sandbox::{Death, InvocationId, Layer, Limits, Network, ProviderError, Python
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::package::Distribution;
+
 /// Names one immutable version of a deployed function: the hash of everything that it is made of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct HandlerId(pub Arc<str>);
@@ -32,6 +34,9 @@ pub struct Handler {
     pub python: PythonSpec,
     /// Its exact package set; none when it locked nothing.
     pub packages: Option<Layer>,
+    /// Exactly what its lock holds, sorted by name; empty when it locked nothing, or when only the directory is known.
+    #[serde(default)]
+    pub distributions: Arc<[Distribution]>,
     /// Top-level modules of the locked distributions that it names itself: what a zygote for this set imports.
     pub imports: Vec<String>,
     /// Its code.

@@ -13,9 +13,15 @@ pub enum ZygotePolicy {
     None,
     /// One for each Python, with nothing imported.
     Root,
-    /// Beside the roots one for each exact package set, derived from its root.
-    #[default]
+    /// Beside the roots one for each exact package set that is called, the least recently used given up first.
     PerLock,
+    /// SOCK §4.3 to the letter: a call that finds no exact match has one made from the best match, and waits for it.
+    Paper,
+    /// Those that spare the calls of late most import time, as measured; made off the calls' path.
+    #[default]
+    Utility,
+    /// Those of a given tree, and no others.
+    Static,
 }
 
 /// What the engine may use, and how it behaves.
@@ -34,6 +40,14 @@ pub struct EngineConfig {
     pub zygotes: ZygotePolicy,
     /// Bytes that zygotes may cost, as measured; the most recently used root stays in any case.
     pub zygote_bytes: u64,
+    /// Starts after which one counts half as much as a new one, where popularity decides.
+    pub zygote_half_life: f64,
+    /// The recent interval over which the paper's policy counts uses.
+    pub zygote_window: Duration,
+    /// A zygote whose interpreter is older is replaced by a new one: all that come from it share its layout of memory.
+    pub zygote_age: Duration,
+    /// A zygote that was forked more often is replaced by a new one.
+    pub zygote_forks: u64,
     /// Limits of each zygote.
     pub zygote_limits: Limits,
     /// A zygote that could not be made, or was lost, is not tried again before this has passed.
@@ -64,6 +78,10 @@ impl Default for EngineConfig {
             idle: Duration::from_secs(600),
             zygotes: ZygotePolicy::default(),
             zygote_bytes: 1 << 30,
+            zygote_half_life: 500.0,
+            zygote_window: Duration::from_secs(300),
+            zygote_age: Duration::from_secs(3600),
+            zygote_forks: 10_000,
             zygote_limits: Limits { memory_bytes: 1 << 30, pids: 512, ..Limits::default() },
             zygote_retry: Duration::from_secs(30),
             creations: (2 * cores).max(4),

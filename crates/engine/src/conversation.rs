@@ -138,6 +138,7 @@ fn protocol(error: MessageError) -> Broken {
 pub(crate) fn unexpected(reply: &Reply) -> Broken {
     let name = match reply {
         Reply::Ready { .. } => "ready",
+        Reply::Imports {} => "imports",
         Reply::Loaded { .. } => "loaded",
         Reply::Log { stream: LogStream::Stdout, .. } => "stdout",
         Reply::Log { stream: LogStream::Stderr, .. } => "stderr",

@@ -12,9 +12,11 @@ use tracing::{Instrument, info_span};
 
 use crate::call::{Call, CallError, Handler, HandlerId, LogSink, Outcome, Served, Stage, Start};
 use crate::config::EngineConfig;
-use crate::import_cache::{ImportCache, Kept};
+use crate::import_cache::seed::ZygoteTree;
+use crate::import_cache::{ImportCache, Kept, Pick};
 use crate::journey::{Journey, looked};
 use crate::lease::Lease;
+use crate::package::PackageStore;
 use crate::relay::Relay;
 use crate::scheduler::{Grant, Scheduler};
 use crate::status::{EngineStatus, InstanceStatus};
@@ -24,6 +26,15 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What was destroyed for lack of something has given it back after about this.
 const BREATH: Duration = Duration::from_millis(20);
+
+/// What the import cache knows of packages beyond the names of directories.
+#[derive(Debug, Default)]
+pub struct Packages {
+    /// Lays out parts of locks; without it, every lock is one thing.
+    pub store: Option<Arc<dyn PackageStore>>,
+    /// Zygotes to make as soon as handlers come that they may serve.
+    pub seed: Option<ZygoteTree>,
+}
 
 /// Serves calls with sandboxes from one provider.
 #[derive(Debug)]
@@ -48,6 +59,17 @@ impl Engine {
         config: EngineConfig,
         logs: Arc<dyn LogSink>,
     ) -> Arc<Self> {
+        Self::with_packages(provider, config, logs, Packages::default())
+    }
+
+    /// An engine whose import cache knows what locks hold.
+    #[must_use]
+    pub fn with_packages(
+        provider: Arc<dyn Provider>,
+        config: EngineConfig,
+        logs: Arc<dyn LogSink>,
+        packages: Packages,
+    ) -> Arc<Self> {
         let config = Arc::new(config);
         let errands = TaskTracker::new();
         let halt = CancellationToken::new();
@@ -55,6 +77,8 @@ impl Engine {
         let imports = ImportCache::new(
             Arc::clone(&provider),
             Arc::clone(&config),
+            packages.store,
+            packages.seed.as_ref(),
             errands.clone(),
             halt.clone(),
         );
@@ -104,6 +128,12 @@ impl Engine {
     /// Destroys the idle instances of a version that was deleted; its busy ones follow when their calls end.
     pub async fn forget(&self, id: &HandlerId) {
         self.scheduler.forget(id);
+        self.imports.forget(id);
+    }
+
+    /// The zygotes that are there, in the format that seeds another engine.
+    pub fn zygote_tree(&self) -> ZygoteTree {
+        self.imports.tree()
     }
 
     /// How the engine is.
@@ -151,21 +181,25 @@ impl Engine {
     async fn run(&self, call: &Call, journey: &mut Journey) -> Result<Outcome, CallError> {
         let (logs, handler) = (Arc::clone(&self.logs), Arc::clone(&call.handler));
         let mut relay = Relay::new(logs, handler, call.id.clone(), self.config.log_bytes);
-        let (mut lease, deadline) = self.lease(&call.handler, &mut relay, journey).await?;
+        let (mut lease, deadline, watched) = self.lease(&call.handler, &mut relay, journey).await?;
         let result = journey.stage(Stage::Call, lease.call(call, &mut relay, deadline)).await;
+        if let (Some(pick), Some(modules)) = (watched, lease.seen()) {
+            self.imports.learn(&call.handler, &pick, &modules, 0.0);
+        }
         if matches!(result, Ok(_) | Err(CallError::Raised(_))) {
             self.scheduler.keep(lease);
         }
         result
     }
 
-    /// An instance that has loaded the handler, and when its call must be done.
+    /// An instance that has loaded the handler, when its call must be done, and, for one that is to say what its first
+    /// call imports, where it came from.
     async fn lease(
         &self,
         handler: &Handler,
         relay: &mut Relay,
         journey: &mut Journey,
-    ) -> Result<(Lease, Instant), CallError> {
+    ) -> Result<(Lease, Instant, Option<Pick>), CallError> {
         loop {
             let (seat, permit) =
                 match journey.stage(Stage::Admit, self.scheduler.admit(handler)).await? {
@@ -174,7 +208,7 @@ impl Engine {
                         if journey.stage(Stage::HandlerCache, async { lease.wake() }).await {
                             looked("handler", true);
                             journey.start = Some(Start::Resume);
-                            return Ok((lease, Instant::now() + handler.timeout));
+                            return Ok((lease, Instant::now() + handler.timeout, None));
                         }
                         // It died while it was idle. Nothing was sent to it: another may serve the call.
                         tracing::debug!("an idle instance had died");
@@ -182,15 +216,20 @@ impl Engine {
                     }
                 };
             looked("handler", false);
-            let sandbox = self.create(handler, journey).await?;
+            let (sandbox, pick) = self.create(handler, journey).await?;
             let deadline = Instant::now() + handler.timeout;
             let mut lease =
-                Lease::open(sandbox, seat, handler, self.config.reply_bytes).map_err(|error| {
-                    CallError::NoSandbox(ProviderError::step("open the channel")(error))
-                })?;
+                Lease::open(sandbox, seat, handler, pick.observe, self.config.reply_bytes)
+                    .map_err(|error| {
+                        CallError::NoSandbox(ProviderError::step("open the channel")(error))
+                    })?;
             drop(permit);
-            journey.stage(Stage::Load, lease.load(relay, deadline, handler.timeout)).await?;
-            return Ok((lease, deadline));
+            let milliseconds =
+                journey.stage(Stage::Load, lease.load(relay, deadline, handler.timeout)).await?;
+            if let Some(modules) = lease.seen() {
+                self.imports.learn(handler, &pick, &modules, milliseconds);
+            }
+            return Ok((lease, deadline, Some(pick).filter(|pick| pick.observe)));
         }
     }
 
@@ -199,11 +238,11 @@ impl Engine {
         &self,
         handler: &Handler,
         journey: &mut Journey,
-    ) -> Result<Box<dyn Instance>, CallError> {
+    ) -> Result<(Box<dyn Instance>, Pick), CallError> {
         let mut again = true;
         loop {
             let error = match self.attempt(handler, journey).await {
-                Ok(instance) => return Ok(instance),
+                Ok(made) => return Ok(made),
                 Err(error) => error,
             };
             let go_on = match &error {
@@ -225,7 +264,7 @@ impl Engine {
         &self,
         handler: &Handler,
         journey: &mut Journey,
-    ) -> Result<Box<dyn Instance>, ProviderError> {
+    ) -> Result<(Box<dyn Instance>, Pick), ProviderError> {
         let pick = journey.stage(Stage::ImportCache, self.imports.pick(handler)).await?;
         looked("import", pick.exact);
         let start = if pick.cold { Start::Cold } else { Start::Fork };
@@ -243,7 +282,7 @@ impl Engine {
             }
             _ => {}
         }
-        made
+        Ok((made?, pick))
     }
 
     async fn fork(

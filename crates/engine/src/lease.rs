@@ -25,11 +25,18 @@ use crate::scheduler::Seat;
 /// Waiting for a dead sandbox's cause of death, at most.
 const AUTOPSY: Duration = Duration::from_secs(1);
 
+/// Most modules that a handler may say it imported, and the longest name among them. Large package sets load some five
+/// thousand.
+const MODULES: usize = 20_000;
+const MODULE_BYTES: usize = 255;
+
 /// An instance, its channel, and its place among its handler's instances.
 #[derive(Debug)]
 pub(crate) struct Lease {
     talk: Conversation,
     resident: Arc<Resident>,
+    /// What it said that it imported, since that was asked last; none: it did not say.
+    seen: Option<Vec<String>>,
     pub(crate) seat: Seat,
 }
 
@@ -57,29 +64,35 @@ impl Lease {
         mut sandbox: Box<dyn Instance>,
         seat: Seat,
         handler: &Handler,
+        observe: bool,
         reply_bytes: usize,
     ) -> io::Result<Self> {
-        let talk =
-            Conversation::open(sandbox.connect()?, reply_bytes, &Request::Load(load(handler)))?;
+        let load = Request::Load(load(handler, observe));
+        let talk = Conversation::open(sandbox.connect()?, reply_bytes, &load)?;
         let resident = Arc::new(Resident {
             sandbox,
             limit_bytes: handler.limits.memory_bytes,
             rest: Mutex::new(Rest::Busy),
         });
-        Ok(Self { talk, resident, seat })
+        Ok(Self { talk, resident, seen: None, seat })
     }
 
-    /// Waits until the code is imported.
+    /// What it said that it imported from its packages, since that was asked last.
+    pub(crate) fn seen(&mut self) -> Option<Vec<String>> {
+        self.seen.take()
+    }
+
+    /// Waits until the code is imported. The milliseconds that it says this took.
     pub(crate) async fn load(
         &mut self,
         relay: &mut Relay,
         deadline: Instant,
         limit: Duration,
-    ) -> Result<(), CallError> {
+    ) -> Result<f64, CallError> {
         loop {
             match self.hear(relay, deadline, limit).await? {
                 (Reply::Ready { .. }, _) => {}
-                (Reply::Loaded { .. }, _) => return Ok(()),
+                (Reply::Loaded { milliseconds }, _) => return Ok(milliseconds),
                 (Reply::Failed { id, failure }, _) if id.is_empty() => {
                     return Err(CallError::NotLoaded(failure));
                 }
@@ -121,10 +134,13 @@ impl Lease {
         deadline: Instant,
         limit: Duration,
     ) -> Result<(Reply, Vec<u8>), CallError> {
-        match timeout_at(deadline, self.talk.reply(relay)).await {
-            Ok(Ok(heard)) => Ok(heard),
-            Ok(Err(broken)) => Err(self.explain(broken).await),
-            Err(_) => Err(CallError::TimedOut { limit }),
+        loop {
+            match timeout_at(deadline, self.talk.reply(relay)).await {
+                Ok(Ok((Reply::Imports {}, names))) => self.seen = Some(modules(&names)),
+                Ok(Ok(heard)) => return Ok(heard),
+                Ok(Err(broken)) => return Err(self.explain(broken).await),
+                Err(_) => return Err(CallError::TimedOut { limit }),
+            }
         }
     }
 
@@ -179,7 +195,14 @@ impl Resident {
     }
 }
 
-fn load(handler: &Handler) -> Load {
+/// The names that a guest says, one a line; what no module can be called is left out, and so is what is beyond bounds.
+fn modules(names: &[u8]) -> Vec<String> {
+    let names = names.split(|byte| *byte == b'\n').filter_map(|name| str::from_utf8(name).ok());
+    let plausible = |name: &&str| !name.is_empty() && name.len() <= MODULE_BYTES;
+    names.filter(plausible).take(MODULES).map(str::to_owned).collect()
+}
+
+fn load(handler: &Handler, observe: bool) -> Load {
     Load {
         module: handler.module.clone(),
         function: handler.function.clone(),
@@ -189,5 +212,6 @@ fn load(handler: &Handler) -> Load {
         memory_mb: handler.limits.memory_bytes >> 20,
         environment: handler.environment.clone(),
         binary: handler.binary,
+        observe,
     }
 }

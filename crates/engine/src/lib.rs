@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The engine knows handlers, calls and the seam (`sandbox`), and nothing of containers, HTTP or disks. What it decides
-//! is decided by plain functions over plain data (`admit`, `handler_cache`, `import_cache`'s `select` and
+//! is decided by plain functions over plain data (`admit`, `handler_cache`, `import_cache`'s `select`, `plan` and
 //! `evict`); the rest does what they return.
 //!
 //! | if | then |
@@ -28,6 +28,7 @@ mod handler_cache;
 mod import_cache;
 mod journey;
 mod lease;
+mod package;
 mod relay;
 mod scheduler;
 mod status;
@@ -36,5 +37,8 @@ pub use call::{
     Call, CallError, Handler, HandlerId, LogLine, LogSink, Outcome, Served, Stage, Stages, Start,
 };
 pub use config::{EngineConfig, ZygotePolicy};
-pub use engine::Engine;
+pub use engine::{Engine, Packages};
+pub use import_cache::seed::ZygoteTree;
+pub use import_cache::{ImportCache, Pick};
+pub use package::{Distribution, PackageStore};
 pub use status::{EngineStatus, InstanceStatus, RefusedStatus, ZygoteStatus};

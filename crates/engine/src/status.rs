@@ -42,12 +42,18 @@ pub struct InstanceStatus {
 pub struct ZygoteStatus {
     /// Its name.
     pub id: SandboxId,
+    /// The one that it was derived from, or the nearest of its ancestors that is still there; none for a root.
+    pub parent: Option<SandboxId>,
     /// The Python that it runs.
     pub base: Layer,
-    /// Its package set; none for a root.
+    /// The directory that it imports from; none for a root.
     pub packages: Option<Layer>,
-    /// What it was asked to import.
+    /// What is in that directory, each as `name==version`; the directory itself where its contents are not known.
+    pub distributions: Vec<String>,
+    /// What it was asked to import beyond its parent.
     pub imports: Vec<String>,
+    /// Modules that it has imported from its packages, its parent's included.
+    pub modules: usize,
     /// What it could not import, with the exception's words.
     pub failed_imports: Vec<(String, String)>,
     /// Milliseconds that its imports took.
@@ -56,13 +62,15 @@ pub struct ZygoteStatus {
     pub memory_bytes: u64,
     /// Instances forked from it.
     pub forks: u64,
+    /// Milliseconds of imports that it has spared the calls, by what was measured of the modules.
+    pub saved_ms: f64,
 }
 
 /// A package set without a zygote.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedStatus {
-    /// Which; none for a root.
-    pub packages: Option<Layer>,
+    /// Which, each as `name==version` or as the lock's directory; empty for a root.
+    pub distributions: Vec<String>,
     /// Why.
     pub why: String,
     /// Whether it will not be tried again while the worker lives.

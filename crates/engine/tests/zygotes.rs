@@ -14,8 +14,12 @@ fn numpy(name: &str) -> Arc<Handler> {
     Arc::new(packaged(name, "echo", "numpy", &["numpy"]))
 }
 
+fn per_lock() -> EngineConfig {
+    EngineConfig { zygotes: ZygotePolicy::PerLock, ..EngineConfig::default() }
+}
+
 fn no_cache() -> EngineConfig {
-    EngineConfig { handler_cache: false, ..EngineConfig::default() }
+    EngineConfig { handler_cache: false, ..per_lock() }
 }
 
 fn last_fork(world: &World) -> Vec<String> {
@@ -24,7 +28,7 @@ fn last_fork(world: &World) -> Vec<String> {
 
 #[tokio::test]
 async fn the_first_call_goes_on_from_the_root_and_later_ones_from_their_own_sets_zygote() {
-    let world = World::new(EngineConfig::default());
+    let world = World::new(per_lock());
     let first = world.call(&numpy("a")).await;
     assert_eq!(first.start, Some(Start::Cold));
     assert_eq!(last_fork(&world), [""; 0]);
@@ -88,7 +92,7 @@ async fn however_many_ask_each_zygote_is_made_once() {
 
 #[tokio::test]
 async fn after_prepare_the_first_call_finds_its_zygote() {
-    let world = World::new(EngineConfig::default());
+    let world = World::new(per_lock());
     world.engine.prepare(&numpy("a")).await;
     assert_eq!(world.call(&numpy("a")).await.start, Some(Start::Fork));
     assert_eq!(last_fork(&world), ["numpy"]);
@@ -100,7 +104,7 @@ async fn after_prepare_the_first_call_finds_its_zygote() {
 #[tokio::test]
 async fn a_zygote_is_made_even_when_the_call_that_wanted_it_has_left() {
     let settings = FakeSettings { create: Duration::from_millis(100), ..FakeSettings::default() };
-    let world = World::with(EngineConfig::default(), settings);
+    let world = World::with(per_lock(), settings);
     let call = world.spawn(&numpy("a"));
     eventually("the root is being made", || world.provider.begun(Operation::CreateZygote) == 1)
         .await;
@@ -208,7 +212,9 @@ async fn a_zygote_whose_imports_left_threads_or_strayed_is_never_forked_from() {
         let census = world.census();
         assert_eq!((census.derived_zygotes, census.zygotes), (1, 1), "{module}");
         let status = world.engine.status();
-        assert!(status.refused[0].for_good && status.refused[0].packages == unfit.packages);
+        assert!(
+            status.refused[0].for_good && status.refused[0].distributions == ["packages/unfit"]
+        );
     }
 }
 
@@ -238,8 +244,7 @@ async fn a_zygote_that_could_not_be_made_is_tried_again_only_after_a_while() {
 
 #[tokio::test]
 async fn a_zygote_that_died_unnoticed_is_given_up_before_a_call_meets_it() {
-    let world =
-        World::new(EngineConfig { idle: Duration::from_millis(40), ..EngineConfig::default() });
+    let world = World::new(EngineConfig { idle: Duration::from_millis(40), ..per_lock() });
     world.engine.prepare(&numpy("a")).await;
     world.provider.kill_zygotes();
     world.until("both are given up", |census| census.zygotes == 0).await;

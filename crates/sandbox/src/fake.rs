@@ -8,13 +8,16 @@
 //!
 //! Faults are scheduled by operation and number ([`FakeProvider::fail`]); what a guest does is written in the module's
 //! name (the table in `fake/guest.rs`); what an import does, in the imported name: `threads` leaves a thread behind, `missing`
-//! cannot be imported, `stray` loads a file from `/tmp`, `slow:40` takes 40 ms.
+//! cannot be imported, `stray` loads a file from `/tmp`, `slow:40` takes 40 ms, and one whose cost was recorded
+//! ([`FakeProvider::record`]) takes that.
 //!
-//! Everything must be made inside a tokio runtime. Do not pause its clock: the sockets are real, and tokio advances a
-//! paused clock while they are being polled.
+//! Everything must be made inside a tokio runtime. Its clock may be paused as long as there are only zygotes: instances
+//! have real sockets, and tokio advances a paused clock while they are being polled.
 
 mod guest;
 mod instance;
+mod pages;
+mod recorded;
 mod zygote;
 
 use std::collections::{BTreeMap, HashMap};
@@ -26,6 +29,7 @@ use std::time::Duration;
 use crate::{Instance, InstanceSpec};
 use crate::{Pending, Provider, ProviderError, SandboxId, Zygote, ZygoteSpec};
 use instance::FakeInstance;
+pub use recorded::Recorded;
 use zygote::FakeZygote;
 
 /// What a [`FakeProvider`] is asked to do, counted separately.
@@ -128,6 +132,7 @@ struct State {
     instances: BTreeMap<SandboxId, Weak<instance::Process>>,
     zygotes: BTreeMap<SandboxId, Weak<zygote::Process>>,
     forked_from: Vec<(SandboxId, Vec<String>)>,
+    recorded: Arc<HashMap<String, Recorded>>,
 }
 
 impl FakeProvider {
@@ -149,6 +154,18 @@ impl FakeProvider {
         self.shared.state().faults.insert((operation, nth), fault);
     }
 
+    /// What importing these modules costs from now on.
+    pub fn record(&self, costs: HashMap<String, Recorded>) {
+        self.shared.state().recorded = Arc::new(costs);
+    }
+
+    /// All modules that a zygote has imported; none when it is gone.
+    #[must_use]
+    pub fn imported(&self, zygote: SandboxId) -> Option<Vec<String>> {
+        let process = self.shared.state().zygotes.get(&zygote).and_then(Weak::upgrade);
+        process.map(|process| process.modules.clone())
+    }
+
     /// How many operations of this kind have begun.
     #[must_use]
     pub fn begun(&self, operation: Operation) -> u64 {
@@ -165,6 +182,12 @@ impl FakeProvider {
     #[must_use]
     pub fn forked_from(&self) -> Vec<Vec<String>> {
         self.shared.state().forked_from.iter().map(|(_, imports)| imports.clone()).collect()
+    }
+
+    /// The zygote that the last instance was forked from.
+    #[must_use]
+    pub fn last_forked_from(&self) -> Option<SandboxId> {
+        self.shared.state().forked_from.last().map(|(zygote, _)| *zygote)
     }
 
     /// Ends all instances' processes, paused ones too, as a host under memory pressure might.
@@ -186,8 +209,7 @@ impl Provider for FakeProvider {
         Box::pin(async move {
             let latency = self.shared.settings().create;
             self.shared.begin(Operation::CreateZygote, None, latency).await?;
-            Ok(Box::new(FakeZygote::make(&self.shared, spec, Operation::CreateZygote).await)
-                as Box<dyn Zygote>)
+            Ok(Box::new(FakeZygote::make(&self.shared, spec, None).await) as Box<dyn Zygote>)
         })
     }
 
@@ -195,7 +217,7 @@ impl Provider for FakeProvider {
         Box::pin(async move {
             let latency = self.shared.settings().create;
             self.shared.begin(Operation::CreateInstance, None, latency).await?;
-            let made = FakeInstance::make(&self.shared, None)
+            let made = FakeInstance::make(&self.shared, None, Vec::new())
                 .map_err(ProviderError::step("socketpair"))?;
             Ok(Box::new(made) as Box<dyn Instance>)
         })

@@ -22,5 +22,7 @@ pub mod wire;
 pub mod fake;
 
 pub use id::{InvocationId, SandboxId};
-pub use provider::{Death, Imports, Instance, Pending, Provider, ProviderError, Sandbox, Zygote};
+pub use provider::{
+    Death, Imports, Instance, LoadedFile, Pending, Provider, ProviderError, Sandbox, Zygote,
+};
 pub use spec::{InstanceSpec, Layer, LayerError, Limits, Network, PythonSpec, ZygoteSpec};

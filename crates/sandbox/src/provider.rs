@@ -101,12 +101,30 @@ pub trait Instance: Sandbox {
 pub struct Imports {
     /// Milliseconds that the imports took, all together.
     pub milliseconds: f64,
-    /// The modules now in `sys.modules` that were loaded from files, with the file's path inside the sandbox.
-    pub files: Vec<(String, String)>,
+    /// The modules now in `sys.modules` that were loaded from files outside the standard library, in the order in which
+    /// their imports ended: what was imported before what imports it.
+    pub files: Vec<LoadedFile>,
     /// Threads that were left running beside the main one. Not zero: do not fork from it.
     pub threads: u32,
+    /// Files that were left open. Not zero: do not fork from it.
+    pub fds: u32,
+    /// The modules asked for whose imports left threads or open files.
+    pub left_by: Vec<String>,
     /// Modules that could not be imported, with the exception's own words.
     pub failed: Vec<(String, String)>,
+}
+
+/// A module that was loaded from a file. A guest may say it as a list of the four.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadedFile {
+    /// Its name.
+    pub module: String,
+    /// The file's path inside the sandbox.
+    pub path: String,
+    /// Milliseconds that its import took, imports inside it apart.
+    pub milliseconds: f64,
+    /// The module whose import first imported it; empty when it was asked for.
+    pub importer: String,
 }
 
 /// Why a sandbox died.

@@ -88,6 +88,8 @@ pub enum Command {
     Logs(Logs),
     /// List the packages that are installed, and who uses them
     Packages(Packages),
+    /// List the zygotes: interpreters that have imported packages already, and what each has spared
+    Zygotes,
     /// The root file systems that functions start from, each made of a Python of this machine
     #[command(subcommand)]
     Base(Base),
@@ -114,7 +116,7 @@ $XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown
   handler_cache = true         keep finished instances, paused, for the next call
   handler_cache_bytes = \"2GiB\" their memory together, measured; default: a quarter of the machine's
   idle = \"10m\"                 destroy them after this time without a call
-  zygotes = \"per-lock\"         or \"root\", or \"none\" (isolation \"general\" has none)
+  zygotes = \"utility\"          or \"paper\", \"per-lock\", \"root\", \"none\" (isolation \"general\" has none)
   zygote_bytes = \"2GiB\"        their memory together, measured; default: a quarter of the machine's
   slots = 4                    slots that each zygote keeps prepared
   spares = 2                   forks that each zygote keeps landed and waiting for code

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use container::Isolation;
+use engine::ZygotePolicy;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use toml::{Table, Value};
@@ -36,9 +37,10 @@ pub struct Config {
     pub handler_cache: bool,
     /// Memory of all kept instances together, measured. Default: a quarter of the machine's.
     pub handler_cache_bytes: Option<Bytes>,
-    /// Which zygotes exist: `none` (each instance a fresh interpreter), `root` or `per-lock`. Default `per-lock`, and
-    /// `none` under an isolation that nothing can be forked into.
-    pub zygotes: Option<Zygotes>,
+    /// Which zygotes exist: `none` (each instance a fresh interpreter), `root`, `per-lock`, `paper` (SOCK's policy) or
+    /// `utility` (whatever spares the calls most import time). Default `utility`, and `none` under an isolation that
+    /// nothing can be forked into.
+    pub zygotes: Option<ZygotePolicy>,
     /// Memory of all zygotes together, measured. Default: a quarter of the machine's.
     pub zygote_bytes: Option<Bytes>,
     /// Kept instances are destroyed after this time without a call. Default 10 minutes.
@@ -63,18 +65,6 @@ pub struct Config {
     pub log_bytes: Bytes,
     /// Log files kept for each function, the current one included. Default 3.
     pub log_files: usize,
-}
-
-/// Which zygotes a worker keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Zygotes {
-    /// None: each instance is a fresh interpreter.
-    None,
-    /// One for each Python, which has imported nothing.
-    Root,
-    /// One for each Python, and one for each exact set of packages.
-    PerLock,
 }
 
 impl Default for Config {
@@ -215,7 +205,7 @@ impl Config {
         if !config.listen.ip().is_loopback() {
             return Err(ConfigError::NotLoopback(config.listen));
         }
-        if !config.isolation.forks() && config.zygotes() != Zygotes::None {
+        if !config.isolation.forks() && config.zygotes() != ZygotePolicy::None {
             return Err(ConfigError::NothingForks(config.isolation));
         }
         Ok(config)
@@ -223,8 +213,9 @@ impl Config {
 
     /// Which zygotes exist.
     #[must_use]
-    pub fn zygotes(&self) -> Zygotes {
-        let default = if self.isolation.forks() { Zygotes::PerLock } else { Zygotes::None };
+    pub fn zygotes(&self) -> ZygotePolicy {
+        let default =
+            if self.isolation.forks() { ZygotePolicy::Utility } else { ZygotePolicy::None };
         self.zygotes.unwrap_or(default)
     }
 }
@@ -285,7 +276,7 @@ mod tests {
         let config = combine(file, &variables, &flags).unwrap();
         assert_eq!(config.listen.port(), 3);
         assert_eq!(config.queue, 7);
-        assert_eq!(config.zygotes(), Zygotes::None);
+        assert_eq!(config.zygotes(), ZygotePolicy::None);
         assert_eq!(config.idle, Span(Duration::from_secs(30)));
         assert_eq!(config.run_body, Bytes(1 << 20));
     }
@@ -308,7 +299,7 @@ mod tests {
     fn zygotes_are_refused_where_nothing_can_be_forked() {
         let general = ("WOOL_ISOLATION", "general");
         let config = combine("", &[general], &Flags::default()).unwrap();
-        assert_eq!((config.isolation, config.zygotes()), (Isolation::GENERAL, Zygotes::None));
+        assert_eq!((config.isolation, config.zygotes()), (Isolation::GENERAL, ZygotePolicy::None));
         let refused = combine("zygotes = 'root'", &[general], &Flags::default()).unwrap_err();
         assert!(matches!(refused, ConfigError::NothingForks(Isolation::GENERAL)), "{refused}");
         assert!(combine("isolation = 'sock'\nzygotes = 'root'", &[], &Flags::default()).is_ok());

@@ -23,6 +23,7 @@ use crate::api::error::said;
 use crate::installer::Installer;
 use crate::name::FunctionName;
 use crate::progress::Progress;
+use crate::shelf;
 use crate::workshop::{Bundle, Made, MakeError, Packing, Workshop};
 
 /// Makes layers in a state directory.
@@ -134,12 +135,14 @@ impl Workshop for Layered {
             .map_err(|error| machine("guest", &error))?;
         let said = serde_json::to_value(&manifest).map_err(|error| machine("manifest", &error))?;
         let (lock, packages) = packages.unzip();
+        let distributions = packages.as_ref().map(shelf::distributions).unwrap_or_default();
         let (layer, imports) = packages.map(|packages| (packages.layer, packages.imports)).unzip();
         let handler = Handler {
             id: HandlerId(Arc::from("")),
             name: name.to_string(),
             python: base.python(guest),
             packages: layer,
+            distributions: distributions.into(),
             imports: imports.unwrap_or_default(),
             code,
             module: manifest.module,

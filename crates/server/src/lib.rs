@@ -25,6 +25,7 @@ pub mod parts;
 pub mod progress;
 pub mod quantity;
 pub mod registry;
+pub mod shelf;
 pub mod state;
 pub mod stock;
 pub mod usage;

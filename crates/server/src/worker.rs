@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 use axum::serve::ListenerExt as _;
-use engine::{Engine, EngineConfig, LogSink, ZygotePolicy};
+use engine::{Engine, EngineConfig, LogSink, PackageStore, Packages};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use sandbox::Provider;
 use tokio::net::{TcpListener, UnixListener};
@@ -26,11 +26,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, App, Door};
-use crate::config::{Config, Zygotes};
+use crate::config::Config;
 use crate::deploy::Deployer;
 use crate::logs::{Logs, Rotation};
 use crate::parts::{Parts, Warden};
 use crate::registry::{Function, Registry, Sqlite};
+use crate::shelf::Shelf;
 use crate::state::{Address, Hold, State};
 use crate::stock::{self, Stock};
 use crate::usage::Usage;
@@ -80,7 +81,10 @@ impl Worker {
         stock::tidy(&store, &registry, budget)?;
         let Parts { provider, workshop, warden } = parts(&config, &state).await?;
         let sink = Arc::clone(&logs) as Arc<dyn LogSink>;
-        let engine = Engine::new(Arc::clone(&provider), engine_config(&config), sink);
+        let shelf = Arc::new(Shelf::new(store.clone())) as Arc<dyn PackageStore>;
+        let packages = Packages { store: Some(shelf), seed: None };
+        let engine =
+            Engine::with_packages(Arc::clone(&provider), engine_config(&config), sink, packages);
         let usage = Arc::new(Usage::new(Arc::clone(&registry), Arc::clone(&engine)));
         let deployer = Arc::new(Deployer::new(
             workshop,
@@ -203,11 +207,7 @@ fn engine_config(config: &Config) -> EngineConfig {
         handler_cache_bytes: config.handler_cache_bytes.map_or(quarter, |bytes| bytes.0),
         zygote_bytes: config.zygote_bytes.map_or(quarter, |bytes| bytes.0),
         idle: config.idle.0,
-        zygotes: match config.zygotes() {
-            Zygotes::None => ZygotePolicy::None,
-            Zygotes::Root => ZygotePolicy::Root,
-            Zygotes::PerLock => ZygotePolicy::PerLock,
-        },
+        zygotes: config.zygotes(),
         creations: config.creations.unwrap_or(defaults.creations),
         queue: config.queue,
         reply_bytes: usize::try_from(config.reply_body.0).unwrap_or(usize::MAX),

@@ -28,7 +28,7 @@ async fn every_reply_says_its_stages_its_start_and_its_invocation() {
 
 #[tokio::test]
 async fn invalid_json_is_refused_before_any_sandbox_is_made() {
-    let world = World::with(|config| config.zygotes = Some(server::config::Zygotes::None)).await;
+    let world = World::with(|config| config.zygotes = Some(engine::ZygotePolicy::None)).await;
     world.deploy("f", "module = echo").await;
     for body in ["{", "{'a': 1}", "a=1", "NaN"] {
         let refused = world.run("f", body).await;

@@ -190,3 +190,35 @@ def test_json_is_not_imported_for_a_handler_that_does_not_ask_for_it(loaded):
     unwanted = {"json", "re", "enum", "os", "socket", "logging", "threading", "typing", "traceback"}
     assert not unwanted & set(modules)
     assert os.path.sep == "/"
+
+
+OBSERVED = """
+    import early
+    def handler(event, context):
+        import late.inside
+        if event:
+            raise ValueError
+        import fractions
+"""
+
+
+@pytest.mark.parametrize("event", [None, 1])
+def test_an_observed_handler_says_what_it_imports_from_its_packages(start, packages, event):
+    (packages / "late").mkdir()
+    for name in ("early", "late/__init__", "late/inside", "never"):
+        (packages / f"{name}.py").write_text("")
+    guest = start(OBSERVED)
+    said = guest.load(observe=True)
+    assert (said.kind, said.body) == ("imports", b"early")
+    assert guest.answer().kind == "loaded"
+    said = guest.call(event)
+    assert (said.kind, said.body) == ("imports", b"late\nlate.inside")
+    assert guest.answer().kind == ("failed" if event else "done")
+    assert guest.call(event).kind == ("failed" if event else "done"), "only of the first call"
+
+
+def test_a_handler_that_is_not_observed_says_nothing(start, packages):
+    (packages / "early.py").write_text("")
+    guest = start("import early\ndef handler(event, context):\n  return 1")
+    assert guest.load(observe=False).kind == "loaded"
+    assert guest.call().kind == "done"

@@ -97,13 +97,34 @@ def test_imports_are_reported_with_the_files_from_outside_the_standard_library(z
     write(packages / "wool" / "yarn.py", "")
     said = zygote.imports("wool", "decimal", path=packages)
     assert said["milliseconds"] > 0
-    assert said["files"] == [
-        ["wool", f"{packages}/wool/__init__.py"],
+    assert [file[:2] for file in said["files"]] == [
         ["wool.yarn", f"{packages}/wool/yarn.py"],
+        ["wool", f"{packages}/wool/__init__.py"],
     ]
     assert (said["threads"], said["failed"]) == (0, [])
     # Only what is new.
     assert zygote.imports("wool", path=packages)["files"] == []
+
+
+def test_each_module_has_its_own_time_and_who_asked_for_it_first(zygote, packages):
+    write(packages / "top.py", "import time, lazy.part; time.sleep(0.02)")
+    write(packages / "lazy" / "__init__.py", "import fractions")
+    write(packages / "lazy" / "part.py", "import time; time.sleep(0.06)")
+    said = zygote.imports("top", "lazy", path=packages)
+    own = {name: (ms, importer) for name, _, ms, importer in said["files"]}
+    assert list(own) == ["lazy", "lazy.part", "top"]
+    assert 20 <= own["top"][0] < 60 <= own["lazy.part"][0]
+    assert own["lazy"][0] < 20
+    assert [importer for _, importer in own.values()] == ["lazy.part", "top", ""]
+    assert sum(ms for ms, _ in own.values()) <= said["milliseconds"]
+
+
+def test_an_import_that_leaves_a_file_open_is_named(zygote, packages):
+    write(packages / "clean.py", "open('/dev/null').close()")
+    write(packages / "leaky.py", "import posix; FD = posix.open('/dev/null', 0)")
+    write(packages / "last.py", "")
+    said = zygote.imports("clean", "leaky", "last", path=packages)
+    assert (said["fds"], said["threads"], said["left_by"]) == (1, 0, ["leaky"])
 
 
 def test_an_import_that_fails_stops_no_other(zygote, packages):
@@ -119,7 +140,7 @@ def test_an_import_that_fails_stops_no_other(zygote, packages):
     assert failed["mute"] == "E: <no message>"
     assert failed["odd"] == "ValueError: half \\ud800"
     assert failed["broken"].startswith("SyntaxError: ")
-    assert [name for name, _ in said["files"]] == ["good"]
+    assert [file[0] for file in said["files"]] == ["good"]
 
 
 def test_a_thread_left_running_is_counted(zygote, packages):
@@ -198,7 +219,7 @@ def test_a_derived_zygote_adds_imports_and_forks_and_leaves_its_parent_as_it_was
     zygote.imports("wool", path=packages)
     derived = zygote.derive()
     assert derived.pid != zygote.pid
-    assert [name for name, _ in derived.imports("yarn", path=packages)["files"]] == ["yarn"]
+    assert [file[0] for file in derived.imports("yarn", path=packages)["files"]] == ["yarn"]
     twice = derived.derive()
     for parent, expected in (
         (zygote, [True, False]),

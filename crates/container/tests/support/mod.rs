@@ -253,6 +253,7 @@ impl Conversation {
             memory_mb: 512,
             environment: Default::default(),
             binary: false,
+            observe: false,
         });
         self.send(&load, b"").await;
         self.reply().await

@@ -1,72 +1,149 @@
-//! Which zygotes must go, as a plain function.
+//! Which zygotes must go, as plain functions.
+//!
+//! Each gives places in `entries`, in the order in which they should go so that the rest fits into `budget`. Roots go
+//! last, and the last root that was used never.
 
-/// One zygote, as far as its eviction goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
-    pub(crate) bytes: u64,
-    /// When it was last forked from; greater is later, and no two are equal.
-    pub(crate) used: u64,
-    /// It has imported nothing, and all others of its Python come from it.
-    pub(crate) root: bool,
+use super::tree::{Entry, is_last_root, marginal};
+use super::worth::Worth;
+
+/// The least recently used first.
+pub(crate) fn least_recent(entries: &[Entry], budget: u64) -> Vec<usize> {
+    by(entries, budget, |_| vec![0.0; entries.len()])
 }
 
-/// The places in `held` of those that must go so that the rest fits into `budget`: the least recently used zygotes of
-/// package sets first, then roots, but never the last root that was used.
-pub(crate) fn evict(held: &[Held], budget: u64) -> Vec<usize> {
-    let mut bytes: u64 = held.iter().map(|one| one.bytes).sum();
-    let last_root = held.iter().filter(|one| one.root).map(|one| one.used).max();
-    let mut order: Vec<usize> =
-        (0..held.len()).filter(|at| !held[*at].root || Some(held[*at].used) != last_root).collect();
-    order.sort_by_key(|at| (held[*at].root, held[*at].used));
-    let mut victims = Vec::new();
-    for at in order {
-        if bytes <= budget {
-            break;
-        }
-        bytes -= held[at].bytes;
-        victims.push(at);
+/// SOCK §4.3: the benefit of evicting an entry is the on-disk size of the packages that it includes and its parent does
+/// not, the cost is its uses over a recent interval; the highest benefit-to-cost ratio goes first. `disk` and `uses` are
+/// by place.
+pub(crate) fn sock(entries: &[Entry], budget: u64, disk: &[f64], uses: &[f64]) -> Vec<usize> {
+    let ratio = disk.iter().zip(uses).map(|(disk, uses)| uses / disk.max(1.0));
+    let ratio: Vec<f64> = ratio.collect();
+    by(entries, budget, |_| ratio.clone())
+}
+
+/// What the calls of late would miss least, for each byte that it gives back, first.
+pub(crate) fn utility(entries: &[Entry], budget: u64, worth: &Worth<'_>) -> Vec<usize> {
+    by(entries, budget, |alive| {
+        let missed = worth.missed(alive);
+        #[expect(clippy::cast_precision_loss, reason = "bytes as a divisor")]
+        let density = |at: usize| missed[at] / marginal(entries, at).max(1) as f64;
+        (0..entries.len()).map(density).collect()
+    })
+}
+
+/// Evicts whatever ranks lowest among those left, the least recently used of equals, until the rest fits.
+fn by(entries: &[Entry], budget: u64, rank: impl Fn(&[bool]) -> Vec<f64>) -> Vec<usize> {
+    let mut bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
+    let mut alive = vec![true; entries.len()];
+    let mut gone = Vec::new();
+    while bytes > budget {
+        let ranks = rank(&alive);
+        let left = (0..entries.len()).filter(|at| alive[*at] && !is_last_root(entries, *at));
+        let least = left.min_by(|one, other| {
+            let (left, right) = (&entries[*one], &entries[*other]);
+            let by_rank = ranks[*one].total_cmp(&ranks[*other]);
+            left.root().cmp(&right.root()).then(by_rank).then(left.used.cmp(&right.used))
+        });
+        let Some(at) = least else { break };
+        bytes -= entries[at].bytes;
+        alive[at] = false;
+        gone.push(at);
     }
-    victims
+    gone
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::book::tests::simple;
+    use super::super::profile::Profile;
+    use super::super::tree::tests::{entry, set, trees};
+    use super::super::worth::Demand;
     use super::*;
 
-    fn zygotes() -> impl Strategy<Value = Vec<Held>> {
-        prop::collection::vec((0u64..100, any::<bool>()), 0..12).prop_map(|list| {
-            let zygotes = list.into_iter().zip(0..);
-            zygotes
-                .map(|((bytes, root), used)| Held { bytes, used: (used * 7) % 13, root })
-                .collect()
-        })
+    fn all(entries: &[Entry], budget: u64) -> [Vec<usize>; 3] {
+        let some: Vec<f64> = (0..entries.len()).map(|at| ((at * 5) % 7) as f64).collect();
+        let (profile, weight) = (Profile::new(0, set(&[0, 1, 2]), set(&[]), &simple(8)), 1.0);
+        let demands = [Demand { profile: &profile, weight }];
+        [
+            least_recent(entries, budget),
+            sock(entries, budget, &some, &some),
+            utility(entries, budget, &Worth::new(entries, &demands, 0.5)),
+        ]
+    }
+
+    fn left<'a>(entries: &'a [Entry], gone: &[usize]) -> Vec<&'a Entry> {
+        let left = entries.iter().enumerate().filter(|(at, _)| !gone.contains(at));
+        left.map(|(_, entry)| entry).collect()
     }
 
     proptest! {
         #[test]
-        fn the_rest_fits_or_is_only_the_last_root(held in zygotes(), budget in 0u64..500) {
-            let victims = evict(&held, budget);
-            let rest: Vec<_> = held.iter().enumerate().filter(|(at, _)| !victims.contains(at)).map(|(_, one)| one).collect();
-            let bytes: u64 = rest.iter().map(|one| one.bytes).sum();
-            prop_assert!(bytes <= budget || (rest.len() == 1 && rest[0].root));
-        }
-
-        #[test]
-        fn the_last_root_stays(held in zygotes(), budget in 0u64..500) {
-            let last = (0..held.len()).filter(|at| held[*at].root).max_by_key(|at| held[*at].used);
-            prop_assert!(last.is_none_or(|last| !evict(&held, budget).contains(&last)));
-        }
-
-        #[test]
-        fn nothing_goes_while_all_fits_and_no_root_before_a_package_set(held in zygotes(), budget in 0u64..500) {
-            let victims = evict(&held, budget);
-            let total: u64 = held.iter().map(|one| one.bytes).sum();
-            prop_assert_eq!(victims.is_empty(), total <= budget || held.iter().all(|one| one.root) && held.len() == 1);
-            if victims.iter().any(|at| held[*at].root) {
-                prop_assert!((0..held.len()).filter(|at| !held[*at].root).all(|at| victims.contains(&at)));
+        fn the_rest_fits_or_is_only_the_last_root(entries in trees(), budget in 0u64..500) {
+            for gone in all(&entries, budget) {
+                let left = left(&entries, &gone);
+                let bytes: u64 = left.iter().map(|entry| entry.bytes).sum();
+                prop_assert!(bytes <= budget || left.len() == 1 && left[0].root());
             }
         }
+
+        #[test]
+        fn the_last_root_stays_and_no_root_goes_before_another(entries in trees(), budget in 0u64..500) {
+            for gone in all(&entries, budget) {
+                prop_assert!(gone.iter().all(|at| !is_last_root(&entries, *at)));
+                if gone.iter().any(|at| entries[*at].root()) {
+                    prop_assert!(left(&entries, &gone).iter().all(|entry| entry.root()));
+                }
+            }
+        }
+
+        #[test]
+        fn nothing_goes_while_all_fits_and_a_larger_budget_never_costs_more_zygotes(entries in trees(), budget in 0u64..500, more in 0u64..200) {
+            let total: u64 = entries.iter().map(|entry| entry.bytes).sum();
+            for (gone, fewer) in all(&entries, budget).into_iter().zip(all(&entries, budget + more)) {
+                prop_assert!(total > budget || gone.is_empty());
+                prop_assert!(gone.starts_with(&fewer));
+            }
+        }
+    }
+
+    #[test]
+    fn sock_evicts_by_disk_size_over_recent_uses() {
+        // A, B and C are 100, 10 and 40 bytes on disk; entry 3 includes A and C, of which its parent has A.
+        let tree = [
+            entry(None, set(&[]), 1, 0),
+            entry(Some(0), set(&[1]), 1, 1),
+            entry(Some(0), set(&[2]), 1, 2),
+            entry(Some(1), set(&[1, 3]), 1, 3),
+        ];
+        let disk = [0.0, 100.0, 10.0, 40.0];
+        // Benefit to cost: 100/20 = 5, 10/1 = 10, 40/5 = 8.
+        let uses = [30.0, 20.0, 1.0, 5.0];
+        assert_eq!(sock(&tree, 3, &disk, &uses), [2]);
+        assert_eq!(sock(&tree, 2, &disk, &uses), [2, 3]);
+        assert_eq!(sock(&tree, 1, &disk, &uses), [2, 3, 1]);
+        // What nobody used of late goes before all that was used.
+        assert_eq!(sock(&tree, 3, &disk, &[30.0, 0.0, 1.0, 5.0]), [1]);
+        assert_eq!(sock(&tree, 3, &disk, &[30.0, 0.0, 0.0, 5.0]), [1]);
+    }
+
+    #[test]
+    fn utility_keeps_what_spares_most_for_its_memory() {
+        let book = simple(3);
+        let locks = [set(&[0, 1]), set(&[0, 2])];
+        let profiles = locks.map(|locked| Profile::new(0, locked.clone(), locked, &book));
+        let demands =
+            [(0, 3.0), (1, 1.0)].map(|(at, weight)| Demand { profile: &profiles[at], weight });
+        // Two that serve one handler each wholly, and one that serves both in part.
+        let tree = [
+            entry(None, set(&[]), 1, 0),
+            entry(Some(0), set(&[0]), 10, 1),
+            entry(Some(0), set(&[0, 1]), 10, 2),
+            entry(Some(0), set(&[0, 2]), 10, 3),
+        ];
+        let worth = Worth::new(&tree, &demands, 0.0);
+        // Nobody misses the common one while both have their own; then the one that is called less goes.
+        assert_eq!(utility(&tree, 21, &worth), [1]);
+        assert_eq!(utility(&tree, 11, &worth), [1, 3]);
     }
 }

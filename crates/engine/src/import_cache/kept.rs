@@ -1,18 +1,34 @@
 //! Zygotes that are there, and what they are for.
 
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use sandbox::{Layer, Network, PythonSpec, Zygote};
+use sandbox::{SandboxId, Zygote};
+use tokio::time::Instant;
 
-use crate::call::Handler;
+use super::set::Set;
+use super::tree::Entry;
 
-/// What a zygote is for.
+/// What a zygote is for. Nothing seen: a root.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
-    pub(super) python: PythonSpec,
-    pub(super) network: Network,
-    /// None: the root.
-    pub(super) packages: Option<Layer>,
+    pub(super) realm: usize,
+    /// The distributions that it can import from.
+    pub(super) sees: Set,
+    /// The pieces that it is asked to import.
+    pub(super) modules: Set,
+}
+
+impl Key {
+    pub(super) fn root(realm: usize) -> Self {
+        Self { realm, sees: Set::default(), modules: Set::default() }
+    }
+
+    pub(super) fn is_root(&self) -> bool {
+        self.sees.is_empty()
+    }
 }
 
 /// A zygote in the cache.
@@ -20,9 +36,17 @@ pub(super) struct Key {
 pub(crate) struct Kept {
     pub(super) key: Key,
     pub(crate) zygote: Box<dyn Zygote>,
+    /// What it has really imported, its ancestors' imports included.
+    pub(super) modules: Set,
+    /// From the one that it was derived from to the root.
+    pub(super) line: Vec<SandboxId>,
+    /// When the interpreter of its root started: all that come from that share one layout of memory.
+    pub(super) born: Instant,
     pub(super) used: AtomicU64,
     pub(super) forks: AtomicU64,
     pub(super) bytes: AtomicU64,
+    pub(super) saved_us: AtomicU64,
+    pub(super) recent: Mutex<VecDeque<Instant>>,
 }
 
 impl Kept {
@@ -31,17 +55,51 @@ impl Kept {
         self.forks.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn root(&self) -> bool {
-        self.key.packages.is_none()
+    /// Forks since then.
+    pub(super) fn uses_since(&self, window: Duration) -> f64 {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        while recent.front().is_some_and(|used| used.elapsed() > window) {
+            recent.pop_front();
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a count of forks")]
+        let uses = recent.len() as f64;
+        uses
+    }
+
+    pub(super) fn use_now(&self, turn: u64, saved_ms: f64) {
+        self.used.store(turn, Ordering::Relaxed);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "microseconds"
+        )]
+        self.saved_us.fetch_add((saved_ms.max(0.0) * 1e3) as u64, Ordering::Relaxed);
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner).push_back(Instant::now());
     }
 }
 
-pub(super) fn root_of(handler: &Handler) -> Key {
-    Key { python: handler.python.clone(), network: handler.network, packages: None }
+/// All zygotes that can be forked, at one moment: as they are, and as the policies see them.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) kept: Vec<Arc<Kept>>,
+    pub(super) entries: Vec<Entry>,
 }
 
-/// The zygote of the handler's own package set; none when that would have imported nothing that the root has not.
-pub(super) fn own_of(handler: &Handler) -> Option<Key> {
-    let packages = handler.packages.clone().filter(|_| !handler.imports.is_empty())?;
-    Some(Key { packages: Some(packages), ..root_of(handler) })
+impl View {
+    pub(super) fn new(mut kept: Vec<Arc<Kept>>) -> Self {
+        kept.sort_by_key(|kept| kept.zygote.id());
+        let places: HashMap<SandboxId, usize> =
+            kept.iter().enumerate().map(|(at, kept)| (kept.zygote.id(), at)).collect();
+        let entry = |kept: &Arc<Kept>| Entry {
+            realm: kept.key.realm,
+            parent: kept.line.iter().find_map(|id| places.get(id).copied()),
+            sees: kept.key.sees.clone(),
+            asked: kept.key.modules.clone(),
+            modules: kept.modules.clone(),
+            bytes: kept.bytes.load(Ordering::Relaxed),
+            used: kept.used.load(Ordering::Relaxed),
+        };
+        let entries = kept.iter().map(entry).collect();
+        Self { kept, entries }
+    }
 }

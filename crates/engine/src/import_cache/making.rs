@@ -1,81 +1,104 @@
 //! Making zygotes, each in a task of its own, once, watched by whoever needs it.
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 
-use sandbox::{ProviderError, Zygote, ZygoteSpec};
+use sandbox::{Layer, ProviderError, Zygote, ZygoteSpec};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use super::kept::{Kept, Key};
+use super::ImportCache;
+use super::kept::{Kept, Key, View};
 use super::select::{Standing, unfit};
-use super::{ImportCache, Node};
+use super::set::Set;
+use super::state::{Node, State};
+use super::worth::ancestor;
+use crate::config::ZygotePolicy;
 
 /// What comes of making a zygote. Ok(None): it was made, but must not be forked.
 pub(super) type Made = Result<Option<Arc<Kept>>, Arc<ProviderError>>;
 
+/// A zygote that was made, and the one that it was derived from.
+type Derived = (Box<dyn Zygote>, Option<Arc<Kept>>);
+
 impl ImportCache {
     /// What to watch until the zygote is there; none when it is there, or refused.
-    pub(super) fn ensure(
-        self: &Arc<Self>,
-        key: &Key,
-        imports: Vec<String>,
-    ) -> Option<watch::Receiver<Option<Made>>> {
-        let mut nodes = self.nodes();
-        match (self.standing(&nodes, key), nodes.get(key)) {
+    pub(super) fn ensure(self: &Arc<Self>, key: &Key) -> Option<watch::Receiver<Option<Made>>> {
+        let mut state = self.state();
+        match (state.standing(&self.config, key), state.nodes.get(key)) {
             (Standing::Making, Some(Node::Making(making))) => Some(making.clone()),
-            (Standing::Absent, _) => Some(self.start(&mut nodes, key, imports)),
+            (Standing::Absent, _) => Some(self.start(&mut state, key, None)),
             _ => None,
         }
     }
 
+    /// Has it made: from `from`, or from the best that there is when its turn comes.
     pub(super) fn start(
         self: &Arc<Self>,
-        nodes: &mut HashMap<Key, Node>,
+        state: &mut State,
         key: &Key,
-        imports: Vec<String>,
+        from: Option<Arc<Kept>>,
     ) -> watch::Receiver<Option<Made>> {
         let (tell, making) = watch::channel(None);
-        nodes.insert(key.clone(), Node::Making(making.clone()));
-        let (cache, key) = (Arc::clone(self), key.clone());
+        state.nodes.insert(key.clone(), Node::Making(making.clone()));
+        self.spawn(key.clone(), from, tell);
+        making
+    }
+
+    fn spawn(
+        self: &Arc<Self>,
+        key: Key,
+        from: Option<Arc<Kept>>,
+        tell: watch::Sender<Option<Made>>,
+    ) {
+        let cache = Arc::clone(self);
         let work = async move {
             let made = tokio::select! {
                 () = cache.halt.cancelled() => Err(ProviderError::Interpreter("the worker is stopping".to_owned())),
-                made = cache.make(&key, imports) => made,
+                made = cache.make(&key, from) => made,
             };
             let made = cache.settle(key, made);
             tell.send_replace(Some(made));
         };
         self.errands.spawn_on(work, &self.runtime);
-        making
     }
 
-    async fn make(
+    pub(super) async fn make(
         self: &Arc<Self>,
         key: &Key,
-        imports: Vec<String>,
-    ) -> Result<Box<dyn Zygote>, ProviderError> {
+        from: Option<Arc<Kept>>,
+    ) -> Result<Derived, ProviderError> {
+        let (python, network) = self.state().python(key.realm).clone();
         let spec = ZygoteSpec {
-            python: key.python.clone(),
-            packages: key.packages.clone(),
-            imports,
-            network: key.network,
+            python,
+            packages: None,
+            imports: Vec::new(),
+            network,
             limits: self.config.zygote_limits,
         };
-        if key.packages.is_none() {
-            return self.in_time(self.provider.create_zygote(spec)).await;
+        if key.is_root() {
+            return Ok((self.in_time(self.provider.create_zygote(spec)).await?, None));
         }
-        // The semaphore is never closed.
-        let _turn = self.builds.acquire().await;
-        let root = Key { packages: None, ..key.clone() };
-        let parent = match self.ensure(&root, Vec::new()) {
-            Some(mut making) => outcome(&mut making).await?,
-            None => self.ready(&self.nodes(), &root),
+        // SOCK's policy makes them while their calls wait. The semaphore is never closed.
+        let _turn = match self.config.zygotes {
+            ZygotePolicy::Paper => None,
+            _ => self.builds.acquire().await.ok(),
         };
+        let packages = Some(self.layer(key, &spec.python).await?);
+        let parent = match from.or_else(|| self.ancestor(key)) {
+            Some(kept) => Some(kept),
+            None => match self.ensure(&Key::root(key.realm)) {
+                Some(mut making) => outcome(&mut making).await?,
+                None => self.ancestor(key),
+            },
+        };
+        let had = parent.as_ref().map(|parent| parent.modules.clone()).unwrap_or_default();
+        let imports = self.state().book.modules(&key.modules.without(&had));
+        let spec = ZygoteSpec { packages, imports, ..spec };
         let Some(parent) = parent else {
-            return self.in_time(self.provider.create_zygote(spec)).await;
+            return Ok((self.in_time(self.provider.create_zygote(spec)).await?, None));
         };
         let derived = self.in_time(parent.zygote.derive(spec)).await;
         if let Err(error @ (ProviderError::ZygoteLost { .. } | ProviderError::Impostor { .. })) =
@@ -83,7 +106,34 @@ impl ImportCache {
         {
             self.lose(&parent, &error.to_string());
         }
-        derived
+        Ok((derived?, Some(parent)))
+    }
+
+    fn ancestor(&self, key: &Key) -> Option<Arc<Kept>> {
+        let (view, book) = {
+            let mut state = self.state();
+            (state.view(), Arc::clone(&state.book))
+        };
+        let young: Vec<_> = view.kept.iter().filter(|kept| !self.outlived(kept)).cloned().collect();
+        let young = View::new(young);
+        let at = ancestor(&young.entries, key.realm, &key.sees, &key.modules, &book)?;
+        Some(Arc::clone(&young.kept[at]))
+    }
+
+    /// The directory that holds just what the zygote may see.
+    async fn layer(&self, key: &Key, python: &sandbox::PythonSpec) -> Result<Layer, ProviderError> {
+        let set = self.state().book.distributions(&key.sees);
+        match (&*set, &self.store) {
+            ([whole], _) if whole.is_whole_lock() => {
+                let broken = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
+                whole.wheel.parse().map_err(broken).map_err(ProviderError::step("name a layer"))
+            }
+            (_, Some(store)) => store.layer(python, &set).await,
+            (_, None) => Err(ProviderError::Step {
+                step: "lay out packages without an install cache",
+                source: io::ErrorKind::Unsupported.into(),
+            }),
+        }
     }
 
     async fn in_time(
@@ -98,34 +148,74 @@ impl ImportCache {
     }
 
     /// Notes what came of making a zygote.
-    fn settle(&self, key: Key, made: Result<Box<dyn Zygote>, ProviderError>) -> Made {
+    fn settle(&self, key: Key, made: Result<Derived, ProviderError>) -> Made {
         let settled = match made {
             Err(error) => {
-                tracing::warn!(packages = ?key.packages, %error, "a zygote could not be made");
-                let mut nodes = self.nodes();
-                nodes.remove(&key);
-                if key.packages.is_some() {
-                    self.refuse(&mut nodes, key, error.to_string(), false);
+                let mut state = self.state();
+                tracing::warn!(packages = %self.names(&state, &key.sees), %error, "a zygote could not be made");
+                state.nodes.remove(&key);
+                if !key.is_root() {
+                    state.refuse(key, error.to_string(), false);
                 }
                 Err(Arc::new(error))
             }
-            Ok(zygote) => match unfit(zygote.imports()) {
-                Some(why) => {
-                    tracing::warn!(packages = ?key.packages, why, "a zygote cannot be forked");
-                    self.refuse(&mut self.nodes(), key, why, true);
-                    Ok(None)
-                }
-                None => {
-                    let used = AtomicU64::new(self.uses.fetch_add(1, Ordering::Relaxed));
-                    let (forks, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-                    let kept = Arc::new(Kept { key: key.clone(), zygote, used, forks, bytes });
-                    self.nodes().insert(key, Node::Ready(Arc::clone(&kept)));
-                    Ok(Some(kept))
-                }
-            },
+            Ok((zygote, parent)) => Ok(self.admit(key, zygote, parent)),
         };
         self.fit();
         settled
+    }
+
+    /// Takes a zygote in, if it can be forked; learns from what it did either way.
+    pub(super) fn admit(
+        &self,
+        key: Key,
+        zygote: Box<dyn Zygote>,
+        parent: Option<Arc<Kept>>,
+    ) -> Option<Arc<Kept>> {
+        let bytes = zygote.memory().unwrap_or(self.config.zygote_bytes / 8);
+        let mut state = self.state();
+        let book = Arc::make_mut(&mut state.book);
+        let imports = zygote.imports();
+        let loaded = book.measure(&key.sees, imports);
+        if let Some(why) = unfit(imports) {
+            tracing::warn!(packages = %self.names(&state, &key.sees), why, "a zygote cannot be forked");
+            state.refuse(key, why, true);
+            return None;
+        }
+        let failed: Vec<&str> = imports.failed.iter().map(|(module, _)| &**module).collect();
+        let asked = key.modules.iter().filter(|piece| !failed.contains(&book.module(*piece)));
+        let own: Set = asked.chain(loaded.iter()).collect();
+        let mut line = Vec::new();
+        let mut born = Instant::now();
+        let mut modules = own;
+        if let Some(parent) = &parent {
+            line.push(parent.zygote.id());
+            line.extend(&parent.line);
+            born = parent.born;
+            modules = modules.or(&parent.modules);
+            book.weighed(imports.milliseconds, bytes);
+        }
+        let kept = Arc::new(Kept {
+            key: key.clone(),
+            zygote,
+            modules,
+            line,
+            born,
+            used: AtomicU64::new(state.turn()),
+            forks: AtomicU64::new(0),
+            bytes: AtomicU64::new(bytes),
+            saved_us: AtomicU64::new(0),
+            recent: Mutex::new(VecDeque::new()),
+        });
+        state.nodes.insert(key, Node::Ready(Arc::clone(&kept)));
+        state.look_again();
+        Some(kept)
+    }
+
+    /// `numpy==2.1.0 pandas==2.2.0`, for a log line.
+    fn names(&self, state: &State, sees: &Set) -> String {
+        let names = sees.iter().map(|number| state.book.distribution(number).label());
+        names.collect::<Vec<_>>().join(" ")
     }
 }
 

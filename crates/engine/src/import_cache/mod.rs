@@ -1,266 +1,357 @@
-//! The import cache: zygotes, and who is forked from which.
+//! The import cache: zygotes, who is forked from which, and which there should be.
 //!
 //! ```text
-//!   Absent ──a call or a deploy──► Making ──► Ready ──lost, an impostor, evicted──► Absent
-//!                                    └──────► Refused ──(failed: after a while)───► Absent
+//!   Absent ──wanted──► Making ──► Ready ──lost, an impostor, evicted, too old──► Absent
+//!                        └──────► Refused ──(failed: after a while)────────────► Absent
+//!
+//!   call ─► pick ─► fork ─► load ─► learn ─┐             pure: select, evict, plan, over set, tree, profile, book
+//!                    what it imported      ▼             shell: making, improving, fitting, telling
+//!                             plan ─► make ─► measure
 //! ```
 //!
-//! One root for each Python and network class, one zygote for each exact package set, derived from its root. Making one
-//! is a task of its own: callers watch it, so it happens once however many ask, and goes on when they leave. A zygote
-//! whose imports left threads is refused for as long as the worker lives; one that could not be made, or was lost, for
-//! a while.
+//! One tree for each Python and network class. What a zygote may see is an exact set of distributions, and it serves
+//! only handlers that locked every one of them (the trust rule). Making one is a task of its own: callers watch it, so
+//! it happens once however many ask, and goes on when they leave. A zygote whose imports left threads or open files is
+//! refused for as long as the worker lives; one that could not be made, or was lost, for a while.
 
+mod book;
 mod evict;
+mod fitting;
+mod improving;
 mod kept;
 mod making;
+mod plan;
+mod profile;
+pub(crate) mod seed;
 mod select;
+mod set;
+mod state;
+mod telling;
+mod tree;
+mod worth;
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sandbox::{Provider, ProviderError};
+use sandbox::{Provider, ProviderError, SandboxId};
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, watch};
-use tokio::time::Instant;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::call::Handler;
 use crate::config::{EngineConfig, ZygotePolicy};
-use crate::status::{RefusedStatus, ZygoteStatus};
-use evict::{Held, evict};
+use crate::package::PackageStore;
 pub(crate) use kept::Kept;
-use kept::{Key, own_of, root_of};
+use kept::{Key, View};
 use making::{Made, outcome};
-use select::{From, Standing, select};
+use profile::Profile;
+use seed::{Planned, ZygoteTree};
+use select::Standing;
+use set::Set;
+use state::{Node, State};
 
-/// Package sets whose refusal is remembered, at most.
-const REFUSALS: usize = 1024;
+/// Milliseconds of imports that a start may lack without anybody thinking about a better zygote.
+const GOOD_ENOUGH_MS: f64 = 1.0;
 
 /// Where a call goes on from.
 #[derive(Debug)]
-pub(crate) struct Pick {
+pub struct Pick {
     /// None: a fresh interpreter.
     pub(crate) zygote: Option<Arc<Kept>>,
     /// It had to be made first.
     pub(crate) cold: bool,
-    /// It is the very zygote of the handler's package set.
+    /// It has imported all that the handler is known to import.
     pub(crate) exact: bool,
+    /// Whether to ask the handler what it imports.
+    pub(crate) observe: bool,
 }
 
-#[derive(Debug)]
-enum Node {
-    Making(watch::Receiver<Option<Made>>),
-    Ready(Arc<Kept>),
-    Refused { why: String, since: Instant, for_good: bool },
+impl Pick {
+    /// The zygote; none: a fresh interpreter.
+    #[must_use]
+    pub fn zygote(&self) -> Option<SandboxId> {
+        self.zygote.as_ref().map(|kept| kept.zygote.id())
+    }
+
+    /// Whether it has imported all that the handler is known to import.
+    #[must_use]
+    pub fn exact(&self) -> bool {
+        self.exact
+    }
 }
 
+/// Zygotes, and the policy that has them made, chosen and given up. [`Engine`](crate::Engine) holds one; the simulator
+/// drives one without calls.
 #[derive(Debug)]
-pub(crate) struct ImportCache {
+pub struct ImportCache {
     provider: Arc<dyn Provider>,
     config: Arc<EngineConfig>,
+    store: Option<Arc<dyn PackageStore>>,
+    seed: Vec<Planned>,
     errands: TaskTracker,
     runtime: Handle,
     halt: CancellationToken,
     /// Imports take a whole core: one package set at a time leaves the others to the calls.
     builds: Semaphore,
-    uses: AtomicU64,
-    nodes: Mutex<HashMap<Key, Node>>,
+    /// Whether somebody is thinking about what to make next.
+    improving: AtomicBool,
+    planners: Semaphore,
+    /// Whether an old zygote is being replaced.
+    replacing: AtomicBool,
+    state: Mutex<State>,
 }
 
 impl ImportCache {
-    /// Inside a runtime.
-    pub(crate) fn new(
+    /// With no zygote. Inside a tokio runtime, on which it makes them. `store` lays out parts of locks: without it every
+    /// lock stands for itself. `seed` says which zygotes to make as soon as handlers come that they may serve.
+    pub fn new(
         provider: Arc<dyn Provider>,
         config: Arc<EngineConfig>,
+        store: Option<Arc<dyn PackageStore>>,
+        seed: Option<&ZygoteTree>,
         errands: TaskTracker,
         halt: CancellationToken,
     ) -> Arc<Self> {
         Arc::new(Self {
             provider,
             config,
+            store,
+            seed: seed.map(ZygoteTree::planned).unwrap_or_default(),
             errands,
             runtime: Handle::current(),
             halt,
             builds: Semaphore::new(1),
-            uses: AtomicU64::new(0),
-            nodes: Mutex::default(),
+            improving: AtomicBool::new(false),
+            planners: Semaphore::new(1),
+            replacing: AtomicBool::new(false),
+            state: Mutex::default(),
         })
     }
 
     /// Chooses where a call goes on from, and has made what should be there.
-    pub(crate) async fn pick(self: &Arc<Self>, handler: &Handler) -> Result<Pick, ProviderError> {
-        let root = root_of(handler);
-        let own = own_of(handler);
-        let mut making = {
-            let mut nodes = self.nodes();
-            let exact = own.as_ref().map(|key| self.standing(&nodes, key));
-            let plan = select(self.config.zygotes, exact, self.standing(&nodes, &root));
-            if let (true, Some(key)) = (plan.build, &own) {
-                self.start(&mut nodes, key, handler.imports.clone());
-            }
-            let ready = match plan.from {
-                From::Exact => own.as_ref().and_then(|key| self.ready(&nodes, key)),
-                From::Root => self.ready(&nodes, &root),
-                From::NewRoot | From::Fresh => None,
-            };
-            if plan.from != From::NewRoot {
-                let exact = ready.is_some() && (plan.from == From::Exact || own.is_none());
-                return Ok(Pick { zygote: ready, cold: plan.from == From::Fresh, exact });
-            }
-            match nodes.get(&root) {
-                Some(Node::Making(making)) if making.has_changed().is_ok() => making.clone(),
-                _ => self.start(&mut nodes, &root, Vec::new()),
+    ///
+    /// # Errors
+    /// When there is no zygote at all and none can be made.
+    pub async fn pick(self: &Arc<Self>, handler: &Handler) -> Result<Pick, ProviderError> {
+        if self.config.zygotes == ZygotePolicy::None {
+            return Ok(Pick { zygote: None, cold: true, exact: false, observe: false });
+        }
+        let (choice, making) = loop {
+            let (choice, making) = self.choose(handler);
+            match &choice.zygote {
+                // Microseconds to ask; a call that finds out by forking has lost one of its two tries.
+                Some(kept) if !kept.zygote.alive() => self.lose(kept, "its process ended"),
+                _ => break (choice, making),
             }
         };
-        let zygote = outcome(&mut making).await?;
-        Ok(Pick { zygote, cold: true, exact: false })
+        let Some(mut making) = making else {
+            let Pick { zygote, cold, .. } = choice;
+            return Ok(self.taken(handler, zygote, cold));
+        };
+        match (outcome(&mut making).await, choice.zygote) {
+            (Ok(Some(kept)), _) => Ok(self.taken(handler, Some(kept), true)),
+            // What SOCK's policy wanted to make for it cannot be had.
+            (_, Some(kept)) => Ok(self.taken(handler, Some(kept), false)),
+            (Ok(None), None) => Ok(self.taken(handler, None, true)),
+            (Err(error), None) => Err(error),
+        }
     }
 
-    /// Makes what a handler will be forked from, and waits until it is there or refused.
-    pub(crate) async fn prepare(self: &Arc<Self>, handler: &Handler) {
+    /// The best there is, and what to wait for instead, if anything.
+    fn choose(
+        self: &Arc<Self>,
+        handler: &Handler,
+    ) -> (Pick, Option<tokio::sync::watch::Receiver<Option<Made>>>) {
+        let mut state = self.state();
+        let profile = state.profile(handler, self.store.is_some(), &self.seed);
+        let view = state.view();
+        let best = self.best(&view, &profile, luck(state.starts));
+        let own = self.own(&profile);
+        self.plant(&mut state, &profile);
+        let standing = own.as_ref().map(|key| state.standing(&self.config, key));
+        let from = best.map(|at| Arc::clone(&view.kept[at]));
+        let mut making = None;
+        if let (Some(key), Some(Standing::Absent | Standing::Making)) = (&own, standing) {
+            let started = match state.nodes.get(key) {
+                Some(Node::Making(making)) if standing == Some(Standing::Making) => making.clone(),
+                _ => self.start(
+                    &mut state,
+                    key,
+                    from.clone().filter(|_| self.config.zygotes == ZygotePolicy::Paper),
+                ),
+            };
+            making = Some(started).filter(|_| self.config.zygotes == ZygotePolicy::Paper);
+        }
+        let root = Key::root(profile.realm);
+        if from.is_none() && making.is_none() {
+            making = match (state.standing(&self.config, &root), state.nodes.get(&root)) {
+                (Standing::Making, Some(Node::Making(making))) => Some(making.clone()),
+                (Standing::Absent, _) => Some(self.start(&mut state, &root, None)),
+                _ => None,
+            };
+        }
+        drop(state);
+        let cold = from.is_none();
+        (Pick { zygote: from, cold, exact: false, observe: false }, making)
+    }
+
+    /// Notes that a call goes on from there.
+    fn taken(self: &Arc<Self>, handler: &Handler, kept: Option<Arc<Kept>>, cold: bool) -> Pick {
+        let mut state = self.state();
+        let profile = state.profile(handler, self.store.is_some(), &self.seed);
+        state.start(&handler.id, self.config.zygote_half_life);
+        let none = Set::default();
+        let modules = kept.as_ref().map_or(&none, |kept| &kept.modules);
+        let needs: f64 = profile.needs.iter().map(|(_, cost)| cost).sum();
+        let saved = profile.saved(modules);
+        if let Some(kept) = &kept {
+            kept.use_now(state.turn(), saved);
+        }
+        drop(state);
+        let learns = matches!(self.config.zygotes, ZygotePolicy::Utility | ZygotePolicy::Static);
+        let exact = match (&kept, self.config.zygotes) {
+            (None, _) => false,
+            (Some(_), _) if profile.declared.is_empty() && !learns => true,
+            (Some(kept), ZygotePolicy::PerLock) => profile.declared.within(&kept.key.modules),
+            (Some(kept), ZygotePolicy::Paper) => kept.key.sees == profile.locked,
+            _ => needs - saved < GOOD_ENOUGH_MS,
+        };
+        if self.config.zygotes == ZygotePolicy::Utility && needs - saved >= GOOD_ENOUGH_MS {
+            self.improve();
+        }
+        let observe =
+            learns && !profile.locked.is_empty() && profile.curious(number(kept.as_deref()));
+        Pick { zygote: kept, cold, exact, observe }
+    }
+
+    /// The best zygote that may serve the handler, by the policy.
+    fn best(&self, view: &View, profile: &Profile, luck: u64) -> Option<usize> {
+        let (entries, realm) = (&view.entries, profile.realm);
+        match self.config.zygotes {
+            ZygotePolicy::None => None,
+            ZygotePolicy::Root => select::exact(entries, realm, &Set::default(), &Set::default()),
+            ZygotePolicy::PerLock => {
+                select::exact(entries, realm, &profile.locked, &profile.declared)
+            }
+            ZygotePolicy::Paper => select::sock(entries, realm, &profile.locked, luck),
+            ZygotePolicy::Utility | ZygotePolicy::Static => select::utility(entries, profile),
+        }
+    }
+
+    /// The zygote that the policy makes for a handler as soon as that is called.
+    fn own(&self, profile: &Profile) -> Option<Key> {
+        let modules = match self.config.zygotes {
+            ZygotePolicy::PerLock => profile.declared.clone(),
+            ZygotePolicy::Paper => profile.outermost.clone(),
+            _ => return None,
+        };
+        let key = Key { realm: profile.realm, sees: profile.locked.clone(), modules };
+        (!key.modules.is_empty()).then_some(key)
+    }
+
+    /// Starts the zygotes of the given tree that may serve the handler and are not there, as far as there is room.
+    fn plant(self: &Arc<Self>, state: &mut State, profile: &Profile) {
+        for (sees, modules) in &profile.seeds {
+            let key = Key { realm: profile.realm, sees: sees.clone(), modules: modules.clone() };
+            let used: u64 = state.view().entries.iter().map(|entry| entry.bytes).sum();
+            if state.standing(&self.config, &key) == Standing::Absent
+                && used < self.config.zygote_bytes
+            {
+                self.start(state, &key, None);
+            }
+        }
+    }
+
+    /// A handler that went on from `zygote` has loaded `modules` of its packages, which took it `milliseconds`.
+    pub fn learn(
+        self: &Arc<Self>,
+        handler: &Handler,
+        pick: &Pick,
+        modules: &[String],
+        milliseconds: f64,
+    ) {
+        let mut state = self.state();
+        let State { book, profiles, .. } = &mut *state;
+        let Some(profile) = profiles.get_mut(&handler.id) else { return };
+        let (book, profile) = (Arc::make_mut(book), Arc::make_mut(profile));
+        let new = modules.iter().filter_map(|module| book.piece(&profile.locked, module)).collect();
+        let none = Set::default();
+        let had = pick.zygote.as_ref().map_or(&none, |kept| &kept.modules);
+        profile.learn(number(pick.zygote.as_deref()), had, &new, milliseconds, book);
+        drop(state);
+        if self.config.zygotes == ZygotePolicy::Utility && !new.is_empty() {
+            self.improve();
+        }
+    }
+
+    /// Makes the zygotes that the handler will be forked from. Returns when they are there, or cannot be.
+    pub async fn prepare(self: &Arc<Self>, handler: &Handler) {
         if self.config.zygotes == ZygotePolicy::None {
             return;
         }
-        let own = own_of(handler).filter(|_| self.config.zygotes == ZygotePolicy::PerLock);
-        let wanted =
-            [Some((root_of(handler), Vec::new())), own.map(|key| (key, handler.imports.clone()))];
-        for (key, imports) in wanted.into_iter().flatten() {
-            if let Some(mut making) = self.ensure(&key, imports) {
+        let (root, wanted) = {
+            let mut state = self.state();
+            let profile = state.profile(handler, self.store.is_some(), &self.seed);
+            if self.config.zygotes == ZygotePolicy::Utility {
+                state.start(&handler.id, self.config.zygote_half_life);
+            }
+            self.plant(&mut state, &profile);
+            (Key::root(profile.realm), self.own(&profile))
+        };
+        for key in [Some(root), wanted].into_iter().flatten() {
+            if let Some(mut making) = self.ensure(&key) {
                 // Its failure was told when it happened; calls go on without it.
                 let _ = outcome(&mut making).await;
             }
         }
+        if self.config.zygotes == ZygotePolicy::Utility {
+            self.improved().await;
+        }
+    }
+
+    /// Forgets a handler that was deleted.
+    pub fn forget(&self, handler: &crate::call::HandlerId) {
+        self.state().profiles.remove(handler);
     }
 
     /// Drops a zygote that is lost, or that answered with an impostor.
     pub(crate) fn lose(&self, lost: &Arc<Kept>, why: &str) {
-        let gone = {
-            let mut nodes = self.nodes();
-            if !matches!(nodes.get(&lost.key), Some(Node::Ready(kept)) if Arc::ptr_eq(kept, lost)) {
+        {
+            let mut state = self.state();
+            if !state.remove(lost) {
                 return;
             }
-            let gone = nodes.remove(&lost.key);
             // A root is made anew at once: calls need it. Any other might be lost again and again.
-            if !lost.root() {
-                self.refuse(&mut nodes, lost.key.clone(), why.to_owned(), false);
-            }
-            gone
-        };
-        tracing::warn!(zygote = %lost.zygote.id(), why, "a zygote was given up");
-        drop(gone);
-    }
-
-    /// Gives up zygotes that have died and those that no longer fit.
-    pub(crate) fn tidy(&self) {
-        for kept in self.all() {
-            if !kept.zygote.alive() {
-                self.lose(&kept, "its process ended");
+            if !lost.key.is_root() {
+                state.refuse(lost.key.clone(), why.to_owned(), false);
             }
         }
-        self.fit();
+        tracing::warn!(zygote = %lost.zygote.id(), why, "a zygote was given up");
     }
 
     /// Gives up everything.
-    pub(crate) fn clear(&self) {
-        let gone = std::mem::take(&mut *self.nodes());
+    pub fn clear(&self) {
+        let gone = {
+            let mut state = self.state();
+            state.look_again();
+            std::mem::take(&mut state.nodes)
+        };
         drop(gone);
     }
 
-    /// The zygotes that are there, and the package sets that have none and why.
-    pub(crate) fn status(&self) -> (Vec<ZygoteStatus>, Vec<RefusedStatus>) {
-        let zygotes = self.all().into_iter().map(|kept| ZygoteStatus {
-            id: kept.zygote.id(),
-            base: kept.key.python.base.clone(),
-            packages: kept.key.packages.clone(),
-            imports: kept.zygote.spec().imports.clone(),
-            failed_imports: kept.zygote.imports().failed.clone(),
-            import_ms: kept.zygote.imports().milliseconds,
-            memory_bytes: kept.bytes.load(Ordering::Relaxed),
-            forks: kept.forks.load(Ordering::Relaxed),
-        });
-        let mut zygotes: Vec<_> = zygotes.collect();
-        zygotes.sort_by_key(|zygote| zygote.id);
-        let nodes = self.nodes();
-        let refused = nodes.iter().filter_map(|(key, node)| match node {
-            Node::Refused { why, for_good, .. } => Some(RefusedStatus {
-                packages: key.packages.clone(),
-                why: why.clone(),
-                for_good: *for_good,
-            }),
-            _ => None,
-        });
-        (zygotes, refused.collect())
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// Measures all zygotes, and gives up those that no longer fit.
-    fn fit(&self) {
-        let all = self.all();
-        let mut held = Vec::with_capacity(all.len());
-        for kept in &all {
-            // Where the host cannot tell, eight of them fit.
-            let bytes = kept.zygote.memory().unwrap_or(self.config.zygote_bytes / 8);
-            kept.bytes.store(bytes, Ordering::Relaxed);
-            held.push(Held { bytes, used: kept.used.load(Ordering::Relaxed), root: kept.root() });
-        }
-        let victims: Vec<_> = {
-            let mut nodes = self.nodes();
-            let mut remove = |at: usize| {
-                let same = matches!(nodes.get(&all[at].key), Some(Node::Ready(kept)) if Arc::ptr_eq(kept, &all[at]));
-                if same { nodes.remove(&all[at].key) } else { None }
-            };
-            evict(&held, self.config.zygote_bytes).into_iter().filter_map(&mut remove).collect()
-        };
-        drop(victims);
-    }
+/// A zygote's number, and 0 for none.
+fn number(kept: Option<&Kept>) -> u64 {
+    kept.map_or(0, |kept| kept.zygote.id().0)
+}
 
-    fn all(&self) -> Vec<Arc<Kept>> {
-        let nodes = self.nodes();
-        let ready = nodes.values().filter_map(|node| match node {
-            Node::Ready(kept) => Some(Arc::clone(kept)),
-            _ => None,
-        });
-        ready.collect()
-    }
-
-    fn standing(&self, nodes: &HashMap<Key, Node>, key: &Key) -> Standing {
-        match nodes.get(key) {
-            None => Standing::Absent,
-            // Whoever was making it is gone without a word.
-            Some(Node::Making(making)) if making.has_changed().is_err() => Standing::Absent,
-            Some(Node::Making(_)) => Standing::Making,
-            Some(Node::Ready(_)) => Standing::Ready,
-            Some(Node::Refused { for_good: true, .. }) => Standing::Refused,
-            Some(Node::Refused { since, .. }) if since.elapsed() < self.config.zygote_retry => {
-                Standing::Refused
-            }
-            Some(Node::Refused { .. }) => Standing::Absent,
-        }
-    }
-
-    fn ready(&self, nodes: &HashMap<Key, Node>, key: &Key) -> Option<Arc<Kept>> {
-        let Some(Node::Ready(kept)) = nodes.get(key) else { return None };
-        kept.used.store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        Some(Arc::clone(kept))
-    }
-
-    fn refuse(&self, nodes: &mut HashMap<Key, Node>, key: Key, why: String, for_good: bool) {
-        nodes.insert(key, Node::Refused { why, since: Instant::now(), for_good });
-        let refused = nodes.iter().filter_map(|(key, node)| match node {
-            Node::Refused { since, .. } => Some((*since, key)),
-            _ => None,
-        });
-        let refused: Vec<_> = refused.collect();
-        if refused.len() > REFUSALS
-            && let Some(oldest) =
-                refused.iter().min_by_key(|(since, _)| *since).map(|(_, key)| (*key).clone())
-        {
-            nodes.remove(&oldest);
-        }
-    }
-
-    fn nodes(&self) -> MutexGuard<'_, HashMap<Key, Node>> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// A number that looks random.
+fn luck(starts: u64) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::new().hash_one(starts)
 }

@@ -1,12 +1,13 @@
-//! Where a call's instance is made from, as a plain function.
+//! Where a call's instance is made from, as plain functions.
 //!
-//! It cannot miss: a root zygote has imported nothing, so every handler may be forked from it; and where no zygote can
-//! be had at all, a fresh interpreter serves. No call waits for the zygote of its package set: it goes on from the root
-//! while that one is made beside it.
+//! None can miss: a root zygote has imported nothing, so every handler may be forked from it; and where no zygote can be
+//! had at all, a fresh interpreter serves.
 
 use sandbox::Imports;
 
-use crate::config::ZygotePolicy;
+use super::profile::Profile;
+use super::set::Set;
+use super::tree::Entry;
 
 /// How it stands with one zygote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,104 +22,134 @@ pub(crate) enum Standing {
     Refused,
 }
 
-/// Where to go on from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum From {
-    /// The zygote of exactly this package set.
-    Exact,
-    /// The root.
-    Root,
-    /// The root, which has to be made, or waited for, first.
-    NewRoot,
-    /// A fresh interpreter.
-    Fresh,
+/// Milliseconds that a fork takes longer for each module that its zygote has imported: 1.6 ms from a bare
+/// interpreter to numpy and pandas, some 900 of them (page tables are copied).
+const FORK_MS_PER_MODULE: f64 = 0.002;
+
+/// SOCK §4.3: of those that import nothing which was not asked for, the one with the most matching packages; ties are
+/// broken by `luck`.
+pub(crate) fn sock(entries: &[Entry], realm: usize, locked: &Set, luck: u64) -> Option<usize> {
+    let serving = || (0..entries.len()).filter(|at| entries[*at].serves(realm, locked));
+    let most = serving().map(|at| entries[at].sees.len()).max()?;
+    let ties: Vec<usize> = serving().filter(|at| entries[*at].sees.len() == most).collect();
+    let luck = usize::try_from(luck % ties.len() as u64).ok()?;
+    ties.get(luck).copied()
 }
 
-/// What to do for one call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
-    pub(crate) from: From,
-    /// Whether to have the set's own zygote made, off the call's path.
-    pub(crate) build: bool,
+/// The one that spares the handler most: import time that is saved, less what forking a larger process takes longer.
+pub(crate) fn utility(entries: &[Entry], profile: &Profile) -> Option<usize> {
+    let serving = entries.iter().enumerate();
+    let serving = serving.filter(|(_, entry)| entry.serves(profile.realm, &profile.locked));
+    let scored = serving.map(|(at, entry)| {
+        #[expect(clippy::cast_precision_loss, reason = "a count of modules")]
+        let copied = entry.modules.len() as f64 * FORK_MS_PER_MODULE;
+        (profile.saved(&entry.modules) - copied, entry.used, at)
+    });
+    let best = scored.max_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+    best.map(|(_, _, at)| at)
 }
 
-/// `exact` is none for a handler whose package set asks for no import: the root is its own zygote.
-pub(crate) fn select(policy: ZygotePolicy, exact: Option<Standing>, root: Standing) -> Plan {
-    let exact = exact.filter(|_| policy == ZygotePolicy::PerLock);
-    let from = match (policy, exact, root) {
-        (ZygotePolicy::None, _, _) => From::Fresh,
-        (_, Some(Standing::Ready), _) => From::Exact,
-        (_, _, Standing::Ready) => From::Root,
-        (_, _, Standing::Absent | Standing::Making) => From::NewRoot,
-        (_, _, Standing::Refused) => From::Fresh,
-    };
-    Plan { from, build: exact == Some(Standing::Absent) }
+/// The one of just these pieces, else the root.
+pub(crate) fn exact(entries: &[Entry], realm: usize, sees: &Set, modules: &Set) -> Option<usize> {
+    let places = || (0..entries.len()).filter(|at| entries[*at].realm == realm);
+    let own = places().find(|at| entries[*at].sees == *sees && modules.within(&entries[*at].asked));
+    own.or_else(|| places().find(|at| entries[*at].root()))
 }
 
 /// Why a zygote must not be forked, if it must not.
 ///
-/// Threads do not survive a fork, and the locks that they hold stay locked for ever. A file from outside its own
-/// package set may hold anything: such a zygote would bring it to handlers that never asked for it (DESIGN §6).
+/// Threads do not survive a fork, and the locks that they hold stay locked for ever. Open files do not survive ours,
+/// which closes them. A file from outside its own package set may hold anything: such a zygote would bring it to
+/// handlers that never asked for it (DESIGN §6).
 pub(crate) fn unfit(imports: &Imports) -> Option<String> {
     if imports.threads > 0 {
         return Some(format!("its imports left {} threads running", imports.threads));
     }
+    if imports.fds > 0 {
+        return Some(format!("its imports left {} files open", imports.fds));
+    }
     let trusted = ["/opt/python/", "/opt/lambswool/", "/usr/"];
     let sealed =
         |file: &str| trusted.iter().any(|place| file.starts_with(place)) && !file.contains("/../");
-    let stray = imports.files.iter().find(|(_, file)| !sealed(file));
-    stray.map(|(module, file)| {
-        format!("module {module} was loaded from {file}, outside its package set")
+    let stray = imports.files.iter().find(|file| !sealed(&file.path));
+    stray.map(|file| {
+        format!("module {} was loaded from {}, outside its package set", file.module, file.path)
     })
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use sandbox::LoadedFile;
 
+    use super::super::book::tests::simple;
+    use super::super::tree::tests::{entry, set, trees};
     use super::*;
 
-    fn standings() -> impl Strategy<Value = Standing> {
-        prop::sample::select(vec![
-            Standing::Absent,
-            Standing::Making,
-            Standing::Ready,
-            Standing::Refused,
-        ])
+    fn figure_13() -> Vec<Entry> {
+        // Entry 4 has imported C, which a handler of A and B did not ask for.
+        let (a, b, c) = (0, 1, 2);
+        vec![
+            entry(None, set(&[]), 1, 0),
+            entry(Some(0), set(&[a]), 1, 1),
+            entry(Some(0), set(&[b]), 1, 2),
+            entry(Some(1), set(&[a, b, c]), 1, 3),
+        ]
     }
 
-    fn policies() -> impl Strategy<Value = ZygotePolicy> {
-        prop::sample::select(vec![ZygotePolicy::None, ZygotePolicy::Root, ZygotePolicy::PerLock])
+    #[test]
+    fn figure_13_entries_2_and_3_serve_a_and_b_by_chance_and_entry_4_never() {
+        let chosen: std::collections::BTreeSet<_> =
+            (0..16).filter_map(|luck| sock(&figure_13(), 0, &set(&[0, 1]), luck)).collect();
+        assert_eq!(chosen.into_iter().collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(sock(&figure_13(), 0, &set(&[0, 1, 2]), 7), Some(3));
+        assert_eq!(sock(&figure_13(), 0, &set(&[2]), 7), Some(0));
+    }
+
+    fn locks() -> impl Strategy<Value = Set> {
+        prop::collection::btree_set(0u32..8, 0..8).prop_map(|members| members.into_iter().collect())
+    }
+
+    fn profile(locked: &Set) -> Profile {
+        Profile::new(0, locked.clone(), locked.clone(), &simple(8))
     }
 
     proptest! {
         #[test]
-        fn only_a_zygote_that_is_ready_is_forked_from(policy in policies(), exact in prop::option::of(standings()), root in standings()) {
-            match select(policy, exact, root).from {
-                From::Exact => prop_assert_eq!(exact, Some(Standing::Ready)),
-                From::Root => prop_assert_eq!(root, Standing::Ready),
-                From::NewRoot => prop_assert!(matches!(root, Standing::Absent | Standing::Making)),
-                From::Fresh => prop_assert!(policy == ZygotePolicy::None || root == Standing::Refused),
+        fn a_zygote_with_an_unrequested_package_is_never_selected(entries in trees(), locked in locks(), luck: u64) {
+            let chosen = [sock(&entries, 0, &locked, luck), utility(&entries, &profile(&locked)), exact(&entries, 0, &locked, &locked)];
+            for at in chosen.into_iter().flatten() {
+                prop_assert!(entries[at].sees.iter().all(|member| locked.contains(member)));
             }
         }
 
         #[test]
-        fn no_call_waits_for_its_own_sets_zygote(policy in policies(), exact in standings()) {
-            let plan = select(policy, Some(exact), Standing::Ready);
-            prop_assert_ne!(plan.from, From::NewRoot);
+        fn nobody_is_left_without_a_zygote_while_there_is_a_root(entries in trees(), locked in locks(), luck: u64) {
+            let rooted = entries.iter().any(Entry::root);
+            prop_assert!(!rooted || sock(&entries, 0, &locked, luck).is_some());
+            prop_assert!(!rooted || utility(&entries, &profile(&locked)).is_some());
         }
 
         #[test]
-        fn a_zygote_is_built_once_and_only_where_the_policy_has_one(policy in policies(), exact in prop::option::of(standings()), root in standings()) {
-            let build = select(policy, exact, root).build;
-            prop_assert_eq!(build, policy == ZygotePolicy::PerLock && exact == Some(Standing::Absent));
+        fn another_realms_zygote_is_never_selected(entries in trees(), locked in locks(), luck: u64) {
+            prop_assert_eq!(sock(&entries, 1, &locked, luck), None);
+            prop_assert_eq!(exact(&entries, 1, &locked, &locked), None);
+        }
+
+        #[test]
+        fn one_more_zygote_never_spares_a_handler_less(entries in trees(), more in trees(), locked in locks()) {
+            let profile = profile(&locked);
+            let spared = |entries: &[Entry]| utility(entries, &profile).map_or(0.0, |at| profile.saved(&entries[at].modules));
+            let both: Vec<Entry> = entries.iter().chain(&more).cloned().collect();
+            // A fork's own cost may decide between equals.
+            prop_assert!(spared(&both) >= spared(&entries) - 0.1);
         }
     }
 
     #[test]
-    fn a_zygote_with_threads_or_a_file_from_elsewhere_is_unfit() {
+    fn a_zygote_with_threads_open_files_or_a_file_from_elsewhere_is_unfit() {
         let file = |path: &str| Imports {
-            files: vec![("m".to_owned(), path.to_owned())],
+            files: vec![LoadedFile { path: path.to_owned(), ..LoadedFile::default() }],
             ..Imports::default()
         };
         assert_eq!(unfit(&Imports::default()), None);
@@ -129,6 +160,7 @@ mod tests {
         assert!(unfit(&file("/opt/python/../../tmp/m.py")).is_some());
         assert!(unfit(&file("m.py")).is_some());
         assert!(unfit(&Imports { threads: 1, ..Imports::default() }).is_some());
+        assert!(unfit(&Imports { fds: 1, ..Imports::default() }).is_some());
     }
 
     #[test]

@@ -90,6 +90,7 @@ pub fn handler(name: &str, module: &str) -> Handler {
             interpreter: "/usr/bin/python3".to_owned(),
         },
         packages: None,
+        distributions: Arc::from([]),
         imports: Vec::new(),
         code: format!("code/{name}").parse().unwrap(),
         module: module.to_owned(),

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `echo` (and any other name) | returns the body as it came |
 //! | `sleep:MS` | returns after that time |
+//! | `uses:A+B/C` | returns; says, when asked, that loading imported A and B and the first call C, as far as its zygote had not; ten milliseconds each |
 //! | `print` | writes a line while loading and one while called, then returns |
 //! | `flood:BYTES` | writes that much output in frames of 64 KiB, then returns |
 //! | `chatter:BYTES` | writes that much output *before* it reads its call |
@@ -32,8 +33,10 @@ use crate::wire::{Decoder, Failure, Frame, Load, LogStream, Reply, Request};
 
 const PIECE: usize = 64 << 10;
 
-pub(super) async fn run(stream: UnixStream, process: Arc<Process>) {
-    let mut guest = Guest { stream, decoder: Decoder::new(u32::MAX as usize), process };
+/// `had` is what its zygote had imported.
+pub(super) async fn run(stream: UnixStream, process: Arc<Process>, had: Vec<String>) {
+    let decoder = Decoder::new(u32::MAX as usize);
+    let mut guest = Guest { stream, decoder, process, had };
     let death = match guest.serve().await {
         Ok(death) => death,
         Err(_) => Death::Exited(0),
@@ -45,9 +48,21 @@ struct Guest {
     stream: UnixStream,
     decoder: Decoder,
     process: Arc<Process>,
+    had: Vec<String>,
 }
 
 impl Guest {
+    /// What loading imports, and what the first call does.
+    fn uses(&self, load: &Load) -> (Vec<String>, Vec<String>) {
+        let Some(("uses", names)) = load.module.split_once(':') else { return Default::default() };
+        let (loading, calling) = names.split_once('/').unwrap_or((names, ""));
+        let new = |names: &str| {
+            let names = names.split('+').map(str::to_owned);
+            names.filter(|name| !name.is_empty() && !self.had.contains(name)).collect()
+        };
+        (new(loading), new(calling))
+    }
+
     /// Until it dies, or the channel fails.
     async fn serve(&mut self) -> io::Result<Death> {
         self.say(&Reply::Ready { pid: 1 }, b"").await?;
@@ -62,10 +77,17 @@ impl Guest {
             "print" => self.print("", b"loading\n").await?,
             _ => {}
         }
-        self.say(&Reply::Loaded { milliseconds: 0.1 }, b"").await?;
+        let (loading, calling) = self.uses(&load);
+        if load.observe {
+            self.say(&Reply::Imports {}, loading.join("\n").as_bytes()).await?;
+        }
+        let imports = u32::try_from(loading.len()).unwrap_or(u32::MAX);
+        let milliseconds = 0.1 + 10.0 * f64::from(imports);
+        self.say(&Reply::Loaded { milliseconds }, b"").await?;
         if verb == "chatter" {
             self.print_much("", number).await?;
         }
+        let mut observe = load.observe;
         while let Some((request, body)) = self.hear().await? {
             let Request::Invoke { id, content_type, .. } = request else {
                 return Ok(Death::Exited(0));
@@ -78,6 +100,9 @@ impl Guest {
                 "exit" => return Ok(Death::Exited(i32::try_from(number).unwrap_or(i32::MAX))),
                 "oom" => return Ok(Death::OutOfMemory),
                 _ => {}
+            }
+            if std::mem::take(&mut observe) {
+                self.say(&Reply::Imports {}, calling.join("\n").as_bytes()).await?;
             }
             match verb {
                 "raise" => self.say(&failed(&id, "ValueError"), b"").await?,

@@ -56,7 +56,12 @@ pub(super) struct FakeInstance {
 }
 
 impl FakeInstance {
-    pub(super) fn make(shared: &Arc<Shared>, zygote: Option<SandboxId>) -> io::Result<Self> {
+    /// `had` is what its zygote had imported.
+    pub(super) fn make(
+        shared: &Arc<Shared>,
+        zygote: Option<SandboxId>,
+        had: Vec<String>,
+    ) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         theirs.set_nonblocking(true)?;
@@ -66,7 +71,7 @@ impl FakeInstance {
             guest: Mutex::new(None),
         });
         let channel = tokio::net::UnixStream::from_std(theirs)?;
-        let task = tokio::spawn(guest::run(channel, Arc::clone(&process)));
+        let task = tokio::spawn(guest::run(channel, Arc::clone(&process), had));
         *process.guest.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.abort_handle());
 
         let id = shared.id();

@@ -3,18 +3,21 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use super::instance::FakeInstance;
+use super::pages::Pages;
+use super::recorded::import;
 use super::{Operation, Shared};
 use crate::{
     Imports, Instance, InstanceSpec, Pending, ProviderError, Sandbox, SandboxId, Zygote, ZygoteSpec,
 };
 
-/// Whether a zygote's process runs; outlives nothing but the zygote.
+/// Whether a zygote's process runs, and what it has imported; outlives nothing but the zygote.
 #[derive(Debug)]
 pub(super) struct Process {
     alive: AtomicBool,
+    /// All modules, inherited ones first.
+    pub(super) modules: Vec<String>,
 }
 
 impl Process {
@@ -28,26 +31,37 @@ pub(super) struct FakeZygote {
     id: SandboxId,
     spec: ZygoteSpec,
     imports: Imports,
+    /// What it costs by itself, its imports apart.
     bytes: u64,
+    pages: Arc<Pages>,
     process: Arc<Process>,
     shared: Arc<Shared>,
 }
 
 impl FakeZygote {
     /// Does the imports, then exists.
-    pub(super) async fn make(shared: &Arc<Shared>, spec: ZygoteSpec, by: Operation) -> Self {
-        let imports = import(&spec.imports).await;
+    pub(super) async fn make(
+        shared: &Arc<Shared>,
+        spec: ZygoteSpec,
+        parent: Option<&Self>,
+    ) -> Self {
+        let recorded = Arc::clone(&shared.state().recorded);
+        let had = parent.map_or(&[][..], |parent| &parent.process.modules);
+        let (imports, bytes) = import(&spec.imports, had, &recorded).await;
+        let new = imports.files.iter().map(|file| file.module.clone());
+        let modules = had.iter().cloned().chain(new).collect();
+        let pages = Pages::new(bytes, parent.map(|parent| &parent.pages));
         let id = shared.id();
-        let process = Arc::new(Process { alive: AtomicBool::new(true) });
+        let process = Arc::new(Process { alive: AtomicBool::new(true), modules });
         let mut state = shared.state();
         state.zygotes.insert(id, Arc::downgrade(&process));
         state.census.zygotes += 1;
-        match by {
-            Operation::Derive => state.census.derived_zygotes += 1,
-            _ => state.census.created_zygotes += 1,
+        match parent {
+            Some(_) => state.census.derived_zygotes += 1,
+            None => state.census.created_zygotes += 1,
         }
         let bytes = state.settings.zygote_bytes;
-        Self { id, spec, imports, bytes, process, shared: Arc::clone(shared) }
+        Self { id, spec, imports, bytes, pages, process, shared: Arc::clone(shared) }
     }
 
     fn answers(&self) -> Result<(), ProviderError> {
@@ -58,36 +72,13 @@ impl FakeZygote {
     }
 }
 
-/// What importing `modules` does is written in their names.
-async fn import(modules: &[String]) -> Imports {
-    let mut imports = Imports::default();
-    for module in modules {
-        match module.split_once(':') {
-            Some(("slow", text)) => {
-                let millis: u32 = text.parse().unwrap_or(0);
-                tokio::time::sleep(Duration::from_millis(u64::from(millis))).await;
-                imports.milliseconds += f64::from(millis);
-            }
-            _ if module == "threads" => imports.threads += 1,
-            _ if module == "missing" => {
-                imports.failed.push((module.clone(), "ModuleNotFoundError: missing".to_owned()));
-            }
-            _ if module == "stray" => {
-                imports.files.push((module.clone(), "/tmp/stray.py".to_owned()))
-            }
-            _ => imports.files.push((module.clone(), format!("/opt/python/{module}/__init__.py"))),
-        }
-    }
-    imports
-}
-
 impl Sandbox for FakeZygote {
     fn id(&self) -> SandboxId {
         self.id
     }
 
     fn memory(&self) -> io::Result<u64> {
-        Ok(self.bytes)
+        Ok(self.bytes + self.pages.charged())
     }
 
     fn alive(&self) -> bool {
@@ -109,7 +100,7 @@ impl Zygote for FakeZygote {
             let latency = self.shared.settings().derive;
             self.shared.begin(Operation::Derive, Some(self.id), latency).await?;
             self.answers()?;
-            Ok(Box::new(Self::make(&self.shared, spec, Operation::Derive).await) as Box<dyn Zygote>)
+            Ok(Box::new(Self::make(&self.shared, spec, Some(self)).await) as Box<dyn Zygote>)
         })
     }
 
@@ -118,7 +109,8 @@ impl Zygote for FakeZygote {
             let latency = self.shared.settings().fork;
             self.shared.begin(Operation::Fork, Some(self.id), latency).await?;
             self.answers()?;
-            let made = FakeInstance::make(&self.shared, Some(self.id))
+            let had = self.process.modules.clone();
+            let made = FakeInstance::make(&self.shared, Some(self.id), had)
                 .map_err(ProviderError::step("socketpair"))?;
             self.shared.state().forked_from.push((self.id, self.spec.imports.clone()));
             Ok(Box::new(made) as Box<dyn Instance>)
@@ -128,6 +120,7 @@ impl Zygote for FakeZygote {
 
 impl Drop for FakeZygote {
     fn drop(&mut self) {
+        self.pages.orphan();
         let mut state = self.shared.state();
         state.zygotes.remove(&self.id);
         state.census.zygotes -= 1;

@@ -36,6 +36,9 @@ pub struct Load {
     pub environment: BTreeMap<String, String>,
     /// Whether bodies pass through as bytes (`event` is then `bytes`) instead of as JSON.
     pub binary: bool,
+    /// Whether to say what is imported: before `loaded`, and before the first call's answer.
+    #[serde(default)]
+    pub observe: bool,
 }
 
 /// From the worker to a guest.
@@ -85,6 +88,9 @@ pub enum Reply {
         /// Its pid as it sees itself; a claim, never to be trusted.
         pid: i32,
     },
+    /// What was imported from `/opt/python` since the last such message, or since the process was forked, in the order in
+    /// which the imports ended: the frame's body, a module's name a line. Only when [`Load::observe`] asked for it.
+    Imports {},
     /// The handler's code is imported.
     Loaded {
         /// Milliseconds that it took.

@@ -12,7 +12,7 @@
 //!   worker                        guest
 //!     │ ◄───────────── ready ────── │   once, when it can be loaded
 //!     │ ── load ──────────────────► │
-//!     │ ◄── log* ── loaded|failed ─ │
+//!     │ ◄── log* ── loaded|failed ─ │   imports before loaded and the first done, when asked to
 //!     │ ── invoke + body ─────────► │   as often as wished, one at a time
 //!     │ ◄── log* ─── done|failed ── │
 //! ```

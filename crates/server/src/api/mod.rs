@@ -41,7 +41,7 @@ pub use error::{ApiError, ErrorBody, ErrorDetail};
 pub use functions::{FunctionDetail, FunctionList, FunctionSummary};
 pub use packages::{Broken, Checked, PackageList, PackageSummary, Pruned};
 pub use run::{INVOCATION, START};
-pub use status::WorkerStatus;
+pub use status::{WorkerStatus, ZygoteList};
 
 /// Everything that a request may need.
 #[derive(Debug)]
@@ -98,6 +98,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(status::healthz))
         .routes(routes!(status::metrics))
         .routes(routes!(status::status))
+        .routes(routes!(status::zygotes))
 }
 
 /// The description of the API, as `/openapi.json` has it.

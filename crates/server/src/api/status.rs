@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
+use engine::{EngineStatus, RefusedStatus, ZygoteStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -31,6 +32,17 @@ pub struct WorkerStatus {
     /// Instances, zygotes, memory and queue.
     #[schema(value_type = Object)]
     pub engine: serde_json::Value,
+}
+
+/// The import cache: zygotes that can be forked, and packages that have none.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ZygoteList {
+    /// Oldest first; `parent` makes them a tree.
+    #[schema(value_type = Vec<Object>)]
+    pub zygotes: Vec<ZygoteStatus>,
+    /// What is not forked from, and why.
+    #[schema(value_type = Vec<Object>)]
+    pub refused: Vec<RefusedStatus>,
 }
 
 /// Say whether the worker serves calls.
@@ -67,6 +79,14 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Json<WorkerStatus> {
         log_pieces_dropped: app.logs.dropped(),
         engine: serde_json::to_value(app.engine.status()).unwrap_or_default(),
     })
+}
+
+/// List the zygotes.
+#[utoipa::path(get, path = "/v1/zygotes", tag = "worker",
+    responses((status = 200, description = "the import cache", body = ZygoteList)))]
+pub(super) async fn zygotes(State(app): State<Arc<App>>) -> Json<ZygoteList> {
+    let EngineStatus { zygotes, refused, .. } = app.engine.status();
+    Json(ZygoteList { zygotes, refused })
 }
 
 /// This description.

@@ -13,6 +13,7 @@ mod run;
 mod stop;
 mod terminal;
 mod up;
+mod zygotes;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -56,6 +57,7 @@ fn dispatch(cli: Cli) -> Result<()> {
         Command::Rm(rm) => client_side(remove::remove(&global, &rm)),
         Command::Logs(logs) => client_side(logs::logs(&global, &logs)),
         Command::Packages(packages) => client_side(packages::packages(&global, &packages)),
+        Command::Zygotes => client_side(zygotes::zygotes(&global)),
         Command::Base(base) => base::base(&global, &base),
         Command::Doctor => doctor::doctor(&state_root(&global), global.json),
         Command::Completions { shell } => {

@@ -172,6 +172,7 @@ pub fn handler(name: &str, word: impl Fn(&str) -> Option<String>) -> Handler {
             interpreter: "/usr/bin/python3".to_owned(),
         },
         packages: None,
+        distributions: std::sync::Arc::from([]),
         imports: Vec::new(),
         code: "code/1".parse().unwrap(),
         module: word("module").unwrap_or_else(|| "echo".to_owned()),

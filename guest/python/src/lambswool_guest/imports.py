@@ -1,10 +1,12 @@
-"""Importing for children, and what it did.
+"""Importing for children, and what it did; and what a handler imported.
 
 Modules are imported each on its own; whatever one raises, `sys.exit` included, is reported and
 stops no other. The report names every file that came from outside the standard library: the worker
-compares it with the lock.
+compares it with the lock. It says how long each of them took by itself and which of them asked for
+it first, and which of the modules asked for left threads or open files behind.
 """
 
+import _frozen_importlib  # type: ignore[import-not-found]
 import posix
 import sys
 import time
@@ -13,31 +15,106 @@ from lambswool_guest import codec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lambswool_guest.places import Places
 
 _OURS = __file__.rpartition("/")[0] + "/"
 _MESSAGE_CHARACTERS = 500
 _FAILURES = 64
+_DESCRIPTORS = 256
 
 
 def run(modules: list[str], path: list[str], places: "Places") -> dict:
     """The fields of an `imported` message."""
     _extend(path, places)
     before = set(sys.modules)
-    begin = time.perf_counter()
+    open_before, left = _open(), _left()
     failed = []
+    left_by = []
+    clock = _Clock()
     for name in modules:
         try:
-            __import__(name)
+            clock.time(name)
         except BaseException as error:
             failed.append([name, _words(error)])
-    milliseconds = (time.perf_counter() - begin) * 1000
+        if left != (left := _left()):
+            left_by.append(name)
+    files = _files([name for name in sys.modules if name not in before], places)
+    named = {name for name, _ in files}
     return {
-        "milliseconds": milliseconds,
-        "files": _files(set(sys.modules) - before, places),
+        "milliseconds": clock.total * 1000,
+        "files": [[*file, clock.own(file[0]), clock.asked_by(file[0], named)] for file in files],
         "threads": _threads(),
+        "fds": max(0, _open() - open_before),
+        "left_by": left_by,
         "failed": failed[:_FAILURES],
     }
+
+
+class Witness:
+    """Notices what is imported from the packages."""
+
+    def __init__(self, places: "Places") -> None:
+        self._packages = places.packages + "/"
+        self._known = set(sys.modules)
+
+    def seen(self) -> bytes:
+        """The modules that were not there when this was asked last, a line each."""
+        new = [name for name in list(sys.modules) if name not in self._known]
+        self._known.update(new)
+        theirs = [name for name in new if _file(name).startswith(self._packages)]
+        return codec.clean("\n".join(theirs)).encode()
+
+
+class _Clock:
+    """How long imports take by themselves, and who asked for them. What `-X importtime` tells."""
+
+    def __init__(self) -> None:
+        self.total = 0.0
+        self._own: dict[str, float] = {}
+        self._asked_by: dict[str, str] = {}
+        self._stack: list[tuple[str, list[float]]] = []
+
+    def time(self, name: str) -> None:
+        """Imports it. Raises what that raises."""
+        real = _frozen_importlib._find_and_load
+        begin = time.perf_counter()
+
+        def timed(name: str, import_: "Callable") -> object:
+            return self._timed(real, name, import_)
+
+        # Whatever is imported and not there yet comes through this function.
+        _frozen_importlib._find_and_load = timed
+        try:
+            __import__(name)
+        finally:
+            _frozen_importlib._find_and_load = real
+            self.total += time.perf_counter() - begin
+
+    def own(self, name: str) -> float:
+        """Milliseconds that it took, without what it imported."""
+        return self._own.get(name, 0.0) * 1000
+
+    def asked_by(self, name: str, among: set[str]) -> str:
+        """The nearest of `among` on whose behalf it was imported; empty when there is none."""
+        while (name := self._asked_by.get(name, "")) and name not in among:
+            pass
+        return name
+
+    def _timed(self, real: "Callable", name: str, import_: "Callable") -> object:
+        above = self._stack[-1] if self._stack else ("", [0.0])
+        self._asked_by.setdefault(name, above[0])
+        inside = [0.0]
+        self._stack.append((name, inside))
+        begin = time.perf_counter()
+        try:
+            return real(name, import_)
+        finally:
+            took = time.perf_counter() - begin
+            self._stack.pop()
+            self._own[name] = self._own.get(name, 0.0) + took - inside[0]
+            above[1][0] += took
 
 
 def _extend(path: list[str], places: "Places") -> None:
@@ -50,16 +127,42 @@ def _extend(path: list[str], places: "Places") -> None:
             del sys.path_importer_cache[entry]
 
 
-def _files(names: set[str], places: "Places") -> list[list[str]]:
+def _files(names: list[str], places: "Places") -> list[list[str]]:
     files = []
-    for name in sorted(names):
-        try:
-            path = object.__getattribute__(sys.modules[name], "__dict__").get("__file__")
-        except Exception:  # not every entry is a module
-            continue
-        if isinstance(path, str) and not path.startswith(_OURS) and not places.in_stdlib(path):
+    for name in names:
+        path = _file(name)
+        if path and not path.startswith(_OURS) and not places.in_stdlib(path):
             files.append([codec.clean(name), codec.clean(path)])
     return files
+
+
+def _file(name: str) -> str:
+    """The file that a module came from; empty when it has none."""
+    try:
+        path = object.__getattribute__(sys.modules[name], "__dict__").get("__file__")
+    except Exception:  # not every entry is a module
+        return ""
+    return path if isinstance(path, str) else ""
+
+
+def _left() -> tuple[int, int]:
+    """What changes when an import leaves something behind: threads, and the lowest descriptor that
+    is free."""
+    lowest = posix.open("/", posix.O_RDONLY | posix.O_CLOEXEC)
+    posix.close(lowest)
+    return _threads(), lowest
+
+
+def _open() -> int:
+    """Descriptors that are open; there need not be a /proc."""
+    count = 0
+    for fd in range(_DESCRIPTORS):
+        try:
+            posix.fstat(fd)
+        except OSError:
+            continue
+        count += 1
+    return count
 
 
 def _threads() -> int:

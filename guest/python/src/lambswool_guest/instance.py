@@ -7,6 +7,9 @@
                     only EOF
 ```
 
+When `load` asks for it, `imports` goes before `loaded` and before the first call's answer: what the
+handler imported from its packages.
+
 Whatever the handler does is answered: an exception of any kind, `sys.exit` among them, is a
 `failed` and the instance goes on. Only what ends the process (`os._exit`, a signal) is left to the
 worker, which then sees the channel close.
@@ -24,6 +27,8 @@ from lambswool_guest.wire import Channel
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
+
+    from lambswool_guest.imports import Witness
 
 
 def serve(fd: int, places: Places) -> "NoReturn":
@@ -52,6 +57,7 @@ class Instance:
         self._places = places
         self._pid = posix.getpid()
         self._handler: Handler | None = None
+        self._witness: Witness | None = None
 
     def converse(self, requests: Channel) -> None:
         """Answers on its own channel what comes from `requests`, until that closes."""
@@ -63,6 +69,10 @@ class Instance:
                 self.invoke(header, body)
 
     def load(self, header: dict) -> None:
+        if header.get("observe"):
+            from lambswool_guest.imports import Witness
+
+            self._witness = Witness(self._places)
         begin = time.perf_counter()
         try:
             handler = Handler(header, self._places)
@@ -72,6 +82,7 @@ class Instance:
         self._end()
         self._handler = handler
         milliseconds = (time.perf_counter() - begin) * 1000
+        self._tell_imports()
         self._channel.send({"kind": "loaded", "milliseconds": milliseconds})
 
     def invoke(self, header: dict, body: bytes) -> None:
@@ -85,6 +96,7 @@ class Instance:
             self._fail(invocation, error)
             return
         self._end()
+        self._tell_imports(last=True)
         self._channel.send({"kind": "done", "id": invocation, "content_type": content_type}, answer)
 
     def _fail(self, invocation: str, error: BaseException) -> None:
@@ -92,7 +104,14 @@ class Instance:
 
         said = describe(error)
         self._end(error)
+        self._tell_imports(last=True)
         self._channel.send({"kind": "failed", "id": invocation} | said)
+
+    def _tell_imports(self, last: bool = False) -> None:
+        if self._witness is not None:
+            self._channel.send({"kind": "imports"}, self._witness.seen())
+        if last:
+            self._witness = None
 
     def _end(self, error: BaseException | None = None) -> None:
         """The user's code is through. A process that it forked ends here: its parent answers."""

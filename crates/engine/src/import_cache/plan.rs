@@ -1,0 +1,222 @@
+//! Which zygote to make next, as a plain function.
+//!
+//! Candidates come from what handlers were seen to import: all of it, what two handlers have in common, and what nearly
+//! all handlers of one distribution import beside it. A candidate is worth building when what it would have spared the
+//! starts of late (an old one counts less) is more than building it takes, and when it is worth more than what has to go
+//! for it. So a zygote is built about when calls have paid once for not having it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::book::Book;
+use super::evict;
+use super::set::Set;
+use super::tree::Entry;
+use super::worth::{Demand, Worth, price};
+
+/// Handlers, and distributions, whose imports are considered at a time: those that wait longest.
+const CONSIDERED: usize = 24;
+
+/// Candidates that are tried against what would have to go.
+const TRIED: usize = 6;
+
+/// A distribution's core is what this part of the starts that import it imports, too.
+const CORE: [f64; 2] = [0.9, 0.5];
+
+/// What is gained need not be more than what is paid: a sum of floats may fall short of its equal.
+const EVEN: f64 = 0.999;
+
+/// A zygote that should be made.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Build {
+    pub(crate) realm: usize,
+    pub(crate) sees: Set,
+    pub(crate) modules: Set,
+    /// Places of the zygotes that must go for it.
+    pub(crate) evict: Vec<usize>,
+}
+
+/// The zygote that is most worth making for each byte, if any is. `novelty` is the part of starts that are of new locks;
+/// `refused` says what cannot be made.
+pub(crate) fn plan(
+    entries: &[Entry],
+    demands: &[Demand<'_>],
+    book: &Book,
+    novelty: f64,
+    budget: u64,
+    refused: impl Fn(usize, &Set, &Set) -> bool,
+) -> Option<Build> {
+    let mut worth = Worth::new(entries, demands, novelty);
+    // Where there is room, it is enough that those who come again gain; strangers cannot lose.
+    let even = EVEN * (1.0 - novelty);
+    let mut offers = Vec::new();
+    let mut seen = HashSet::new();
+    for (realm, pieces) in candidates(entries, &worth, book) {
+        let modules = book.closed(&pieces);
+        let sees = book.owners(&modules);
+        if modules.is_empty()
+            || !seen.insert((realm, modules.clone()))
+            || refused(realm, &sees, &modules)
+        {
+            continue;
+        }
+        let gain = worth.gain(realm, &sees, &modules);
+        let price = price(entries, realm, &sees, &modules, book);
+        if gain >= even * price.milliseconds && price.bytes <= budget {
+            #[expect(clippy::cast_precision_loss, reason = "bytes as a divisor")]
+            offers.push((gain / price.bytes.max(1) as f64, realm, sees, modules, price));
+        }
+    }
+    offers.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let before = worth.total(&vec![true; entries.len()]);
+    for (_, realm, sees, modules, price) in offers.into_iter().take(TRIED) {
+        let used = entries.iter().map(|entry| entry.used).max().map_or(0, |used| used + 1);
+        let asked = modules.clone();
+        let new = Entry { realm, parent: None, sees, asked, modules, bytes: price.bytes, used };
+        let with: Vec<Entry> = entries.iter().cloned().chain([new]).collect();
+        worth.push(&with[entries.len()]);
+        let evict = evict::utility(&with, budget, &worth);
+        let alive: Vec<bool> = (0..with.len()).map(|at| !evict.contains(&at)).collect();
+        let more = worth.total(&alive) - before;
+        worth.pop();
+        if alive[entries.len()]
+            && more >= if evict.is_empty() { even } else { EVEN } * price.milliseconds
+        {
+            let new = with.into_iter().next_back()?;
+            return Some(Build { realm, sees: new.sees, modules: new.modules, evict });
+        }
+    }
+    None
+}
+
+fn candidates(entries: &[Entry], worth: &Worth<'_>, book: &Book) -> Vec<(usize, Set)> {
+    let mut waiting: Vec<_> = worth
+        .best()
+        .map(|(demand, spared, shared)| {
+            let needs: f64 = demand.profile.needs.iter().map(|(_, cost)| cost).sum();
+            (demand.weight * (needs - spared), demand, shared)
+        })
+        .filter(|(waits, _, _)| *waits > 0.0)
+        .collect();
+    waiting.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let cores = cores(entries, worth, book);
+    let mut found = Vec::new();
+    let considered = &waiting[..waiting.len().min(CONSIDERED)];
+    let wanted: Vec<Set> =
+        considered.iter().map(|(_, demand, _)| demand.profile.wanted(book)).collect();
+    for (at, (_, demand, shared)) in considered.iter().enumerate() {
+        let realm = demand.profile.realm;
+        for (other, (_, than, _)) in considered.iter().enumerate().skip(at) {
+            if realm == than.profile.realm {
+                found.push((realm, wanted[at].and(&wanted[other])));
+            }
+        }
+        let had = shared.map(|at| &entries[at].modules);
+        for (of, core) in cores.iter().filter(|(of, _)| *of == realm) {
+            let more = had.filter(|_| core.iter().all(|piece| wanted[at].contains(piece)));
+            found.extend(more.map(|had| (*of, had.or(core))));
+        }
+    }
+    found.extend(cores);
+    found
+}
+
+/// What the starts of one distribution have in common, for the distributions that are waited for most.
+fn cores(entries: &[Entry], worth: &Worth<'_>, book: &Book) -> Vec<(usize, Set)> {
+    let mut waits: BTreeMap<(usize, u32), f64> = BTreeMap::new();
+    let mut imported: BTreeMap<(usize, u32), Vec<&Demand<'_>>> = BTreeMap::new();
+    for (demand, _, shared) in worth.best() {
+        let mut last = None;
+        for (piece, cost) in &demand.profile.needs {
+            let of = (demand.profile.realm, book.owner_of(*piece));
+            if shared.is_none_or(|at| !entries[at].modules.contains(*piece)) {
+                *waits.entry(of).or_default() += demand.weight * cost;
+            }
+            if last != Some(of) {
+                imported.entry(of).or_default().push(demand);
+                last = Some(of);
+            }
+        }
+    }
+    let mut order: Vec<_> = waits.into_iter().collect();
+    order.sort_by(|one, other| other.1.total_cmp(&one.1));
+    let mut cores = Vec::new();
+    for (of, _) in order.into_iter().take(CONSIDERED) {
+        let mut common: HashMap<u32, f64> = HashMap::new();
+        let mut all = 0.0;
+        let mut counted: HashSet<*const _> = HashSet::new();
+        for demand in &imported[&of] {
+            if !counted.insert(std::ptr::from_ref(demand.profile)) {
+                continue;
+            }
+            all += demand.weight;
+            for piece in demand.profile.wanted(book).iter() {
+                *common.entry(piece).or_default() += demand.weight;
+            }
+        }
+        for part in CORE {
+            let core = common.iter().filter(|(_, weight)| **weight >= part * all);
+            cores.push((of.0, core.map(|(piece, _)| *piece).collect()));
+        }
+    }
+    cores
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::book::tests::simple;
+    use super::super::profile::Profile;
+    use super::super::tree::tests::{entry, set, trees};
+    use super::*;
+
+    fn profiles() -> impl Strategy<Value = Vec<Profile>> {
+        let lock = prop::collection::btree_set(0u32..8, 1..5);
+        prop::collection::vec(lock, 1..6).prop_map(|locks| {
+            let locks = locks.into_iter().map(|members| members.into_iter().collect::<Set>());
+            locks.map(|locked| Profile::new(0, locked.clone(), locked, &simple(8))).collect()
+        })
+    }
+
+    fn demands(profiles: &[Profile]) -> Vec<Demand<'_>> {
+        profiles.iter().map(|profile| Demand { profile, weight: 2.0 }).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_planned_fits_with_what_stays_and_serves_somebody(entries in trees(), profiles in profiles(), novelty in 0.0..1.0f64, budget in (6u64 << 20)..(100 << 20)) {
+            let (book, demands) = (simple(8), demands(&profiles));
+            if let Some(build) = plan(&entries, &demands, &book, novelty, budget, |_, _, _| false) {
+                let stays = (0..entries.len()).filter(|at| !build.evict.contains(at));
+                let bytes: u64 = stays.map(|at| entries[at].bytes).sum();
+                let price = price(&entries, build.realm, &build.sees, &build.modules, &book);
+                prop_assert!(bytes + price.bytes <= budget);
+                prop_assert!(profiles.iter().any(|profile| build.sees.within(&profile.locked)));
+                prop_assert_eq!(book.owners(&build.modules), build.sees);
+            }
+        }
+
+        #[test]
+        fn planning_comes_to_an_end(profiles in profiles(), novelty in 0.0..1.0f64, budget in (6u64 << 20)..(100 << 20)) {
+            let (book, demands) = (simple(8), demands(&profiles));
+            let mut entries = vec![entry(None, set(&[]), 1 << 20, 0)];
+            let mut rounds = 0;
+            loop {
+                let there = |_, sees: &Set, _: &Set| entries.iter().any(|entry| entry.sees == *sees);
+                let Some(build) = plan(&entries, &demands, &book, novelty, budget, there) else { break };
+                rounds += 1;
+                prop_assert!(rounds < 100, "it makes and gives up the same for ever");
+                let bytes = price(&entries, 0, &build.sees, &build.modules, &book).bytes;
+                let mut at = 0;
+                entries.retain(|_| { at += 1; !build.evict.contains(&(at - 1)) });
+                entries.iter_mut().for_each(|entry| entry.parent = None);
+                entries.push(entry(None, build.sees, bytes, 1 + rounds));
+            }
+        }
+
+        #[test]
+        fn what_cannot_be_made_is_not_planned(entries in trees(), profiles in profiles()) {
+            prop_assert_eq!(plan(&entries, &demands(&profiles), &simple(8), 0.5, 1 << 30, |_, _, _| true), None);
+        }
+    }
+}

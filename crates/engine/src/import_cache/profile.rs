@@ -1,0 +1,181 @@
+//! What is known of a handler's imports.
+
+use super::book::Book;
+use super::set::Set;
+
+/// Loads that are observed in any case; later ones only when they come from another zygote than the last.
+const OBSERVED_LOADS: u32 = 2;
+
+/// One handler version, as the policies see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Profile {
+    pub(crate) realm: usize,
+    /// The distributions that it locked.
+    pub(crate) locked: Set,
+    /// The pieces that it says it imports.
+    pub(crate) declared: Set,
+    /// All outermost pieces of what it locked; those declared where only the lock's directory is known.
+    pub(crate) outermost: Set,
+    /// The zygotes of a given tree that may serve it, ancestors first: what each sees and imports.
+    pub(crate) seeds: Vec<(Set, Set)>,
+    /// The pieces that it was seen to import.
+    used: Set,
+    /// The pieces that every zygote it came from had brought along: nobody knows whether it would have imported them.
+    /// None before it was observed.
+    brought: Option<Set>,
+    observed: u32,
+    last_from: Option<u64>,
+    weight: f64,
+    counted: u64,
+    /// Pieces and the milliseconds that having them imported is expected to save it, by piece.
+    pub(crate) needs: Vec<(u32, f64)>,
+}
+
+impl Profile {
+    pub(crate) fn new(realm: usize, locked: Set, declared: Set, book: &Book) -> Self {
+        let mut profile = Self {
+            realm,
+            locked,
+            outermost: declared.clone(),
+            declared,
+            seeds: Vec::new(),
+            used: Set::default(),
+            brought: None,
+            observed: 0,
+            last_from: None,
+            weight: 0.0,
+            counted: 0,
+            needs: Vec::new(),
+        };
+        profile.expect(book);
+        profile
+    }
+
+    /// Counts a start at `now`, itself counted in starts; `half_life` is how many make an old one count half.
+    pub(crate) fn start(&mut self, now: u64, half_life: f64) {
+        self.weight = self.weight(now, half_life) + 1.0;
+        self.counted = now;
+    }
+
+    pub(crate) fn started(&self) -> bool {
+        self.counted > 0
+    }
+
+    /// Starts of late: older ones count less.
+    pub(crate) fn weight(&self, now: u64, half_life: f64) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "a count of starts")]
+        let age = now.saturating_sub(self.counted) as f64;
+        self.weight * (-age / half_life).exp2()
+    }
+
+    /// Whether a load from that zygote tells something new.
+    pub(crate) fn curious(&self, zygote: u64) -> bool {
+        self.observed < OBSERVED_LOADS || self.last_from != Some(zygote)
+    }
+
+    /// It imported `new` when it came from a zygote that had imported `had`, and took `milliseconds` in all.
+    pub(crate) fn learn(
+        &mut self,
+        zygote: u64,
+        had: &Set,
+        new: &Set,
+        milliseconds: f64,
+        book: &mut Book,
+    ) {
+        book.share(new, milliseconds);
+        self.used = self.used.or(new);
+        let brought = self.brought.as_ref().map_or_else(|| had.clone(), |before| before.and(had));
+        let brought = brought.without(&self.used);
+        if self.observed == 0 {
+            let told: Vec<u32> =
+                book.pieces_of(&self.locked).filter(|piece| !brought.contains(*piece)).collect();
+            told.iter().for_each(|piece| book.tell(*piece, new.contains(*piece)));
+        }
+        self.brought = Some(brought);
+        self.observed = self.observed.saturating_add(1);
+        self.last_from = Some(zygote);
+        self.expect(book);
+    }
+
+    /// Works out what having a piece imported saves, from what is known now.
+    pub(crate) fn expect(&mut self, book: &Book) {
+        let sure = |piece: u32| (piece, book.cost(piece));
+        let likely = |piece: u32| (piece, book.cost(piece) * book.chance(piece));
+        self.needs = match &self.brought {
+            Some(brought) => self.used.iter().map(sure).chain(brought.iter().map(likely)).collect(),
+            None => {
+                let others = book.pieces_of(&self.locked);
+                let others = others.filter(|piece| !self.declared.contains(*piece)).map(likely);
+                self.declared.iter().map(sure).chain(others).collect()
+            }
+        };
+        self.needs.sort_by_key(|(piece, _)| *piece);
+    }
+
+    /// All that it imports, as far as is known: what a zygote of its own imports.
+    pub(crate) fn wanted(&self, book: &Book) -> Set {
+        let Some(brought) = &self.brought else { return self.declared.clone() };
+        let likely = brought.iter().filter(|piece| book.chance(*piece) >= 0.5);
+        self.used.iter().chain(likely).collect()
+    }
+
+    /// Milliseconds that it is expected to be spared when `modules` are imported already.
+    pub(crate) fn saved(&self, modules: &Set) -> f64 {
+        let saved = self.needs.iter().filter(|(piece, _)| modules.contains(*piece));
+        saved.map(|(_, cost)| cost).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::book::tests::simple;
+    use super::*;
+
+    fn world() -> (Book, Set, Set) {
+        let book = simple(3);
+        let locked: Set = (0..3).collect();
+        (book, locked.clone(), locked)
+    }
+
+    fn only(pieces: &Set, places: &[usize]) -> Set {
+        let all: Vec<u32> = pieces.iter().collect();
+        places.iter().map(|place| all[*place]).collect()
+    }
+
+    #[test]
+    fn what_a_zygote_brought_along_is_only_presumed_until_a_load_without_it() {
+        let (mut book, locked, pieces) = world();
+        let mut profile = Profile::new(0, locked, Set::default(), &book);
+        let (ab, a, c) = (only(&pieces, &[0, 1]), only(&pieces, &[0]), only(&pieces, &[2]));
+        profile.learn(1, &ab, &c, 6.0, &mut book);
+        assert!(c.within(&profile.wanted(&book)));
+        assert!(profile.saved(&a) > 0.0, "it may need what it was given");
+        profile.learn(2, &Set::default(), &only(&pieces, &[1, 2]), 12.0, &mut book);
+        assert_eq!(profile.saved(&a), 0.0, "without it, it did not ask for it");
+        assert_eq!(profile.wanted(&book), only(&pieces, &[1, 2]));
+        assert_eq!(profile.saved(&pieces), 12.0);
+    }
+
+    #[test]
+    fn what_others_use_is_expected_of_a_handler_that_nobody_has_seen() {
+        let (mut book, locked, pieces) = world();
+        for _ in 0..9 {
+            let mut seen = Profile::new(0, locked.clone(), Set::default(), &book);
+            seen.learn(0, &Set::default(), &only(&pieces, &[0]), 5.0, &mut book);
+        }
+        let unseen = Profile::new(0, locked, Set::default(), &book);
+        assert!(unseen.saved(&only(&pieces, &[0])) > 4.0);
+        assert!(unseen.saved(&only(&pieces, &[1])) < 2.0);
+    }
+
+    #[test]
+    fn old_starts_count_half_after_a_half_life() {
+        let (book, locked, _) = world();
+        let mut profile = Profile::new(0, locked, Set::default(), &book);
+        profile.start(0, 10.0);
+        assert!((profile.weight(10, 10.0) - 0.5).abs() < 1e-9);
+        profile.start(10, 10.0);
+        assert!((profile.weight(10, 10.0) - 1.5).abs() < 1e-9);
+        assert!(profile.curious(1));
+    }
+}

@@ -1,0 +1,229 @@
+//! What the import cache knows, under its one lock.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use sandbox::{Network, PythonSpec};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::book::Book;
+use super::kept::{Kept, Key, View};
+use super::making::Made;
+use super::profile::Profile;
+use super::seed::Planned;
+use super::select::Standing;
+use super::set::Set;
+use crate::call::{Handler, HandlerId};
+use crate::config::EngineConfig;
+use crate::package::Distribution;
+
+/// Package sets whose refusal is remembered, at most.
+const REFUSALS: usize = 1024;
+
+/// About as many starts back it is remembered how many were of new locks.
+const NOVELTY_STARTS: f64 = 200.0;
+
+/// Handlers that are remembered, at most; those that were started least of late go first.
+const PROFILES: usize = 2048;
+
+#[derive(Debug)]
+pub(super) enum Node {
+    Making(watch::Receiver<Option<Made>>),
+    Ready(Arc<Kept>),
+    Refused { why: String, since: Instant, for_good: bool },
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) nodes: HashMap<Key, Node>,
+    pub(super) book: Arc<Book>,
+    pub(super) profiles: BTreeMap<HandlerId, Arc<Profile>>,
+    realms: Vec<(PythonSpec, Network)>,
+    /// The part of starts of late that were of locks never seen before.
+    pub(super) novelty: f64,
+    /// Starts so far: the clock by which popularity fades.
+    pub(super) starts: u64,
+    /// Forks so far, and zygotes: who was used last.
+    turns: u64,
+    view: Option<Arc<View>>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            nodes: HashMap::new(),
+            book: Arc::default(),
+            profiles: BTreeMap::new(),
+            realms: Vec::new(),
+            // Nobody knows yet.
+            novelty: 0.5,
+            starts: 0,
+            turns: 0,
+            view: None,
+        }
+    }
+}
+
+impl State {
+    /// What is known of the handler, which may be nothing but what it says itself. `stored`: whether the install cache
+    /// lays out any part of its lock; only then is more to be known of that than its directory.
+    pub(super) fn profile(
+        &mut self,
+        handler: &Handler,
+        stored: bool,
+        seed: &[Planned],
+    ) -> Arc<Profile> {
+        if let Some(profile) = self.profiles.get(&handler.id) {
+            return Arc::clone(profile);
+        }
+        let realm = self.realm(&handler.python, handler.network);
+        let book = Arc::make_mut(&mut self.book);
+        let locked: Set = match &handler.packages {
+            None => Set::default(),
+            Some(_) if stored && !handler.distributions.is_empty() => {
+                handler.distributions.iter().map(|distribution| book.number(distribution)).collect()
+            }
+            Some(packages) => {
+                [book.number(&Distribution::whole_lock(packages))].into_iter().collect()
+            }
+        };
+        let declared =
+            handler.imports.iter().filter_map(|module| book.piece(&locked, module)).collect();
+        let mut profile = Profile::new(realm, locked, declared, book);
+        if stored {
+            let modules =
+                handler.distributions.iter().flat_map(|distribution| &distribution.modules);
+            profile.outermost =
+                modules.filter_map(|module| book.piece(&profile.locked, module)).collect();
+            profile.seeds = seeds(seed, &handler.distributions, &profile.locked, book);
+        }
+        let profile = Arc::new(profile);
+        if self.profiles.len() >= PROFILES {
+            self.forget_some();
+        }
+        self.profiles.insert(handler.id.clone(), Arc::clone(&profile));
+        profile
+    }
+
+    /// Counts a start of the handler.
+    pub(super) fn start(&mut self, handler: &HandlerId, half_life: f64) {
+        self.starts += 1;
+        let Some(profile) = self.profiles.get(handler) else { return };
+        let twin = |other: &Arc<Profile>| {
+            other.started() && other.realm == profile.realm && other.locked == profile.locked
+        };
+        let new = !profile.started() && !self.profiles.values().any(twin);
+        let of_late = NOVELTY_STARTS.recip();
+        self.novelty += of_late * (f64::from(u8::from(new)) - self.novelty);
+        if let Some(profile) = self.profiles.get_mut(handler) {
+            Arc::make_mut(profile).start(self.starts, half_life);
+        }
+    }
+
+    fn forget_some(&mut self) {
+        let mut weights: Vec<f64> =
+            self.profiles.values().map(|profile| profile.weight(self.starts, 1e3)).collect();
+        weights.sort_by(f64::total_cmp);
+        let bar = weights[weights.len() / 8];
+        let starts = self.starts;
+        self.profiles.retain(|_, profile| profile.weight(starts, 1e3) > bar);
+    }
+
+    fn realm(&mut self, python: &PythonSpec, network: Network) -> usize {
+        let same = |(own, class): &(PythonSpec, Network)| own == python && *class == network;
+        self.realms.iter().position(same).unwrap_or_else(|| {
+            self.realms.push((python.clone(), network));
+            self.realms.len() - 1
+        })
+    }
+
+    pub(super) fn python(&self, realm: usize) -> &(PythonSpec, Network) {
+        &self.realms[realm]
+    }
+
+    pub(super) fn view(&mut self) -> Arc<View> {
+        let nodes = &self.nodes;
+        let view = self.view.get_or_insert_with(|| {
+            let ready = nodes.values().filter_map(|node| match node {
+                Node::Ready(kept) => Some(Arc::clone(kept)),
+                _ => None,
+            });
+            Arc::new(View::new(ready.collect()))
+        });
+        Arc::clone(view)
+    }
+
+    /// The view is made anew when it is asked for next: zygotes, or what they weigh, have changed.
+    pub(super) fn look_again(&mut self) {
+        self.view = None;
+    }
+
+    pub(super) fn turn(&mut self) -> u64 {
+        self.turns += 1;
+        self.turns
+    }
+
+    pub(super) fn standing(&self, config: &EngineConfig, key: &Key) -> Standing {
+        match self.nodes.get(key) {
+            None => Standing::Absent,
+            // Whoever was making it is gone without a word.
+            Some(Node::Making(making)) if making.has_changed().is_err() => Standing::Absent,
+            Some(Node::Making(_)) => Standing::Making,
+            Some(Node::Ready(_)) => Standing::Ready,
+            Some(Node::Refused { for_good: true, .. }) => Standing::Refused,
+            Some(Node::Refused { since, .. }) if since.elapsed() < config.zygote_retry => {
+                Standing::Refused
+            }
+            Some(Node::Refused { .. }) => Standing::Absent,
+        }
+    }
+
+    pub(super) fn refuse(&mut self, key: Key, why: String, for_good: bool) {
+        self.look_again();
+        self.nodes.insert(key, Node::Refused { why, since: Instant::now(), for_good });
+        let refused = self.nodes.iter().filter_map(|(key, node)| match node {
+            Node::Refused { since, .. } => Some((*since, key)),
+            _ => None,
+        });
+        let refused: Vec<_> = refused.collect();
+        if refused.len() > REFUSALS
+            && let Some(oldest) =
+                refused.iter().min_by_key(|(since, _)| *since).map(|(_, key)| (*key).clone())
+        {
+            self.nodes.remove(&oldest);
+        }
+    }
+
+    /// Whether that zygote is still the one that is there.
+    pub(super) fn holds(&self, kept: &Arc<Kept>) -> bool {
+        matches!(self.nodes.get(&kept.key), Some(Node::Ready(there)) if Arc::ptr_eq(there, kept))
+    }
+
+    /// Takes a zygote out, if it is still the one that is there.
+    pub(super) fn remove(&mut self, kept: &Arc<Kept>) -> bool {
+        let there = self.holds(kept);
+        if there {
+            self.nodes.remove(&kept.key);
+            self.look_again();
+        }
+        there
+    }
+}
+
+/// The nodes of a given tree that a handler of `lock` may be forked from.
+fn seeds(
+    seed: &[Planned],
+    lock: &[Distribution],
+    locked: &Set,
+    book: &mut Book,
+) -> Vec<(Set, Set)> {
+    let mut found = Vec::new();
+    for planned in seed {
+        let Some((distributions, modules)) = planned.among(lock) else { continue };
+        let sees: Set = distributions.into_iter().map(|one| book.number(one)).collect();
+        let modules = modules.iter().filter_map(|module| book.piece(locked, module)).collect();
+        found.push((sees, modules));
+    }
+    found
+}

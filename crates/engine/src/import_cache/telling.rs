@@ -1,0 +1,81 @@
+//! What there is, for people and for the next worker.
+
+use std::sync::atomic::Ordering;
+
+use super::ImportCache;
+use super::kept::{Kept, View};
+use super::seed::ZygoteTree;
+use super::state::{Node, State};
+use crate::status::{RefusedStatus, ZygoteStatus};
+
+impl ImportCache {
+    /// The zygotes that are there, and the package sets that have none and why.
+    pub fn status(&self) -> (Vec<ZygoteStatus>, Vec<RefusedStatus>) {
+        let mut state = self.state();
+        let view = state.view();
+        let zygotes = view.kept.iter().zip(&view.entries).map(|(kept, entry)| ZygoteStatus {
+            id: kept.zygote.id(),
+            parent: entry.parent.map(|at| view.kept[at].zygote.id()),
+            base: state.python(kept.key.realm).0.base.clone(),
+            packages: kept.zygote.spec().packages.clone(),
+            distributions: labels(&state, kept),
+            imports: kept.zygote.spec().imports.clone(),
+            modules: kept.modules.len(),
+            failed_imports: kept.zygote.imports().failed.clone(),
+            import_ms: kept.zygote.imports().milliseconds,
+            memory_bytes: kept.bytes.load(Ordering::Relaxed),
+            forks: kept.forks.load(Ordering::Relaxed),
+            #[expect(clippy::cast_precision_loss, reason = "a sum to be read by people")]
+            saved_ms: kept.saved_us.load(Ordering::Relaxed) as f64 / 1e3,
+        });
+        let zygotes = zygotes.collect();
+        let refused = state.nodes.iter().filter_map(|(key, node)| match node {
+            Node::Refused { why, for_good, .. } => {
+                let numbers = key.sees.iter().map(|number| state.book.distribution(number));
+                let names = numbers.map(|distribution| distribution.label()).collect();
+                Some(RefusedStatus { distributions: names, why: why.clone(), for_good: *for_good })
+            }
+            _ => None,
+        });
+        (zygotes, refused.collect())
+    }
+
+    /// The trees as one, in the format that seeds another worker. Zygotes of locks that are known by their directory
+    /// only are left out.
+    pub fn tree(&self) -> ZygoteTree {
+        let mut state = self.state();
+        let view = state.view();
+        let mut tree = ZygoteTree::default();
+        tree.children = below(&state, &view, None);
+        // Roots add nothing: what is below them stands below the one root of the file.
+        tree.children = tree.children.into_iter().flat_map(|root| root.children).collect();
+        tree
+    }
+}
+
+fn below(state: &State, view: &View, parent: Option<usize>) -> Vec<ZygoteTree> {
+    let places = (0..view.entries.len()).filter(|at| view.entries[*at].parent == parent);
+    let known = places.filter(|at| {
+        view.entries[*at].sees.iter().all(|number| !state.book.distribution(number).is_whole_lock())
+    });
+    let tree = |at: usize| {
+        let entry = &view.entries[at];
+        let (sees, had) = match parent {
+            Some(parent) => {
+                let above = &view.entries[parent];
+                (entry.sees.without(&above.sees), entry.modules.without(&above.modules))
+            }
+            None => (entry.sees.clone(), entry.modules.clone()),
+        };
+        ZygoteTree {
+            packages: sees.iter().map(|number| state.book.distribution(number).label()).collect(),
+            modules: state.book.modules(&had),
+            children: below(state, view, Some(at)),
+        }
+    };
+    known.map(tree).collect()
+}
+
+fn labels(state: &State, kept: &Kept) -> Vec<String> {
+    kept.key.sees.iter().map(|number| state.book.distribution(number).label()).collect()
+}

@@ -1,0 +1,344 @@
+//! The import cache's policies on the whole engine: what is learnt, what is made of it, and who is forked from it.
+
+mod world;
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use engine::{
+    Distribution, Engine, EngineConfig, Handler, PackageStore, Packages, Start, ZygotePolicy,
+    ZygoteTree,
+};
+use sandbox::fake::{FakeProvider, FakeSettings, Operation, Recorded};
+use sandbox::{Layer, Pending, PythonSpec};
+use world::{Lines, World, eventually, handler};
+
+/// Lays out sets as directories named after what they hold, and remembers them.
+#[derive(Debug, Default)]
+struct Store(Mutex<Vec<Vec<String>>>);
+
+impl PackageStore for Store {
+    fn layer<'a>(&'a self, _: &'a PythonSpec, set: &'a [Distribution]) -> Pending<'a, Layer> {
+        let names: Vec<String> = set.iter().map(|one| one.wheel.clone()).collect();
+        let layer = format!("packages/{}", names.join("+")).parse();
+        self.0.lock().unwrap().push(names);
+        Box::pin(async move { Ok(layer.unwrap()) })
+    }
+
+    fn disk_bytes(&self, _: &Distribution) -> u64 {
+        1 << 20
+    }
+}
+
+/// A world whose engine knows what locks hold. Imports cost as `costs` says: module, milliseconds, what it needs.
+fn world(config: EngineConfig, seed: Option<ZygoteTree>, costs: &[(&str, f64, &[&str])]) -> World {
+    let provider = FakeProvider::new(FakeSettings::default());
+    let recorded = |(module, milliseconds, needs): &(&str, f64, &[&str])| {
+        let needs = needs.iter().map(|need| (*need).to_owned()).collect();
+        ((*module).to_owned(), Recorded { milliseconds: *milliseconds, bytes: 1 << 20, needs })
+    };
+    provider.record(costs.iter().map(recorded).collect());
+    let lines = Arc::new(Lines::default());
+    let packages = Packages { store: Some(Arc::new(Store::default())), seed };
+    let sink = Arc::clone(&lines) as Arc<dyn engine::LogSink>;
+    let engine = Engine::with_packages(Arc::new(provider.clone()), config, sink, packages);
+    World { provider, engine, lines }
+}
+
+fn policy(zygotes: ZygotePolicy) -> EngineConfig {
+    EngineConfig { zygotes, handler_cache: false, ..EngineConfig::default() }
+}
+
+/// A handler that locked these, each `name==version` with one module of the name, and says it imports `imports`.
+fn locked(name: &str, module: &str, packages: &[&str], imports: &[&str]) -> Arc<Handler> {
+    let distribution = |package: &&str| {
+        let (name, version) = package.split_once("==").unwrap();
+        Distribution {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            wheel: package.replace("==", "-"),
+            modules: vec![name.to_owned()],
+        }
+    };
+    Arc::new(Handler {
+        packages: Some(format!("packages/{name}").parse().unwrap()),
+        distributions: packages.iter().map(distribution).collect(),
+        imports: imports.iter().map(|import| (*import).to_owned()).collect(),
+        ..handler(name, module)
+    })
+}
+
+/// What the zygote of the last fork has imported, its ancestors' imports included.
+fn last_zygote(world: &World) -> Vec<String> {
+    let mut modules = world.provider.imported(world.provider.last_forked_from().unwrap()).unwrap();
+    modules.sort();
+    modules
+}
+
+/// Until the engine has made nothing for a while.
+async fn settled(world: &World) {
+    let (mut before, mut still) = (None, 0);
+    for _ in 0..400 {
+        let now = Some((world.provider.begun(Operation::Derive), world.census().zygotes));
+        still = if now == before { still + 1 } else { 0 };
+        if still == 6 {
+            return;
+        }
+        before = now;
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    panic!("zygotes are made without end");
+}
+
+#[tokio::test]
+async fn by_the_papers_policy_a_call_waits_for_its_exact_zygote_which_comes_from_the_best_match() {
+    let costs: &[(&str, f64, &[&str])] = &[("a", 5.0, &[]), ("b", 30.0, &[]), ("c", 5.0, &[])];
+    let world = world(policy(ZygotePolicy::Paper), None, costs);
+    world.call(&locked("one", "echo", &["a==1"], &["a"])).await.result.unwrap();
+    assert_eq!(last_zygote(&world), ["a"]);
+    let both = locked("both", "uses:a+b", &["a==1", "b==1"], &["a", "b"]);
+    assert_eq!(world.call(&both).await.start, Some(Start::Cold), "it had to be made first");
+    assert_eq!(last_zygote(&world), ["a", "b"]);
+    let status = world.engine.status();
+    let newest = status.zygotes.last().unwrap();
+    assert_eq!(
+        (&newest.imports[..], newest.parent),
+        (&["b".to_owned()][..], Some(status.zygotes[1].id))
+    );
+    world.call(&both).await.result.unwrap();
+    assert_eq!(world.census().derived_zygotes, 2, "an exact match is forked from as it is");
+}
+
+#[tokio::test]
+async fn a_zygote_of_another_version_or_wheel_serves_nobody_else() {
+    for zygotes in [ZygotePolicy::Paper, ZygotePolicy::Utility] {
+        let world = world(policy(zygotes), None, &[("a", 50.0, &[])]);
+        world.engine.prepare(&locked("one", "echo", &["a==1"], &["a"])).await;
+        assert_eq!(world.census().derived_zygotes, 1);
+        let other = locked("two", "uses:a", &["a==2"], &["a"]);
+        world.call(&other).await.result.unwrap();
+        settled(&world).await;
+        world.call(&other).await.result.unwrap();
+        let layers: Vec<String> = world
+            .engine
+            .status()
+            .zygotes
+            .iter()
+            .flat_map(|one| one.distributions.clone())
+            .collect();
+        assert_eq!(layers, ["a==1", "a==2"], "{zygotes:?}");
+        let rebuilt = Handler {
+            name: "three".to_owned(),
+            ..(*locked("three", "echo", &["a==1"], &["a"])).clone()
+        };
+        let mut wheels = rebuilt.distributions.to_vec();
+        wheels[0].wheel = "a-1-rebuilt".to_owned();
+        let rebuilt = Arc::new(Handler { distributions: wheels.into(), ..rebuilt });
+        if zygotes == ZygotePolicy::Utility {
+            world.call(&rebuilt).await.result.unwrap();
+            assert_eq!(last_zygote(&world), [""; 0]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_handler_was_seen_to_import_is_imported_for_its_next_call() {
+    let costs: &[(&str, f64, &[&str])] =
+        &[("alpha", 10.0, &[]), ("beta.m0", 3.0, &[]), ("beta.m1", 3.0, &[])];
+    let world = world(policy(ZygotePolicy::Utility), None, costs);
+    let seen = locked(
+        "seen",
+        "uses:alpha/beta.m0+beta.m1",
+        &["alpha==1", "beta==1", "gamma==1"],
+        &["gamma"],
+    );
+    world.call(&seen).await.result.unwrap();
+    assert_eq!(last_zygote(&world), [""; 0], "the first call waits for nothing");
+    settled(&world).await;
+    world.call(&seen).await.result.unwrap();
+    let modules = last_zygote(&world);
+    assert!(
+        ["alpha", "beta.m0", "beta.m1"]
+            .iter()
+            .all(|module| modules.contains(&(*module).to_owned())),
+        "{modules:?}"
+    );
+    assert!(world.engine.status().zygotes.iter().any(|zygote| zygote.saved_ms > 0.0));
+}
+
+#[tokio::test]
+async fn what_handlers_have_in_common_serves_one_that_nobody_has_seen() {
+    let costs: &[(&str, f64, &[&str])] =
+        &[("base", 100.0, &[]), ("x", 2.0, &[]), ("y", 2.0, &[]), ("z", 2.0, &[])];
+    let world = world(policy(ZygotePolicy::Utility), None, costs);
+    for (name, own) in
+        [("one", "x==1"), ("two", "y==1"), ("one again", "x==1"), ("two again", "y==1")]
+    {
+        let module = own.split_once("==").unwrap().0;
+        let uses = format!("uses:base+{module}");
+        let handler = locked(name, &uses, &["base==1", own], &["base", module]);
+        world.call(&handler).await.result.unwrap();
+        settled(&world).await;
+    }
+    let unseen = locked("unseen", "echo", &["base==1", "z==1"], &["base", "z"]);
+    world.call(&unseen).await.result.unwrap();
+    assert_eq!(last_zygote(&world), ["base"]);
+    let stranger = locked("stranger", "echo", &["z==1"], &["z"]);
+    world.call(&stranger).await.result.unwrap();
+    assert_eq!(last_zygote(&world), [""; 0], "it did not lock what they have in common");
+}
+
+#[tokio::test]
+async fn no_call_waits_for_a_zygote_by_the_default_policy() {
+    let world = world(policy(ZygotePolicy::Utility), None, &[("slow", 3000.0, &[])]);
+    let slow = locked("slow", "uses:slow", &["slow==1"], &["slow"]);
+    let begun = std::time::Instant::now();
+    for _ in 0..5 {
+        world.call(&slow).await.result.unwrap();
+    }
+    assert!(begun.elapsed() < Duration::from_millis(1500));
+}
+
+#[tokio::test]
+async fn a_package_that_leaves_threads_is_learnt_and_the_rest_of_the_set_still_gets_a_zygote() {
+    let world = world(policy(ZygotePolicy::Utility), None, &[("good", 40.0, &[])]);
+    let mixed =
+        locked("mixed", "uses:good+threads", &["good==1", "threads==1"], &["good", "threads"]);
+    for _ in 0..4 {
+        world.call(&mixed).await.result.unwrap();
+        settled(&world).await;
+    }
+    world.call(&mixed).await.result.unwrap();
+    assert_eq!(last_zygote(&world), ["good"]);
+    let status = world.engine.status();
+    assert!(status.refused.iter().any(|refused| refused.for_good));
+    let unfit = world.census().derived_zygotes;
+    world.call(&mixed).await.result.unwrap();
+    settled(&world).await;
+    assert_eq!(world.census().derived_zygotes, unfit, "it is not tried again");
+}
+
+#[tokio::test]
+async fn zygotes_stay_within_their_budget_whatever_is_called() {
+    let costs: Vec<(String, f64)> =
+        (0..12).map(|n| (format!("p{n}"), 20.0 + f64::from(n))).collect();
+    let costs: Vec<(&str, f64, &[&str])> =
+        costs.iter().map(|(name, cost)| (&**name, *cost, &[][..])).collect();
+    for zygotes in [ZygotePolicy::Paper, ZygotePolicy::Utility] {
+        let budget = 40 << 20;
+        let world = world(EngineConfig { zygote_bytes: budget, ..policy(zygotes) }, None, &costs);
+        for n in 0..36 {
+            let name = format!("p{}", n % 12);
+            let package = format!("{name}==1");
+            world
+                .call(&locked(&name, &format!("uses:{name}"), &[&package], &[&name]))
+                .await
+                .result
+                .unwrap();
+            settled(&world).await;
+            let used: u64 = world.engine.status().zygotes.iter().map(|one| one.memory_bytes).sum();
+            assert!(used <= budget, "{zygotes:?}: {used} of {budget} bytes");
+        }
+        assert!(world.census().zygotes >= 3);
+    }
+}
+
+#[tokio::test]
+async fn a_given_tree_is_made_as_handlers_come_that_it_may_serve_and_nothing_else() {
+    let text = r#"{"packages": [], "children": [{"packages": ["a==1"], "children": [{"packages": ["b==1"], "children": []}]},
+        {"packages": ["c==9"], "children": []}]}"#;
+    let tree: ZygoteTree = serde_json::from_str(text).unwrap();
+    let world =
+        world(policy(ZygotePolicy::Static), Some(tree), &[("a", 20.0, &[]), ("b", 20.0, &[])]);
+    let both = locked("both", "uses:a+b", &["a==1", "b==1", "c==1"], &["a", "b"]);
+    world.call(&both).await.result.unwrap();
+    settled(&world).await;
+    world.call(&both).await.result.unwrap();
+    assert_eq!(last_zygote(&world), ["a", "b"]);
+    world.call(&locked("one", "uses:a", &["a==1", "c==1"], &["a"])).await.result.unwrap();
+    assert_eq!(last_zygote(&world), ["a"]);
+    assert_eq!(world.census().derived_zygotes, 2);
+}
+
+#[tokio::test]
+async fn a_tree_that_was_written_down_grows_again_elsewhere() {
+    let costs: &[(&str, f64, &[&str])] = &[("a", 20.0, &[]), ("b", 20.0, &[])];
+    let first = world(policy(ZygotePolicy::Utility), None, costs);
+    let both = locked("both", "uses:a+b", &["a==1", "b==1"], &["a", "b"]);
+    first.engine.prepare(&both).await;
+    let tree = first.engine.zygote_tree();
+    assert_eq!(tree.nodes(), 2);
+    let written = serde_json::to_string(&tree).unwrap();
+    let second =
+        world(policy(ZygotePolicy::Static), Some(serde_json::from_str(&written).unwrap()), costs);
+    second.engine.prepare(&both).await;
+    settled(&second).await;
+    second.call(&both).await.result.unwrap();
+    assert_eq!(last_zygote(&second), ["a", "b"]);
+}
+
+#[tokio::test]
+async fn a_zygote_that_was_forked_often_enough_is_replaced_without_a_call_noticing() {
+    let config = EngineConfig {
+        zygote_forks: 5,
+        idle: Duration::from_millis(40),
+        ..policy(ZygotePolicy::Utility)
+    };
+    let world = world(config, None, &[("a", 20.0, &[])]);
+    let one = locked("one", "uses:a", &["a==1"], &["a"]);
+    world.engine.prepare(&one).await;
+    let first = world.engine.status().zygotes.last().unwrap().id;
+    for _ in 0..8 {
+        assert_eq!(world.call(&one).await.start, Some(Start::Fork));
+    }
+    let replaced = || world.engine.status().zygotes.iter().all(|zygote| zygote.id != first);
+    eventually("its successor stands in its place", replaced).await;
+    assert_eq!(world.call(&one).await.start, Some(Start::Fork));
+    assert_eq!(last_zygote(&world), ["a"]);
+    assert_eq!(world.census().zygotes, 2);
+}
+
+#[tokio::test]
+async fn an_old_interpreter_is_replaced_with_all_that_came_from_it() {
+    let age = Duration::from_millis(300);
+    let config = EngineConfig {
+        zygote_age: age,
+        idle: Duration::from_millis(40),
+        ..policy(ZygotePolicy::Utility)
+    };
+    let world = world(config, None, &[("a", 5.0, &[])]);
+    let one = locked("one", "uses:a", &["a==1"], &["a"]);
+    world.engine.prepare(&one).await;
+    let first: Vec<_> = world.engine.status().zygotes.iter().map(|zygote| zygote.id).collect();
+    let young = || {
+        let now = world.engine.status().zygotes;
+        now.len() == 2 && now.iter().all(|zygote| !first.contains(&zygote.id))
+    };
+    eventually("both are new", young).await;
+    let now = world.engine.status().zygotes;
+    assert!(
+        now.iter().any(|zygote| zygote.parent.is_some()),
+        "the new one comes from the new root"
+    );
+}
+
+#[tokio::test]
+async fn no_accepted_call_is_lost_while_zygotes_are_killed() {
+    let costs: &[(&str, f64, &[&str])] = &[("a", 3.0, &[]), ("b", 3.0, &[])];
+    let config =
+        EngineConfig { zygote_retry: Duration::from_millis(20), ..policy(ZygotePolicy::Utility) };
+    let world = world(config, None, costs);
+    let handlers = [
+        locked("one", "uses:a", &["a==1"], &["a"]),
+        locked("two", "uses:a+b", &["a==1", "b==1"], &["a", "b"]),
+    ];
+    for round in 0..200 {
+        if round % 9 == 4 {
+            world.provider.kill_zygotes();
+        }
+        world.call(&handlers[round % 2]).await.result.unwrap();
+    }
+    settled(&world).await;
+    assert!(world.census().derived_zygotes > 2, "they were made anew");
+}
