@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use container::{Client, ContainerOptions, Containers, LANDING, LANDING_FILE, WardenOptions};
+use container::{
+    Client, ContainerOptions, Containers, LANDING, LANDING_FILE, Layout, WardenOptions,
+};
 use layers::Store;
 use layers::python::PythonRequest;
 use sandbox::Provider;
@@ -60,6 +62,7 @@ pub async fn real(config: &Config, state: &State) -> Result<Parts> {
     };
     let (socket, process) = container::launch(&options).await?;
     let client = Client::new(socket).await.context("the warden does not answer")?;
+    say_which_cgroups(client.host().cgroups);
     let containers =
         Containers::new(client, ContainerOptions { slots: config.slots, spares: config.spares });
     let counting = tokio::spawn(count(containers.clone()));
@@ -68,6 +71,17 @@ pub async fn real(config: &Config, state: &State) -> Result<Parts> {
         workshop,
         warden: Some(Warden { process, counting }),
     })
+}
+
+fn say_which_cgroups(layout: Layout) {
+    match layout {
+        Layout::V1 => tracing::info!("cgroups: version 1"),
+        Layout::V2 => tracing::info!("cgroups: version 2, at the top of the hierarchy"),
+        Layout::V2Delegated => tracing::info!("cgroups: version 2, below the delegated group"),
+        Layout::None => tracing::warn!(
+            "no cgroups: no limit of memory or processes is enforced and nothing is paused; `wool doctor` says why"
+        ),
+    }
 }
 
 impl Warden {
