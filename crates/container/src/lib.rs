@@ -18,7 +18,7 @@ mod watch;
 mod zygote;
 
 pub use client::Client;
-pub use launch::{LaunchError, WardenOptions, clear_leftovers, launch};
+pub use launch::{LaunchError, WardenOptions, WardenProcess, clear_leftovers, launch};
 pub use provider::{ContainerOptions, Containers};
 pub use warden::protocol::Layout;
 

@@ -13,11 +13,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use container::{
     Client, ContainerOptions, Containers, LANDING, LANDING_FILE, Layout, WardenOptions,
+    WardenProcess,
 };
 use layers::Store;
 use layers::python::PythonRequest;
 use sandbox::Provider;
-use tokio::process::Child;
 use tokio::task::JoinHandle;
 
 use crate::config::Config;
@@ -39,7 +39,7 @@ pub struct Parts {
 /// The privileged process, as the worker sees it.
 #[derive(Debug)]
 pub struct Warden {
-    process: Child,
+    process: WardenProcess,
     counting: JoinHandle<()>,
 }
 
@@ -89,7 +89,7 @@ impl Warden {
     pub(crate) async fn lost(warden: &mut Option<Self>) -> String {
         match warden {
             Some(warden) => {
-                format!("the warden is gone ({})", describe(warden.process.wait().await))
+                format!("the warden is gone{}", describe(warden.process.ended().await))
             }
             None => std::future::pending().await,
         }
@@ -100,16 +100,21 @@ impl Warden {
         // It holds a provider of its own.
         self.counting.abort();
         drop(self.counting.await);
-        match tokio::time::timeout(PATIENCE, self.process.wait()).await {
-            Ok(Ok(status)) if status.success() => {}
-            Ok(status) => tracing::warn!("the warden ended badly ({})", describe(status)),
+        match tokio::time::timeout(PATIENCE, self.process.ended()).await {
+            Ok(Ok(status)) if status.is_none_or(|status| status.success()) => {}
+            Ok(status) => tracing::warn!("the warden ended badly{}", describe(status)),
             Err(_) => tracing::warn!("the warden is still at work; it ends by itself"),
         }
     }
 }
 
-fn describe(status: std::io::Result<ExitStatus>) -> String {
-    status.map_or_else(|error| error.to_string(), |status| status.to_string())
+/// How it ended, in brackets, where that is known.
+fn describe(status: std::io::Result<Option<ExitStatus>>) -> String {
+    match status {
+        Ok(Some(status)) => format!(" ({status})"),
+        Ok(None) => String::new(),
+        Err(error) => format!(" ({error})"),
+    }
 }
 
 /// Keeps the provider's count of sandboxes that are going fresh, for status and metrics.

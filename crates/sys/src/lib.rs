@@ -10,4 +10,5 @@ pub mod namespace;
 pub mod probe;
 pub mod process;
 pub mod scm;
+pub mod terminal;
 pub mod unified;

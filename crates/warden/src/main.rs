@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use sys::probe::Kernel;
+use warden::detach::Detached;
 use warden::place::Place;
 use warden::recover;
 use warden::rootfs::Roots;
@@ -17,6 +18,7 @@ struct Arguments {
     state: PathBuf,
     task: Task,
     staged: bool,
+    detach: bool,
 }
 
 enum Task {
@@ -31,6 +33,8 @@ fn main() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!("wool-warden must run as root: `wool up` starts it through sudo");
     }
+    // First of all: whoever connects is who stays.
+    let detached = if arguments.detach { Some(Detached::from_starter()?) } else { None };
     sys::process::set_undumpable().context("become undumpable")?;
     let name = recover::cgroup_name(&arguments.state)?;
     let worker = match &arguments.task {
@@ -45,9 +49,6 @@ fn main() -> Result<()> {
 
     let run = arguments.state.join("run");
     let (empty, stages) = (run.join("empty"), run.join("stages"));
-    for dir in [&empty, &stages] {
-        std::fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
-    }
     let layers = arguments.state.join("layers");
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let layers = rustix::fs::open(&layers, flags, Mode::empty())
@@ -60,26 +61,31 @@ fn main() -> Result<()> {
     let place = Place::new(&empty, reap)?;
     let uids = Uids::of(Share::take().context("take kernel uids")?);
     let mut warden = Warden::new(place, roots, cgroups, uids)?;
+    if let Some(detached) = detached {
+        detached.release_starter();
+    }
     warden.serve(worker.as_fd()).context("serve the worker")
 }
 
 fn arguments() -> Result<Arguments> {
-    let (mut state, mut task, mut staged) = (None, None, false);
+    let (mut state, mut task, mut staged, mut detach) = (None, None, false, false);
     let mut given = std::env::args_os().skip(1);
     while let Some(name) = given.next() {
         match name.to_str() {
             Some("--state") => state = given.next(),
             Some("--socket") => task = given.next().map(|path| Task::Serve(path.into())),
             Some("--clear") => task = Some(Task::Clear),
+            // When sudo starts it.
+            Some("--detach") => detach = true,
             // The way of older kernels, for tests.
             Some("--staged") => staged = true,
             _ => bail!(
-                "usage: wool-warden --state DIR (--socket PATH [--staged] | --clear); started by `wool up`"
+                "usage: wool-warden --state DIR (--socket PATH [--detach] [--staged] | --clear); started by `wool up`"
             ),
         }
     }
     let state = state.map(PathBuf::from).context("--state is missing")?;
-    Ok(Arguments { state, task: task.context("--socket is missing")?, staged })
+    Ok(Arguments { state, task: task.context("--socket is missing")?, staged, detach })
 }
 
 fn reach_worker(path: &Path) -> Result<std::os::fd::OwnedFd> {

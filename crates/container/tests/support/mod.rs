@@ -10,7 +10,8 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use container::{
-    Client, ContainerOptions, Containers, LANDING, LANDING_FILE, WardenOptions, launch,
+    Client, ContainerOptions, Containers, LANDING, LANDING_FILE, WardenOptions, WardenProcess,
+    launch,
 };
 use layers::{Silent, Store, base, code, guest, python};
 use sandbox::wire::{Convention, Decoder, Load, Reply, Request};
@@ -88,7 +89,8 @@ impl World {
         let built = if cfg!(debug_assertions) { "../debug" } else { "../release" };
         let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(built).join("wool-warden");
         let options_for = WardenOptions { program, state: state.clone(), staged };
-        let (socket, warden) = launch(&options_for).await.unwrap();
+        let (socket, process) = launch(&options_for).await.unwrap();
+        let WardenProcess::Child(warden) = process else { panic!("root needs no sudo") };
         let client = Client::new(socket).await.unwrap();
         let containers = Containers::new(client, options);
         Self { containers, python, store, state, base, warden }
