@@ -33,8 +33,8 @@ mkdir -p "$tmp/e2e" || exit 1
 target/debug/wool base build --state "$tmp/e2e/template" --json
 cp -a --link "$tmp/e2e/template" "$tmp/layers-for-tests"
 
-# Emulated, a test takes ten times as long as elsewhere.
-patience=600
+# Emulated, on a busy machine, a program of tests takes a quarter of an hour at worst.
+patience=1200
 passed=0 failed=0 skipped=0
 while read -r home program; do
     name=$(basename "$program")

@@ -30,6 +30,13 @@ pub(crate) fn can_run() -> bool {
     false
 }
 
+/// How long to wait for what takes at most that many seconds here. `LAMBSWOOL_SLOW` says how many times longer everything
+/// takes on this machine (an emulated one).
+pub(crate) fn patience(seconds: u64) -> Duration {
+    let slow = std::env::var("LAMBSWOOL_SLOW").ok().and_then(|slow| slow.parse().ok()).unwrap_or(1);
+    Duration::from_secs(seconds * slow)
+}
+
 /// A base is made once for all tests.
 pub(crate) fn store() -> (Store, base::Base, PythonSpec) {
     static MADE: OnceLock<(base::Base, PythonSpec)> = OnceLock::new();
@@ -138,7 +145,7 @@ impl World {
     pub(crate) async fn settle(&self) {
         let begin = Instant::now();
         while self.containers.count_reaping().await.unwrap() > 0 {
-            assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", self.processes());
+            assert!(begin.elapsed() < patience(10), "{:?}", self.processes());
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
@@ -153,7 +160,7 @@ impl World {
     pub(crate) async fn end(self) -> PathBuf {
         let Self { containers, mut warden, state, .. } = self;
         drop(containers);
-        let ended = tokio::time::timeout(Duration::from_secs(10), warden.wait()).await;
+        let ended = tokio::time::timeout(patience(10), warden.wait()).await;
         assert!(ended.expect("the warden ends with its worker").unwrap().success());
         state
     }
