@@ -9,7 +9,8 @@ mkdir -p /dev/pts /dev/shm
 mount -t devpts none /dev/pts
 mount -t tmpfs none /dev/shm
 mount -t tmpfs none /run
-mount -t tmpfs -o size=1G none /tmp
+# Unless the checkout is there.
+[[ $checkout = /tmp/* ]] || mount -t tmpfs -o size=1G none /tmp
 mount -t cgroup2 none /sys/fs/cgroup
 mount -t securityfs none /sys/kernel/security 2>/dev/null
 mount -o remount,rw /
