@@ -1,4 +1,13 @@
 //! Starting the warden: the one moment at which anybody's privilege is asked for.
+//!
+//! ```text
+//!   root    wool up ─► wool-warden
+//!   a user  wool up ─► sudo ─► wool-warden --detach ─► itself, in a session of its own
+//!             │          │ ◄──── "it serves" ─────────────┘
+//!             │ ◄─ ends ─┘
+//!             └── lends sudo its terminal meanwhile
+//! ```
+//! Either way the warden connects to a socket in the state directory, and ends when the worker closes that connection.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -169,7 +178,7 @@ async fn through_sudo(command: &mut Command, program: &Path) -> Result<(), Launc
         // SAFETY: `take` is made for this place.
         unsafe { command.pre_exec(take) };
     }
-    let mut sudo = command.kill_on_drop(true).spawn().map_err(not_started(program))?;
+    let mut sudo = command.spawn().map_err(not_started(program))?;
     match tokio::time::timeout(PATIENCE, sudo.wait()).await {
         Ok(Ok(status)) if status.success() => Ok(()),
         Ok(status) => Err(ended(program, status)),
