@@ -17,6 +17,9 @@ fn a_worker_makes_its_groups_below_the_group_that_was_delegated_to_it() {
     // We stand for the shell that the worker is started from: whoever is in the group is moved into its leaf.
     let worker = Site::new().up();
     assert!(worker.log().contains("below the delegated group"), "{}", worker.log());
+    let doctor = worker.site().wool(&["doctor"]).stdout;
+    let below = format!("version 2, delegated: below {}", unit.path().display());
+    assert!(doctor.contains(&below), "{doctor}");
     let leaf = unit.path().join("supervisor");
     for pid in [worker.pid(), worker.warden(), std::process::id()] {
         assert_eq!(group_of(pid), leaf, "{pid}");
