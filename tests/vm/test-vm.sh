@@ -5,7 +5,8 @@
 #   test-vm.sh [FILTER]      FILTER: a regular expression: only test programs whose names match it
 #
 # Ends with a line `N passed, N failed, N skipped`. KVM where it works, else emulation: VM_ACCEL=kvm or =tcg decides
-# otherwise. VM_MINUTES bounds the machine's life. All of it takes KVM a few minutes, and emulation most of an hour.
+# otherwise. VM_MINUTES bounds the machine's life: emulated, on two busy processors, all of it takes three quarters of an
+# hour.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 checkout=$(cd "$here/../.." && pwd)
