@@ -68,7 +68,7 @@ sim: need-rust
 
 # MATCH=regex: only test programs with such names. VM_MINUTES, VM_ACCEL: see the script.
 test-vm: need-rust need-python
-	tests/vm/test-vm.sh $(MATCH)
+	tests/vm/test-vm.sh '$(MATCH)'
 
 clean:
 	-[ ! -x target/release/wool ] || target/release/wool --state "$(STATE)" clean

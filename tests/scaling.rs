@@ -63,10 +63,10 @@ fn idle_instances_go_when_nobody_calls_them() {
     assert_eq!(worker.run("f", &json!({})).expect(200).header("lambswool-start"), "fork");
 }
 
-/// Sleeps for a second and says when, by a clock that all sandboxes share, and who it is. `LAMBSWOOL_SLOW` has a machine
-/// on which everything takes longer (an emulated one) sleep that many seconds.
+/// Sleeps for a second (longer where everything takes longer) and says when, by a clock that all sandboxes share, and who
+/// it is.
 fn sleeping(setting: &str) -> String {
-    let seconds = std::env::var("LAMBSWOOL_SLOW").unwrap_or_else(|_| "1".to_owned());
+    let seconds = e2e::slow();
     format!(
         r#"
 # /// script

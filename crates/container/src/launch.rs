@@ -1,20 +1,35 @@
 //! Starting the warden: the one moment at which anybody's privilege is asked for.
+//!
+//! ```text
+//!   root    wool up ─► wool-warden
+//!   a user  wool up ─► sudo ─► wool-warden --detach ─► itself, in a session of its own
+//!             │          │ ◄──── "it serves" ─────────────┘
+//!             │ ◄─ ends ─┘
+//!             └── lends sudo its terminal meanwhile
+//! ```
+//! Either way the warden connects to a socket in the state directory, and ends when the worker closes that connection.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
     sockopt::socket_peercred,
 };
+use rustix::process::{PidfdFlags, pidfd_open};
+use sys::terminal::{self, Lent};
 use thiserror::Error;
 use tokio::io::unix::AsyncFd;
 use tokio::process::{Child, Command};
 use warden::isolation::Isolation;
 
 use crate::watch::watch;
+
+/// As long as a person may need for a password.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What the warden is started with.
 #[derive(Clone, Debug)]
@@ -46,11 +61,32 @@ pub enum LaunchError {
         /// Why.
         source: io::Error,
     },
+    /// This user is not root and cannot become so.
+    #[error("the warden needs root, and there is no sudo: install it, or run this as root")]
+    NoSudo,
     /// It ended before it said anything.
     #[error("the warden ended at once ({status}); its own words are above")]
     Ended {
         /// How.
         status: String,
+    },
+    /// The same, where sudo may have had the last word.
+    #[error(
+        "the warden did not start through sudo ({status}), whose words are above: have sudo allow this user {program}, or run this as root"
+    )]
+    Refused {
+        /// Which program.
+        program: String,
+        /// How sudo ended.
+        status: String,
+    },
+    /// A directory of its could not be made.
+    #[error("make {dir}")]
+    Directory {
+        /// Which.
+        dir: PathBuf,
+        /// Why.
+        source: io::Error,
     },
     /// Somebody who is not root reached its socket.
     #[error("a process of user {uid} reached the warden's socket in its place")]
@@ -60,40 +96,93 @@ pub enum LaunchError {
     },
 }
 
+/// The warden, as who has started it sees it.
+#[derive(Debug)]
+pub enum WardenProcess {
+    /// A child of ours.
+    Child(Child),
+    /// Started through sudo, which has ended: it would end the warden with the terminal.
+    Detached(AsyncFd<OwnedFd>),
+}
+
+impl WardenProcess {
+    /// Waits for its end, and says how it ended where that can be known.
+    ///
+    /// # Errors
+    /// When it cannot be waited for.
+    pub async fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        match self {
+            Self::Child(child) => child.wait().await.map(Some),
+            // A pidfd is readable when its process has ended.
+            Self::Detached(pidfd) => pidfd.readable().await.map(|_| None),
+        }
+    }
+}
+
 /// Starts the warden and returns the connected socket: directly when the caller is root, else through `sudo`, which
 /// asks for the password on the terminal if it must. The warden's own words go to standard error.
 ///
 /// # Errors
 /// See [`LaunchError`].
-pub async fn launch(options: &WardenOptions) -> Result<(OwnedFd, Child), LaunchError> {
+pub async fn launch(options: &WardenOptions) -> Result<(OwnedFd, WardenProcess), LaunchError> {
+    // By the worker, so that they are the user's and not root's.
+    for name in ["run/empty", "run/stages"] {
+        let dir = options.state.join(name);
+        std::fs::create_dir_all(&dir).map_err(|source| LaunchError::Directory { dir, source })?;
+    }
     let path = options.state.join("run/warden.sock");
-    let listener = listen_at(&path)
-        .map_err(|source| LaunchError::Socket { dir: options.state.join("run"), source })?;
-    let mut command = as_root(&options.program);
+    let broken = |source| LaunchError::Socket { dir: options.state.join("run"), source };
+    let listener = listen_at(&path).map_err(broken)?;
+    let mut command = as_root(&options.program)?;
     command.arg("--state").arg(&options.state).arg("--socket").arg(&path);
     command.arg("--isolation").arg(options.isolation.to_string());
-    command.stdin(std::process::Stdio::null());
+    command.stdin(Stdio::null());
     // Ctrl-C is for the worker, which then drains: the warden goes when the worker's socket closes.
     command.process_group(0);
-    let mut child = command.spawn().map_err(|source| LaunchError::Start {
-        program: options.program.display().to_string(),
-        source,
-    })?;
-    let socket = tokio::select! {
-        socket = accept(&listener) => socket,
-        status = child.wait() => {
-            let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-            return Err(LaunchError::Ended { status });
+    let (accepted, child) = if is_root() {
+        let mut child = command.spawn().map_err(not_started(&options.program))?;
+        tokio::select! {
+            accepted = accept(&listener) => (accepted, Some(child)),
+            status = child.wait() => return Err(ended(&options.program, status)),
         }
+    } else {
+        through_sudo(&mut command, &options.program).await?;
+        (accept(&listener).await, None)
     };
     let _ = std::fs::remove_file(&path);
-    let socket = socket.map_err(|source| LaunchError::Socket { dir: path.clone(), source })?;
-    let peer = socket_peercred(&socket)
-        .map_err(|source| LaunchError::Socket { dir: path, source: source.into() })?;
+    let socket = accepted.map_err(broken)?;
+    let peer = socket_peercred(&socket).map_err(io::Error::from).map_err(broken)?;
     if !peer.uid.is_root() {
         return Err(LaunchError::Impostor { uid: peer.uid.as_raw() });
     }
-    Ok((socket, child))
+    let process = match child {
+        Some(child) => WardenProcess::Child(child),
+        None => {
+            let pidfd = pidfd_open(peer.pid, PidfdFlags::empty()).map_err(io::Error::from);
+            WardenProcess::Detached(pidfd.and_then(watch).map_err(broken)?)
+        }
+    };
+    Ok((socket, process))
+}
+
+/// Runs sudo to its end: the warden has then connected, and detached itself.
+async fn through_sudo(command: &mut Command, program: &Path) -> Result<(), LaunchError> {
+    command.arg("--detach");
+    // A password is asked for in front, and everything else happens behind.
+    let lent = Lent::ours();
+    if let Some(lent) = &lent {
+        let terminal = lent.terminal().as_raw_fd();
+        // SAFETY: the descriptor is open until `lent` is dropped, in the child as well.
+        let take = move || terminal::take(unsafe { BorrowedFd::borrow_raw(terminal) });
+        // SAFETY: `take` is made for this place.
+        unsafe { command.pre_exec(take) };
+    }
+    let mut sudo = command.spawn().map_err(not_started(program))?;
+    match tokio::time::timeout(PATIENCE, sudo.wait()).await {
+        Ok(Ok(status)) if status.success() => Ok(()),
+        Ok(status) => Err(ended(program, status)),
+        Err(_) => Err(ended(program, Err(io::ErrorKind::TimedOut.into()))),
+    }
 }
 
 /// Removes what a warden that was killed has left of its sandboxes, if anything. No worker may run on `state`.
@@ -104,23 +193,48 @@ pub async fn clear_leftovers(program: &Path, state: &Path) -> Result<(), LaunchE
     if !warden::recover::is_anything_left(state) {
         return Ok(());
     }
-    let status = as_root(program).arg("--state").arg(state).arg("--clear").status().await;
-    let named = |source| LaunchError::Start { program: program.display().to_string(), source };
-    match status.map_err(named)? {
-        status if status.success() => Ok(()),
-        status => Err(LaunchError::Ended { status: status.to_string() }),
+    let mut command = as_root(program)?;
+    let mut child =
+        command.arg("--state").arg(state).arg("--clear").spawn().map_err(not_started(program))?;
+    match child.wait().await {
+        Ok(status) if status.success() => Ok(()),
+        other => Err(ended(program, other)),
     }
 }
 
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
 /// The program, through sudo where the caller is not root.
-fn as_root(program: &Path) -> Command {
-    if rustix::process::geteuid().is_root() {
-        return Command::new(program);
+fn as_root(program: &Path) -> Result<Command, LaunchError> {
+    if is_root() {
+        return Ok(Command::new(program));
     }
+    // Else sudo would have to say that it is not there.
+    std::fs::metadata(program).map_err(not_started(program))?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if !std::env::split_paths(&path).any(|dir| dir.join("sudo").is_file()) {
+        return Err(LaunchError::NoSudo);
+    }
+    tracing::info!("starting the warden through sudo: namespaces, mounts and cgroups need root");
     let mut sudo = Command::new("sudo");
     let prompt = "wool needs root once, for the sandboxes' warden. Password of %p: ";
     sudo.args(["--prompt", prompt, "--"]).arg(program);
-    sudo
+    Ok(sudo)
+}
+
+fn not_started(program: &Path) -> impl FnOnce(io::Error) -> LaunchError {
+    let program = program.display().to_string();
+    move |source| LaunchError::Start { program, source }
+}
+
+fn ended(program: &Path, status: io::Result<ExitStatus>) -> LaunchError {
+    let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+    if is_root() {
+        return LaunchError::Ended { status };
+    }
+    LaunchError::Refused { program: program.display().to_string(), status }
 }
 
 fn listen_at(path: &Path) -> io::Result<AsyncFd<OwnedFd>> {
@@ -134,9 +248,7 @@ fn listen_at(path: &Path) -> io::Result<AsyncFd<OwnedFd>> {
 
 async fn accept(listener: &AsyncFd<OwnedFd>) -> io::Result<OwnedFd> {
     let accept = |fd: &OwnedFd| Ok(accept_with(fd.as_fd(), SocketFlags::CLOEXEC)?);
-    // As long as a person may need for a password.
-    let limit = Duration::from_secs(300);
-    tokio::time::timeout(limit, listener.async_io(tokio::io::Interest::READABLE, accept))
+    tokio::time::timeout(PATIENCE, listener.async_io(tokio::io::Interest::READABLE, accept))
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }

@@ -18,9 +18,10 @@ mod watch;
 mod zygote;
 
 pub use client::Client;
-pub use launch::{LaunchError, WardenOptions, clear_leftovers, launch};
+pub use launch::{LaunchError, WardenOptions, WardenProcess, clear_leftovers, launch};
 pub use provider::{ContainerOptions, Containers};
 pub use warden::isolation::{Hang, Isolation, Namespaces, Supply};
+pub use warden::protocol::Layout;
 
 /// The guest's native extension, to be laid beside the guest's Python files as [`LANDING_FILE`].
 pub const LANDING: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/landing.so"));

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use sandbox::Provider;
 use serde_json::Value;
 use support::attack::REPORT;
-use support::{Conversation, NONE, World, ask, can_run};
+use support::{Conversation, NONE, World, ask, can_run, patience};
 
 /// What the same attack finds from a root zygote and from a derived one, for both ways of building roots.
 async fn everywhere(attack: &str, check: impl Fn(&Value)) {
@@ -262,7 +262,7 @@ def attack(fds, uid, flags):
         let forked = zygote.fork(world.instance(REPORT)).await;
         assert!(forked.is_err(), "{forked:?}");
         let begin = Instant::now();
-        while zygote.alive() && begin.elapsed() < Duration::from_secs(1) {
+        while zygote.alive() && begin.elapsed() < patience(1) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         assert!(!zygote.alive());
@@ -328,7 +328,7 @@ def attack(fds, uid, flags):
         let begin = Instant::now();
         while host_state(&world) != before {
             let left = (host_state(&world), world.processes());
-            assert!(begin.elapsed() < Duration::from_secs(5), "{kind}: {before:?} then {left:#?}");
+            assert!(begin.elapsed() < patience(5), "{kind}: {before:?} then {left:#?}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         world.settle().await;

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use container::ContainerOptions;
 use sandbox::{Death, Limits, Provider, ProviderError, ZygoteSpec};
 use support::attack::REPORT;
-use support::{Conversation, NONE, World, ask, can_run, host};
+use support::{Conversation, NONE, World, ask, can_run, host, patience};
 
 const ONE: &str = "def handler(event, context):\n    return 1\n";
 
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
-        assert!(begin.elapsed() < Duration::from_secs(5), "{what}");
+        assert!(begin.elapsed() < patience(5), "{what}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
@@ -408,7 +408,7 @@ def attack(fds, uid, flags):
     let begin = Instant::now();
     let error = zygote.fork(world.instance(REPORT)).await.unwrap_err();
     assert!(matches!(error, ProviderError::ZygoteLost { .. }), "{error}");
-    assert!(begin.elapsed() > Duration::from_secs(9) && begin.elapsed() < Duration::from_secs(15));
+    assert!(begin.elapsed() > Duration::from_secs(9) && begin.elapsed() < patience(15));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use container::{
-    Client, ContainerOptions, Containers, Isolation, LANDING, LANDING_FILE, WardenOptions,
+    Client, ContainerOptions, Containers, Isolation, LANDING, LANDING_FILE, Layout, WardenOptions,
+    WardenProcess,
 };
 use layers::Store;
 use layers::python::PythonRequest;
 use sandbox::Provider;
-use tokio::process::Child;
 use tokio::task::JoinHandle;
 
 use crate::config::Config;
@@ -39,7 +39,7 @@ pub struct Parts {
 /// The privileged process, as the worker sees it.
 #[derive(Debug)]
 pub struct Warden {
-    process: Child,
+    process: WardenProcess,
     counting: JoinHandle<()>,
 }
 
@@ -67,6 +67,7 @@ pub async fn real(config: &Config, state: &State) -> Result<Parts> {
     }
     let (socket, process) = container::launch(&options).await?;
     let client = Client::new(socket).await.context("the warden does not answer")?;
+    say_which_cgroups(client.host().cgroups);
     let containers =
         Containers::new(client, ContainerOptions { slots: config.slots, spares: config.spares });
     let counting = tokio::spawn(count(containers.clone()));
@@ -77,12 +78,23 @@ pub async fn real(config: &Config, state: &State) -> Result<Parts> {
     })
 }
 
+fn say_which_cgroups(layout: Layout) {
+    match layout {
+        Layout::V1 => tracing::info!("cgroups: version 1"),
+        Layout::V2 => tracing::info!("cgroups: version 2, at the top of the hierarchy"),
+        Layout::V2Delegated => tracing::info!("cgroups: version 2, below the delegated group"),
+        Layout::None => tracing::warn!(
+            "no cgroups: no limit of memory or processes is enforced and nothing is paused; `wool doctor` says why"
+        ),
+    }
+}
+
 impl Warden {
     /// Waits until the warden ends while it is still needed; for ever when there is none.
     pub(crate) async fn lost(warden: &mut Option<Self>) -> String {
         match warden {
             Some(warden) => {
-                format!("the warden is gone ({})", describe(warden.process.wait().await))
+                format!("the warden is gone{}", describe(warden.process.ended().await))
             }
             None => std::future::pending().await,
         }
@@ -93,16 +105,21 @@ impl Warden {
         // It holds a provider of its own.
         self.counting.abort();
         drop(self.counting.await);
-        match tokio::time::timeout(PATIENCE, self.process.wait()).await {
-            Ok(Ok(status)) if status.success() => {}
-            Ok(status) => tracing::warn!("the warden ended badly ({})", describe(status)),
+        match tokio::time::timeout(PATIENCE, self.process.ended()).await {
+            Ok(Ok(status)) if status.is_none_or(|status| status.success()) => {}
+            Ok(status) => tracing::warn!("the warden ended badly{}", describe(status)),
             Err(_) => tracing::warn!("the warden is still at work; it ends by itself"),
         }
     }
 }
 
-fn describe(status: std::io::Result<ExitStatus>) -> String {
-    status.map_or_else(|error| error.to_string(), |status| status.to_string())
+/// How it ended, in brackets, where that is known.
+fn describe(status: std::io::Result<Option<ExitStatus>>) -> String {
+    match status {
+        Ok(Some(status)) => format!(" ({status})"),
+        Ok(None) => String::new(),
+        Err(error) => format!(" ({error})"),
+    }
 }
 
 /// Keeps the provider's count of sandboxes that are going fresh, for status and metrics.

@@ -2,7 +2,8 @@
 //!
 //! What rustix offers is used as it is, by whoever needs it; this crate holds what it lacks: helpers that make
 //! namespaces from a single-threaded process, ancillary data with pidfds, exit statuses of foreign processes,
-//! mount attributes, and the probe that finds out what a host can do.
+//! mount attributes, where in the unified cgroup hierarchy groups may be made, and the probe that finds out what a host
+//! can do.
 
 pub mod loopback;
 pub mod mount;
@@ -10,3 +11,5 @@ pub mod namespace;
 pub mod probe;
 pub mod process;
 pub mod scm;
+pub mod terminal;
+pub mod unified;

@@ -1,9 +1,11 @@
 //! What a host can do, as far as an unprivileged look can tell. Facts only: what follows from them is the caller's.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+
+use crate::unified::Unified;
 
 /// A kernel's version: 6.18 is `(6, 18)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -36,16 +38,21 @@ pub enum Surroundings {
     Wsl2,
 }
 
-/// How cgroups are mounted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// Which cgroups a worker that is started from here would have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CgroupLayout {
     /// Controllers on hierarchies of their own.
     V1,
     /// Those, and an empty unified hierarchy beside them.
     Hybrid,
-    /// Controllers on the unified hierarchy.
-    V2,
+    /// Controllers on the unified hierarchy, groups at its top.
+    V2Top,
+    /// The same, groups below this one, which was delegated.
+    V2Delegated(PathBuf),
+    /// There are cgroups, and none that can be used: controllers are missing, or processes or a read-only mount are in
+    /// the way.
+    Closed,
     /// None.
     None,
 }
@@ -69,7 +76,7 @@ pub struct Host {
     pub kernel: Kernel,
     /// Where it runs.
     pub surroundings: Surroundings,
-    /// How cgroups are mounted.
+    /// Which cgroups there are for us.
     pub cgroups: CgroupLayout,
     /// Controllers among `memory`, `pids` and `freezer` that cannot be had (version 2 freezes without one).
     pub missing_controllers: Vec<&'static str>,
@@ -94,7 +101,7 @@ impl Host {
     #[must_use]
     pub fn probe() -> Self {
         let mounts = read("/proc/self/mounts");
-        let (cgroups, missing_controllers) = cgroups(&mounts);
+        let (cgroups, missing_controllers) = cgroups(&mounts, Unified::find().as_ref());
         Self {
             kernel: Kernel::running(),
             surroundings: surroundings(),
@@ -146,33 +153,38 @@ fn surroundings() -> Surroundings {
     named.map_or(Surroundings::Machine, Surroundings::Container)
 }
 
-fn cgroups(mounts: &str) -> (CgroupLayout, Vec<&'static str>) {
-    let of_kind = |kind: &'static str| {
-        mounts.lines().filter_map(move |line| {
-            let mut fields = line.split(' ').skip(1);
-            let (at, found, options) = (fields.next()?, fields.next()?, fields.next()?);
-            (found == kind).then_some((at, options))
+fn cgroups(mounts: &str, unified: Option<&Unified>) -> (CgroupLayout, Vec<&'static str>) {
+    const ON_V1: [&str; 3] = ["memory", "pids", "freezer"];
+    const ON_V2: [&str; 2] = ["memory", "pids"];
+    let v1 = |wanted: &dyn Fn(&str) -> bool| {
+        mounts.lines().any(|line| {
+            let mut fields = line.split(' ').skip(2);
+            let (kind, options) = (fields.next(), fields.next().unwrap_or(""));
+            // As in a container that may only look: nothing of it can be had.
+            kind == Some("cgroup") && !options.starts_with("ro") && options.split(',').any(wanted)
         })
     };
-    let on_v1 =
-        |name: &str| of_kind("cgroup").any(|(_, options)| options.split(',').any(|o| o == name));
-    let unified = of_kind("cgroup2").next();
-    let on_v2 = |name: &str| {
-        unified.is_some_and(|(at, _)| {
-            list(&read(&format!("{at}/cgroup.controllers")), ' ').iter().any(|c| c == name)
-        })
-    };
-    if on_v1("memory") || on_v1("pids") {
-        let missing =
-            ["memory", "pids", "freezer"].into_iter().filter(|name| !on_v1(name)).collect();
+    let missing: Vec<_> = ON_V1.into_iter().filter(|name| !v1(&|option| option == *name)).collect();
+    if missing.is_empty() {
         let layout = if unified.is_some() { CgroupLayout::Hybrid } else { CgroupLayout::V1 };
         return (layout, missing);
     }
-    match unified {
-        Some(_) => {
-            (CgroupLayout::V2, ["memory", "pids"].into_iter().filter(|name| !on_v2(name)).collect())
+    let Some(unified) = unified else {
+        let any = missing.len() < ON_V1.len();
+        return (if any { CgroupLayout::Closed } else { CgroupLayout::None }, missing);
+    };
+    let grounds = unified.grounds();
+    match grounds.iter().find(|ground| ground.usable(&ON_V2)) {
+        Some(ground) if ground.delegated => {
+            (CgroupLayout::V2Delegated(ground.path.clone()), Vec::new())
         }
-        None => (CgroupLayout::None, vec!["memory", "pids", "freezer"]),
+        Some(_) => (CgroupLayout::V2Top, Vec::new()),
+        // Its memory or pids may be on version 1, without the others: what is missing is then missing there.
+        None if v1(&|option| ON_V2.contains(&option)) => (CgroupLayout::Closed, missing),
+        None => {
+            let lacking = grounds.first().map_or(ON_V2.to_vec(), |ground| ground.lacking(&ON_V2));
+            (CgroupLayout::Closed, lacking)
+        }
     }
 }
 
@@ -218,10 +230,25 @@ mod tests {
     }
 
     #[test]
-    fn controllers_on_their_own_hierarchies_beside_an_empty_unified_one_are_hybrid() {
-        let mounts = "cgroup /c/memory cgroup rw,memory 0 0\ncgroup /c/pids cgroup rw,pids 0 0\n\
-                      cgroup2 /c/unified cgroup2 rw 0 0\n";
-        assert_eq!(cgroups(mounts), (CgroupLayout::Hybrid, vec!["freezer"]));
-        assert_eq!(cgroups("").0, CgroupLayout::None);
+    fn which_cgroups_there_are_is_told_apart_with_what_is_missing() {
+        let mounted = |options: &str, names: &[&str]| -> String {
+            let line = |name: &&str| format!("cgroup /c/{name} cgroup {options},{name} 0 0\n");
+            names.iter().map(line).collect()
+        };
+        let all = mounted("rw", &["memory", "pids", "freezer"]);
+        let mounts = "31 22 0:26 / /nowhere rw - cgroup2 cgroup2 rw\n";
+        let unified = Unified::parse(mounts, "0::/\n");
+        assert!(unified.is_some());
+        assert_eq!(cgroups(&all, None), (CgroupLayout::V1, vec![]));
+        assert_eq!(cgroups(&all, unified.as_ref()), (CgroupLayout::Hybrid, vec![]));
+        let two = mounted("rw", &["memory", "pids"]);
+        assert_eq!(cgroups(&two, None), (CgroupLayout::Closed, vec!["freezer"]));
+        assert_eq!(cgroups(&two, unified.as_ref()), (CgroupLayout::Closed, vec!["freezer"]));
+        let closed = mounted("ro", &["memory", "pids", "freezer"]);
+        assert_eq!(cgroups(&closed, None).1, ["memory", "pids", "freezer"]);
+        // Nothing is there to be had.
+        let missing = vec!["memory", "pids"];
+        assert_eq!(cgroups("", unified.as_ref()), (CgroupLayout::Closed, missing));
+        assert_eq!(cgroups("", None).0, CgroupLayout::None);
     }
 }

@@ -19,6 +19,7 @@
 
 pub mod cgroup;
 mod deaths;
+pub mod detach;
 pub mod filter;
 pub mod isolation;
 mod land;

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use sys::probe::Kernel;
+use warden::detach::Detached;
 use warden::isolation::{Hang, Isolation};
 use warden::place::Place;
 use warden::recover;
@@ -18,6 +19,7 @@ struct Arguments {
     state: PathBuf,
     task: Task,
     isolation: Isolation,
+    detach: bool,
 }
 
 enum Task {
@@ -32,6 +34,8 @@ fn main() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!("wool-warden must run as root: `wool up` starts it through sudo");
     }
+    // First of all: whoever connects is who stays.
+    let detached = if arguments.detach { Some(Detached::from_starter()?) } else { None };
     sys::process::set_undumpable().context("become undumpable")?;
     let name = recover::cgroup_name(&arguments.state)?;
     let worker = match &arguments.task {
@@ -46,9 +50,6 @@ fn main() -> Result<()> {
 
     let run = arguments.state.join("run");
     let (empty, stages) = (run.join("empty"), run.join("stages"));
-    for dir in [&empty, &stages] {
-        std::fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
-    }
     let layers = arguments.state.join("layers");
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let layers = rustix::fs::open(&layers, flags, Mode::empty())
@@ -62,6 +63,9 @@ fn main() -> Result<()> {
     let place = Place::new(&empty, reap)?;
     let uids = Uids::of(Share::take().context("take kernel uids")?);
     let mut warden = Warden::new(place, roots, cgroups, uids, isolation);
+    if let Some(detached) = detached {
+        detached.release_starter();
+    }
     let served = warden.serve(worker.as_fd()).context("serve the worker");
     drop(warden);
     Share::clear();
@@ -70,23 +74,26 @@ fn main() -> Result<()> {
 
 fn arguments() -> Result<Arguments> {
     let (mut state, mut task, mut isolation) = (None, None, Isolation::default());
+    let mut detach = false;
     let mut given = std::env::args_os().skip(1);
     while let Some(name) = given.next() {
         match name.to_str() {
             Some("--state") => state = given.next(),
             Some("--socket") => task = given.next().map(|path| Task::Serve(path.into())),
             Some("--clear") => task = Some(Task::Clear),
+            // When sudo starts it.
+            Some("--detach") => detach = true,
             Some("--isolation") => {
                 let text = given.next().unwrap_or_default();
                 isolation = text.to_string_lossy().parse().context("--isolation")?;
             }
             _ => bail!(
-                "usage: wool-warden --state DIR (--socket PATH [--isolation WHICH] | --clear); started by `wool up`"
+                "usage: wool-warden --state DIR (--socket PATH [--detach] [--isolation WHICH] | --clear); started by `wool up`"
             ),
         }
     }
     let state = state.map(PathBuf::from).context("--state is missing")?;
-    Ok(Arguments { state, task: task.context("--socket is missing")?, isolation })
+    Ok(Arguments { state, task: task.context("--socket is missing")?, isolation, detach })
 }
 
 fn reach_worker(path: &Path) -> Result<std::os::fd::OwnedFd> {

@@ -189,8 +189,10 @@ pub struct Files {
 pub enum Layout {
     /// One hierarchy per controller, or hybrid with the controllers there.
     V1,
-    /// One hierarchy.
+    /// One hierarchy, at its top.
     V2,
+    /// One hierarchy, below a group that was delegated to us.
+    V2Delegated,
     /// None: limits of memory and pids are not enforced, nothing is paused.
     None,
 }

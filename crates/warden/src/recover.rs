@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::cgroup::Cgroups;
+use crate::cgroup::{self, Cgroups, OURS};
 use crate::uids::Share;
 
 /// The name of our directory in the cgroup hierarchies: the same for the same state directory.
@@ -17,30 +17,24 @@ use crate::uids::Share;
 /// When the state directory is not there.
 pub fn cgroup_name(state: &Path) -> io::Result<String> {
     let metadata = std::fs::metadata(state)?;
-    Ok(format!("lambswool-{:x}-{:x}", metadata.dev(), metadata.ino()))
+    Ok(format!("{OURS}{:x}-{:x}", metadata.dev(), metadata.ino()))
 }
 
 /// Clears what is left from before and makes our directory anew.
 #[must_use]
 pub fn fresh_cgroups(name: &str) -> Cgroups {
-    Cgroups::detect(name).clear();
+    clear(name);
     Cgroups::detect(name)
 }
 
 /// Kills and removes what is left from before, and makes nothing.
 pub fn clear(name: &str) {
-    Cgroups::detect(name).clear();
+    cgroup::clear_left_by(name);
     Share::clear();
 }
 
 /// Whether anything is left of a state directory's warden, as far as anybody can see.
 #[must_use]
 pub fn is_anything_left(state: &Path) -> bool {
-    let Ok(name) = cgroup_name(state) else { return false };
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    mounts.lines().any(|line| {
-        let mut fields = line.split(' ').skip(1);
-        let (at, kind) = (fields.next().unwrap_or(""), fields.next().unwrap_or(""));
-        kind.starts_with("cgroup") && Path::new(at).join(&name).exists()
-    })
+    cgroup_name(state).is_ok_and(|name| !cgroup::left_by(&name).is_empty())
 }

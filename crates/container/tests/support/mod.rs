@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use container::{
     Client, ContainerOptions, Containers, Hang, Isolation, LANDING, LANDING_FILE, WardenOptions,
-    launch,
+    WardenProcess, launch,
 };
 use layers::{Silent, Store, base, code, guest, python};
 use sandbox::wire::{Convention, Decoder, Load, Reply, Request};
@@ -28,6 +28,13 @@ pub(crate) fn can_run() -> bool {
     assert!(!required.split(',').any(|name| name == "root"), "these tests need root");
     eprintln!("SKIPPED: needs root");
     false
+}
+
+/// How long to wait for what takes at most that many seconds here. `LAMBSWOOL_SLOW` says how many times longer everything
+/// takes on this machine (an emulated one).
+pub(crate) fn patience(seconds: u64) -> Duration {
+    let slow = std::env::var("LAMBSWOOL_SLOW").ok().and_then(|slow| slow.parse().ok()).unwrap_or(1);
+    Duration::from_secs(seconds * slow)
 }
 
 /// A base is made once for all tests.
@@ -103,7 +110,8 @@ impl World {
         let built = if cfg!(debug_assertions) { "../debug" } else { "../release" };
         let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(built).join("wool-warden");
         let options_for = WardenOptions { program, state: state.clone(), isolation };
-        let (socket, warden) = launch(&options_for).await.unwrap();
+        let (socket, process) = launch(&options_for).await.unwrap();
+        let WardenProcess::Child(warden) = process else { panic!("root needs no sudo") };
         let client = Client::new(socket).await.unwrap();
         let containers = Containers::new(client, options);
         Self { containers, python, store, state, base, warden }
@@ -151,7 +159,7 @@ impl World {
     pub(crate) async fn settle(&self) {
         let begin = Instant::now();
         while self.containers.count_reaping().await.unwrap() > 0 {
-            assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", self.processes());
+            assert!(begin.elapsed() < patience(10), "{:?}", self.processes());
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
@@ -166,7 +174,7 @@ impl World {
     pub(crate) async fn end(self) -> PathBuf {
         let Self { containers, mut warden, state, .. } = self;
         drop(containers);
-        let ended = tokio::time::timeout(Duration::from_secs(10), warden.wait()).await;
+        let ended = tokio::time::timeout(patience(10), warden.wait()).await;
         assert!(ended.expect("the warden ends with its worker").unwrap().success());
         state
     }

@@ -23,6 +23,9 @@ use crate::worker::{self, Worker};
 /// How long a worker in the background may take until it answers.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The same where a person may have to type a password first.
+const PATIENCE_WITH_PEOPLE: Duration = Duration::from_secs(360);
+
 pub(super) fn up(global: &Global, up: &Up) -> Result<()> {
     if up.detach && !up.background {
         return client_side(async {
@@ -38,10 +41,6 @@ pub(super) fn up(global: &Global, up: &Up) -> Result<()> {
         });
     }
     let config = Config::read(&flags(global, up))?;
-    if up.background {
-        // Away from the terminal: it must not end with it. Fails only for a group's leader, which is away already.
-        let _ = rustix::process::setsid();
-    }
     let filter = EnvFilter::try_from_env("WOOL_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let colours = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
@@ -52,6 +51,11 @@ pub(super) fn up(global: &Global, up: &Up) -> Result<()> {
     let served = runtime.block_on(async {
         let worker = Worker::bind(config, parts::real).await?;
         worker::stop_on_signals(worker.stopper())?;
+        if up.background {
+            // Away from the terminal, with which it must not end; not before, because sudo may ask for a password there.
+            // Fails only for a group's leader, which is away already.
+            let _ = rustix::process::setsid();
+        }
         if json {
             write_json(&Address { pid: std::process::id(), url: worker.url().to_owned() })?;
         } else {
@@ -90,8 +94,14 @@ pub(super) async fn start_in_background(global: &Global, up: &Up) -> Result<Addr
     drop(state.hold()?);
     let log = state.worker_log();
     let mut child = spawn(&state, up, &log)?;
-    let display = Display::new();
-    display.step("starting the worker");
+    // No moving bar where sudo may ask for a password.
+    let asks = !rustix::process::geteuid().is_root();
+    let display = (!asks).then(Display::new);
+    match &display {
+        Some(display) => display.step("starting the worker"),
+        None => say("starting the worker; its warden needs root: sudo may ask for your password"),
+    }
+    let patience = if asks { PATIENCE_WITH_PEOPLE } else { PATIENCE };
     let (client, began) = (Client::of(state.root()), Instant::now());
     loop {
         if let Some(address) = state.address()
@@ -100,20 +110,20 @@ pub(super) async fn start_in_background(global: &Global, up: &Up) -> Result<Addr
             return Ok(address);
         }
         if let Some(status) = child.try_wait().context("cannot watch the worker")? {
-            display.finish();
+            drop(display);
             bail!(
                 "the worker did not start ({status}); the end of {}:\n{}",
                 log.display(),
                 tail(&log)
             );
         }
-        if began.elapsed() > PATIENCE {
-            display.finish();
+        if began.elapsed() > patience {
+            drop(display);
             // Whatever holds it up: it was started for this command alone.
             drop(child.kill());
             bail!(
                 "the worker did not answer within {} s; the end of {}:\n{}",
-                PATIENCE.as_secs(),
+                patience.as_secs(),
                 log.display(),
                 tail(&log)
             );

@@ -63,24 +63,33 @@ pub(super) fn user_namespaces(host: &Host) -> Finding {
 
 pub(super) fn cgroups(host: &Host) -> Finding {
     let what = "cgroups";
-    let layout = match host.cgroups {
-        CgroupLayout::V1 => "version 1",
-        CgroupLayout::Hybrid => "version 1 beside an empty version 2",
-        CgroupLayout::V2 => "version 2",
-        CgroupLayout::None => {
-            return Finding::degraded(
-                what,
-                "none",
-                "no limit is enforced and nothing paused: mount the cgroup file systems",
-            );
+    // All or nothing: a sandbox with one limit out of two would be a promise that is not kept.
+    let without = "no limit of memory or processes is enforced and nothing is paused";
+    match &host.cgroups {
+        CgroupLayout::V1 => Finding::ok(what, "version 1"),
+        CgroupLayout::Hybrid => Finding::ok(what, "version 1 beside an empty version 2"),
+        CgroupLayout::V2Top => Finding::ok(what, "version 2, at the top of the hierarchy"),
+        CgroupLayout::V2Delegated(group) => {
+            Finding::ok(what, format!("version 2, delegated: below {}", group.display()))
         }
-    };
-    if host.missing_controllers.is_empty() {
-        return Finding::ok(what, layout);
+        CgroupLayout::Closed if host.missing_controllers.is_empty() => Finding::degraded(
+            what,
+            "there, and none can be made: others' processes, or a read-only mount, are in the way",
+            format!(
+                "{without}: start the worker by its systemd unit, or in a scope of its own (systemd-run --scope -p Delegate=yes)"
+            ),
+        ),
+        CgroupLayout::Closed => Finding::degraded(
+            what,
+            format!("not usable: {} missing", host.missing_controllers.join(", ")),
+            format!(
+                "{without}: have the controllers delegated, for example by the systemd unit, or boot with cgroup_enable=memory"
+            ),
+        ),
+        CgroupLayout::None => {
+            Finding::degraded(what, "none", format!("{without}: mount the cgroup file systems"))
+        }
     }
-    let lacking = host.missing_controllers.join(", ");
-    let advice = "limits of these are not enforced (without freezer: instances are not paused); have the controllers delegated, for example by the systemd unit";
-    Finding::degraded(what, format!("{layout}, without {lacking}"), advice)
 }
 
 pub(super) fn confinement(host: &Host) -> Finding {
@@ -136,13 +145,18 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_that_is_not_there_is_never_passed_over() {
-        let judged = |missing_controllers| {
-            cgroups(&Host { cgroups: CgroupLayout::V2, missing_controllers, ..Host::probe() })
+    fn a_limit_that_cannot_be_enforced_is_never_passed_over() {
+        let judged = |layout, missing_controllers| {
+            cgroups(&Host { cgroups: layout, missing_controllers, ..Host::probe() })
         };
-        assert_eq!(judged(vec![]).level, Level::Ok);
-        let lacking = judged(vec!["memory"]);
-        assert_eq!(lacking.level, Level::Degraded);
-        assert!(lacking.found.contains("memory") && lacking.advice.contains("not enforced"));
+        for there in [CgroupLayout::V2Top, CgroupLayout::V2Delegated("/unit".into())] {
+            assert_eq!(judged(there, vec![]).level, Level::Ok);
+        }
+        for missing in [vec![], vec!["memory"]] {
+            let closed = judged(CgroupLayout::Closed, missing.clone());
+            assert_eq!(closed.level, Level::Degraded);
+            assert!(missing.iter().all(|name| closed.found.contains(name)), "{closed:?}");
+            assert!(closed.advice.contains("is enforced"), "{closed:?}");
+        }
     }
 }

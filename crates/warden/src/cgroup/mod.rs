@@ -15,13 +15,16 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use sys::process::as_effective_user;
 
 use crate::protocol::{Layout, Limits};
+
+/// What the names of our directories begin with.
+pub(crate) const OURS: &str = "lambswool-";
 
 /// Charged bytes that an empty group may still have and count as uncharged: what the kernel keeps in per-CPU stocks and
 /// gives back later (up to 0.8 MB seen). The smallest limit that a function can ask for is sixteen times that.
@@ -94,6 +97,7 @@ impl Cgroups {
     pub fn layout(&self) -> Layout {
         match self {
             Self::V1(_) => Layout::V1,
+            Self::V2(h) if h.delegated() => Layout::V2Delegated,
             Self::V2(_) => Layout::V2,
             Self::None => Layout::None,
         }
@@ -255,14 +259,27 @@ impl Cgroups {
         }
     }
 
-    /// Kills everything in our directory and removes it: at the end, and at the start after a crash.
+    /// Kills everything in our directory and removes it.
     pub fn clear(&self) {
         match self {
-            Self::V1(h) => h.clear(),
-            Self::V2(h) => h.clear(),
+            Self::V1(h) => h.tops().into_iter().rev().for_each(|top| clear_tree(top)),
+            Self::V2(h) => clear_tree(h.top()),
             Self::None => {}
         }
     }
+}
+
+/// Directories of ours that an earlier start with this name has left, in all hierarchies, those of the freezer first.
+/// Anybody may ask.
+#[must_use]
+pub fn left_by(name: &str) -> Vec<PathBuf> {
+    let tops = v1::tops(name).into_iter().rev().flatten().filter(|top| top.exists());
+    tops.chain(v2::named(name)).collect()
+}
+
+/// Kills everything in what [`left_by`] finds, and removes it.
+pub fn clear_left_by(name: &str) {
+    left_by(name).iter().for_each(|dir| clear_tree(dir));
 }
 
 /// Opens `path` with the credentials of `uid`, without capabilities.
@@ -288,7 +305,7 @@ fn is_empty(procs: &Path) -> bool {
     fs::read(procs).is_ok_and(|listed| listed.is_empty())
 }
 
-fn kill_listed(procs: &[std::path::PathBuf]) {
+fn kill_listed(procs: &[PathBuf]) {
     for path in procs {
         let Ok(listed) = fs::read_to_string(path) else {
             continue;
@@ -301,7 +318,7 @@ fn kill_listed(procs: &[std::path::PathBuf]) {
 }
 
 /// Removes `root` and all directories below it, deepest first, killing what is inside, for at most two seconds.
-fn clear_tree(root: &Path, kill: &dyn Fn(&Path)) {
+fn clear_tree(root: &Path) {
     let deadline = Instant::now() + Duration::from_secs(2);
     loop {
         let mut dirs = vec![root.to_owned()];
@@ -314,7 +331,10 @@ fn clear_tree(root: &Path, kill: &dyn Fn(&Path)) {
             at += 1;
         }
         for dir in dirs.iter().rev() {
-            kill(dir);
+            // Of version 1 and of 2; the other one is not there.
+            let _ = write_to(&dir.join("freezer.state"), "THAWED");
+            let _ = write_to(&dir.join("cgroup.freeze"), "0");
+            kill_listed(&[dir.join("cgroup.procs")]);
             let _ = fs::remove_dir(dir);
         }
         if !root.exists() || Instant::now() > deadline {

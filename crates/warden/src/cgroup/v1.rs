@@ -5,11 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{
-    Files, Group, UNCHARGED, clear_tree, is_empty, kill_listed, open_as, open_read, open_write,
-    read_number, write_to,
+    Files, Group, UNCHARGED, is_empty, open_as, open_read, open_write, read_number, write_to,
 };
 use crate::protocol::Limits;
 
+/// The freezer last, and so first when everything is cleared from the end: what it holds does not die.
 const CONTROLLERS: [&str; 3] = ["memory", "pids", "freezer"];
 
 /// Our directories in the hierarchies.
@@ -26,16 +26,7 @@ impl Hierarchies {
     /// Finds the three controllers' mounts and makes our directory in each; none when one is missing or closed.
     #[must_use]
     pub fn detect(name: &str) -> Option<Self> {
-        let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
-        let find = |controller: &str| {
-            mounts.lines().find_map(|line| {
-                let mut fields = line.split(' ').skip(1);
-                let (at, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
-                let ours = kind == "cgroup" && options.split(',').any(|o| o == controller);
-                ours.then(|| Path::new(at).join(name))
-            })
-        };
-        let [memory, pids, freezer] = CONTROLLERS.map(find);
+        let [memory, pids, freezer] = tops(name);
         let found = Self { memory: memory?, pids: pids?, freezer: freezer?, name: name.to_owned() };
         for dir in found.tops() {
             if let Err(error) = fs::create_dir(dir)
@@ -47,7 +38,7 @@ impl Hierarchies {
         Some(found)
     }
 
-    fn tops(&self) -> [&PathBuf; 3] {
+    pub(super) fn tops(&self) -> [&PathBuf; 3] {
         [&self.memory, &self.pids, &self.freezer]
     }
 
@@ -126,15 +117,19 @@ impl Hierarchies {
         }
         gone
     }
+}
 
-    pub(super) fn clear(&self) {
-        for top in [&self.freezer, &self.memory, &self.pids] {
-            clear_tree(top, &|dir| {
-                let _ = write_to(&dir.join("freezer.state"), "THAWED");
-                kill_listed(&[dir.join("cgroup.procs")]);
-            });
-        }
-    }
+/// Where our directory is, or would be, in the hierarchy of each controller.
+pub(super) fn tops(name: &str) -> [Option<PathBuf>; 3] {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    CONTROLLERS.map(|controller| {
+        mounts.lines().find_map(|line| {
+            let mut fields = line.split(' ').skip(1);
+            let (at, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
+            let ours = kind == "cgroup" && options.split(',').any(|o| o == controller);
+            ours.then(|| Path::new(at).join(name))
+        })
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Cgroups, version 2: a directory for each sandbox, with a zygote's slots below the zygote's own.
 //!
 //! ```text
-//!   lambswool-…/           ours, delegated or made at the top
+//!   lambswool-…/           ours, below the group that was delegated to us (beside `supervisor`, where worker and warden
+//!     │                    then are), else at the top: see `sys::unified`
 //!     s1/                  a zygote's: cgroup.procs belongs to its uid, so that it may move what is below
 //!       self/              the zygote
 //!       s2/                a slot of it ─ an instance is in s2/self likewise
@@ -13,53 +14,59 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use sys::unified::{Ground, Unified};
+
 use super::{
-    Files, Group, UNCHARGED, clear_tree, is_empty, kill_listed, open_as, open_read, open_write,
+    Files, Group, OURS, UNCHARGED, is_empty, kill_listed, open_as, open_read, open_write,
     read_number, write_to,
 };
 use crate::protocol::Limits;
 
-const CONTROLLERS: &str = "+memory +pids";
+const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 
 /// Our directory.
 #[derive(Debug)]
 pub struct Hierarchy {
-    top: PathBuf,
+    dir: PathBuf,
+    /// Its name, as in `/proc/<pid>/cgroup`.
+    path: PathBuf,
+    delegated: bool,
 }
 
 impl Hierarchy {
-    /// Makes our directory at the top of the hierarchy, as the warden sees it; none when the memory and pids controllers
-    /// cannot be had there (the root of a container's cgroup namespace that holds processes itself: EBUSY).
+    /// Makes our directory below the group that was delegated to us, else at the top of the hierarchy as the warden sees
+    /// it; none when the memory and pids controllers cannot be had at either.
     #[must_use]
     pub fn detect(name: &str) -> Option<Self> {
-        let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
-        let mount = mounts.lines().find_map(|line| {
-            let mut fields = line.split(' ').skip(1);
-            let (at, kind) = (fields.next()?, fields.next()?);
-            (kind == "cgroup2").then(|| PathBuf::from(at))
-        })?;
-        let has = |dir: &Path, file: &str| {
-            let listed = fs::read_to_string(dir.join(file)).unwrap_or_default();
-            ["memory", "pids"].iter().all(|c| listed.split_whitespace().any(|l| l == *c))
-        };
-        if !has(&mount, "cgroup.controllers") {
-            return None;
+        let grounds = Unified::find()?.grounds();
+        grounds
+            .iter()
+            .filter(|ground| ground.usable(&CONTROLLERS))
+            .find_map(|ground| Self::on(ground, name).ok())
+    }
+
+    fn on(ground: &Ground, name: &str) -> io::Result<Self> {
+        ground.enable(&CONTROLLERS)?;
+        let dir = ground.dir.join(name);
+        match fs::create_dir(&dir) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => enable_below(&dir)?,
         }
-        if !has(&mount, "cgroup.subtree_control") {
-            write_to(&mount.join("cgroup.subtree_control"), CONTROLLERS).ok()?;
-        }
-        let top = mount.join(name);
-        if let Err(error) = fs::create_dir(&top)
-            && error.kind() != io::ErrorKind::AlreadyExists
-        {
-            return None;
-        }
-        write_to(&top.join("cgroup.subtree_control"), CONTROLLERS).ok()?;
-        Some(Self { top })
+        Ok(Self { dir, path: ground.path.join(name), delegated: ground.delegated })
+    }
+
+    /// Whether somebody gave us the group that holds our directory.
+    #[must_use]
+    pub fn delegated(&self) -> bool {
+        self.delegated
+    }
+
+    pub(super) fn top(&self) -> &Path {
+        &self.dir
     }
 
     fn dir(&self, group: &Group) -> PathBuf {
-        self.top.join(&group.name)
+        self.dir.join(&group.name)
     }
 
     pub(super) fn make(&self, group: &Group, owner: u32) -> io::Result<()> {
@@ -68,7 +75,7 @@ impl Hierarchy {
         let owner =
             (Some(rustix::fs::Uid::from_raw(owner)), Some(rustix::fs::Gid::from_raw(owner)));
         rustix::fs::chown(dir.join("cgroup.procs"), owner.0, owner.1)?;
-        write_to(&dir.join("cgroup.subtree_control"), CONTROLLERS)?;
+        enable_below(&dir)?;
         fs::create_dir(dir.join("self"))
     }
 
@@ -95,11 +102,9 @@ impl Hierarchy {
     }
 
     pub(super) fn named_in(&self, group: &Group, proc_cgroup: &str) -> bool {
-        let Some(ours) = self.top.file_name().and_then(|name| name.to_str()) else {
-            return false;
-        };
-        let end = format!("/{ours}/{}/self", group.name);
-        proc_cgroup.lines().any(|line| line.starts_with("0::") && line.ends_with(&end))
+        let leaf = self.path.join(&group.name).join("self");
+        let own = proc_cgroup.lines().find_map(|line| line.strip_prefix("0::"));
+        own.is_some_and(|own| Path::new(own) == leaf)
     }
 
     pub(super) fn oom_kills(&self, group: &Group) -> u64 {
@@ -134,13 +139,34 @@ impl Hierarchy {
         let _ = fs::remove_dir(dir.join("self"));
         fs::remove_dir(&dir).is_ok() || !dir.exists()
     }
+}
 
-    pub(super) fn clear(&self) {
-        clear_tree(&self.top, &|dir| {
-            let _ = write_to(&dir.join("cgroup.freeze"), "0");
-            kill_listed(&[dir.join("cgroup.procs")]);
-        });
+/// All directories of this name, wherever in the hierarchy an earlier start has made them: it may have been in another
+/// unit.
+pub(super) fn named(name: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open: Vec<PathBuf> =
+        Unified::find().map(|u| u.mount().to_owned()).into_iter().collect();
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            let file_name = entry.file_name();
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            } else if file_name == name {
+                found.push(entry.path());
+            } else if !file_name.to_string_lossy().starts_with(OURS) {
+                open.push(entry.path());
+            }
+        }
     }
+    found
+}
+
+fn enable_below(dir: &Path) -> io::Result<()> {
+    write_to(
+        &dir.join("cgroup.subtree_control"),
+        &CONTROLLERS.map(|name| format!("+{name}")).join(" "),
+    )
 }
 
 #[cfg(test)]
@@ -149,10 +175,14 @@ mod tests {
 
     #[test]
     fn a_process_must_be_in_the_groups_own_leaf() {
-        let ours = Hierarchy { top: PathBuf::from("/sys/fs/cgroup/lambswool-x") };
+        let ours = Hierarchy {
+            dir: "/sys/fs/cgroup/unit/lambswool-x".into(),
+            path: "/unit/lambswool-x".into(),
+            delegated: true,
+        };
         let group = Group::new("s1/s7".to_owned());
-        assert!(ours.named_in(&group, "0::/lambswool-x/s1/s7/self\n"));
-        assert!(!ours.named_in(&group, "0::/lambswool-x/s1/self\n"));
-        assert!(!ours.named_in(&group, "0::/other/s1/s7/self\n"));
+        assert!(ours.named_in(&group, "0::/unit/lambswool-x/s1/s7/self\n"));
+        assert!(!ours.named_in(&group, "0::/unit/lambswool-x/s1/self\n"));
+        assert!(!ours.named_in(&group, "0::/unit/unit/lambswool-x/s1/s7/self\n"));
     }
 }

@@ -1,0 +1,78 @@
+//! Lending the terminal to a child that asks a person something, as a shell does with its jobs.
+//!
+//! A child in a process group of its own does not hear the terminal's Ctrl-C; but the kernel stops it (SIGTTIN, SIGTTOU)
+//! when it reads a password while its group is not the one in front.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, getpgrp};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
+
+/// The terminal, while it is somebody else's. Dropping it puts this process's group in front again, with the terminal's
+/// modes as they were.
+#[derive(Debug)]
+pub struct Lent {
+    terminal: OwnedFd,
+    ours: Pid,
+    modes: Termios,
+}
+
+impl Lent {
+    /// To be lent by this process; none when it has no terminal, or is not in front.
+    #[must_use]
+    pub fn ours() -> Option<Self> {
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let terminal = rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()?;
+        let ours = getpgrp();
+        if tcgetpgrp(&terminal).ok()? != ours {
+            return None;
+        }
+        let modes = tcgetattr(&terminal).ok()?;
+        Some(Self { terminal, ours, modes })
+    }
+
+    /// The terminal itself, for [`take`] in the child.
+    #[must_use]
+    pub fn terminal(&self) -> BorrowedFd<'_> {
+        self.terminal.as_fd()
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // A terminal that has gone meanwhile needs nothing.
+        let _ = put_in_front(self.terminal.as_fd(), self.ours);
+        let _ = unstopped(|| Ok(tcsetattr(&self.terminal, OptionalActions::Drain, &self.modes)?));
+    }
+}
+
+/// Puts the calling process's group in front. For a child between fork and exec: async-signal-safe.
+///
+/// # Errors
+/// As `tcsetpgrp(3)`.
+pub fn take(terminal: BorrowedFd<'_>) -> io::Result<()> {
+    put_in_front(terminal, getpgrp())
+}
+
+fn put_in_front(terminal: BorrowedFd<'_>, group: Pid) -> io::Result<()> {
+    unstopped(|| Ok(tcsetpgrp(terminal, group)?))
+}
+
+/// With SIGTTOU blocked in this thread: the kernel then lets a group that is not in front change the terminal.
+fn unstopped(change: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    // SAFETY: an all-zero set is a valid value to be emptied.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    let mut before = set;
+    // SAFETY: `set` is ours.
+    unsafe { libc::sigemptyset(&raw mut set) };
+    // SAFETY: as above; the signal exists.
+    unsafe { libc::sigaddset(&raw mut set, libc::SIGTTOU) };
+    // SAFETY: both sets outlive the call; only this thread's mask changes.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before) };
+    let changed = change();
+    // SAFETY: as above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+    changed
+}

@@ -1,0 +1,51 @@
+//! Leaving the process that started us, when that is sudo.
+//!
+//! ```text
+//!   sudo ─► wool-warden, waits ◄── "r", or end of file ── its child: a session of its own, the warden from here on
+//!             exits 0 or 1, and sudo with it
+//! ```
+//! sudo stays between a terminal and the command that it runs, and ends the command when the terminal goes: a worker in
+//! the background would lose its warden when its user logs out. Until the warden serves, the starter waits for it, so
+//! that sudo tells how the start went.
+
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::OwnedFd;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+
+/// The end of the pipe on which the starter waits. Only the end of the process closes it: what an error has to say is
+/// then written, and sudo still there to pass it on.
+#[derive(Debug)]
+pub struct Detached(ManuallyDrop<OwnedFd>);
+
+impl Detached {
+    /// Goes on in a child with a session of its own; the calling process waits for [`Detached::release_starter`] and
+    /// ends. For a process with one thread.
+    ///
+    /// # Errors
+    /// As `fork(2)`.
+    pub fn from_starter() -> io::Result<Self> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        // SAFETY: a fork of a process with one thread: the child may go on with anything.
+        let pid = unsafe { libc::fork() };
+        if pid < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if pid > 0 {
+            drop(write);
+            let said = rustix::io::read(&read, &mut [0u8; 1]);
+            // SAFETY: ends the process; what it holds is the child's, too.
+            unsafe { libc::_exit(i32::from(said != Ok(1))) };
+        }
+        // At once: until then the end of sudo's terminal would end us.
+        rustix::process::setsid()?;
+        Ok(Self(ManuallyDrop::new(write)))
+    }
+
+    /// Lets the starter end well. Without, it ends with a failure when we end.
+    pub fn release_starter(self) {
+        // A starter that is gone needs nothing.
+        let _ = rustix::io::write(&*self.0, b"r");
+    }
+}

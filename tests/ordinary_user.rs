@@ -1,0 +1,94 @@
+//! A user who is not root, and starts the warden through sudo.
+
+use std::fs;
+use std::os::unix::fs::chown;
+use std::path::PathBuf;
+
+use e2e::Said;
+use e2e::terminal::Terminal;
+use e2e::traces::{self, uid};
+use e2e::user::{PASSWORD, User};
+use rustix::process::{Pid, Signal, kill_process};
+
+#[test]
+fn a_users_worker_has_no_privilege_and_leaves_nothing_that_is_not_the_users() {
+    let Some(user) = User::make("NOPASSWD:") else { return };
+    let worker = user.wool(&["up", "--detach", "--json"]).json();
+    let file = user.home().join("f.py");
+    fs::write(&file, "def handler(event, context):\n    return event\n").unwrap();
+    chown(&file, Some(user.uid()), None).unwrap();
+    drop(user.wool(&["deploy", file.to_str().unwrap()]).ok());
+    assert_eq!(user.wool(&["invoke", "f", "[7]"]).json()[0], 7);
+    let pid = u32::try_from(worker["pid"].as_u64().unwrap()).unwrap();
+    assert_eq!(uid(pid), Some(user.uid()));
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    assert!(status.contains("CapPrm:\t0000000000000000\n"), "{status}");
+    // sudo has gone.
+    assert_eq!(user.roots_processes().len(), 1, "{:?}", user.roots_processes());
+    drop(user.wool(&["down"]).ok());
+    user.assert_all_is_his();
+    assert_eq!(traces::cgroups(&user.cgroup()), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn what_a_killed_warden_left_to_a_user_is_cleaned_through_sudo() {
+    let Some(user) = User::make("NOPASSWD:") else { return };
+    let worker = user.wool(&["up", "--detach", "--json"]).json();
+    let warden = user.roots_processes()[0].split(' ').next().unwrap().parse().unwrap();
+    for (pid, signal) in [
+        // Stopped, so that it cannot end before it is killed.
+        (i32::try_from(worker["pid"].as_u64().unwrap()).unwrap(), Signal::STOP),
+        (warden, Signal::KILL),
+        (i32::try_from(worker["pid"].as_u64().unwrap()).unwrap(), Signal::KILL),
+    ] {
+        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+    }
+    let name = user.cgroup();
+    assert_ne!(traces::cgroups(&name), Vec::<PathBuf>::new());
+    drop(user.wool(&["clean", "--yes"]).ok());
+    assert_eq!(traces::cgroups(&name), Vec::<PathBuf>::new());
+    assert!(!user.home().join("state").exists());
+}
+
+#[test]
+fn sudo_asks_on_the_terminal_and_ctrl_c_is_for_the_worker() {
+    let Some(user) = User::make("") else { return };
+    let mut terminal = Terminal::run(&user.command(&["up"]));
+    terminal.expect("wool needs root once");
+    terminal.press(&format!("{PASSWORD}\n"));
+    terminal.expect("wool listens on");
+    terminal.press("\x03");
+    terminal.expect("stopped");
+    assert_eq!(terminal.ended(), Some(0));
+    user.assert_all_is_his();
+}
+
+#[test]
+fn a_worker_in_the_background_outlives_the_terminal_that_it_was_started_on() {
+    let Some(user) = User::make("") else { return };
+    let mut terminal = Terminal::run(&user.command(&["up", "--detach"]));
+    terminal.expect("wool needs root once");
+    terminal.press(&format!("{PASSWORD}\n"));
+    terminal.expect("http://");
+    assert_eq!(terminal.ended(), Some(0));
+    // Long enough for a sudo that had stayed to notice.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    drop(user.wool(&["ls"]).ok());
+    drop(user.wool(&["down"]).ok());
+}
+
+#[test]
+fn without_sudo_or_its_leave_a_user_is_told_what_to_do() {
+    let Some(user) = User::make("") else { return };
+    // There is no terminal to ask on.
+    let words = user.wool(&["up"]).failed(1);
+    assert!(
+        words.contains("have sudo allow this user") && words.contains("wool-warden"),
+        "{words}"
+    );
+    let mut elsewhere = user.command(&["up"]);
+    elsewhere.env("PATH", user.home());
+    let words = Said::from(elsewhere.output().unwrap()).failed(1);
+    assert!(words.contains("there is no sudo"), "{words}");
+    user.assert_all_is_his();
+}
