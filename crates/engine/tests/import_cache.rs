@@ -342,3 +342,22 @@ async fn no_accepted_call_is_lost_while_zygotes_are_killed() {
     settled(&world).await;
     assert!(world.census().derived_zygotes > 2, "they were made anew");
 }
+
+#[tokio::test]
+async fn the_first_call_of_a_deployed_function_finds_what_it_declares_imported() {
+    let world = world(policy(ZygotePolicy::Utility), None, &[("a", 50.0, &[]), ("b", 30.0, &[])]);
+    let one = locked("one", "uses:a", &["a==1", "b==1"], &["a"]);
+    world.engine.prepare(&one).await;
+    // With its whole lock in sight: what `a` needs of it nobody has seen yet.
+    let zygote = world.engine.status().zygotes.pop().unwrap();
+    assert_eq!(
+        (&zygote.imports[..], &zygote.distributions[..]),
+        (&["a".to_owned()][..], &["a==1".to_owned(), "b==1".to_owned()][..])
+    );
+    assert_eq!(world.call(&one).await.start, Some(Start::Fork));
+    assert_eq!(last_zygote(&world), ["a"]);
+    // A second one that declares as much of the same lock needs no other.
+    let made = world.census().derived_zygotes;
+    world.engine.prepare(&locked("two", "uses:a", &["a==1", "b==1"], &["a"])).await;
+    assert_eq!(world.census().derived_zygotes, made);
+}

@@ -298,7 +298,10 @@ impl ImportCache {
                 state.start(&handler.id, self.config.zygote_half_life);
             }
             self.plant(&mut state, &profile);
-            (Key::root(profile.realm), self.own(&profile))
+            (
+                Key::root(profile.realm),
+                self.own(&profile).or_else(|| self.ahead(&mut state, &profile)),
+            )
         };
         for key in [Some(root), wanted].into_iter().flatten() {
             if let Some(mut making) = self.ensure(&key) {
@@ -309,6 +312,21 @@ impl ImportCache {
         if self.config.zygotes == ZygotePolicy::Utility {
             self.improved().await;
         }
+    }
+
+    /// What the first call of a handler that nobody has seen is to go on from, unless a zygote serves it well already:
+    /// its whole lock, because what its modules need is not known yet; making it tells.
+    fn ahead(&self, state: &mut State, profile: &Profile) -> Option<Key> {
+        let unseen = self.config.zygotes == ZygotePolicy::Utility && !profile.seen();
+        if !unseen || profile.declared.is_empty() {
+            return None;
+        }
+        let view = state.view();
+        let served = self
+            .best(&view, profile, 0)
+            .is_some_and(|at| profile.declared.within(&view.kept[at].modules));
+        let (sees, modules) = (profile.locked.clone(), profile.declared.clone());
+        (!served).then_some(Key { realm: profile.realm, sees, modules })
     }
 
     /// Forgets a handler that was deleted.

@@ -57,6 +57,11 @@ impl Profile {
         self.counted = now;
     }
 
+    /// Whether it has told what it imports.
+    pub(crate) fn seen(&self) -> bool {
+        self.observed > 0
+    }
+
     pub(crate) fn started(&self) -> bool {
         self.counted > 0
     }
