@@ -360,4 +360,8 @@ async fn the_first_call_of_a_deployed_function_finds_what_it_declares_imported()
     let made = world.census().derived_zygotes;
     world.engine.prepare(&locked("two", "uses:a", &["a==1", "b==1"], &["a"])).await;
     assert_eq!(world.census().derived_zygotes, made);
+    // One that declares more is made of it.
+    world.engine.prepare(&locked("three", "uses:a+b", &["a==1", "b==1"], &["a", "b"])).await;
+    let status = world.engine.status();
+    assert_eq!(status.zygotes.last().unwrap().parent, Some(zygote.id));
 }

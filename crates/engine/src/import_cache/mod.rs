@@ -325,7 +325,14 @@ impl ImportCache {
         let served = self
             .best(&view, profile, 0)
             .is_some_and(|at| profile.declared.within(&view.kept[at].modules));
-        let (sees, modules) = (profile.locked.clone(), profile.declared.clone());
+        // What others that were asked for no more brought along comes along here, too: it can be made of the largest.
+        let implied = view.entries.iter().filter(|entry| {
+            entry.serves(profile.realm, &profile.locked) && entry.asked.within(&profile.declared)
+        });
+        let most = implied.max_by_key(|entry| entry.modules.iter().count());
+        let modules = most.map(|entry| profile.declared.or(&entry.modules));
+        let (sees, declared) = (profile.locked.clone(), profile.declared.clone());
+        let modules = modules.unwrap_or(declared);
         (!served).then_some(Key { realm: profile.realm, sees, modules })
     }
 
