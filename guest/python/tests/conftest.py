@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -143,6 +144,8 @@ def spawn(
     script = script or GUEST / "__main__.py"
 
     def place() -> None:
+        # Whoever starts the tests in the background has it ignored, and an exec keeps that.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.dup2(fd, 3)
         os.set_inheritable(3, True)
 
