@@ -394,6 +394,27 @@ def handler(event, context):
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_the_worker_ignores_is_not_ignored_in_a_sandbox() {
+    if !can_run() {
+        return;
+    }
+    // As a shell does for what it starts in the background. The warden inherits it. SAFETY: this process needs none.
+    unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+    let world = World::new(false, NONE).await;
+    let source = "
+import signal
+def handler(event, context):
+    return signal.getsignal(signal.SIGINT) is signal.default_int_handler
+";
+    let root = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
+    let mut forked = root.fork(world.instance(source)).await.unwrap();
+    let mut fresh = world.containers.create_instance(world.instance(source)).await.unwrap();
+    for instance in [&mut forked, &mut fresh] {
+        assert_eq!(ask(instance.as_mut(), "{}").await, true);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_zygote_that_keeps_silent_is_given_up() {
     if !can_run() {
         return;

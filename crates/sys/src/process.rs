@@ -346,6 +346,15 @@ pub fn install_filter(program: &[libc::sock_filter]) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Gives every signal its default treatment. An exec keeps what is ignored: whoever is started in the background by a
+/// shell has SIGINT ignored, and so would all that it starts.
+pub fn default_signals() {
+    for number in 1..=libc::SIGRTMAX() {
+        // SAFETY: plain numbers. SIGKILL, SIGSTOP and the C library's own are refused, and need nothing.
+        unsafe { libc::signal(number, libc::SIG_DFL) };
+    }
+}
+
 /// Closes every descriptor from `first` on (Linux ≥ 5.9).
 ///
 /// # Errors

@@ -24,7 +24,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 use sys::mount::Tree;
 use sys::process::{
-    PidFd, become_user, close_from, drop_capabilities, install_filter, set_no_new_privileges,
+    PidFd, become_user, close_from, default_signals, drop_capabilities, install_filter,
+    set_no_new_privileges,
 };
 use sys::scm;
 use thiserror::Error;
@@ -238,6 +239,7 @@ fn clone(flags: i32) -> io::Result<i32> {
 
 /// Runs in the interpreter-to-be, with its descriptors arranged. Returns only with an error.
 fn become_interpreter(what: &Start<'_>) -> SpawnError {
+    default_signals();
     let confine = || -> Result<(), SpawnError> {
         become_user(what.uid).map_err(failed("take user id"))?;
         drop_capabilities().map_err(failed("drop capabilities"))?;

@@ -1,6 +1,8 @@
 """Loading a handler: what it finds, and what it is told when it cannot be loaded."""
 
 import os
+import py_compile
+import textwrap
 
 import pytest
 
@@ -16,6 +18,74 @@ def test_a_loaded_handler_says_how_long_it_took(start):
     answer = guest.load()
     assert answer.kind == "loaded"
     assert answer.header["milliseconds"] > 0
+
+
+@pytest.fixture
+def compiled(task, loaded):
+    """`loaded`, with bytecode that need not be checked, as a deploy leaves it."""
+
+    def compiled(code: str, **fields):
+        (task / "main.py").write_text(textwrap.dedent(code))
+        unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+        py_compile.compile(str(task / "main.py"), invalidation_mode=unchecked, doraise=True)
+        return loaded(code, **fields)
+
+    return compiled
+
+
+LOOK = """
+    import sys
+    def handler(event, context):
+        module, spec = sys.modules[__name__], __spec__
+        return [sorted(vars(module)), __name__, __file__, __package__, module.__cached__,
+                type(__loader__).__name__, __loader__ is spec.loader, __loader__.path, spec.name,
+                spec.origin, spec.cached, spec.has_location, spec.parent,
+                spec.submodule_search_locations]
+"""
+
+
+def test_a_module_looks_the_same_from_its_bytecode_as_imported(loaded, compiled):
+    imported = loaded(LOOK).call().value
+    assert compiled(LOOK).call().value == imported
+
+
+def test_a_module_with_bytecode_is_loaded_without_the_import_system(loaded, compiled):
+    # That would have made a finder for the directory.
+    code = """
+        import sys
+        FOUND = any(__file__.startswith(path + "/main") for path in sys.path_importer_cache)
+        def handler(event, context): return FOUND
+    """
+    assert loaded(code).call().value is True
+    assert compiled(code).call().value is False
+
+
+@pytest.mark.parametrize("rival", ["main/__init__.py", "main.abi3.so", "main.pyc"])
+def test_what_an_import_would_prefer_or_weigh_is_left_to_the_import(task, compiled, start, rival):
+    compiled("def handler(e, c): return 'file'")
+    path = task / rival
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(
+        "def handler(e, c): return 'package'" if rival.endswith(".py") else "no library"
+    )
+    guest = start()
+    answer = guest.load()
+    if rival == "main/__init__.py":
+        assert guest.call().value == "package"
+    elif rival == "main.abi3.so":
+        assert answer.header["error_type"] == "ImportError"
+    else:
+        assert guest.call().value == "file"
+
+
+def test_a_module_that_raises_is_not_left_behind(start, task, compiled):
+    (task / "main.py").write_text("raise ValueError('no')")
+    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    py_compile.compile(str(task / "main.py"), invalidation_mode=unchecked)
+    guest = start()
+    for _ in range(2):
+        answer = guest.load()
+        assert (answer.header["error_type"], answer.message) == ("ValueError", "no")
 
 
 def test_the_environment_is_lambdas_and_the_deployments(loaded):
