@@ -10,6 +10,9 @@ use sandbox::Imports;
 use super::set::Set;
 use crate::package::Distribution;
 
+/// The longest that an import can take: a zygote is given up after two minutes.
+const MOST_MS: f64 = 120_000.0;
+
 /// What a module costs as long as nobody has measured it, in milliseconds.
 const UNMEASURED_MS: f64 = 2.0;
 
@@ -156,6 +159,7 @@ impl Book {
 
     /// A handler that imported these took `milliseconds` in all to load.
     pub(crate) fn share(&mut self, pieces: &Set, milliseconds: f64) {
+        let milliseconds = believable(milliseconds);
         let fresh: Vec<u32> = pieces
             .iter()
             .filter(|piece| matches!(self.pieces[*piece as usize].cost, Cost::Declared))
@@ -179,9 +183,10 @@ impl Book {
         for file in &imports.files {
             let Some(piece) = self.piece(sees, &file.module) else { continue };
             loaded.push(piece);
+            let milliseconds = believable(file.milliseconds);
             self.pieces[piece as usize].cost = match self.pieces[piece as usize].cost {
-                Cost::Measured(before) => Cost::Measured(0.5 * (before + file.milliseconds)),
-                _ => Cost::Measured(file.milliseconds),
+                Cost::Measured(before) => Cost::Measured(0.5 * (before + milliseconds)),
+                _ => Cost::Measured(milliseconds),
             };
             let Some(importer) = self.owner(sees, &file.importer) else { continue };
             let of = self.pieces[piece as usize].distribution;
@@ -289,6 +294,11 @@ fn count(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
 
+/// What a sandbox says of itself, within what can be: sums of it must stay numbers, whatever a hostile one says.
+fn believable(milliseconds: f64) -> f64 {
+    milliseconds.clamp(0.0, MOST_MS)
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use sandbox::LoadedFile;
@@ -321,6 +331,18 @@ pub(super) mod tests {
             path: format!("/opt/python/{module}.py"),
             milliseconds,
             importer: importer.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_lie_about_time_stays_within_what_can_be() {
+        let mut book = simple(2);
+        for said in [f64::MAX, -f64::MAX, f64::INFINITY] {
+            let file = file("a", said, "");
+            let imports = Imports { files: vec![file], ..Imports::default() };
+            let sees: Set = [0].into_iter().collect();
+            book.measure(&sees, &imports);
+            assert!((0.0..=MOST_MS).contains(&book.cost(0)), "{said}");
         }
     }
 
