@@ -30,7 +30,10 @@ pub enum ZygotePolicy {
 pub struct EngineConfig {
     /// Whether finished instances are kept, paused, for further calls.
     pub handler_cache: bool,
-    /// Bytes that idle instances may cost, as measured once they are paused; 0 keeps none.
+    /// Bytes that idle instances, zygotes and what zygotes left behind may cost together, as measured; the most recently
+    /// used root stays in any case. With `utility` it goes where it saves most, with other policies half to each.
+    pub memory_bytes: u64,
+    /// Bytes of these that idle instances may have, the least recently used given up first; 0 keeps none.
     pub handler_cache_bytes: u64,
     /// Most idle instances, since each also costs pids and file descriptors.
     pub idle_instances: usize,
@@ -38,8 +41,10 @@ pub struct EngineConfig {
     pub idle: Duration,
     /// Which zygotes there are.
     pub zygotes: ZygotePolicy,
-    /// Bytes that zygotes may cost, as measured; the most recently used root stays in any case.
+    /// Bytes of `memory_bytes` that zygotes may have.
     pub zygote_bytes: u64,
+    /// Zygotes that nothing was made from for longer are destroyed, but the most recently used root.
+    pub zygote_idle: Duration,
     /// Starts after which one counts half as much as a new one, where popularity decides.
     pub zygote_half_life: f64,
     /// The recent interval over which the paper's policy counts uses.
@@ -73,11 +78,13 @@ impl Default for EngineConfig {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             handler_cache: true,
-            handler_cache_bytes: 1 << 30,
+            memory_bytes: 2 << 30,
+            handler_cache_bytes: u64::MAX,
             idle_instances: 1024,
             idle: Duration::from_secs(600),
             zygotes: ZygotePolicy::default(),
-            zygote_bytes: 1 << 30,
+            zygote_bytes: u64::MAX,
+            zygote_idle: Duration::from_secs(3600),
             zygote_half_life: 500.0,
             zygote_window: Duration::from_secs(300),
             zygote_age: Duration::from_secs(3600),

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, info_span};
 
+use crate::budget::{Budget, Pressure};
 use crate::call::{Call, CallError, Handler, HandlerId, LogSink, Outcome, Served, Stage, Start};
 use crate::config::EngineConfig;
 use crate::import_cache::seed::ZygoteTree;
@@ -19,7 +20,7 @@ use crate::lease::Lease;
 use crate::package::PackageStore;
 use crate::relay::Relay;
 use crate::scheduler::{Grant, Scheduler};
-use crate::status::{EngineStatus, InstanceStatus};
+use crate::status::{EngineStatus, InstanceStatus, MemoryStatus};
 
 /// What is told to stop, stops within this.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -42,6 +43,7 @@ pub struct Engine {
     config: Arc<EngineConfig>,
     provider: Arc<dyn Provider>,
     logs: Arc<dyn LogSink>,
+    budget: Arc<Budget>,
     scheduler: Arc<Scheduler>,
     imports: Arc<ImportCache>,
     calls: TaskTracker,
@@ -73,12 +75,14 @@ impl Engine {
         let config = Arc::new(config);
         let errands = TaskTracker::new();
         let halt = CancellationToken::new();
-        let scheduler = Scheduler::new(Arc::clone(&config), errands.clone());
-        let imports = ImportCache::new(
+        let budget = Arc::new(Budget::new(config.memory_bytes));
+        let scheduler = Scheduler::new(Arc::clone(&config), Arc::clone(&budget), errands.clone());
+        let imports = ImportCache::beside(
+            Some(Arc::clone(&scheduler)),
+            Arc::clone(&budget),
             Arc::clone(&provider),
             Arc::clone(&config),
-            packages.store,
-            packages.seed.as_ref(),
+            packages,
             errands.clone(),
             halt.clone(),
         );
@@ -87,6 +91,7 @@ impl Engine {
             config,
             provider,
             logs,
+            budget,
             scheduler,
             imports,
             calls,
@@ -136,6 +141,12 @@ impl Engine {
         self.imports.tree()
     }
 
+    /// Tells how the host is off for memory: under pressure the caches shrink at once, and grow again slowly after it.
+    /// About once a second, off the path of calls.
+    pub fn feel(&self, pressure: Pressure) {
+        self.budget.feel(pressure, Instant::now());
+    }
+
     /// How the engine is.
     pub fn status(&self) -> EngineStatus {
         let load = self.scheduler.load();
@@ -146,8 +157,15 @@ impl Engine {
             creating: load.creating,
             idle_bytes: load.idle_bytes,
         };
+        let memory = MemoryStatus {
+            most_bytes: self.budget.most(),
+            allowed_bytes: self.budget.now(),
+            used_bytes: self.budget.used(),
+            left_bytes: self.imports.left(),
+        };
         let status = EngineStatus {
             instances,
+            memory,
             zygotes,
             refused,
             calls: self.calls.len(),
@@ -218,14 +236,14 @@ impl Engine {
             looked("handler", false);
             let (sandbox, pick) = self.create(handler, journey).await?;
             let deadline = Instant::now() + handler.timeout;
-            let mut lease =
-                Lease::open(sandbox, seat, handler, pick.observe, self.config.reply_bytes)
-                    .map_err(|error| {
-                        CallError::NoSandbox(ProviderError::step("open the channel")(error))
-                    })?;
+            let mut lease = Lease::open(sandbox, seat, handler, &pick, self.config.reply_bytes)
+                .map_err(|error| {
+                    CallError::NoSandbox(ProviderError::step("open the channel")(error))
+                })?;
             drop(permit);
             let milliseconds =
                 journey.stage(Stage::Load, lease.load(relay, deadline, handler.timeout)).await?;
+            lease.made_in_ms = journey.made_in_ms();
             if let Some(modules) = lease.seen() {
                 self.imports.learn(handler, &pick, &modules, milliseconds);
             }
@@ -312,9 +330,10 @@ impl Engine {
         }
     }
 
-    /// Gives up what is old or dead, now and then, until the engine is dropped or stops.
+    /// Gives up what is old, dead or too much, now and then, until the engine is dropped or stops.
     fn reap_forever(self: &Arc<Self>) {
         let engine = Arc::downgrade(self);
+        let budget = Arc::clone(&self.budget);
         let halt = self.halt.clone();
         let period =
             (self.config.idle / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
@@ -325,6 +344,14 @@ impl Engine {
                 tokio::select! {
                     () = halt.cancelled() => return,
                     _ = tick.tick() => {}
+                    () = budget.crowded.notified() => {
+                        let Some(engine) = engine.upgrade() else { return };
+                        engine.imports.fit();
+                        // What was given up takes a moment to be gone; whoever parks meanwhile has to wait for that.
+                        drop(engine);
+                        sleep(BREATH).await;
+                        continue;
+                    }
                 }
                 let Some(engine) = engine.upgrade() else { return };
                 engine.scheduler.expire(Instant::now());

@@ -1,4 +1,4 @@
-//! The handler cache: idle instances by handler, least recently used first, under a budget of measured memory.
+//! The handler cache: idle instances by handler, least recently used first, under a cap of measured memory.
 //!
 //! Plain data: whatever is taken out is returned, and is dropped by the caller outside any lock. Time comes in as an
 //! argument.
@@ -12,11 +12,21 @@ use crate::call::HandlerId;
 /// Names one stay of one instance in the cache; greater is later.
 pub(crate) type Ticket = u64;
 
-/// What idle instances may cost.
+/// What idle instances may cost at most.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget {
+pub(crate) struct Cap {
     pub(crate) bytes: u64,
     pub(crate) instances: usize,
+}
+
+/// An idle instance that can be given up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Offer {
+    pub(crate) ticket: Ticket,
+    /// What it costs, with its part of what its zygote left behind.
+    pub(crate) bytes: u64,
+    /// Milliseconds that it is expected to save: per second as it is offered, of late where it is compared.
+    pub(crate) saves: f64,
 }
 
 /// Idle items of type `T` by handler.
@@ -57,6 +67,17 @@ impl<T> HandlerCache<T> {
         self.by_handler.get(handler).map_or(0, Vec::len)
     }
 
+    /// All items with what they cost, those of a handler most recently used first.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&HandlerId, Vec<(Ticket, u64, &T)>)> {
+        self.by_handler.iter().map(|(handler, tickets)| {
+            let idle = tickets.iter().rev().filter_map(|ticket| {
+                let idle = self.idle.get(ticket)?;
+                Some((*ticket, idle.bytes, &idle.item))
+            });
+            (handler, idle.collect())
+        })
+    }
+
     /// Puts an item in, as the most recently used.
     pub(crate) fn put(&mut self, handler: HandlerId, since: Instant, item: T) -> Ticket {
         let ticket = self.next;
@@ -86,13 +107,13 @@ impl<T> HandlerCache<T> {
     }
 
     /// Notes what an item costs, if it is still there, and takes out what no longer fits.
-    pub(crate) fn weigh(&mut self, ticket: Ticket, bytes: u64, budget: Budget) -> Vec<T> {
+    pub(crate) fn weigh(&mut self, ticket: Ticket, bytes: u64, cap: Cap) -> Vec<T> {
         if let Some(idle) = self.idle.get_mut(&ticket) {
             self.bytes = self.bytes - idle.bytes + bytes;
             idle.bytes = bytes;
         }
         let items = self.idle.iter().map(|(ticket, idle)| (*ticket, idle.bytes));
-        let victims = evict(items, self.bytes, self.idle.len(), budget);
+        let victims = evict(items, self.bytes, self.idle.len(), cap);
         self.remove_all(victims)
     }
 
@@ -135,14 +156,14 @@ pub(crate) fn evict(
     items: impl Iterator<Item = (Ticket, u64)> + Clone,
     mut bytes: u64,
     mut count: usize,
-    budget: Budget,
+    cap: Cap,
 ) -> Vec<Ticket> {
     // An item that can never stay must not push out all others first.
-    let huge = items.clone().filter(|(_, size)| *size > budget.bytes);
-    let others = items.filter(|(_, size)| *size <= budget.bytes);
+    let huge = items.clone().filter(|(_, size)| *size > cap.bytes);
+    let others = items.filter(|(_, size)| *size <= cap.bytes);
     let mut order = huge.chain(others);
     let mut victims = Vec::new();
-    while bytes > budget.bytes || count > budget.instances {
+    while bytes > cap.bytes || count > cap.instances {
         let Some((ticket, size)) = order.next() else { break };
         victims.push(ticket);
         bytes -= size;
@@ -171,8 +192,8 @@ mod tests {
         ) {
             let items: Vec<(Ticket, u64)> = (0..).zip(sizes.iter().copied()).collect();
             let total = sizes.iter().sum();
-            let budget = Budget { bytes, instances };
-            let victims = evict(items.iter().copied(), total, items.len(), budget);
+            let cap = Cap { bytes, instances };
+            let victims = evict(items.iter().copied(), total, items.len(), cap);
             let gone: u64 = victims.iter().map(|ticket| sizes[usize::try_from(*ticket).unwrap()]).sum();
             prop_assert!(total - gone <= bytes && items.len() - victims.len() <= instances);
             // The last victim was needed: with it, the rest would not fit.
@@ -190,7 +211,7 @@ mod tests {
 
         #[test]
         fn the_cache_agrees_with_a_plain_list(steps in prop::collection::vec((0u8..6, 0u8..4, 0u64..50), 1..80)) {
-            let budget = Budget { bytes: 120, instances: 5 };
+            let cap = Cap { bytes: 120, instances: 5 };
             let mut cache = HandlerCache::default();
             let mut list: Vec<(Ticket, u8, u64, u64)> = Vec::new();
             let now = Instant::now();
@@ -199,7 +220,7 @@ mod tests {
                     0..=2 => {
                         let ticket = cache.put(id(handler), now + Duration::from_secs(step), step);
                         list.push((ticket, handler, size, step));
-                        for item in cache.weigh(ticket, size, budget) {
+                        for item in cache.weigh(ticket, size, cap) {
                             let oldest = list.remove(0);
                             prop_assert_eq!(oldest.3, item);
                         }
@@ -222,7 +243,7 @@ mod tests {
                 }
                 prop_assert_eq!(cache.len(), list.len());
                 prop_assert_eq!(cache.bytes(), list.iter().map(|entry| entry.2).sum::<u64>());
-                prop_assert!(cache.bytes() <= budget.bytes && cache.len() <= budget.instances);
+                prop_assert!(cache.bytes() <= cap.bytes && cache.len() <= cap.instances);
                 for handler in 0..4 {
                     prop_assert_eq!(cache.idle(&id(handler)), list.iter().filter(|e| e.1 == handler).count());
                 }
@@ -235,13 +256,13 @@ mod tests {
 
     #[test]
     fn one_instance_larger_than_the_budget_leaves_the_others_alone() {
-        let budget = Budget { bytes: 100, instances: 10 };
+        let cap = Cap { bytes: 100, instances: 10 };
         let mut cache = HandlerCache::default();
         let now = Instant::now();
         let small = cache.put(id(1), now, "small");
-        cache.weigh(small, 40, budget);
+        cache.weigh(small, 40, cap);
         let huge = cache.put(id(2), now, "huge");
-        assert_eq!(cache.weigh(huge, 101, budget), ["huge"]);
+        assert_eq!(cache.weigh(huge, 101, cap), ["huge"]);
         assert_eq!(cache.take(&id(1)), Some("small"));
     }
 

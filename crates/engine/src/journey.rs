@@ -23,6 +23,13 @@ impl Journey {
         output
     }
 
+    /// Milliseconds that making and loading its sandbox took.
+    pub(crate) fn made_in_ms(&self) -> f64 {
+        let making = |stage: &Stage| matches!(stage, Stage::Fork | Stage::Load);
+        let spent = self.stages.0.iter().filter(|(stage, _)| making(stage));
+        spent.map(|(_, took)| took.as_secs_f64() * 1e3).sum()
+    }
+
     /// Tells the metrics how the call went.
     pub(crate) fn publish(&self, result: &Result<Outcome, CallError>) {
         for (stage, took) in &self.stages.0 {

@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod admit;
+mod budget;
 mod call;
 mod config;
 mod conversation;
@@ -29,10 +30,13 @@ mod import_cache;
 mod journey;
 mod lease;
 mod package;
+mod pages;
+mod popularity;
 mod relay;
 mod scheduler;
 mod status;
 
+pub use budget::Pressure;
 pub use call::{
     Call, CallError, Handler, HandlerId, LogLine, LogSink, Outcome, Served, Stage, Stages, Start,
 };
@@ -41,4 +45,4 @@ pub use engine::{Engine, Packages};
 pub use import_cache::seed::ZygoteTree;
 pub use import_cache::{ImportCache, Pick};
 pub use package::{Distribution, PackageStore};
-pub use status::{EngineStatus, InstanceStatus, RefusedStatus, ZygoteStatus};
+pub use status::{EngineStatus, InstanceStatus, MemoryStatus, RefusedStatus, ZygoteStatus};

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub struct EngineStatus {
     /// Instances.
     pub instances: InstanceStatus,
+    /// The memory budget.
+    pub memory: MemoryStatus,
     /// Zygotes that can be forked, oldest first.
     pub zygotes: Vec<ZygoteStatus>,
     /// Package sets that have no zygote, and why.
@@ -35,6 +37,19 @@ pub struct InstanceStatus {
     pub creating: usize,
     /// Bytes that the idle ones cost.
     pub idle_bytes: u64,
+}
+
+/// What is kept in memory, and what may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryStatus {
+    /// Bytes that idle instances, zygotes and what zygotes left behind may cost together.
+    pub most_bytes: u64,
+    /// Bytes that they may cost now: fewer while the host is short of memory, and for a while after.
+    pub allowed_bytes: u64,
+    /// Bytes that they cost, as last measured.
+    pub used_bytes: u64,
+    /// Of these, what zygotes left behind that are gone, and what came from them still holds.
+    pub left_bytes: u64,
 }
 
 /// One zygote.
@@ -91,9 +106,15 @@ impl EngineStatus {
                 .set(gauge(count as u64));
         }
         let zygotes = self.zygotes.iter().map(|zygote| zygote.memory_bytes).sum();
-        for (kind, bytes) in [("idle-instance", self.instances.idle_bytes), ("zygote", zygotes)] {
+        let kinds = [
+            ("idle-instance", self.instances.idle_bytes),
+            ("zygote", zygotes),
+            ("left-behind", self.memory.left_bytes),
+        ];
+        for (kind, bytes) in kinds {
             metrics::gauge!("lambswool_memory_bytes", "kind" => kind).set(gauge(bytes));
         }
+        metrics::gauge!("lambswool_memory_allowed_bytes").set(gauge(self.memory.allowed_bytes));
         metrics::gauge!("lambswool_calls_waiting").set(gauge(self.waiting as u64));
     }
 }

@@ -16,7 +16,6 @@
 
 mod guest;
 mod instance;
-mod pages;
 mod recorded;
 mod zygote;
 
@@ -73,7 +72,7 @@ pub struct FakeSettings {
     pub fork: Duration,
     /// Bytes that each instance made from now on says it costs; none: it cannot be measured.
     pub instance_bytes: Option<u64>,
-    /// Bytes that each zygote made from now on says it costs.
+    /// Bytes that each zygote made from now on says it costs, beside what its imports were recorded to.
     pub zygote_bytes: u64,
 }
 

@@ -80,6 +80,7 @@ pub(crate) fn run(
         provider.record(workload.costs.clone());
         let config = EngineConfig {
             zygotes: setting.policy,
+            memory_bytes: u64::MAX,
             zygote_bytes: setting.budget,
             zygote_half_life: setting.half_life,
             ..EngineConfig::default()

@@ -1,14 +1,25 @@
 //! Which zygotes must go, as plain functions.
 //!
 //! Each gives places in `entries`, in the order in which they should go so that the rest fits into `budget`. Roots go
-//! last, and the last root that was used never.
+//! last, and the last root that was used never. Where idle instances share the budget they go in between, as they come:
+//! those first that save least for each byte.
 
 use super::tree::{Entry, is_last_root, marginal};
 use super::worth::Worth;
+use crate::handler_cache::Offer;
+
+/// What must go.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Victims {
+    /// Places of zygotes.
+    pub(crate) zygotes: Vec<usize>,
+    /// How many of the idle instances, from the first.
+    pub(crate) idle: usize,
+}
 
 /// The least recently used first.
 pub(crate) fn least_recent(entries: &[Entry], budget: u64) -> Vec<usize> {
-    by(entries, budget, |_| vec![0.0; entries.len()])
+    by(entries, &[], budget, |_| vec![0.0; entries.len()]).zygotes
 }
 
 /// SOCK §4.3: the benefit of evicting an entry is the on-disk size of the packages that it includes and its parent does
@@ -17,24 +28,40 @@ pub(crate) fn least_recent(entries: &[Entry], budget: u64) -> Vec<usize> {
 pub(crate) fn sock(entries: &[Entry], budget: u64, disk: &[f64], uses: &[f64]) -> Vec<usize> {
     let ratio = disk.iter().zip(uses).map(|(disk, uses)| uses / disk.max(1.0));
     let ratio: Vec<f64> = ratio.collect();
-    by(entries, budget, |_| ratio.clone())
+    by(entries, &[], budget, |_| ratio.clone()).zygotes
 }
 
-/// What the calls of late would miss least, for each byte that it gives back, first.
-pub(crate) fn utility(entries: &[Entry], budget: u64, worth: &Worth<'_>) -> Vec<usize> {
-    by(entries, budget, |alive| {
+/// What the calls of late would miss least, for each byte that it gives back, first. `idle` comes in that order.
+pub(crate) fn utility(
+    entries: &[Entry],
+    idle: &[Offer],
+    budget: u64,
+    worth: &Worth<'_>,
+) -> Victims {
+    by(entries, idle, budget, |alive| {
         let missed = worth.missed(alive);
-        #[expect(clippy::cast_precision_loss, reason = "bytes as a divisor")]
-        let density = |at: usize| missed[at] / marginal(entries, at).max(1) as f64;
+        let density = |at: usize| per_byte(missed[at], marginal(entries, at));
         (0..entries.len()).map(density).collect()
     })
 }
 
+/// What is saved by keeping a byte.
+#[expect(clippy::cast_precision_loss, reason = "bytes as a divisor")]
+pub(crate) fn per_byte(saved: f64, bytes: u64) -> f64 {
+    saved / bytes.max(1) as f64
+}
+
 /// Evicts whatever ranks lowest among those left, the least recently used of equals, until the rest fits.
-fn by(entries: &[Entry], budget: u64, rank: impl Fn(&[bool]) -> Vec<f64>) -> Vec<usize> {
+fn by(
+    entries: &[Entry],
+    idle: &[Offer],
+    budget: u64,
+    rank: impl Fn(&[bool]) -> Vec<f64>,
+) -> Victims {
     let mut bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
+    bytes += idle.iter().map(|offer| offer.bytes).sum::<u64>();
     let mut alive = vec![true; entries.len()];
-    let mut gone = Vec::new();
+    let mut gone = Victims::default();
     while bytes > budget {
         let ranks = rank(&alive);
         let left = (0..entries.len()).filter(|at| alive[*at] && !is_last_root(entries, *at));
@@ -43,10 +70,22 @@ fn by(entries: &[Entry], budget: u64, rank: impl Fn(&[bool]) -> Vec<f64>) -> Vec
             let by_rank = ranks[*one].total_cmp(&ranks[*other]);
             left.root().cmp(&right.root()).then(by_rank).then(left.used.cmp(&right.used))
         });
-        let Some(at) = least else { break };
-        bytes -= entries[at].bytes;
-        alive[at] = false;
-        gone.push(at);
+        match (least, idle.get(gone.idle)) {
+            (Some(at), offer)
+                if offer.is_none_or(|offer| {
+                    !entries[at].root() && ranks[at] < per_byte(offer.saves, offer.bytes)
+                }) =>
+            {
+                bytes -= entries[at].bytes;
+                alive[at] = false;
+                gone.zygotes.push(at);
+            }
+            (_, Some(offer)) => {
+                bytes -= offer.bytes;
+                gone.idle += 1;
+            }
+            _ => break,
+        }
     }
     gone
 }
@@ -68,7 +107,7 @@ mod tests {
         [
             least_recent(entries, budget),
             sock(entries, budget, &some, &some),
-            utility(entries, budget, &Worth::new(entries, &demands, 0.5)),
+            utility(entries, &[], budget, &Worth::new(entries, &demands, 0.5)).zygotes,
         ]
     }
 
@@ -104,6 +143,43 @@ mod tests {
                 prop_assert!(total > budget || gone.is_empty());
                 prop_assert!(gone.starts_with(&fewer));
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn with_idle_instances_the_rest_fits_or_is_only_the_last_root_and_the_least_useful_go_first(
+            entries in trees(), sizes in prop::collection::vec((0u64..100, 0u8..20), 0..12), budget in 0u64..800, more in 0u64..200,
+        ) {
+            let (profile, weight) = (Profile::new(0, set(&[0, 1, 2]), set(&[]), &simple(8)), 1.0);
+            let demands = [Demand { profile: &profile, weight }];
+            let worth = Worth::new(&entries, &demands, 0.5);
+            let mut idle: Vec<Offer> = (0..).zip(sizes).map(|(ticket, (bytes, saves))| Offer { ticket, bytes, saves: f64::from(saves) }).collect();
+            idle.sort_by(|one, other| per_byte(one.saves, one.bytes).total_cmp(&per_byte(other.saves, other.bytes)));
+            let gone = utility(&entries, &idle, budget, &worth);
+            let stay = left(&entries, &gone.zygotes);
+            let used = stay.iter().map(|entry| entry.bytes).sum::<u64>() + idle[gone.idle..].iter().map(|offer| offer.bytes).sum::<u64>();
+            prop_assert!(used <= budget || gone.idle == idle.len() && stay.len() == 1 && stay[0].root());
+            // A larger budget takes away no more.
+            let fewer = utility(&entries, &idle, budget + more, &worth);
+            prop_assert!(gone.zygotes.starts_with(&fewer.zygotes) && fewer.idle <= gone.idle);
+            // Roots, from which all else can be made, outlive every idle instance.
+            let root_went = gone.zygotes.iter().any(|at| entries[*at].root());
+            prop_assert!(!root_went || gone.idle == idle.len());
+        }
+    }
+
+    #[test]
+    fn memory_goes_from_zygotes_to_instances_and_back_with_what_they_save() {
+        let book = simple(1);
+        let profile = Profile::new(0, set(&[0]), set(&[0]), &book);
+        let demands = [Demand { profile: &profile, weight: 1.0 }];
+        let tree = [entry(None, set(&[]), 1, 0), entry(Some(0), set(&[0]), 10, 1)];
+        let worth = Worth::new(&tree, &demands, 0.0);
+        let missed = worth.missed(&[true, true])[1];
+        for (saves, zygotes, idle) in [(missed / 2.0, vec![], 1), (missed * 2.0, vec![1], 0)] {
+            let offer = Offer { ticket: 0, bytes: 10, saves };
+            assert_eq!(utility(&tree, &[offer], 11, &worth), Victims { zygotes, idle });
         }
     }
 
@@ -143,7 +219,7 @@ mod tests {
         ];
         let worth = Worth::new(&tree, &demands, 0.0);
         // Nobody misses the common one while both have their own; then the one that is called less goes.
-        assert_eq!(utility(&tree, 21, &worth), [1]);
-        assert_eq!(utility(&tree, 11, &worth), [1, 3]);
+        assert_eq!(utility(&tree, &[], 21, &worth).zygotes, [1]);
+        assert_eq!(utility(&tree, &[], 11, &worth).zygotes, [1, 3]);
     }
 }

@@ -1,15 +1,22 @@
-//! Keeping zygotes within their budget, and young.
+//! Keeping zygotes, and with them idle instances, within the memory budget; and zygotes young.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use sandbox::Zygote;
 use tokio::time::sleep;
 
 use super::ImportCache;
-use super::evict;
+use super::evict::{self, Victims};
+use super::improving::Snapshot;
 use super::kept::{Kept, View};
+use super::tree::is_last_root;
 use super::worth::Worth;
 use crate::config::ZygotePolicy;
+use crate::handler_cache::Offer;
+
+/// Looks at what is left after something was given up, at most.
+const ROUNDS: usize = 8;
 
 impl ImportCache {
     /// Gives up zygotes that have died and those that no longer fit, and has those that are too old replaced.
@@ -20,10 +27,24 @@ impl ImportCache {
                 self.lose(kept, "its process ended");
             }
         }
+        self.forget_unused(&view);
+        if let Some(old) = view.kept.iter().find(|kept| self.outlived(kept)) {
+            self.replace(Arc::clone(old));
+        }
+        // As long as it holds those that were given up, they are not gone.
+        drop(view);
         self.fit();
-        let old = view.kept.iter().find(|kept| self.outlived(kept));
-        if let Some(kept) = old {
-            self.replace(Arc::clone(kept));
+    }
+
+    /// Gives up zygotes that nothing was made from for long; those above others go after them.
+    fn forget_unused(&self, view: &View) {
+        let entries = &view.entries;
+        for (at, kept) in view.kept.iter().enumerate() {
+            let used = entries.iter().any(|entry| entry.parent == Some(at));
+            let idle = kept.touched().elapsed() > self.config.zygote_idle;
+            if idle && !used && !is_last_root(entries, at) {
+                self.state().remove(kept);
+            }
         }
     }
 
@@ -53,7 +74,9 @@ impl ImportCache {
             Ok((zygote, parent)) => {
                 let there = self.state().holds(old);
                 if there {
-                    self.admit(old.key.clone(), zygote, parent);
+                    let new = self.admit(old.key.clone(), zygote, parent);
+                    // It is new, and no more wanted than the old one was.
+                    new.iter().for_each(|new| new.touch(old.touched()));
                 }
             }
             Err(error) => {
@@ -63,38 +86,128 @@ impl ImportCache {
         }
     }
 
-    /// Measures all zygotes, and gives up those that no longer fit.
-    pub(super) fn fit(&self) {
+    /// Measures all zygotes, and gives up what no longer fits.
+    pub(crate) fn fit(&self) {
+        self.fit_zygotes();
+        // What is given up may leave its pages behind: then more has to go.
+        for _ in 0..ROUNDS {
+            let done = match self.config.zygotes {
+                ZygotePolicy::Utility => self.fits_together(),
+                _ => self.fits_apart(),
+            };
+            if done {
+                break;
+            }
+        }
+    }
+
+    /// What a zygote costs. Where the host cannot tell, eight of them fit.
+    pub(super) fn weigh(&self, zygote: &dyn Zygote) -> u64 {
+        zygote.memory().unwrap_or_else(|_| self.room() / 8)
+    }
+
+    /// Bytes that zygotes may have in any case. Where they are not weighed by what they save, instances cannot be weighed
+    /// against them: each have half.
+    pub(super) fn room(&self) -> u64 {
+        let share = match self.config.zygotes {
+            ZygotePolicy::Utility => self.budget.now(),
+            ZygotePolicy::None => 0,
+            _ => self.budget.now() / 2,
+        };
+        share.min(self.config.zygote_bytes)
+    }
+
+    /// Bytes that zygotes and idle instances may have: all but what busy instances alone keep from being freed.
+    pub(super) fn left_to(&self, snapshot: &Snapshot) -> u64 {
+        let zygotes = snapshot.view.entries.iter().map(|entry| entry.bytes);
+        let shared: u64 = zygotes.chain(snapshot.idle.iter().map(|offer| offer.bytes)).sum();
+        let pinned = self.budget.used().saturating_sub(shared);
+        self.budget.target().saturating_sub(pinned)
+    }
+
+    /// What zygotes left behind that are gone.
+    pub(crate) fn left(&self) -> u64 {
+        self.ledger.left()
+    }
+
+    /// What is there now, each weighed anew.
+    fn measure(&self) -> Arc<View> {
         let view = self.state().view();
         for kept in &view.kept {
-            // Where the host cannot tell, eight of them fit.
-            let bytes = kept.zygote.memory().unwrap_or(self.config.zygote_bytes / 8);
-            kept.bytes.store(bytes, Ordering::Relaxed);
+            kept.bytes.store(self.weigh(&*kept.zygote), Ordering::Relaxed);
         }
-        self.state().look_again();
-        let used: u64 = view.kept.iter().map(|kept| kept.bytes.load(Ordering::Relaxed)).sum();
-        if used <= self.config.zygote_bytes {
+        let own: u64 = view.kept.iter().map(|kept| kept.bytes.load(Ordering::Relaxed)).sum();
+        self.budget.note_zygotes(own + self.left());
+        let mut state = self.state();
+        state.look_again();
+        state.view()
+    }
+
+    /// Keeps zygotes within their cap, by the policy's own order.
+    fn fit_zygotes(&self) {
+        let (view, room) = (self.measure(), self.room());
+        let used: u64 = view.entries.iter().map(|entry| entry.bytes).sum();
+        if used <= room {
             return;
         }
         let snapshot = self.snapshot();
-        let (view, budget) = (&snapshot.view, self.config.zygote_bytes);
-        let victims = match self.config.zygotes {
+        let view = &snapshot.view;
+        let zygotes = match self.config.zygotes {
             ZygotePolicy::Paper => {
                 let (disk, uses) = (self.disk(view), self.uses(view));
-                evict::sock(&view.entries, budget, &disk, &uses)
+                evict::sock(&view.entries, room, &disk, &uses)
             }
             ZygotePolicy::Utility => {
                 let demands = snapshot.demands();
-                evict::utility(
-                    &view.entries,
-                    budget,
-                    &Worth::new(&view.entries, &demands, snapshot.novelty),
-                )
+                let worth = Worth::new(&view.entries, &demands, snapshot.novelty);
+                evict::utility(&view.entries, &[], room, &worth).zygotes
             }
-            _ => evict::least_recent(&view.entries, budget),
+            _ => evict::least_recent(&view.entries, room),
         };
-        for at in victims {
-            self.state().remove(&view.kept[at]);
+        self.give_up(&snapshot, &Victims { zygotes, idle: 0 });
+    }
+
+    /// Gives up what saves least, whatever it is, when all together is too much. Whether there is no more to do.
+    fn fits_together(&self) -> bool {
+        self.measure();
+        if self.budget.used() <= self.budget.now() {
+            return true;
+        }
+        let snapshot = self.snapshot();
+        let (entries, demands) = (&snapshot.view.entries, snapshot.demands());
+        let worth = Worth::new(entries, &demands, snapshot.novelty);
+        let victims = evict::utility(entries, &snapshot.idle, self.left_to(&snapshot), &worth);
+        self.give_up(&snapshot, &victims);
+        victims == Victims::default()
+    }
+
+    /// Gives up the least recently used idle instances beyond what zygotes may not have. Whether there is no more to do.
+    fn fits_apart(&self) -> bool {
+        let mut offers = self.offers(1.0);
+        offers.sort_by_key(|offer| offer.ticket);
+        let mut used: u64 = offers.iter().map(|offer| offer.bytes).sum();
+        let room = match self.config.zygotes {
+            ZygotePolicy::None => self.budget.now(),
+            _ => self.budget.now() / 2,
+        };
+        let fits = |offer: &Offer| {
+            let fits = used <= room;
+            used -= if fits { 0 } else { offer.bytes };
+            fits
+        };
+        let victims = offers.iter().position(fits).unwrap_or(offers.len());
+        if let Some(idle) = &self.idle {
+            idle.give_up(offers[..victims].iter().map(|offer| offer.ticket));
+        }
+        victims == 0
+    }
+
+    pub(super) fn give_up(&self, snapshot: &Snapshot, victims: &Victims) {
+        for at in &victims.zygotes {
+            self.state().remove(&snapshot.view.kept[*at]);
+        }
+        if let Some(idle) = &self.idle {
+            idle.give_up(snapshot.idle[..victims.idle].iter().map(|offer| offer.ticket));
         }
     }
 

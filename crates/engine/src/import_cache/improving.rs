@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 
 use super::ImportCache;
 use super::book::Book;
-use super::kept::{Kept, Key, View};
+use super::evict::{Victims, per_byte};
+use super::kept::{Key, View};
 use super::making::outcome;
 use super::plan::{Build, plan};
 use super::profile::Profile;
@@ -16,6 +18,10 @@ use super::select::Standing;
 use super::set::Set;
 use super::state::State;
 use super::worth::Demand;
+use crate::handler_cache::Offer;
+
+/// Seconds that count as "of late" where hardly anything is started.
+const LONGEST: f64 = 86_400.0;
 
 /// All that a plan is made from, as it is at one moment.
 #[derive(Debug)]
@@ -24,6 +30,8 @@ pub(super) struct Snapshot {
     pub(super) book: Arc<Book>,
     /// The part of starts that are of locks never seen before.
     pub(super) novelty: f64,
+    /// Idle instances, those first that save least for each byte: milliseconds of late.
+    pub(super) idle: Vec<Offer>,
     profiles: Vec<(Arc<Profile>, f64)>,
 }
 
@@ -54,10 +62,8 @@ impl ImportCache {
         let _alone = self.planners.acquire().await;
         while !self.halt.is_cancelled() {
             let Some(build) = self.planned().await else { return };
-            let (key, victims) = build;
-            for kept in victims {
-                self.state().remove(&kept);
-            }
+            let (key, snapshot, victims) = build;
+            self.give_up(&snapshot, &victims);
             if let Some(mut making) = self.ensure(&key) {
                 // Its failure was told when it happened; the next plan does without it.
                 let _ = outcome(&mut making).await;
@@ -65,14 +71,14 @@ impl ImportCache {
         }
     }
 
-    async fn planned(self: &Arc<Self>) -> Option<(Key, Vec<Arc<Kept>>)> {
+    async fn planned(self: &Arc<Self>) -> Option<(Key, Snapshot, Victims)> {
         let snapshot = self.snapshot();
         let standings: HashMap<Key, Standing> = {
             let state = self.state();
             let keys = state.nodes.keys();
             keys.map(|key| (key.clone(), state.standing(&self.config, key))).collect()
         };
-        let budget = self.config.zygote_bytes;
+        let (room, cap) = (self.left_to(&snapshot), self.room());
         // It takes a millisecond or some: more than calls on this thread should wait.
         let planning = spawn_blocking(move || {
             let refused = |realm, sees: &Set, modules: &Set| {
@@ -81,10 +87,14 @@ impl ImportCache {
             };
             let entries = &snapshot.view.entries;
             let demands = snapshot.demands();
-            let build = plan(entries, &demands, &snapshot.book, snapshot.novelty, budget, refused)?;
+            // Where zygotes have a cap of their own, instances cannot make room for them.
+            let (idle, budget) =
+                if cap < room { (&[][..], cap) } else { (&snapshot.idle[..], room) };
+            let (book, novelty) = (&snapshot.book, snapshot.novelty);
+            let build = plan(entries, idle, &demands, book, novelty, budget, refused)?;
             let Build { realm, sees, modules, evict } = build;
-            let victims = evict.iter().map(|at| Arc::clone(&snapshot.view.kept[*at])).collect();
-            Some((Key { realm, sees, modules }, victims))
+            drop(demands);
+            Some((Key { realm, sees, modules }, snapshot, evict))
         });
         planning.await.ok().flatten()
     }
@@ -94,14 +104,35 @@ impl ImportCache {
         let mut state = self.state();
         state.look_again();
         let (view, book, starts) = (state.view(), Arc::clone(&state.book), state.starts);
-        let half_life = self.config.zygote_half_life;
+        let (half_life, idle) = (self.config.zygote_half_life, self.config.zygote_idle);
+        let rate = state.rate.per_second(Instant::now());
         let State { profiles, .. } = &mut *state;
-        let weighed = profiles.values_mut().map(|profile| {
+        // Whoever was not started for so long demands nothing: what was given up with age would be made again.
+        let recent = profiles.values_mut().filter(|profile| profile.started_within(idle));
+        let weighed = recent.map(|profile| {
             // Costs change whenever a zygote is made.
             Arc::make_mut(profile).expect(&book);
             (Arc::clone(profile), profile.weight(starts, half_life))
         });
-        let profiles = weighed.collect();
-        Snapshot { view, book, novelty: state.novelty, profiles }
+        let profiles: Vec<(Arc<Profile>, f64)> = weighed.collect();
+        let novelty = state.novelty;
+        drop(state);
+        let starts: f64 = profiles.iter().map(|(_, weight)| weight).sum();
+        // "Of late" is counted in starts for zygotes: as many seconds count for idle instances.
+        let idle = self.offers((starts.max(1.0) / rate.max(f64::MIN_POSITIVE)).min(LONGEST));
+        Snapshot { view, book, novelty, idle, profiles }
+    }
+
+    /// The idle instances, with what each saves in that many seconds, the least for each byte first.
+    pub(super) fn offers(&self, seconds: f64) -> Vec<Offer> {
+        let mut offers =
+            self.idle.as_ref().map_or_else(Vec::new, |idle| idle.offers(Instant::now()));
+        offers.iter_mut().for_each(|offer| offer.saves *= seconds);
+        let density = |offer: &Offer| per_byte(offer.saves, offer.bytes);
+        // The older first of equals.
+        offers.sort_by(|one, other| {
+            density(one).total_cmp(&density(other)).then(one.ticket.cmp(&other.ticket))
+        });
+        offers
     }
 }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::set::Set;
 use super::tree::Entry;
+use crate::pages::Pages;
 
 /// What a zygote is for. Nothing seen: a root.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -42,11 +43,20 @@ pub(crate) struct Kept {
     pub(super) line: Vec<SandboxId>,
     /// When the interpreter of its root started: all that come from that share one layout of memory.
     pub(super) born: Instant,
+    pub(crate) pages: Arc<Pages>,
     pub(super) used: AtomicU64,
     pub(super) forks: AtomicU64,
     pub(super) bytes: AtomicU64,
     pub(super) saved_us: AtomicU64,
     pub(super) recent: Mutex<VecDeque<Instant>>,
+    /// When something was last made from it, or when it was made.
+    pub(super) touched: Mutex<Instant>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.pages.leave();
+    }
 }
 
 impl Kept {
@@ -75,6 +85,20 @@ impl Kept {
         )]
         self.saved_us.fetch_add((saved_ms.max(0.0) * 1e3) as u64, Ordering::Relaxed);
         self.recent.lock().unwrap_or_else(PoisonError::into_inner).push_back(Instant::now());
+        self.touch(Instant::now());
+    }
+
+    pub(super) fn touched(&self) -> Instant {
+        *self.touched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn touch(&self, at: Instant) {
+        *self.touched.lock().unwrap_or_else(PoisonError::into_inner) = at;
+    }
+
+    /// Bytes that it costs, with its part of what those above it left behind.
+    pub(super) fn cost(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed) + self.pages.inherited()
     }
 }
 
@@ -96,7 +120,7 @@ impl View {
             sees: kept.key.sees.clone(),
             asked: kept.key.modules.clone(),
             modules: kept.modules.clone(),
-            bytes: kept.bytes.load(Ordering::Relaxed),
+            bytes: kept.cost(),
             used: kept.used.load(Ordering::Relaxed),
         };
         let entries = kept.iter().map(entry).collect();

@@ -16,6 +16,7 @@ use super::set::Set;
 use super::state::{Node, State};
 use super::worth::ancestor;
 use crate::config::ZygotePolicy;
+use crate::pages::Pages;
 
 /// What comes of making a zygote. Ok(None): it was made, but must not be forked.
 pub(super) type Made = Result<Option<Arc<Kept>>, Arc<ProviderError>>;
@@ -172,7 +173,7 @@ impl ImportCache {
         zygote: Box<dyn Zygote>,
         parent: Option<Arc<Kept>>,
     ) -> Option<Arc<Kept>> {
-        let bytes = zygote.memory().unwrap_or(self.config.zygote_bytes / 8);
+        let bytes = self.weigh(&*zygote);
         let mut state = self.state();
         let book = Arc::make_mut(&mut state.book);
         let imports = zygote.imports();
@@ -195,9 +196,12 @@ impl ImportCache {
             modules = modules.or(&parent.modules);
             book.weighed(imports.milliseconds, bytes);
         }
+        let pages = Pages::new(bytes, parent.as_ref().map(|parent| &parent.pages));
+        self.ledger.enter(&pages);
         let kept = Arc::new(Kept {
             key: key.clone(),
             zygote,
+            pages,
             modules,
             line,
             born,
@@ -206,6 +210,7 @@ impl ImportCache {
             bytes: AtomicU64::new(bytes),
             saved_us: AtomicU64::new(0),
             recent: Mutex::new(VecDeque::new()),
+            touched: Mutex::new(Instant::now()),
         });
         state.nodes.insert(key, Node::Ready(Arc::clone(&kept)));
         state.look_again();

@@ -40,9 +40,13 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::budget::Budget;
 use crate::call::Handler;
 use crate::config::{EngineConfig, ZygotePolicy};
+use crate::engine::Packages;
 use crate::package::PackageStore;
+use crate::pages::Ledger;
+use crate::scheduler::Scheduler;
 pub(crate) use kept::Kept;
 use kept::{Key, View};
 use making::{Made, outcome};
@@ -90,6 +94,10 @@ pub struct ImportCache {
     config: Arc<EngineConfig>,
     store: Option<Arc<dyn PackageStore>>,
     seed: Vec<Planned>,
+    budget: Arc<Budget>,
+    /// Whose idle instances share the budget.
+    idle: Option<Arc<Scheduler>>,
+    ledger: Ledger,
     errands: TaskTracker,
     runtime: Handle,
     halt: CancellationToken,
@@ -114,11 +122,29 @@ impl ImportCache {
         errands: TaskTracker,
         halt: CancellationToken,
     ) -> Arc<Self> {
+        let budget = Arc::new(Budget::new(config.memory_bytes));
+        let packages = Packages { store, seed: seed.cloned() };
+        Self::beside(None, budget, provider, config, packages, errands, halt)
+    }
+
+    /// One that shares the budget with the idle instances of `idle`.
+    pub(crate) fn beside(
+        idle: Option<Arc<Scheduler>>,
+        budget: Arc<Budget>,
+        provider: Arc<dyn Provider>,
+        config: Arc<EngineConfig>,
+        packages: Packages,
+        errands: TaskTracker,
+        halt: CancellationToken,
+    ) -> Arc<Self> {
         Arc::new(Self {
             provider,
             config,
-            store,
-            seed: seed.map(ZygoteTree::planned).unwrap_or_default(),
+            store: packages.store,
+            seed: packages.seed.as_ref().map(ZygoteTree::planned).unwrap_or_default(),
+            budget,
+            idle,
+            ledger: Ledger::default(),
             errands,
             runtime: Handle::current(),
             halt,
@@ -256,9 +282,7 @@ impl ImportCache {
         for (sees, modules) in &profile.seeds {
             let key = Key { realm: profile.realm, sees: sees.clone(), modules: modules.clone() };
             let used: u64 = state.view().entries.iter().map(|entry| entry.bytes).sum();
-            if state.standing(&self.config, &key) == Standing::Absent
-                && used < self.config.zygote_bytes
-            {
+            if state.standing(&self.config, &key) == Standing::Absent && used < self.room() {
                 self.start(state, &key, None);
             }
         }
@@ -361,6 +385,7 @@ impl ImportCache {
         let gone = {
             let mut state = self.state();
             state.look_again();
+            self.budget.note_zygotes(0);
             std::mem::take(&mut state.nodes)
         };
         drop(gone);

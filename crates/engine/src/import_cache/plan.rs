@@ -8,10 +8,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::book::Book;
-use super::evict;
+use super::evict::{self, Victims};
 use super::set::Set;
 use super::tree::Entry;
 use super::worth::{Demand, Worth, price};
+use crate::handler_cache::Offer;
 
 /// Handlers, and distributions, whose imports are considered at a time: those that wait longest.
 const CONSIDERED: usize = 24;
@@ -31,14 +32,16 @@ pub(crate) struct Build {
     pub(crate) realm: usize,
     pub(crate) sees: Set,
     pub(crate) modules: Set,
-    /// Places of the zygotes that must go for it.
-    pub(crate) evict: Vec<usize>,
+    /// What must go for it.
+    pub(crate) evict: Victims,
 }
 
-/// The zygote that is most worth making for each byte, if any is. `novelty` is the part of starts that are of new locks;
-/// `refused` says what cannot be made.
+/// The zygote that is most worth making for each byte, if any is. It shares the budget with `idle` instances, those first
+/// that save least for each byte. `novelty` is the part of starts that are of new locks; `refused` says what cannot be
+/// made.
 pub(crate) fn plan(
     entries: &[Entry],
+    idle: &[Offer],
     demands: &[Demand<'_>],
     book: &Book,
     novelty: f64,
@@ -74,13 +77,13 @@ pub(crate) fn plan(
         let new = Entry { realm, parent: None, sees, asked, modules, bytes: price.bytes, used };
         let with: Vec<Entry> = entries.iter().cloned().chain([new]).collect();
         worth.push(&with[entries.len()]);
-        let evict = evict::utility(&with, budget, &worth);
-        let alive: Vec<bool> = (0..with.len()).map(|at| !evict.contains(&at)).collect();
-        let more = worth.total(&alive) - before;
+        let evict = evict::utility(&with, idle, budget, &worth);
+        let alive: Vec<bool> = (0..with.len()).map(|at| !evict.zygotes.contains(&at)).collect();
+        let given_up: f64 = idle[..evict.idle].iter().map(|offer| offer.saves).sum();
+        let more = worth.total(&alive) - before - given_up;
         worth.pop();
-        if alive[entries.len()]
-            && more >= if evict.is_empty() { even } else { EVEN } * price.milliseconds
-        {
+        let bar = if evict == Victims::default() { even } else { EVEN };
+        if alive[entries.len()] && more >= bar * price.milliseconds {
             let new = with.into_iter().next_back()?;
             return Some(Build { realm, sees: new.sees, modules: new.modules, evict });
         }
@@ -186,8 +189,8 @@ mod tests {
         #[test]
         fn what_is_planned_fits_with_what_stays_and_serves_somebody(entries in trees(), profiles in profiles(), novelty in 0.0..1.0f64, budget in (6u64 << 20)..(100 << 20)) {
             let (book, demands) = (simple(8), demands(&profiles));
-            if let Some(build) = plan(&entries, &demands, &book, novelty, budget, |_, _, _| false) {
-                let stays = (0..entries.len()).filter(|at| !build.evict.contains(at));
+            if let Some(build) = plan(&entries, &[], &demands, &book, novelty, budget, |_, _, _| false) {
+                let stays = (0..entries.len()).filter(|at| !build.evict.zygotes.contains(at));
                 let bytes: u64 = stays.map(|at| entries[at].bytes).sum();
                 let price = price(&entries, build.realm, &build.sees, &build.modules, &book);
                 prop_assert!(bytes + price.bytes <= budget);
@@ -203,12 +206,12 @@ mod tests {
             let mut rounds = 0;
             loop {
                 let there = |_, sees: &Set, _: &Set| entries.iter().any(|entry| entry.sees == *sees);
-                let Some(build) = plan(&entries, &demands, &book, novelty, budget, there) else { break };
+                let Some(build) = plan(&entries, &[], &demands, &book, novelty, budget, there) else { break };
                 rounds += 1;
                 prop_assert!(rounds < 100, "it makes and gives up the same for ever");
                 let bytes = price(&entries, 0, &build.sees, &build.modules, &book).bytes;
                 let mut at = 0;
-                entries.retain(|_| { at += 1; !build.evict.contains(&(at - 1)) });
+                entries.retain(|_| { at += 1; !build.evict.zygotes.contains(&(at - 1)) });
                 entries.iter_mut().for_each(|entry| entry.parent = None);
                 entries.push(entry(None, build.sees, bytes, 1 + rounds));
             }
@@ -216,7 +219,7 @@ mod tests {
 
         #[test]
         fn what_cannot_be_made_is_not_planned(entries in trees(), profiles in profiles()) {
-            prop_assert_eq!(plan(&entries, &demands(&profiles), &simple(8), 0.5, 1 << 30, |_, _, _| true), None);
+            prop_assert_eq!(plan(&entries, &[], &demands(&profiles), &simple(8), 0.5, 1 << 30, |_, _, _| true), None);
         }
     }
 }

@@ -1,5 +1,9 @@
 //! What is known of a handler's imports.
 
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use super::book::Book;
 use super::set::Set;
 
@@ -27,6 +31,7 @@ pub(crate) struct Profile {
     last_from: Option<u64>,
     weight: f64,
     counted: u64,
+    last: Option<Instant>,
     /// Pieces and the milliseconds that having them imported is expected to save it, by piece.
     pub(crate) needs: Vec<(u32, f64)>,
 }
@@ -45,6 +50,7 @@ impl Profile {
             last_from: None,
             weight: 0.0,
             counted: 0,
+            last: None,
             needs: Vec::new(),
         };
         profile.expect(book);
@@ -52,9 +58,15 @@ impl Profile {
     }
 
     /// Counts a start at `now`, itself counted in starts; `half_life` is how many make an old one count half.
-    pub(crate) fn start(&mut self, now: u64, half_life: f64) {
+    pub(crate) fn start(&mut self, now: u64, half_life: f64, at: Instant) {
         self.weight = self.weight(now, half_life) + 1.0;
         self.counted = now;
+        self.last = Some(at);
+    }
+
+    /// Whether it was started within that time.
+    pub(crate) fn started_within(&self, time: Duration) -> bool {
+        self.last.is_some_and(|last| last.elapsed() <= time)
     }
 
     /// Whether it has told what it imports.
@@ -177,9 +189,9 @@ mod tests {
     fn old_starts_count_half_after_a_half_life() {
         let (book, locked, _) = world();
         let mut profile = Profile::new(0, locked, Set::default(), &book);
-        profile.start(0, 10.0);
+        profile.start(0, 10.0, Instant::now());
         assert!((profile.weight(10, 10.0) - 0.5).abs() < 1e-9);
-        profile.start(10, 10.0);
+        profile.start(10, 10.0, Instant::now());
         assert!((profile.weight(10, 10.0) - 1.5).abs() < 1e-9);
         assert!(profile.curious(1));
     }

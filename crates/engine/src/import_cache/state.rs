@@ -17,6 +17,7 @@ use super::set::Set;
 use crate::call::{Handler, HandlerId};
 use crate::config::EngineConfig;
 use crate::package::Distribution;
+use crate::popularity::Rate;
 
 /// Package sets whose refusal is remembered, at most.
 const REFUSALS: usize = 1024;
@@ -46,6 +47,8 @@ pub(super) struct State {
     pub(super) starts: u64,
     /// Forks so far, and zygotes: who was used last.
     turns: u64,
+    /// Starts by the clock on the wall.
+    pub(super) rate: Rate,
     view: Option<Arc<View>>,
 }
 
@@ -60,6 +63,7 @@ impl Default for State {
             novelty: 0.5,
             starts: 0,
             turns: 0,
+            rate: Rate::default(),
             view: None,
         }
     }
@@ -109,6 +113,7 @@ impl State {
     /// Counts a start of the handler.
     pub(super) fn start(&mut self, handler: &HandlerId, half_life: f64) {
         self.starts += 1;
+        self.rate.count(Instant::now());
         let Some(profile) = self.profiles.get(handler) else { return };
         let twin = |other: &Arc<Profile>| {
             other.started() && other.realm == profile.realm && other.locked == profile.locked
@@ -117,7 +122,7 @@ impl State {
         let of_late = NOVELTY_STARTS.recip();
         self.novelty += of_late * (f64::from(u8::from(new)) - self.novelty);
         if let Some(profile) = self.profiles.get_mut(handler) {
-            Arc::make_mut(profile).start(self.starts, half_life);
+            Arc::make_mut(profile).start(self.starts, half_life, Instant::now());
         }
     }
 

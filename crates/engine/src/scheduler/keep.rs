@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{Gift, Scheduler};
 use crate::call::Stage;
-use crate::handler_cache::{Budget, Ticket};
+use crate::handler_cache::{Cap, Ticket};
 use crate::journey::span;
 use crate::lease::{Lease, Resident};
 
@@ -72,12 +72,16 @@ impl Scheduler {
 
     /// Notes what an idle instance costs and gives up what no longer fits.
     fn weigh(&self, ticket: Ticket, bytes: u64) {
-        let budget = Budget {
-            bytes: self.config.handler_cache_bytes,
-            instances: self.config.idle_instances,
+        let cap =
+            Cap { bytes: self.config.handler_cache_bytes, instances: self.config.idle_instances };
+        let victims = {
+            let mut state = self.state();
+            let victims = state.cache.weigh(ticket, bytes, cap);
+            self.budget.note_idle(state.cache.bytes());
+            victims
         };
-        let victims = self.state().cache.weigh(ticket, bytes, budget);
         drop(victims);
+        self.budget.look();
     }
 
     /// Gives up one idle instance.

@@ -27,12 +27,18 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::task::TaskTracker;
 
 use crate::admit::{Admission, Demand, admit};
+use crate::budget::Budget;
 use crate::call::{CallError, Handler, HandlerId};
 use crate::config::EngineConfig;
-use crate::handler_cache::HandlerCache;
+use crate::handler_cache::{HandlerCache, Offer, Ticket};
 use crate::lease::Lease;
+use crate::pages::share;
+use crate::popularity::Popularity;
 pub(crate) use seat::Seat;
 use waiting::Waiting;
+
+/// What starting any instance takes at least, in milliseconds.
+const LEAST_MS: f64 = 1.0;
 
 /// What a call was given.
 #[derive(Debug)]
@@ -53,6 +59,7 @@ enum Gift {
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     config: Arc<EngineConfig>,
+    budget: Arc<Budget>,
     permits: Arc<Semaphore>,
     /// Work off the path of calls.
     errands: TaskTracker,
@@ -65,6 +72,7 @@ pub(crate) struct Scheduler {
 struct State {
     cache: HandlerCache<Lease>,
     desks: HashMap<HandlerId, Desk>,
+    popularity: Popularity,
     seats: usize,
     waiting: usize,
     next_waiter: u64,
@@ -102,10 +110,15 @@ pub(crate) struct Load {
 
 impl Scheduler {
     /// Inside a runtime.
-    pub(crate) fn new(config: Arc<EngineConfig>, errands: TaskTracker) -> Arc<Self> {
+    pub(crate) fn new(
+        config: Arc<EngineConfig>,
+        budget: Arc<Budget>,
+        errands: TaskTracker,
+    ) -> Arc<Self> {
         let permits = Arc::new(Semaphore::new(config.creations.clamp(1, Semaphore::MAX_PERMITS)));
         Arc::new(Self {
             config,
+            budget,
             permits,
             errands,
             runtime: Handle::current(),
@@ -128,9 +141,13 @@ impl Scheduler {
         if state.closed {
             return Err(CallError::Stopping);
         }
+        let idle = state.cache.idle(&handler.id);
+        let live = state.desks.get(&handler.id).map_or(0, |desk| desk.live);
+        let busy = (live as usize).saturating_sub(idle);
+        state.popularity.called(&handler.id, busy, Instant::now());
         let admission = admit(Demand {
-            idle: state.cache.idle(&handler.id),
-            live: state.desks.get(&handler.id).map_or(0, |desk| desk.live),
+            idle,
+            live,
             concurrency: handler.concurrency,
             permits: self.permits.available_permits(),
             waiting: state.waiting,
@@ -200,8 +217,43 @@ impl Scheduler {
 
     /// Gives up what has been idle for too long.
     pub(crate) fn expire(&self, now: Instant) {
-        let Some(before) = now.checked_sub(self.config.idle) else { return };
-        let victims = self.state().cache.expire(before);
+        let victims = {
+            let mut state = self.state();
+            state.popularity.tidy(now);
+            let before = now.checked_sub(self.config.idle);
+            let victims = before.map(|before| state.cache.expire(before));
+            self.budget.note_idle(state.cache.bytes());
+            victims
+        };
+        drop(victims);
+    }
+
+    /// The idle instances, each with what it costs and what it saves: milliseconds a second.
+    pub(crate) fn offers(&self, now: Instant) -> Vec<Offer> {
+        let (state, allowed) = (self.state(), self.budget.now());
+        let mut offers = Vec::with_capacity(state.cache.len());
+        for (handler, idle) in state.cache.each() {
+            let live = state.desks.get(handler).map_or(0, |desk| desk.live as usize);
+            let busy = live.saturating_sub(idle.len());
+            for (depth, (ticket, own, lease)) in idle.into_iter().enumerate() {
+                let rate = state.popularity.per_second(handler, busy + depth, now);
+                let bytes = own + lease.pages.as_ref().map_or(0, share);
+                // One that alone is too large can never stay, and must not push out all others first.
+                let saved = if bytes > allowed { 0.0 } else { lease.made_in_ms.max(LEAST_MS) };
+                offers.push(Offer { ticket, bytes, saves: rate * saved });
+            }
+        }
+        offers
+    }
+
+    /// Gives up these, as far as they are still idle.
+    pub(crate) fn give_up(&self, tickets: impl Iterator<Item = Ticket>) {
+        let victims: Vec<_> = {
+            let mut state = self.state();
+            let victims = tickets.filter_map(|ticket| state.cache.remove(ticket)).collect();
+            self.budget.note_idle(state.cache.bytes());
+            victims
+        };
         drop(victims);
     }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::instance::FakeInstance;
-use super::pages::Pages;
 use super::recorded::import;
 use super::{Operation, Shared};
 use crate::{
@@ -31,9 +30,7 @@ pub(super) struct FakeZygote {
     id: SandboxId,
     spec: ZygoteSpec,
     imports: Imports,
-    /// What it costs by itself, its imports apart.
     bytes: u64,
-    pages: Arc<Pages>,
     process: Arc<Process>,
     shared: Arc<Shared>,
 }
@@ -50,7 +47,6 @@ impl FakeZygote {
         let (imports, bytes) = import(&spec.imports, had, &recorded).await;
         let new = imports.files.iter().map(|file| file.module.clone());
         let modules = had.iter().cloned().chain(new).collect();
-        let pages = Pages::new(bytes, parent.map(|parent| &parent.pages));
         let id = shared.id();
         let process = Arc::new(Process { alive: AtomicBool::new(true), modules });
         let mut state = shared.state();
@@ -60,8 +56,8 @@ impl FakeZygote {
             Some(_) => state.census.derived_zygotes += 1,
             None => state.census.created_zygotes += 1,
         }
-        let bytes = state.settings.zygote_bytes;
-        Self { id, spec, imports, bytes, pages, process, shared: Arc::clone(shared) }
+        let bytes = state.settings.zygote_bytes + bytes;
+        Self { id, spec, imports, bytes, process, shared: Arc::clone(shared) }
     }
 
     fn answers(&self) -> Result<(), ProviderError> {
@@ -78,7 +74,7 @@ impl Sandbox for FakeZygote {
     }
 
     fn memory(&self) -> io::Result<u64> {
-        Ok(self.bytes + self.pages.charged())
+        Ok(self.bytes)
     }
 
     fn alive(&self) -> bool {
@@ -120,7 +116,6 @@ impl Zygote for FakeZygote {
 
 impl Drop for FakeZygote {
     fn drop(&mut self) {
-        self.pages.orphan();
         let mut state = self.shared.state();
         state.zygotes.remove(&self.id);
         state.census.zygotes -= 1;
