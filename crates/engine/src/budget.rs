@@ -52,7 +52,8 @@ pub(crate) struct Budget {
     now: AtomicU64,
     idle: AtomicU64,
     zygotes: AtomicU64,
-    looked: Mutex<Option<Instant>>,
+    /// When it was last told how the host is, and whether there was pressure.
+    looked: Mutex<Option<(Instant, bool)>>,
     /// More is used than allowed.
     pub(crate) crowded: Notify,
 }
@@ -101,12 +102,15 @@ impl Budget {
     /// Changes what is allowed, by how the host is.
     pub(crate) fn feel(&self, pressure: Pressure, at: Instant) {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        let since = looked.replace(at).map_or(Duration::ZERO, |before| at - before);
+        let before = looked.replace((at, pressure.is_high()));
+        let since = before.map_or(Duration::ZERO, |(before, _)| at - before);
         let next = next(self.now(), self.used(), self.most, pressure, since);
-        let before = self.now.swap(next, Ordering::Relaxed);
+        self.now.store(next, Ordering::Relaxed);
         drop(looked);
-        if pressure.is_high() {
-            tracing::warn!(?pressure, before, allowed = next, "memory is short: caches shrink");
+        match (before.is_some_and(|(_, high)| high), pressure.is_high()) {
+            (false, true) => tracing::warn!(?pressure, "memory is short: the caches shrink"),
+            (true, false) => tracing::info!(allowed = next, "memory is not short any more"),
+            _ => {}
         }
         self.look();
     }

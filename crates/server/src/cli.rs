@@ -114,10 +114,14 @@ $XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown
   deploy_body = \"256MiB\"       largest bundle of a deploy
   reply_body = \"6MiB\"          largest body of a reply
   handler_cache = true         keep finished instances, paused, for the next call
-  handler_cache_bytes = \"2GiB\" their memory together, measured; default: a quarter of the machine's
   idle = \"10m\"                 destroy them after this time without a call
-  zygotes = \"utility\"          or \"paper\", \"per-lock\", \"root\", \"none\" (isolation \"general\" has none)
-  zygote_bytes = \"2GiB\"        their memory together, measured; default: a quarter of the machine's
+  zygotes = \"utility\"          or \"paper\", \"static\", \"per-lock\", \"root\", \"none\" (isolation \"general\" has none)
+  zygote_idle = \"1h\"           destroy them after this time without anything made from them
+  zygote_seed = FILE           a tree of zygotes to start from, as `wool zygotes --json` prints it
+  memory = \"4GiB\"              of kept instances and zygotes together; default: half of what is available
+  handler_cache_bytes = \"2GiB\" most of it for kept instances; default: no cap of their own
+  zygote_bytes = \"2GiB\"        most of it for zygotes; default: no cap of their own
+  pressure = \"/proc/pressure/memory\"  tells of waits for memory, during which caches shrink
   slots = 4                    slots that each zygote keeps prepared
   spares = 2                   forks that each zygote keeps landed and waiting for code
   isolation = \"lean\"           or, to measure against: \"sock\", \"general\"; then changes, as in \"lean,own=net\"

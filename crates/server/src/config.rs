@@ -14,7 +14,7 @@ use thiserror::Error;
 use toml::{Table, Value};
 
 use crate::quantity::{Bytes, Span};
-use crate::state;
+use crate::{pressure, state};
 
 /// All settings of a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,14 +35,25 @@ pub struct Config {
     pub reply_body: Bytes,
     /// Whether instances are kept, paused, for the next call. Default true.
     pub handler_cache: bool,
-    /// Memory of all kept instances together, measured. Default: a quarter of the machine's.
+    /// Memory of kept instances, zygotes and what those leave behind together, measured; it goes where it saves the calls
+    /// most time. Busy instances are not in it. Default: half of what is available when the worker starts.
+    pub memory: Option<Bytes>,
+    /// Most of `memory` that kept instances may have. Default: no cap of their own.
     pub handler_cache_bytes: Option<Bytes>,
-    /// Which zygotes exist: `none` (each instance a fresh interpreter), `root`, `per-lock`, `paper` (SOCK's policy) or
-    /// `utility` (whatever spares the calls most import time). Default `utility`, and `none` under an isolation that
-    /// nothing can be forked into.
-    pub zygotes: Option<ZygotePolicy>,
-    /// Memory of all zygotes together, measured. Default: a quarter of the machine's.
+    /// Most of `memory` that zygotes may have. Default: no cap of their own.
     pub zygote_bytes: Option<Bytes>,
+    /// Where the kernel tells how long tasks wait for memory: while they do, caches shrink. A group's `memory.pressure` is
+    /// in the same format. Default `/proc/pressure/memory`.
+    pub pressure: PathBuf,
+    /// Which zygotes exist: `none` (each instance a fresh interpreter), `root`, `per-lock`, `paper` (SOCK's policy),
+    /// `static` (those of `zygote_seed`) or `utility` (whatever spares the calls most import time). Default `utility`, and
+    /// `none` under an isolation that nothing can be forked into.
+    pub zygotes: Option<ZygotePolicy>,
+    /// A tree of zygotes, each made as soon as a function comes that it may serve: what `wool zygotes --json` printed, or
+    /// nested `{"packages": ["name==version", …], "children": […]}`.
+    pub zygote_seed: Option<PathBuf>,
+    /// Zygotes are destroyed after this time without anything having been made from them, but the root. Default 1 hour.
+    pub zygote_idle: Span,
     /// Kept instances are destroyed after this time without a call. Default 10 minutes.
     pub idle: Span,
     /// Slots that each zygote keeps prepared. Default 4.
@@ -77,9 +88,13 @@ impl Default for Config {
             deploy_body: Bytes(256 << 20),
             reply_body: Bytes(6 << 20),
             handler_cache: true,
+            memory: None,
             handler_cache_bytes: None,
-            zygotes: None,
             zygote_bytes: None,
+            pressure: PathBuf::from(pressure::MACHINE),
+            zygotes: None,
+            zygote_seed: None,
+            zygote_idle: Span(Duration::from_secs(3600)),
             idle: Span(Duration::from_secs(600)),
             slots: 4,
             spares: 2,
@@ -132,6 +147,9 @@ pub enum ConfigError {
         "nothing can be forked in isolation \"{0}\", whose sandboxes have a mount namespace of their own: leave `zygotes` out, or choose an isolation without own=mnt"
     )]
     NothingForks(Isolation),
+    /// Only the zygotes of a tree are asked for, and no tree is given.
+    #[error("zygotes = \"static\" makes those of a given tree: name its file with zygote_seed")]
+    NoSeed,
 }
 
 /// What the command line says.
@@ -208,6 +226,9 @@ impl Config {
         if !config.isolation.forks() && config.zygotes() != ZygotePolicy::None {
             return Err(ConfigError::NothingForks(config.isolation));
         }
+        if config.zygotes() == ZygotePolicy::Static && config.zygote_seed.is_none() {
+            return Err(ConfigError::NoSeed);
+        }
         Ok(config)
     }
 
@@ -223,7 +244,15 @@ impl Config {
 /// Every key that a configuration may hold.
 fn keys() -> Vec<String> {
     // A key whose default is "none" is missing from the table that the defaults make.
-    let optional = ["python", "handler_cache_bytes", "zygotes", "zygote_bytes", "creations"];
+    let optional = [
+        "python",
+        "memory",
+        "handler_cache_bytes",
+        "zygote_bytes",
+        "zygotes",
+        "zygote_seed",
+        "creations",
+    ];
     let mut keys: Vec<String> =
         Table::try_from(Config::default()).unwrap_or_default().keys().cloned().collect();
     keys.extend(optional.map(str::to_owned));
@@ -308,6 +337,15 @@ mod tests {
     }
 
     #[test]
+    fn a_static_tree_has_to_be_named() {
+        let refused = combine("zygotes = 'static'", &[], &Flags::default()).unwrap_err();
+        assert!(refused.to_string().contains("zygote_seed"), "{refused}");
+        let named =
+            combine("zygotes = 'static'\nzygote_seed = 'tree.json'", &[], &Flags::default());
+        assert_eq!(named.unwrap().zygotes(), ZygotePolicy::Static);
+    }
+
+    #[test]
     fn every_setting_has_a_variable() {
         let optional = combine(
             "",
@@ -317,6 +355,6 @@ mod tests {
         let config = optional.unwrap();
         assert_eq!((config.creations, config.python.as_deref()), (Some(3), Some("3.12")));
         assert_eq!(config.zygote_bytes, Some(Bytes(1 << 30)));
-        assert_eq!(keys().len(), 20);
+        assert_eq!(keys().len(), 24);
     }
 }

@@ -72,6 +72,7 @@ pub fn examine(state: &Path) -> Vec<Finding> {
     findings.extend([
         host::user_namespaces(&host),
         host::cgroups(&host),
+        checks::pressure(),
         host::confinement(&host),
         host::kvm(&host),
     ]);

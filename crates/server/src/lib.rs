@@ -22,6 +22,7 @@ pub mod layered;
 pub mod logs;
 pub mod name;
 pub mod parts;
+pub mod pressure;
 pub mod progress;
 pub mod quantity;
 pub mod registry;

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 use axum::serve::ListenerExt as _;
-use engine::{Engine, EngineConfig, LogSink, PackageStore, Packages};
+use engine::{Engine, EngineConfig, LogSink, PackageStore, Packages, ZygoteTree};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use sandbox::Provider;
 use tokio::net::{TcpListener, UnixListener};
@@ -30,6 +30,8 @@ use crate::config::Config;
 use crate::deploy::Deployer;
 use crate::logs::{Logs, Rotation};
 use crate::parts::{Parts, Warden};
+use crate::pressure::{self, Memory};
+use crate::quantity::Bytes;
 use crate::registry::{Function, Registry, Sqlite};
 use crate::shelf::Shelf;
 use crate::state::{Address, Hold, State};
@@ -82,7 +84,7 @@ impl Worker {
         let Parts { provider, workshop, warden } = parts(&config, &state).await?;
         let sink = Arc::clone(&logs) as Arc<dyn LogSink>;
         let shelf = Arc::new(Shelf::new(store.clone())) as Arc<dyn PackageStore>;
-        let packages = Packages { store: Some(shelf), seed: None };
+        let packages = Packages { store: Some(shelf), seed: seed(&config)? };
         let engine =
             Engine::with_packages(Arc::clone(&provider), engine_config(&config), sink, packages);
         let usage = Arc::new(Usage::new(Arc::clone(&registry), Arc::clone(&engine)));
@@ -133,6 +135,8 @@ impl Worker {
             .context("cannot write worker.json into the state directory")?;
         tokio::spawn(prepare_recent(Arc::clone(&app)));
         tokio::spawn(upkeep(app.metrics.clone(), stop.clone()));
+        let (engine, file) = (Arc::clone(&app.engine), app.config.pressure.clone());
+        tokio::spawn(pressure::watch(engine, file, stop.clone()));
         tokio::spawn(Arc::clone(&app.stock).keep_to_budget(stop.clone()));
         // Replies are small and each is waited for: never hold one back to fill a packet.
         let tcp = tcp.tap_io(|stream| drop(stream.set_nodelay(true)));
@@ -201,12 +205,14 @@ pub fn stop_on_signals(stop: CancellationToken) -> Result<()> {
 
 fn engine_config(config: &Config) -> EngineConfig {
     let defaults = EngineConfig::default();
-    let quarter = total_memory() / 4;
+    let cap = |bytes: Option<Bytes>| bytes.map_or(u64::MAX, |bytes| bytes.0);
     EngineConfig {
         handler_cache: config.handler_cache,
-        handler_cache_bytes: config.handler_cache_bytes.map_or(quarter, |bytes| bytes.0),
-        zygote_bytes: config.zygote_bytes.map_or(quarter, |bytes| bytes.0),
+        memory_bytes: config.memory.map_or_else(|| Memory::look().available / 2, |bytes| bytes.0),
+        handler_cache_bytes: cap(config.handler_cache_bytes),
+        zygote_bytes: cap(config.zygote_bytes),
         idle: config.idle.0,
+        zygote_idle: config.zygote_idle.0,
         zygotes: config.zygotes(),
         creations: config.creations.unwrap_or(defaults.creations),
         queue: config.queue,
@@ -215,9 +221,15 @@ fn engine_config(config: &Config) -> EngineConfig {
     }
 }
 
-fn total_memory() -> u64 {
-    let info = rustix::system::sysinfo();
-    info.totalram.saturating_mul(u64::from(info.mem_unit))
+/// The tree of zygotes to start from.
+fn seed(config: &Config) -> Result<Option<ZygoteTree>> {
+    let Some(file) = &config.zygote_seed else { return Ok(None) };
+    let text = std::fs::read(file)
+        .with_context(|| format!("cannot read the tree of zygotes {}", file.display()))?;
+    let tree = api::read_tree(&text).with_context(|| {
+        format!("{} is no tree of zygotes as `wool zygotes --json` prints it", file.display())
+    })?;
+    Ok(Some(tree))
 }
 
 fn busy_port(listen: SocketAddr, error: io::Error) -> anyhow::Error {

@@ -41,6 +41,7 @@ pub use error::{ApiError, ErrorBody, ErrorDetail};
 pub use functions::{FunctionDetail, FunctionList, FunctionSummary};
 pub use packages::{Broken, Checked, PackageList, PackageSummary, Pruned};
 pub use run::{INVOCATION, START};
+pub(crate) use status::read_tree;
 pub use status::{WorkerStatus, ZygoteList};
 
 /// Everything that a request may need.

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use engine::{EngineStatus, RefusedStatus, ZygoteStatus};
+use engine::{EngineStatus, RefusedStatus, ZygoteStatus, ZygoteTree};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -43,6 +43,26 @@ pub struct ZygoteList {
     /// What is not forked from, and why.
     #[schema(value_type = Vec<Object>)]
     pub refused: Vec<RefusedStatus>,
+    /// The same zygotes as a tree that another worker can start from (`zygote_seed`).
+    #[schema(value_type = Object)]
+    pub tree: ZygoteTree,
+}
+
+/// A tree of zygotes: by itself, or inside a [`ZygoteList`].
+///
+/// # Errors
+/// When it is neither.
+pub(crate) fn read_tree(text: &[u8]) -> serde_json::Result<ZygoteTree> {
+    let mut read: serde_json::Value = serde_json::from_slice(text)?;
+    let tree = match read.get_mut("tree") {
+        Some(tree) => tree.take(),
+        None => read,
+    };
+    // A node may leave out what it adds; a file that says nothing at all is something else.
+    if tree.get("children").is_none() && tree.get("packages").is_none() {
+        return Err(serde::de::Error::custom("it has neither `packages` nor `children`"));
+    }
+    serde_json::from_value(tree)
 }
 
 /// Say whether the worker serves calls.
@@ -86,7 +106,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Json<WorkerStatus> {
     responses((status = 200, description = "the import cache", body = ZygoteList)))]
 pub(super) async fn zygotes(State(app): State<Arc<App>>) -> Json<ZygoteList> {
     let EngineStatus { zygotes, refused, .. } = app.engine.status();
-    Json(ZygoteList { zygotes, refused })
+    Json(ZygoteList { zygotes, refused, tree: app.engine.zygote_tree() })
 }
 
 /// This description.

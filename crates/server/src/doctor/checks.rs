@@ -8,6 +8,7 @@ use layers::python;
 use rustix::fs::{StatVfsMountFlags, statvfs};
 
 use super::Finding;
+use crate::pressure::{MACHINE, stalled_us};
 
 pub(super) fn privilege() -> Finding {
     let what = "privilege";
@@ -24,6 +25,18 @@ pub(super) fn privilege() -> Finding {
             "run `wool up` as root: the warden makes namespaces and mounts",
         ),
     }
+}
+
+pub(super) fn pressure() -> Finding {
+    let what = "memory pressure";
+    if stalled_us(Path::new(MACHINE)).is_some() {
+        return Finding::ok(what, "told by the kernel");
+    }
+    Finding::degraded(
+        what,
+        format!("no {MACHINE}"),
+        "caches shrink only when less than 5 % of the memory is available: boot with psi=1, on a kernel with CONFIG_PSI",
+    )
 }
 
 pub(super) fn python() -> Finding {
