@@ -309,8 +309,11 @@ impl Sandbox for ContainerZygote {
         self.inner.handle.id
     }
 
+    /// With its spares, which go with it.
     fn memory(&self) -> io::Result<u64> {
-        self.inner.handle.memory()
+        let spares = lock(&self.inner.spares);
+        let spares = spares.iter().map(|spare| spare.handle.memory());
+        spares.chain([self.inner.handle.memory()]).sum()
     }
 
     fn alive(&self) -> bool {

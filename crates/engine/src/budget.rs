@@ -21,10 +21,14 @@ const SHRUNK: (u64, u64) = (3, 4);
 /// From nothing to all that is allowed again.
 const RESTORED: Duration = Duration::from_secs(120);
 
-/// Part of the time of late in which somebody waited for memory: beyond, there is pressure.
+/// Part of the time of late in which somebody waited for memory: beyond, there is pressure where little is available.
 const STALLED: f64 = 0.1;
 
-/// Part of the machine's memory: when less is available, there is pressure.
+/// A part of the memory that is little. Where more is available, those who wait have reached a limit of their own: no
+/// cache of ours would help them, and a handler at its limit must not empty everybody's.
+const LITTLE: f64 = 0.2;
+
+/// A part of the memory: when less is available, there is pressure.
 const SCARCE: f64 = 0.05;
 
 /// A part of the budget that is freed beyond need, so that not every instance that becomes idle evicts another.
@@ -41,7 +45,8 @@ pub struct Pressure {
 
 impl Pressure {
     fn is_high(self) -> bool {
-        self.stalled.is_some_and(|part| part > STALLED) || self.available < SCARCE
+        let stalls = self.stalled.is_some_and(|part| part > STALLED);
+        self.available < SCARCE || stalls && self.available < LITTLE
     }
 }
 
@@ -181,13 +186,18 @@ mod tests {
     fn a_host_that_cannot_tell_of_stalls_is_judged_by_what_is_available() {
         let blind = |available| Pressure { stalled: None, available };
         assert!(blind(0.01).is_high() && !blind(0.2).is_high());
-        assert!(Pressure { stalled: Some(0.5), available: 0.9 }.is_high());
         assert!(!CALM.is_high());
     }
 
     #[test]
+    fn a_handler_at_its_own_limit_is_no_pressure() {
+        let stalls = |available| Pressure { stalled: Some(0.9), available };
+        assert!(stalls(0.1).is_high() && !stalls(0.7).is_high());
+    }
+
+    #[test]
     fn what_shrinks_in_seconds_comes_back_in_minutes() {
-        let short = Pressure { stalled: Some(0.9), ..CALM };
+        let short = Pressure { stalled: Some(0.9), available: 0.1 };
         let (second, most) = (Duration::from_secs(1), 1 << 30);
         let shrunk = (0..5).fold(most, |now, _| next(now, now, most, short, second));
         assert!(shrunk < most / 4);

@@ -57,6 +57,8 @@ pub struct EngineConfig {
     pub zygote_limits: Limits,
     /// A zygote that could not be made, or was lost, is not tried again before this has passed.
     pub zygote_retry: Duration,
+    /// Threads that a handler's numeric libraries may have in a pool, as far as its own limit of processes allows.
+    pub pool_threads: u32,
     /// Sandboxes that calls may be making at once.
     pub creations: usize,
     /// Making one sandbox may take this long.
@@ -91,6 +93,7 @@ impl Default for EngineConfig {
             zygote_forks: 10_000,
             zygote_limits: Limits { memory_bytes: 1 << 30, pids: 512, ..Limits::default() },
             zygote_retry: Duration::from_secs(30),
+            pool_threads: u32::try_from(cores).unwrap_or(u32::MAX),
             creations: (2 * cores).max(4),
             creation_timeout: Duration::from_secs(30),
             queue: 1024,

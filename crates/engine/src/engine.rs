@@ -236,8 +236,8 @@ impl Engine {
             looked("handler", false);
             let (sandbox, pick) = self.create(handler, journey).await?;
             let deadline = Instant::now() + handler.timeout;
-            let mut lease = Lease::open(sandbox, seat, handler, &pick, self.config.reply_bytes)
-                .map_err(|error| {
+            let mut lease =
+                Lease::open(sandbox, seat, handler, &pick, &self.config).map_err(|error| {
                     CallError::NoSandbox(ProviderError::step("open the channel")(error))
                 })?;
             drop(permit);

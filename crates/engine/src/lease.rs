@@ -18,6 +18,7 @@ use sandbox::{Death, Instance};
 use tokio::time::{Instant, timeout_at};
 
 use crate::call::{Call, CallError, Handler, Outcome};
+use crate::config::EngineConfig;
 use crate::conversation::{Broken, Conversation, unexpected};
 use crate::import_cache::Pick;
 use crate::pages::Pages;
@@ -31,6 +32,9 @@ const AUTOPSY: Duration = Duration::from_secs(1);
 /// thousand.
 const MODULES: usize = 20_000;
 const MODULE_BYTES: usize = 255;
+
+/// Of the processes and threads that a handler may have, one pool of threads gets the fourth part at most.
+const POOL_PART: u32 = 4;
 
 /// An instance, its channel, and its place among its handler's instances.
 #[derive(Debug)]
@@ -71,10 +75,10 @@ impl Lease {
         seat: Seat,
         handler: &Handler,
         pick: &Pick,
-        reply_bytes: usize,
+        config: &EngineConfig,
     ) -> io::Result<Self> {
-        let load = Request::Load(load(handler, pick.observe));
-        let talk = Conversation::open(sandbox.connect()?, reply_bytes, &load)?;
+        let load = Request::Load(load(handler, pick.observe, config.pool_threads));
+        let talk = Conversation::open(sandbox.connect()?, config.reply_bytes, &load)?;
         let resident = Arc::new(Resident {
             sandbox,
             limit_bytes: handler.limits.memory_bytes,
@@ -209,7 +213,7 @@ fn modules(names: &[u8]) -> Vec<String> {
     names.filter(plausible).take(MODULES).map(str::to_owned).collect()
 }
 
-fn load(handler: &Handler, observe: bool) -> Load {
+fn load(handler: &Handler, observe: bool, threads: u32) -> Load {
     Load {
         module: handler.module.clone(),
         function: handler.function.clone(),
@@ -219,6 +223,8 @@ fn load(handler: &Handler, observe: bool) -> Load {
         memory_mb: handler.limits.memory_bytes >> 20,
         environment: handler.environment.clone(),
         binary: handler.binary,
+        // As many as leave room for the handler's own among its processes.
+        threads: threads.min(handler.limits.pids / POOL_PART).max(1),
         observe,
     }
 }

@@ -121,7 +121,7 @@ $XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown
   memory = \"4GiB\"              of kept instances and zygotes together; default: half of what is available
   handler_cache_bytes = \"2GiB\" most of it for kept instances; default: no cap of their own
   zygote_bytes = \"2GiB\"        most of it for zygotes; default: no cap of their own
-  pressure = \"/proc/pressure/memory\"  tells of waits for memory, during which caches shrink
+  proc = \"/proc\"               its meminfo and pressure/memory tell when memory is short: caches then shrink
   slots = 4                    slots that each zygote keeps prepared
   spares = 2                   forks that each zygote keeps landed and waiting for code
   isolation = \"lean\"           or, to measure against: \"sock\", \"general\"; then changes, as in \"lean,own=net\"

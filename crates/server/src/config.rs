@@ -14,7 +14,7 @@ use thiserror::Error;
 use toml::{Table, Value};
 
 use crate::quantity::{Bytes, Span};
-use crate::{pressure, state};
+use crate::state;
 
 /// All settings of a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,9 +42,9 @@ pub struct Config {
     pub handler_cache_bytes: Option<Bytes>,
     /// Most of `memory` that zygotes may have. Default: no cap of their own.
     pub zygote_bytes: Option<Bytes>,
-    /// Where the kernel tells how long tasks wait for memory: while they do, caches shrink. A group's `memory.pressure` is
-    /// in the same format. Default `/proc/pressure/memory`.
-    pub pressure: PathBuf,
+    /// Where the kernel tells how much memory is available (`meminfo`) and how long tasks wait for some
+    /// (`pressure/memory`): by these, `memory` shrinks for a while. Default `/proc`.
+    pub proc: PathBuf,
     /// Which zygotes exist: `none` (each instance a fresh interpreter), `root`, `per-lock`, `paper` (SOCK's policy),
     /// `static` (those of `zygote_seed`) or `utility` (whatever spares the calls most import time). Default `utility`, and
     /// `none` under an isolation that nothing can be forked into.
@@ -91,7 +91,7 @@ impl Default for Config {
             memory: None,
             handler_cache_bytes: None,
             zygote_bytes: None,
-            pressure: PathBuf::from(pressure::MACHINE),
+            proc: PathBuf::from("/proc"),
             zygotes: None,
             zygote_seed: None,
             zygote_idle: Span(Duration::from_secs(3600)),

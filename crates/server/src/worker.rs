@@ -135,8 +135,8 @@ impl Worker {
             .context("cannot write worker.json into the state directory")?;
         tokio::spawn(prepare_recent(Arc::clone(&app)));
         tokio::spawn(upkeep(app.metrics.clone(), stop.clone()));
-        let (engine, file) = (Arc::clone(&app.engine), app.config.pressure.clone());
-        tokio::spawn(pressure::watch(engine, file, stop.clone()));
+        let (engine, proc) = (Arc::clone(&app.engine), app.config.proc.clone());
+        tokio::spawn(pressure::watch(engine, proc, stop.clone()));
         tokio::spawn(Arc::clone(&app.stock).keep_to_budget(stop.clone()));
         // Replies are small and each is waited for: never hold one back to fill a packet.
         let tcp = tcp.tap_io(|stream| drop(stream.set_nodelay(true)));
@@ -208,7 +208,9 @@ fn engine_config(config: &Config) -> EngineConfig {
     let cap = |bytes: Option<Bytes>| bytes.map_or(u64::MAX, |bytes| bytes.0);
     EngineConfig {
         handler_cache: config.handler_cache,
-        memory_bytes: config.memory.map_or_else(|| Memory::look().available / 2, |bytes| bytes.0),
+        memory_bytes: config
+            .memory
+            .map_or_else(|| Memory::look(&config.proc).available / 2, |bytes| bytes.0),
         handler_cache_bytes: cap(config.handler_cache_bytes),
         zygote_bytes: cap(config.zygote_bytes),
         idle: config.idle.0,

@@ -8,7 +8,7 @@ use layers::python;
 use rustix::fs::{StatVfsMountFlags, statvfs};
 
 use super::Finding;
-use crate::pressure::{MACHINE, stalled_us};
+use crate::pressure::stalled_us;
 
 pub(super) fn privilege() -> Finding {
     let what = "privilege";
@@ -29,12 +29,12 @@ pub(super) fn privilege() -> Finding {
 
 pub(super) fn pressure() -> Finding {
     let what = "memory pressure";
-    if stalled_us(Path::new(MACHINE)).is_some() {
+    if stalled_us(Path::new("/proc")).is_some() {
         return Finding::ok(what, "told by the kernel");
     }
     Finding::degraded(
         what,
-        format!("no {MACHINE}"),
+        "no /proc/pressure/memory",
         "caches shrink only when less than 5 % of the memory is available: boot with psi=1, on a kernel with CONFIG_PSI",
     )
 }
