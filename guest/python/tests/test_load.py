@@ -292,3 +292,12 @@ def test_a_handler_that_is_not_observed_says_nothing(start, packages):
     guest = start("import early\ndef handler(event, context):\n  return 1")
     assert guest.load(observe=False).kind == "loaded"
     assert guest.call().kind == "done"
+
+
+def test_pools_of_threads_get_their_number_unless_the_handlers_environment_says_one(loaded):
+    names = ["OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"]
+    code = f"import os\ndef handler(e, c): return [os.environ.get(name) for name in {names}]"
+    assert loaded(code, threads=3).call().value == ["3"] * 4
+    environment = {"OMP_NUM_THREADS": "5"}
+    guest = loaded(code, threads=3, environment=environment)
+    assert guest.call().value == ["3", "5", "3", "3"]

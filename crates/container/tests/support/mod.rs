@@ -261,6 +261,7 @@ impl Conversation {
             memory_mb: 512,
             environment: Default::default(),
             binary: false,
+            threads: 2,
             observe: false,
         });
         self.send(&load, b"").await;

@@ -50,6 +50,7 @@ fn load(module: &str) -> Request {
         memory_mb: 128,
         environment: BTreeMap::new(),
         binary: false,
+        threads: 2,
         observe: false,
     })
 }

@@ -36,6 +36,9 @@ pub struct Load {
     pub environment: BTreeMap<String, String>,
     /// Whether bodies pass through as bytes (`event` is then `bytes`) instead of as JSON.
     pub binary: bool,
+    /// Threads that its numeric libraries may have in their pools; 0: as they are.
+    #[serde(default)]
+    pub threads: u32,
     /// Whether to say what is imported: before `loaded`, and before the first call's answer.
     #[serde(default)]
     pub observe: bool,

@@ -12,7 +12,7 @@ its content type as a pair.
 import posix
 import sys
 
-from lambswool_guest import codec, module
+from lambswool_guest import codec, module, pools
 from lambswool_guest.context import LambdaContext, Log
 
 TYPE_CHECKING = False
@@ -69,6 +69,8 @@ def _enter(load: dict, places: "Places") -> None:
     }
     for name, value in variables.items():
         _set_variable(name, value)
+    if threads := load.get("threads"):
+        pools.restore(threads, load["environment"])
     if "TZ" in variables:
         import time
 

@@ -31,6 +31,7 @@ _LOAD = {
     "memory_mb": 0,
     "environment": {},
     "binary": False,
+    "threads": 1,
 }
 _INVOKE = {"kind": "invoke", "id": "", "remaining_ms": 0, "content_type": "application/json"}
 

@@ -30,7 +30,14 @@ from _signal import SIG_DFL, SIG_IGN, SIGCHLD, signal
 
 import lambswool_landing as landing  # type: ignore[import-not-found]
 
-from lambswool_guest import failure, imports, instance, rehearsal, reseed  # noqa: F401 - for the children
+from lambswool_guest import (  # noqa: F401 - for the children
+    failure,
+    imports,
+    instance,
+    pools,
+    rehearsal,
+    reseed,
+)
 from lambswool_guest.logs import Logs
 from lambswool_guest.wire import Channel
 
@@ -86,6 +93,7 @@ def _parsed(message: bytes) -> dict:
 
 def _import(control: int, request: dict, places: "Places") -> None:
     said = imports.run(request["modules"], request.get("path", []), places)
+    pools.find()
     _settle()
     files = said.pop("files")
     head, size = 0, 0

@@ -1,0 +1,123 @@
+//! Zygotes that die or hang, and trees of them that are given to another worker.
+
+use std::fs;
+use std::time::Duration;
+
+use e2e::machine::skip;
+use e2e::{Site, Value, Worker, can_run, json};
+use rustix::process::{Pid, Signal, kill_process};
+
+const ECHO: &str = "def handler(event, context):\n    return event\n";
+
+/// What is called is forked, always.
+const NO_CACHE: (&str, &str) = ("WOOL_HANDLER_CACHE", "false");
+
+fn zygotes(worker: &Worker) -> Vec<Value> {
+    worker.status()["engine"]["zygotes"].as_array().unwrap().clone()
+}
+
+fn signal(pid: u32, signal: Signal) {
+    // Killing one of them may have ended others.
+    let _ = kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), signal);
+}
+
+/// The process of the only zygote of a worker that keeps nothing ready.
+fn the_zygote(worker: &Worker) -> u32 {
+    let mut pid = 0;
+    e2e::eventually("only the root is left", || {
+        let all = worker.site().sandboxed();
+        pid = all.first().copied().unwrap_or(0);
+        all.len() == 1 && worker.status()["engine"]["reaping"] == 0
+    });
+    pid
+}
+
+#[test]
+fn no_call_is_lost_when_its_zygote_is_killed() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up_with(&[NO_CACHE]);
+    drop(worker.try_out("f", ECHO).expect(200));
+    for round in 0..10 {
+        let before = zygotes(&worker)[0]["id"].clone();
+        // The zygotes, and what they keep landed and waiting.
+        worker.site().sandboxed().into_iter().for_each(|pid| signal(pid, Signal::KILL));
+        assert_eq!(worker.run("f", &json!(round)).expect(200).json(), round);
+        assert_ne!(zygotes(&worker)[0]["id"], before, "it was replaced");
+    }
+    worker.assert_well();
+}
+
+#[test]
+fn a_zygote_that_hangs_is_given_up_and_the_call_is_served_from_another() {
+    if !can_run() {
+        return;
+    }
+    let settings = [NO_CACHE, ("WOOL_SLOTS", "0"), ("WOOL_SPARES", "0")];
+    let worker = Site::new().up_with(&settings);
+    drop(worker.try_out("f", ECHO).expect(200));
+    let (hung, before) = (the_zygote(&worker), zygotes(&worker)[0]["id"].clone());
+    signal(hung, Signal::STOP);
+    assert_eq!(worker.run("f", &json!("still")).expect(200).json(), "still");
+    assert_ne!(zygotes(&worker)[0]["id"], before, "it was replaced");
+    e2e::eventually("the one that hung is gone", || !worker.site().sandboxed().contains(&hung));
+    let log = worker.log();
+    assert!(log.contains("a zygote was given up"), "{log}");
+    worker.assert_well();
+}
+
+#[test]
+fn a_call_that_was_sent_is_never_sent_again() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up_with(&[NO_CACHE]);
+    let dies = "import os, signal\ndef handler(event, context):\n    print('called')\n    os.kill(os.getpid(), signal.SIGKILL)\n    os._exit(1)\n";
+    drop(worker.try_out("dies", dies).expect(502));
+    let called = || {
+        let lines = worker.logs("dies");
+        lines
+            .iter()
+            .filter(|line| line["text"].as_str().is_some_and(|text| text.contains("called")))
+            .count()
+    };
+    e2e::eventually("it was called", || called() > 0);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(called(), 1);
+    worker.assert_well();
+}
+
+#[test]
+fn a_tree_that_one_worker_learnt_is_what_another_starts_from() {
+    if !can_run() {
+        return;
+    }
+    let source = "# /// script\n# dependencies = [\"six==1.16.0\", \"idna==3.7\"]\n# ///\nimport six, idna\ndef handler(event, context):\n    return six.__version__\n";
+    let first = Site::new().up();
+    let deployed = first.deploy("f", source);
+    if deployed.status == 503 {
+        skip("network", &format!("needs network: {}", deployed.error()));
+        return;
+    }
+    drop(deployed.expect(201));
+    drop(first.run("f", &json!({})).expect(200));
+    let written = first.site().wool(&["zygotes", "--json"]).ok();
+    let said: Value = serde_json::from_str(&written).unwrap();
+    let children = said["tree"]["children"].as_array().unwrap();
+    assert_eq!(children[0]["packages"], json!(["idna==3.7", "six==1.16.0"]), "{said}");
+
+    let site = Site::new();
+    let file = site.state().with_file_name("tree.json");
+    fs::write(&file, &written).unwrap();
+    let seed = ("WOOL_ZYGOTE_SEED", file.to_str().unwrap());
+    let second = site.up_with(&[seed, ("WOOL_ZYGOTES", "static")]);
+    drop(second.deploy("f", source).expect(201));
+    drop(second.run("f", &json!({})).expect(200));
+    e2e::eventually("the seed has grown", || zygotes(&second).len() == 2);
+    let again: Value =
+        serde_json::from_str(&second.site().wool(&["zygotes", "--json"]).ok()).unwrap();
+    assert_eq!(again["tree"], said["tree"], "the same tree comes out that went in");
+    second.assert_well();
+    first.assert_well();
+}
