@@ -14,7 +14,7 @@ BEFORE = "numpy" in sys.modules
 import numpy
 
 def handler(event, context):
-    whole = numpy.arange(640_000).reshape(800, 800) % 7
+    whole = numpy.arange(90_000).reshape(300, 300) % 7
     product = whole.astype(float) @ whole.astype(float)
     right = bool((product == whole @ whole).all())
     library = ctypes.CDLL(numpy._core._multiarray_umath.__file__)

@@ -121,3 +121,34 @@ fn a_tree_that_one_worker_learnt_is_what_another_starts_from() {
     second.assert_well();
     first.assert_well();
 }
+
+#[test]
+fn the_packages_of_a_zygote_stay_as_long_as_it_does() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up_with(&[("WOOL_ZYGOTE_IDLE", "25s")]);
+    let source = "# /// script\n# dependencies = [\"six==1.16.0\"]\n# ///\nimport six\ndef handler(event, context):\n    return 1\n";
+    let deployed = worker.deploy("f", source);
+    if deployed.status == 503 {
+        skip("network", &format!("needs network: {}", deployed.error()));
+        return;
+    }
+    drop(deployed.expect(201));
+    let of_packages =
+        || zygotes(&worker).iter().find_map(|one| Some(one["packages"].as_str()?.to_owned()));
+    let layer = of_packages().expect("a zygote is made when a function is deployed");
+    let file = worker.site().state().join("layers").join(layer).join("six.py");
+    drop(worker.delete("/v1/functions/f").expect(204));
+    // Whatever was used a moment ago stays in any case.
+    std::thread::sleep(Duration::from_secs(12));
+    drop(worker.site().wool(&["packages", "prune"]).ok());
+    assert!(of_packages().is_some() && file.exists(), "{}", worker.status());
+    std::thread::sleep(Duration::from_secs(10));
+    e2e::eventually("the zygote is given back with age", || of_packages().is_none());
+    e2e::eventually("and its packages with it", || {
+        drop(worker.site().wool(&["packages", "prune"]).ok());
+        !file.exists()
+    });
+    worker.assert_well();
+}

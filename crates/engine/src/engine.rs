@@ -1,10 +1,11 @@
 //! The engine: takes a call through its stages.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sandbox::{Instance, InstanceSpec, Provider, ProviderError};
+use sandbox::{Instance, InstanceSpec, Layer, Provider, ProviderError};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -139,6 +140,11 @@ impl Engine {
     /// The zygotes that are there, in the format that seeds another engine.
     pub fn zygote_tree(&self) -> ZygoteTree {
         self.imports.tree()
+    }
+
+    /// The directories that zygotes run from, those included that are being made: what must not be removed.
+    pub fn layers(&self) -> BTreeSet<Layer> {
+        self.imports.layers()
     }
 
     /// Tells how the host is off for memory: under pressure the caches shrink at once, and grow again slowly after it.

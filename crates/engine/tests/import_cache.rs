@@ -365,3 +365,22 @@ async fn the_first_call_of_a_deployed_function_finds_what_it_declares_imported()
     let status = world.engine.status();
     assert_eq!(status.zygotes.last().unwrap().parent, Some(zygote.id));
 }
+
+#[tokio::test]
+async fn what_a_zygote_imports_from_is_in_use_from_before_it_is_there_until_it_is_gone() {
+    let world = world(policy(ZygotePolicy::Utility), None, &[("a", 400.0, &[])]);
+    let one = locked("one", "uses:a", &["a==1"], &["a"]);
+    let (engine, handler) = (Arc::clone(&world.engine), Arc::clone(&one));
+    let preparing = tokio::spawn(async move { engine.prepare(&handler).await });
+    let layer: Layer = "packages/a-1".parse().unwrap();
+    eventually("it imports", || world.engine.layers().contains(&layer)).await;
+    assert_eq!(world.engine.status().zygotes.len(), 1, "only the root can be forked yet");
+    while !preparing.is_finished() {
+        assert!(world.engine.layers().contains(&layer), "not for a moment");
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(world.engine.status().zygotes.len(), 2);
+    assert!(world.engine.layers().contains(&layer));
+    world.provider.kill_zygotes();
+    eventually("it is not used any more", || !world.engine.layers().contains(&layer)).await;
+}

@@ -5,7 +5,7 @@
 //!   superseded or removed: until the last ├─► layers in use
 //!   call that holds it has ended, and a   │
 //!   moment longer                         │
-//!   zygotes that can be forked           ─┘
+//!   zygotes, those being made included   ─┘
 //! ```
 
 use std::collections::BTreeSet;
@@ -56,10 +56,7 @@ impl Usage {
     #[must_use]
     pub fn layers(&self) -> BTreeSet<Layer> {
         let mut layers = deployed(&self.registry);
-        for zygote in self.engine.status().zygotes {
-            layers.insert(zygote.base);
-            layers.extend(zygote.packages);
-        }
+        layers.extend(self.engine.layers());
         let now = Instant::now();
         let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
         leaving.retain_mut(|version| version.is_used(now));

@@ -10,6 +10,7 @@ use super::ImportCache;
 use super::evict::{self, Victims};
 use super::improving::Snapshot;
 use super::kept::{Kept, View};
+use super::making::Derived;
 use super::tree::is_last_root;
 use super::worth::Worth;
 use crate::config::ZygotePolicy;
@@ -71,13 +72,14 @@ impl ImportCache {
 
     async fn succeed(self: &Arc<Self>, old: &Arc<Kept>) {
         match self.make(&old.key, None).await {
-            Ok((zygote, parent)) => {
+            Ok(Derived { zygote, parent, claim }) => {
                 let there = self.state().holds(old);
                 if there {
                     let new = self.admit(old.key.clone(), zygote, parent);
                     // It is new, and no more wanted than the old one was.
                     new.iter().for_each(|new| new.touch(old.touched()));
                 }
+                drop(claim);
             }
             Err(error) => {
                 tracing::warn!(zygote = %old.zygote.id(), %error, "an old zygote could not be replaced");

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::ImportCache;
+use super::claim::Claim;
 use super::kept::{Kept, Key, View};
 use super::select::{Standing, unfit};
 use super::set::Set;
@@ -21,8 +22,15 @@ use crate::pages::Pages;
 /// What comes of making a zygote. Ok(None): it was made, but must not be forked.
 pub(super) type Made = Result<Option<Arc<Kept>>, Arc<ProviderError>>;
 
-/// A zygote that was made, and the one that it was derived from.
-type Derived = (Box<dyn Zygote>, Option<Arc<Kept>>);
+/// A zygote that was made.
+#[derive(Debug)]
+pub(super) struct Derived {
+    pub(super) zygote: Box<dyn Zygote>,
+    /// The one that it was derived from.
+    pub(super) parent: Option<Arc<Kept>>,
+    /// Held until the zygote is among those that can be forked.
+    pub(super) claim: Option<Claim>,
+}
 
 impl ImportCache {
     /// What to watch until the zygote is there; none when it is there, or refused.
@@ -80,14 +88,17 @@ impl ImportCache {
             limits: self.config.zygote_limits,
         };
         if key.is_root() {
-            return Ok((self.in_time(self.provider.create_zygote(spec)).await?, None));
+            let zygote = self.in_time(self.provider.create_zygote(spec)).await?;
+            return Ok(Derived { zygote, parent: None, claim: None });
         }
         // SOCK's policy makes them while their calls wait. The semaphore is never closed.
         let _turn = match self.config.zygotes {
             ZygotePolicy::Paper => None,
             _ => self.builds.acquire().await.ok(),
         };
-        let packages = Some(self.layer(key, &spec.python).await?);
+        let layer = self.layer(key, &spec.python).await?;
+        let claim = Some(self.claims.claim(layer.clone()));
+        let packages = Some(layer);
         let parent = match from.or_else(|| self.ancestor(key)) {
             Some(kept) => Some(kept),
             None => match self.ensure(&Key::root(key.realm)) {
@@ -99,7 +110,8 @@ impl ImportCache {
         let imports = self.state().book.modules(&key.modules.without(&had));
         let spec = ZygoteSpec { packages, imports, ..spec };
         let Some(parent) = parent else {
-            return Ok((self.in_time(self.provider.create_zygote(spec)).await?, None));
+            let zygote = self.in_time(self.provider.create_zygote(spec)).await?;
+            return Ok(Derived { zygote, parent: None, claim });
         };
         let derived = self.in_time(parent.zygote.derive(spec)).await;
         if let Err(error @ (ProviderError::ZygoteLost { .. } | ProviderError::Impostor { .. })) =
@@ -107,7 +119,7 @@ impl ImportCache {
         {
             self.lose(&parent, &error.to_string());
         }
-        Ok((derived?, Some(parent)))
+        Ok(Derived { zygote: derived?, parent: Some(parent), claim })
     }
 
     fn ancestor(&self, key: &Key) -> Option<Arc<Kept>> {
@@ -160,7 +172,11 @@ impl ImportCache {
                 }
                 Err(Arc::new(error))
             }
-            Ok((zygote, parent)) => Ok(self.admit(key, zygote, parent)),
+            Ok(Derived { zygote, parent, claim }) => {
+                let kept = self.admit(key, zygote, parent);
+                drop(claim);
+                Ok(kept)
+            }
         };
         self.fit();
         settled

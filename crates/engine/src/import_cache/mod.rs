@@ -15,6 +15,7 @@
 //! refused for as long as the worker lives; one that could not be made, or was lost, for a while.
 
 mod book;
+mod claim;
 mod evict;
 mod fitting;
 mod improving;
@@ -47,6 +48,7 @@ use crate::engine::Packages;
 use crate::package::PackageStore;
 use crate::pages::Ledger;
 use crate::scheduler::Scheduler;
+use claim::Claims;
 pub(crate) use kept::Kept;
 use kept::{Key, View};
 use making::{Made, outcome};
@@ -98,6 +100,7 @@ pub struct ImportCache {
     /// Whose idle instances share the budget.
     idle: Option<Arc<Scheduler>>,
     ledger: Ledger,
+    claims: Arc<Claims>,
     errands: TaskTracker,
     runtime: Handle,
     halt: CancellationToken,
@@ -145,6 +148,7 @@ impl ImportCache {
             budget,
             idle,
             ledger: Ledger::default(),
+            claims: Arc::default(),
             errands,
             runtime: Handle::current(),
             halt,

@@ -1,6 +1,9 @@
 //! What there is, for people and for the next worker.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
+
+use sandbox::Layer;
 
 use super::ImportCache;
 use super::kept::{Kept, View};
@@ -38,6 +41,17 @@ impl ImportCache {
             _ => None,
         });
         (zygotes, refused.collect())
+    }
+
+    /// The directories that zygotes run from, and those that zygotes which are being made import from.
+    pub(crate) fn layers(&self) -> BTreeSet<Layer> {
+        // First: a claim goes only when its zygote is among the others.
+        let mut layers = self.claims.layers();
+        for kept in &self.state().view().kept {
+            layers.insert(kept.zygote.spec().python.base.clone());
+            layers.extend(kept.zygote.spec().packages.clone());
+        }
+        layers
     }
 
     /// The trees as one, in the format that seeds another worker. Zygotes of locks that are known by their directory
