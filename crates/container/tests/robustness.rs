@@ -472,3 +472,44 @@ async fn a_list_of_imports_longer_than_a_message_is_imported_whole() {
     assert_eq!(derived.imports().files[0].module, "last");
     assert!(!derived.imports().failed.is_empty());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_zygote_that_is_killed_for_its_memory_is_lost_and_the_one_above_it_serves_on() {
+    if !can_run() {
+        return;
+    }
+    let world = World::new(false, NONE).await;
+    let root = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
+    let limits = Limits { memory_bytes: 64 << 20, ..Limits::default() };
+    let take = "bytearray(b'x' * (200 << 20))";
+    // While it imports.
+    let greedy = ZygoteSpec {
+        packages: Some(world.package("greedy", &format!("HELD = {take}\n"))),
+        limits,
+        ..world.zygote(&["greedy"])
+    };
+    let error = root.derive(greedy).await.unwrap_err();
+    assert!(matches!(error, ProviderError::ZygoteLost { .. }), "{error}");
+    // While it waits to be forked.
+    let source = format!("import signal\nsignal.signal(signal.SIGUSR1, lambda *_: {take})\n");
+    let later = ZygoteSpec {
+        packages: Some(world.package("later", &source)),
+        limits,
+        ..world.zygote(&["later"])
+    };
+    let before = world.processes();
+    let derived = root.derive(later).await.unwrap();
+    assert_eq!(derived.imports().failed, []);
+    let process = world.newcomer(&before);
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(process.pid).unwrap(),
+        rustix::process::Signal::USR1,
+    )
+    .unwrap();
+    until("the kernel kills it", || !derived.alive()).await;
+    let error = derived.fork(world.instance(ONE)).await.unwrap_err();
+    assert!(matches!(error, ProviderError::ZygoteLost { .. }), "{error}");
+    assert!(root.alive());
+    let mut after = root.fork(world.instance(ONE)).await.unwrap();
+    assert_eq!(ask(after.as_mut(), "{}").await, 1);
+}
