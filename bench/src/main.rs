@@ -4,6 +4,7 @@
 //!   experiments/  one file for each figure: arms, levels, rounds, what is compared
 //!   baselines/    what others do, on the same base layer
 //!   worker, functions, stage    the real worker, its functions, both put in place
+//!   libraries, index    the libraries of the paper's figures, and where they are installed from
 //!   load, http, cpu             calls and what they cost
 //!   sample, run, environment, plot, evidence    what is said of it, and what is kept
 //! ```
@@ -17,6 +18,8 @@ mod evidence;
 mod experiments;
 mod functions;
 mod http;
+mod index;
+mod libraries;
 mod load;
 mod plot;
 mod run;
@@ -59,7 +62,7 @@ async fn main() -> Result<()> {
     let experiment = EXPERIMENTS.iter().find(|experiment| experiment.figure == wanted);
     let experiment =
         experiment.with_context(|| format!("no figure {wanted}: without one, they are listed"))?;
-    let stage = Stage::set(arguments.quick, if arguments.quick { 60 } else { 2000 }).await?;
+    let stage = Stage::set(arguments.quick).await?;
     let environment = Environment::look(&stage.rootfs.version).await;
     for warning in environment.warnings() {
         eprintln!("warning: {warning}");

@@ -2,11 +2,14 @@
 
 mod cold_targets;
 mod density;
+mod idle_density;
+mod import_targets;
 mod isolation;
 mod resumes;
 mod sock_fig14_containers;
 mod sock_fig15_preinitialisation;
 mod sock_fig16_reuse;
+mod sock_fig17_preimported;
 
 use std::time::Duration;
 
@@ -44,6 +47,16 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
         measure: |stage| Box::pin(cold_targets::measure(stage)),
     },
     Experiment {
+        figure: idle_density::FIGURE,
+        title: idle_density::TITLE,
+        measure: |stage| Box::pin(idle_density::measure(stage)),
+    },
+    Experiment {
+        figure: import_targets::FIGURE,
+        title: import_targets::TITLE,
+        measure: |stage| Box::pin(import_targets::measure(stage)),
+    },
+    Experiment {
         figure: isolation::FIGURE,
         title: isolation::TITLE,
         measure: |stage| Box::pin(isolation::measure(stage)),
@@ -62,6 +75,11 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
         figure: sock_fig16_reuse::FIGURE,
         title: sock_fig16_reuse::TITLE,
         measure: |stage| Box::pin(sock_fig16_reuse::measure(stage)),
+    },
+    Experiment {
+        figure: sock_fig17_preimported::FIGURE,
+        title: sock_fig17_preimported::TITLE,
+        measure: |stage| Box::pin(sock_fig17_preimported::measure(stage)),
     },
 ];
 
