@@ -16,7 +16,8 @@ urlpatterns = [path("add/<int:left>/<int:right>", add)]
 
 
 def work() -> None:
-    settings.configure(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], SECRET_KEY="s")
+    if not settings.configured:
+        settings.configure(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], SECRET_KEY="s")
     application = WSGIHandler()
     answer = application.get_response(RequestFactory().get("/add/19/23"))
     assert answer.status_code == 200 and answer.content == b'{"sum": 42}', answer.content

@@ -1,26 +1,20 @@
 //! Twenty popular libraries, each with a function that does a little work and checks the answer: `bench/libraries/`.
 //!
-//! A function there imports its library and has a `work` that fails when the library's answer is wrong. What is added
-//! here makes each copy different, measures the work, and counts what had to be imported from packages although a
-//! zygote was there: 0 is the proof that the zygote was exact.
+//! A function there imports its library and has a `work` that fails when the library's answer is wrong. Each copy of it
+//! that is deployed differs in a number.
 
-use std::cell::Cell;
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
 use std::hash::{Hash as _, Hasher as _};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use serde::Deserialize;
 use tokio::process::Command;
 
 use crate::baselines::rootfs::Rootfs;
+use crate::calls::observed;
 use crate::functions::{Bundle, Function, Kind};
 use crate::index::Index;
-use crate::load::{Pending, Shot, Target};
-use crate::worker::Worker;
 
 /// A library and its function.
 #[derive(Clone, Debug)]
@@ -32,30 +26,6 @@ pub(crate) struct Library {
     /// Where its function lies.
     pub(crate) file: PathBuf,
     source: String,
-}
-
-/// What each copy of a function begins with.
-const HEAD: &str = "import sys as _sys\nimport time as _time\n\n_before = set(_sys.modules)\n";
-
-/// What each copy of a function ends with. The packages are the second entry of the path: see the guest.
-const TAIL: &str = "
-_packages = _sys.path[1] + '/'
-
-
-def handler(event, context):
-    began = _time.perf_counter_ns()
-    if event.get('work'):
-        work()
-    files = [getattr(_sys.modules[name], '__file__', None) for name in set(_sys.modules) - _before]
-    imported = sum(1 for file in files if file and file.startswith(_packages))
-    return {'work_ns': _time.perf_counter_ns() - began, 'imported': imported}
-";
-
-/// What a copy of a function replies.
-#[derive(Debug, Deserialize)]
-struct Reply {
-    work_ns: u64,
-    imported: usize,
 }
 
 fn dir() -> PathBuf {
@@ -99,9 +69,26 @@ impl Library {
         format!("{}-{copy:03}", self.name)
     }
 
+    /// The names of some copies.
+    pub(crate) fn functions(&self, copies: impl IntoIterator<Item = usize>) -> Vec<String> {
+        copies.into_iter().map(|copy| self.function(copy)).collect()
+    }
+
     /// The source of a copy of its function.
     pub(crate) fn source(&self, copy: usize) -> String {
-        format!("{HEAD}N = {copy}\n{}{TAIL}", self.source)
+        observed(&format!("N = {copy}\n{}", self.source))
+    }
+
+    /// The source of a function that imports one more module, which is in its lock when a requirement says so.
+    pub(crate) fn source_with(&self, module: &str, requirement: Option<&str>) -> String {
+        let source = match requirement {
+            Some(more) => {
+                let own = format!("\"{}\"", self.requirement);
+                self.source.replacen(&own, &format!("{own}, \"{more}\""), 1)
+            }
+            None => self.source.clone(),
+        };
+        observed(&format!("import {module}\n{source}"))
     }
 }
 
@@ -190,97 +177,6 @@ pub(crate) async fn site(wheels: &Path, rootfs: &Rootfs) -> Result<PathBuf> {
     ensure!(status.success(), "pip cannot install the libraries");
     fs::rename(&unfinished, &site).context("name the directory")?;
     Ok(site)
-}
-
-/// A library's functions on one worker, as an arm: each call goes to the next copy of an order.
-#[derive(Debug)]
-pub(crate) struct Calls<'a> {
-    worker: &'a Worker,
-    library: &'a Library,
-    name: String,
-    event: &'static str,
-    order: Vec<usize>,
-    next: Cell<usize>,
-}
-
-/// The event on which a function works.
-pub(crate) const WORK: &str = "{\"work\": true}";
-
-/// The event on which a function does nothing.
-pub(crate) const REST: &str = "{}";
-
-impl<'a> Calls<'a> {
-    /// Calls these copies, and begins anew after the last.
-    pub(crate) fn new(
-        worker: &'a Worker,
-        library: &'a Library,
-        name: String,
-        event: &'static str,
-        order: impl IntoIterator<Item = usize>,
-    ) -> Self {
-        let order = order.into_iter().collect();
-        Self { worker, library, name, event, order, next: Cell::new(0) }
-    }
-}
-
-/// Calls copies that no measurement calls, until a call that follows all of them imports nothing. Says how many modules
-/// the last call still imported.
-pub(crate) async fn warm(
-    worker: &Worker,
-    library: &Library,
-    copies: Range<usize>,
-) -> Result<usize> {
-    let mut left = usize::MAX;
-    for attempt in 0..3 * copies.len() {
-        let copy = copies.start + attempt % copies.len();
-        left = ask(worker, &library.function(copy), WORK).await?.1;
-        worker.settle().await?;
-        // Each copy is observed, and what was made for the first may be made anew for all.
-        if left == 0 && attempt >= copies.len() {
-            break;
-        }
-    }
-    Ok(left)
-}
-
-/// Calls a copy of a library's function; says how many modules of packages it had to import.
-pub(crate) async fn ask(
-    worker: &Worker,
-    function: &str,
-    event: &'static str,
-) -> Result<(Shot, usize)> {
-    let (mut shot, body) = worker.ask(function, event).await?;
-    let reply: Reply =
-        serde_json::from_slice(&body).context("the function's reply is another's")?;
-    shot.own = Duration::from_nanos(reply.work_ns);
-    Ok((shot, reply.imported))
-}
-
-impl Target for Calls<'_> {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn shoot(&self, _client: usize) -> Pending<'_, Shot> {
-        let number = self.next.get();
-        self.next.set(number + 1);
-        Box::pin(async move {
-            let function = self.library.function(self.order[number % self.order.len()]);
-            let (mut shot, imported) = ask(self.worker, &function, self.event).await?;
-            if imported > 0 {
-                shot.start = format!("{}, {imported} modules imported", shot.start);
-            }
-            Ok(shot)
-        })
-    }
-
-    fn settle(&self) -> Pending<'_, ()> {
-        self.worker.settle()
-    }
-
-    fn group(&self) -> Option<&crate::cpu::CpuGroup> {
-        self.worker.group()
-    }
 }
 
 #[cfg(test)]

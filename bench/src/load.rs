@@ -32,6 +32,8 @@ pub(crate) struct Shot {
     pub(crate) done: Instant,
     /// Of this, what the function itself says that it worked; zero where it says nothing.
     pub(crate) own: Duration,
+    /// Modules that it had to import from packages, as it says.
+    pub(crate) imported: usize,
     /// `Lambswool-Start`.
     pub(crate) start: String,
     /// `Server-Timing`.
@@ -42,7 +44,7 @@ impl Shot {
     /// Of something that is no worker.
     pub(crate) fn plain(first: Instant) -> Self {
         let (done, own) = (Instant::now(), Duration::ZERO);
-        Self { first, done, own, start: String::new(), stages: String::new() }
+        Self { first, done, own, imported: 0, start: String::new(), stages: String::new() }
     }
 }
 
@@ -221,6 +223,7 @@ fn sample(
         late_ms: ms(due, sent),
         latency_ms: ms(due, shot.first),
         own_ms: shot.own.as_secs_f64() * 1e3,
+        imported: shot.imported,
         total_ms: ms(due, shot.done),
         start: shot.start,
         stages: shot.stages,

@@ -4,14 +4,15 @@
 //!   experiments/  one file for each figure: arms, levels, rounds, what is compared
 //!   baselines/    what others do, on the same base layer
 //!   worker, functions, stage    the real worker, its functions, both put in place
-//!   libraries, index    the libraries of the paper's figures, and where they are installed from
-//!   load, http, cpu             calls and what they cost
+//!   libraries, wheel, index    the libraries of the paper's figures, packages made here, and where they are installed from
+//!   load, http, cpu, calls      calls and what they cost
 //!   sample, run, environment, plot, evidence    what is said of it, and what is kept
 //! ```
 
 #![forbid(unsafe_code)]
 
 mod baselines;
+mod calls;
 mod cpu;
 mod environment;
 mod evidence;
@@ -25,6 +26,7 @@ mod plot;
 mod run;
 mod sample;
 mod stage;
+mod wheel;
 mod worker;
 
 use std::path::{Path, PathBuf};

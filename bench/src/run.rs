@@ -214,6 +214,7 @@ mod tests {
             late_ms: 0.0,
             latency_ms: 1.0,
             own_ms: 0.0,
+            imported: 0,
             total_ms: 1.0,
             start: String::new(),
             stages: stages.to_owned(),

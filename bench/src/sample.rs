@@ -32,6 +32,8 @@ pub(crate) struct Sample {
     pub(crate) latency_ms: f64,
     /// Of the latency, what the function itself says that it worked; 0 where it says nothing.
     pub(crate) own_ms: f64,
+    /// Modules that it had to import from packages, as it says.
+    pub(crate) imported: usize,
     /// Until the caller had nothing left to do or to wait for.
     pub(crate) total_ms: f64,
     /// `Lambswool-Start`, where there is one.

@@ -109,6 +109,7 @@ impl Worker {
             first: answer.first,
             done: Instant::now(),
             own: Duration::ZERO,
+            imported: 0,
             start: answer.header("lambswool-start"),
             stages: answer.header("server-timing"),
         };

@@ -76,11 +76,27 @@ impl Around {
         };
         Ok(Self {
             index,
-            uv: first(template.join("uv/bin"))?,
+            // The worker takes the host's where there is a recent one.
+            uv: first(template.join("uv/bin")).unwrap_or_else(|_| PathBuf::from("uv")),
             python: first(template.join("uv/python"))?.join("python3"),
             minor: rootfs.minor(),
             work: work.to_owned(),
         })
+    }
+
+    /// `pip 26.1, uv 0.13.9`
+    pub(crate) async fn versions(&self) -> Result<String> {
+        let mut pip = Command::new("python3");
+        pip.args(["-I", "-m", "pip", "--version"]);
+        let mut uv = Command::new(&self.uv);
+        uv.arg("--version");
+        let mut said = Vec::new();
+        for mut command in [pip, uv] {
+            let output = command.output().await.context("ask an installer for its version")?;
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            said.push(text.split_whitespace().take(2).collect::<Vec<_>>().join(" "));
+        }
+        Ok(said.join(", "))
     }
 }
 

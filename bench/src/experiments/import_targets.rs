@@ -5,7 +5,8 @@ use anyhow::Result;
 
 use super::Measured;
 use crate::baselines::os_fork::OsFork;
-use crate::libraries::{self, Calls, Copies, Library, WORK};
+use crate::calls::{self, Calls, WORK};
+use crate::libraries::{self, Copies, Library};
 use crate::load::{Target, Until, closed};
 use crate::plot::{Line, Plot};
 use crate::run::{Comparison, Run};
@@ -44,14 +45,15 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     let worker = stage.worker_on(&template, "worker", &[NOTHING_KEPT], 1).await?;
     let mut arms: Vec<(Calls<'_>, OsFork)> = Vec::new();
     for library in &libraries {
-        let left = libraries::warm(&worker, library, 0..WARMERS).await?;
+        let left = calls::warm(&worker, library, 0..WARMERS).await?;
         if left > 0 {
             run.warnings.push(format!(
                 "{}: no exact zygote came, {left} modules were still imported",
                 library.name
             ));
         }
-        let calls = Calls::new(&worker, library, library.name.clone(), WORK, WARMERS..copies);
+        let calls =
+            Calls::new(&worker, library.name.clone(), WORK, library.functions(WARMERS..copies));
         let fork = OsFork::having_run(&fork_name(library), &stage.rootfs, &site, &library.file)?;
         fork.shoot(0).await?;
         arms.push((calls, fork));

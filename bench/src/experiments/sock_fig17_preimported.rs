@@ -5,7 +5,8 @@ use anyhow::Result;
 
 use super::Measured;
 use crate::baselines::installers::{Around, Installer, Step};
-use crate::libraries::{self, Calls, Copies, Library, REST};
+use crate::calls::{self, Calls, REST};
+use crate::libraries::{self, Copies, Library};
 use crate::load::{Target, Until, closed};
 use crate::plot::{Line, Plot};
 use crate::run::{Comparison, Run};
@@ -40,16 +41,19 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     let kind = Copies::of(&libraries, &wheels).await?;
     let template = stage.template(&kind, copies * libraries.len()).await?;
     let around = Around::of(&template, kind.index(), &stage.rootfs, stage.scratch())?;
+    run.method.push(format!("installers: {}", around.versions().await?));
     let import = stage.worker_on(&template, IMPORT, &[NO_ZYGOTE, NOTHING_KEPT], 1).await?;
     let worker = stage.worker_on(&template, ALL, &[], 1).await?;
     let mut arms = Vec::new();
     for library in &libraries {
-        libraries::warm(&worker, library, 0..WARMERS).await?;
+        calls::warm(&worker, library, 0..WARMERS).await?;
         let installers = Step::ALL.map(|step| {
             Installer::new(name(library, step.label()), step, &library.requirement, &around)
         });
-        let importing = Calls::new(&import, library, name(library, IMPORT), REST, WARMERS..copies);
-        let cached = Calls::new(&worker, library, name(library, ALL), REST, WARMERS..copies);
+        let importing =
+            Calls::new(&import, name(library, IMPORT), REST, library.functions(WARMERS..copies));
+        let cached =
+            Calls::new(&worker, name(library, ALL), REST, library.functions(WARMERS..copies));
         // Files read once: no arm pays for the disk.
         importing.shoot(0).await?;
         arms.push((installers, importing, cached));
