@@ -132,32 +132,23 @@ impl Kind for Copies {
 
 /// The wheels that the libraries need: fetched once, from the index that pip is set up for.
 pub(crate) async fn wheels(work: &Path, rootfs: &Rootfs) -> Result<PathBuf> {
-    let list = dir().join("requirements.txt");
-    fetch(work, "wheels", &list, rootfs).await
-}
-
-/// Fetches what a pinned list names into a directory of `work`, unless that is there already.
-pub(crate) async fn fetch(
-    work: &Path,
-    name: &str,
-    list: &Path,
-    rootfs: &Rootfs,
-) -> Result<PathBuf> {
-    let dir = work.join(name);
-    let text = fs::read_to_string(list).with_context(|| format!("read {}", list.display()))?;
-    let fetched = dir.join("fetched.txt");
+    let (wheels, list) = (work.join("wheels"), dir().join("requirements.txt"));
+    let text = fs::read_to_string(&list).with_context(|| format!("read {}", list.display()))?;
+    let fetched = wheels.join("fetched.txt");
     if fs::read_to_string(&fetched).is_ok_and(|there| there == text) {
-        return Ok(dir);
+        return Ok(wheels);
     }
     eprintln!("fetching the wheels of {} (once)", list.display());
+    // Of another list.
+    let _ = fs::remove_dir_all(&wheels);
     let mut command = Command::new("python3");
     command.args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]);
     command.args(["--python-version", &rootfs.minor(), "--requirement"]).arg(list);
-    command.arg("--dest").arg(&dir);
+    command.arg("--dest").arg(&wheels);
     let status = command.status().await.context("start pip")?;
-    ensure!(status.success(), "pip cannot fetch {}", list.display());
+    ensure!(status.success(), "pip cannot fetch the libraries' wheels");
     fs::write(&fetched, text).context("note what was fetched")?;
-    Ok(dir)
+    Ok(wheels)
 }
 
 /// A directory with all that the libraries need, byte-compiled, for interpreters that are no sandboxes: made once.
