@@ -29,7 +29,7 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     let mut run = Run::new(FIGURE, &title);
     let functions = stage.amount(100, 6);
     // Calls of a round: with nothing, with the handler cache alone, with the others.
-    let (rounds, (none, handler, others)) = stage.amount((10, (1, 4, 20)), (2, (1, 2, 6)));
+    let (rounds, (none, handler, others)) = stage.amount((10, (1, 4, 20)), (1, (1, 2, 6)));
     let all = rounds as usize * others;
     run.method = vec![
         format!(

@@ -35,8 +35,9 @@ const CACHES: [(&str, &str); 2] = [("handler_cache_bytes", "205MiB"), ("zygote_b
 /// A package's popularity is a random number: `n` with a probability in proportion to `n` to the power of minus this.
 const ZIPF: f64 = 2.5;
 
-/// Most packages that a package needs.
+/// Most packages that a package needs itself, and how likely a further one is.
 const MOST_NEEDS: usize = 8;
+const FURTHER: f64 = 0.4;
 
 const SEED: u64 = 20;
 
@@ -47,7 +48,7 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
         ([(2, SIZES[0].1), (5, SIZES[1].1), (12, SIZES[2].1)], Duration::from_secs(4)),
     );
     run.method = vec![
-        format!("{PACKAGES} packages of one module; a package needs 0 to {MOST_NEEDS} of a lower number (each further one with probability 0.55), chosen by popularity; its import keeps a processor busy for 5 to 100 ms and holds 0.1 to 10 MiB, evenly on logarithmic scales: as the twenty of figure 7 spread, not the paper's own numbers, which it does not print"),
+        format!("{PACKAGES} packages of one module; a package needs 0 to {MOST_NEEDS} of a lower number (each further one with probability {FURTHER}), chosen by popularity; its import keeps a processor busy for 5 to 100 ms and holds 0.1 to 10 MiB, evenly on logarithmic scales: as the twenty of figure 7 spread, not the paper's own numbers, which it does not print"),
         format!("each function imports 1 to 3 packages, chosen by popularity, which is a random number for each package, Zipf with s = {ZIPF}; all is installed before; ten tasks call functions at random, evenly, for {} s each size, each size on a worker of its own", time.as_secs()),
         format!("memory: {} for kept instances, {} for zygotes: a twentieth of 4 GiB each; the paper does not say what it gave", CACHES[0].1, CACHES[1].1),
         "starts: `resume` is the handler cache, `fork` alone the import cache with all that the function imports, `fork + imports` the import cache with a part, the rest from the install cache".to_owned(),
@@ -180,7 +181,7 @@ fn source(needs: &[String], busy: f64, mib: f64) -> String {
 /// Packages of lower numbers: so there are no circles.
 fn needs(package: usize, popularity: &Popularity, random: &mut Rng) -> Vec<usize> {
     let mut needs = Vec::new();
-    while needs.len() < MOST_NEEDS && random.f64() < 0.55 {
+    while needs.len() < MOST_NEEDS && random.f64() < FURTHER {
         let other = popularity.draw(random);
         if other < package && !needs.contains(&other) {
             needs.push(other);
