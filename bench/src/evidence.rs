@@ -262,6 +262,7 @@ fn rounded(sample: &Sample) -> Sample {
         at_ms: ms(sample.at_ms),
         late_ms: ms(sample.late_ms),
         latency_ms: ms(sample.latency_ms),
+        own_ms: ms(sample.own_ms),
         total_ms: ms(sample.total_ms),
         ..sample.clone()
     }

@@ -1,6 +1,6 @@
-//! No-op functions, each different, deployed over HTTP into a template state that is kept from run to run.
+//! Functions deployed over HTTP into template states that are kept from run to run.
 //!
-//! Deploying inspects and compiles with a Python process, a tenth of a second each on two cores. The template is keyed by
+//! Deploying inspects and compiles with a Python process, a tenth of a second each on two cores. A template is keyed by
 //! the binaries, so that no run measures another build's guest; workers get copies of it.
 
 use std::fs;
@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Instant, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, ensure};
+use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use hyper::Method;
 use tokio::process::Command;
@@ -21,7 +22,53 @@ pub(crate) const WARMER: &str = "warmer";
 /// At a time: one for each processor would leave them waiting for the disk.
 const DEPLOYS: usize = 4;
 
-/// The function of this number.
+/// A function to be deployed.
+#[derive(Clone, Debug)]
+pub(crate) struct Function {
+    /// Under which name.
+    pub(crate) name: String,
+    /// Its source, or the archive that holds it.
+    pub(crate) bundle: Bundle,
+}
+
+/// What a function is made of.
+#[derive(Clone, Debug)]
+pub(crate) enum Bundle {
+    /// One Python source.
+    Source(String),
+    /// A ZIP archive.
+    Zip(Vec<u8>),
+}
+
+/// Functions of one kind, which a template is made of: as many as an experiment wants.
+pub(crate) trait Kind {
+    /// Names the template: other functions, another name.
+    fn name(&self) -> String;
+
+    /// The function of this number.
+    fn function(&self, number: usize) -> Result<Function>;
+
+    /// Variables of the worker that they are deployed with: which package index it asks.
+    fn environment(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+}
+
+/// No-op functions, each different.
+#[derive(Debug)]
+pub(crate) struct Noops;
+
+impl Kind for Noops {
+    fn name(&self) -> String {
+        "noops".to_owned()
+    }
+
+    fn function(&self, number: usize) -> Result<Function> {
+        Ok(noop(name(number), number))
+    }
+}
+
+/// The no-op function of this number.
 pub(crate) fn name(number: usize) -> String {
     format!("noop-{number:05}")
 }
@@ -39,37 +86,60 @@ fn count_file(state: &Path) -> PathBuf {
     state.join("logs/bench-functions")
 }
 
-/// The template with at least `wanted` functions; makes what is missing.
-pub(crate) async fn template(work: &Path, wool: &Path, wanted: usize) -> Result<PathBuf> {
-    let state = work.join(format!("template-{}", key(wool)?));
+/// The template with the base layer, the warmer and nothing else; made when it is not there.
+pub(crate) async fn base(work: &Path, wool: &Path) -> Result<PathBuf> {
+    let state = template_of(work, wool, "base")?;
+    if count_file(&state).exists() {
+        return Ok(state);
+    }
+    remove_others(work, wool)?;
+    fs::create_dir_all(&state).context("make the template")?;
+    build_base(wool, &state).await?;
+    let worker = Worker::start("template", wool, &state, &[("zygotes", "none")], &[]).await?;
+    deploy(&worker, &noop(WARMER.to_owned(), 0)).await?;
+    worker.stop().await?;
+    fs::write(count_file(&state), "0\n").context("write the template's count")?;
+    Ok(state)
+}
+
+/// The template with at least `wanted` functions of a kind; makes what is missing.
+pub(crate) async fn template(
+    work: &Path,
+    wool: &Path,
+    kind: &dyn Kind,
+    wanted: usize,
+) -> Result<PathBuf> {
+    let state = template_of(work, wool, &kind.name())?;
+    if !state.exists() {
+        copy(&base(work, wool).await?, &state).await?;
+    }
     let there = count(&state)?;
     if there >= wanted {
         return Ok(state);
     }
-    // Of other builds.
-    if there == 0 {
-        remove_templates(work)?;
-    }
-    fs::create_dir_all(&state).context("make the template")?;
-    build_base(wool, &state).await?;
-    let worker = Worker::start("template", wool, &state, &[("zygotes", "none")]).await?;
-    deploy(&worker, WARMER, 0).await?;
-    deploy_all(&worker, there..wanted).await?;
+    let environment = kind.environment();
+    let settings = [("zygotes", "none")];
+    let worker = Worker::start("template", wool, &state, &settings, &environment).await?;
+    deploy_all(&worker, kind, there..wanted).await?;
     worker.settle().await?;
     worker.stop().await?;
     fs::write(count_file(&state), format!("{wanted}\n")).context("write the template's count")?;
     Ok(state)
 }
 
-async fn deploy_all(worker: &Worker, numbers: std::ops::Range<usize>) -> Result<()> {
+async fn deploy_all(
+    worker: &Worker,
+    kind: &dyn Kind,
+    numbers: std::ops::Range<usize>,
+) -> Result<()> {
     let (began, wanted) = (Instant::now(), numbers.len());
     let deploys = stream::iter(numbers)
-        .map(|number| async move { deploy(worker, &name(number), number).await });
+        .map(|number| async move { deploy(worker, &kind.function(number)?).await });
     let mut done = 0usize;
     let mut deploys = std::pin::pin!(deploys.buffer_unordered(DEPLOYS));
     while deploys.try_next().await?.is_some() {
         done += 1;
-        if done.is_multiple_of(100) {
+        if done.is_multiple_of(100) || done == wanted {
             let seconds = began.elapsed().as_secs_f64();
             eprintln!(
                 "deployed {done} of {wanted} functions ({seconds:.0} s; kept for further runs)"
@@ -79,11 +149,20 @@ async fn deploy_all(worker: &Worker, numbers: std::ops::Range<usize>) -> Result<
     Ok(())
 }
 
-async fn deploy(worker: &Worker, name: &str, number: usize) -> Result<()> {
+fn noop(name: String, number: usize) -> Function {
     let source = format!("N = {number}\n\n\ndef handler(event, context):\n    return {{}}\n");
-    let path = format!("/v1/functions/{name}?module=noop");
-    let sent = worker.client().send(Method::PUT, &path, "text/x-python", source).await?;
-    sent.good().with_context(|| format!("deploy {name}")).map(drop)
+    Function { name, bundle: Bundle::Source(source) }
+}
+
+/// Deploys one.
+pub(crate) async fn deploy(worker: &Worker, function: &Function) -> Result<()> {
+    let path = format!("/v1/functions/{}?module=function", function.name);
+    let (kind, body) = match &function.bundle {
+        Bundle::Source(text) => ("text/x-python", Bytes::from(text.clone())),
+        Bundle::Zip(archive) => ("application/zip", Bytes::from(archive.clone())),
+    };
+    let sent = worker.client().send(Method::PUT, &path, kind, body).await?;
+    sent.good().with_context(|| format!("deploy {}", function.name)).map(drop)
 }
 
 /// Makes the base layer that every arm and every baseline runs on.
@@ -107,6 +186,10 @@ pub(crate) async fn copy(template: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
+fn template_of(work: &Path, wool: &Path, kind: &str) -> Result<PathBuf> {
+    Ok(work.join(format!("template-{}-{kind}", key(wool)?)))
+}
+
 fn key(wool: &Path) -> Result<String> {
     let metadata =
         fs::metadata(wool).with_context(|| format!("{} is not built", wool.display()))?;
@@ -114,10 +197,13 @@ fn key(wool: &Path) -> Result<String> {
     Ok(format!("{:x}-{:x}", metadata.len(), when.as_nanos()))
 }
 
-fn remove_templates(work: &Path) -> Result<()> {
+/// Removes the templates of other builds.
+fn remove_others(work: &Path, wool: &Path) -> Result<()> {
+    let ours = format!("template-{}-", key(wool)?);
     for entry in fs::read_dir(work).context("look for templates")? {
         let entry = entry.context("look for templates")?;
-        if entry.file_name().to_string_lossy().starts_with("template-") {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with("template-") && !name.starts_with(&ours) {
             fs::remove_dir_all(entry.path()).context("remove another build's template")?;
         }
     }

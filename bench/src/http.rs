@@ -22,8 +22,8 @@ pub(crate) enum Peer {
     Unix(PathBuf),
 }
 
-/// Longer than anything that is measured.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than anything that is measured, and than installing the largest library on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A client; its connections are kept and each serves one call at a time.
 #[derive(Debug)]

@@ -30,6 +30,10 @@ pub(crate) struct Shot {
     pub(crate) first: Instant,
     /// When nothing was left to do or to wait for.
     pub(crate) done: Instant,
+    /// Of this, what the function itself says that it worked; zero where it says nothing.
+    pub(crate) own: Duration,
+    /// Modules that it had to import from packages, as it says.
+    pub(crate) imported: usize,
     /// `Lambswool-Start`.
     pub(crate) start: String,
     /// `Server-Timing`.
@@ -39,7 +43,8 @@ pub(crate) struct Shot {
 impl Shot {
     /// Of something that is no worker.
     pub(crate) fn plain(first: Instant) -> Self {
-        Self { first, done: Instant::now(), start: String::new(), stages: String::new() }
+        let (done, own) = (Instant::now(), Duration::ZERO);
+        Self { first, done, own, imported: 0, start: String::new(), stages: String::new() }
     }
 }
 
@@ -205,12 +210,9 @@ fn sample(
     outcome: Result<Shot>,
 ) -> Sample {
     let ms = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64() * 1e3;
-    let (first, done, start, stages, error) = match outcome {
-        Ok(shot) => (shot.first, shot.done, shot.start, shot.stages, String::new()),
-        Err(error) => {
-            let now = Instant::now();
-            (now, now, String::new(), String::new(), format!("{error:#}"))
-        }
+    let (shot, error) = match outcome {
+        Ok(shot) => (shot, String::new()),
+        Err(error) => (Shot::plain(Instant::now()), format!("{error:#}")),
     };
     Sample {
         arm: target.name().to_owned(),
@@ -219,10 +221,12 @@ fn sample(
         level,
         at_ms: ms(began, due),
         late_ms: ms(due, sent),
-        latency_ms: ms(due, first),
-        total_ms: ms(due, done),
-        start,
-        stages,
+        latency_ms: ms(due, shot.first),
+        own_ms: shot.own.as_secs_f64() * 1e3,
+        imported: shot.imported,
+        total_ms: ms(due, shot.done),
+        start: shot.start,
+        stages: shot.stages,
         error,
     }
 }

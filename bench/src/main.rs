@@ -4,24 +4,29 @@
 //!   experiments/  one file for each figure: arms, levels, rounds, what is compared
 //!   baselines/    what others do, on the same base layer
 //!   worker, functions, stage    the real worker, its functions, both put in place
-//!   load, http, cpu             calls and what they cost
+//!   libraries, wheel, index    the libraries of the paper's figures, packages made here, and where they are installed from
+//!   load, http, cpu, calls      calls and what they cost
 //!   sample, run, environment, plot, evidence    what is said of it, and what is kept
 //! ```
 
 #![forbid(unsafe_code)]
 
 mod baselines;
+mod calls;
 mod cpu;
 mod environment;
 mod evidence;
 mod experiments;
 mod functions;
 mod http;
+mod index;
+mod libraries;
 mod load;
 mod plot;
 mod run;
 mod sample;
 mod stage;
+mod wheel;
 mod worker;
 
 use std::path::{Path, PathBuf};
@@ -59,7 +64,7 @@ async fn main() -> Result<()> {
     let experiment = EXPERIMENTS.iter().find(|experiment| experiment.figure == wanted);
     let experiment =
         experiment.with_context(|| format!("no figure {wanted}: without one, they are listed"))?;
-    let stage = Stage::set(arguments.quick, if arguments.quick { 60 } else { 2000 }).await?;
+    let stage = Stage::set(arguments.quick).await?;
     let environment = Environment::look(&stage.rootfs.version).await;
     for warning in environment.warnings() {
         eprintln!("warning: {warning}");

@@ -168,6 +168,12 @@ impl Run {
         }
     }
 
+    /// An arm's calls that were answered.
+    pub(crate) fn answered(&self, arm: &str) -> Vec<&Sample> {
+        let cells = self.cells.iter().filter(|cell| cell.arm == arm);
+        cells.flat_map(|cell| &cell.samples).filter(|sample| sample.error.is_empty()).collect()
+    }
+
     /// For each round, one arm's throughput over another's: interleaved, so both saw the same machine.
     pub(crate) fn ratios(&self, arm: &str, over: &str, level: f64) -> Vec<f64> {
         let rate = |name: &str, round: u32| {
@@ -207,6 +213,8 @@ mod tests {
             at_ms: 0.0,
             late_ms: 0.0,
             latency_ms: 1.0,
+            own_ms: 0.0,
+            imported: 0,
             total_ms: 1.0,
             start: String::new(),
             stages: stages.to_owned(),

@@ -30,6 +30,10 @@ pub(crate) struct Sample {
     pub(crate) late_ms: f64,
     /// Until the first byte of the answer.
     pub(crate) latency_ms: f64,
+    /// Of the latency, what the function itself says that it worked; 0 where it says nothing.
+    pub(crate) own_ms: f64,
+    /// Modules that it had to import from packages, as it says.
+    pub(crate) imported: usize,
     /// Until the caller had nothing left to do or to wait for.
     pub(crate) total_ms: f64,
     /// `Lambswool-Start`, where there is one.
@@ -103,9 +107,14 @@ fn rank(sorted: &[f64], thousandths: usize) -> f64 {
 
 /// The median; NaN of nothing.
 pub(crate) fn median(values: &[f64]) -> f64 {
+    quantile(values, 500)
+}
+
+/// A quantile, in thousandths; NaN of nothing.
+pub(crate) fn quantile(values: &[f64], thousandths: usize) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    if sorted.is_empty() { f64::NAN } else { rank(&sorted, 500) }
+    if sorted.is_empty() { f64::NAN } else { rank(&sorted, thousandths) }
 }
 
 fn median_interval(sorted: &[f64]) -> (f64, f64) {

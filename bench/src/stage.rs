@@ -14,7 +14,7 @@ use crate::baselines::fresh_interpreter::FreshInterpreter;
 use crate::baselines::os_fork::OsFork;
 use crate::baselines::rootfs::Rootfs;
 use crate::baselines::runc::Runc;
-use crate::functions;
+use crate::functions::{self, Kind, Noops};
 use crate::load::Target;
 use crate::run::Run;
 use crate::worker::Worker;
@@ -28,7 +28,7 @@ pub(crate) const NO_ZYGOTE: (&str, &str) = ("zygotes", "none");
 #[derive(Debug)]
 pub(crate) struct Stage {
     wool: PathBuf,
-    template: PathBuf,
+    work: PathBuf,
     /// Copies of the template, bundles: removed at the end.
     scratch: TempDir,
     copies: Cell<usize>,
@@ -39,24 +39,29 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Finds the binaries, makes or finds the template with `wanted` functions.
-    pub(crate) async fn set(quick: bool, wanted: usize) -> Result<Self> {
+    /// Finds the binaries, makes or finds the base layer.
+    pub(crate) async fn set(quick: bool) -> Result<Self> {
         let own = std::env::current_exe().context("find this program")?;
         let wool = own.with_file_name("wool");
         ensure!(wool.is_file(), "{} is not there: `make build` builds it", wool.display());
         let target = own.parent().and_then(Path::parent).context("find the target directory")?;
         let work = target.join("bench");
         fs::create_dir_all(&work).with_context(|| format!("make {}", work.display()))?;
-        let template = functions::template(&work, &wool, wanted).await?;
+        let base = functions::base(&work, &wool).await?;
         clear(&work)?;
         let scratch = TempDir::with_prefix_in("scratch-", &work).context("make a directory")?;
-        let rootfs = Rootfs::of(&template)?;
-        Ok(Self { wool, template, scratch, copies: Cell::new(0), rootfs, quick })
+        let rootfs = Rootfs::of(&base)?;
+        Ok(Self { wool, work, scratch, copies: Cell::new(0), rootfs, quick })
     }
 
-    /// Where templates, copies and quick runs lie.
+    /// Where templates, wheels, copies and quick runs lie.
     pub(crate) fn work(&self) -> &Path {
-        self.template.parent().unwrap_or(&self.template)
+        &self.work
+    }
+
+    /// A directory of this run, removed at its end.
+    pub(crate) fn scratch(&self) -> &Path {
+        self.scratch.path()
     }
 
     /// A number for real runs, another for quick ones.
@@ -64,9 +69,26 @@ impl Stage {
         if self.quick { quick } else { real }
     }
 
-    /// A worker on a fresh copy of the template.
+    /// A worker on a fresh copy of the template with 2000 functions that do nothing.
     pub(crate) async fn worker(
         &self,
+        name: &str,
+        settings: &[(&str, &str)],
+        connections: usize,
+    ) -> Result<Worker> {
+        let noops = self.template(&Noops, self.amount(2000, 60)).await?;
+        self.worker_on(&noops, name, settings, connections).await
+    }
+
+    /// The template with at least so many functions of a kind; made when it is not there.
+    pub(crate) async fn template(&self, kind: &dyn Kind, wanted: usize) -> Result<PathBuf> {
+        functions::template(&self.work, &self.wool, kind, wanted).await
+    }
+
+    /// A worker on a fresh copy of a template.
+    pub(crate) async fn worker_on(
+        &self,
+        template: &Path,
         name: &str,
         settings: &[(&str, &str)],
         connections: usize,
@@ -74,8 +96,8 @@ impl Stage {
         let number = self.copies.get();
         self.copies.set(number + 1);
         let state = self.scratch.path().join(format!("state-{number}"));
-        functions::copy(&self.template, &state).await?;
-        let worker = Worker::start(name, &self.wool, &state, settings).await?;
+        functions::copy(template, &state).await?;
+        let worker = Worker::start(name, &self.wool, &state, settings, &[]).await?;
         worker.warm(connections).await.with_context(|| format!("warm {name}"))?;
         Ok(worker)
     }

@@ -12,6 +12,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use bytes::Bytes;
 use hyper::Method;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
@@ -41,12 +42,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const QUIET: Duration = Duration::from_millis(10);
 
 impl Worker {
-    /// Starts `wool up` on a state directory, with settings as `WOOL_*` variables.
+    /// Starts `wool up` on a state directory, with settings as `WOOL_*` variables, and other variables as they are.
     pub(crate) async fn start(
         name: &str,
         wool: &Path,
         state: &Path,
         settings: &[(&str, &str)],
+        environment: &[(String, String)],
     ) -> Result<Self> {
         let group = CpuGroup::make(name);
         // A shell joins the group and becomes the worker: nothing of the worker is ever outside.
@@ -65,6 +67,7 @@ impl Worker {
         for (key, value) in settings {
             command.env(format!("WOOL_{}", key.to_uppercase()), value);
         }
+        command.envs(environment.iter().map(|(key, value)| (key, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().with_context(|| format!("start {}", wool.display()))?;
         let said = child.stdout.take().context("the worker has no output")?;
@@ -94,12 +97,23 @@ impl Worker {
 
     /// Calls one function.
     pub(crate) async fn call(&self, function: &str) -> Result<Shot> {
+        Ok(self.ask(function, "{}").await?.0)
+    }
+
+    /// Calls one function with an event, and returns what it replied, too.
+    pub(crate) async fn ask(&self, function: &str, event: &'static str) -> Result<(Shot, Bytes)> {
         let path = format!("/run/{function}");
-        let sent = self.client.send(Method::POST, &path, "application/json", "{}").await?;
+        let sent = self.client.send(Method::POST, &path, "application/json", event).await?;
         let answer = sent.good()?;
-        let stages = answer.header("server-timing");
-        let start = answer.header("lambswool-start");
-        Ok(Shot { first: answer.first, done: Instant::now(), start, stages })
+        let shot = Shot {
+            first: answer.first,
+            done: Instant::now(),
+            own: Duration::ZERO,
+            imported: 0,
+            start: answer.header("lambswool-start"),
+            stages: answer.header("server-timing"),
+        };
+        Ok((shot, answer.body))
     }
 
     /// Whether more calls were made than there are functions, so that some function was called twice.

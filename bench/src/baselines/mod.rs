@@ -4,6 +4,7 @@
 pub(crate) mod bubblewrap;
 pub(crate) mod docker;
 pub(crate) mod fresh_interpreter;
+pub(crate) mod installers;
 pub(crate) mod os_fork;
 pub(crate) mod rootfs;
 pub(crate) mod runc;

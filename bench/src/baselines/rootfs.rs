@@ -50,6 +50,11 @@ impl Rootfs {
         })
     }
 
+    /// Its Python's version without the last number: `3.11`.
+    pub(crate) fn minor(&self) -> String {
+        self.version.split('.').take(2).collect::<Vec<_>>().join(".")
+    }
+
     /// A path inside it, seen from outside.
     pub(crate) fn inside(&self, path: &Path) -> PathBuf {
         self.root.join(path.strip_prefix("/").unwrap_or(path))

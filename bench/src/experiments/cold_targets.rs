@@ -126,7 +126,7 @@ async fn kept(stage: &Stage, run: &mut Run) -> Result<density::Cost> {
     worker.stop().await?;
     let worker = stage.worker(COLD, &[], 1).await?;
     let (instances, step) = stage.amount((500, 25), (20, 5));
-    let cost = density::measure(&worker, run, instances, step).await?;
+    let cost = density::measure(&worker, &worker, run, "memory", (instances, step)).await?;
     worker.stop().await?;
     Ok(cost)
 }

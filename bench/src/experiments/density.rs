@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::environment::meminfo;
-use crate::load::Target as _;
+use crate::load::Target;
 use crate::run::{Run, Table};
 use crate::sample::{float, slope};
 use crate::worker::Worker;
@@ -41,19 +41,20 @@ pub(super) struct Cost {
     pub(super) kernel: f64,
 }
 
-/// Calls `instances` functions once each and watches memory as the paused instances pile up.
+/// Makes `instances` calls to as many functions of a worker and watches memory as the paused instances pile up.
 pub(super) async fn measure(
     worker: &Worker,
+    calls: &dyn Target,
     run: &mut Run,
-    instances: usize,
-    step: usize,
+    table: &'static str,
+    (instances, step): (usize, usize),
 ) -> Result<Cost> {
     let group = memory_group(worker);
     let already = idle(worker).await?;
     let mut rows = Vec::new();
     for made in 0..=instances {
         if made > 0 {
-            let shot = worker.shoot(0).await?;
+            let shot = calls.shoot(0).await?;
             ensure!(shot.start != "resume", "a function that was to be new had an instance");
         }
         if made.is_multiple_of(step) {
@@ -82,7 +83,7 @@ pub(super) async fn measure(
         page_tables: rise("page_tables").0,
         kernel: rise("slab").0 + rise("kernel_stack").0 + rise("percpu").0,
     };
-    run.tables.push(Table { name: "memory", head: &HEAD, rows });
+    run.tables.push(Table { name: table, head: &HEAD, rows });
     Ok(cost)
 }
 

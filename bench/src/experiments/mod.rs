@@ -2,11 +2,19 @@
 
 mod cold_targets;
 mod density;
+mod first_calls;
+mod idle_density;
+mod import_targets;
 mod isolation;
+mod policies;
 mod resumes;
 mod sock_fig14_containers;
 mod sock_fig15_preinitialisation;
 mod sock_fig16_reuse;
+mod sock_fig17_preimported;
+mod sock_fig18_each_cache;
+mod sock_fig19_interaction;
+mod sock_fig20_scalability;
 
 use std::time::Duration;
 
@@ -44,9 +52,29 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
         measure: |stage| Box::pin(cold_targets::measure(stage)),
     },
     Experiment {
+        figure: first_calls::FIGURE,
+        title: first_calls::TITLE,
+        measure: |stage| Box::pin(first_calls::measure(stage)),
+    },
+    Experiment {
+        figure: idle_density::FIGURE,
+        title: idle_density::TITLE,
+        measure: |stage| Box::pin(idle_density::measure(stage)),
+    },
+    Experiment {
+        figure: import_targets::FIGURE,
+        title: import_targets::TITLE,
+        measure: |stage| Box::pin(import_targets::measure(stage)),
+    },
+    Experiment {
         figure: isolation::FIGURE,
         title: isolation::TITLE,
         measure: |stage| Box::pin(isolation::measure(stage)),
+    },
+    Experiment {
+        figure: policies::FIGURE,
+        title: policies::TITLE,
+        measure: |stage| Box::pin(policies::measure(stage)),
     },
     Experiment {
         figure: sock_fig14_containers::FIGURE,
@@ -62,6 +90,26 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
         figure: sock_fig16_reuse::FIGURE,
         title: sock_fig16_reuse::TITLE,
         measure: |stage| Box::pin(sock_fig16_reuse::measure(stage)),
+    },
+    Experiment {
+        figure: sock_fig17_preimported::FIGURE,
+        title: sock_fig17_preimported::TITLE,
+        measure: |stage| Box::pin(sock_fig17_preimported::measure(stage)),
+    },
+    Experiment {
+        figure: sock_fig18_each_cache::FIGURE,
+        title: sock_fig18_each_cache::TITLE,
+        measure: |stage| Box::pin(sock_fig18_each_cache::measure(stage)),
+    },
+    Experiment {
+        figure: sock_fig19_interaction::FIGURE,
+        title: sock_fig19_interaction::TITLE,
+        measure: |stage| Box::pin(sock_fig19_interaction::measure(stage)),
+    },
+    Experiment {
+        figure: sock_fig20_scalability::FIGURE,
+        title: sock_fig20_scalability::TITLE,
+        measure: |stage| Box::pin(sock_fig20_scalability::measure(stage)),
     },
 ];
 
@@ -136,6 +184,18 @@ fn throughput_latency(run: &Run, arms: &[&dyn Target], mode: Mode) -> Vec<Line> 
         Line { name: arm.name().to_owned(), points: points.collect(), cited: false }
     };
     arms.iter().map(line).filter(|line| !line.points.is_empty()).collect()
+}
+
+/// The share of an arm's calls that took at most so long.
+fn distribution(run: &Run, arm: &str) -> Line {
+    let mut times: Vec<f64> = run.answered(arm).iter().map(|sample| sample.latency_ms).collect();
+    times.sort_by(f64::total_cmp);
+    let share = |at: usize| float(at) / float(times.len());
+    // Steps: what few samples do not know, no slope should suggest.
+    let points =
+        times.iter().enumerate().flat_map(|(at, ms)| [(*ms, share(at)), (*ms, share(at + 1))]);
+    let points = points.map(|(ms, share)| (ms, share, String::new()));
+    Line { name: format!("{arm} ({})", times.len()), points: points.collect(), cited: false }
 }
 
 /// A ratio of throughputs beside the paper's and a target.

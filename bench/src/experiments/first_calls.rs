@@ -1,0 +1,208 @@
+//! The first call ever of a function whose set no zygote matches, beside the same call when the best subset is forced.
+//!
+//! A pair: two functions that import a library and one small module more. The first has the module in its lock, in a
+//! package that no zygote has seen, so that only subsets of its lock are there. The other has it in its own code, so
+//! that the zygote of the library alone matches its lock exactly: nothing else can be chosen, and nothing built.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fs;
+use std::hash::{Hash as _, Hasher as _};
+use std::io::Cursor;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+
+use super::{Measured, distribution};
+use crate::calls::{self, Calls, REST};
+use crate::functions::{Bundle, Function, Kind};
+use crate::index::Index;
+use crate::libraries::{self, Library};
+use crate::load::{Target, Until, closed};
+use crate::plot::Plot;
+use crate::run::{Comparison, Run};
+use crate::sample::{median, quantile};
+use crate::stage::{NOTHING_KEPT, Stage};
+use crate::wheel;
+
+pub(super) const FIGURE: &str = "first_calls";
+pub(super) const TITLE: &str =
+    "First calls of functions whose set no zygote matches, beside forcing the best subset";
+
+const FIRST: &str = "first call";
+const FORCED: &str = "best subset forced";
+
+/// How much longer a first call may take.
+const MOST: f64 = 1.05;
+
+/// Copies of each library's function that are called before, so that the zygotes come.
+const WARMERS: usize = 3;
+
+/// Functions that a worker prepares for when it starts: those deployed last.
+const PREPARED: usize = 8;
+
+pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
+    let mut run = Run::new(FIGURE, TITLE);
+    let pairs = stage.amount(200, 6);
+    let libraries = if stage.quick { libraries::some()? } else { libraries::all()? };
+    run.method = vec![
+        format!("{pairs} pairs over {} libraries, each function called once ever, one at a time, who begins changing from pair to pair; before each call the worker is at rest", libraries.len()),
+        format!("`{FIRST}`: locks the library and a package of one small module that no other function has; where nothing but that module had to be imported, the largest subset served it"),
+        format!("`{FORCED}`: the same with that module in its own code: the library's own zygote matches its lock exactly, which is the largest subset of the other's"),
+        "both on one worker with `handler_cache = false`, whose policy (`utility`) has made zygotes for all libraries and goes on learning".to_owned(),
+    ];
+    let wheels = libraries::wheels(stage.work(), &stage.rootfs).await?;
+    let kind = Pairs::of(&libraries, pairs, &wheels, &stage.work().join("extras")).await?;
+    let template = stage.template(&kind, kind.functions()).await?;
+    let worker = stage.worker_on(&template, "worker", &[NOTHING_KEPT], 1).await?;
+    for library in &libraries {
+        calls::warm(&worker, library, 0..WARMERS).await?;
+    }
+    stage.rest(&mut run).await?;
+    let arm = |name: &str, of: fn(usize) -> String| {
+        Calls::new(&worker, name.to_owned(), REST, (0..pairs).map(of).collect())
+    };
+    let (first, forced) = (arm(FIRST, first_name), arm(FORCED, forced_name));
+    for (pair, round) in (0..pairs).zip(0u32..) {
+        let arms: [&dyn Target; 2] =
+            if pair.is_multiple_of(2) { [&first, &forced] } else { [&forced, &first] };
+        for arm in arms {
+            run.add(closed(arm, round, 1, Until::Calls(1)).await?);
+        }
+    }
+    worker.stop().await?;
+    run.comparisons =
+        vec![of(&run, "p50", 500), of(&run, "p95", 950), difference(&run), imported(&run)];
+    let plot = Plot {
+        title: TITLE.to_owned(),
+        x: "ms".to_owned(),
+        y: "share of calls".to_owned(),
+        log_x: true,
+        log_y: false,
+        room: 2.0,
+        lines: vec![distribution(&run, FIRST), distribution(&run, FORCED)],
+    };
+    Ok(Measured { run, plots: vec![("plot", plot)] })
+}
+
+fn times(run: &Run, arm: &str) -> Vec<f64> {
+    run.answered(arm).iter().map(|sample| sample.latency_ms).collect()
+}
+
+fn of(run: &Run, what: &str, thousandths: usize) -> Comparison {
+    let at = |arm: &str| quantile(&times(run, arm), thousandths);
+    let (first, forced) = (at(FIRST), at(FORCED));
+    let ratio = first / forced;
+    Comparison {
+        what: format!("{what} of first calls over the best subset forced"),
+        paper: String::new(),
+        target: format!("≤ {MOST}×"),
+        ours: format!("{ratio:.3}× ({first:.2} over {forced:.2} ms)"),
+        reached: ratio.is_finite().then_some(ratio <= MOST),
+    }
+}
+
+fn difference(run: &Run) -> Comparison {
+    let (first, forced) = (times(run, FIRST), times(run, FORCED));
+    let ratios: Vec<f64> = first.iter().zip(&forced).map(|(a, b)| a / b).collect();
+    Comparison {
+        what: "median over pairs of first call over best subset forced".to_owned(),
+        paper: String::new(),
+        target: String::new(),
+        ours: if first.len() == forced.len() {
+            format!("{:.3}× ({} pairs)", median(&ratios), ratios.len())
+        } else {
+            "calls failed: there are no pairs".to_owned()
+        },
+        reached: None,
+    }
+}
+
+fn imported(run: &Run) -> Comparison {
+    let samples = run.answered(FIRST);
+    let alone = samples.iter().filter(|sample| sample.imported == 1).count();
+    Comparison {
+        what: "first calls that imported nothing but the module that no zygote can have".to_owned(),
+        paper: String::new(),
+        target: String::new(),
+        ours: format!("{alone} of {}", samples.len()),
+        reached: None,
+    }
+}
+
+fn first_name(pair: usize) -> String {
+    format!("first-{pair:03}")
+}
+
+fn forced_name(pair: usize) -> String {
+    format!("forced-{pair:03}")
+}
+
+fn module(pair: usize) -> String {
+    format!("bench_extra_{pair:03}")
+}
+
+/// Warmers of all libraries, then pairs, then functions that do nothing for the worker to prepare for.
+#[derive(Debug)]
+struct Pairs {
+    libraries: Vec<Library>,
+    pairs: usize,
+    index: Index,
+}
+
+impl Pairs {
+    async fn of(libraries: &[Library], pairs: usize, wheels: &Path, extras: &Path) -> Result<Self> {
+        fs::create_dir_all(extras).with_context(|| format!("make {}", extras.display()))?;
+        for pair in 0..pairs {
+            wheel::write(extras, &module(pair), &content(pair), &[])?;
+        }
+        let index = Index::serve(&[wheels, extras]).await?;
+        Ok(Self { libraries: libraries.to_vec(), pairs, index })
+    }
+
+    fn functions(&self) -> usize {
+        WARMERS * self.libraries.len() + 2 * self.pairs + PREPARED
+    }
+}
+
+fn content(pair: usize) -> String {
+    format!("VALUE = {pair}\n")
+}
+
+impl Kind for Pairs {
+    fn name(&self) -> String {
+        let mut hasher = DefaultHasher::new();
+        self.libraries.iter().for_each(|library| library.source(0).hash(&mut hasher));
+        format!("pairs-{}-{:x}", self.pairs, hasher.finish())
+    }
+
+    fn function(&self, number: usize) -> Result<Function> {
+        let warmers = WARMERS * self.libraries.len();
+        let library = &self.libraries[number % self.libraries.len()];
+        if number < warmers {
+            let copy = number / self.libraries.len();
+            let bundle = Bundle::Source(library.source(copy));
+            return Ok(Function { name: library.function(copy), bundle });
+        }
+        let pair = (number - warmers) / 2;
+        if pair >= self.pairs {
+            let source =
+                format!("N = {number}\n\n\ndef handler(event, context):\n    return {{}}\n");
+            return Ok(Function { name: format!("last-{number}"), bundle: Bundle::Source(source) });
+        }
+        let library = &self.libraries[pair % self.libraries.len()];
+        let module = module(pair);
+        if number.is_multiple_of(2) == warmers.is_multiple_of(2) {
+            let requirement = format!("{module}=={}", wheel::VERSION);
+            let source = library.source_with(&module, Some(&requirement));
+            return Ok(Function { name: first_name(pair), bundle: Bundle::Source(source) });
+        }
+        let mut archive = Cursor::new(Vec::new());
+        let main = ("main.py".to_owned(), library.source_with(&module, None));
+        wheel::pack(&mut archive, [main, (format!("{module}.py"), content(pair))])?;
+        Ok(Function { name: forced_name(pair), bundle: Bundle::Zip(archive.into_inner()) })
+    }
+
+    fn environment(&self) -> Vec<(String, String)> {
+        vec![("UV_DEFAULT_INDEX".to_owned(), self.index.url())]
+    }
+}

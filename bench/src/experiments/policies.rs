@@ -1,0 +1,188 @@
+//! Policies of the import cache on the real engine: functions of a test half whose sets no policy was made for.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
+
+use super::{Measured, distribution};
+use crate::calls::{Calls, REST, observed};
+use crate::functions::{Bundle, Function, Kind};
+use crate::load::{Until, closed};
+use crate::plot::Plot;
+use crate::run::{Comparison, Run};
+use crate::sample::Mode;
+use crate::stage::{NOTHING_KEPT, Stage};
+
+pub(super) const FIGURE: &str = "policies";
+pub(super) const TITLE: &str =
+    "Policies of the import cache on 100 unseen requirement sets of Forklift's test half, 1 GiB";
+
+/// Policies, and what Forklift says of its own of that kind.
+const POLICIES: [(&str, &str); 4] = [
+    ("none", "Forklift, root only: p50 72 ms, 36/s"),
+    ("paper", ""),
+    ("utility", ""),
+    ("static", "Forklift, 40 zygotes: 107/s; 160: p50 16.5 ms, 149/s"),
+];
+
+/// Memory of all zygotes of an arm.
+const BUDGET: (&str, &str) = ("zygote_bytes", "1GiB");
+
+pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
+    let mut run = Run::new(FIGURE, TITLE);
+    let sets = Sets::read(stage.work())?;
+    let functions = stage.amount(sets.listed.functions.len(), 8);
+    let (passes, cell) = stage.amount((5, 25), (2, 8));
+    run.method = vec![
+        format!("functions: bench/workloads/functions.json ({}): sets that no training function has, in seeded order, that install from wheels on Python {} and whose modules import; {} were left out, with the reason in that file, which was committed before anything was measured", sets.listed.source, sets.listed.python, sets.listed.excluded.len()),
+        format!("{functions} functions that import what theirs imported and do nothing, {passes} passes over all, each in a new random order that is the same for all arms; arms take turns in rounds of {cell} calls, one at a time"),
+        "each worker starts with no zygote; nothing is kept (`handler_cache = false`), so that each call makes a sandbox; making zygotes goes on beside the calls and takes its share of the processors".to_owned(),
+        "`static`: the tree of 40 zygotes that Forklift built from the training half (bench/workloads/forklift_tree_n40.json, Apache-2.0); `none`: a fresh interpreter each".to_owned(),
+    ];
+    let template = stage.template(&sets, functions).await?;
+    let tree = workloads().join("forklift_tree_n40.json");
+    let tree = tree.to_str().context("the tree's path is no text")?;
+    let mut workers = Vec::new();
+    for (policy, _) in POLICIES {
+        let settings = [("zygotes", policy), ("zygote_seed", tree), NOTHING_KEPT, BUDGET];
+        // Only a static tree is given: the others find their own.
+        let settings: Vec<_> = settings
+            .into_iter()
+            .filter(|(key, _)| *key != "zygote_seed" || policy == "static")
+            .collect();
+        workers.push(stage.worker_on(&template, policy, &settings, 1).await?);
+    }
+    stage.rest(&mut run).await?;
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut order = Vec::new();
+    for _ in 0..passes {
+        let mut pass: Vec<usize> = (0..functions).collect();
+        random.shuffle(&mut pass);
+        order.extend(pass);
+    }
+    let names: Vec<String> = order.iter().map(|number| name(*number)).collect();
+    let arms: Vec<_> = workers
+        .iter()
+        .zip(POLICIES)
+        .map(|(worker, (policy, _))| Calls::new(worker, policy.to_owned(), REST, names.clone()))
+        .collect();
+    for (first, round) in (0..names.len()).step_by(cell).zip(0u32..) {
+        let calls = cell.min(names.len() - first);
+        for turn in 0..arms.len() {
+            let arm = &arms[(turn + round as usize) % arms.len()];
+            run.add(closed(arm, round, 1, Until::Calls(calls)).await?);
+        }
+    }
+    drop(arms);
+    for (worker, (policy, theirs)) in workers.into_iter().zip(POLICIES) {
+        let status = worker.status().await?;
+        let zygotes = status["zygotes"].as_array().context("status names no zygotes")?;
+        if policy == "static" && zygotes.len() < 2 {
+            run.warnings.push(
+                "static: the worker made no zygote of the given tree; the arm shows a root alone"
+                    .to_owned(),
+            );
+        }
+        let bytes: u64 = zygotes.iter().filter_map(|zygote| zygote["memory_bytes"].as_u64()).sum();
+        let comparison = comparison(&run, policy, theirs, zygotes.len(), bytes >> 20);
+        run.comparisons.push(comparison);
+        worker.stop().await?;
+    }
+    let plot = Plot {
+        title: TITLE.to_owned(),
+        x: "ms".to_owned(),
+        y: "share of calls".to_owned(),
+        log_x: true,
+        log_y: false,
+        room: 3.0,
+        lines: POLICIES.iter().map(|(policy, _)| distribution(&run, policy)).collect(),
+    };
+    Ok(Measured { run, plots: vec![("plot", plot)] })
+}
+
+fn comparison(run: &Run, policy: &str, theirs: &str, zygotes: usize, mib: u64) -> Comparison {
+    let row = run.row(policy, Mode::Closed, 1.0);
+    let times = row.latency_ms.map_or_else(
+        || "not measured".to_owned(),
+        |q| format!("p50 {:.1}, p99 {:.1}, mean {:.1} ms", q.p50, q.p99, q.mean),
+    );
+    Comparison {
+        what: format!("`{policy}`"),
+        paper: theirs.to_owned(),
+        target: String::new(),
+        ours: format!(
+            "{times}; {:.1}/s; {zygotes} zygotes of {mib} MiB at the end",
+            row.throughput
+        ),
+        reached: None,
+    }
+}
+
+fn workloads() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads")
+}
+
+fn name(number: usize) -> String {
+    format!("set-{number:03}")
+}
+
+/// The list, as it was frozen.
+#[derive(Debug, Deserialize)]
+struct Listed {
+    source: String,
+    python: String,
+    functions: Vec<Required>,
+    excluded: Vec<Excluded>,
+}
+
+/// What a function needs.
+#[derive(Debug, Deserialize)]
+struct Required {
+    pins: Vec<String>,
+    direct: Vec<String>,
+    import_mods: Vec<String>,
+}
+
+/// Why a function was left out is for readers of the file.
+#[derive(Debug, Deserialize)]
+struct Excluded {}
+
+/// Functions with the listed sets.
+#[derive(Debug)]
+struct Sets {
+    listed: Listed,
+    /// Of wheels, for each build's template anew.
+    cache: PathBuf,
+}
+
+impl Sets {
+    fn read(work: &Path) -> Result<Self> {
+        let path = workloads().join("functions.json");
+        let text = fs::read(&path).with_context(|| format!("read {}", path.display()))?;
+        let listed = serde_json::from_slice(&text).context("understand functions.json")?;
+        Ok(Self { listed, cache: work.join("uv-cache") })
+    }
+}
+
+impl Kind for Sets {
+    fn name(&self) -> String {
+        "sets".to_owned()
+    }
+
+    fn function(&self, number: usize) -> Result<Function> {
+        let Required { pins, direct, import_mods } = &self.listed.functions[number];
+        // TOML's arrays of plain strings are JSON's.
+        let (direct, pins) = (serde_json::to_string(direct)?, serde_json::to_string(pins)?);
+        let imports: String = import_mods.iter().map(|name| format!("import {name}\n")).collect();
+        let source = format!(
+            "# /// script\n# dependencies = {direct}\n# [tool.uv]\n# constraint-dependencies = {pins}\n# ///\n{imports}"
+        );
+        Ok(Function { name: name(number), bundle: Bundle::Source(observed(&source)) })
+    }
+
+    fn environment(&self) -> Vec<(String, String)> {
+        vec![("UV_CACHE_DIR".to_owned(), self.cache.display().to_string())]
+    }
+}
