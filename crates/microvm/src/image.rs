@@ -8,7 +8,7 @@ use goblin::elf::program_header::{PT_INTERP, PT_LOAD, ProgramHeader};
 use rustix::io::Errno;
 use thiserror::Error;
 
-use crate::layout::{BLOCK, PAGE, USER_END, page_down, page_up};
+use crate::layout::{PAGE, USER_END, page_down, page_up};
 use crate::rights::Rights;
 use crate::space::{Place, Space};
 
@@ -146,18 +146,6 @@ impl Image {
             loaded.end = loaded.end.max(end);
         }
         Ok(loaded)
-    }
-
-    /// How far behind the start of a block a mapping of the file's start should begin, so that its executable segment fills
-    /// whole blocks; 0 when it has none that is worth it.
-    #[must_use]
-    pub fn phase(&self) -> u64 {
-        let large = |segment: &&Segment| {
-            let length = segment.memory.end - segment.memory.start;
-            segment.rights.allow(Rights::EXECUTE) && length >= BLOCK / 2
-        };
-        let code = self.segments.iter().find(large);
-        code.map_or(0, |code| page_down(code.memory.start).wrapping_neg() & (BLOCK - 1))
     }
 }
 

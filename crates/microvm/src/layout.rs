@@ -15,6 +15,9 @@ pub const PAGE: u64 = 4096;
 pub const BLOCK: u64 = 2 << 20;
 /// End of what a guest can have mapped.
 pub const USER_END: u64 = 2 << 30;
+/// End of the addresses that a program can have at all. A processor does not start at what is neither below it nor in the
+/// upper half.
+pub const USER_HALF_END: u64 = 1 << 47;
 /// The first address that can be mapped: a null pointer with any small offset faults.
 pub const USER_START: u64 = 0x1_0000;
 

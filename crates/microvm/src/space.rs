@@ -92,21 +92,6 @@ impl Space {
     /// # Errors
     /// Those of `mmap(2)`.
     pub fn map(&mut self, place: Place, length: u64, rights: Rights) -> Result<u64, Errno> {
-        self.map_with_phase(place, length, rights, 0)
-    }
-
-    /// As [`Space::map`]; one that goes anywhere goes `phase` bytes behind the start of a block, so that a file's
-    /// executable segment, which lies that far before a block's start in the file, fills whole blocks.
-    ///
-    /// # Errors
-    /// Those of `mmap(2)`.
-    pub fn map_with_phase(
-        &mut self,
-        place: Place,
-        length: u64,
-        rights: Rights,
-        phase: u64,
-    ) -> Result<u64, Errno> {
         let length = page_up(length);
         if length == 0 {
             return Err(Errno::INVAL);
@@ -115,7 +100,7 @@ impl Space {
             return Err(Errno::NOMEM);
         }
         let start = match place {
-            Place::Hint(hint) => self.anywhere(page_down(hint), length, phase)?,
+            Place::Hint(hint) => self.anywhere(page_down(hint), length)?,
             Place::Fixed(start) => {
                 let range = user(start, length)?;
                 self.release(range)?;
@@ -134,7 +119,7 @@ impl Space {
         Ok(start)
     }
 
-    fn anywhere(&self, hint: u64, length: u64, phase: u64) -> Result<u64, Errno> {
+    fn anywhere(&self, hint: u64, length: u64) -> Result<u64, Errno> {
         let regions = &self.state.regions;
         if hint >= MAP_START
             && let Ok(range) = user(hint, length)
@@ -143,11 +128,6 @@ impl Space {
             return Ok(hint);
         }
         let zone = MAP_START..USER_END;
-        if phase != 0
-            && let Some(at) = regions.gap(zone.clone(), length + BLOCK, BLOCK)
-        {
-            return Ok(at + phase);
-        }
         let align = if length >= BLOCK { BLOCK } else { PAGE };
         let gap =
             regions.gap(zone.clone(), length, align).or_else(|| regions.gap(zone, length, PAGE));

@@ -20,7 +20,7 @@ use kvm_ioctls::{SyncReg, VcpuExit, VcpuFd, VmFd};
 use thiserror::Error;
 
 use crate::hypervisor::Hypervisor;
-use crate::layout::{ARENA_BYTES, HIGH, MONITOR, MONITOR_BYTES, ring0, tables};
+use crate::layout::{ARENA_BYTES, HIGH, MONITOR, MONITOR_BYTES, USER_HALF_END, ring0, tables};
 use crate::ring0::{
     GDT_LIMIT, HYPERCALL, IDT_LIMIT, KERNEL_CODE, PATCHED, SYSCALL, TASK, TASK_LIMIT, USER_CODE,
     USER_DATA,
@@ -232,7 +232,9 @@ impl Vcpu {
             }
             Some(vector @ 0..32) if in_ring0 => {
                 let fault = fault(space, vector.to_le_bytes()[0], sregs.cr2);
-                if fault.vector == PAGE_FAULT && fault.rip == HIGH + ring0::SYSCALL_STUB {
+                let at_stub = fault.vector == PAGE_FAULT && fault.rip == HIGH + ring0::SYSCALL_STUB;
+                // Where it came from is in RCX, unless a guest went to the stub by itself.
+                if at_stub && regs.rcx < USER_HALF_END {
                     let (rip, rflags) = (regs.rcx, regs.r11);
                     self.enter(rip, fault.rsp, rflags);
                     return Ok(Exit::Syscall { site: Some(rip.wrapping_sub(2)) });
@@ -266,6 +268,31 @@ impl Vcpu {
         (shared.regs.rip, shared.regs.rsp) = (rip, rsp);
         shared.regs.rflags = rflags & FLAGS_OF_GUEST | FLAGS_ALWAYS;
         at_user(&mut shared.sregs);
+    }
+
+    /// Goes back before the system call that is being served: the guest will make it again.
+    ///
+    /// # Errors
+    /// When the machine is lost.
+    pub fn before_call(&mut self) -> Result<(), VcpuError> {
+        self.settle()?;
+        // `syscall` and what it is patched to are two bytes long.
+        let registers = self.registers();
+        registers.rip = registers.rip.wrapping_sub(2);
+        Ok(())
+    }
+
+    /// Lets KVM complete what it left half done when it came back (an `out` that is not yet behind the guest), so that the
+    /// registers are all there is to know.
+    pub(crate) fn settle(&mut self) -> Result<(), VcpuError> {
+        self.fd.set_kvm_immediate_exit(1);
+        let came_back = self.fd.run().map(|exit| format!("{exit:?}"));
+        self.fd.set_kvm_immediate_exit(0);
+        match came_back {
+            Err(error) if error.errno() == libc::EINTR => Ok(()),
+            Err(error) => Err(step("let KVM finish an exit")(error)),
+            Ok(exit) => Err(VcpuError::Lost(format!("{exit} where it was not to run"))),
+        }
     }
 
     /// The base of the FS segment: where a C library keeps what is a thread's own.
