@@ -66,8 +66,7 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_pipe2 => transfer::pipe(process, a, b),
         libc::SYS_fcntl => transfer::fcntl(process, a, b, c),
         libc::SYS_ftruncate => transfer::ftruncate(process, a, b),
-        // No descriptor of a guest's is a terminal.
-        libc::SYS_ioctl => process.files.get(fd(a)).and(Err(Errno::NOTTY)),
+        libc::SYS_ioctl => transfer::ioctl(process, a, b, c),
         libc::SYS_fsync | libc::SYS_fdatasync => process.files.get(fd(a)).map(|_| 0),
         libc::SYS_fadvise64 => process.files.get(fd(a)).map(|_| 0),
 

@@ -389,6 +389,25 @@ pub(super) fn fcntl(process: &mut Process, fd_: u64, command: u64, argument: u64
     }
 }
 
+/// No descriptor of a guest's is a terminal or another device with wishes of its own: what is left holds for all.
+pub(super) fn ioctl(process: &mut Process, fd_: u64, request: u64, argument: u64) -> Answer {
+    const CLOSE_ON_EXEC: u64 = 0x5451;
+    const KEEP_ON_EXEC: u64 = 0x5450;
+    const NON_BLOCKING: u64 = 0x5421;
+    process.files.get(fd(fd_))?;
+    match fd(request) {
+        CLOSE_ON_EXEC => process.files.set_close_on_exec(fd(fd_), true)?,
+        KEEP_ON_EXEC => process.files.set_close_on_exec(fd(fd_), false)?,
+        NON_BLOCKING => {
+            let wanted = process.space.read(argument, 4)? != [0; 4];
+            let open = process.files.get_mut(fd(fd_))?;
+            open.flags = if wanted { open.flags | NONBLOCK } else { open.flags & !NONBLOCK };
+        }
+        _ => return Err(Errno::NOTTY),
+    }
+    Ok(0)
+}
+
 /// Ready or not: without other processes and threads, waiting makes sense for the channel alone.
 pub(super) fn poll(process: &mut Process, entries: u64, count: u64, timeout: i32) -> Flow {
     match poll_now(process, entries, count) {
