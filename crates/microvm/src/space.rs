@@ -6,15 +6,19 @@
 
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use crate::arena::Arena;
+use crate::arena::{Arena, Frozen};
 use crate::layout::{
-    BLOCK, BREAK_END, MAP_START, PAGE, USER_END, USER_START, page_down, page_up, pages,
+    ARENA_BYTES, BLOCK, BREAK_END, MAP_START, MONITOR, PAGE, PROGRAM, USER_END, USER_START,
+    page_down, page_up, pages,
 };
+use crate::linux::Reset;
 use crate::regions::Regions;
 use crate::rights::Rights;
+use crate::scan::Scanner;
 use crate::tables;
 
 /// More mappings than this are refused, as Linux does.
@@ -24,7 +28,9 @@ const MOST_REGIONS: usize = 65_530;
 #[derive(Debug)]
 pub struct Space {
     arena: Arena,
-    state: SpaceState,
+    pub(crate) state: SpaceState,
+    /// What a reset has to undo; in a clone only.
+    pub(crate) journal: Journal,
 }
 
 /// What the monitor knows of an address space beyond the arena's bytes.
@@ -35,6 +41,8 @@ pub(crate) struct SpaceState {
     break_now: u64,
     /// A bit for each unit of [`Space::UNIT`] bytes in which something is or was mapped.
     units: u128,
+    /// From where on to look for room: in a clone, where memory is its own.
+    floor: u64,
 }
 
 /// Where to map.
@@ -61,7 +69,39 @@ impl Space {
         let mut arena = Arena::new()?;
         tables::lay_out(&mut arena);
         crate::ring0::lay_out(&mut arena);
-        Ok(Self { arena, state: SpaceState::default() })
+        let state = SpaceState { floor: MAP_START, ..SpaceState::default() };
+        Ok(Self { arena, state, journal: Journal::default() })
+    }
+
+    /// One that continues a frozen one.
+    ///
+    /// # Errors
+    /// When the host has no address space for it.
+    pub(crate) fn clone_of(frozen: &Arc<Frozen>, state: SpaceState) -> io::Result<Self> {
+        Ok(Self { arena: Arena::clone_of(frozen)?, state, journal: Journal::default() })
+    }
+
+    /// Freezes it, to be cloned. Blocks that are all of one kind become huge pages of the guest's.
+    ///
+    /// # Errors
+    /// When the host refuses.
+    pub(crate) fn freeze(mut self) -> io::Result<(Arc<Frozen>, SpaceState)> {
+        for (range, rights) in self.state.regions.iter() {
+            let whole = range.start.next_multiple_of(BLOCK)..range.end & !(BLOCK - 1);
+            if !whole.is_empty() {
+                tables::set(&mut self.arena, whole, rights)?;
+            }
+        }
+        let break_end = self.state.break_now.next_multiple_of(BLOCK).max(PROGRAM);
+        let break_growth = if self.state.regions.touch(break_end..BREAK_END) {
+            BREAK_END..BREAK_END
+        } else {
+            break_end..BREAK_END
+        };
+        let floor = self.state.regions.end_below(USER_END).max(MAP_START).next_multiple_of(BLOCK);
+        self.state.floor = floor;
+        let frozen = self.arena.freeze([break_growth, floor..USER_END])?;
+        Ok((frozen, self.state))
     }
 
     /// The memory itself.
@@ -113,10 +153,15 @@ impl Space {
                 start
             }
         };
-        let range = start..start + length;
-        self.state.regions.set(range.clone(), rights);
-        self.enter(range, rights)?;
+        self.grant(start..start + length, rights)?;
         Ok(start)
+    }
+
+    /// Maps what is free.
+    fn grant(&mut self, range: Range<u64>, rights: Rights) -> Result<(), Errno> {
+        self.arena.zero_on_reuse(range.clone());
+        self.state.regions.set(range.clone(), rights);
+        self.enter(range, rights)
     }
 
     fn anywhere(&self, hint: u64, length: u64) -> Result<u64, Errno> {
@@ -127,11 +172,9 @@ impl Space {
         {
             return Ok(hint);
         }
-        let zone = MAP_START..USER_END;
         let align = if length >= BLOCK { BLOCK } else { PAGE };
-        let gap =
-            regions.gap(zone.clone(), length, align).or_else(|| regions.gap(zone, length, PAGE));
-        gap.ok_or(Errno::NOMEM)
+        let gap = regions.gap(self.state.floor..USER_END, length, align);
+        gap.or_else(|| regions.gap(MAP_START..USER_END, length, PAGE)).ok_or(Errno::NOMEM)
     }
 
     /// `munmap`.
@@ -203,8 +246,7 @@ impl Space {
         }
         let grown = start.checked_add(new).filter(|grown| *grown <= USER_END);
         if let Some(grown) = grown.filter(|grown| !self.state.regions.touch(end..*grown)) {
-            self.state.regions.set(end..grown, rights);
-            self.enter(end..grown, rights)?;
+            self.grant(end..grown, rights)?;
             return Ok(start);
         }
         if !may_move {
@@ -240,8 +282,7 @@ impl Space {
             if self.state.regions.touch(old..new) {
                 return now;
             }
-            self.state.regions.set(old..new, Rights::WRITE);
-            self.enter(old..new, Rights::WRITE)
+            self.grant(old..new, Rights::WRITE)
         } else {
             self.release(new..old)
         };
@@ -267,7 +308,9 @@ impl Space {
         if range.is_empty() {
             return Ok(());
         }
-        self.arena.discard(range).map_err(refused)
+        self.arena.discard(range.clone()).map_err(refused)?;
+        self.arena.zero_on_reuse(range);
+        Ok(())
     }
 
     /// The bytes behind a guest's pointer.
@@ -297,13 +340,113 @@ impl Space {
         Ok(start..end)
     }
 
+    /// Puts a clone back to the state that it was cloned in.
+    pub(crate) fn reset(&mut self, state: &SpaceState, scanner: &mut Scanner) -> io::Result<Reset> {
+        let origin = self.arena.origin().cloned();
+        let origin = origin.ok_or_else(|| io::Error::other("not a clone"))?;
+        let (changed, grown) = self.journal.take(origin.growth());
+        for zone in grown {
+            self.arena.discard(zone)?;
+        }
+        let mut reset = Reset { pages: 0, flushed: changed.len() };
+        let base = self.arena.address();
+        for part in self.arena.inherited(0..ARENA_BYTES) {
+            for page in scanner.private(base + part.start..base + part.end)? {
+                let range = page.start - base..page.end - base;
+                reset.pages += (range.end - range.start) / PAGE;
+                self.arena.bytes_mut(range.clone()).copy_from_slice(origin.bytes(range));
+            }
+        }
+        // After the tables are back: what was derived from the changed ones is forgotten.
+        for range in changed {
+            self.arena.flush(range)?;
+        }
+        self.state.clone_from(state);
+        Ok(reset)
+    }
+
+    /// What differs from the state that it was cloned in.
+    pub(crate) fn differences(
+        &self,
+        state: &SpaceState,
+        scanner: &mut Scanner,
+    ) -> io::Result<Vec<String>> {
+        let mut found = Vec::new();
+        let Some(origin) = self.arena.origin() else {
+            return Err(io::Error::other("not a clone"));
+        };
+        let base = self.arena.address();
+        for zone in origin.growth() {
+            for page in scanner.private(base + zone.start..base + zone.end)? {
+                found.push(format!("memory at {:#x} that was to be given back", page.start - base));
+            }
+        }
+        // Not by the scanner, which a reset goes by: whatever can be reached, and the tables that say what can.
+        let mapped = state.regions.iter().map(|(range, _)| range);
+        for part in mapped.chain([MONITOR..ARENA_BYTES]) {
+            for page in pages(part) {
+                if self.arena.bytes(page..page + PAGE) != origin.bytes(page..page + PAGE) {
+                    found.push(format!("the page at {page:#x}"));
+                }
+            }
+        }
+        if self.state != *state {
+            found.push(format!("mappings: {:x?} instead of {state:x?}", self.state));
+        }
+        Ok(found)
+    }
+
     /// Tells the page tables; the caller has told the regions.
     fn enter(&mut self, range: Range<u64>, rights: Rights) -> Result<(), Errno> {
         if range.is_empty() {
             return Ok(());
         }
         self.state.units |= units(&range);
+        self.journal.note(&self.arena, &range);
         tables::set(&mut self.arena, range, rights).map_err(refused)
+    }
+}
+
+/// Which entries of the page tables a clone has changed since it was cloned or reset.
+#[derive(Debug, Default)]
+pub(crate) struct Journal {
+    /// Where it shares pages with what it was cloned from.
+    inherited: Vec<Range<u64>>,
+    /// How far the zones of its own memory were used.
+    growth: [u64; 2],
+}
+
+impl Journal {
+    /// Beyond this many ranges one covers them all.
+    const MOST: usize = 64;
+
+    fn note(&mut self, arena: &Arena, range: &Range<u64>) {
+        let Some(origin) = arena.origin() else { return };
+        for (zone, top) in origin.growth().iter().zip(&mut self.growth) {
+            if range.start < zone.end && zone.start < range.end {
+                *top = (*top).max(range.end.min(zone.end));
+            }
+        }
+        for part in arena.inherited(range.clone()) {
+            match self.inherited.last_mut() {
+                Some(last) if last.end == part.start => last.end = part.end,
+                Some(last) if *last == part => {}
+                _ => self.inherited.push(part),
+            }
+        }
+        if self.inherited.len() > Self::MOST {
+            let start = self.inherited.iter().map(|part| part.start).min().unwrap_or(0);
+            let end = self.inherited.iter().map(|part| part.end).max().unwrap_or(0);
+            self.inherited = vec![start..end];
+        }
+    }
+
+    /// What is to be undone: the ranges to be flushed, and the growth to be given back.
+    pub(crate) fn take(&mut self, growth: &[Range<u64>; 2]) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
+        let journal = std::mem::take(self);
+        let used = growth.iter().zip(journal.growth);
+        let used = used.map(|(zone, top)| zone.start..top.next_multiple_of(BLOCK).min(zone.end));
+        (journal.inherited, used.filter(|zone| !zone.is_empty()).collect())
     }
 }
 

@@ -95,7 +95,7 @@ pub enum VcpuError {
     Lost(String),
 }
 
-fn step(step: &'static str) -> impl FnOnce(kvm_ioctls::Error) -> VcpuError {
+pub(crate) fn step(step: &'static str) -> impl FnOnce(kvm_ioctls::Error) -> VcpuError {
     move |source| VcpuError::Kvm { step, source }
 }
 
@@ -252,6 +252,14 @@ impl Vcpu {
                 rflags: regs.rflags,
             })),
         }
+    }
+
+    pub(crate) fn fd(&self) -> &VcpuFd {
+        &self.fd
+    }
+
+    pub(crate) fn fd_mut(&mut self) -> &mut VcpuFd {
+        &mut self.fd
     }
 
     /// The guest's registers. Only after an exit; changes hold from the next entry.

@@ -34,11 +34,11 @@ pub(super) fn prctl(process: &mut Process, what: u64, value: u64) -> Answer {
                     break;
                 }
             }
-            process.name = name;
+            process.kernel.name = name;
             Ok(0)
         }
         libc::PR_GET_NAME => {
-            let name = process.name;
+            let name = process.kernel.name;
             process.space.write(value, 16)?.copy_from_slice(&name);
             Ok(0)
         }

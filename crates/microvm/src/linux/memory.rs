@@ -32,10 +32,10 @@ pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
     if !offset.is_multiple_of(crate::layout::PAGE) {
         return Err(Errno::INVAL);
     }
-    let Object::Node(node, _) = process.files.get(fd & 0xffff_ffff)?.object else {
+    let Object::Node(node, _) = process.kernel.files.get(fd & 0xffff_ffff)?.object else {
         return Err(Errno::NODEV);
     };
-    if !matches!(process.tree.contents(node), Contents::Sealed { .. } | Contents::Bytes(_)) {
+    if !matches!(process.kernel.tree.contents(node), Contents::Sealed { .. } | Contents::Bytes(_)) {
         return Err(Errno::NODEV);
     }
     // A file's pages are copied: nobody else could see what is written to a shared mapping.
@@ -53,12 +53,12 @@ pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
 
 /// Copies a file into a fresh mapping; what lies behind its end stays zero.
 fn fill(process: &mut Process, fd: u64, start: u64, length: u64, offset: u64) -> Result<(), Errno> {
-    let object = &process.files.get(fd)?.object;
+    let object = &process.kernel.files.get(fd)?.object;
     let target = process.space.arena_mut().bytes_mut(start..start + page_up(length));
     match object {
         Object::Node(_, Some(file)) => super::transfer::read_at(file, target, offset).map(drop),
         Object::Node(node, None) => {
-            if let Contents::Bytes(bytes) = process.tree.contents(*node) {
+            if let Contents::Bytes(bytes) = process.kernel.tree.contents(*node) {
                 let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
                 let count = (bytes.len() - from).min(target.len());
                 target[..count].copy_from_slice(&bytes[from..from + count]);

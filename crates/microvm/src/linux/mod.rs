@@ -23,10 +23,12 @@ mod process;
 mod record;
 mod signals;
 mod start;
+mod template;
 mod transfer;
 
 pub use files::Stream;
 pub use process::{Options, Pause, Process, ProcessError};
+pub use template::{Reset, Template};
 
 use rustix::io::Errno;
 

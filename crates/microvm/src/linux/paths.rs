@@ -61,10 +61,10 @@ fn start(process: &Process, directory: u64, path: &[u8]) -> Result<NodeId, Errno
         return Ok(Tree::ROOT);
     }
     if fd(directory) == HERE {
-        return Ok(process.directory);
+        return Ok(process.kernel.directory);
     }
-    match process.files.get(fd(directory))?.object {
-        Object::Node(node, _) => process.tree.entries(node).map(|_| node),
+    match process.kernel.files.get(fd(directory))?.object {
+        Object::Node(node, _) => process.kernel.tree.entries(node).map(|_| node),
         _ => Err(Errno::NOTDIR),
     }
 }
@@ -74,7 +74,7 @@ fn find(process: &Process, directory: u64, at: u64, follow: bool) -> Result<Foun
     if path.is_empty() {
         return Err(Errno::NOENT);
     }
-    process.tree.find(start(process, directory, &path)?, &path, follow)
+    process.kernel.tree.find(start(process, directory, &path)?, &path, follow)
 }
 
 fn existing(process: &Process, directory: u64, at: u64, follow: bool) -> Result<NodeId, Errno> {
@@ -94,7 +94,7 @@ pub(super) fn open(
     let follow = flags & OPEN_NO_FOLLOW == 0 && flags & (CREATE | EXCLUSIVE) != CREATE | EXCLUSIVE;
     let name = path(process, at)?;
     let from = start(process, directory, &name)?;
-    let found = process.tree.find(from, &name, follow)?;
+    let found = process.kernel.tree.find(from, &name, follow)?;
     let writes = flags & 3 != 0;
     let node = match found.node {
         Some(_) if flags & CREATE != 0 && flags & EXCLUSIVE != 0 => return Err(Errno::EXIST),
@@ -102,13 +102,13 @@ pub(super) fn open(
         None if flags & CREATE == 0 => return Err(Errno::NOENT),
         None if name.ends_with(b"/") => return Err(Errno::ISDIR),
         None => {
-            let bits = mode(bits) & !process.umask;
+            let bits = mode(bits) & !process.kernel.umask;
             let (contents, now) = (Contents::Bytes(Vec::new()), super::clock::now());
-            process.tree.create(found.directory, &found.name, contents, bits, now)?
+            process.kernel.tree.create(found.directory, &found.name, contents, bits, now)?
         }
     };
-    let (_, _, writable) = process.tree.status(node);
-    match process.tree.contents(node) {
+    let (_, _, writable) = process.kernel.tree.status(node);
+    match process.kernel.tree.contents(node) {
         Contents::Link(_) => return Err(Errno::LOOP),
         Contents::Directory(_) if writes || flags & CREATE != 0 => return Err(Errno::ISDIR),
         Contents::Directory(_) => {}
@@ -119,12 +119,12 @@ pub(super) fn open(
             return Err(Errno::ROFS);
         }
         Contents::Bytes(_) if flags & TRUNCATE != 0 => {
-            process.tree.bytes_mut(node, 0, super::clock::now())?.clear();
+            process.kernel.tree.bytes_mut(node, 0, super::clock::now())?.clear();
         }
         _ => {}
     }
-    let file = process.tree.open(node)?.map(Arc::new);
-    process.files.open(Object::Node(node, file), flags)
+    let file = process.kernel.tree.open(node)?.map(Arc::new);
+    process.kernel.files.open(Object::Node(node, file), flags)
 }
 
 pub(super) fn stat(
@@ -138,7 +138,7 @@ pub(super) fn stat(
         return fstat(process, directory, target);
     }
     let node = existing(process, directory, at, flags & NO_FOLLOW == 0)?;
-    let record = describe(&process.tree, node);
+    let record = describe(&process.kernel.tree, node);
     process.space.write(target, 144)?.copy_from_slice(record.bytes());
     Ok(0)
 }
@@ -146,8 +146,8 @@ pub(super) fn stat(
 pub(super) fn fstat(process: &mut Process, descriptor: u64, target: u64) -> Answer {
     const FIFO: u32 = 0o010_600;
     const SOCKET: u32 = 0o140_777;
-    let record = match process.files.get(fd(descriptor))?.object {
-        Object::Node(node, _) => describe(&process.tree, node),
+    let record = match process.kernel.files.get(fd(descriptor))?.object {
+        Object::Node(node, _) => describe(&process.kernel.tree, node),
         Object::Channel => Record::new().int(24, SOCKET),
         Object::PipeReader(_) | Object::PipeWriter(_) | Object::Output(_) => {
             Record::new().int(24, FIFO)
@@ -189,8 +189,8 @@ pub(super) fn access(process: &mut Process, directory: u64, at: u64, wanted: u64
     const WRITE: u64 = 2;
     const EXECUTE: u64 = 1;
     let node = existing(process, directory, at, true)?;
-    let (bits, _, writable) = process.tree.status(node);
-    let kind = process.tree.contents(node).kind();
+    let (bits, _, writable) = process.kernel.tree.status(node);
+    let kind = process.kernel.tree.contents(node).kind();
     if fd(wanted) & WRITE != 0 && !writable && kind != Kind::Device {
         return Err(Errno::ROFS);
     }
@@ -211,7 +211,7 @@ pub(super) fn readlink(
         return Err(Errno::INVAL);
     }
     let node = existing(process, directory, at, false)?;
-    let Contents::Link(text) = process.tree.contents(node) else { return Err(Errno::INVAL) };
+    let Contents::Link(text) = process.kernel.tree.contents(node) else { return Err(Errno::INVAL) };
     let length = (text.len() as u64).min(room);
     let target = process.space.write(target, length)?;
     target.copy_from_slice(&text[..target.len()]);
@@ -221,10 +221,10 @@ pub(super) fn readlink(
 /// `struct linux_dirent64`, one behind the other. The offset counts entries, with `.` and `..` first.
 pub(super) fn getdents(process: &mut Process, descriptor: u64, target: u64, room: u64) -> Answer {
     const HEAD: usize = 19;
-    let open = process.files.get(fd(descriptor))?;
+    let open = process.kernel.files.get(fd(descriptor))?;
     let Object::Node(node, _) = open.object else { return Err(Errno::NOTDIR) };
-    let entries = process.tree.entries(node)?;
-    let dots = [(&b"."[..], node), (&b".."[..], process.tree.parent(node))];
+    let entries = process.kernel.tree.entries(node)?;
+    let dots = [(&b"."[..], node), (&b".."[..], process.kernel.tree.parent(node))];
     let all = dots.into_iter().chain(entries.iter().map(|(name, node)| (&name[..], *node)));
     let room = usize::try_from(room.min(1 << 20)).unwrap_or(0);
     let (mut bytes, mut offset) = (Vec::new(), open.offset);
@@ -236,7 +236,7 @@ pub(super) fn getdents(process: &mut Process, descriptor: u64, target: u64, room
             break;
         }
         offset += 1;
-        let kind = match process.tree.contents(node).kind() {
+        let kind = match process.kernel.tree.contents(node).kind() {
             Kind::Directory => 4,
             Kind::File => 8,
             Kind::Link => 10,
@@ -254,12 +254,12 @@ pub(super) fn getdents(process: &mut Process, descriptor: u64, target: u64, room
         return Err(Errno::INVAL);
     }
     process.space.write(target, bytes.len() as u64)?.copy_from_slice(&bytes);
-    process.files.get_mut(fd(descriptor))?.offset = offset;
+    process.kernel.files.get_mut(fd(descriptor))?.offset = offset;
     Ok(bytes.len() as u64)
 }
 
 pub(super) fn getcwd(process: &mut Process, target: u64, room: u64) -> Answer {
-    let mut path = process.tree.path(process.directory);
+    let mut path = process.kernel.tree.path(process.kernel.directory);
     path.push(0);
     let length = path.len() as u64;
     if length > room {
@@ -271,17 +271,17 @@ pub(super) fn getcwd(process: &mut Process, target: u64, room: u64) -> Answer {
 
 pub(super) fn chdir(process: &mut Process, at: u64) -> Answer {
     let node = existing(process, HERE, at, true)?;
-    process.tree.entries(node)?;
-    process.directory = node;
+    process.kernel.tree.entries(node)?;
+    process.kernel.directory = node;
     Ok(0)
 }
 
 pub(super) fn fchdir(process: &mut Process, descriptor: u64) -> Answer {
-    let Object::Node(node, _) = process.files.get(fd(descriptor))?.object else {
+    let Object::Node(node, _) = process.kernel.files.get(fd(descriptor))?.object else {
         return Err(Errno::NOTDIR);
     };
-    process.tree.entries(node)?;
-    process.directory = node;
+    process.kernel.tree.entries(node)?;
+    process.kernel.directory = node;
     Ok(0)
 }
 
@@ -291,8 +291,8 @@ pub(super) fn mkdir(process: &mut Process, directory: u64, at: u64, bits: u64) -
         return Err(Errno::EXIST);
     }
     let contents = Contents::Directory(std::collections::BTreeMap::new());
-    let (bits, now) = (mode(bits) & !process.umask, super::clock::now());
-    process.tree.create(found.directory, &found.name, contents, bits, now)?;
+    let (bits, now) = (mode(bits) & !process.kernel.umask, super::clock::now());
+    process.kernel.tree.create(found.directory, &found.name, contents, bits, now)?;
     Ok(0)
 }
 
@@ -307,14 +307,14 @@ pub(super) fn unlink(process: &mut Process, directory: u64, at: u64, flags: u64)
         _ => {}
     }
     let found = find(process, directory, at, false)?;
-    let node = process.tree.remove(&found, is_directory)?;
+    let node = process.kernel.tree.remove(&found, is_directory)?;
     forget(process, node);
     Ok(0)
 }
 
 fn forget(process: &mut Process, node: NodeId) {
-    if !process.files.has_open(node) && process.directory != node {
-        process.tree.release(node);
+    if !process.kernel.files.has_open(node) && process.kernel.directory != node {
+        process.kernel.tree.release(node);
     }
 }
 
@@ -340,7 +340,7 @@ pub(super) fn rename(
             return Err(Errno::BUSY);
         }
     }
-    if let Some(replaced) = process.tree.rename(&from, &to)? {
+    if let Some(replaced) = process.kernel.tree.rename(&from, &to)? {
         forget(process, replaced);
     }
     Ok(0)
@@ -356,22 +356,22 @@ pub(super) fn symlink(process: &mut Process, target: u64, directory: u64, at: u6
         return Err(Errno::EXIST);
     }
     let (contents, now) = (Contents::Link(target), super::clock::now());
-    process.tree.create(found.directory, &found.name, contents, 0o777, now)?;
+    process.kernel.tree.create(found.directory, &found.name, contents, 0o777, now)?;
     Ok(0)
 }
 
 pub(super) fn chmod(process: &mut Process, directory: u64, at: u64, bits: u64) -> Answer {
     let node = existing(process, directory, at, true)?;
-    process.tree.set_mode(node, mode(bits)).map(|()| 0)
+    process.kernel.tree.set_mode(node, mode(bits)).map(|()| 0)
 }
 
 pub(super) fn fchmod(process: &mut Process, descriptor: u64, bits: u64) -> Answer {
-    let Object::Node(node, _) = process.files.get(fd(descriptor))?.object else {
+    let Object::Node(node, _) = process.kernel.files.get(fd(descriptor))?.object else {
         return Err(Errno::INVAL);
     };
-    process.tree.set_mode(node, mode(bits)).map(|()| 0)
+    process.kernel.tree.set_mode(node, mode(bits)).map(|()| 0)
 }
 
 pub(super) fn umask(process: &mut Process, new: u32) -> u32 {
-    std::mem::replace(&mut process.umask, new & 0o777)
+    std::mem::replace(&mut process.kernel.umask, new & 0o777)
 }

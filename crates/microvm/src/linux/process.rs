@@ -20,6 +20,7 @@ use super::call::{self, Flow};
 use super::files::{Files, Object, Stream};
 use super::signals::Signals;
 use super::start;
+use super::template::Kernel;
 use crate::hypervisor::Hypervisor;
 use crate::image::{Image, ImageError};
 use crate::layout::{INTERPRETER, PROGRAM};
@@ -28,7 +29,7 @@ use crate::ring0::PATCHED;
 use crate::space::Space;
 use crate::stop::Stopper;
 use crate::vcpu::{Exit, Fault, Vcpu, VcpuError};
-use crate::vfs::{NodeId, Tree};
+use crate::vfs::Tree;
 
 /// The channel's descriptor.
 const CHANNEL: u64 = 3;
@@ -52,23 +53,18 @@ pub struct Process {
     // Before the space: KVM's slots refer to it.
     pub(super) vcpu: Vcpu,
     pub(super) space: Space,
-    pub(super) tree: Tree,
-    pub(super) files: Files,
-    pub(super) directory: NodeId,
-    pub(super) umask: u32,
-    pub(super) signals: Signals,
-    pub(super) name: [u8; 16],
+    pub(super) kernel: Kernel,
     pub(super) started: Instant,
     /// What the worker said and the process has not read yet; whether more may come.
     pub(super) incoming: VecDeque<u8>,
     pub(super) open: bool,
-    outgoing: Vec<u8>,
-    output: Vec<(Stream, Vec<u8>)>,
-    untaken: usize,
-    stopper: Stopper,
-    unknown: BTreeSet<u64>,
-    calls: u64,
-    patched: u64,
+    pub(super) outgoing: Vec<u8>,
+    pub(super) output: Vec<(Stream, Vec<u8>)>,
+    pub(super) untaken: usize,
+    pub(super) stopper: Stopper,
+    pub(super) unknown: BTreeSet<u64>,
+    pub(super) calls: u64,
+    pub(super) patched: u64,
 }
 
 /// Why a process does not run at the moment.
@@ -146,15 +142,23 @@ impl Process {
             files.open(object, read_write).map_err(none)?;
         }
         debug_assert_eq!(files.get(CHANNEL).is_ok(), options.channel);
-        Ok(Self {
-            vcpu,
-            space,
+        let kernel = Kernel {
             tree,
             files,
             directory: Tree::ROOT,
             umask: 0o022,
             signals: Signals::default(),
             name: start::name(&path),
+        };
+        Ok(Self::assemble(vcpu, space, kernel))
+    }
+
+    /// With nothing said and nothing done yet.
+    pub(super) fn assemble(vcpu: Vcpu, space: Space, kernel: Kernel) -> Self {
+        Self {
+            vcpu,
+            space,
+            kernel,
             started: Instant::now(),
             incoming: VecDeque::new(),
             open: true,
@@ -165,7 +169,7 @@ impl Process {
             unknown: BTreeSet::new(),
             calls: 0,
             patched: 0,
-        })
+        }
     }
 
     /// What stops it from another thread.

@@ -91,7 +91,7 @@ pub(super) fn sigaction(
         Some(Action { handler: field(0), flags: field(1), restorer: field(2), mask: field(3) })
     };
     if old != 0 {
-        let now = process.signals.actions[number];
+        let now = process.kernel.signals.actions[number];
         let record = Record::<32>::new()
             .long(0, now.handler)
             .long(8, now.flags)
@@ -100,7 +100,7 @@ pub(super) fn sigaction(
         process.space.write(old, 32)?.copy_from_slice(record.bytes());
     }
     if let Some(wanted) = wanted {
-        process.signals.actions[number] = wanted;
+        process.kernel.signals.actions[number] = wanted;
     }
     Ok(0)
 }
@@ -115,7 +115,7 @@ pub(super) fn sigprocmask(
     if set_bytes != SET_BYTES {
         return Err(Errno::INVAL);
     }
-    let now = process.signals.mask;
+    let now = process.kernel.signals.mask;
     if new != 0 {
         let set = long_at(process.space.read(new, SET_BYTES)?, 0);
         let mask = match signed(how) {
@@ -124,7 +124,7 @@ pub(super) fn sigprocmask(
             libc::SIG_SETMASK => set,
             _ => return Err(Errno::INVAL),
         };
-        process.signals.mask = mask & !(bit(KILL) | bit(STOP));
+        process.kernel.signals.mask = mask & !(bit(KILL) | bit(STOP));
     }
     if old != 0 {
         process.space.write(old, SET_BYTES)?.copy_from_slice(&now.to_le_bytes());
@@ -134,7 +134,7 @@ pub(super) fn sigprocmask(
 
 pub(super) fn sigaltstack(process: &mut Process, new: u64, old: u64) -> Answer {
     const LEAST: u64 = 2048;
-    let now = process.signals.stack;
+    let now = process.kernel.signals.stack;
     let wanted = if new == 0 {
         None
     } else {
@@ -152,7 +152,7 @@ pub(super) fn sigaltstack(process: &mut Process, new: u64, old: u64) -> Answer {
         process.space.write(old, 24)?.copy_from_slice(record.bytes());
     }
     if let Some(wanted) = wanted {
-        process.signals.stack = wanted;
+        process.kernel.signals.stack = wanted;
     }
     Ok(0)
 }
@@ -168,7 +168,7 @@ pub(super) fn kill(process: &mut Process, target: i32, signal: i32) -> Flow {
     if number == 0 {
         return Flow::Answer(Ok(0));
     }
-    let action = process.signals.actions[number];
+    let action = process.kernel.signals.actions[number];
     match action.handler {
         // Children, windows, continuation, urgent data: ignored unless somebody wants them.
         0 if matches!(number, 17 | 18 | 23 | 28) => Flow::Answer(Ok(0)),
@@ -211,8 +211,8 @@ impl Process {
             14 => (SEGV, 1),
             _ => (SEGV, 0x80),
         };
-        let action = self.signals.actions[signal];
-        let blocked = self.signals.mask & bit(signal) != 0;
+        let action = self.kernel.signals.actions[signal];
+        let blocked = self.kernel.signals.mask & bit(signal) != 0;
         let number = i32::try_from(signal).unwrap_or(0);
         if blocked || action.handler < 2 || push(self, signal, code, fault).is_err() {
             return Some(Pause::Killed(number, Some(fault)));
@@ -223,11 +223,11 @@ impl Process {
 
 /// Builds the frame and goes to the handler.
 fn push(process: &mut Process, signal: usize, code: u32, at: Fault) -> Result<(), Errno> {
-    let action = process.signals.actions[signal];
+    let action = process.kernel.signals.actions[signal];
     if action.handler >= USER_HALF_END {
         return Err(Errno::FAULT);
     }
-    let stack = process.signals.stack;
+    let stack = process.kernel.signals.stack;
     let on_alternate = action.flags & ON_STACK != 0 && stack.length > 0 && !stack.holds(at.rsp);
     let top = if on_alternate {
         stack.start.wrapping_add(stack.length)
@@ -237,7 +237,7 @@ fn push(process: &mut Process, signal: usize, code: u32, at: Fault) -> Result<()
     // As after a call: a multiple of 16, less the return address.
     let frame = (top.wrapping_sub(FRAME_BYTES as u64) & !15).wrapping_sub(8);
     let number = u32::try_from(signal).unwrap_or(0);
-    let mask = process.signals.mask;
+    let mask = process.kernel.signals.mask;
     let registers = process.vcpu.registers();
     let saved = [
         registers.r8,
@@ -283,12 +283,12 @@ fn push(process: &mut Process, signal: usize, code: u32, at: Fault) -> Result<()
     registers.rdi = signal as u64;
     registers.rsi = frame + INFO_AT as u64;
     registers.rdx = frame + CONTEXT_AT as u64;
-    process.signals.mask |= action.mask;
+    process.kernel.signals.mask |= action.mask;
     if action.flags & NO_DEFER == 0 {
-        process.signals.mask |= bit(signal);
+        process.kernel.signals.mask |= bit(signal);
     }
     if action.flags & RESET != 0 {
-        process.signals.actions[signal].handler = 0;
+        process.kernel.signals.actions[signal].handler = 0;
     }
     Ok(())
 }
@@ -317,7 +317,7 @@ pub(super) fn sigreturn(process: &mut Process) -> Flow {
     (registers.r12, registers.r13, registers.r14, registers.r15) = (r12, r13, r14, r15);
     (registers.rdi, registers.rsi, registers.rbp, registers.rbx) = (rdi, rsi, rbp, rbx);
     (registers.rdx, registers.rax, registers.rcx) = (rdx, rax, rcx);
-    process.signals.mask = mask & !(bit(KILL) | bit(STOP));
+    process.kernel.signals.mask = mask & !(bit(KILL) | bit(STOP));
     Flow::Resumed
 }
 

@@ -56,7 +56,7 @@ type Step = fn(&mut Process, u64, u64, u64) -> Result<Moved, Errno>;
 fn transfer(process: &mut Process, fd_: u64, parts: &[(u64, u64)], step: Step) -> Flow {
     let mut total = 0;
     if parts.is_empty() {
-        return Flow::Answer(process.files.get(fd(fd_)).map(|_| 0));
+        return Flow::Answer(process.kernel.files.get(fd(fd_)).map(|_| 0));
     }
     for &(address, length) in parts {
         if length == 0 && parts.len() > 1 {
@@ -78,7 +78,7 @@ fn transfer(process: &mut Process, fd_: u64, parts: &[(u64, u64)], step: Step) -
 }
 
 fn blocked(process: &Process, fd_: u64, pause: Pause) -> Flow {
-    let never = process.files.get(fd(fd_)).is_ok_and(|open| open.flags & NONBLOCK != 0);
+    let never = process.kernel.files.get(fd(fd_)).is_ok_and(|open| open.flags & NONBLOCK != 0);
     if never { Flow::Answer(Err(Errno::AGAIN)) } else { Flow::Again(pause) }
 }
 
@@ -98,7 +98,7 @@ fn vector(process: &Process, parts: u64, count: u64) -> Result<Vec<(u64, u64)>, 
 }
 
 fn receive(process: &mut Process, fd_: u64, target: u64, length: u64) -> Result<Moved, Errno> {
-    let open = process.files.get(fd_)?;
+    let open = process.kernel.files.get(fd_)?;
     if open.flags & ACCESS_MODE == WRITE_ONLY {
         return Err(Errno::BADF);
     }
@@ -106,11 +106,11 @@ fn receive(process: &mut Process, fd_: u64, target: u64, length: u64) -> Result<
     let count = match open.object {
         Object::Node(..) => {
             let count = read_node(process, fd_, target, length, offset)?;
-            process.files.get_mut(fd_)?.offset = offset + count;
+            process.kernel.files.get_mut(fd_)?.offset = offset + count;
             count
         }
         Object::PipeReader(pipe) => {
-            let pipe = process.files.pipe_mut(pipe)?;
+            let pipe = process.kernel.files.pipe_mut(pipe)?;
             if pipe.bytes.is_empty() && pipe.writers > 0 && length > 0 {
                 return Ok(Moved::Blocked(Pause::Stuck));
             }
@@ -142,10 +142,10 @@ fn read_node(
     length: u64,
     offset: u64,
 ) -> Result<u64, Errno> {
-    let Object::Node(node, file) = &process.files.get(fd_)?.object else {
+    let Object::Node(node, file) = &process.kernel.files.get(fd_)?.object else {
         return Err(Errno::BADF);
     };
-    match process.tree.contents(*node) {
+    match process.kernel.tree.contents(*node) {
         Contents::Directory(_) => return Err(Errno::ISDIR),
         Contents::Link(_) => return Err(Errno::BADF),
         Contents::Sealed { size, .. } => {
@@ -185,21 +185,21 @@ pub(super) fn read_at(file: &File, target: &mut [u8], offset: u64) -> Result<u64
 }
 
 fn send(process: &mut Process, fd_: u64, source: u64, length: u64) -> Result<Moved, Errno> {
-    let open = process.files.get(fd_)?;
+    let open = process.kernel.files.get(fd_)?;
     if open.flags & ACCESS_MODE == 0 {
         return Err(Errno::BADF);
     }
     let (offset, append) = (open.offset, open.flags & APPEND != 0);
     let count = match open.object {
         Object::Node(node, _) => {
-            let end = process.tree.contents(node).size();
+            let end = process.kernel.tree.contents(node).size();
             let offset = if append { end } else { offset };
             let count = write_node(process, node, source, length, offset)?;
-            process.files.get_mut(fd_)?.offset = offset + count;
+            process.kernel.files.get_mut(fd_)?.offset = offset + count;
             count
         }
         Object::PipeWriter(pipe) => {
-            let state = process.files.pipe_mut(pipe)?;
+            let state = process.kernel.files.pipe_mut(pipe)?;
             if state.readers == 0 {
                 return Err(Errno::PIPE);
             }
@@ -231,7 +231,7 @@ fn write_node(
     length: u64,
     offset: u64,
 ) -> Result<u64, Errno> {
-    match process.tree.contents(node) {
+    match process.kernel.tree.contents(node) {
         Contents::Device(Device::Full) => return Err(Errno::NOSPC),
         Contents::Device(_) => {
             process.space.read(source, length)?;
@@ -241,7 +241,7 @@ fn write_node(
             let source = process.space.read(source, length)?;
             let end = offset.checked_add(length).ok_or(Errno::FBIG)?;
             let grow = end.saturating_sub(bytes.len() as u64);
-            let bytes = process.tree.bytes_mut(node, grow, super::clock::now())?;
+            let bytes = process.kernel.tree.bytes_mut(node, grow, super::clock::now())?;
             // The tree's room bounds what fits into memory.
             let (start, end) = (place(offset)?, place(end)?);
             if bytes.len() < end {
@@ -269,7 +269,7 @@ pub(super) fn pread(
     if offset > i64::MAX.cast_unsigned() {
         return Err(Errno::INVAL);
     }
-    let open = process.files.get(fd(fd_))?;
+    let open = process.kernel.files.get(fd(fd_))?;
     match open.object {
         Object::Node(..) if open.flags & ACCESS_MODE == WRITE_ONLY => Err(Errno::BADF),
         Object::Node(..) => read_node(process, fd(fd_), target, length.min(MOST), offset),
@@ -287,7 +287,7 @@ pub(super) fn pwrite(
     if offset > i64::MAX.cast_unsigned() {
         return Err(Errno::INVAL);
     }
-    let open = process.files.get(fd(fd_))?;
+    let open = process.kernel.files.get(fd(fd_))?;
     match open.object {
         Object::Node(..) if open.flags & ACCESS_MODE == 0 => Err(Errno::BADF),
         Object::Node(node, _) => write_node(process, node, source, length.min(MOST), offset),
@@ -296,35 +296,35 @@ pub(super) fn pwrite(
 }
 
 pub(super) fn lseek(process: &mut Process, fd_: u64, offset: u64, whence: u64) -> Answer {
-    let open = process.files.get(fd(fd_))?;
+    let open = process.kernel.files.get(fd(fd_))?;
     let Object::Node(node, _) = open.object else { return Err(Errno::SPIPE) };
     let base = match whence {
         0 => 0,
         1 => open.offset,
-        2 => process.tree.contents(node).size(),
+        2 => process.kernel.tree.contents(node).size(),
         _ => return Err(Errno::INVAL),
     };
     let target = base.checked_add_signed(offset.cast_signed()).ok_or(Errno::INVAL)?;
     if target > i64::MAX.cast_unsigned() {
         return Err(Errno::INVAL);
     }
-    process.files.get_mut(fd(fd_))?.offset = target;
+    process.kernel.files.get_mut(fd(fd_))?.offset = target;
     Ok(target)
 }
 
 pub(super) fn ftruncate(process: &mut Process, fd_: u64, length: u64) -> Answer {
-    let open = process.files.get(fd(fd_))?;
+    let open = process.kernel.files.get(fd(fd_))?;
     let Object::Node(node, _) = open.object else { return Err(Errno::INVAL) };
     if open.flags & ACCESS_MODE == 0 || length > i64::MAX.cast_unsigned() {
         return Err(Errno::INVAL);
     }
-    let grow = length.saturating_sub(process.tree.contents(node).size());
-    process.tree.bytes_mut(node, grow, super::clock::now())?.resize(place(length)?, 0);
+    let grow = length.saturating_sub(process.kernel.tree.contents(node).size());
+    process.kernel.tree.bytes_mut(node, grow, super::clock::now())?.resize(place(length)?, 0);
     Ok(0)
 }
 
 pub(super) fn close(process: &mut Process, fd_: u64) -> Answer {
-    let gone = process.files.close(fd(fd_))?;
+    let gone = process.kernel.files.close(fd(fd_))?;
     forget(process, gone);
     Ok(0)
 }
@@ -332,9 +332,9 @@ pub(super) fn close(process: &mut Process, fd_: u64) -> Answer {
 /// A file that no name leads to lives until its last descriptor is closed.
 fn forget(process: &mut Process, gone: Option<Object>) {
     if let Some(Object::Node(node, _)) = gone
-        && !process.files.has_open(node)
+        && !process.kernel.files.has_open(node)
     {
-        process.tree.release(node);
+        process.kernel.tree.release(node);
     }
 }
 
@@ -343,7 +343,7 @@ pub(super) fn dup(process: &mut Process, from: u64, to: u64, flags: u64) -> Answ
     if flags & !close_on_exec != 0 {
         return Err(Errno::INVAL);
     }
-    let gone = process.files.duplicate_to(fd(from), fd(to), flags != 0)?;
+    let gone = process.kernel.files.duplicate_to(fd(from), fd(to), flags != 0)?;
     forget(process, gone);
     Ok(fd(to))
 }
@@ -354,13 +354,13 @@ pub(super) fn pipe(process: &mut Process, target: u64, flags: u64) -> Answer {
         return Err(Errno::INVAL);
     }
     process.space.write(target, 8)?;
-    let pipe = process.files.new_pipe();
-    let reader = process.files.open(Object::PipeReader(pipe), flags)?;
-    let writer = process.files.open(Object::PipeWriter(pipe), flags | WRITE_ONLY);
+    let pipe = process.kernel.files.new_pipe();
+    let reader = process.kernel.files.open(Object::PipeReader(pipe), flags)?;
+    let writer = process.kernel.files.open(Object::PipeWriter(pipe), flags | WRITE_ONLY);
     let writer = match writer {
         Ok(writer) => writer,
         Err(errno) => {
-            process.files.close(reader)?;
+            process.kernel.files.close(reader)?;
             return Err(errno);
         }
     };
@@ -371,7 +371,7 @@ pub(super) fn pipe(process: &mut Process, target: u64, flags: u64) -> Answer {
 
 pub(super) fn fcntl(process: &mut Process, fd_: u64, command: u64, argument: u64) -> Answer {
     let changeable = APPEND | NONBLOCK;
-    let files = &mut process.files;
+    let files = &mut process.kernel.files;
     match signed(command) {
         libc::F_DUPFD => files.duplicate(fd(fd_), argument, false),
         libc::F_DUPFD_CLOEXEC => files.duplicate(fd(fd_), argument, true),
@@ -394,13 +394,13 @@ pub(super) fn ioctl(process: &mut Process, fd_: u64, request: u64, argument: u64
     const CLOSE_ON_EXEC: u64 = 0x5451;
     const KEEP_ON_EXEC: u64 = 0x5450;
     const NON_BLOCKING: u64 = 0x5421;
-    process.files.get(fd(fd_))?;
+    process.kernel.files.get(fd(fd_))?;
     match fd(request) {
-        CLOSE_ON_EXEC => process.files.set_close_on_exec(fd(fd_), true)?,
-        KEEP_ON_EXEC => process.files.set_close_on_exec(fd(fd_), false)?,
+        CLOSE_ON_EXEC => process.kernel.files.set_close_on_exec(fd(fd_), true)?,
+        KEEP_ON_EXEC => process.kernel.files.set_close_on_exec(fd(fd_), false)?,
         NON_BLOCKING => {
             let wanted = process.space.read(argument, 4)? != [0; 4];
-            let open = process.files.get_mut(fd(fd_))?;
+            let open = process.kernel.files.get_mut(fd(fd_))?;
             open.flags = if wanted { open.flags | NONBLOCK } else { open.flags & !NONBLOCK };
         }
         _ => return Err(Errno::NOTTY),
@@ -433,25 +433,24 @@ fn poll_now(process: &mut Process, entries: u64, count: u64) -> Answer {
     let mut ready = 0;
     for entry in bytes.chunks_exact_mut(8) {
         let number = i32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
-        let state =
-            match u64::try_from(number).map(|number| process.files.get(number)) {
-                Err(_) => 0,
-                Ok(Err(_)) => INVALID,
-                Ok(Ok(open)) => match open.object {
-                    Object::Node(..) => IN | OUT,
-                    Object::Output(_) => OUT,
-                    Object::Channel if process.incoming.is_empty() && process.open => OUT,
-                    Object::Channel => IN | OUT,
-                    Object::PipeReader(pipe) => match process.files.pipe(pipe)? {
-                        pipe if !pipe.bytes.is_empty() => IN,
-                        pipe if pipe.writers == 0 => HANG_UP,
-                        _ => 0,
-                    },
-                    Object::PipeWriter(pipe) => {
-                        if process.files.pipe(pipe)?.bytes.len() < PIPE_BYTES { OUT } else { 0 }
-                    }
+        let state = match u64::try_from(number).map(|number| process.kernel.files.get(number)) {
+            Err(_) => 0,
+            Ok(Err(_)) => INVALID,
+            Ok(Ok(open)) => match open.object {
+                Object::Node(..) => IN | OUT,
+                Object::Output(_) => OUT,
+                Object::Channel if process.incoming.is_empty() && process.open => OUT,
+                Object::Channel => IN | OUT,
+                Object::PipeReader(pipe) => match process.kernel.files.pipe(pipe)? {
+                    pipe if !pipe.bytes.is_empty() => IN,
+                    pipe if pipe.writers == 0 => HANG_UP,
+                    _ => 0,
                 },
-            };
+                Object::PipeWriter(pipe) => {
+                    if process.kernel.files.pipe(pipe)?.bytes.len() < PIPE_BYTES { OUT } else { 0 }
+                }
+            },
+        };
         let answered = state & (entry[4] | HANG_UP | INVALID);
         (entry[6], entry[7]) = (answered, 0);
         ready += u64::from(answered != 0);
