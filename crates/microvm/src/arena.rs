@@ -1,0 +1,297 @@
+//! The arena: all memory of a guest, in one mapping.
+//!
+//! It is mapped twice in the sense of the hardware: here, and through KVM's memory slots in the guest. The guest runs
+//! only inside [`crate::vcpu::Vcpu::run`], which borrows the arena mutably; at any other time nobody else writes here, so
+//! plain slices are sound, and an argument that was read once cannot change underneath the monitor.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
+use rustix::mm::{madvise, mmap, mmap_anonymous, mprotect, munmap};
+
+use crate::layout::{ARENA_BYTES, BLOCK};
+
+/// A guest's memory.
+#[derive(Debug)]
+pub struct Arena {
+    base: NonNull<u8>,
+    backing: Backing,
+}
+
+/// Where the bytes come from.
+#[derive(Debug)]
+enum Backing {
+    /// A file of the arena's own.
+    Own(File),
+    /// A frozen arena, whose pages are copied when they are written.
+    Clone(Arc<Frozen>),
+}
+
+// SAFETY: the mapping belongs to this value alone and to no thread in particular.
+unsafe impl Send for Arena {}
+
+impl Arena {
+    /// An empty one: zero everywhere, and no memory taken yet.
+    ///
+    /// # Errors
+    /// When the host has no address space or no descriptors left.
+    pub fn new() -> io::Result<Self> {
+        let file =
+            File::from(memfd_create("arena", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+        ftruncate(&file, ARENA_BYTES)?;
+        let base = reserve()?;
+        map_file(base, &file, MapFlags::SHARED, ProtFlags::READ | ProtFlags::WRITE)?;
+        Ok(Self { base, backing: Backing::Own(file) })
+    }
+
+    /// A copy of a frozen one that shares all pages until they are written.
+    ///
+    /// # Errors
+    /// As for [`Arena::new`].
+    pub fn clone_of(frozen: &Arc<Frozen>) -> io::Result<Self> {
+        let base = reserve()?;
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        map_file(base, &frozen.file, MapFlags::PRIVATE, rights)?;
+        let arena = Self { base, backing: Backing::Clone(Arc::clone(frozen)) };
+        for zone in frozen.growth.clone() {
+            if zone.is_empty() {
+                continue;
+            }
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+            // SAFETY: the zone lies in the new arena's address space, which nothing else uses.
+            unsafe { mmap_anonymous(arena.at(&zone).cast(), length_of(&zone), rights, flags) }?;
+        }
+        Ok(arena)
+    }
+
+    /// Makes it the origin of clones; nobody can write to it any more. `growth` is where nothing is mapped: there, clones
+    /// get memory of their own.
+    ///
+    /// # Errors
+    /// When the host refuses; the arena is lost.
+    pub fn freeze(self, growth: [Range<u64>; 2]) -> io::Result<Arc<Frozen>> {
+        let Backing::Own(file) = &self.backing else {
+            return Err(io::Error::other("a clone cannot be frozen"));
+        };
+        let file = file.try_clone()?;
+        // No mapping may be left through which it could be written.
+        drop(self);
+        fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW)?;
+        fcntl_add_seals(&file, SealFlags::SEAL)?;
+        let base = reserve()?;
+        // Private because kernels before 6.7 map nothing sealed as shared; nobody writes, so nothing is copied.
+        map_file(base, &file, MapFlags::PRIVATE, ProtFlags::READ)?;
+        Ok(Arc::new(Frozen { base, file, growth }))
+    }
+
+    /// Where the monitor sees offset 0: what KVM's memory slots refer to.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.base.as_ptr().addr() as u64
+    }
+
+    /// What is in the range.
+    ///
+    /// # Panics
+    /// When the range leaves the arena: callers check what a guest says against its mappings first.
+    #[must_use]
+    pub fn bytes(&self, range: Range<u64>) -> &[u8] {
+        let (at, length) = (self.at(&range), length_of(&range));
+        // SAFETY: `at` checked the range; the guest does not run while the arena is borrowed.
+        unsafe { std::slice::from_raw_parts(at, length) }
+    }
+
+    /// As [`Arena::bytes`], to be written.
+    ///
+    /// # Panics
+    /// As for [`Arena::bytes`].
+    pub fn bytes_mut(&mut self, range: Range<u64>) -> &mut [u8] {
+        let (at, length) = (self.at(&range), length_of(&range));
+        // SAFETY: as for reading, and the arena is borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(at, length) }
+    }
+
+    /// The little-endian number at `address`.
+    #[must_use]
+    pub fn word(&self, address: u64) -> u64 {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(self.bytes(address..address + 8));
+        u64::from_le_bytes(bytes)
+    }
+
+    /// Writes a little-endian number.
+    pub fn set_word(&mut self, address: u64, word: u64) {
+        self.bytes_mut(address..address + 8).copy_from_slice(&word.to_le_bytes());
+    }
+
+    /// Gives the memory of whole pages back. Those of [`Arena::zero_on_reuse`] excepted, they read as zero from now on.
+    ///
+    /// # Errors
+    /// When the host refuses.
+    pub fn discard(&mut self, range: Range<u64>) -> io::Result<()> {
+        let advice = match self.backing {
+            Backing::Own(_) => Advice::LinuxRemove,
+            Backing::Clone(_) => Advice::LinuxDontNeed,
+        };
+        let (at, length) = (self.at(&range), length_of(&range));
+        // SAFETY: the range lies in the arena, which is borrowed mutably: no slice of it is alive.
+        unsafe { madvise(at.cast(), length, advice) }?;
+        Ok(())
+    }
+
+    /// Makes pages that were given back read as zero where they do not by themselves: in a clone they are the frozen
+    /// arena's again, and nobody who maps the address anew may see those.
+    pub fn zero_on_reuse(&mut self, range: Range<u64>) {
+        for part in self.inherited(range) {
+            self.bytes_mut(part).fill(0);
+        }
+    }
+
+    /// Those parts of a range in which a clone shares pages with the arena that it was cloned from.
+    #[must_use]
+    pub fn inherited(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let Backing::Clone(frozen) = &self.backing else { return Vec::new() };
+        let [first, second] = &frozen.growth;
+        let between = [0..first.start, first.end..second.start, second.end..ARENA_BYTES];
+        let cut = between.map(|it| it.start.max(range.start)..it.end.min(range.end));
+        cut.into_iter().filter(|part| !part.is_empty()).collect()
+    }
+
+    /// What it was cloned from.
+    #[must_use]
+    pub fn origin(&self) -> Option<&Arc<Frozen>> {
+        match &self.backing {
+            Backing::Own(_) => None,
+            Backing::Clone(frozen) => Some(frozen),
+        }
+    }
+
+    /// Makes KVM forget what it derived from the page tables for whole pages.
+    ///
+    /// Where it shadows the guest's tables it keeps using an entry that was present until the host's mapping of the page
+    /// behind it changes; under nested paging the processor caches the entry. Neither a load of CR3 nor INVLPG helps the
+    /// former; taking the host's own rights away for a moment helps both.
+    ///
+    /// # Errors
+    /// When the host refuses.
+    pub fn flush(&mut self, range: Range<u64>) -> io::Result<()> {
+        for rights in [MprotectFlags::empty(), MprotectFlags::READ | MprotectFlags::WRITE] {
+            let (at, length) = (self.at(&range), length_of(&range));
+            // SAFETY: the range lies in the arena, which is borrowed mutably: nobody looks at it in between.
+            unsafe { mprotect(at.cast(), length, rights) }?;
+        }
+        Ok(())
+    }
+
+    fn at(&self, range: &Range<u64>) -> *mut u8 {
+        assert!(
+            range.start <= range.end && range.end <= ARENA_BYTES,
+            "{range:x?} leaves the arena"
+        );
+        // SAFETY: the offset was checked against the mapping's length.
+        unsafe { self.base.as_ptr().add(length_of(&(0..range.start))) }
+    }
+}
+
+/// An arena that nobody can write to any more.
+#[derive(Debug)]
+pub struct Frozen {
+    base: NonNull<u8>,
+    file: File,
+    growth: [Range<u64>; 2],
+}
+
+// SAFETY: the mapping belongs to this value alone, and is read only.
+unsafe impl Send for Frozen {}
+// SAFETY: as above.
+unsafe impl Sync for Frozen {}
+
+impl Frozen {
+    /// What is in the range.
+    ///
+    /// # Panics
+    /// When the range leaves the arena.
+    #[must_use]
+    pub fn bytes(&self, range: Range<u64>) -> &[u8] {
+        let (at, length) = (offset(self.base, &range), length_of(&range));
+        // SAFETY: `offset` checked the range; the file is sealed, so nobody writes to it.
+        unsafe { std::slice::from_raw_parts(at, length) }
+    }
+
+    /// Where clones have memory of their own from the start.
+    #[must_use]
+    pub fn growth(&self) -> &[Range<u64>; 2] {
+        &self.growth
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        unmap(self.base);
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        unmap(self.base);
+    }
+}
+
+fn unmap(base: NonNull<u8>) {
+    // SAFETY: called when the mapping's one owner is dropped; KVM's slots keep nothing mapped by address.
+    let gone = unsafe { munmap(base.as_ptr().cast(), length_of(&(0..ARENA_BYTES))) };
+    debug_assert!(gone.is_ok());
+}
+
+/// Address space on a block boundary, so that the host can use huge pages where the guest does.
+fn reserve() -> io::Result<NonNull<u8>> {
+    let length = length_of(&(0..ARENA_BYTES + BLOCK));
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists.
+    let start = unsafe { mmap_anonymous(std::ptr::null_mut(), length, ProtFlags::empty(), flags) }?;
+    let before = start.align_offset(length_of(&(0..BLOCK)));
+    // SAFETY: `before` is less than a block, and the mapping is a block longer than the arena.
+    let base = unsafe { start.cast::<u8>().add(before) };
+    if before > 0 {
+        // SAFETY: what lies before the arena is ours since a moment and referred to by nobody.
+        unsafe { munmap(start, before) }?;
+    }
+    let after = length_of(&(0..BLOCK)) - before;
+    if after > 0 {
+        // SAFETY: the end of the arena lies `after` bytes before the end of the mapping.
+        let end = unsafe { base.add(length_of(&(0..ARENA_BYTES))) };
+        // SAFETY: as for what lies before.
+        unsafe { munmap(end.cast(), after) }?;
+    }
+    Ok(NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?)
+}
+
+/// Puts a file in the place of reserved address space.
+fn map_file(
+    base: NonNull<u8>,
+    file: &File,
+    sharing: MapFlags,
+    rights: ProtFlags,
+) -> io::Result<()> {
+    let flags = sharing | MapFlags::NORESERVE | MapFlags::FIXED;
+    let length = length_of(&(0..ARENA_BYTES));
+    // SAFETY: the address space was reserved for this, and nothing else uses it.
+    unsafe { mmap(base.as_ptr().cast(), length, rights, flags, file, 0) }?;
+    Ok(())
+}
+
+fn offset(base: NonNull<u8>, range: &Range<u64>) -> *mut u8 {
+    assert!(range.start <= range.end && range.end <= ARENA_BYTES, "{range:x?} leaves the arena");
+    // SAFETY: the offset was checked against the mapping's length.
+    unsafe { base.as_ptr().add(length_of(&(0..range.start))) }
+}
+
+/// Lengths inside the arena fit: this is an x86-64 monitor.
+pub(crate) fn length_of(range: &Range<u64>) -> usize {
+    usize::try_from(range.end - range.start).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,208 @@
+//! ELF files: what a program asks to be loaded, and where. Reads headers only; any bytes may be given.
+
+use std::ops::Range;
+
+use goblin::container::{Container, Ctx, Endian};
+use goblin::elf::header::{EM_X86_64, ET_DYN, ET_EXEC, Header};
+use goblin::elf::program_header::{PT_INTERP, PT_LOAD, ProgramHeader};
+use rustix::io::Errno;
+use thiserror::Error;
+
+use crate::layout::{PAGE, USER_END, page_down, page_up};
+use crate::rights::Rights;
+use crate::space::{Place, Space};
+
+/// Longest path of an interpreter.
+const PATH_MAX: u64 = 4096;
+const MOST_SEGMENTS: u16 = 64;
+const ENTRY_BYTES: u64 = 56;
+
+/// A program's headers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Whether it can be loaded anywhere; otherwise it is linked for fixed addresses.
+    pub movable: bool,
+    /// Where it starts, before it is moved.
+    pub entry: u64,
+    /// What to load.
+    pub segments: Vec<Segment>,
+    /// The dynamic linker that it wants to be started by.
+    pub interpreter: Option<Vec<u8>>,
+    /// Where its program headers are in the file, and how many.
+    pub headers: (u64, u16),
+}
+
+/// A part of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Where it goes, before it is moved.
+    pub memory: Range<u64>,
+    /// What of the file it begins with; the rest is zero.
+    pub file: Range<u64>,
+    /// What the program may do with it.
+    pub rights: Rights,
+}
+
+/// Where a program went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// What was added to its addresses.
+    pub bias: u64,
+    /// Where it starts.
+    pub entry: u64,
+    /// Where its program headers are in memory; 0 when they are not loaded.
+    pub headers: u64,
+    /// The first address behind it.
+    pub end: u64,
+}
+
+/// Why a file is no program of ours.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum ImageError {
+    /// It is no ELF file, or cut short.
+    #[error("not an ELF file: {0}")]
+    Malformed(String),
+    /// It is one, for something else.
+    #[error("not a program for x86-64 Linux")]
+    Foreign,
+    /// A segment lies where no program can be.
+    #[error("a segment at {0:#x} that cannot be loaded")]
+    Segment(u64),
+    /// There is no memory for it.
+    #[error("no room in the guest for the segment at {0:#x}")]
+    Room(u64, #[source] Errno),
+}
+
+impl Image {
+    /// Reads the headers of `file`.
+    ///
+    /// # Errors
+    /// When it is not a program that can be loaded.
+    pub fn parse(file: &[u8]) -> Result<Self, ImageError> {
+        let malformed = |error: goblin::error::Error| ImageError::Malformed(error.to_string());
+        if file.len() < 64 {
+            return Err(ImageError::Malformed("too short".to_owned()));
+        }
+        let header = goblin::elf::Elf::parse_header(file).map_err(malformed)?;
+        let Header { e_type, e_machine, e_phnum, e_phoff, e_entry, e_phentsize, .. } = header;
+        let is_64_bit_little_endian = file[4..6] == [2, 1];
+        if !is_64_bit_little_endian || e_machine != EM_X86_64 || !matches!(e_type, ET_EXEC | ET_DYN)
+        {
+            return Err(ImageError::Foreign);
+        }
+        if e_phnum == 0 || e_phnum > MOST_SEGMENTS || u64::from(e_phentsize) != ENTRY_BYTES {
+            return Err(ImageError::Malformed("no sensible program headers".to_owned()));
+        }
+        let context = Ctx::new(Container::Big, Endian::Little);
+        let table = slice(file, e_phoff, u64::from(e_phnum) * ENTRY_BYTES)?;
+        let headers = ProgramHeader::parse(table, 0, usize::from(e_phnum), context);
+        let mut image = Self {
+            movable: e_type == ET_DYN,
+            entry: e_entry,
+            segments: Vec::new(),
+            interpreter: None,
+            headers: (e_phoff, e_phnum),
+        };
+        for header in headers.map_err(malformed)? {
+            match header.p_type {
+                PT_LOAD if header.p_memsz > 0 => image.segments.push(segment(&header, file)?),
+                PT_INTERP if header.p_filesz <= PATH_MAX => {
+                    let path = slice(file, header.p_offset, header.p_filesz)?;
+                    let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
+                    image.interpreter = Some(path[..end].to_vec());
+                }
+                _ => {}
+            }
+        }
+        if image.segments.is_empty() {
+            return Err(ImageError::Malformed("nothing to load".to_owned()));
+        }
+        Ok(image)
+    }
+
+    /// Loads it from the file that it was parsed from, moved to `base` if it can be.
+    ///
+    /// # Errors
+    /// When a segment does not fit into the guest, or lies where another is.
+    pub fn load(&self, file: &[u8], space: &mut Space, base: u64) -> Result<Loaded, ImageError> {
+        let bias = if self.movable { base } else { 0 };
+        let mut loaded =
+            Loaded { bias, entry: bias.wrapping_add(self.entry), headers: 0, end: bias };
+        for segment in &self.segments {
+            let (start, end) = (bias + segment.memory.start, bias + segment.memory.end);
+            let pages = page_down(start)..page_up(end);
+            let room = |errno| ImageError::Room(start, errno);
+            // Writable while it is filled; its own rights follow.
+            let place = Place::FixedIfFree(pages.start);
+            space.map(place, pages.end - pages.start, Rights::WRITE).map_err(room)?;
+            let contents = slice(file, segment.file.start, segment.file.end - segment.file.start)?;
+            space.write(start, contents.len() as u64).map_err(room)?.copy_from_slice(contents);
+            space.protect(pages.start, pages.end - pages.start, segment.rights).map_err(room)?;
+            let (headers, count) = self.headers;
+            let table = headers..headers + u64::from(count) * ENTRY_BYTES;
+            if segment.file.start <= table.start && table.end <= segment.file.end {
+                loaded.headers = start + table.start - segment.file.start;
+            }
+            loaded.end = loaded.end.max(end);
+        }
+        Ok(loaded)
+    }
+}
+
+fn segment(header: &ProgramHeader, file: &[u8]) -> Result<Segment, ImageError> {
+    let bad = ImageError::Segment(header.p_vaddr);
+    let end = header.p_vaddr.checked_add(header.p_memsz).filter(|end| *end <= USER_END - PAGE);
+    let file_end = header.p_offset.checked_add(header.p_filesz);
+    let fits = file_end.is_some_and(|end| end <= file.len() as u64);
+    let congruent = header.p_vaddr % PAGE == header.p_offset % PAGE;
+    let (Some(end), Some(file_end)) = (end, file_end) else { return Err(bad) };
+    if !fits || !congruent || header.p_filesz > header.p_memsz {
+        return Err(bad);
+    }
+    Ok(Segment {
+        memory: header.p_vaddr..end,
+        file: header.p_offset..file_end,
+        rights: Rights::of_segment(header.p_flags),
+    })
+}
+
+fn slice(file: &[u8], start: u64, length: u64) -> Result<&[u8], ImageError> {
+    let range = usize::try_from(start).ok().zip(usize::try_from(length).ok());
+    let range = range.and_then(|(start, length)| Some(start..start.checked_add(length)?));
+    let part = range.and_then(|range| file.get(range));
+    part.ok_or_else(|| ImageError::Malformed("cut short".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_loader_panic(
+            patches in prop::collection::vec((0usize..2048, any::<u8>()), 0..40),
+        ) {
+            let mut file = std::fs::read("/proc/self/exe").unwrap();
+            for (at, byte) in patches {
+                // The headers lie in the first bytes; patch nothing that makes it foreign right away.
+                if at >= 20 {
+                    file[at] = byte;
+                }
+            }
+            if let Ok(image) = Image::parse(&file) {
+                let mut space = Space::new().unwrap();
+                let _ = image.load(&file, &mut space, crate::layout::PROGRAM);
+            }
+        }
+    }
+
+    #[test]
+    fn this_test_itself_is_a_movable_program_with_an_interpreter() {
+        let file = std::fs::read("/proc/self/exe").unwrap();
+        let image = Image::parse(&file).unwrap();
+        assert!(image.movable);
+        assert!(image.interpreter.unwrap().starts_with(b"/lib64/ld-linux"));
+    }
+}

@@ -1,0 +1,216 @@
+//! Descriptors, and what they refer to. Plain data: copying it copies all state of open files.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::vfs::NodeId;
+
+/// Most descriptors of a process.
+const MOST: usize = 1024;
+/// Bytes that a pipe holds.
+pub(crate) const PIPE_BYTES: usize = 64 << 10;
+
+/// A process's descriptors.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Files {
+    slots: Vec<Option<Descriptor>>,
+    open: Vec<Option<Open>>,
+    pipes: Vec<Option<Pipe>>,
+}
+
+/// A descriptor: which open file, and whether exec would close it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Descriptor {
+    open: usize,
+    pub(crate) close_on_exec: bool,
+}
+
+/// An open file, shared by the descriptors that were duplicated from one another.
+#[derive(Clone, Debug)]
+pub(crate) struct Open {
+    pub(crate) object: Object,
+    pub(crate) offset: u64,
+    /// `O_*` without those of creation.
+    pub(crate) flags: u64,
+    holders: usize,
+}
+
+/// What is open.
+#[derive(Clone, Debug)]
+pub(crate) enum Object {
+    /// A node of the tree; the host's file when it is one of a layer.
+    Node(NodeId, Option<Arc<File>>),
+    /// The reading end of a pipe.
+    PipeReader(usize),
+    /// The writing end of a pipe.
+    PipeWriter(usize),
+    /// The conversation with the worker.
+    Channel,
+    /// A stream that the monitor takes.
+    Output(Stream),
+}
+
+/// Where output goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Descriptor 1.
+    Stdout,
+    /// Descriptor 2.
+    Stderr,
+}
+
+/// A pipe's contents and ends.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pipe {
+    pub(crate) bytes: VecDeque<u8>,
+    pub(crate) readers: usize,
+    pub(crate) writers: usize,
+}
+
+impl Files {
+    /// What a descriptor refers to.
+    pub(crate) fn get(&self, fd: u64) -> Result<&Open, Errno> {
+        let open = self.descriptor(fd)?.open;
+        self.open[open].as_ref().ok_or(Errno::BADF)
+    }
+
+    /// As [`Files::get`], to be changed.
+    pub(crate) fn get_mut(&mut self, fd: u64) -> Result<&mut Open, Errno> {
+        let open = self.descriptor(fd)?.open;
+        self.open[open].as_mut().ok_or(Errno::BADF)
+    }
+
+    pub(crate) fn descriptor(&self, fd: u64) -> Result<Descriptor, Errno> {
+        let slot = usize::try_from(fd).ok().and_then(|fd| self.slots.get(fd).copied().flatten());
+        slot.ok_or(Errno::BADF)
+    }
+
+    pub(crate) fn set_close_on_exec(&mut self, fd: u64, close: bool) -> Result<(), Errno> {
+        self.descriptor(fd)?;
+        if let Some(slot) = usize::try_from(fd).ok().and_then(|fd| self.slots[fd].as_mut()) {
+            slot.close_on_exec = close;
+        }
+        Ok(())
+    }
+
+    /// Opens an object as the lowest free descriptor.
+    pub(crate) fn open(&mut self, object: Object, flags: u64) -> Result<u64, Errno> {
+        let slot = self.free_slot(0)?;
+        if let Object::PipeReader(pipe) = object {
+            self.pipe_mut(pipe)?.readers += 1;
+        }
+        if let Object::PipeWriter(pipe) = object {
+            self.pipe_mut(pipe)?.writers += 1;
+        }
+        let open = Open { object, offset: 0, flags: flags & !CREATION, holders: 1 };
+        let index = put(&mut self.open, open);
+        let close_on_exec = flags & u64::from(libc::O_CLOEXEC.cast_unsigned()) != 0;
+        self.slots[slot] = Some(Descriptor { open: index, close_on_exec });
+        Ok(slot as u64)
+    }
+
+    /// `fcntl(F_DUPFD)`: the lowest free descriptor from `least` on.
+    pub(crate) fn duplicate(&mut self, fd: u64, least: u64, close: bool) -> Result<u64, Errno> {
+        let from = self.descriptor(fd)?;
+        let least =
+            usize::try_from(least).ok().filter(|least| *least < MOST).ok_or(Errno::INVAL)?;
+        let slot = self.free_slot(least)?;
+        self.share(from, slot, close);
+        Ok(slot as u64)
+    }
+
+    /// `dup2`: closes what was there. Returns the object that nobody has open any more.
+    pub(crate) fn duplicate_to(
+        &mut self,
+        fd: u64,
+        to: u64,
+        close: bool,
+    ) -> Result<Option<Object>, Errno> {
+        let from = self.descriptor(fd)?;
+        let slot = usize::try_from(to).ok().filter(|to| *to < MOST).ok_or(Errno::BADF)?;
+        let gone = self.close(to).unwrap_or_default();
+        if self.slots.len() <= slot {
+            self.slots.resize(slot + 1, None);
+        }
+        self.share(from, slot, close);
+        Ok(gone)
+    }
+
+    fn share(&mut self, from: Descriptor, slot: usize, close_on_exec: bool) {
+        if let Some(open) = &mut self.open[from.open] {
+            open.holders += 1;
+        }
+        self.slots[slot] = Some(Descriptor { open: from.open, close_on_exec });
+    }
+
+    /// Closes a descriptor. Returns the object that nobody has open any more.
+    pub(crate) fn close(&mut self, fd: u64) -> Result<Option<Object>, Errno> {
+        let descriptor = self.descriptor(fd)?;
+        if let Ok(fd) = usize::try_from(fd) {
+            self.slots[fd] = None;
+        }
+        let Some(open) = &mut self.open[descriptor.open] else { return Ok(None) };
+        open.holders -= 1;
+        if open.holders > 0 {
+            return Ok(None);
+        }
+        let object = self.open[descriptor.open].take().map(|open| open.object);
+        match object {
+            Some(Object::PipeReader(pipe)) => self.pipe_mut(pipe)?.readers -= 1,
+            Some(Object::PipeWriter(pipe)) => self.pipe_mut(pipe)?.writers -= 1,
+            _ => {}
+        }
+        for pipe in &mut self.pipes {
+            if pipe.as_ref().is_some_and(|pipe| pipe.readers == 0 && pipe.writers == 0) {
+                *pipe = None;
+            }
+        }
+        Ok(object)
+    }
+
+    /// Whether anybody has the node open.
+    pub(crate) fn has_open(&self, node: NodeId) -> bool {
+        let is = |open: &Open| matches!(open.object, Object::Node(id, _) if id == node);
+        self.open.iter().flatten().any(is)
+    }
+
+    /// A pipe with no ends yet.
+    pub(crate) fn new_pipe(&mut self) -> usize {
+        put(&mut self.pipes, Pipe::default())
+    }
+
+    pub(crate) fn pipe_mut(&mut self, pipe: usize) -> Result<&mut Pipe, Errno> {
+        self.pipes.get_mut(pipe).and_then(Option::as_mut).ok_or(Errno::BADF)
+    }
+
+    pub(crate) fn pipe(&self, pipe: usize) -> Result<&Pipe, Errno> {
+        self.pipes.get(pipe).and_then(Option::as_ref).ok_or(Errno::BADF)
+    }
+
+    fn free_slot(&mut self, least: usize) -> Result<usize, Errno> {
+        let free = (least..MOST).find(|at| self.slots.get(*at).is_none_or(Option::is_none));
+        let slot = free.ok_or(Errno::MFILE)?;
+        if self.slots.len() <= slot {
+            self.slots.resize(slot + 1, None);
+        }
+        Ok(slot)
+    }
+}
+
+/// Flags that matter while opening only.
+const CREATION: u64 =
+    (libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC | libc::O_NOCTTY | libc::O_CLOEXEC) as u64;
+
+/// Puts a value into the first free place.
+fn put<T>(places: &mut Vec<Option<T>>, value: T) -> usize {
+    let free = places.iter().position(Option::is_none);
+    let index = free.unwrap_or_else(|| {
+        places.push(None);
+        places.len() - 1
+    });
+    places[index] = Some(value);
+    index
+}

@@ -1,0 +1,161 @@
+//! System calls about the process itself and the machine that it believes to be on.
+
+use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom as random};
+
+use super::Answer;
+use super::call::signed;
+use super::process::Process;
+use super::record::Record;
+use crate::layout::{STACK_BYTES, USER_END, USER_HALF_END};
+
+/// The process's number, and its only thread's.
+pub(super) const PID: u64 = 1;
+const INFINITE: u64 = u64::MAX;
+
+pub(super) fn arch_prctl(process: &mut Process, what: u64, value: u64) -> Answer {
+    const SET_FS: u64 = 0x1002;
+    if what != SET_FS || value >= USER_HALF_END {
+        return Err(Errno::INVAL);
+    }
+    process.vcpu.set_fs_base(value);
+    Ok(0)
+}
+
+pub(super) fn prctl(process: &mut Process, what: u64, value: u64) -> Answer {
+    let what = signed(what);
+    match what {
+        libc::PR_SET_NAME => {
+            // Up to its end or 16 bytes: the string may end before unmapped memory.
+            let mut name = [0; 16];
+            for (at, byte) in name[..15].iter_mut().zip(value..).map(|(byte, at)| (at, byte)) {
+                *byte = process.space.read(at, 1)?[0];
+                if *byte == 0 {
+                    break;
+                }
+            }
+            process.kernel.name = name;
+            Ok(0)
+        }
+        libc::PR_GET_NAME => {
+            let name = process.kernel.name;
+            process.space.write(value, 16)?.copy_from_slice(&name);
+            Ok(0)
+        }
+        // Names of memory for the sake of /proc, dumps, deaths of parents: nothing follows from them here.
+        libc::PR_SET_VMA | libc::PR_SET_PDEATHSIG | libc::PR_SET_DUMPABLE => Ok(0),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+pub(super) fn uname(process: &mut Process, target: u64) -> Answer {
+    const FIELD: usize = 65;
+    let fields = ["Linux", "microvm", "6.1.0", "Lambswool", "x86_64", "(none)"];
+    let mut record = Record::<{ 6 * FIELD }>::new();
+    for (number, text) in fields.into_iter().enumerate() {
+        record = record.text(number * FIELD, FIELD, text);
+    }
+    process.space.write(target, 6 * FIELD as u64)?.copy_from_slice(record.bytes());
+    Ok(0)
+}
+
+pub(super) fn getrandom(process: &mut Process, target: u64, length: u64, flags: u64) -> Answer {
+    const KNOWN: u64 = 7;
+    const MOST: u64 = 32 << 20;
+    if flags & !KNOWN != 0 {
+        return Err(Errno::INVAL);
+    }
+    let length = length.min(MOST);
+    fill_random(process.space.write(target, length)?)?;
+    Ok(length)
+}
+
+/// Randomness of the host's.
+pub(super) fn fill_random(mut target: &mut [u8]) -> Result<(), Errno> {
+    while !target.is_empty() {
+        match random(&mut *target, GetRandomFlags::empty()) {
+            Ok(count) => target = &mut target[count..],
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn prlimit(process: &mut Process, what: u64, new: u64, old: u64) -> Answer {
+    // Stack, core, processes, files; CPU time, file sizes, data and the rest have no limit of their own.
+    let limit = match what {
+        3 => STACK_BYTES,
+        4 => 0,
+        6 => 1,
+        7 => 1024,
+        9 => USER_END,
+        0..16 => INFINITE,
+        _ => return Err(Errno::INVAL),
+    };
+    if new != 0 {
+        return Err(Errno::PERM);
+    }
+    if old != 0 {
+        let record = Record::<16>::new().long(0, limit).long(8, limit);
+        process.space.write(old, 16)?.copy_from_slice(record.bytes());
+    }
+    Ok(0)
+}
+
+pub(super) fn getrusage(process: &mut Process, target: u64) -> Answer {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let record = Record::<144>::new()
+        .long(0, used.tv_sec.cast_unsigned())
+        .long(8, used.tv_nsec.cast_unsigned() / 1000);
+    process.space.write(target, 144)?.copy_from_slice(record.bytes());
+    Ok(0)
+}
+
+pub(super) fn times(process: &mut Process, target: u64) -> Answer {
+    let ticks = u64::try_from(process.started.elapsed().as_millis() / 10).unwrap_or(0);
+    if target != 0 {
+        let record = Record::<32>::new().long(0, ticks);
+        process.space.write(target, 32)?.copy_from_slice(record.bytes());
+    }
+    Ok(ticks)
+}
+
+pub(super) fn sysinfo(process: &mut Process, target: u64) -> Answer {
+    let mapped: u64 = process.space.regions().iter().map(|(it, _)| it.end - it.start).sum();
+    let record = Record::<112>::new()
+        .long(0, process.started.elapsed().as_secs())
+        .long(32, USER_END)
+        .long(40, USER_END.saturating_sub(mapped))
+        .int(80, 1)
+        .int(104, 1);
+    process.space.write(target, 112)?.copy_from_slice(record.bytes());
+    Ok(0)
+}
+
+/// One processor.
+pub(super) fn affinity(process: &mut Process, length: u64, target: u64) -> Answer {
+    if length < 8 {
+        return Err(Errno::INVAL);
+    }
+    process.space.write(target, 8)?.copy_from_slice(&1_u64.to_le_bytes());
+    Ok(8)
+}
+
+/// With one thread nobody ever waits for another: waking finds nobody, and waiting for what nobody can change is a dead
+/// lock that is refused.
+pub(super) fn futex(process: &mut Process, address: u64, operation: u64, value: u64) -> Answer {
+    const WAIT: i32 = 0;
+    const WAKE: i32 = 1;
+    const WAIT_BITSET: i32 = 9;
+    const WAKE_BITSET: i32 = 10;
+    match signed(operation) & 0x7f {
+        WAKE | WAKE_BITSET => Ok(0),
+        WAIT | WAIT_BITSET => {
+            let word = process.space.read(address, 4)?;
+            let expected = value.to_le_bytes();
+            Err(if word == &expected[..4] { Errno::DEADLK } else { Errno::AGAIN })
+        }
+        _ => Err(Errno::NOSYS),
+    }
+}

@@ -1,0 +1,36 @@
+//! The Linux personality: enough of Linux, in the monitor, for unmodified programs.
+//!
+//! ```text
+//!   guest ── system call ──► process ──► call::answer ──┬── memory     mmap, mprotect, mremap, brk
+//!                                                       ├── paths      open, stat, mkdir, rename
+//!                                                       ├── transfer   read, write, lseek, pipe
+//!                                                       ├── clock      clock_gettime, nanosleep
+//!                                                       ├── signals    sigaction, sigaltstack
+//!                                                       └── identity   getpid, uname, limits
+//! ```
+//!
+//! Nothing of the host is passed through: descriptors are the monitor's own numbers, paths are looked up in the guest's
+//! own tree, and the program is the only process and the only thread there is. What is not known is ENOSYS, noted once
+//! for each number.
+
+mod call;
+mod clock;
+mod files;
+mod identity;
+mod memory;
+mod paths;
+mod process;
+mod record;
+mod signals;
+mod start;
+mod template;
+mod transfer;
+
+pub use files::Stream;
+pub use process::{Options, Pause, Process, ProcessError};
+pub use template::{Reset, Template};
+
+use rustix::io::Errno;
+
+/// What a system call returns.
+type Answer = Result<u64, Errno>;

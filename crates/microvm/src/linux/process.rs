@@ -1,0 +1,342 @@
+//! The one process of a machine, from its start to its end.
+//!
+//! ```text
+//!   start ──► run ──► Pause::Idle     it waits on the channel for what is not there yet: feed it, run again
+//!              ▲  └──► Pause::Stopped  somebody outside asked for it: run again
+//!              └──────┘
+//!                 └──► Pause::Exited | Killed                 over
+//! ```
+//!
+//! While a process is idle it stands before its `read`, with nothing half done: that is where it can be snapshot.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::time::Instant;
+
+use rustix::io::Errno;
+use thiserror::Error;
+
+use super::call::{self, Flow};
+use super::files::{Files, Object, Stream};
+use super::signals::Signals;
+use super::start;
+use super::template::Kernel;
+use crate::hypervisor::Hypervisor;
+use crate::image::{Image, ImageError};
+use crate::layout::{INTERPRETER, PROGRAM};
+use crate::rights::Rights;
+use crate::ring0::PATCHED;
+use crate::space::Space;
+use crate::stop::Stopper;
+use crate::vcpu::{Exit, Fault, Vcpu, VcpuError};
+use crate::vfs::Tree;
+
+/// The channel's descriptor.
+const CHANNEL: u64 = 3;
+/// Bytes that a process may have said without anybody taking them.
+const MOST_UNTAKEN: usize = 64 << 20;
+
+/// What to run.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The program's path in the guest's tree, and its arguments from the program's own name on.
+    pub program: Vec<String>,
+    /// Its environment, `NAME=value`.
+    pub environment: Vec<String>,
+    /// Whether descriptor 3 is a conversation with the monitor.
+    pub channel: bool,
+}
+
+/// A Linux process in a machine.
+#[derive(Debug)]
+pub struct Process {
+    // Before the space: KVM's slots refer to it.
+    pub(super) vcpu: Vcpu,
+    pub(super) space: Space,
+    pub(super) kernel: Kernel,
+    pub(super) started: Instant,
+    /// What the worker said and the process has not read yet; whether more may come.
+    pub(super) incoming: VecDeque<u8>,
+    pub(super) open: bool,
+    pub(super) outgoing: Vec<u8>,
+    pub(super) output: Vec<(Stream, Vec<u8>)>,
+    pub(super) untaken: usize,
+    pub(super) stopper: Stopper,
+    pub(super) unknown: BTreeSet<u64>,
+    pub(super) calls: u64,
+    pub(super) patched: u64,
+}
+
+/// Why a process does not run at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// It waits for something from the worker.
+    Idle,
+    /// It was stopped from outside.
+    Stopped,
+    /// It exited with this status.
+    Exited(i32),
+    /// A signal ended it; the exception that led to it, if one did.
+    Killed(i32, Option<Fault>),
+    /// It waits for something that only it could do itself.
+    Stuck,
+}
+
+/// Why there is no process.
+#[derive(Debug, Error)]
+pub enum ProcessError {
+    /// There is no such program in the tree.
+    #[error("{path}: {errno}")]
+    NoProgram {
+        /// Its path.
+        path: String,
+        /// Why not.
+        errno: Errno,
+    },
+    /// It is none.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// Arguments and environment are too long.
+    #[error("arguments and environment do not fit on the stack")]
+    Arguments,
+    /// The host has no memory, or no randomness.
+    #[error("prepare the guest")]
+    Host(#[from] io::Error),
+    /// The machine.
+    #[error(transparent)]
+    Vcpu(#[from] VcpuError),
+}
+
+impl Process {
+    /// Loads a program from the tree; it has not run yet.
+    ///
+    /// # Errors
+    /// When there is no such program, or the host refuses a machine.
+    pub fn start(host: &Hypervisor, tree: Tree, options: &Options) -> Result<Self, ProcessError> {
+        let path = options.program.first().cloned().unwrap_or_default();
+        let (image, file) = program(&tree, &path)?;
+        let mut space = Space::new()?;
+        let loaded = image.load(&file, &mut space, PROGRAM)?;
+        let interpreter = match &image.interpreter {
+            Some(path) => {
+                let (image, file) = program(&tree, &String::from_utf8_lossy(path))?;
+                Some(image.load(&file, &mut space, INTERPRETER)?)
+            }
+            None => None,
+        };
+        space.set_break(loaded.end);
+        let stack = start::lay_out(&mut space, &image, loaded, interpreter, options)?;
+        let entry = interpreter.unwrap_or(loaded).entry;
+        let vcpu = Vcpu::new(host, &space, entry, stack)?;
+        let mut files = Files::default();
+        let none = |errno: Errno| io::Error::from(errno);
+        let null = tree.existing(Tree::ROOT, b"/dev/null", true).map_err(none)?;
+        let streams = [
+            Object::Node(null, None),
+            Object::Output(Stream::Stdout),
+            Object::Output(Stream::Stderr),
+            Object::Channel,
+        ];
+        let read_write = u64::from(libc::O_RDWR.cast_unsigned());
+        for object in streams.into_iter().take(if options.channel { 4 } else { 3 }) {
+            files.open(object, read_write).map_err(none)?;
+        }
+        debug_assert_eq!(files.get(CHANNEL).is_ok(), options.channel);
+        let kernel = Kernel {
+            tree,
+            files,
+            directory: Tree::ROOT,
+            umask: 0o022,
+            signals: Signals::default(),
+            name: start::name(&path),
+        };
+        Ok(Self::assemble(vcpu, space, kernel))
+    }
+
+    /// With nothing said and nothing done yet.
+    pub(super) fn assemble(vcpu: Vcpu, space: Space, kernel: Kernel) -> Self {
+        Self {
+            vcpu,
+            space,
+            kernel,
+            started: Instant::now(),
+            incoming: VecDeque::new(),
+            open: true,
+            outgoing: Vec::new(),
+            output: Vec::new(),
+            untaken: 0,
+            stopper: Stopper::default(),
+            unknown: BTreeSet::new(),
+            calls: 0,
+            patched: 0,
+        }
+    }
+
+    /// What stops it from another thread.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// What it reads from the channel next.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.incoming.extend(bytes);
+    }
+
+    /// Nothing more will be fed: reading the channel then finds its end.
+    pub fn hang_up(&mut self) {
+        self.open = false;
+    }
+
+    /// What it wrote to the channel since this was asked last.
+    pub fn take_said(&mut self) -> Vec<u8> {
+        self.untaken -= self.outgoing.len();
+        std::mem::take(&mut self.outgoing)
+    }
+
+    /// What it wrote to its standard streams since this was asked last.
+    pub fn take_output(&mut self) -> Vec<(Stream, Vec<u8>)> {
+        self.untaken -= self.output.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+        std::mem::take(&mut self.output)
+    }
+
+    /// System calls that it tried and that do not exist here.
+    #[must_use]
+    pub fn unknown_calls(&self) -> &BTreeSet<u64> {
+        &self.unknown
+    }
+
+    /// How many system calls it made, and how many places were patched that made them.
+    #[must_use]
+    pub fn counts(&self) -> (u64, u64) {
+        (self.calls, self.patched)
+    }
+
+    /// Its memory.
+    #[must_use]
+    pub fn space(&self) -> &Space {
+        &self.space
+    }
+
+    /// Runs it until it pauses. After [`Pause::Exited`] or [`Pause::Killed`] never again.
+    ///
+    /// # Errors
+    /// When the machine is lost.
+    pub fn run(&mut self) -> Result<Pause, ProcessError> {
+        let stopper = self.stopper.clone();
+        let _running = stopper.on_this_thread()?;
+        loop {
+            if stopper.wanted() {
+                return Ok(Pause::Stopped);
+            }
+            let pause = match self.vcpu.run(&mut self.space)? {
+                Exit::Stopped => None,
+                Exit::Syscall { site } => self.serve(site)?,
+                Exit::Fault(fault) => self.deliver(fault),
+                // Not a unikernel: to it the port is closed.
+                Exit::Hypercall => {
+                    let registers = self.vcpu.registers();
+                    let (rip, rsp, rflags) = (registers.rip, registers.rsp, registers.rflags);
+                    self.deliver(Fault { vector: 13, code: 0, address: 0, rip, rsp, rflags })
+                }
+            };
+            if let Some(pause) = pause {
+                return Ok(pause);
+            }
+        }
+    }
+
+    fn serve(&mut self, site: Option<u64>) -> Result<Option<Pause>, ProcessError> {
+        let registers = *self.vcpu.registers();
+        if let Some(site) = site {
+            self.patch(site);
+        }
+        self.calls += 1;
+        let number = registers.rax;
+        let arguments = [
+            registers.rdi,
+            registers.rsi,
+            registers.rdx,
+            registers.r10,
+            registers.r8,
+            registers.r9,
+        ];
+        let flow = call::answer(self, number, arguments);
+        if let Flow::Answer(answer) = &flow {
+            tracing::trace!(number, ?arguments, ?answer, "system call");
+        }
+        let answer = match flow {
+            Flow::Answer(answer) => answer,
+            Flow::Unknown => {
+                if self.unknown.insert(number) {
+                    tracing::info!(
+                        number,
+                        "the guest tried a system call that does not exist here"
+                    );
+                }
+                Err(Errno::NOSYS)
+            }
+            Flow::Resumed => return Ok(None),
+            Flow::Exit(status) => return Ok(Some(Pause::Exited(status))),
+            Flow::Kill(signal) => return Ok(Some(Pause::Killed(signal, None))),
+            Flow::Again(pause) => {
+                self.vcpu.before_call()?;
+                return Ok(Some(pause));
+            }
+        };
+        self.vcpu.registers().rax = match answer {
+            Ok(value) => value,
+            Err(errno) => i64::from(-errno.raw_os_error()).cast_unsigned(),
+        };
+        Ok(None)
+    }
+
+    /// Makes a place that makes system calls hand over by itself next time, without ring 0. Both instructions are two bytes
+    /// long. Only code that nobody can write is patched: what can be written may be data, or be checked by its writer.
+    fn patch(&mut self, site: u64) {
+        const SYSCALL_BYTES: [u8; 2] = [0x0f, 0x05];
+        let in_one_page = site % crate::layout::PAGE < crate::layout::PAGE - 1;
+        let code = Rights::EXECUTE;
+        let rights = self.space.regions().at(site).map_or(Rights::NONE, |(_, rights)| rights);
+        if !in_one_page || rights != code {
+            return;
+        }
+        let bytes = self.space.arena_mut().bytes_mut(site..site + 2);
+        if bytes == SYSCALL_BYTES {
+            bytes.copy_from_slice(&[0xe6, PATCHED.to_le_bytes()[0]]);
+            self.patched += 1;
+        }
+    }
+
+    /// Says something to the worker.
+    pub(super) fn say(&mut self, bytes: &[u8]) -> Result<u64, Errno> {
+        self.count_untaken(bytes.len())?;
+        self.outgoing.extend_from_slice(bytes);
+        Ok(bytes.len() as u64)
+    }
+
+    /// Writes to a standard stream.
+    pub(super) fn print(&mut self, stream: Stream, bytes: &[u8]) -> Result<u64, Errno> {
+        self.count_untaken(bytes.len())?;
+        self.output.push((stream, bytes.to_vec()));
+        Ok(bytes.len() as u64)
+    }
+
+    fn count_untaken(&mut self, more: usize) -> Result<(), Errno> {
+        if self.untaken + more > MOST_UNTAKEN {
+            return Err(Errno::NOSPC);
+        }
+        self.untaken += more;
+        Ok(())
+    }
+}
+
+/// A program of the tree: its headers and its bytes.
+fn program(tree: &Tree, path: &str) -> Result<(Image, Vec<u8>), ProcessError> {
+    let missing = |errno| ProcessError::NoProgram { path: path.to_owned(), errno };
+    let node = tree.existing(Tree::ROOT, path.as_bytes(), true).map_err(missing)?;
+    let mut host = tree.open(node).map_err(missing)?.ok_or_else(|| missing(Errno::ACCESS))?;
+    let mut file = Vec::new();
+    io::Read::read_to_end(&mut host, &mut file)?;
+    Ok((Image::parse(&file)?, file))
+}

@@ -1,0 +1,326 @@
+//! Signals: those that a program raises itself, and those that its own faults become.
+//!
+//! Nobody else is there who could send one. A handler gets the frame that the kernel would build, without the floating
+//! point state: what it calls may change those registers, and it is not restored for whoever was interrupted.
+
+use rustix::io::Errno;
+
+use super::Answer;
+use super::call::{Flow, signed};
+use super::identity::PID;
+use super::process::{Pause, Process};
+use super::record::{Record, long_at};
+use crate::layout::{PAGE, USER_HALF_END};
+use crate::vcpu::Fault;
+
+const MOST: usize = 64;
+/// Bytes of a set of signals.
+const SET_BYTES: u64 = 8;
+const ON_STACK: u64 = 0x0800_0000;
+const RESET: u64 = 0x8000_0000;
+const NO_DEFER: u64 = 0x4000_0000;
+/// The alternate stack's state: disabled.
+const DISABLED: u32 = 2;
+
+const ILL: usize = 4;
+const TRAP: usize = 5;
+const BUS: usize = 7;
+const FPE: usize = 8;
+const KILL: usize = 9;
+const SEGV: usize = 11;
+const STOP: usize = 19;
+
+/// What the frame on the stack consists of: return address, `ucontext`, `siginfo`.
+const CONTEXT_AT: usize = 8;
+const CONTEXT_BYTES: usize = 304;
+const INFO_AT: usize = CONTEXT_AT + CONTEXT_BYTES;
+const FRAME_BYTES: usize = INFO_AT + 128;
+const RED_ZONE: u64 = 128;
+
+/// What a process wants done about signals.
+#[derive(Clone, Debug)]
+pub(super) struct Signals {
+    actions: [Action; MOST + 1],
+    mask: u64,
+    stack: AlternateStack,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Action {
+    handler: u64,
+    flags: u64,
+    restorer: u64,
+    mask: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct AlternateStack {
+    start: u64,
+    length: u64,
+}
+
+impl Default for Signals {
+    fn default() -> Self {
+        Self { actions: [Action::default(); MOST + 1], mask: 0, stack: AlternateStack::default() }
+    }
+}
+
+impl AlternateStack {
+    fn holds(self, address: u64) -> bool {
+        self.length > 0 && address.wrapping_sub(self.start) < self.length
+    }
+}
+
+pub(super) fn sigaction(
+    process: &mut Process,
+    number: u64,
+    new: u64,
+    old: u64,
+    set_bytes: u64,
+) -> Answer {
+    let number = usize::try_from(number).ok().filter(|number| (1..=MOST).contains(number));
+    let number = number.ok_or(Errno::INVAL)?;
+    if set_bytes != SET_BYTES || new != 0 && matches!(number, KILL | STOP) {
+        return Err(Errno::INVAL);
+    }
+    let wanted = if new == 0 {
+        None
+    } else {
+        let bytes = process.space.read(new, 32)?;
+        let field = |number: usize| long_at(bytes, number * 8);
+        Some(Action { handler: field(0), flags: field(1), restorer: field(2), mask: field(3) })
+    };
+    if old != 0 {
+        let now = process.kernel.signals.actions[number];
+        let record = Record::<32>::new()
+            .long(0, now.handler)
+            .long(8, now.flags)
+            .long(16, now.restorer)
+            .long(24, now.mask);
+        process.space.write(old, 32)?.copy_from_slice(record.bytes());
+    }
+    if let Some(wanted) = wanted {
+        process.kernel.signals.actions[number] = wanted;
+    }
+    Ok(0)
+}
+
+pub(super) fn sigprocmask(
+    process: &mut Process,
+    how: u64,
+    new: u64,
+    old: u64,
+    set_bytes: u64,
+) -> Answer {
+    if set_bytes != SET_BYTES {
+        return Err(Errno::INVAL);
+    }
+    let now = process.kernel.signals.mask;
+    if new != 0 {
+        let set = long_at(process.space.read(new, SET_BYTES)?, 0);
+        let mask = match signed(how) {
+            libc::SIG_BLOCK => now | set,
+            libc::SIG_UNBLOCK => now & !set,
+            libc::SIG_SETMASK => set,
+            _ => return Err(Errno::INVAL),
+        };
+        process.kernel.signals.mask = mask & !(bit(KILL) | bit(STOP));
+    }
+    if old != 0 {
+        process.space.write(old, SET_BYTES)?.copy_from_slice(&now.to_le_bytes());
+    }
+    Ok(0)
+}
+
+pub(super) fn sigaltstack(process: &mut Process, new: u64, old: u64) -> Answer {
+    const LEAST: u64 = 2048;
+    let now = process.kernel.signals.stack;
+    let wanted = if new == 0 {
+        None
+    } else {
+        let bytes = process.space.read(new, 24)?;
+        let (start, flags, length) = (long_at(bytes, 0), long_at(bytes, 8), long_at(bytes, 16));
+        let disabled = flags & u64::from(DISABLED) != 0;
+        if !disabled && length < LEAST {
+            return Err(Errno::NOMEM);
+        }
+        Some(if disabled { AlternateStack::default() } else { AlternateStack { start, length } })
+    };
+    if old != 0 {
+        let flags = if now.length == 0 { DISABLED } else { 0 };
+        let record = Record::<24>::new().long(0, now.start).int(8, flags).long(16, now.length);
+        process.space.write(old, 24)?.copy_from_slice(record.bytes());
+    }
+    if let Some(wanted) = wanted {
+        process.kernel.signals.stack = wanted;
+    }
+    Ok(0)
+}
+
+/// `kill`, `tkill` and `tgkill`: to itself, the only process there is.
+pub(super) fn kill(process: &mut Process, target: i32, signal: i32) -> Flow {
+    let own = i64::from(target).unsigned_abs() == PID || target == 0;
+    if !own {
+        return Flow::Answer(Err(Errno::SRCH));
+    }
+    let number = usize::try_from(signal).ok().filter(|number| *number <= MOST);
+    let Some(number) = number else { return Flow::Answer(Err(Errno::INVAL)) };
+    if number == 0 {
+        return Flow::Answer(Ok(0));
+    }
+    let action = process.kernel.signals.actions[number];
+    match action.handler {
+        // Children, windows, continuation, urgent data: ignored unless somebody wants them.
+        0 if matches!(number, 17 | 18 | 23 | 28) => Flow::Answer(Ok(0)),
+        0 => Flow::Kill(signal),
+        1 => Flow::Answer(Ok(0)),
+        _ => {
+            // The call has returned 0 when the handler runs.
+            if process.vcpu.settle().is_err() {
+                return Flow::Kill(signal);
+            }
+            process.vcpu.registers().rax = 0;
+            let registers = process.vcpu.registers();
+            let at = Fault {
+                vector: 0,
+                code: 0,
+                address: 0,
+                rip: registers.rip,
+                rsp: registers.rsp,
+                rflags: registers.rflags,
+            };
+            match push(process, number, 0, at) {
+                Ok(()) => Flow::Resumed,
+                Err(_) => Flow::Kill(libc::SIGSEGV),
+            }
+        }
+    }
+}
+
+impl Process {
+    /// Turns an exception into the signal that Linux makes of it; ends the process when it has no handler.
+    pub(super) fn deliver(&mut self, fault: Fault) -> Option<Pause> {
+        let (signal, code) = match fault.vector {
+            0 => (FPE, 1),
+            1 | 3 => (TRAP, 1),
+            6 => (ILL, 2),
+            16 | 19 => (FPE, 0),
+            17 => (BUS, 1),
+            // Mapped, but not for this; or not mapped at all.
+            14 if self.space.regions().at(fault.address & !(PAGE - 1)).is_some() => (SEGV, 2),
+            14 => (SEGV, 1),
+            _ => (SEGV, 0x80),
+        };
+        let action = self.kernel.signals.actions[signal];
+        let blocked = self.kernel.signals.mask & bit(signal) != 0;
+        let number = i32::try_from(signal).unwrap_or(0);
+        if blocked || action.handler < 2 || push(self, signal, code, fault).is_err() {
+            return Some(Pause::Killed(number, Some(fault)));
+        }
+        None
+    }
+}
+
+/// Builds the frame and goes to the handler.
+fn push(process: &mut Process, signal: usize, code: u32, at: Fault) -> Result<(), Errno> {
+    let action = process.kernel.signals.actions[signal];
+    if action.handler >= USER_HALF_END {
+        return Err(Errno::FAULT);
+    }
+    let stack = process.kernel.signals.stack;
+    let on_alternate = action.flags & ON_STACK != 0 && stack.length > 0 && !stack.holds(at.rsp);
+    let top = if on_alternate {
+        stack.start.wrapping_add(stack.length)
+    } else {
+        at.rsp.wrapping_sub(RED_ZONE)
+    };
+    // As after a call: a multiple of 16, less the return address.
+    let frame = (top.wrapping_sub(FRAME_BYTES as u64) & !15).wrapping_sub(8);
+    let number = u32::try_from(signal).unwrap_or(0);
+    let mask = process.kernel.signals.mask;
+    let registers = process.vcpu.registers();
+    let saved = [
+        registers.r8,
+        registers.r9,
+        registers.r10,
+        registers.r11,
+        registers.r12,
+        registers.r13,
+        registers.r14,
+        registers.r15,
+        registers.rdi,
+        registers.rsi,
+        registers.rbp,
+        registers.rbx,
+        registers.rdx,
+        registers.rax,
+        registers.rcx,
+        at.rsp,
+        at.rip,
+        at.rflags,
+        0x002b_0000_0000_0033,
+        at.code,
+        u64::from(at.vector),
+        mask,
+        at.address,
+    ];
+    let mut record = Record::<FRAME_BYTES>::new().long(0, action.restorer);
+    // uc_flags, uc_link and the stack come before the registers, the mask behind them and the reserved words.
+    record = record.long(CONTEXT_AT + 16, stack.start).long(CONTEXT_AT + 32, stack.length);
+    for (number, value) in saved.into_iter().enumerate() {
+        record = record.long(CONTEXT_AT + 40 + number * 8, value);
+    }
+    record = record
+        .long(CONTEXT_AT + CONTEXT_BYTES - 8, mask)
+        .int(INFO_AT, number)
+        .int(INFO_AT + 8, code)
+        .long(INFO_AT + 16, at.address);
+    process.space.write(frame, FRAME_BYTES as u64)?.copy_from_slice(record.bytes());
+
+    process.vcpu.enter(action.handler, frame, 0);
+    let registers = process.vcpu.registers();
+    registers.rax = 0;
+    registers.rdi = signal as u64;
+    registers.rsi = frame + INFO_AT as u64;
+    registers.rdx = frame + CONTEXT_AT as u64;
+    process.kernel.signals.mask |= action.mask;
+    if action.flags & NO_DEFER == 0 {
+        process.kernel.signals.mask |= bit(signal);
+    }
+    if action.flags & RESET != 0 {
+        process.kernel.signals.actions[signal].handler = 0;
+    }
+    Ok(())
+}
+
+/// Back to where a signal interrupted the program.
+pub(super) fn sigreturn(process: &mut Process) -> Flow {
+    if process.vcpu.settle().is_err() {
+        return Flow::Kill(libc::SIGSEGV);
+    }
+    // The handler's `ret` has taken the return address.
+    let context = process.vcpu.registers().rsp;
+    let Ok(bytes) = process.space.read(context, CONTEXT_BYTES as u64) else {
+        return Flow::Kill(libc::SIGSEGV);
+    };
+    let saved = |number: usize| long_at(bytes, 40 + number * 8);
+    let values: [u64; 18] = std::array::from_fn(saved);
+    let mask = long_at(bytes, CONTEXT_BYTES - 8);
+    let [r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, rflags] =
+        values;
+    if rip >= USER_HALF_END {
+        return Flow::Kill(libc::SIGSEGV);
+    }
+    process.vcpu.enter(rip, rsp, rflags);
+    let registers = process.vcpu.registers();
+    (registers.r8, registers.r9, registers.r10, registers.r11) = (r8, r9, r10, r11);
+    (registers.r12, registers.r13, registers.r14, registers.r15) = (r12, r13, r14, r15);
+    (registers.rdi, registers.rsi, registers.rbp, registers.rbx) = (rdi, rsi, rbp, rbx);
+    (registers.rdx, registers.rax, registers.rcx) = (rdx, rax, rcx);
+    process.kernel.signals.mask = mask & !(bit(KILL) | bit(STOP));
+    Flow::Resumed
+}
+
+fn bit(signal: usize) -> u64 {
+    1 << (signal - 1)
+}

@@ -1,0 +1,174 @@
+//! A process from which others are cloned, and to which they are reset.
+//!
+//! ```text
+//!   Process, idle ── seal ──► Template ── spawn ──► Process ── run ──► … ── reset ──► as it was spawned
+//!                                └───────────────► Process …             (or it is lost, and dropped)
+//! ```
+//!
+//! A template is everything that a call can change:
+//!
+//! | | kept as |
+//! | --- | --- |
+//! | memory and page tables | a sealed file; clones copy pages when they write them |
+//! | mappings, the break | plain data |
+//! | registers, vectors, events | [`CpuState`] |
+//! | files: scratch, descriptors, offsets, pipes | plain data |
+//! | signals, umask, current directory, name | plain data |
+//!
+//! Time is not part of it: clocks are the host's. Neither is what the process said: whoever spawns one starts with an
+//! empty conversation.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::files::Files;
+use super::process::{Process, ProcessError};
+use super::signals::Signals;
+use crate::arena::Frozen;
+use crate::cpu::CpuState;
+use crate::hypervisor::Hypervisor;
+use crate::scan::Scanner;
+use crate::space::{Space, SpaceState};
+use crate::vcpu::Vcpu;
+use crate::vfs::{NodeId, Tree};
+
+/// A frozen process.
+#[derive(Debug)]
+pub struct Template {
+    frozen: Arc<Frozen>,
+    space: SpaceState,
+    cpu: CpuState,
+    kernel: Kernel,
+}
+
+/// What the monitor, as the kernel, knows of a process.
+#[derive(Clone, Debug)]
+pub(super) struct Kernel {
+    pub(super) tree: Tree,
+    pub(super) files: Files,
+    pub(super) directory: NodeId,
+    pub(super) umask: u32,
+    pub(super) signals: Signals,
+    pub(super) name: [u8; 16],
+}
+
+/// What a reset did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reset {
+    /// Pages that were copied back.
+    pub pages: u64,
+    /// Ranges whose rights had changed.
+    pub flushed: usize,
+}
+
+impl Template {
+    /// Freezes a process that is idle. The process itself ends.
+    ///
+    /// # Errors
+    /// When the host refuses; the process is lost.
+    pub fn seal(process: Process) -> Result<Self, ProcessError> {
+        // Each field is named: one that is added later has to be decided about.
+        let Process {
+            mut vcpu,
+            space,
+            kernel,
+            started: _,
+            incoming: _,
+            open: _,
+            outgoing: _,
+            output: _,
+            untaken: _,
+            stopper: _,
+            unknown: _,
+            calls: _,
+            patched: _,
+        } = process;
+        let cpu = CpuState::save(&mut vcpu)?;
+        // KVM's slots refer to the memory.
+        drop(vcpu);
+        let (frozen, space) = space.freeze()?;
+        Ok(Self { frozen, space, cpu, kernel })
+    }
+
+    /// A process that goes on where the template stands, sharing its memory until it writes.
+    ///
+    /// # Errors
+    /// When the host refuses a machine.
+    pub fn spawn(&self, host: &Hypervisor) -> Result<Process, ProcessError> {
+        let space = Space::clone_of(&self.frozen, self.space.clone())?;
+        let mut vcpu = Vcpu::new(host, &space, 0, 0)?;
+        self.cpu.restore(&mut vcpu)?;
+        Ok(Process::assemble(vcpu, space, self.kernel.clone()))
+    }
+
+    /// Puts a process that was spawned from here back to where it began, whatever it did since.
+    ///
+    /// # Errors
+    /// When anything could not be put back. The process is gone then: one that is half reset must never run.
+    pub fn reset(
+        &self,
+        mut process: Process,
+        scanner: &mut Scanner,
+    ) -> Result<(Process, Reset), ProcessError> {
+        if !process.space.arena().origin().is_some_and(|origin| Arc::ptr_eq(origin, &self.frozen)) {
+            return Err(io::Error::other("the process was spawned from another template").into());
+        }
+        process.vcpu.settle()?;
+        let reset = process.space.reset(&self.space, scanner)?;
+        self.cpu.restore(&mut process.vcpu)?;
+        let Process {
+            vcpu: _,
+            space: _,
+            kernel,
+            started,
+            incoming,
+            open,
+            outgoing,
+            output,
+            untaken,
+            stopper,
+            unknown: _,
+            calls: _,
+            patched: _,
+        } = &mut process;
+        kernel.clone_from(&self.kernel);
+        (*started, *incoming, *open) = (Instant::now(), VecDeque::new(), true);
+        outgoing.clear();
+        output.clear();
+        *untaken = 0;
+        stopper.clear();
+        Ok((process, reset))
+    }
+
+    /// Compares a process with what it was spawned from; names what differs.
+    ///
+    /// # Errors
+    /// When KVM does not tell its registers.
+    pub fn differences(
+        &self,
+        process: &mut Process,
+        scanner: &mut Scanner,
+    ) -> Result<Vec<String>, ProcessError> {
+        let mut found = process.space.differences(&self.space, scanner)?;
+        let cpu = CpuState::save(&mut process.vcpu)?;
+        if cpu != self.cpu {
+            found.push(format!("registers: {cpu:x?} instead of {:x?}", self.cpu));
+        }
+        let (now, before) = (&process.kernel, &self.kernel);
+        for (what, now, before) in [
+            ("descriptors", format!("{:?}", now.files), format!("{:?}", before.files)),
+            ("signals", format!("{:?}", now.signals), format!("{:?}", before.signals)),
+            ("scratch", format!("{:?}", now.tree.used()), format!("{:?}", before.tree.used())),
+            ("directory", format!("{:?}", now.directory), format!("{:?}", before.directory)),
+            ("umask", format!("{:?}", now.umask), format!("{:?}", before.umask)),
+            ("name", format!("{:?}", now.name), format!("{:?}", before.name)),
+        ] {
+            if now != before {
+                found.push(format!("{what}: {now} instead of {before}"));
+            }
+        }
+        Ok(found)
+    }
+}

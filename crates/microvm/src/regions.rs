@@ -1,0 +1,188 @@
+//! Which addresses a guest has mapped, and with which rights. Plain data.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::layout::{PAGE, page_down};
+use crate::rights::Rights;
+
+/// Mapped ranges of whole pages: disjoint, and neighbours of equal rights are one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Regions {
+    /// By start: end and rights.
+    map: BTreeMap<u64, (u64, Rights)>,
+}
+
+impl Regions {
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.map.len()
+    }
+
+    /// All of them, by address.
+    pub fn iter(&self) -> impl Iterator<Item = (Range<u64>, Rights)> + '_ {
+        self.map.iter().map(|(start, (end, rights))| (*start..*end, *rights))
+    }
+
+    /// Those parts that lie inside `range`, by address.
+    pub fn inside(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, Rights)> + '_ {
+        let before = self.map.range(..=range.start).next_back();
+        let first =
+            before.filter(|(_, (end, _))| *end > range.start).map_or(range.start, |it| *it.0);
+        let found = self.map.range(first..range.end.max(first));
+        found.filter(move |(start, _)| **start < range.end).map(move |(start, (end, rights))| {
+            ((*start).max(range.start)..(*end).min(range.end), *rights)
+        })
+    }
+
+    /// Whether anything of `range` is mapped.
+    #[must_use]
+    pub fn touch(&self, range: Range<u64>) -> bool {
+        self.inside(range).next().is_some()
+    }
+
+    /// Whether all of `range` is mapped.
+    #[must_use]
+    pub fn cover(&self, range: Range<u64>) -> bool {
+        self.allow(range, Rights::NONE)
+    }
+
+    /// Whether all of `range` is mapped with at least `wanted`. An empty range always is.
+    #[must_use]
+    pub fn allow(&self, range: Range<u64>, wanted: Rights) -> bool {
+        let mut reached = range.start;
+        for (part, rights) in self.inside(range.clone()) {
+            if part.start != reached || !rights.allow(wanted) {
+                return false;
+            }
+            reached = part.end;
+        }
+        reached >= range.end
+    }
+
+    /// Maps `range`, whatever was there.
+    pub fn set(&mut self, range: Range<u64>, rights: Rights) {
+        self.clear(range.clone());
+        let Range { mut start, mut end } = range;
+        if let Some((&before, &(reach, same))) = self.map.range(..start).next_back()
+            && reach == start
+            && same == rights
+        {
+            start = before;
+        }
+        if let Some(&(reach, same)) = self.map.get(&end)
+            && same == rights
+        {
+            self.map.remove(&end);
+            end = reach;
+        }
+        self.map.insert(start, (end, rights));
+    }
+
+    /// Unmaps `range`.
+    pub fn clear(&mut self, range: Range<u64>) {
+        let parts: Vec<_> = self.inside(range.clone()).map(|(part, _)| part.start).collect();
+        for part in parts {
+            let Some((&start, &(end, rights))) = self.map.range(..=part).next_back() else {
+                continue;
+            };
+            self.map.remove(&start);
+            if start < range.start {
+                self.map.insert(start, (range.start, rights));
+            }
+            if end > range.end {
+                self.map.insert(range.end, (end, rights));
+            }
+        }
+    }
+
+    /// The lowest free range of `length` bytes in `zone` that starts on a multiple of `align`.
+    #[must_use]
+    pub fn gap(&self, zone: Range<u64>, length: u64, align: u64) -> Option<u64> {
+        let aligned = |address: u64| address.next_multiple_of(align);
+        let mut at = aligned(zone.start);
+        for (part, _) in self.inside(zone.clone()) {
+            if at.checked_add(length)? <= part.start {
+                break;
+            }
+            at = at.max(aligned(part.end));
+        }
+        (at.checked_add(length)? <= zone.end).then_some(at)
+    }
+
+    /// The end of what is mapped below `limit`.
+    #[must_use]
+    pub fn end_below(&self, limit: u64) -> u64 {
+        self.map.range(..limit).next_back().map_or(0, |(_, (end, _))| (*end).min(limit))
+    }
+
+    /// The region that holds `address`.
+    #[must_use]
+    pub fn at(&self, address: u64) -> Option<(Range<u64>, Rights)> {
+        let page = page_down(address);
+        let (&start, &(end, rights)) = self.map.range(..=page).next_back()?;
+        (end >= page + PAGE).then_some((start..end, rights))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const RIGHTS: [Rights; 4] = [Rights::NONE, Rights::READ, Rights::WRITE, Rights::EXECUTE];
+
+    fn pages(start: u64, length: u64) -> Range<u64> {
+        start * PAGE..(start + length) * PAGE
+    }
+
+    proptest! {
+        /// The model is one entry per page.
+        #[test]
+        fn regions_are_what_page_by_page_bookkeeping_says(
+            steps in prop::collection::vec((0u64..60, 1u64..20, 0usize..5), 1..60),
+            probe in (0u64..70, 1u64..12),
+        ) {
+            let mut regions = Regions::default();
+            let mut model = [None; 80];
+            for (start, length, what) in steps {
+                let rights = RIGHTS.get(what).copied();
+                match rights {
+                    Some(rights) => regions.set(pages(start, length), rights),
+                    None => regions.clear(pages(start, length)),
+                }
+                for page in start..start + length {
+                    model[usize::try_from(page).unwrap()] = rights;
+                }
+            }
+            let mut seen = [None; 80];
+            let mut last: Option<(u64, Rights)> = None;
+            for (range, rights) in regions.iter() {
+                prop_assert!(last != Some((range.start, rights)), "equal neighbours are one");
+                last = Some((range.end, rights));
+                for page in range.start / PAGE..range.end / PAGE {
+                    seen[usize::try_from(page).unwrap()] = Some(rights);
+                }
+            }
+            prop_assert_eq!(seen, model);
+
+            let (start, length) = probe;
+            let asked = usize::try_from(start).unwrap()..usize::try_from(start + length).unwrap().min(80);
+            let range = pages(start, asked.len() as u64);
+            let wanted = Rights::WRITE;
+            let all = model[asked.clone()].iter().all(|page| page.is_some_and(|r| r.allow(wanted)));
+            prop_assert_eq!(regions.allow(range.clone(), wanted), all);
+            prop_assert_eq!(regions.touch(range.clone()), model[asked.clone()].iter().any(Option::is_some));
+            let gap = regions.gap(0..80 * PAGE, length * PAGE, PAGE).map(|at| at / PAGE);
+            let length = usize::try_from(length).unwrap();
+            let expected = model.windows(length).position(|free| free.iter().all(Option::is_none));
+            prop_assert_eq!(gap, expected.map(|at| at as u64));
+            for (page, rights) in model.iter().enumerate() {
+                let at = regions.at(page as u64 * PAGE + 5).map(|(_, rights)| rights);
+                prop_assert_eq!(at, *rights);
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What a guest may do with a page.
+
+use std::fmt;
+use std::ops::BitOr;
+
+/// Rights on a page. The hardware cannot withhold reading from what may be written or executed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Rights(u8);
+
+impl Rights {
+    /// Every access faults.
+    pub const NONE: Self = Self(0);
+    /// Reading.
+    pub const READ: Self = Self(1);
+    /// Reading and writing.
+    pub const WRITE: Self = Self(3);
+    /// Reading and executing.
+    pub const EXECUTE: Self = Self(5);
+
+    /// From the protection bits of `mmap`, or of an ELF header after [`Rights::of_segment`].
+    #[must_use]
+    pub const fn of_protection(bits: u64) -> Self {
+        match bits & 7 {
+            0 => Self::NONE,
+            1 => Self::READ,
+            2 | 3 => Self::WRITE,
+            4 | 5 => Self::EXECUTE,
+            _ => Self(7),
+        }
+    }
+
+    /// From a segment's flags in an ELF header.
+    #[must_use]
+    pub const fn of_segment(flags: u32) -> Self {
+        let (execute, write, read) = (flags & 1, flags >> 1 & 1, flags >> 2 & 1);
+        Self::of_protection((execute << 2 | write << 1 | read) as u64)
+    }
+
+    /// Whether all of `wanted` is allowed.
+    #[must_use]
+    pub const fn allow(self, wanted: Self) -> bool {
+        self.0 & wanted.0 == wanted.0
+    }
+
+    /// Whether going from here to `new` takes something away.
+    #[must_use]
+    pub const fn shrink_to(self, new: Self) -> bool {
+        !new.allow(self)
+    }
+
+    /// The flags of a page-table entry: present, user, and accessed and dirty ahead of time, so that the processor never
+    /// writes to a table.
+    #[must_use]
+    pub const fn entry_flags(self) -> u64 {
+        const PRESENT_USER_ACCESSED_DIRTY: u64 = 1 | 4 | 0x60;
+        if self.0 == 0 {
+            return 0;
+        }
+        let write = if self.allow(Self::WRITE) { 2 } else { 0 };
+        let no_execute = if self.allow(Self::EXECUTE) { 0 } else { 1 << 63 };
+        PRESENT_USER_ACCESSED_DIRTY | write | no_execute
+    }
+}
+
+impl BitOr for Rights {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl fmt::Debug for Rights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let letter = |bit, letter| if self.0 & bit == 0 { '-' } else { letter };
+        write!(f, "{}{}{}", letter(1, 'r'), letter(2, 'w'), letter(4, 'x'))
+    }
+}

@@ -1,0 +1,104 @@
+//! Which pages of a clone are its own: asked of the kernel, instead of noted by faults.
+//!
+//! PAGEMAP_SCAN (Linux ≥ 6.7) walks a range and reports pages by category. A page is a clone's own when it is not the
+//! file's any more, **in memory or in swap**: to ask for those in memory alone leaks what was swapped out into the next
+//! call. The kernel may stop early, when its list is full; it says where, and the walk continues from there.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+
+/// Ranges that one call reports at most.
+const MOST: usize = 4096;
+
+const FILE: u64 = 1 << 2;
+const PRESENT: u64 = 1 << 3;
+const SWAPPED: u64 = 1 << 4;
+const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
+
+/// `struct pm_scan_arg`.
+#[repr(C)]
+#[derive(Debug, Default)]
+struct Request {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    list: u64,
+    list_length: u64,
+    most_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_any_of: u64,
+    returned: u64,
+}
+
+/// `struct page_region`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+/// This process's page tables, to be asked.
+#[derive(Debug)]
+pub struct Scanner {
+    pagemap: File,
+    list: Vec<Found>,
+}
+
+impl Scanner {
+    /// Opens `/proc/self/pagemap`; asks nothing yet.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn open() -> io::Result<Self> {
+        Ok(Self { pagemap: File::open("/proc/self/pagemap")?, list: vec![Found::default(); MOST] })
+    }
+
+    /// With room for fewer ranges, so that walks stop early.
+    #[must_use]
+    pub fn with_room(mut self, ranges: usize) -> Self {
+        self.list.truncate(ranges.max(1));
+        self
+    }
+
+    /// The private pages in a range of this process's addresses.
+    ///
+    /// # Errors
+    /// ENOTTY before Linux 6.7.
+    pub fn private(&mut self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
+        let mut all = Vec::new();
+        let mut from = range.start;
+        while from < range.end {
+            let mut request = Request {
+                size: size_of::<Request>() as u64,
+                start: from,
+                end: range.end,
+                list: self.list.as_mut_ptr().addr() as u64,
+                list_length: self.list.len() as u64,
+                category_inverted: FILE,
+                category_mask: FILE,
+                category_any_of: PRESENT | SWAPPED,
+                returned: PRESENT | SWAPPED,
+                ..Request::default()
+            };
+            let argument = &raw mut request;
+            // SAFETY: the request and the list that it refers to live on, and are as long as they say.
+            let count = unsafe { libc::ioctl(self.pagemap.as_raw_fd(), PAGEMAP_SCAN, argument) };
+            let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+            all.extend(self.list[..count].iter().map(|found| found.start..found.end));
+            if request.walk_end <= from {
+                return Err(io::Error::other(
+                    "the kernel's walk over the page tables does not advance",
+                ));
+            }
+            from = request.walk_end;
+        }
+        Ok(all)
+    }
+}

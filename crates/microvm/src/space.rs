@@ -1,0 +1,472 @@
+//! A guest's address space: its regions, the page tables that say the same to the processor, and the memory behind them.
+//!
+//! Three rules keep the three in step. A right that is added needs nothing more than the entry. A right that is taken
+//! away is flushed before the guest runs again. Memory that is unmapped is given back at once, so that whoever maps the
+//! address next finds zeros.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::arena::{Arena, Frozen};
+use crate::layout::{
+    ARENA_BYTES, BLOCK, BREAK_END, MAP_START, MONITOR, PAGE, PROGRAM, USER_END, USER_START,
+    page_down, page_up, pages,
+};
+use crate::linux::Reset;
+use crate::regions::Regions;
+use crate::rights::Rights;
+use crate::scan::Scanner;
+use crate::tables;
+
+/// More mappings than this are refused, as Linux does.
+const MOST_REGIONS: usize = 65_530;
+
+/// A guest's memory as it asked for it.
+#[derive(Debug)]
+pub struct Space {
+    arena: Arena,
+    pub(crate) state: SpaceState,
+    /// What a reset has to undo; in a clone only.
+    pub(crate) journal: Journal,
+}
+
+/// What the monitor knows of an address space beyond the arena's bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SpaceState {
+    pub(crate) regions: Regions,
+    break_start: u64,
+    break_now: u64,
+    /// A bit for each unit of [`Space::UNIT`] bytes in which something is or was mapped.
+    units: u128,
+    /// From where on to look for room: in a clone, where memory is its own.
+    floor: u64,
+}
+
+/// Where to map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Anywhere; near this address if it is free.
+    Hint(u64),
+    /// Here, instead of what is mapped.
+    Fixed(u64),
+    /// Here, if it is free.
+    FixedIfFree(u64),
+}
+
+impl Space {
+    /// Bytes of a memory slot: KVM's bookkeeping grows with the slots, so only those are made in which something is. There
+    /// are as many as a `u128` has bits.
+    pub const UNIT: u64 = 16 << 20;
+
+    /// An empty one.
+    ///
+    /// # Errors
+    /// When the host has no memory for it.
+    pub fn new() -> io::Result<Self> {
+        let mut arena = Arena::new()?;
+        tables::lay_out(&mut arena);
+        crate::ring0::lay_out(&mut arena);
+        let state = SpaceState { floor: MAP_START, ..SpaceState::default() };
+        Ok(Self { arena, state, journal: Journal::default() })
+    }
+
+    /// One that continues a frozen one.
+    ///
+    /// # Errors
+    /// When the host has no address space for it.
+    pub(crate) fn clone_of(frozen: &Arc<Frozen>, state: SpaceState) -> io::Result<Self> {
+        Ok(Self { arena: Arena::clone_of(frozen)?, state, journal: Journal::default() })
+    }
+
+    /// Freezes it, to be cloned. Blocks that are all of one kind become huge pages of the guest's.
+    ///
+    /// # Errors
+    /// When the host refuses.
+    pub(crate) fn freeze(mut self) -> io::Result<(Arc<Frozen>, SpaceState)> {
+        for (range, rights) in self.state.regions.iter() {
+            let whole = range.start.next_multiple_of(BLOCK)..range.end & !(BLOCK - 1);
+            if !whole.is_empty() {
+                tables::set(&mut self.arena, whole, rights)?;
+            }
+        }
+        let break_end = self.state.break_now.next_multiple_of(BLOCK).max(PROGRAM);
+        let break_growth = if self.state.regions.touch(break_end..BREAK_END) {
+            BREAK_END..BREAK_END
+        } else {
+            break_end..BREAK_END
+        };
+        let floor = self.state.regions.end_below(USER_END).max(MAP_START).next_multiple_of(BLOCK);
+        self.state.floor = floor;
+        let frozen = self.arena.freeze([break_growth, floor..USER_END])?;
+        Ok((frozen, self.state))
+    }
+
+    /// The memory itself.
+    pub fn arena_mut(&mut self) -> &mut Arena {
+        &mut self.arena
+    }
+
+    /// The memory itself.
+    #[must_use]
+    pub fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    /// What is mapped.
+    #[must_use]
+    pub fn regions(&self) -> &Regions {
+        &self.state.regions
+    }
+
+    /// The units in which something is or was mapped, a bit each.
+    #[must_use]
+    pub fn units(&self) -> u128 {
+        self.state.units
+    }
+
+    /// `mmap` without a file: `length` bytes of zeros. Returns where.
+    ///
+    /// # Errors
+    /// Those of `mmap(2)`.
+    pub fn map(&mut self, place: Place, length: u64, rights: Rights) -> Result<u64, Errno> {
+        let length = page_up(length);
+        if length == 0 {
+            return Err(Errno::INVAL);
+        }
+        if length > USER_END || self.state.regions.count() >= MOST_REGIONS {
+            return Err(Errno::NOMEM);
+        }
+        let start = match place {
+            Place::Hint(hint) => self.anywhere(page_down(hint), length)?,
+            Place::Fixed(start) => {
+                let range = user(start, length)?;
+                self.release(range)?;
+                start
+            }
+            Place::FixedIfFree(start) => {
+                if self.state.regions.touch(user(start, length)?) {
+                    return Err(Errno::EXIST);
+                }
+                start
+            }
+        };
+        self.grant(start..start + length, rights)?;
+        Ok(start)
+    }
+
+    /// Maps what is free.
+    fn grant(&mut self, range: Range<u64>, rights: Rights) -> Result<(), Errno> {
+        self.arena.zero_on_reuse(range.clone());
+        self.state.regions.set(range.clone(), rights);
+        self.enter(range, rights)
+    }
+
+    fn anywhere(&self, hint: u64, length: u64) -> Result<u64, Errno> {
+        let regions = &self.state.regions;
+        if hint >= MAP_START
+            && let Ok(range) = user(hint, length)
+            && !regions.touch(range)
+        {
+            return Ok(hint);
+        }
+        let align = if length >= BLOCK { BLOCK } else { PAGE };
+        let gap = regions.gap(self.state.floor..USER_END, length, align);
+        gap.or_else(|| regions.gap(MAP_START..USER_END, length, PAGE)).ok_or(Errno::NOMEM)
+    }
+
+    /// `munmap`.
+    ///
+    /// # Errors
+    /// Those of `munmap(2)`.
+    pub fn unmap(&mut self, start: u64, length: u64) -> Result<(), Errno> {
+        if length == 0 || !start.is_multiple_of(PAGE) {
+            return Err(Errno::INVAL);
+        }
+        let end = start.checked_add(page_up(length)).filter(|end| *end <= USER_END);
+        self.release(start..end.ok_or(Errno::INVAL)?)
+    }
+
+    fn release(&mut self, range: Range<u64>) -> Result<(), Errno> {
+        let parts: Vec<_> =
+            self.state.regions.inside(range.clone()).map(|(part, _)| part).collect();
+        self.state.regions.clear(range);
+        for part in parts {
+            self.enter(part.clone(), Rights::NONE)?;
+            self.arena.discard(part).map_err(refused)?;
+        }
+        Ok(())
+    }
+
+    /// `mprotect`.
+    ///
+    /// # Errors
+    /// Those of `mprotect(2)`.
+    pub fn protect(&mut self, start: u64, length: u64, rights: Rights) -> Result<(), Errno> {
+        if !start.is_multiple_of(PAGE) {
+            return Err(Errno::INVAL);
+        }
+        let end = start.checked_add(page_up(length)).ok_or(Errno::NOMEM)?;
+        let range = start..end;
+        if range.is_empty() {
+            return Ok(());
+        }
+        if end > USER_END || !self.state.regions.cover(range.clone()) {
+            return Err(Errno::NOMEM);
+        }
+        let parts = self.state.regions.inside(range.clone());
+        let shrinking = parts.filter(|(_, now)| now.shrink_to(rights)).map(|(part, _)| part);
+        let shrinking = shrinking.reduce(|all, part| all.start..part.end);
+        self.state.regions.set(range.clone(), rights);
+        self.enter(range, rights)?;
+        shrinking.map_or(Ok(()), |range| self.arena.flush(range).map_err(refused))
+    }
+
+    /// `mremap` with MREMAP_MAYMOVE or without; it cannot be told where to move to.
+    ///
+    /// # Errors
+    /// Those of `mremap(2)`.
+    pub fn remap(&mut self, start: u64, old: u64, new: u64, may_move: bool) -> Result<u64, Errno> {
+        let (old, new) = (page_up(old), page_up(new));
+        if !start.is_multiple_of(PAGE) || new == 0 || old == 0 {
+            return Err(Errno::INVAL);
+        }
+        let end = start.checked_add(old).filter(|end| *end <= USER_END).ok_or(Errno::FAULT)?;
+        let (region, rights) = self.state.regions.at(start).ok_or(Errno::FAULT)?;
+        if region.end < end {
+            return Err(Errno::FAULT);
+        }
+        if new <= old {
+            if new < old {
+                self.release(start + new..end)?;
+            }
+            return Ok(start);
+        }
+        let grown = start.checked_add(new).filter(|grown| *grown <= USER_END);
+        if let Some(grown) = grown.filter(|grown| !self.state.regions.touch(end..*grown)) {
+            self.grant(end..grown, rights)?;
+            return Ok(start);
+        }
+        if !may_move {
+            return Err(Errno::NOMEM);
+        }
+        let moved = self.map(Place::Hint(0), new, rights)?;
+        for page in pages(0..old) {
+            let copy: Vec<u8> = self.arena.bytes(start + page..start + page + PAGE).to_vec();
+            // A page of zeros is what the new one is already: leave it untouched, and unallocated.
+            if copy.iter().any(|byte| *byte != 0) {
+                let to = moved + page;
+                self.arena.bytes_mut(to..to + PAGE).copy_from_slice(&copy);
+            }
+        }
+        self.release(start..end)?;
+        Ok(moved)
+    }
+
+    /// Says where the break starts: behind the program. Once.
+    pub fn set_break(&mut self, start: u64) {
+        self.state.break_start = page_up(start);
+        self.state.break_now = self.state.break_start;
+    }
+
+    /// `brk`: moves the break if that is possible; returns where it is.
+    pub fn move_break(&mut self, wanted: u64) -> u64 {
+        let (start, now) = (self.state.break_start, self.state.break_now);
+        if wanted < start || wanted > BREAK_END {
+            return now;
+        }
+        let (old, new) = (page_up(now), page_up(wanted));
+        let moved = if new > old {
+            if self.state.regions.touch(old..new) {
+                return now;
+            }
+            self.grant(old..new, Rights::WRITE)
+        } else {
+            self.release(new..old)
+        };
+        if moved.is_ok() {
+            self.state.break_now = wanted;
+        }
+        self.state.break_now
+    }
+
+    /// MADV_DONTNEED: the pages stay mapped and read as zero.
+    ///
+    /// # Errors
+    /// Those of `madvise(2)`.
+    pub fn forget(&mut self, start: u64, length: u64) -> Result<(), Errno> {
+        if !start.is_multiple_of(PAGE) {
+            return Err(Errno::INVAL);
+        }
+        let end = start.checked_add(page_up(length)).filter(|end| *end <= USER_END);
+        let range = start..end.ok_or(Errno::NOMEM)?;
+        if !self.state.regions.cover(range.clone()) {
+            return Err(Errno::NOMEM);
+        }
+        if range.is_empty() {
+            return Ok(());
+        }
+        self.arena.discard(range.clone()).map_err(refused)?;
+        self.arena.zero_on_reuse(range);
+        Ok(())
+    }
+
+    /// The bytes behind a guest's pointer.
+    ///
+    /// # Errors
+    /// EFAULT when the guest itself could not read all of it.
+    pub fn read(&self, start: u64, length: u64) -> Result<&[u8], Errno> {
+        let range = self.checked(start, length, Rights::READ)?;
+        Ok(self.arena.bytes(range))
+    }
+
+    /// The bytes behind a guest's pointer, to be written.
+    ///
+    /// # Errors
+    /// EFAULT when the guest itself could not write all of it.
+    pub fn write(&mut self, start: u64, length: u64) -> Result<&mut [u8], Errno> {
+        let range = self.checked(start, length, Rights::WRITE)?;
+        Ok(self.arena.bytes_mut(range))
+    }
+
+    fn checked(&self, start: u64, length: u64, wanted: Rights) -> Result<Range<u64>, Errno> {
+        let end = start.checked_add(length).filter(|end| *end <= USER_END).ok_or(Errno::FAULT)?;
+        if length > 0 && !self.state.regions.allow(page_down(start)..page_up(end), wanted) {
+            return Err(Errno::FAULT);
+        }
+        // Nothing is read through a null pointer with no length, but its range must lie in the arena.
+        Ok(start..end)
+    }
+
+    /// Puts a clone back to the state that it was cloned in.
+    pub(crate) fn reset(&mut self, state: &SpaceState, scanner: &mut Scanner) -> io::Result<Reset> {
+        let origin = self.arena.origin().cloned();
+        let origin = origin.ok_or_else(|| io::Error::other("not a clone"))?;
+        let (changed, grown) = self.journal.take(origin.growth());
+        for zone in grown {
+            self.arena.discard(zone)?;
+        }
+        let mut reset = Reset { pages: 0, flushed: changed.len() };
+        let base = self.arena.address();
+        for part in self.arena.inherited(0..ARENA_BYTES) {
+            for page in scanner.private(base + part.start..base + part.end)? {
+                let range = page.start - base..page.end - base;
+                reset.pages += (range.end - range.start) / PAGE;
+                self.arena.bytes_mut(range.clone()).copy_from_slice(origin.bytes(range));
+            }
+        }
+        // After the tables are back: what was derived from the changed ones is forgotten.
+        for range in changed {
+            self.arena.flush(range)?;
+        }
+        self.state.clone_from(state);
+        Ok(reset)
+    }
+
+    /// What differs from the state that it was cloned in.
+    pub(crate) fn differences(
+        &self,
+        state: &SpaceState,
+        scanner: &mut Scanner,
+    ) -> io::Result<Vec<String>> {
+        let mut found = Vec::new();
+        let Some(origin) = self.arena.origin() else {
+            return Err(io::Error::other("not a clone"));
+        };
+        let base = self.arena.address();
+        for zone in origin.growth() {
+            for page in scanner.private(base + zone.start..base + zone.end)? {
+                found.push(format!("memory at {:#x} that was to be given back", page.start - base));
+            }
+        }
+        // Not by the scanner, which a reset goes by: whatever can be reached, and the tables that say what can.
+        let mapped = state.regions.iter().map(|(range, _)| range);
+        for part in mapped.chain([MONITOR..ARENA_BYTES]) {
+            for page in pages(part) {
+                if self.arena.bytes(page..page + PAGE) != origin.bytes(page..page + PAGE) {
+                    found.push(format!("the page at {page:#x}"));
+                }
+            }
+        }
+        if self.state != *state {
+            found.push(format!("mappings: {:x?} instead of {state:x?}", self.state));
+        }
+        Ok(found)
+    }
+
+    /// Tells the page tables; the caller has told the regions.
+    fn enter(&mut self, range: Range<u64>, rights: Rights) -> Result<(), Errno> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        self.state.units |= units(&range);
+        self.journal.note(&self.arena, &range);
+        tables::set(&mut self.arena, range, rights).map_err(refused)
+    }
+}
+
+/// Which entries of the page tables a clone has changed since it was cloned or reset.
+#[derive(Debug, Default)]
+pub(crate) struct Journal {
+    /// Where it shares pages with what it was cloned from.
+    inherited: Vec<Range<u64>>,
+    /// How far the zones of its own memory were used.
+    growth: [u64; 2],
+}
+
+impl Journal {
+    /// Beyond this many ranges one covers them all.
+    const MOST: usize = 64;
+
+    fn note(&mut self, arena: &Arena, range: &Range<u64>) {
+        let Some(origin) = arena.origin() else { return };
+        for (zone, top) in origin.growth().iter().zip(&mut self.growth) {
+            if range.start < zone.end && zone.start < range.end {
+                *top = (*top).max(range.end.min(zone.end));
+            }
+        }
+        for part in arena.inherited(range.clone()) {
+            match self.inherited.last_mut() {
+                Some(last) if last.end == part.start => last.end = part.end,
+                Some(last) if *last == part => {}
+                _ => self.inherited.push(part),
+            }
+        }
+        if self.inherited.len() > Self::MOST {
+            let start = self.inherited.iter().map(|part| part.start).min().unwrap_or(0);
+            let end = self.inherited.iter().map(|part| part.end).max().unwrap_or(0);
+            self.inherited = vec![start..end];
+        }
+    }
+
+    /// What is to be undone: the ranges to be flushed, and the growth to be given back.
+    pub(crate) fn take(&mut self, growth: &[Range<u64>; 2]) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
+        let journal = std::mem::take(self);
+        let used = growth.iter().zip(journal.growth);
+        let used = used.map(|(zone, top)| zone.start..top.next_multiple_of(BLOCK).min(zone.end));
+        (journal.inherited, used.filter(|zone| !zone.is_empty()).collect())
+    }
+}
+
+fn user(start: u64, length: u64) -> Result<Range<u64>, Errno> {
+    if !start.is_multiple_of(PAGE) {
+        return Err(Errno::INVAL);
+    }
+    match start.checked_add(length) {
+        Some(end) if start >= USER_START && end <= USER_END => Ok(start..end),
+        _ => Err(Errno::NOMEM),
+    }
+}
+
+fn units(range: &Range<u64>) -> u128 {
+    let (first, last) = (range.start / Space::UNIT, (range.end - 1) / Space::UNIT);
+    (first..=last).fold(0, |units, unit| units | 1 << unit)
+}
+
+/// The host refused to change the arena: for the guest that is a lack of memory.
+fn refused(error: io::Error) -> Errno {
+    tracing::warn!(%error, "the host refused to change a guest's memory");
+    Errno::NOMEM
+}

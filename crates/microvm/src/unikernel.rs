@@ -1,0 +1,251 @@
+//! Unikernel mode: a static program that speaks ten hypercalls and no Linux system call at all.
+//!
+//! It is the smallest surface that a guest of ours can have. The number goes into RAX, arguments into RDI and RSI; the
+//! program executes `out 0xf2, al` and finds the result in RAX: -1 for what cannot be done. `guest/unikernel/wool.h` says
+//! the same in C.
+
+use std::io;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use thiserror::Error;
+
+use crate::hypervisor::Hypervisor;
+use crate::image::{Image, ImageError};
+use crate::layout::{MAP_START, PROGRAM, STACK_BYTES, STACK_TOP};
+use crate::rights::Rights;
+use crate::space::{Place, Space};
+use crate::stop::Stopper;
+use crate::vcpu::{Exit, Fault, Vcpu, VcpuError};
+
+/// Most bytes that a call moves.
+const MOST_BYTES: u64 = 16 << 20;
+const REFUSED: u64 = u64::MAX;
+
+/// The hypercalls, by number.
+mod call {
+    pub(super) const EXIT: u64 = 0;
+    pub(super) const LOG: u64 = 1;
+    pub(super) const MONOTONIC: u64 = 2;
+    pub(super) const REALTIME: u64 = 3;
+    pub(super) const RANDOM: u64 = 4;
+    pub(super) const GROW: u64 = 5;
+    pub(super) const ARGUMENT: u64 = 6;
+    pub(super) const RECEIVE: u64 = 7;
+    pub(super) const SEND: u64 = 8;
+    pub(super) const READY: u64 = 9;
+}
+
+/// A running unikernel.
+#[derive(Debug)]
+pub struct Unikernel {
+    // Before the space: KVM's slots refer to it.
+    vcpu: Vcpu,
+    space: Space,
+    stopper: Stopper,
+    argument: Vec<u8>,
+    request: Vec<u8>,
+    started: Instant,
+    heap: u64,
+}
+
+/// Why a unikernel gave control back.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It exited.
+    Exited(u64),
+    /// It did something that its own rights do not allow.
+    Faulted(Fault),
+    /// It was stopped from outside, and can be run again.
+    Stopped,
+    /// It waits for its first request, and can be run again.
+    Ready,
+    /// It answers the request, and can be run again.
+    Sent(Vec<u8>),
+}
+
+/// Why there is no unikernel.
+#[derive(Debug, Error)]
+pub enum UnikernelError {
+    /// The file is none.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// It is linked against something.
+    #[error(
+        "a unikernel must be linked statically (-static -nostdlib): this one wants an interpreter"
+    )]
+    Dynamic,
+    /// The host has no memory.
+    #[error("take memory for the guest")]
+    Memory(#[source] io::Error),
+    /// The machine.
+    #[error(transparent)]
+    Vcpu(#[from] VcpuError),
+}
+
+impl Unikernel {
+    /// Loads a static program; it has not run yet.
+    ///
+    /// # Errors
+    /// When it is no such program, or the host refuses a machine.
+    pub fn new(host: &Hypervisor, file: &[u8], argument: &[u8]) -> Result<Self, UnikernelError> {
+        let image = Image::parse(file)?;
+        if image.interpreter.is_some() {
+            return Err(UnikernelError::Dynamic);
+        }
+        let mut space = Space::new().map_err(UnikernelError::Memory)?;
+        let loaded = image.load(file, &mut space, PROGRAM)?;
+        let room = |errno| ImageError::Room(STACK_TOP, errno);
+        let stack = Place::FixedIfFree(STACK_TOP - STACK_BYTES);
+        space.map(stack, STACK_BYTES, Rights::WRITE).map_err(room)?;
+        // As after a call: what the compiler expects of the stack at a function's first instruction.
+        let vcpu = Vcpu::new(host, &space, loaded.entry, STACK_TOP - 8)?;
+        Ok(Self {
+            vcpu,
+            space,
+            stopper: Stopper::default(),
+            argument: argument.to_vec(),
+            request: Vec::new(),
+            started: Instant::now(),
+            heap: MAP_START,
+        })
+    }
+
+    /// What stops it from another thread.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// What the next RECEIVE gets.
+    pub fn set_request(&mut self, request: Vec<u8>) {
+        self.request = request;
+    }
+
+    /// Runs it until it has something to say; `log` takes its output.
+    ///
+    /// # Errors
+    /// When the machine is lost.
+    pub fn run(&mut self, log: &mut dyn FnMut(&[u8])) -> Result<Ended, UnikernelError> {
+        let stopper = self.stopper.clone();
+        let _running = stopper.on_this_thread().map_err(UnikernelError::Memory)?;
+        loop {
+            if stopper.wanted() {
+                return Ok(Ended::Stopped);
+            }
+            match self.vcpu.run(&mut self.space)? {
+                Exit::Stopped => {}
+                Exit::Fault(fault) => return Ok(Ended::Faulted(fault)),
+                Exit::Syscall { .. } => {
+                    // It has no Linux: to it the instruction does not exist.
+                    let registers = self.vcpu.registers();
+                    let (rip, rsp, rflags) = (registers.rip, registers.rsp, registers.rflags);
+                    let fault = Fault { vector: 6, code: 0, address: 0, rip, rsp, rflags };
+                    return Ok(Ended::Faulted(fault));
+                }
+                Exit::Hypercall => {
+                    let registers = self.vcpu.registers();
+                    let (number, first, second) = (registers.rax, registers.rdi, registers.rsi);
+                    let (result, ended) = self.serve(number, first, second, log);
+                    self.vcpu.registers().rax = result;
+                    if let Some(ended) = ended {
+                        return Ok(ended);
+                    }
+                }
+            }
+        }
+    }
+
+    fn serve(
+        &mut self,
+        number: u64,
+        first: u64,
+        second: u64,
+        log: &mut dyn FnMut(&[u8]),
+    ) -> (u64, Option<Ended>) {
+        let result = match number {
+            call::EXIT => return (0, Some(Ended::Exited(first))),
+            call::READY => return (0, Some(Ended::Ready)),
+            call::SEND => match self.read(first, second) {
+                Some(bytes) => return (0, Some(Ended::Sent(bytes.to_vec()))),
+                None => REFUSED,
+            },
+            call::LOG => self.read(first, second).map_or(REFUSED, |bytes| {
+                log(bytes);
+                second
+            }),
+            call::MONOTONIC => nanoseconds(self.started.elapsed()),
+            call::REALTIME => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, nanoseconds),
+            call::RANDOM => self.random(first, second),
+            call::GROW => self.grow(first),
+            call::ARGUMENT => {
+                let argument = std::mem::take(&mut self.argument);
+                let result = self.give(&argument, first, second);
+                self.argument = argument;
+                result
+            }
+            call::RECEIVE => {
+                let request = std::mem::take(&mut self.request);
+                let result = self.give(&request, first, second);
+                self.request = request;
+                result
+            }
+            _ => REFUSED,
+        };
+        (result, None)
+    }
+
+    fn read(&self, start: u64, length: u64) -> Option<&[u8]> {
+        if length > MOST_BYTES {
+            return None;
+        }
+        self.space.read(start, length).ok()
+    }
+
+    fn write(&mut self, start: u64, length: u64) -> Option<&mut [u8]> {
+        if length > MOST_BYTES {
+            return None;
+        }
+        self.space.write(start, length).ok()
+    }
+
+    fn random(&mut self, start: u64, length: u64) -> u64 {
+        let Some(bytes) = self.write(start, length) else { return REFUSED };
+        let mut filled = 0;
+        while filled < bytes.len() {
+            match rustix::rand::getrandom(
+                &mut bytes[filled..],
+                rustix::rand::GetRandomFlags::empty(),
+            ) {
+                Ok(count) => filled += count,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return REFUSED,
+            }
+        }
+        length
+    }
+
+    /// As much of `bytes` as fits; returns how long they are altogether.
+    fn give(&mut self, bytes: &[u8], start: u64, room: u64) -> u64 {
+        let length = bytes.len() as u64;
+        let fits = length.min(room);
+        let Some(target) = self.write(start, fits) else { return REFUSED };
+        let count = target.len();
+        target.copy_from_slice(&bytes[..count]);
+        length
+    }
+
+    /// More memory, behind what was given before; returns where it begins.
+    fn grow(&mut self, length: u64) -> u64 {
+        match self.space.map(Place::FixedIfFree(self.heap), length, Rights::WRITE) {
+            Ok(start) => {
+                self.heap = start + crate::layout::page_up(length);
+                start
+            }
+            Err(_) => REFUSED,
+        }
+    }
+}
+
+fn nanoseconds(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,345 @@
+//! The one processor of a machine: how it enters the guest, and the few ways in which it comes back.
+//!
+//! ```text
+//!   CPL 3 ── out 0xf1 (a patched `syscall`) ───────────────────────────────► Exit::Syscall, no ring 0 at all
+//!   CPL 3 ── syscall ──► ring 0 stub ── out 0xf0 ──────────────────────────► Exit::Syscall { site }
+//!         └── where the hypervisor stays at CPL 3: #PF at the stub ────────► the same
+//!   CPL 3 ── out 0xf2 ─────────────────────────────────────────────────────► Exit::Hypercall
+//!   CPL 3 ── exception ──► ring 0 stub ── out vector ──────────────────────► Exit::Fault
+//!   any   ── signal of the Stopper ────────────────────────────────────────► Exit::Stopped
+//! ```
+//!
+//! After a system call the processor is already back at CPL 3 behind the call; whoever handles it writes the result to
+//! RAX. After a fault it is still in ring 0 until [`Vcpu::enter`].
+
+use kvm_bindings::{
+    Msrs, kvm_msr_entry, kvm_regs, kvm_segment, kvm_sregs, kvm_userspace_memory_region, kvm_xcr,
+    kvm_xcrs,
+};
+use kvm_ioctls::{SyncReg, VcpuExit, VcpuFd, VmFd};
+use thiserror::Error;
+
+use crate::hypervisor::Hypervisor;
+use crate::layout::{ARENA_BYTES, HIGH, MONITOR, MONITOR_BYTES, USER_HALF_END, ring0, tables};
+use crate::ring0::{
+    GDT_LIMIT, HYPERCALL, IDT_LIMIT, KERNEL_CODE, PATCHED, SYSCALL, TASK, TASK_LIMIT, USER_CODE,
+    USER_DATA,
+};
+use crate::space::Space;
+use crate::stop;
+
+const PAGE_FAULT: u8 = 14;
+const GENERAL_PROTECTION: u8 = 13;
+/// RFLAGS that a guest may choose (CF PF AF ZF SF TF DF OF AC ID), and those that are always set: bit 1, and IOPL 3,
+/// because some hypervisors look at it and others at the I/O bitmap. Interrupts stay off: nobody sends any.
+const FLAGS_OF_GUEST: u64 = 0x24_0dd5;
+const FLAGS_ALWAYS: u64 = 0x3002;
+
+/// A processor, and the KVM machine that has just it.
+#[derive(Debug)]
+pub struct Vcpu {
+    fd: VcpuFd,
+    vm: VmFd,
+    /// Memory slots made so far, and the units that they cover.
+    slots: u32,
+    units: u128,
+}
+
+/// Why the guest stopped running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// A Linux system call; registers as the guest set them.
+    Syscall {
+        /// The address of the `syscall` instruction, unless it was patched already.
+        site: Option<u64>,
+    },
+    /// A unikernel's hypercall.
+    Hypercall,
+    /// An exception.
+    Fault(Fault),
+    /// Somebody outside asked for it.
+    Stopped,
+}
+
+/// An exception of a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Its number: 0 division, 6 invalid opcode, 13 general protection, 14 page.
+    pub vector: u8,
+    /// What the processor says beside, or 0.
+    pub code: u64,
+    /// The address that was touched, if this is a page fault.
+    pub address: u64,
+    /// The instruction.
+    pub rip: u64,
+    /// The stack pointer.
+    pub rsp: u64,
+    /// The flags.
+    pub rflags: u64,
+}
+
+/// Why a machine can no longer be used, or was never made.
+#[derive(Debug, Error)]
+pub enum VcpuError {
+    /// KVM refused a step.
+    #[error("{step}")]
+    Kvm {
+        /// Which.
+        step: &'static str,
+        /// Why.
+        #[source]
+        source: kvm_ioctls::Error,
+    },
+    /// KVM came back in a way in which no guest of ours can make it come back.
+    #[error("the machine is lost: KVM came back with {0}")]
+    Lost(String),
+}
+
+pub(crate) fn step(step: &'static str) -> impl FnOnce(kvm_ioctls::Error) -> VcpuError {
+    move |source| VcpuError::Kvm { step, source }
+}
+
+impl Vcpu {
+    /// A machine whose memory is `space`'s, at CPL 3, about to execute `rip`.
+    ///
+    /// # Errors
+    /// When KVM refuses: mostly for want of memory or descriptors.
+    pub fn new(host: &Hypervisor, space: &Space, rip: u64, rsp: u64) -> Result<Self, VcpuError> {
+        let vm = host.kvm.create_vm().map_err(step("create a virtual machine"))?;
+        let fd = vm.create_vcpu(0).map_err(step("create a processor"))?;
+        let mut vcpu = Self { fd, vm, slots: 0, units: 0 };
+        vcpu.add_slot(space, MONITOR, MONITOR_BYTES)?;
+        vcpu.cover(space)?;
+        vcpu.fd.set_cpuid2(&host.cpuid).map_err(step("say what the processor has"))?;
+        vcpu.boot(host)?;
+        for register in [SyncReg::Register, SyncReg::SystemRegister, SyncReg::VcpuEvents] {
+            vcpu.fd.set_sync_valid_reg(register);
+        }
+        stop::only_in_guest(&vcpu.fd).map_err(|error| VcpuError::Kvm {
+            step: "choose the signal that stops a guest",
+            source: error.into(),
+        })?;
+        let mut regs = kvm_regs { rip, rsp, ..kvm_regs::default() };
+        regs.rflags = FLAGS_ALWAYS;
+        vcpu.fd.set_regs(&regs).map_err(step("set registers"))?;
+        Ok(vcpu)
+    }
+
+    /// What no guest can change, and what it finds first.
+    fn boot(&self, host: &Hypervisor) -> Result<(), VcpuError> {
+        // PE ET NE WP AM PG MP; PAE OSFXSR OSXMMEXCPT FSGSBASE OSXSAVE; SCE LME LMA NXE.
+        const CR0: u64 = 0x8005_0033;
+        const CR4: u64 = 0x620 | 1 << 16 | 1 << 18;
+        const EFER: u64 = 0xd01;
+        let mut sregs = self.fd.get_sregs().map_err(step("read system registers"))?;
+        (sregs.cr0, sregs.cr3, sregs.cr4, sregs.efer) = (CR0, tables::ROOT, CR4, EFER);
+        sregs.gdt.base = HIGH + ring0::GDT;
+        sregs.gdt.limit = GDT_LIMIT;
+        sregs.idt.base = HIGH + ring0::IDT;
+        sregs.idt.limit = IDT_LIMIT;
+        sregs.tr = kvm_segment {
+            base: HIGH + ring0::TSS,
+            limit: TASK_LIMIT,
+            selector: TASK,
+            type_: 11,
+            present: 1,
+            ..kvm_segment::default()
+        };
+        for segment in [&mut sregs.ds, &mut sregs.es, &mut sregs.fs, &mut sregs.gs] {
+            *segment = user_data();
+        }
+        at_user(&mut sregs);
+        self.fd.set_sregs(&sregs).map_err(step("set system registers"))?;
+
+        let msrs = [
+            // STAR: SYSCALL's selectors, and SYSRET's, which nobody executes.
+            (0xc000_0081, u64::from(KERNEL_CODE) << 32 | 0x23 << 48),
+            (0xc000_0082, HIGH + ring0::SYSCALL_STUB),
+            // SYSCALL clears TF, IF and DF.
+            (0xc000_0084, 0x700),
+        ]
+        .map(|(index, data)| kvm_msr_entry { index, data, ..kvm_msr_entry::default() });
+        let msrs = Msrs::from_entries(&msrs)
+            .map_err(|_| VcpuError::Lost("more model-specific registers than fit".to_owned()))?;
+        let set = self.fd.set_msrs(&msrs).map_err(step("set model-specific registers"))?;
+        if set != 3 {
+            return Err(VcpuError::Lost("refused model-specific registers".to_owned()));
+        }
+        let mut xcrs = kvm_xcrs { nr_xcrs: 1, ..kvm_xcrs::default() };
+        xcrs.xcrs[0] = kvm_xcr { xcr: 0, value: host.xcr0, ..kvm_xcr::default() };
+        self.fd.set_xcrs(&xcrs).map_err(step("allow extended states"))
+    }
+
+    /// Makes memory slots for all units of `space` that have none.
+    fn cover(&mut self, space: &Space) -> Result<(), VcpuError> {
+        let mut missing = space.units() & !self.units;
+        while missing != 0 {
+            let first = missing.trailing_zeros();
+            let count = (missing >> first).trailing_ones();
+            let start = u64::from(first) * Space::UNIT;
+            self.add_slot(space, start, u64::from(count) * Space::UNIT)?;
+            let run = u128::MAX >> (128 - count) << first;
+            missing &= !run;
+            self.units |= run;
+        }
+        Ok(())
+    }
+
+    fn add_slot(&mut self, space: &Space, start: u64, length: u64) -> Result<(), VcpuError> {
+        debug_assert!(start + length <= ARENA_BYTES);
+        let region = kvm_userspace_memory_region {
+            slot: self.slots,
+            flags: 0,
+            guest_phys_addr: start,
+            memory_size: length,
+            userspace_addr: space.arena().address() + start,
+        };
+        // SAFETY: the range is the arena's. `run` takes the same space again, and a machine's fields drop the processor
+        // before the space.
+        unsafe { self.vm.set_user_memory_region(region) }.map_err(step("add a memory slot"))?;
+        self.slots += 1;
+        Ok(())
+    }
+
+    /// Runs the guest until it needs the monitor. `space` is the one that the processor was made for, and stays borrowed
+    /// while the guest may write to it.
+    ///
+    /// # Errors
+    /// When the machine is lost. It is then of no further use.
+    pub fn run(&mut self, space: &mut Space) -> Result<Exit, VcpuError> {
+        self.cover(space)?;
+        let port = match self.fd.run() {
+            Ok(VcpuExit::IoOut(port, _)) => Some(port),
+            // Reading a port: of no use to anybody.
+            Ok(VcpuExit::IoIn(..)) => None,
+            Ok(other) => return Err(VcpuError::Lost(format!("{other:?}"))),
+            Err(error) if error.errno() == libc::EINTR => {
+                stop::acknowledge();
+                return Ok(Exit::Stopped);
+            }
+            Err(error) => return Err(step("run the guest")(error)),
+        };
+        let shared = self.fd.sync_regs_mut();
+        let (regs, sregs) = (&shared.regs, &shared.sregs);
+        let in_ring0 = sregs.cs.selector & 3 == 0;
+        match port {
+            Some(PATCHED) if !in_ring0 => Ok(Exit::Syscall { site: None }),
+            Some(HYPERCALL) if !in_ring0 => Ok(Exit::Hypercall),
+            Some(SYSCALL) if in_ring0 => {
+                let (rip, rsp, rflags) = (regs.rcx, regs.rsp, regs.r11);
+                self.enter(rip, rsp, rflags);
+                Ok(Exit::Syscall { site: Some(rip.wrapping_sub(2)) })
+            }
+            Some(vector @ 0..32) if in_ring0 => {
+                let fault = fault(space, vector.to_le_bytes()[0], sregs.cr2);
+                let at_stub = fault.vector == PAGE_FAULT && fault.rip == HIGH + ring0::SYSCALL_STUB;
+                // Where it came from is in RCX, unless a guest went to the stub by itself.
+                if at_stub && regs.rcx < USER_HALF_END {
+                    let (rip, rflags) = (regs.rcx, regs.r11);
+                    self.enter(rip, fault.rsp, rflags);
+                    return Ok(Exit::Syscall { site: Some(rip.wrapping_sub(2)) });
+                }
+                Ok(Exit::Fault(fault))
+            }
+            Some(port) if in_ring0 => Err(VcpuError::Lost(format!("port {port:#x} from ring 0"))),
+            // A port that is nobody's, on a hypervisor that looks at IOPL: what the bitmap would have said.
+            _ => Ok(Exit::Fault(Fault {
+                vector: GENERAL_PROTECTION,
+                code: 0,
+                address: 0,
+                rip: regs.rip,
+                rsp: regs.rsp,
+                rflags: regs.rflags,
+            })),
+        }
+    }
+
+    pub(crate) fn fd(&self) -> &VcpuFd {
+        &self.fd
+    }
+
+    pub(crate) fn fd_mut(&mut self) -> &mut VcpuFd {
+        &mut self.fd
+    }
+
+    /// The guest's registers. Only after an exit; changes hold from the next entry.
+    pub fn registers(&mut self) -> &mut kvm_regs {
+        self.fd.set_sync_dirty_reg(SyncReg::Register);
+        &mut self.fd.sync_regs_mut().regs
+    }
+
+    /// Puts the processor at CPL 3, to execute `rip` next.
+    pub fn enter(&mut self, rip: u64, rsp: u64, rflags: u64) {
+        self.fd.set_sync_dirty_reg(SyncReg::Register);
+        self.fd.set_sync_dirty_reg(SyncReg::SystemRegister);
+        let shared = self.fd.sync_regs_mut();
+        (shared.regs.rip, shared.regs.rsp) = (rip, rsp);
+        shared.regs.rflags = rflags & FLAGS_OF_GUEST | FLAGS_ALWAYS;
+        at_user(&mut shared.sregs);
+    }
+
+    /// Goes back before the system call that is being served: the guest will make it again.
+    ///
+    /// # Errors
+    /// When the machine is lost.
+    pub fn before_call(&mut self) -> Result<(), VcpuError> {
+        self.settle()?;
+        // `syscall` and what it is patched to are two bytes long.
+        let registers = self.registers();
+        registers.rip = registers.rip.wrapping_sub(2);
+        Ok(())
+    }
+
+    /// Lets KVM complete what it left half done when it came back (an `out` that is not yet behind the guest), so that the
+    /// registers are all there is to know.
+    pub(crate) fn settle(&mut self) -> Result<(), VcpuError> {
+        self.fd.set_kvm_immediate_exit(1);
+        let came_back = self.fd.run().map(|exit| format!("{exit:?}"));
+        self.fd.set_kvm_immediate_exit(0);
+        match came_back {
+            Err(error) if error.errno() == libc::EINTR => Ok(()),
+            Err(error) => Err(step("let KVM finish an exit")(error)),
+            Ok(exit) => Err(VcpuError::Lost(format!("{exit} where it was not to run"))),
+        }
+    }
+
+    /// The base of the FS segment: where a C library keeps what is a thread's own.
+    pub fn set_fs_base(&mut self, base: u64) {
+        self.fd.set_sync_dirty_reg(SyncReg::SystemRegister);
+        self.fd.sync_regs_mut().sregs.fs.base = base;
+    }
+}
+
+/// What the processor pushed in ring 0.
+fn fault(space: &Space, vector: u8, address: u64) -> Fault {
+    let top = MONITOR + ring0::STACK_TOP;
+    let word = |from_top: u64| space.arena().word(top - from_top * 8);
+    let has_code = matches!(vector, 8 | 10..=14 | 17 | 21);
+    Fault {
+        vector,
+        code: if has_code { word(6) } else { 0 },
+        address: if vector == PAGE_FAULT { address } else { 0 },
+        rip: word(5),
+        rsp: word(2),
+        rflags: word(3),
+    }
+}
+
+fn at_user(sregs: &mut kvm_sregs) {
+    sregs.cs = kvm_segment { selector: USER_CODE, type_: 11, l: 1, db: 0, ..user_data() };
+    sregs.ss = user_data();
+}
+
+fn user_data() -> kvm_segment {
+    kvm_segment {
+        limit: u32::MAX,
+        selector: USER_DATA,
+        type_: 3,
+        present: 1,
+        dpl: 3,
+        db: 1,
+        s: 1,
+        g: 1,
+        ..kvm_segment::default()
+    }
+}

@@ -1,0 +1,20 @@
+//! The guest's files: a tree in the monitor.
+//!
+//! ```text
+//!   /            a read-only layer (the base)          index of its names, made when the tree is
+//!   ├── opt/…    further read-only layers
+//!   ├── dev      null, zero, full, random, urandom     the monitor's own
+//!   ├── proc     a few texts                           the monitor's own
+//!   └── tmp      scratch: memory of the monitor, with a limit
+//! ```
+//!
+//! **A path of the guest never reaches the host.** It is looked up in the index, links included; what is then opened is
+//! the index's own path, beneath the layer's directory and through no link. What the guest writes stays in the monitor.
+
+mod layer;
+mod node;
+mod tree;
+
+pub use layer::{Layer, LayerError};
+pub use node::{Contents, Device, Kind, NodeId};
+pub use tree::{Found, Tree, TreeBuilder};

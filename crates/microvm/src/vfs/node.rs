@@ -1,0 +1,92 @@
+//! One file, directory or link of the tree.
+
+use std::collections::BTreeMap;
+
+/// A node's name inside the monitor; also its inode number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub(crate) u32);
+
+/// What kind of node it is, for `stat`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A directory.
+    Directory,
+    /// A file with contents.
+    File,
+    /// A symbolic link.
+    Link,
+    /// A character device.
+    Device,
+}
+
+/// Devices that a guest finds below `/dev`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// Reads nothing, swallows everything.
+    Null,
+    /// Reads zeros, swallows everything.
+    Zero,
+    /// Reads zeros, has no room.
+    Full,
+    /// Reads randomness of the host's.
+    Random,
+}
+
+/// What a node holds.
+#[derive(Clone, Debug)]
+pub enum Contents {
+    /// Names and what they stand for.
+    Directory(BTreeMap<Vec<u8>, NodeId>),
+    /// A file of a read-only layer: which layer, where in it, and how long it is.
+    Sealed {
+        /// Its number in the tree.
+        layer: usize,
+        /// Its path in the layer.
+        path: std::path::PathBuf,
+        /// Bytes.
+        size: u64,
+    },
+    /// A file of the scratch space, or a text of the monitor's.
+    Bytes(Vec<u8>),
+    /// A symbolic link.
+    Link(Vec<u8>),
+    /// A device.
+    Device(Device),
+}
+
+/// A node and what `stat` says about it.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) contents: Contents,
+    pub(crate) parent: NodeId,
+    /// Permission bits.
+    pub(crate) mode: u32,
+    /// Seconds since 1970.
+    pub(crate) modified: i64,
+    /// Whether a name leads to it still: it may be open longer.
+    pub(crate) linked: bool,
+}
+
+impl Contents {
+    /// What `stat` calls it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Directory(_) => Kind::Directory,
+            Self::Sealed { .. } | Self::Bytes(_) => Kind::File,
+            Self::Link(_) => Kind::Link,
+            Self::Device(_) => Kind::Device,
+        }
+    }
+
+    /// Bytes that it says it has.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        match self {
+            Self::Directory(_) => 4096,
+            Self::Sealed { size, .. } => *size,
+            Self::Bytes(bytes) | Self::Link(bytes) => bytes.len() as u64,
+            Self::Device(_) => 0,
+        }
+    }
+}

@@ -1,0 +1,499 @@
+//! The tree of names: built once, then looked up; only scratch changes.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use super::layer::{Layer, LayerError, What};
+use super::node::{Contents, Device, Node, NodeId};
+
+const ROOT: NodeId = NodeId(0);
+/// Nodes from here on are scratch; those before are the same for all machines of a tree.
+const SCRATCH: u32 = 1 << 31;
+const MOST_LINKS: usize = 40;
+const PATH_MAX: usize = 4096;
+const NAME_MAX: usize = 255;
+
+/// A tree in the making.
+#[derive(Debug)]
+pub struct TreeBuilder {
+    nodes: Vec<Node>,
+    layers: Vec<Layer>,
+    scratch: Vec<Node>,
+}
+
+/// The files of one guest. Cloning copies its scratch and shares the rest.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    sealed: Arc<Sealed>,
+    scratch: Vec<Option<Node>>,
+    room: Room,
+}
+
+#[derive(Debug)]
+struct Sealed {
+    nodes: Vec<Node>,
+    layers: Vec<Layer>,
+}
+
+/// How much scratch there may be.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    bytes: u64,
+    nodes: u32,
+}
+
+/// Where a path leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The directory that holds the last name.
+    pub directory: NodeId,
+    /// The last name; empty when the path names the directory itself.
+    pub name: Vec<u8>,
+    /// What it stands for, if there is such a name.
+    pub node: Option<NodeId>,
+}
+
+impl Default for TreeBuilder {
+    fn default() -> Self {
+        let root = directory(ROOT, 0o755);
+        Self { nodes: vec![root], layers: Vec::new(), scratch: Vec::new() }
+    }
+}
+
+fn directory(parent: NodeId, mode: u32) -> Node {
+    let contents = Contents::Directory(BTreeMap::new());
+    Node { contents, parent, mode, modified: 0, linked: true }
+}
+
+impl TreeBuilder {
+    /// Puts a read-only layer at an absolute path.
+    ///
+    /// # Errors
+    /// When the host's directory cannot be read.
+    pub fn layer(mut self, at: &str, host: &Path) -> Result<Self, LayerError> {
+        let (layer, entries) = Layer::open(host)?;
+        let number = self.layers.len();
+        self.layers.push(layer);
+        let top = self.make_directories(at.as_bytes());
+        for entry in entries {
+            let path = entry.path.as_os_str().as_bytes();
+            let (before, name) = match path.iter().rposition(|byte| *byte == b'/') {
+                Some(slash) => (&path[..slash], &path[slash + 1..]),
+                None => (&path[..0], path),
+            };
+            let parent = self.descend(top, before);
+            let contents = match entry.what {
+                What::Directory => {
+                    self.child(parent, name, entry.mode);
+                    continue;
+                }
+                What::File(size) => {
+                    Contents::Sealed { layer: number, path: entry.path.clone(), size }
+                }
+                What::Link(target) => Contents::Link(target),
+            };
+            let (mode, modified) = (entry.mode, entry.modified);
+            self.add(parent, name, Node { contents, parent, mode, modified, linked: true });
+        }
+        Ok(self)
+    }
+
+    /// Puts an empty writable directory at an absolute path.
+    #[must_use]
+    pub fn scratch(mut self, at: &str) -> Self {
+        let (before, name) = at.trim_end_matches('/').rsplit_once('/').unwrap_or(("", at));
+        let parent = self.make_directories(before.as_bytes());
+        let id = NodeId(SCRATCH + self.scratch.len().try_into().unwrap_or(0));
+        self.scratch.push(directory(parent, 0o1777));
+        self.link(parent, name.as_bytes(), id);
+        self
+    }
+
+    /// Puts a read-only text of the monitor's at an absolute path.
+    #[must_use]
+    pub fn text(self, at: &str, text: impl Into<Vec<u8>>) -> Self {
+        self.single(at, Contents::Bytes(text.into()), 0o444)
+    }
+
+    /// Puts a symbolic link at an absolute path.
+    #[must_use]
+    pub fn symlink(self, at: &str, target: &str) -> Self {
+        self.single(at, Contents::Link(target.into()), 0o777)
+    }
+
+    /// Puts the devices into `/dev`.
+    #[must_use]
+    pub fn devices(self) -> Self {
+        let devices = [
+            ("/dev/null", Device::Null),
+            ("/dev/zero", Device::Zero),
+            ("/dev/full", Device::Full),
+            ("/dev/random", Device::Random),
+            ("/dev/urandom", Device::Random),
+        ];
+        let add = |tree: Self, (at, device)| tree.single(at, Contents::Device(device), 0o666);
+        devices.into_iter().fold(self, add)
+    }
+
+    fn single(mut self, at: &str, contents: Contents, mode: u32) -> Self {
+        let (before, name) = at.rsplit_once('/').unwrap_or(("", at));
+        let parent = self.make_directories(before.as_bytes());
+        self.add(
+            parent,
+            name.as_bytes(),
+            Node { contents, parent, mode, modified: 0, linked: true },
+        );
+        self
+    }
+
+    /// The finished tree, with this much room in its scratch directories together.
+    #[must_use]
+    pub fn build(self, scratch_bytes: u64, scratch_nodes: u32) -> Tree {
+        let sealed = Arc::new(Sealed { nodes: self.nodes, layers: self.layers });
+        let room = Room { bytes: scratch_bytes, nodes: scratch_nodes };
+        Tree { sealed, scratch: self.scratch.into_iter().map(Some).collect(), room }
+    }
+
+    fn make_directories(&mut self, path: &[u8]) -> NodeId {
+        self.descend(ROOT, path)
+    }
+
+    fn descend(&mut self, from: NodeId, path: &[u8]) -> NodeId {
+        let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+        names.fold(from, |at, name| self.child(at, name, 0o755))
+    }
+
+    /// The directory of this name, made if it is not there.
+    fn child(&mut self, parent: NodeId, name: &[u8], mode: u32) -> NodeId {
+        if let Some(Contents::Directory(entries)) = self.contents(parent)
+            && let Some(id) = entries.get(name)
+            && matches!(self.contents(*id), Some(Contents::Directory(_)))
+        {
+            return *id;
+        }
+        self.add(parent, name, directory(parent, mode))
+    }
+
+    fn contents(&self, id: NodeId) -> Option<&Contents> {
+        self.nodes.get(id.0 as usize).map(|node| &node.contents)
+    }
+
+    fn add(&mut self, parent: NodeId, name: &[u8], node: Node) -> NodeId {
+        let id = NodeId(self.nodes.len().try_into().unwrap_or(SCRATCH - 1));
+        self.nodes.push(node);
+        self.link(parent, name, id);
+        id
+    }
+
+    fn link(&mut self, parent: NodeId, name: &[u8], id: NodeId) {
+        if let Some(Contents::Directory(entries)) =
+            self.nodes.get_mut(parent.0 as usize).map(|node| &mut node.contents)
+        {
+            entries.insert(name.to_vec(), id);
+        }
+    }
+}
+
+impl Tree {
+    /// The top of the tree.
+    pub const ROOT: NodeId = ROOT;
+
+    /// Looks a path up. The last name is followed through links if `follow`.
+    ///
+    /// # Errors
+    /// Those of path resolution: ENOENT for a directory that is not there, ENOTDIR, ELOOP, ENAMETOOLONG.
+    pub fn find(&self, from: NodeId, path: &[u8], follow: bool) -> Result<Found, Errno> {
+        if path.is_empty() {
+            return Err(Errno::NOENT);
+        }
+        if path.len() >= PATH_MAX {
+            return Err(Errno::NAMETOOLONG);
+        }
+        // Names still to be walked, the next one last.
+        let mut rest: Vec<Vec<u8>> = Vec::new();
+        let push = |rest: &mut Vec<Vec<u8>>, path: &[u8]| {
+            let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+            rest.extend(names.rev().map(<[u8]>::to_vec));
+        };
+        let mut at = if path[0] == b'/' { ROOT } else { from };
+        let must_be_directory = path.ends_with(b"/");
+        push(&mut rest, path);
+        let mut links = 0;
+        while let Some(name) = rest.pop() {
+            if name.len() > NAME_MAX {
+                return Err(Errno::NAMETOOLONG);
+            }
+            let entries = self.entries(at)?;
+            let last = rest.is_empty();
+            let node = match name.as_slice() {
+                b"." => Some(at),
+                b".." => Some(self.node(at).map_or(ROOT, |node| node.parent)),
+                name => entries.get(name).copied(),
+            };
+            let Some(node) = node else {
+                return if last {
+                    Ok(Found { directory: at, name, node: None })
+                } else {
+                    Err(Errno::NOENT)
+                };
+            };
+            match self.contents(node) {
+                Contents::Link(target) if !last || follow || must_be_directory => {
+                    links += 1;
+                    if links > MOST_LINKS {
+                        return Err(Errno::LOOP);
+                    }
+                    if target.first() == Some(&b'/') {
+                        at = ROOT;
+                    }
+                    push(&mut rest, target);
+                    if rest.is_empty() {
+                        return Ok(Found { directory: ROOT, name: Vec::new(), node: Some(ROOT) });
+                    }
+                }
+                Contents::Directory(_) if !last => at = node,
+                _ if !last => return Err(Errno::NOTDIR),
+                Contents::Directory(_) => {
+                    return Ok(Found { directory: at, name, node: Some(node) });
+                }
+                _ if must_be_directory => return Err(Errno::NOTDIR),
+                _ => return Ok(Found { directory: at, name, node: Some(node) }),
+            }
+        }
+        Ok(Found { directory: at, name: Vec::new(), node: Some(at) })
+    }
+
+    /// As [`Tree::find`], of what must be there.
+    ///
+    /// # Errors
+    /// ENOENT besides.
+    pub fn existing(&self, from: NodeId, path: &[u8], follow: bool) -> Result<NodeId, Errno> {
+        self.find(from, path, follow)?.node.ok_or(Errno::NOENT)
+    }
+
+    /// What a node holds.
+    #[must_use]
+    pub fn contents(&self, id: NodeId) -> &Contents {
+        static NOTHING: Contents = Contents::Bytes(Vec::new());
+        self.node(id).map_or(&NOTHING, |node| &node.contents)
+    }
+
+    /// A node's permission bits, seconds of its last change, and whether it can be written.
+    #[must_use]
+    pub fn status(&self, id: NodeId) -> (u32, i64, bool) {
+        self.node(id).map_or((0, 0, false), |node| (node.mode, node.modified, id.0 >= SCRATCH))
+    }
+
+    /// What a directory holds.
+    ///
+    /// # Errors
+    /// ENOTDIR.
+    pub fn entries(&self, id: NodeId) -> Result<&BTreeMap<Vec<u8>, NodeId>, Errno> {
+        match self.contents(id) {
+            Contents::Directory(entries) => Ok(entries),
+            _ => Err(Errno::NOTDIR),
+        }
+    }
+
+    /// The directory that a directory is in.
+    #[must_use]
+    pub fn parent(&self, id: NodeId) -> NodeId {
+        self.node(id).map_or(ROOT, |node| node.parent)
+    }
+
+    /// A directory's absolute path.
+    #[must_use]
+    pub fn path(&self, mut id: NodeId) -> Vec<u8> {
+        let mut names = Vec::new();
+        while id != ROOT {
+            let parent = self.parent(id);
+            let entries = self.entries(parent).ok();
+            let name = entries.and_then(|all| all.iter().find(|(_, node)| **node == id));
+            let Some((name, _)) = name else { break };
+            names.push(name.clone());
+            id = parent;
+        }
+        let mut path = Vec::new();
+        for name in names.iter().rev() {
+            path.push(b'/');
+            path.extend_from_slice(name);
+        }
+        if path.is_empty() { b"/".to_vec() } else { path }
+    }
+
+    /// Opens a file of a layer.
+    ///
+    /// # Errors
+    /// EIO when the host no longer has it.
+    pub fn open(&self, id: NodeId) -> Result<Option<File>, Errno> {
+        let Contents::Sealed { layer, path, .. } = self.contents(id) else { return Ok(None) };
+        self.sealed.layers[*layer].file(path).map(Some).map_err(|error| {
+            tracing::warn!(%error, path = %path.display(), "a layer has lost a file");
+            Errno::IO
+        })
+    }
+
+    /// Makes a node in a scratch directory.
+    ///
+    /// # Errors
+    /// EROFS elsewhere, EEXIST, ENOSPC.
+    pub fn create(
+        &mut self,
+        directory: NodeId,
+        name: &[u8],
+        contents: Contents,
+        mode: u32,
+        now: i64,
+    ) -> Result<NodeId, Errno> {
+        if self.entries(directory)?.contains_key(name) {
+            return Err(Errno::EXIST);
+        }
+        if directory.0 < SCRATCH {
+            return Err(Errno::ROFS);
+        }
+        let parent = directory;
+        let node = Node { contents, parent, mode, modified: now, linked: true };
+        let free = self.scratch.iter().position(Option::is_none);
+        let index = free.unwrap_or(self.scratch.len());
+        let id = u32::try_from(index).ok().filter(|index| *index < self.room.nodes);
+        let id = NodeId(SCRATCH + id.ok_or(Errno::NOSPC)?);
+        match free {
+            Some(index) => self.scratch[index] = Some(node),
+            None => self.scratch.push(Some(node)),
+        }
+        self.scratch_entries(directory)?.insert(name.to_vec(), id);
+        Ok(id)
+    }
+
+    /// Takes a name away. The node itself lives until [`Tree::release`].
+    ///
+    /// # Errors
+    /// EROFS outside scratch; ENOTDIR or EISDIR when it is not the wanted kind; ENOTEMPTY.
+    pub fn remove(&mut self, found: &Found, wanted_directory: bool) -> Result<NodeId, Errno> {
+        let node = found.node.ok_or(Errno::NOENT)?;
+        match (self.contents(node), wanted_directory) {
+            (Contents::Directory(_), false) => return Err(Errno::ISDIR),
+            (Contents::Directory(entries), true) if !entries.is_empty() => {
+                return Err(if node.0 < SCRATCH { Errno::ROFS } else { Errno::NOTEMPTY });
+            }
+            (Contents::Directory(_), true) | (_, false) => {}
+            (_, true) => return Err(Errno::NOTDIR),
+        }
+        if node.0 < SCRATCH {
+            return Err(Errno::ROFS);
+        }
+        self.scratch_entries(found.directory)?.remove(&found.name);
+        if let Some(node) = self.scratch_mut(node) {
+            node.linked = false;
+        }
+        Ok(node)
+    }
+
+    /// Moves a name.
+    ///
+    /// # Errors
+    /// As [`Tree::remove`] and [`Tree::create`]; EINVAL for a directory into itself.
+    pub fn rename(&mut self, from: &Found, to: &Found) -> Result<Option<NodeId>, Errno> {
+        let node = from.node.ok_or(Errno::NOENT)?;
+        if to.node == Some(node) {
+            return Ok(None);
+        }
+        if node.0 < SCRATCH || to.directory.0 < SCRATCH {
+            return Err(Errno::ROFS);
+        }
+        let mut above = to.directory;
+        while above != ROOT {
+            if above == node {
+                return Err(Errno::INVAL);
+            }
+            above = self.parent(above);
+        }
+        let is_directory = matches!(self.contents(node), Contents::Directory(_));
+        let replaced = match to.node {
+            Some(_) => Some(self.remove(to, is_directory)?),
+            None => None,
+        };
+        self.scratch_entries(from.directory)?.remove(&from.name);
+        self.scratch_entries(to.directory)?.insert(to.name.clone(), node);
+        if let Some(node) = self.scratch_mut(node) {
+            node.parent = to.directory;
+        }
+        Ok(replaced)
+    }
+
+    /// Frees a node that no name leads to. To be called when nothing has it open.
+    pub fn release(&mut self, id: NodeId) {
+        if let Some(slot) = scratch_index(id).and_then(|index| self.scratch.get_mut(index))
+            && slot.as_ref().is_some_and(|node| !node.linked)
+        {
+            *slot = None;
+        }
+    }
+
+    /// The bytes of a scratch file, to be changed; `grow` says how many more they may become.
+    ///
+    /// # Errors
+    /// EROFS, EINVAL for what is no file, ENOSPC.
+    pub fn bytes_mut(&mut self, id: NodeId, grow: u64, now: i64) -> Result<&mut Vec<u8>, Errno> {
+        if id.0 < SCRATCH {
+            return Err(Errno::ROFS);
+        }
+        let bytes = |node: &Node| match &node.contents {
+            Contents::Bytes(bytes) => bytes.len() as u64,
+            _ => 0,
+        };
+        let used: u64 = self.scratch.iter().flatten().map(bytes).sum();
+        if grow > self.room.bytes.saturating_sub(used) {
+            return Err(Errno::NOSPC);
+        }
+        match self.scratch_mut(id) {
+            Some(Node { contents: Contents::Bytes(bytes), modified, .. }) => {
+                *modified = now;
+                Ok(bytes)
+            }
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    /// Changes permission bits.
+    ///
+    /// # Errors
+    /// EROFS.
+    pub fn set_mode(&mut self, id: NodeId, mode: u32) -> Result<(), Errno> {
+        self.scratch_mut(id).map(|node| node.mode = mode & 0o7777).ok_or(Errno::ROFS)
+    }
+
+    /// Scratch in use: bytes, and nodes.
+    #[must_use]
+    pub fn used(&self) -> (u64, usize) {
+        let nodes = self.scratch.iter().flatten();
+        (nodes.clone().map(|node| node.contents.size()).sum(), nodes.count())
+    }
+
+    fn node(&self, id: NodeId) -> Option<&Node> {
+        match scratch_index(id) {
+            Some(index) => self.scratch.get(index)?.as_ref(),
+            None => self.sealed.nodes.get(id.0 as usize),
+        }
+    }
+
+    fn scratch_mut(&mut self, id: NodeId) -> Option<&mut Node> {
+        self.scratch.get_mut(scratch_index(id)?)?.as_mut()
+    }
+
+    fn scratch_entries(&mut self, id: NodeId) -> Result<&mut BTreeMap<Vec<u8>, NodeId>, Errno> {
+        match self.scratch_mut(id) {
+            Some(Node { contents: Contents::Directory(entries), .. }) => Ok(entries),
+            _ => Err(Errno::ROFS),
+        }
+    }
+}
+
+fn scratch_index(id: NodeId) -> Option<usize> {
+    id.0.checked_sub(SCRATCH).map(|index| index as usize)
+}

@@ -1,0 +1,95 @@
+//! The Linux personality, by C programs that are linked statically and know nothing of us.
+
+mod machine;
+
+use std::path::Path;
+
+use machine::{compile, kvm};
+use microvm::linux::{Options, Pause, Process, Stream};
+use microvm::vfs::{Tree, TreeBuilder};
+
+/// A tree with one program, `/program`, and what programs expect besides.
+fn tree(program: &[u8], directory: &Path) -> Tree {
+    std::fs::write(directory.join("program"), program).unwrap();
+    let tree = TreeBuilder::default().layer("/", directory).unwrap();
+    tree.devices().scratch("/tmp").text("/etc/motd", "hello\n").build(1 << 20, 64)
+}
+
+/// Runs a static C program to its end; returns that and what it printed.
+fn run(source: &str) -> Option<(Pause, String)> {
+    let host = kvm()?;
+    let program = compile(source, &["-static"]);
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options {
+        program: vec!["/program".into(), "argument".into()],
+        environment: vec!["NAME=value".into()],
+        channel: false,
+    };
+    let mut process = Process::start(&host, tree(&program, directory.path()), &options).unwrap();
+    let pause = process.run().unwrap();
+    let output: Vec<u8> = process.take_output().into_iter().flat_map(|(_, bytes)| bytes).collect();
+    assert_eq!(process.unknown_calls().iter().collect::<Vec<_>>(), Vec::<&u64>::new());
+    Some((pause, String::from_utf8(output).unwrap()))
+}
+
+#[test]
+fn a_program_gets_its_arguments_and_environment_and_prints() {
+    let ended = run(r#"
+        #include <stdio.h>
+        #include <stdlib.h>
+        int main(int count, char **arguments) {
+            printf("%d %s %s %s\n", count, arguments[0], arguments[1], getenv("NAME"));
+            return 7;
+        }"#);
+    let Some(ended) = ended else { return };
+    assert_eq!(ended, (Pause::Exited(7), "2 /program argument value\n".into()));
+}
+
+#[test]
+fn streams_are_told_apart() {
+    let Some(host) = kvm() else { return };
+    let source =
+        "#include <unistd.h>\nint main() { write(2, \"b\", 1); write(1, \"a\", 1); return 0; }";
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options { program: vec!["/program".into()], ..Options::default() };
+    let tree = tree(&compile(source, &["-static"]), directory.path());
+    let mut process = Process::start(&host, tree, &options).unwrap();
+    assert_eq!(process.run().unwrap(), Pause::Exited(0));
+    let expected = vec![(Stream::Stderr, b"b".to_vec()), (Stream::Stdout, b"a".to_vec())];
+    assert_eq!(process.take_output(), expected);
+}
+
+#[test]
+fn an_abort_and_a_fault_are_deaths_by_signal() {
+    let Some((ended, _)) = run("#include <stdlib.h>\nint main() { abort(); }") else { return };
+    assert_eq!(ended, Pause::Killed(6, None));
+    let Some((ended, _)) = run("int main() { return *(volatile int *)8; }") else { return };
+    let Pause::Killed(11, Some(fault)) = ended else { panic!("{ended:?}") };
+    assert_eq!((fault.vector, fault.address), (14, 8));
+}
+
+#[test]
+fn a_conversation_pauses_where_nothing_was_said_yet() {
+    let Some(host) = kvm() else { return };
+    let source = r#"
+        #include <unistd.h>
+        int main() {
+            char byte;
+            while (read(3, &byte, 1) == 1) { byte++; write(3, &byte, 1); }
+            return 5;
+        }"#;
+    let directory = tempfile::tempdir().unwrap();
+    let program = vec!["/program".into()];
+    let options = Options { program, channel: true, ..Options::default() };
+    let tree = tree(&compile(source, &["-static"]), directory.path());
+    let mut process = Process::start(&host, tree, &options).unwrap();
+    for _ in 0..3 {
+        assert_eq!(process.run().unwrap(), Pause::Idle);
+        assert_eq!(process.take_said(), b"");
+        process.feed(b"HAL");
+        assert_eq!(process.run().unwrap(), Pause::Idle);
+        assert_eq!(process.take_said(), b"IBM");
+    }
+    process.hang_up();
+    assert_eq!(process.run().unwrap(), Pause::Exited(5));
+}
