@@ -23,6 +23,7 @@ pub mod detach;
 pub mod filter;
 pub mod isolation;
 mod land;
+mod pacemaker;
 pub mod place;
 mod prepare;
 pub mod protocol;

@@ -149,6 +149,9 @@ impl Warden {
         packages: Option<&str>,
         limits: Limits,
     ) -> Answered {
+        if let Some(pacemaker) = &mut self.pacemaker {
+            pacemaker.beat();
+        }
         let parent = match self.sandboxes.get_mut(&zygote) {
             Some(found) if !found.dying => found,
             _ => return Err(Refused::Wrong("no such sandbox")),

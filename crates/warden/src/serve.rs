@@ -15,6 +15,7 @@ use crate::cgroup::{Cgroups, Group};
 use crate::filter::program::Program;
 use crate::filter::{self, Role};
 use crate::isolation::Isolation;
+use crate::pacemaker::Pacemaker;
 use crate::place::Place;
 use crate::protocol::{Answer, Command, Host, MAX_PACKET, Numbered, VERSION};
 use crate::root::Root;
@@ -61,6 +62,8 @@ pub(crate) type Answered = Result<(Answer, Vec<OwnedFd>), Refused>;
 /// The warden's whole state.
 #[derive(Debug)]
 pub struct Warden {
+    /// Before the place, which waits for all of the warden's children.
+    pub(crate) pacemaker: Option<Pacemaker>,
     pub(crate) place: Place,
     pub(crate) roots: Roots,
     pub(crate) cgroups: Cgroups,
@@ -94,7 +97,10 @@ impl Warden {
             isolation,
             scopes,
         };
+        // Without it all works as well, only slower now and then.
+        let pacemaker = Pacemaker::start(&cgroups).ok().flatten();
         Self {
+            pacemaker,
             zygote_filter: filter::build(Role::Zygote, scopes, own),
             instance_filter: filter::build(Role::Instance, scopes, own),
             place,

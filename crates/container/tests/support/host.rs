@@ -55,10 +55,11 @@ pub(crate) fn cgroups(name: &str) -> BTreeSet<PathBuf> {
     found
 }
 
-/// Processes in those cgroups.
+/// Sandboxes' processes in those cgroups.
 pub(crate) fn processes(name: &str) -> Vec<Process> {
     let mut pids = BTreeSet::new();
-    for dir in cgroups(name) {
+    let apart = |dir: &PathBuf| dir.components().any(|part| part.as_os_str() == "pacemaker");
+    for dir in cgroups(name).into_iter().filter(|dir| !apart(dir)) {
         let listed = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
         pids.extend(listed.lines().filter_map(|line| line.parse::<i32>().ok()));
     }

@@ -131,11 +131,10 @@ impl World {
         self.warden.id().unwrap()
     }
 
-    /// Pid 1 of P: the warden's child that is in none of the sandboxes' cgroups.
+    /// Pid 1 of P.
     pub(crate) fn pid_one(&self) -> i32 {
-        let sandboxes: Vec<_> = self.processes().iter().map(|process| process.pid).collect();
         let mut rest = host::children(self.warden());
-        rest.retain(|process| !sandboxes.contains(&process.pid));
+        rest.retain(|process| process.inside == 1);
         assert_eq!(rest.len(), 1, "{rest:?}");
         rest[0].pid
     }

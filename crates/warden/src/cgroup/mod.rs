@@ -112,6 +112,23 @@ impl Cgroups {
         self.make_named(name, limits, owner)
     }
 
+    /// A cgroup for a process of the warden's own.
+    ///
+    /// # Errors
+    /// As [`Cgroups::make`].
+    pub(crate) fn make_apart(&self, name: &str, limits: Limits) -> io::Result<Group> {
+        self.make_named(name.to_owned(), limits, 0)
+    }
+
+    /// A file of the group to which pids are written that are to move there; none without cgroups.
+    pub(crate) fn procs(&self, group: &Group) -> Option<PathBuf> {
+        match self {
+            Self::V1(h) => h.procs(group).into_iter().next(),
+            Self::V2(h) => Some(h.procs(group)),
+            Self::None => None,
+        }
+    }
+
     /// A cgroup for a slot of the zygote that lives in `zygote`.
     ///
     /// # Errors

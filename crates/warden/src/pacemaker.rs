@@ -1,0 +1,121 @@
+//! Keeps the kernel quick at moving processes into cgroups while sandboxes are being made.
+//!
+//! A move takes `cgroup_threadgroup_rwsem` for writing. The first one after a quiet while waits for a grace period of RCU
+//! (`rcu_sync_enter`, 8–20 ms here) and the next ones do not (5–20 µs), until a grace period has passed with no move. A
+//! zygote that waits so in a fork makes calls wait: one cold call in a hundred took 10–40 ms. So a small process moves
+//! itself to where it is already, every four milliseconds for as long as the warden says that work goes on, and sleeps
+//! otherwise. Mounting the hierarchy with `favordynmods` would help, too, but changes the whole host until it reboots.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use sys::process::{
+    become_user, close_from, drop_capabilities, set_no_new_privileges, set_undumpable,
+};
+
+use crate::cgroup::{Cgroups, Group};
+use crate::protocol::Limits;
+use crate::uids;
+
+/// Shorter than a grace period, which takes several milliseconds.
+const BETWEEN_MOVES: Timespec = Timespec { tv_sec: 0, tv_nsec: 4_000_000 };
+
+/// Longest pause between two calls of a busy worker that is bridged.
+const LASTS: Duration = Duration::from_millis(30);
+
+/// What the process needs, generously.
+const LIMITS: Limits =
+    Limits { memory_bytes: 64 << 20, pids: 4, scratch_bytes: 0, scratch_inodes: 0 };
+
+/// Where it finds its two descriptors.
+const BEATS: i32 = 0;
+const PROCS: i32 = 1;
+
+/// The process, as the warden sees it. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Pacemaker {
+    beats: OwnedFd,
+    last: Option<Instant>,
+}
+
+impl Pacemaker {
+    /// Starts the process, in a cgroup of its own. None where there are no cgroups to move into.
+    ///
+    /// # Errors
+    /// As `mkdir(2)` in the hierarchies and `fork(2)`.
+    pub(crate) fn start(cgroups: &Cgroups) -> io::Result<Option<Self>> {
+        let group = cgroups.make_apart("pacemaker", LIMITS)?;
+        let Some(procs) = cgroups.procs(&group) else { return Ok(None) };
+        let procs = OwnedFd::from(OpenOptions::new().write(true).open(procs)?);
+        let (listen, beats) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        // SAFETY: a fork of a process with one thread: the child may go on with anything.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                let _ = become_pacemaker(cgroups, &group, &listen, &procs);
+                // SAFETY: ends the process.
+                unsafe { libc::_exit(0) }
+            }
+            _ => Ok(Some(Self { beats, last: None })),
+        }
+    }
+
+    /// Says that work goes on.
+    pub(crate) fn beat(&mut self) {
+        if self.last.is_none_or(|last| last.elapsed() > LASTS / 2) {
+            // Full or closed: it beats already, or is gone, and then moves are slow now and then.
+            let _ = rustix::io::write(&self.beats, b"b");
+            self.last = Some(Instant::now());
+        }
+    }
+}
+
+fn become_pacemaker(
+    cgroups: &Cgroups,
+    group: &Group,
+    listen: &OwnedFd,
+    procs: &OwnedFd,
+) -> io::Result<()> {
+    cgroups.enter(group)?;
+    // Either number may be taken, also by the other.
+    let listen = rustix::io::fcntl_dupfd_cloexec(listen, PROCS + 1)?;
+    let procs = rustix::io::fcntl_dupfd_cloexec(procs, PROCS + 1)?;
+    // SAFETY: nobody uses what stands at these numbers and behind them: this process goes on with these two only.
+    unsafe {
+        libc::dup2(listen.as_raw_fd(), BEATS);
+        libc::dup2(procs.as_raw_fd(), PROCS);
+        std::mem::forget((listen, procs));
+        close_from(PROCS.unsigned_abs() + 1)?;
+    }
+    become_user(uids::FIRST - 2)?;
+    drop_capabilities()?;
+    set_no_new_privileges()?;
+    set_undumpable()?;
+    // SAFETY: it was put there above and stays open.
+    let listen = unsafe { BorrowedFd::borrow_raw(BEATS) };
+    // SAFETY: as above.
+    let procs = unsafe { BorrowedFd::borrow_raw(PROCS) };
+    keep_pace(listen, procs)
+}
+
+/// Returns when the warden is gone.
+fn keep_pace(listen: BorrowedFd<'_>, procs: BorrowedFd<'_>) -> io::Result<()> {
+    let mut until = Instant::now();
+    loop {
+        let limit = (Instant::now() < until).then_some(&BETWEEN_MOVES);
+        match poll(&mut [PollFd::new(&listen.as_fd(), PollFlags::IN)], limit) {
+            Ok(0) => {
+                rustix::io::write(procs, b"0")?;
+            }
+            Ok(_) if rustix::io::read(listen, &mut [0; 64])? == 0 => return Ok(()),
+            Ok(_) => until = Instant::now() + LASTS,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
