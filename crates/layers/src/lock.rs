@@ -192,7 +192,10 @@ impl Resolver<'_> {
                 return Ok(cached.output);
             }
         }
-        let finished = installer::run(&mut command(false)?, false, progress)?;
+        // What it says of missing wheels is no news where they are built.
+        let first = uv.building().is_some() && from_source.is_empty();
+        let told = if first { &crate::Silent } else { progress };
+        let finished = installer::run(&mut command(false)?, false, told)?;
         if finished.status.success() {
             return Ok(finished.output);
         }

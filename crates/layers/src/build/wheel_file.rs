@@ -38,6 +38,9 @@ pub enum WheelError {
     /// A file that would not stay in its place.
     #[error("the wheel holds {0:?}, which may not be unpacked")]
     Path(String),
+    /// It is for another Python or machine.
+    #[error("the wheel does not fit this Python and machine; uv says:\n{0}")]
+    Unfit(String),
     /// Too much of anything.
     #[error("the wheel is too large: {0}")]
     TooLarge(String),

@@ -23,7 +23,7 @@ use super::inventory::Inventory;
 use super::wheel::{self, FORMAT, KIND, Wheel};
 use super::{InstallError, scripts};
 use crate::base::Base;
-use crate::build::{self, Sandboxes, Site};
+use crate::build::{self, Sandboxes, Site, WheelError};
 use crate::project::{self, Project};
 use crate::sources::Sources;
 use crate::staging::{self, Staging};
@@ -166,7 +166,10 @@ impl Fetcher<'_> {
             false => false,
         };
         if !cached {
-            let finished = installer::run(&mut command(false)?, false, self.progress)?;
+            // What it says of a missing wheel is no news where that is built.
+            let quiet = self.uv.building().is_some();
+            let progress = if quiet { &crate::Silent } else { self.progress };
+            let finished = installer::run(&mut command(false)?, false, progress)?;
             if !finished.status.success() {
                 return Err(self.refused(finished.words));
             }
@@ -190,16 +193,16 @@ impl Fetcher<'_> {
             .filter_map(|word| word.strip_prefix("--hash="))
             .collect();
         let site = Site { store, uv, base, sources, progress };
+        let failed =
+            |source| InstallError::Build { requirement: format!("{name} {version}"), source };
         let (built, kept) =
-            build::wheel(site, sandboxes, &name, &version, &hashes).map_err(|source| {
-                InstallError::Build { requirement: format!("{name} {version}"), source }
-            })?;
+            build::wheel(site, sandboxes, &name, &version, &hashes).map_err(failed)?;
         let project = Project::write(store, &[], &Table::new())?;
         let mut command = self.install(root, &project)?;
         command.args(["--no-index", "--offline"]).arg(built.path(store, &kept));
         let finished = installer::run(&mut command, false, progress)?;
         if !finished.status.success() {
-            return Err(self.refused(finished.words));
+            return Err(failed(WheelError::Unfit(finished.words).into()));
         }
         Ok(kept)
     }
