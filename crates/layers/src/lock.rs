@@ -167,7 +167,7 @@ impl Resolver<'_> {
         };
         let sandboxes =
             uv.building().ok_or(SandboxError::Stopping).map_err(|e| failed(e.into()))?;
-        let (built, _) = build::wheel(site, sandboxes, name, version, &[]).map_err(failed)?;
+        let (built, _) = build::wheel(site, sandboxes, name, version, None).map_err(failed)?;
         Ok(built.metadata)
     }
 

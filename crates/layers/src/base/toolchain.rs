@@ -163,10 +163,11 @@ fn own_directories(gcc: &Path) -> BTreeSet<PathBuf> {
 
 fn wanted(path: &Path) -> bool {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    let shared = name.ends_with(".so") || name.contains(".so.");
-    !OTHER_LANGUAGES.contains(&name)
-        && (!shared || OWN_LIBRARIES.contains(&name))
-        && !(name.ends_with("san.a") || name == "libgfortran.a")
+    if name.ends_with(".so") || name.contains(".so.") {
+        return OWN_LIBRARIES.contains(&name);
+    }
+    let sanitizer = name.ends_with("san.a");
+    !sanitizer && name != "libgfortran.a" && !OTHER_LANGUAGES.contains(&name)
 }
 
 fn put_linked(plan: &mut Plan, gcc: &Path) -> Result<(), FileError> {

@@ -139,8 +139,8 @@ pub enum BuildError {
         /// Why.
         reason: String,
     },
-    /// What the index has is not what was locked.
-    #[error("the source that the index has is not the one that was locked")]
+    /// What the index has is not what was locked, or was locked without a hash because the index gave none.
+    #[error("the lock does not hold the hash of the source that the index has")]
     NotLocked,
     /// What the build requires cannot be installed.
     #[error("what building it requires cannot be installed")]
@@ -227,16 +227,16 @@ enum Said {
 }
 
 /// The wheel of an exact version and where it is kept, built when it is not there. `hashes` are those of its locked
-/// files; none when nothing is locked yet.
+/// files, while nothing is locked yet none.
 pub(crate) fn wheel(
     site: Site<'_>,
     sandboxes: &dyn Sandboxes,
     name: &str,
     version: &str,
-    hashes: &[&str],
+    hashes: Option<&[&str]>,
 ) -> Result<(Built, Layer), BuildError> {
     let source = Source::find(&site, name, version)?;
-    if !hashes.is_empty() && !hashes.contains(&source.hash.as_str()) {
+    if hashes.is_some_and(|locked| !locked.contains(&source.hash.as_str())) {
         return Err(BuildError::NotLocked);
     }
     let kept = layer(KIND, &key(site.base, &source));

@@ -78,7 +78,7 @@ impl Source {
             .find_map(|(kind, hash)| Some(format!("{kind}:{}", hash.as_str()?)));
         let url = archive.url.zip(hash);
         let (url, hash) = url.ok_or_else(|| unclear("the index gives no hash of it"))?;
-        Ok(Self { url, hash })
+        Ok(Self { url: without_credentials(&url), hash })
     }
 
     /// What the archive is called.
@@ -106,7 +106,27 @@ impl Source {
     }
 }
 
+/// An address that may be written down: who fetches looks its credentials up again.
+fn without_credentials(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("{scheme}://{host}{path}")
+}
+
 /// Metadata that keeps uv from looking for it in the source: that would run the source's own code.
 pub(crate) fn stub(name: &str) -> Value {
     Value::Table(Table::from_iter([("name".to_owned(), Value::String(name.to_owned()))]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_kept_without_credentials_and_names_its_file() {
+        let url = without_credentials("https://me:p@ss@example.org/a@b/x-1.0.tar.gz?y#z");
+        assert_eq!(url, "https://example.org/a@b/x-1.0.tar.gz?y#z");
+        assert_eq!(Source { url, hash: String::new() }.file(), "x-1.0.tar.gz");
+    }
 }

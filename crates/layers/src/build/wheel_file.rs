@@ -17,8 +17,8 @@ const MAX_FILES: usize = 100_000;
 /// Most bytes that it unpacks to.
 const MAX_BYTES: u64 = 4 << 30;
 
-/// Longest metadata, in bytes.
-const MAX_METADATA: u64 = 4 << 20;
+/// Longest text that is understood, in bytes.
+const MAX_TEXT: u64 = 4 << 20;
 
 /// Directories of `*.data` that an installer knows.
 const SCHEMES: [&str; 5] = ["purelib", "platlib", "headers", "scripts", "data"];
@@ -83,13 +83,19 @@ pub(super) fn check(
         // By what comes out, not by what the archive announces.
         let mut content = (&mut entry).take(left + 1);
         let read = match path.rsplit_once('/') {
-            Some((directory, "METADATA")) if is_info(name, version, directory) => {
+            Some((directory, file @ ("METADATA" | "entry_points.txt")))
+                if is_info(name, version, directory) =>
+            {
                 let mut text = Vec::new();
-                let read = content.take(MAX_METADATA + 1).read_to_end(&mut text);
-                if text.len() as u64 > MAX_METADATA {
-                    return Err(WheelError::TooLarge("its METADATA".to_owned()));
+                let read = content.take(MAX_TEXT + 1).read_to_end(&mut text);
+                if text.len() as u64 > MAX_TEXT {
+                    return Err(WheelError::TooLarge(format!("its {file}")));
                 }
-                described.push(String::from_utf8_lossy(&text).into_owned());
+                let text = String::from_utf8_lossy(&text).into_owned();
+                match file {
+                    "METADATA" => described.push(text),
+                    _ => commands_fit(&text)?,
+                }
                 read.map(|read| read as u64)
             }
             _ => io::copy(&mut content, &mut io::sink()),
@@ -159,6 +165,15 @@ fn is_info(name: &str, version: &str, directory: &str) -> bool {
 fn same_version(said: &str, wanted: &str) -> bool {
     let parse = |text: &str| Version::from_str(&text.replace('_', "-")).ok();
     said == wanted || parse(said).zip(parse(wanted)).is_some_and(|(a, b)| a == b)
+}
+
+/// The installer makes a file of each command's name.
+fn commands_fit(entry_points: &str) -> Result<(), WheelError> {
+    let names = entry_points.lines().filter_map(|line| Some(line.split_once('=')?.0.trim()));
+    match names.into_iter().find(|name| name.contains(['/', '\\'])) {
+        Some(bad) => Err(WheelError::Path(bad.to_owned())),
+        None => Ok(()),
+    }
 }
 
 /// A path that stays below where it is unpacked, on one line, and in a scheme that the installer knows.
@@ -261,6 +276,17 @@ mod tests {
             let refused = checked(FILE, &[(INFO.0, &text)]).unwrap_err();
             assert!(refused.to_string().contains(bad), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_command_that_would_be_written_elsewhere_is_refused() {
+        let commands = |name: &str| {
+            let text = format!("[console_scripts]\n{name} = my_pack:main\n");
+            checked(FILE, &[INFO, ("my_pack-1.0.dist-info/entry_points.txt", &text)])
+        };
+        assert!(commands("my-pack").is_ok());
+        let refused = commands("../../usr/bin/x").unwrap_err();
+        assert_eq!(refused, WheelError::Path("../../usr/bin/x".to_owned()));
     }
 
     #[test]

@@ -196,7 +196,7 @@ impl Fetcher<'_> {
         let failed =
             |source| InstallError::Build { requirement: format!("{name} {version}"), source };
         let (built, kept) =
-            build::wheel(site, sandboxes, &name, &version, &hashes).map_err(failed)?;
+            build::wheel(site, sandboxes, &name, &version, Some(&hashes)).map_err(failed)?;
         let project = Project::write(store, &[], &Table::new())?;
         let mut command = self.install(root, &project)?;
         command.args(["--no-index", "--offline"]).arg(built.path(store, &kept));
