@@ -126,11 +126,15 @@ fn items(store: &Store, in_use: &BTreeSet<Layer>, scope: Scope) -> Result<Vec<It
         described.insert(set.layer.clone());
         items.push(Item { what: What::Set(set.layer, set.wheels), bytes, used, kept });
     }
+    let mut archives = Vec::new();
     for wheel in Wheel::all(store)? {
         let (kept, used) = (needed.contains(&wheel.id), wheel.used(store));
+        archives.extend(wheel.built.filter(|_| kept));
         items.push(Item { bytes: wheel.extent.bytes, what: What::Wheel(wheel.id), used, kept });
     }
     let mut kept: BTreeSet<&Layer> = in_use.iter().collect();
+    // What repairs a wheel that was built here without building it again.
+    kept.extend(archives.iter());
     let bases = base::list(store)?;
     // The newest making of each Python serves the next function.
     let newest = bases.iter().rev().enumerate().filter(|(nth, base)| {
@@ -138,8 +142,8 @@ fn items(store: &Store, in_use: &BTreeSet<Layer>, scope: Scope) -> Result<Vec<It
     });
     kept.extend(newest.map(|(_, base)| &base.layer));
     let kinds: &[&str] = match scope {
-        Scope::Running => &["packages", "code"],
-        Scope::Starting => &["packages", "code", "base", "guest"],
+        Scope::Running => &["packages", "built", "code"],
+        Scope::Starting => &["packages", "built", "code", "base", "guest"],
     };
     for kind in kinds {
         for layer in layers(store, kind)?.into_iter().filter(|layer| !described.contains(layer)) {

@@ -10,8 +10,8 @@
 //!
 //! Every layer is named by the hash of what it is made from, made beside its place and renamed into it when it is
 //! complete ([`Store`]), byte-compiled once with unchecked hashes, and never changed afterwards. Nothing here needs
-//! privilege: what root makes is root's, what a user makes is the user's. Nothing here runs a handler's code; wheels
-//! are unpacked, never built.
+//! privilege: what root makes is root's, what a user makes is the user's. Nothing here runs a handler's code, nor a
+//! package's: wheels are unpacked, and what has none is built in sandboxes that the caller makes ([`build`]).
 //!
 //! The way of a deployment:
 //!
@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 pub mod base;
+pub mod build;
 mod bytecode;
 pub mod code;
 mod collect;

@@ -3,13 +3,20 @@
 //! Requirements that are already such a list are kept as they are. When all of them name exact versions the installer's
 //! cache is asked first, so that a second deployment needs no network; otherwise the index is asked, and the cache only
 //! when it cannot be reached.
+//!
+//! What has a wheel is taken as a wheel. When there is no solution with wheels only, and building is allowed, those
+//! that the installer says have none are built ([`crate::build`]): what a source requires is known only then. The lock
+//! names the source, by its hash, and not the wheel that was built of it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use toml::{Table, Value};
 
 use crate::base::Base;
+use crate::build::{self, BuildError, Metadata, SandboxError, Site};
 use crate::installer::{self, InstallerError};
 use crate::project::{self, Project};
 use crate::sources::Sources;
@@ -41,13 +48,24 @@ pub enum LockError {
     Start(#[from] InstallerError),
     /// A package that has no wheel for this Python and platform.
     #[error(
-        "a package has no wheel for Python {python} on this machine, and building from source is not supported yet; pin a version that has one. uv says:\n{words}"
+        "a package has no wheel for Python {python} on this machine, and building from source is off (the setting `build_from_source`); pin a version that has one. uv says:\n{words}"
     )]
     NoWheel {
         /// The base's version.
         python: String,
         /// The installer's own words.
         words: String,
+    },
+    /// A package without a wheel that could not be built.
+    #[error("{name} {version} has no wheel for this Python and machine, and building it failed")]
+    Build {
+        /// Its normalised name.
+        name: String,
+        /// Its version.
+        version: String,
+        /// Why.
+        #[source]
+        source: BuildError,
     },
     /// Unknown package, unsatisfiable versions.
     #[error("the requirements cannot be resolved for Python {python}; uv says:\n{words}")]
@@ -87,60 +105,146 @@ pub fn resolve(
         return Ok(Some(Lock::of(text, Vec::new(), base)));
     }
     progress.step(&format!("resolving {} requirement(s)", wanted.len()));
-    let text = compile(store, uv, base, wanted, sources, progress)?;
+    let text = Resolver { store, uv, base, wanted, sources, progress }.resolve()?;
     let direct = wanted.iter().filter_map(|requirement| requirements::name(requirement)).collect();
     Ok(Some(Lock::of(text, direct, base)))
 }
 
-fn compile(
-    store: &Store,
-    uv: &Uv,
-    base: &Base,
-    wanted: &[String],
-    sources: &Sources,
-    progress: &dyn Progress,
-) -> Result<String, LockError> {
-    let project = Project::write(store, wanted, &sources.for_resolving())?;
-    let command = |offline: bool| -> Result<Command, FileError> {
-        let mut command = uv.command(store, base, &["pip", "compile"])?;
-        command.args([
-            "--generate-hashes",
-            "--no-header",
-            "--no-annotate",
-            "--only-binary",
-            ":all:",
-        ]);
-        if offline {
-            command.arg("--offline");
+/// Most distributions of one lock that are built.
+const MOST_BUILT: usize = 64;
+
+struct Resolver<'a> {
+    store: &'a Store,
+    uv: &'a Uv,
+    base: &'a Base,
+    wanted: &'a [String],
+    sources: &'a Sources,
+    progress: &'a dyn Progress,
+}
+
+/// What is taken from source: by name, and once a version was chosen and built, with what that requires.
+type FromSource = BTreeMap<String, Option<(String, Metadata)>>;
+
+impl Resolver<'_> {
+    fn resolve(&self) -> Result<String, LockError> {
+        let mut from_source = FromSource::new();
+        loop {
+            match self.compile(&from_source) {
+                Ok(text) => {
+                    let chosen: BTreeMap<String, String> =
+                        text.lines().filter_map(distribution).collect();
+                    // Each is chosen as if it required nothing, and stays at that version once its needs are known.
+                    let next = from_source
+                        .iter_mut()
+                        .find(|(name, known)| known.is_none() && chosen.contains_key(*name));
+                    let Some((name, known)) = next else { return Ok(text) };
+                    let version = chosen[name].clone();
+                    *known = Some((version.clone(), self.build(name, &version)?));
+                }
+                Err(LockError::NoWheel { python, words }) => {
+                    let more: BTreeSet<String> = installer::wheelless(&words)
+                        .into_iter()
+                        .filter(|name| !from_source.contains_key(name))
+                        .collect();
+                    let most = from_source.len() + more.len() > MOST_BUILT;
+                    if self.uv.building().is_none() || more.is_empty() || most {
+                        return Err(LockError::NoWheel { python, words });
+                    }
+                    from_source.extend(more.into_iter().map(|name| (name, None)));
+                }
+                Err(other) => return Err(other),
+            }
         }
-        command.arg(project::FILE).current_dir(project.path());
-        Ok(command)
-    };
-    let exact = wanted.iter().all(|requirement| requirements::exact(requirement));
-    if exact {
-        let cached = installer::run(&mut command(true)?, false, &crate::Silent)?;
-        if cached.status.success() {
-            return Ok(cached.output);
+    }
+
+    fn build(&self, name: &str, version: &str) -> Result<Metadata, LockError> {
+        let Self { store, uv, base, sources, progress, .. } = *self;
+        let site = Site { store, uv, base, sources, progress };
+        let failed = |source| LockError::Build {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            source,
+        };
+        let sandboxes =
+            uv.building().ok_or(SandboxError::Stopping).map_err(|e| failed(e.into()))?;
+        let (built, _) = build::wheel(site, sandboxes, name, version, None).map_err(failed)?;
+        Ok(built.metadata)
+    }
+
+    fn compile(&self, from_source: &FromSource) -> Result<String, LockError> {
+        let Self { store, uv, base, wanted, progress, .. } = *self;
+        let settings = with_metadata(self.sources.for_resolving(), from_source);
+        let project = Project::write(store, wanted, &settings)?;
+        let command = |offline: bool| -> Result<Command, FileError> {
+            let mut command = uv.command(store, base, &["pip", "compile"])?;
+            command.args(["--generate-hashes", "--no-header", "--no-annotate"]);
+            // Of what is named after that uv has metadata from us, and so has nothing to run.
+            command.args(["--only-binary", ":all:"]);
+            command.args(from_source.keys().flat_map(|name| ["--no-binary", name]));
+            command.args(offline.then_some("--offline"));
+            command.arg(project::FILE).current_dir(project.path());
+            Ok(command)
+        };
+        let exact = wanted.iter().all(|requirement| requirements::exact(requirement));
+        if exact {
+            let cached = installer::run(&mut command(true)?, false, &crate::Silent)?;
+            if cached.status.success() {
+                return Ok(cached.output);
+            }
+        }
+        // What it says of missing wheels is no news where they are built.
+        let first = uv.building().is_some() && from_source.is_empty();
+        let told = if first { &crate::Silent } else { progress };
+        let finished = installer::run(&mut command(false)?, false, told)?;
+        if finished.status.success() {
+            return Ok(finished.output);
+        }
+        let (mut words, python) = (finished.words, base.version.clone());
+        if installer::unreachable(&words) {
+            let cached = installer::run(&mut command(true)?, false, &crate::Silent)?;
+            if cached.status.success() {
+                progress.line("the package index cannot be reached; resolved from the cache");
+                return Ok(cached.output);
+            }
+            if !installer::without_wheel(&cached.words) {
+                return Err(LockError::Unreachable { words });
+            }
+            words = cached.words;
+        }
+        if installer::without_wheel(&words) {
+            return Err(LockError::NoWheel { python, words });
+        }
+        Err(LockError::Unsatisfiable { python, words })
+    }
+}
+
+/// Settings that say of each what it requires, for every version, so that uv never looks into a source; and which
+/// version that is true of.
+fn with_metadata(mut settings: Table, from_source: &FromSource) -> Table {
+    let mut metadata = Vec::new();
+    let mut constraints = Vec::new();
+    for (name, known) in from_source {
+        let mut entry = build::stub(name);
+        if let (Value::Table(entry), Some((version, known))) = (&mut entry, known) {
+            let texts =
+                |all: &[String]| Value::Array(all.iter().cloned().map(Value::String).collect());
+            entry.insert("requires-dist".to_owned(), texts(&known.requires));
+            entry.insert("provides-extra".to_owned(), texts(&known.extras));
+            if let Some(python) = &known.python {
+                entry.insert("requires-python".to_owned(), Value::String(python.clone()));
+            }
+            constraints.push(Value::String(format!("{name}=={version}")));
+        }
+        metadata.push(entry);
+    }
+    for (key, more) in [("dependency-metadata", metadata), ("constraint-dependencies", constraints)]
+    {
+        let list = settings.entry(key).or_insert_with(|| Value::Array(Vec::new()));
+        if let Value::Array(list) = list {
+            list.extend(more);
         }
     }
-    let finished = installer::run(&mut command(false)?, false, progress)?;
-    if finished.status.success() {
-        return Ok(finished.output);
-    }
-    let words = finished.words;
-    if installer::unreachable(&words) {
-        let cached = installer::run(&mut command(true)?, false, &crate::Silent)?;
-        if cached.status.success() {
-            progress.line("the package index cannot be reached; resolved from the cache");
-            return Ok(cached.output);
-        }
-        return Err(LockError::Unreachable { words });
-    }
-    let python = base.version.clone();
-    if installer::without_wheel(&words) {
-        return Err(LockError::NoWheel { python, words });
-    }
-    Err(LockError::Unsatisfiable { python, words })
+    settings
 }
 
 impl Lock {
@@ -172,7 +276,7 @@ fn listed(text: &str) -> String {
 }
 
 /// Name and version of a line `name==version …` or `name @ url …`; none for continuation lines.
-fn distribution(line: &str) -> Option<(String, String)> {
+pub(crate) fn distribution(line: &str) -> Option<(String, String)> {
     let name = requirements::name(line)?;
     let version = match (line.split_once("=="), line.split_once(" @ ")) {
         (Some((_, rest)), _) => rest.trim_start(),

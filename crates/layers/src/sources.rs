@@ -88,6 +88,13 @@ impl Sources {
         Self(self.0.clone().into_iter().filter(|(key, _)| indexes(key)).collect())
     }
 
+    /// Names and addresses of its own indexes that have names.
+    pub(crate) fn indexes(&self) -> Vec<(&str, &str)> {
+        let all = self.0.get("index").and_then(Value::as_array).into_iter().flatten();
+        all.filter_map(|index| index.get("name")?.as_str().zip(index.get("url")?.as_str()))
+            .collect()
+    }
+
     /// The table itself.
     pub(crate) fn table(&self) -> &Table {
         &self.0

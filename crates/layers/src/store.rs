@@ -9,7 +9,7 @@ use sandbox::Layer;
 use crate::FileError;
 use crate::staging::{self, Staging};
 
-const KINDS: [&str; 5] = ["base", "packages", "wheels", "code", "guest"];
+const KINDS: [&str; 6] = ["base", "packages", "wheels", "built", "code", "guest"];
 
 /// Where replaced layers are until nobody can run from them any more.
 const RETIRED: &str = "retired";

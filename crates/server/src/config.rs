@@ -16,6 +16,17 @@ use toml::{Table, Value};
 use crate::quantity::{Bytes, Span};
 use crate::state;
 
+/// What becomes of a package that has no wheel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BuildFromSource {
+    /// It is built in a sandbox, without a network.
+    #[default]
+    Sandbox,
+    /// It is refused.
+    Never,
+}
+
 /// All settings of a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -66,6 +77,13 @@ pub struct Config {
     /// Disk space of all packages, code and bases together; what no function uses goes, the least recently used first.
     /// Default 20 GiB.
     pub install_cache_bytes: Bytes,
+    /// What becomes of a package that has no wheel: `sandbox` (it is built in one, without a network) or `never` (it is
+    /// refused). Default `sandbox`.
+    pub build_from_source: BuildFromSource,
+    /// Memory of a build; its files may take half of it. Default 4 GiB, at most half of the machine's.
+    pub build_memory: Option<Bytes>,
+    /// How long one step of a build may take. Default 15 minutes.
+    pub build_timeout: Span,
     /// Sandboxes being made at the same time. Default: twice the processors, at least 4.
     pub creations: Option<usize>,
     /// Calls waiting for a sandbox, over all functions. Default 1000.
@@ -100,6 +118,9 @@ impl Default for Config {
             spares: 2,
             isolation: Isolation::LEAN,
             install_cache_bytes: Bytes(20 << 30),
+            build_from_source: BuildFromSource::Sandbox,
+            build_memory: None,
+            build_timeout: Span(Duration::from_secs(900)),
             creations: None,
             queue: 1000,
             drain: Span(Duration::from_secs(10)),
@@ -232,6 +253,14 @@ impl Config {
         Ok(config)
     }
 
+    /// Memory of a build, in bytes.
+    #[must_use]
+    pub fn build_memory(&self) -> u64 {
+        let info = rustix::system::sysinfo();
+        let half = info.totalram.saturating_mul(u64::from(info.mem_unit)) / 2;
+        self.build_memory.map_or(half.min(4 << 30), |bytes| bytes.0)
+    }
+
     /// Which zygotes exist.
     #[must_use]
     pub fn zygotes(&self) -> ZygotePolicy {
@@ -251,6 +280,7 @@ fn keys() -> Vec<String> {
         "zygote_bytes",
         "zygotes",
         "zygote_seed",
+        "build_memory",
         "creations",
     ];
     let mut keys: Vec<String> =
@@ -355,6 +385,6 @@ mod tests {
         let config = optional.unwrap();
         assert_eq!((config.creations, config.python.as_deref()), (Some(3), Some("3.12")));
         assert_eq!(config.zygote_bytes, Some(Bytes(1 << 30)));
-        assert_eq!(keys().len(), 24);
+        assert_eq!(keys().len(), 26);
     }
 }

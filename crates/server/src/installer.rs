@@ -5,20 +5,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use layers::Store;
 use layers::uv::{Uv, UvError};
 
+use crate::build::BuildSandboxes;
 use crate::progress::Progress;
 
 /// Where `uv` is, once that is known.
 #[derive(Debug)]
 pub struct Installer {
     store: Store,
+    builds: Option<Arc<BuildSandboxes>>,
     known: Mutex<Option<Arc<Uv>>>,
 }
 
 impl Installer {
-    /// Nothing is looked for yet.
+    /// Nothing is looked for yet. What has no wheel is built in `builds`; without them it is refused.
     #[must_use]
-    pub fn new(store: Store) -> Self {
-        Self { store, known: Mutex::new(None) }
+    pub fn new(store: Store, builds: Option<Arc<BuildSandboxes>>) -> Self {
+        Self { store, builds, known: Mutex::new(None) }
     }
 
     /// The installer; fetched when this machine has none.
@@ -31,7 +33,11 @@ impl Installer {
         if let Some(uv) = &*known {
             return Ok(Arc::clone(uv));
         }
-        let uv = Arc::new(Uv::find_or_fetch(&self.store, progress)?);
+        let uv = Uv::find_or_fetch(&self.store, progress)?;
+        let uv = Arc::new(match &self.builds {
+            Some(builds) => uv.building_in(Arc::clone(builds) as _),
+            None => uv,
+        });
         *known = Some(Arc::clone(&uv));
         Ok(uv)
     }

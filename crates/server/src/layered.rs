@@ -43,8 +43,8 @@ impl Layered {
         store: Store,
         guest: Vec<(&'static str, &'static [u8])>,
         python: Option<PythonRequest>,
+        installer: Installer,
     ) -> Self {
-        let installer = Installer::new(store.clone());
         Self { store, guest, python, installer }
     }
 
@@ -96,6 +96,9 @@ impl Layered {
                     LockError::NoWheel { .. } | LockError::Unsatisfiable { .. } => {
                         function("packages", &error)
                     }
+                    LockError::Build { ref source, .. } if source.is_of_the_package() => {
+                        function("packages", &error)
+                    }
                     _ => machine("packages", &error),
                 }
             })?;
@@ -105,6 +108,9 @@ impl Layered {
                 InstallError::NoWheel { .. }
                 | InstallError::Hash { .. }
                 | InstallError::View(ViewError::FileAndDirectory { .. }) => {
+                    function("packages", &error)
+                }
+                InstallError::Build { ref source, .. } if source.is_of_the_package() => {
                     function("packages", &error)
                 }
                 _ => machine("packages", &error),

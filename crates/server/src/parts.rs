@@ -20,7 +20,9 @@ use layers::python::PythonRequest;
 use sandbox::Provider;
 use tokio::task::JoinHandle;
 
-use crate::config::Config;
+use crate::build::BuildSandboxes;
+use crate::config::{BuildFromSource, Config};
+use crate::installer::Installer;
 use crate::layered::Layered;
 use crate::state::State;
 use crate::workshop::Workshop;
@@ -32,6 +34,8 @@ pub struct Parts {
     pub provider: Arc<dyn Provider>,
     /// Who makes versions of bundles.
     pub workshop: Arc<dyn Workshop>,
+    /// Who builds packages that have no wheel, when that is wanted.
+    pub builds: Option<Arc<BuildSandboxes>>,
     /// The process that the provider depends on, when there is one.
     pub warden: Option<Warden>,
 }
@@ -53,8 +57,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 pub async fn real(config: &Config, state: &State) -> Result<Parts> {
     let python = config.python.as_deref().map(PythonRequest::parse).transpose()?;
     let store = Store::open(state.root())?;
-    let guest = sandbox::guest::FILES.iter().copied().chain([(LANDING_FILE, LANDING)]).collect();
-    let workshop = Arc::new(Layered::new(store, guest, python));
+    let guest: Vec<_> =
+        sandbox::guest::FILES.iter().copied().chain([(LANDING_FILE, LANDING)]).collect();
     let options = WardenOptions {
         program: warden_program()?,
         state: state.root().to_owned(),
@@ -71,9 +75,16 @@ pub async fn real(config: &Config, state: &State) -> Result<Parts> {
     let containers =
         Containers::new(client, ContainerOptions { slots: config.slots, spares: config.spares });
     let counting = tokio::spawn(count(containers.clone()));
+    let provider: Arc<dyn Provider> = Arc::new(containers);
+    let builds = (config.build_from_source == BuildFromSource::Sandbox).then(|| {
+        let (memory, timeout) = (config.build_memory(), config.build_timeout.0);
+        Arc::new(BuildSandboxes::new(&provider, store.clone(), guest.clone(), memory, timeout))
+    });
+    let installer = Installer::new(store.clone(), builds.clone());
     Ok(Parts {
-        provider: Arc::new(containers),
-        workshop,
+        provider,
+        workshop: Arc::new(Layered::new(store, guest, python, installer)),
+        builds,
         warden: Some(Warden { process, counting }),
     })
 }

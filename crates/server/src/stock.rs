@@ -78,9 +78,9 @@ impl Stock {
         registry: Arc<Registry>,
         usage: Arc<Usage>,
         deployer: Arc<Deployer>,
+        installer: Installer,
         budget: u64,
     ) -> Self {
-        let installer = Installer::new(store.clone());
         Self { store, installer, registry, usage, deployer, budget }
     }
 

@@ -26,8 +26,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, App, Door};
+use crate::build::BuildSandboxes;
 use crate::config::Config;
 use crate::deploy::Deployer;
+use crate::installer::Installer;
 use crate::logs::{Logs, Rotation};
 use crate::parts::{Parts, Warden};
 use crate::pressure::{self, Memory};
@@ -43,6 +45,7 @@ use crate::usage::Usage;
 pub struct Worker {
     app: Arc<App>,
     provider: Arc<dyn Provider>,
+    builds: Option<Arc<BuildSandboxes>>,
     warden: Option<Warden>,
     tcp: TcpListener,
     unix: UnixListener,
@@ -81,7 +84,7 @@ impl Worker {
         let budget = config.install_cache_bytes.0;
         // Before there is a warden: nothing runs from these directories yet.
         stock::tidy(&store, &registry, budget)?;
-        let Parts { provider, workshop, warden } = parts(&config, &state).await?;
+        let Parts { provider, workshop, builds, warden } = parts(&config, &state).await?;
         let sink = Arc::clone(&logs) as Arc<dyn LogSink>;
         let shelf = Arc::new(Shelf::new(store.clone())) as Arc<dyn PackageStore>;
         let packages = Packages { store: Some(shelf), seed: seed(&config)? };
@@ -94,7 +97,15 @@ impl Worker {
             Arc::clone(&engine),
             Arc::clone(&usage),
         ));
-        let stock = Stock::new(store, Arc::clone(&registry), usage, Arc::clone(&deployer), budget);
+        let installer = Installer::new(store.clone(), builds.clone());
+        let stock = Stock::new(
+            store,
+            Arc::clone(&registry),
+            usage,
+            Arc::clone(&deployer),
+            installer,
+            budget,
+        );
         let (stop, began) = (CancellationToken::new(), Instant::now());
         let app = Arc::new(App {
             config,
@@ -109,7 +120,7 @@ impl Worker {
             began,
             url,
         });
-        Ok(Self { app, provider, warden, tcp, unix, hold })
+        Ok(Self { app, provider, builds, warden, tcp, unix, hold })
     }
 
     /// Where it listens.
@@ -129,7 +140,7 @@ impl Worker {
     /// # Errors
     /// When serving itself fails.
     pub async fn serve(self) -> Result<()> {
-        let Self { app, provider, mut warden, tcp, unix, hold } = self;
+        let Self { app, provider, builds, mut warden, tcp, unix, hold } = self;
         let stop = app.stop.clone();
         hold.announce(&Address { pid: std::process::id(), url: app.url.clone() })
             .context("cannot write worker.json into the state directory")?;
@@ -157,6 +168,9 @@ impl Worker {
             () = stop.cancelled() => Ok(()),
         };
         stop.cancel();
+        if let Some(builds) = builds {
+            builds.stop();
+        }
         let drain = app.config.drain.0;
         tracing::info!(seconds = drain.as_secs_f64(), "stopping: running calls may end");
         // Both at once: the last replies go out while the engine waits for their calls. What has ended is not waited for.

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use layers::{Silent, Store};
 use sandbox::wire::Convention;
+use server::installer::Installer;
 use server::layered::Layered;
 use server::name::FunctionName;
 use server::workshop::{Bundle, Made, MakeError, Packing, Workshop as _};
@@ -16,7 +17,8 @@ fn workshop() -> &'static Layered {
     static SHARED: OnceLock<Layered> = OnceLock::new();
     SHARED.get_or_init(|| {
         let store = Store::open(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("layered")).unwrap();
-        Layered::new(store, sandbox::guest::FILES.to_vec(), None)
+        let installer = Installer::new(store.clone(), None);
+        Layered::new(store, sandbox::guest::FILES.to_vec(), None, installer)
     })
 }
 

@@ -152,7 +152,7 @@ fn library_directory(found: &[(String, PathBuf)]) -> PathBuf {
 }
 
 /// Where an absolute path is in the merged layout, relative to the root.
-fn merged(path: &Path) -> PathBuf {
+pub(super) fn merged(path: &Path) -> PathBuf {
     let relative = path.strip_prefix("/").unwrap_or(path);
     if relative.starts_with("usr") { relative.to_owned() } else { Path::new("usr").join(relative) }
 }

@@ -17,6 +17,7 @@ mod etc;
 mod plan;
 mod stdlib;
 mod system;
+mod toolchain;
 mod verify;
 
 use std::path::PathBuf;
@@ -27,6 +28,7 @@ use thiserror::Error;
 
 pub use build::build;
 pub use choose::{default_or_build, find, list};
+pub(crate) use toolchain::with_toolchain;
 
 use crate::elf::ElfError;
 use crate::python::PythonError;

@@ -72,6 +72,11 @@ impl Plan {
         Ok(())
     }
 
+    /// Takes out destinations that are there already.
+    pub(super) fn leave_out(&mut self, there: &dyn Fn(&Path) -> bool) {
+        self.items.retain(|path, _| !there(path));
+    }
+
     /// Host files that will be copied to below `destination`.
     pub(super) fn sources_below(&self, destination: &Path) -> Vec<PathBuf> {
         let below = self.items.iter().filter(|(path, _)| path.starts_with(destination));

@@ -7,22 +7,28 @@
 //!   uv fetches, checks the hash, unpacks ─► commands rehomed ─► named by content ─► compiled ─► sealed ─► described
 //! ```
 //!
+//! What has no wheel is built first, in a sandbox, and then unpacked from where the built wheel is kept.
+//!
 //! Nothing of a wheel is run: uv unpacks it and the compiler parses it. What a crash leaves is swept with its staging
 //! directory, or is a directory without description, which the next fetch describes.
 
 use std::path::Path;
 use std::process::Command;
 
+use sandbox::Layer;
+use toml::Table;
+
 use super::imports;
 use super::inventory::Inventory;
 use super::wheel::{self, FORMAT, KIND, Wheel};
 use super::{InstallError, scripts};
 use crate::base::Base;
+use crate::build::{self, Sandboxes, Site, WheelError};
 use crate::project::{self, Project};
 use crate::sources::Sources;
 use crate::staging::{self, Staging};
 use crate::uv::Uv;
-use crate::{FileError, Progress, Store, bytecode, installer};
+use crate::{FileError, Progress, Store, bytecode, installer, lock};
 
 /// What fetching needs.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +98,7 @@ impl Fetcher<'_> {
         sources: &Sources,
     ) -> Result<Option<(Wheel, Inventory)>, InstallError> {
         let sources = sources.for_finding();
-        self.unpack(root, requirement, &sources)?;
+        let built = self.unpack(root, requirement, &sources)?;
         let found = imports::read(root).map_err(FileError::at("understand", root))?;
         let Some(found) = found else { return Ok(None) };
         scripts::rehome(root, &found.info).map_err(FileError::at("rewrite commands in", root))?;
@@ -111,30 +117,47 @@ impl Fetcher<'_> {
             needs: found.needs,
             extent: inventory.extent(),
             requirement: requirement.to_owned(),
+            built,
             sources,
             format: FORMAT,
         };
         Ok(Some((wheel, inventory)))
     }
 
+    /// Unpacks the wheel of a locked requirement, from the index or built here: then where it is kept.
     fn unpack(
         &self,
         root: &Path,
         requirement: &str,
         sources: &Sources,
-    ) -> Result<(), InstallError> {
+    ) -> Result<Option<Layer>, InstallError> {
+        let fetched = self.fetch(root, requirement, sources);
+        let built = match (fetched, self.uv.building()) {
+            (Err(InstallError::NoWheel { .. }), Some(sandboxes)) => {
+                Some(self.build(root, requirement, sources, sandboxes)?)
+            }
+            (fetched, _) => {
+                fetched?;
+                None
+            }
+        };
+        // The installer's own lock on the directory.
+        match std::fs::remove_file(root.join(".lock")) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(FileError::at("remove", &root.join(".lock"))(error).into())
+            }
+            _ => Ok(built),
+        }
+    }
+
+    fn fetch(&self, root: &Path, requirement: &str, sources: &Sources) -> Result<(), InstallError> {
         let project = Project::write(self.store, &[requirement.to_owned()], sources.table())?;
         let through = self.uv.fetching(self.cache);
         let command = |offline: bool| -> Result<Command, FileError> {
-            let words = ["pip", "install", "--quiet"];
-            let mut command = self.uv.command_with(self.store, self.base, through.cache, &words)?;
-            command.args(["--no-deps", "--require-hashes", "--only-binary", ":all:"]);
-            command.args(["--no-compile-bytecode", "--link-mode", through.link_mode]);
-            command.arg("--target").arg(root).current_dir(project.path());
+            let mut command = self.install(root, &project)?;
+            command.args(["--require-hashes", "--only-binary", ":all:"]);
             command.args(["-r", project::FILE, "-c", project::HASHES]);
-            if offline {
-                command.arg("--offline");
-            }
+            command.args(offline.then_some("--offline"));
             Ok(command)
         };
         // The hashes say what is installed, so a cache is as good as the index, and answers at once.
@@ -143,18 +166,54 @@ impl Fetcher<'_> {
             false => false,
         };
         if !cached {
-            let finished = installer::run(&mut command(false)?, false, self.progress)?;
+            // What it says of a missing wheel is no news where that is built.
+            let quiet = self.uv.building().is_some();
+            let progress = if quiet { &crate::Silent } else { self.progress };
+            let finished = installer::run(&mut command(false)?, false, progress)?;
             if !finished.status.success() {
                 return Err(self.refused(finished.words));
             }
         }
-        // The installer's own lock on the directory.
-        match std::fs::remove_file(root.join(".lock")) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(FileError::at("remove", &root.join(".lock"))(error).into())
-            }
-            _ => Ok(()),
+        Ok(())
+    }
+
+    fn build(
+        &self,
+        root: &Path,
+        requirement: &str,
+        sources: &Sources,
+        sandboxes: &dyn Sandboxes,
+    ) -> Result<Layer, InstallError> {
+        let Self { store, uv, base, progress, .. } = *self;
+        let Some((name, version)) = lock::distribution(requirement) else {
+            return Err(self.refused(format!("{requirement:?} names no version")));
+        };
+        let hashes: Vec<&str> = requirement
+            .split_whitespace()
+            .filter_map(|word| word.strip_prefix("--hash="))
+            .collect();
+        let site = Site { store, uv, base, sources, progress };
+        let failed =
+            |source| InstallError::Build { requirement: format!("{name} {version}"), source };
+        let (built, kept) =
+            build::wheel(site, sandboxes, &name, &version, Some(&hashes)).map_err(failed)?;
+        let project = Project::write(store, &[], &Table::new())?;
+        let mut command = self.install(root, &project)?;
+        command.args(["--no-index", "--offline"]).arg(built.path(store, &kept));
+        let finished = installer::run(&mut command, false, progress)?;
+        if !finished.status.success() {
+            return Err(failed(WheelError::Unfit(finished.words).into()));
         }
+        Ok(kept)
+    }
+
+    fn install(&self, root: &Path, project: &Project) -> Result<Command, FileError> {
+        let through = self.uv.fetching(self.cache);
+        let words = ["pip", "install", "--quiet", "--no-deps"];
+        let mut command = self.uv.command_with(self.store, self.base, through.cache, &words)?;
+        command.args(["--no-compile-bytecode", "--link-mode", through.link_mode]);
+        command.arg("--target").arg(root).current_dir(project.path());
+        Ok(command)
     }
 
     fn refused(&self, words: String) -> InstallError {

@@ -5,7 +5,7 @@
 //!           wheels/<name>-<version>-<hash>/                             packages/<hash of the wheels' ids>/
 //! ```
 //!
-//! Wheels are unpacked and nothing is built, so no foreign code runs. What is in them:
+//! Wheels are unpacked; what has none is built in a sandbox first ([`crate::build`]). What is in them:
 //!
 //! | | |
 //! | --- | --- |
@@ -38,6 +38,7 @@ pub use view::{Set, ViewError, view, view_of};
 pub use wheel::Wheel;
 
 use crate::base::Base;
+use crate::build::BuildError;
 use crate::installer::InstallerError;
 use crate::lock::Lock;
 use crate::sources::Sources;
@@ -74,13 +75,22 @@ pub enum InstallError {
     Start(#[from] InstallerError),
     /// A distribution without a wheel for this Python and platform.
     #[error(
-        "a locked package has no wheel for Python {python} on this machine, and building from source is not supported yet; uv says:\n{words}"
+        "a locked package has no wheel for Python {python} on this machine, and building from source is off (the setting `build_from_source`); uv says:\n{words}"
     )]
     NoWheel {
         /// The base's version.
         python: String,
         /// The installer's own words.
         words: String,
+    },
+    /// A distribution without a wheel that could not be built.
+    #[error("{requirement} has no wheel for this Python and machine, and building it failed")]
+    Build {
+        /// Name and version.
+        requirement: String,
+        /// Why.
+        #[source]
+        source: BuildError,
     },
     /// A file that is not what was locked.
     #[error("a package's file is not the one that was locked; uv says:\n{words}")]

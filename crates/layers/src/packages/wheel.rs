@@ -17,6 +17,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use sandbox::Layer;
 use serde::{Deserialize, Serialize};
 
 use super::inventory::Inventory;
@@ -51,6 +52,9 @@ pub struct Wheel {
     pub extent: Extent,
     /// The locked requirement that gave it, with its hashes: what fetches it again.
     pub(super) requirement: String,
+    /// Where the file is kept that it was unpacked from, when that was built here and not fetched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub built: Option<Layer>,
     /// Where it was found.
     pub(super) sources: Sources,
     pub(super) format: u32,
@@ -185,6 +189,7 @@ impl Wheel {
             needs: Vec::new(),
             extent: Extent::default(),
             requirement: String::new(),
+            built: None,
             sources: Sources::default(),
             format: FORMAT,
         }

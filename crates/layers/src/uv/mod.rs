@@ -14,10 +14,12 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use thiserror::Error;
 
 use crate::base::Base;
+use crate::build::Sandboxes;
 use crate::installer::InstallerError;
 use crate::{FileError, Progress, Store};
 
@@ -33,6 +35,7 @@ pub struct Uv {
     pub version: String,
     cache: PathBuf,
     shared_cache: bool,
+    building: Option<Arc<dyn Sandboxes>>,
 }
 
 /// Through which cache wheels are fetched.
@@ -118,7 +121,24 @@ impl Uv {
         let named = env::var_os("UV_CACHE_DIR").filter(|path| !path.is_empty());
         let shared_cache = named.is_some();
         let cache = named.map_or_else(|| store.uv().join("cache"), PathBuf::from);
-        Some(Self { program: program.to_owned(), version, cache, shared_cache })
+        let program = program.to_owned();
+        Some(Self { program, version, cache, shared_cache, building: None })
+    }
+
+    /// The same installer, which has what has no wheel built in sandboxes.
+    #[must_use]
+    pub fn building_in(self, sandboxes: Arc<dyn Sandboxes>) -> Self {
+        Self { building: Some(sandboxes), ..self }
+    }
+
+    /// The same installer, for wheels only.
+    pub(crate) fn without_building(&self) -> Self {
+        Self { building: None, ..self.clone() }
+    }
+
+    /// Where to build; none when only wheels are wanted.
+    pub(crate) fn building(&self) -> Option<&dyn Sandboxes> {
+        self.building.as_deref()
     }
 
     /// The cache to fetch wheels through. What is fetched is unpacked into the store and need not stay: `own` is a

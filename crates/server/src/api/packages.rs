@@ -23,6 +23,9 @@ pub struct PackageSummary {
     pub wheel: String,
     /// The Python that it was compiled for, `3.12`.
     pub python: String,
+    /// Whether it was built here, from its source: it had no wheel.
+    #[serde(default)]
+    pub built: bool,
     /// Outermost modules that it brings, dotted below namespace packages.
     pub modules: Vec<String>,
     /// How many files it has, bytecode included.
@@ -86,6 +89,7 @@ impl PackageSummary {
             version: wheel.version,
             wheel: wheel.id,
             python: wheel.python,
+            built: wheel.built.is_some(),
             modules: wheel.modules,
             files: wheel.extent.files,
             bytes: wheel.extent.bytes,

@@ -29,7 +29,8 @@ async fn list(global: &Global, client: &Client) -> Result<()> {
         say("no packages yet: they are installed when a function that needs them is deployed");
         return Ok(());
     }
-    let header = ["NAME", "VERSION", "PYTHON", "SIZE", "USED BY", "LAST USED"].map(str::to_owned);
+    let header =
+        ["NAME", "VERSION", "PYTHON", "ORIGIN", "SIZE", "USED BY", "LAST USED"].map(str::to_owned);
     let rows = list.packages.into_iter().map(|package| {
         let users = match package.functions.as_slice() {
             [] => "-".to_owned(),
@@ -42,6 +43,7 @@ async fn list(global: &Global, client: &Client) -> Result<()> {
             package.name,
             package.version,
             package.python,
+            if package.built { "built here" } else { "index" }.to_owned(),
             size(package.bytes),
             users,
             package.used,

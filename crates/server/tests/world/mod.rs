@@ -49,7 +49,12 @@ pub fn config(state: &Path) -> Config {
 
 pub async fn bind(config: Config, provider: FakeProvider) -> anyhow::Result<Worker> {
     Worker::bind(config, async |_, _| {
-        Ok(Parts { provider: Arc::new(provider), workshop: Arc::new(Words), warden: None })
+        Ok(Parts {
+            provider: Arc::new(provider),
+            workshop: Arc::new(Words),
+            builds: None,
+            warden: None,
+        })
     })
     .await
 }

@@ -1,0 +1,72 @@
+"""download.py URL HASH PATH LIMIT INDEXES: fetches a file whose hash is known, and keeps no other.
+
+HASH is `sha256:…`, INDEXES a JSON list of [name, address] of the function's own indexes. The
+worker's credentials for an index are sent to the host of that index, and not after a redirection:
+by uv's convention UV_INDEX_<NAME>_USERNAME and _PASSWORD, those in UV_DEFAULT_INDEX, UV_INDEX_URL,
+UV_INDEX and UV_EXTRA_INDEX_URL, then those of netrc. Prints null, or the reason why there is no
+file, as JSON.
+"""
+
+import base64
+import hashlib
+import json
+import netrc
+import os
+import re
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+
+url, wanted, path, limit, indexes = sys.argv[1:6]
+
+
+def credentials(host):
+    for name, address in json.loads(indexes):
+        variable = "UV_INDEX_" + re.sub("[^A-Za-z0-9]", "_", name).upper()
+        password = os.environ.get(variable + "_PASSWORD")
+        user = os.environ.get(variable + "_USERNAME")
+        if (user or password) and urllib.parse.urlsplit(address).netloc == host:
+            return user or "", password or ""
+    for variable in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL"):
+        for address in os.environ.get(variable, "").split():
+            parts = urllib.parse.urlsplit(address.partition("=")[2] or address)
+            if parts.username and parts.netloc.rpartition("@")[2] == host:
+                unquote = urllib.parse.unquote
+                return unquote(parts.username), unquote(parts.password or "")
+    try:
+        known = netrc.netrc(os.environ.get("NETRC")).authenticators(host.partition(":")[0])
+    except (OSError, netrc.NetrcParseError):
+        known = None
+    return known and (known[0], known[2] or "")
+
+
+def fetch():
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in ("http", "https"):
+        return f"{parts.scheme!r} is no way to fetch a file"
+    host = parts.netloc.rpartition("@")[2]
+    bare = urllib.parse.urlunsplit(parts._replace(netloc=host, fragment=""))
+    request = urllib.request.Request(bare, headers={"User-Agent": "lambswool"})
+    known = credentials(host)
+    if known:
+        token = base64.b64encode(":".join(known).encode()).decode()
+        request.add_unredirected_header("Authorization", f"Basic {token}")
+    kind, _, expected = wanted.partition(":")
+    digest, size = hashlib.new(kind), 0
+    with urllib.request.urlopen(request, timeout=60) as answer, open(path, "wb") as file:
+        while piece := answer.read(1 << 16):
+            size += len(piece)
+            if size > int(limit):
+                return f"it is larger than {limit} bytes"
+            digest.update(piece)
+            file.write(piece)
+    if digest.hexdigest() != expected:
+        return f"its hash is {kind}:{digest.hexdigest()} and should be {wanted}"
+    return None
+
+
+try:
+    print(json.dumps(fetch()))
+except (OSError, ValueError) as error:
+    print(json.dumps(str(error)))

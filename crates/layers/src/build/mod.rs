@@ -1,0 +1,446 @@
+//! Building what has no wheel, inside a sandbox without a network.
+//!
+//! ```text
+//!   name, version ─► where is its source? ─► fetched, hash checked ─► code/.tmp-build-<key>: the archive, unopened
+//!                                                                          │
+//!     ┌── a sandbox: unpack, show pyproject.toml ◄─────────────────────────┤
+//!     ├─► its requirements, checked ─► locked, installed: wheels only      │
+//!     ├── a sandbox with these: what else? ◄───────────────────────────────┤  (once or twice)
+//!     ├── a sandbox with these: the wheel ◄────────────────────────────────┘
+//!     └─► read through and checked ─► built/<key>/<file>.whl ─► from here on a wheel like any other
+//! ```
+//!
+//! The key is of the source's hash, the Python's minor version and the processor. Whoever wants the same at the same
+//! time waits for the one who builds; a failed build leaves nothing and is tried again by the next who asks. What comes
+//! out of a sandbox is its word only: the wheel may be of another name, hold `..`, or require a path of this machine.
+//!
+//! How a sandbox is made is the caller's: see [`Sandboxes`].
+
+mod source;
+mod wheel_file;
+
+use std::error::Error;
+use std::fmt::Debug;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sandbox::Layer;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use toml::{Table, Value};
+
+pub(crate) use source::stub;
+pub(crate) use wheel_file::Metadata;
+pub use wheel_file::WheelError;
+
+use crate::base::{self, Base, BaseError};
+use crate::installer::InstallerError;
+use crate::sources::Sources;
+use crate::staging::Staging;
+use crate::store::{layer, short};
+use crate::uv::Uv;
+use crate::{FileError, Progress, RunError, Store, description, lock, packages, requirements};
+use source::Source;
+
+/// Changes whenever the same source would be built otherwise.
+const FORMAT: u32 = 1;
+
+/// Of wheels that were built, below `layers/`.
+pub(crate) const KIND: &str = "built";
+
+/// The code of every build, and its function.
+pub const MODULE: &str = "lambswool_build";
+/// The function in [`MODULE`]; its body and its answer are bytes.
+pub const FUNCTION: &str = "build";
+
+const INSIDE: &str = include_str!("inside.py");
+
+/// What describes a built wheel, beside it.
+const DESCRIPTION: &str = "built.json";
+
+/// How often a backend may ask for something more.
+const ROUNDS: usize = 3;
+
+/// One call into a new sandbox: [`FUNCTION`] of [`MODULE`] in `code`.
+#[derive(Debug)]
+pub struct Task<'a> {
+    /// The base with this machine's compiler in it.
+    pub base: &'a Base,
+    /// What the build requires, as `/opt/python`.
+    pub packages: Option<Layer>,
+    /// The source's archive and our own code.
+    pub code: Layer,
+    /// What to do.
+    pub body: Vec<u8>,
+}
+
+/// Makes sandboxes to build in. Implemented where sandboxes are.
+pub trait Sandboxes: Send + Sync + Debug {
+    /// Calls into a sandbox of its own, which has no network and ends with the call. What it prints is told line by
+    /// line.
+    ///
+    /// # Errors
+    /// When it does not answer, with the reason.
+    fn call(&self, task: Task<'_>, progress: &dyn Progress) -> Result<Vec<u8>, SandboxError>;
+}
+
+/// Why a sandbox gave no answer.
+#[derive(Debug, Error)]
+pub enum SandboxError {
+    /// It took too long.
+    #[error(
+        "it took longer than {} s; the setting `build_timeout` allows more", limit.as_secs()
+    )]
+    TimedOut {
+        /// What it may take.
+        limit: Duration,
+    },
+    /// Its processes ended, or were ended.
+    #[error("{0}")]
+    Died(String),
+    /// It answered what our code does not answer.
+    #[error("its answer is not acceptable: {0}")]
+    Answer(String),
+    /// There was no sandbox.
+    #[error("no sandbox can be made to build in")]
+    None(#[source] Box<dyn Error + Send + Sync>),
+    /// The worker stops.
+    #[error("the worker is stopping")]
+    Stopping,
+}
+
+/// Why there is no wheel.
+#[derive(Debug, Error)]
+pub enum BuildError {
+    /// A file could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// uv could not be started.
+    #[error(transparent)]
+    Start(#[from] InstallerError),
+    /// The script that fetches could not be run.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The compiler could not be copied.
+    #[error("the compiler of this machine cannot be used")]
+    Toolchain(#[source] Box<BaseError>),
+    /// The index has no source either, or cannot be asked.
+    #[error("there is no source to build it from; uv says:\n{words}")]
+    NoSource {
+        /// uv's own words.
+        words: String,
+    },
+    /// The archive could not be fetched, or is another one.
+    #[error("{file} cannot be fetched: {reason}")]
+    Fetch {
+        /// The archive.
+        file: String,
+        /// Why.
+        reason: String,
+    },
+    /// What the index has is not what was locked, or was locked without a hash because the index gave none.
+    #[error("the lock does not hold the hash of the source that the index has")]
+    NotLocked,
+    /// What the build requires cannot be installed.
+    #[error("what building it requires cannot be installed")]
+    Requirements(#[source] Box<dyn Error + Send + Sync>),
+    /// Its `pyproject.toml` says something that cannot be done.
+    #[error("its pyproject.toml cannot be followed: {0}")]
+    Project(String),
+    /// The sandbox did not answer.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    /// The backend failed.
+    #[error("{words}{}", lack.as_ref().map(|lack| format!("\n{lack}")).unwrap_or_default())]
+    Failed {
+        /// Its last words.
+        words: String,
+        /// What this machine lacks for compiling.
+        lack: Option<String>,
+    },
+    /// What came out is no acceptable wheel.
+    #[error(transparent)]
+    Wheel(#[from] WheelError),
+}
+
+impl BuildError {
+    /// Whether its author, or who asked for it, has to change something, and not this machine.
+    #[must_use]
+    pub fn is_of_the_package(&self) -> bool {
+        match self {
+            Self::File(_) | Self::Start(_) | Self::Run(_) | Self::Toolchain(_) => false,
+            Self::Fetch { .. } => false,
+            Self::Sandbox(error) => {
+                !matches!(error, SandboxError::None(_) | SandboxError::Stopping)
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Foreign words as they may be shown: lines without whatever steers a terminal.
+#[must_use]
+pub fn plain(words: &str) -> String {
+    let shown = |c: char| if c == '\t' { ' ' } else { c };
+    words.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).map(shown).collect()
+}
+
+/// What building needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Site<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) uv: &'a Uv,
+    pub(crate) base: &'a Base,
+    pub(crate) sources: &'a Sources,
+    pub(crate) progress: &'a dyn Progress,
+}
+
+/// A wheel that was built here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Built {
+    name: String,
+    version: String,
+    file: String,
+    pub(crate) metadata: Metadata,
+    source: Source,
+    /// What was installed while it was built, by id.
+    environment: Vec<String>,
+}
+
+/// Where a backend is and what it needs (PEP 518, PEP 517).
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct System {
+    requires: Vec<String>,
+    backend: String,
+    backend_path: Vec<String>,
+}
+
+/// What our code inside a sandbox answers.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Said {
+    Pyproject(Option<String>),
+    Requires(Vec<String>),
+    Wheel(String),
+    Failed(String),
+}
+
+/// The wheel of an exact version and where it is kept, built when it is not there. `hashes` are those of its locked
+/// files, while nothing is locked yet none.
+pub(crate) fn wheel(
+    site: Site<'_>,
+    sandboxes: &dyn Sandboxes,
+    name: &str,
+    version: &str,
+    hashes: Option<&[&str]>,
+) -> Result<(Built, Layer), BuildError> {
+    let source = Source::find(&site, name, version)?;
+    if hashes.is_some_and(|locked| !locked.contains(&source.hash.as_str())) {
+        return Err(BuildError::NotLocked);
+    }
+    let kept = layer(KIND, &key(site.base, &source));
+    let description = site.store.layer_path(&kept).join(DESCRIPTION);
+    site.store.make::<BuildError>(&kept, |root| {
+        let (built, bytes) = build(site, sandboxes, name, version, source)?;
+        let path = root.join(&built.file);
+        fs::write(&path, bytes).map_err(FileError::at("write", &path))?;
+        Ok(description::write(&root.join(DESCRIPTION), &built)?)
+    })?;
+    crate::description::touch(&site.store.layer_path(&kept));
+    let built = description::read(&description).ok_or_else(|| {
+        FileError::at("understand", &description)(std::io::ErrorKind::InvalidData.into())
+    })?;
+    Ok((built, kept))
+}
+
+impl Built {
+    /// The file, in the directory where it is kept.
+    pub(crate) fn path(&self, store: &Store, kept: &Layer) -> PathBuf {
+        store.layer_path(kept).join(&self.file)
+    }
+}
+
+fn key(base: &Base, source: &Source) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for part in [&FORMAT.to_string(), base.minor(), std::env::consts::ARCH, &source.hash] {
+        hasher.update(part.as_bytes()).update(&[0]);
+    }
+    short(&hasher.finalize())
+}
+
+fn build(
+    site: Site<'_>,
+    sandboxes: &dyn Sandboxes,
+    name: &str,
+    version: &str,
+    source: Source,
+) -> Result<(Built, Vec<u8>), BuildError> {
+    let Site { store, base, progress, .. } = site;
+    progress.step(&format!("building {name} {version} from {}", source.file()));
+    let place = format!("build-{}", key(base, &source));
+    let code = Staging::begin(&store.kind("code"), &place)?;
+    let (archive, inside) = ("source", format!("{MODULE}.py"));
+    source.fetch(&site, &code.path().join(archive))?;
+    let path = code.path().join(inside);
+    fs::write(&path, INSIDE).map_err(FileError::at("write", &path))?;
+    code.settle()?;
+    let directory = code.path().file_name().unwrap_or_default().to_string_lossy();
+    let code = layer("code", &directory);
+    let (bench, lack) = base::with_toolchain(store, base, progress)
+        .map_err(|error| BuildError::Toolchain(Box::new(error)))?;
+    let ask = |packages: Option<Layer>, body: Value| {
+        let body = serde_json::to_vec(&body).unwrap_or_default();
+        let task = Task { base: &bench, packages, code: code.clone(), body };
+        let (said, wheel) = understand(sandboxes.call(task, progress)?)?;
+        match said {
+            Said::Failed(words) => {
+                Err(BuildError::Failed { words: plain(&words), lack: lack.clone() })
+            }
+            said => Ok((said, wheel)),
+        }
+    };
+    let archive = Table::from_iter([("archive".to_owned(), Value::String(archive.to_owned()))]);
+    let mut system = match ask(None, Value::Table(archive.clone()))? {
+        (Said::Pyproject(text), _) => System::read(text.as_deref())?,
+        _ => return Err(strange()),
+    };
+    for _ in 0..ROUNDS {
+        let installed = install(site, &system.requires)?;
+        let mut task = archive.clone();
+        task.extend(Table::try_from(&system).unwrap_or_default());
+        let layer = installed.as_ref().map(|packages| packages.layer.clone());
+        match ask(layer, Value::Table(task))? {
+            (Said::Requires(more), _) => {
+                check(&more)?;
+                system.requires.extend(more);
+            }
+            (Said::Wheel(file), bytes) => {
+                let metadata = wheel_file::check(name, version, &file, &bytes)?;
+                let environment =
+                    installed.into_iter().flat_map(|p| p.wheels).map(|wheel| wheel.id).collect();
+                let (name, version) = (name.to_owned(), version.to_owned());
+                return Ok((Built { name, version, file, metadata, source, environment }, bytes));
+            }
+            _ => return Err(strange()),
+        }
+    }
+    Err(BuildError::Project(format!(
+        "its backend asks for more {ROUNDS} times: {:?}",
+        system.requires
+    )))
+}
+
+/// Wheels only: what is needed to build is not built itself.
+fn install(site: Site<'_>, wanted: &[String]) -> Result<Option<packages::Packages>, BuildError> {
+    let Site { store, base, progress, .. } = site;
+    let (uv, sources) = (site.uv.without_building(), site.sources.for_finding());
+    let failed = |error: Box<dyn Error + Send + Sync>| BuildError::Requirements(error);
+    let lock = lock::resolve(store, &uv, base, wanted, &sources, progress)
+        .map_err(|error| failed(Box::new(error)))?;
+    let Some(lock) = lock else { return Ok(None) };
+    let installed = packages::install(store, &uv, base, &lock, &sources, progress);
+    installed.map(Some).map_err(|error| failed(Box::new(error)))
+}
+
+/// A line of JSON, and what follows it.
+fn understand(answer: Vec<u8>) -> Result<(Said, Vec<u8>), BuildError> {
+    let end = answer.iter().position(|byte| *byte == b'\n').ok_or_else(strange)?;
+    let said = serde_json::from_slice(&answer[..end]).map_err(|_| strange())?;
+    let mut wheel = answer;
+    wheel.drain(..=end);
+    Ok((said, wheel))
+}
+
+fn strange() -> BuildError {
+    SandboxError::Answer("it is not what our own code says".to_owned()).into()
+}
+
+fn check(wanted: &[String]) -> Result<(), BuildError> {
+    let refused = |one: &String| requirements::check("pyproject.toml", one).err();
+    match wanted.iter().find_map(refused) {
+        Some(error) => Err(BuildError::Project(error.to_string())),
+        None => Ok(()),
+    }
+}
+
+impl System {
+    /// Of a `pyproject.toml`; without one, or without its table, what PEP 517 prescribes.
+    fn read(text: Option<&str>) -> Result<Self, BuildError> {
+        let wrong = |what: &str| BuildError::Project(what.to_owned());
+        let project: Table =
+            text.unwrap_or_default().parse().map_err(|e: toml::de::Error| wrong(e.message()))?;
+        let Some(table) = project.get("build-system").and_then(Value::as_table) else {
+            return Ok(Self::legacy(vec!["setuptools>=40.8.0".to_owned()]));
+        };
+        let texts = |key: &str| -> Result<Vec<String>, BuildError> {
+            let all =
+                table.get(key).map_or(Some(&[][..]), |value| value.as_array().map(Vec::as_slice));
+            let all =
+                all.and_then(|all| all.iter().map(|one| one.as_str().map(str::to_owned)).collect());
+            all.ok_or_else(|| wrong(&format!("build-system.{key} is no list of texts")))
+        };
+        let (requires, backend_path) = (texts("requires")?, texts("backend-path")?);
+        check(&requires)?;
+        Ok(match table.get("build-backend") {
+            Some(Value::String(backend)) => {
+                Self { requires, backend: backend.clone(), backend_path }
+            }
+            Some(_) => return Err(wrong("build-system.build-backend is no text")),
+            None => Self::legacy(requires),
+        })
+    }
+
+    fn legacy(requires: Vec<String>) -> Self {
+        let backend = "setuptools.build_meta:__legacy__".to_owned();
+        Self { requires, backend, backend_path: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_without_a_build_system_is_built_by_setuptools() {
+        for text in [None, Some(""), Some("[project]\nname = \"x\"")] {
+            let system = System::read(text).unwrap();
+            assert_eq!(system.backend, "setuptools.build_meta:__legacy__");
+            assert_eq!(system.requires, ["setuptools>=40.8.0"]);
+        }
+        let text = "[build-system]\nrequires = [\"setuptools\", \"cython\"]";
+        let system = System::read(Some(text)).unwrap();
+        assert_eq!((system.requires.len(), system.backend_path.len()), (2, 0));
+        let text = "[build-system]\nrequires = []\nbuild-backend = \"b:c\"\nbackend-path = [\".\"]";
+        let system = System::read(Some(text)).unwrap();
+        assert_eq!(
+            (system.backend.as_str(), system.backend_path.as_slice()),
+            ("b:c", &[".".to_owned()][..])
+        );
+    }
+
+    #[test]
+    fn a_build_system_that_reaches_outside_an_index_is_refused() {
+        for bad in [
+            "[1]",
+            "\"x\"",
+            "[\"x @ file:///etc\"]",
+            "[\"git+https://example.org/x\"]",
+            "[\"-r /etc/passwd\"]",
+        ] {
+            let text = format!("[build-system]\nrequires = {bad}");
+            assert!(matches!(System::read(Some(&text)), Err(BuildError::Project(_))), "{bad}");
+        }
+        assert!(System::read(Some("[build-system")).is_err());
+    }
+
+    #[test]
+    fn an_answer_is_a_line_and_bytes() {
+        let (said, wheel) = understand(b"{\"wheel\":\"a.whl\"}\nPK\nx".to_vec()).unwrap();
+        assert!(matches!(said, Said::Wheel(name) if name == "a.whl"));
+        assert_eq!(wheel, b"PK\nx");
+        for bad in [&b""[..], b"no line", b"{\"wheels\":1}\n", b"{}\n"] {
+            assert!(understand(bad.to_vec()).is_err(), "{bad:?}");
+        }
+    }
+}

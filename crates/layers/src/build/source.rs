@@ -1,0 +1,132 @@
+//! Where a source distribution is, and getting it.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use super::{BuildError, Site};
+use crate::project::{self, Project};
+use crate::{installer, requirements};
+
+const DOWNLOAD: &str = include_str!("download.py");
+
+/// Largest archive, in bytes.
+const MAX_BYTES: u64 = 512 << 20;
+
+/// A source distribution of an index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Source {
+    /// Where it is.
+    pub(crate) url: String,
+    /// `sha256:…`
+    pub(crate) hash: String,
+}
+
+/// The answer to a request for a lock, as far as it is needed (PEP 751).
+#[derive(Debug, Deserialize)]
+struct Listed {
+    #[serde(default)]
+    packages: Vec<Package>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Package {
+    name: String,
+    sdist: Option<Archive>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Archive {
+    url: Option<String>,
+    hashes: Table,
+}
+
+impl Source {
+    /// Asks the index for the source of an exact version. With metadata given uv runs nothing of it.
+    pub(super) fn find(site: &Site<'_>, name: &str, version: &str) -> Result<Self, BuildError> {
+        let mut settings = site.sources.for_finding().table().clone();
+        settings.insert("dependency-metadata".to_owned(), Value::Array(vec![stub(name)]));
+        let wanted = [format!("{name}=={version}")];
+        let project = Project::write(site.store, &wanted, &settings)?;
+        let ask = |offline: bool| {
+            let mut command = site.uv.command(site.store, site.base, &["pip", "compile"])?;
+            command.args(["--format", "pylock.toml", "--no-header", "--no-deps"]);
+            command.args(["--only-binary", ":all:", "--no-binary", name]);
+            command.args(offline.then_some("--offline"));
+            command.arg(project::FILE).current_dir(project.path());
+            Ok::<_, BuildError>(installer::run(&mut command, false, &crate::Silent)?)
+        };
+        let mut answer = ask(true)?;
+        if !answer.status.success() {
+            answer = ask(false)?;
+        }
+        if !answer.status.success() {
+            return Err(BuildError::NoSource { words: answer.words });
+        }
+        let unclear = |words: &str| BuildError::NoSource { words: words.to_owned() };
+        let listed: Listed =
+            toml::from_str(&answer.output).map_err(|error| unclear(error.message()))?;
+        let mut found =
+            listed.packages.into_iter().filter(|p| requirements::normalise(&p.name) == name);
+        let archive = found.next().and_then(|package| package.sdist);
+        let archive = archive.ok_or_else(|| unclear("the index lists no source distribution"))?;
+        let hash = archive
+            .hashes
+            .iter()
+            .find_map(|(kind, hash)| Some(format!("{kind}:{}", hash.as_str()?)));
+        let url = archive.url.zip(hash);
+        let (url, hash) = url.ok_or_else(|| unclear("the index gives no hash of it"))?;
+        Ok(Self { url: without_credentials(&url), hash })
+    }
+
+    /// What the archive is called.
+    pub(super) fn file(&self) -> &str {
+        let path = self.url.split(['?', '#']).next().unwrap_or_default();
+        path.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// Fetches it, and checks its hash.
+    pub(super) fn fetch(&self, site: &Site<'_>, to: &Path) -> Result<(), BuildError> {
+        let indexes: Vec<(&str, &str)> = site.sources.indexes();
+        let indexes = serde_json::to_string(&indexes).unwrap_or_default();
+        let limit = MAX_BYTES.to_string();
+        let words: [&OsStr; 5] = [
+            self.url.as_ref(),
+            self.hash.as_ref(),
+            to.as_os_str(),
+            limit.as_ref(),
+            indexes.as_ref(),
+        ];
+        let refused: Option<String> = site.base.command(site.store).ask(DOWNLOAD, &words)?;
+        refused.map_or(Ok(()), |reason| {
+            Err(BuildError::Fetch { file: self.file().to_owned(), reason })
+        })
+    }
+}
+
+/// An address that may be written down: who fetches looks its credentials up again.
+fn without_credentials(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("{scheme}://{host}{path}")
+}
+
+/// Metadata that keeps uv from looking for it in the source: that would run the source's own code.
+pub(crate) fn stub(name: &str) -> Value {
+    Value::Table(Table::from_iter([("name".to_owned(), Value::String(name.to_owned()))]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_kept_without_credentials_and_names_its_file() {
+        let url = without_credentials("https://me:p@ss@example.org/a@b/x-1.0.tar.gz?y#z");
+        assert_eq!(url, "https://example.org/a@b/x-1.0.tar.gz?y#z");
+        assert_eq!(Source { url, hash: String::new() }.file(), "x-1.0.tar.gz");
+    }
+}

@@ -1,0 +1,233 @@
+//! Sandboxes to build packages in: instances of the ordinary kind, which serve one call and go.
+//!
+//! ```text
+//!   create ─► load, invoke ─► output, line by line … ─► done ─► dropped: destroyed
+//!                                   │ too long, ended, stopped, strange: dropped all the same
+//! ```
+//!
+//! They are not the engine's: nothing of a build is cached, forked, kept or counted as a call, and its answer may be
+//! far larger than a call's. They have no network, and limits of their own.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use layers::build::{FUNCTION, MODULE, SandboxError, Sandboxes, Task, plain};
+use layers::{Store, guest};
+use sandbox::wire::{Convention, Decoder, Load, Reply, Request};
+use sandbox::{Death, Instance, InstanceSpec, Limits, Network, Provider};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+use crate::progress::Progress;
+
+/// Largest wheel, in bytes.
+const ANSWER_BYTES: usize = 512 << 20;
+
+/// Output shown of one call, in bytes.
+const OUTPUT_BYTES: usize = 1 << 20;
+
+/// Processes and threads of a build.
+const PIDS: u32 = 512;
+
+/// Files that a build may have, in each of its two scratch directories.
+const INODES: u32 = 200_000;
+
+/// The one call of each.
+const CALL: &str = "build";
+
+/// Makes them.
+#[derive(Debug)]
+pub struct BuildSandboxes {
+    // The warden goes when the last of its provider goes, and a deploy may outlive the worker's end.
+    provider: Weak<dyn Provider>,
+    store: Store,
+    guest: Vec<(&'static str, &'static [u8])>,
+    limits: Limits,
+    timeout: Duration,
+    runtime: Handle,
+    stop: CancellationToken,
+}
+
+impl BuildSandboxes {
+    /// Sandboxes of a provider, each with `memory` bytes, of which its files may take half, and `timeout` to answer.
+    /// Inside a tokio runtime.
+    #[must_use]
+    pub fn new(
+        provider: &Arc<dyn Provider>,
+        store: Store,
+        guest: Vec<(&'static str, &'static [u8])>,
+        memory: u64,
+        timeout: Duration,
+    ) -> Self {
+        let scratch_bytes = memory / 2;
+        let limits =
+            Limits { memory_bytes: memory, pids: PIDS, scratch_bytes, scratch_inodes: INODES };
+        Self {
+            provider: Arc::downgrade(provider),
+            store,
+            guest,
+            limits,
+            timeout,
+            runtime: Handle::current(),
+            stop: CancellationToken::new(),
+        }
+    }
+
+    /// Ends the builds that are under way, and those that would follow.
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    async fn run(
+        &self,
+        spec: InstanceSpec,
+        body: &[u8],
+        progress: &dyn Progress,
+    ) -> Result<Vec<u8>, SandboxError> {
+        let provider = self.provider.upgrade().ok_or(SandboxError::Stopping)?;
+        let mut instance = provider
+            .create_instance(spec)
+            .await
+            .map_err(|error| SandboxError::None(error.into()))?;
+        let talk = async {
+            let channel = instance.connect()?;
+            converse(channel, body, self.timeout, progress).await
+        };
+        match tokio::time::timeout(self.timeout, talk).await {
+            Err(_) => Err(SandboxError::TimedOut { limit: self.timeout }),
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(SandboxError::Died(self.explain(&*instance).await))
+            }
+            Ok(Err(error)) => Err(SandboxError::None(error.into())),
+        }
+    }
+
+    async fn explain(&self, instance: &dyn Instance) -> String {
+        match instance.autopsy().await {
+            Ok(Death::OutOfMemory) => format!(
+                "it reached its memory limit of {} MiB; the setting `build_memory` allows more",
+                self.limits.memory_bytes >> 20
+            ),
+            Ok(Death::Signal(number)) => format!("signal {number} ended it"),
+            Ok(Death::Exited(code)) => format!("it exited with status {code}"),
+            Ok(Death::Unknown) | Err(_) => "its process ended".to_owned(),
+        }
+    }
+}
+
+impl Sandboxes for BuildSandboxes {
+    fn call(&self, task: Task<'_>, progress: &dyn Progress) -> Result<Vec<u8>, SandboxError> {
+        let guest = guest::install(&self.store, task.base, &self.guest)
+            .map_err(|error| SandboxError::None(error.into()))?;
+        let spec = InstanceSpec {
+            python: task.base.python(guest),
+            packages: task.packages,
+            code: task.code,
+            network: Network::None,
+            limits: self.limits,
+        };
+        self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => Err(SandboxError::Stopping),
+                answer = self.run(spec, &task.body, progress) => answer,
+            }
+        })
+    }
+}
+
+/// Loads our code, calls it and waits for its answer. An I/O error of the kind `UnexpectedEof`: its process ended.
+async fn converse(
+    channel: OwnedFd,
+    body: &[u8],
+    limit: Duration,
+    progress: &dyn Progress,
+) -> io::Result<Result<Vec<u8>, SandboxError>> {
+    let stream = std::os::unix::net::UnixStream::from(channel);
+    stream.set_nonblocking(true)?;
+    let mut stream = UnixStream::from_std(stream)?;
+    let mut outgoing = Vec::new();
+    Request::Load(load()).encode(b"", &mut outgoing).map_err(io::Error::other)?;
+    let invoke = Request::Invoke {
+        id: CALL.to_owned(),
+        remaining_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+        content_type: "application/json".to_owned(),
+    };
+    invoke.encode(body, &mut outgoing).map_err(io::Error::other)?;
+    // Short enough for the channel to take it whole, whatever the other side does.
+    stream.write_all(&outgoing).await.map_err(|_| io::ErrorKind::UnexpectedEof)?;
+    let mut decoder = Decoder::new(ANSWER_BYTES);
+    let mut output = Output { left: OUTPUT_BYTES, progress };
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let frame = match decoder.next_frame() {
+            Ok(Some(frame)) => frame,
+            Ok(None) => {
+                match stream.read(&mut buffer).await {
+                    Ok(0) | Err(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    Ok(count) => decoder.push(&buffer[..count]),
+                }
+                continue;
+            }
+            Err(error) => return Ok(Err(SandboxError::Answer(error.to_string()))),
+        };
+        match Reply::decode(frame) {
+            Ok((Reply::Log { .. }, text)) => output.show(&text),
+            Ok((Reply::Done { id: of, .. }, answer)) if of == CALL => return Ok(Ok(answer)),
+            Ok((Reply::Failed { failure, .. }, _)) => {
+                let words = plain(&format!("{}: {}", failure.error_type, failure.message));
+                return Ok(Err(SandboxError::Died(words)));
+            }
+            Ok((Reply::Ready { .. } | Reply::Loaded { .. } | Reply::Imports {}, _)) => {}
+            Ok((Reply::Done { .. }, _)) => {
+                let words = "it names another invocation".to_owned();
+                return Ok(Err(SandboxError::Answer(words)));
+            }
+            Err(error) => return Ok(Err(SandboxError::Answer(error.to_string()))),
+        }
+    }
+}
+
+/// What a build prints, and no more of it than anybody reads.
+struct Output<'a> {
+    left: usize,
+    progress: &'a dyn Progress,
+}
+
+impl Output<'_> {
+    fn show(&mut self, text: &[u8]) {
+        if self.left == 0 {
+            return;
+        }
+        let shown = &text[..text.len().min(self.left)];
+        self.left -= shown.len();
+        for line in plain(&String::from_utf8_lossy(shown)).lines() {
+            if !line.trim().is_empty() {
+                self.progress.line(line.trim_end());
+            }
+        }
+        if self.left == 0 {
+            self.progress.line("… and more output, which is not shown");
+        }
+    }
+}
+
+fn load() -> Load {
+    Load {
+        module: MODULE.to_owned(),
+        function: FUNCTION.to_owned(),
+        convention: Convention::Lambda,
+        name: "build".to_owned(),
+        version: String::new(),
+        memory_mb: 0,
+        environment: BTreeMap::new(),
+        binary: true,
+        observe: false,
+    }
+}
