@@ -3,7 +3,7 @@
 //! ```text
 //!   open state ► hold it ► registry ► logs ► engine ► bind TCP + Unix socket ► announce ► serve
 //!                                                                                       │ SIGTERM, SIGINT, /v1/stop
-//!   release state ◄ sandboxes reaped ◄ engine stopped, connections closed (at most `drain`) ◄┘
+//!   release state ◄ warden gone ◄ engine stopped, connections closed (at most `drain`) ◄┘
 //! ```
 //!
 //! Nothing of a request depends on a clean end: after `kill -9` the next start finds every acknowledged deploy, and
@@ -165,7 +165,6 @@ impl Worker {
         if tokio::time::timeout(drain + Duration::from_secs(2), end).await.is_err() {
             tracing::warn!("some connections did not end in time and were cut");
         }
-        reap(&*provider).await;
         app.logs.flush().await;
         // The warden goes when the last of us lets go of its socket, and takes every sandbox with it. Before the hold
         // is released: the next worker's warden must not find this one's leftovers.
@@ -293,18 +292,5 @@ async fn prepare_recent(app: Arc<App>) {
         {
             return;
         }
-    }
-}
-
-async fn reap(provider: &dyn Provider) {
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while provider.reaping() > 0 && Instant::now() < deadline {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    if provider.reaping() > 0 {
-        tracing::warn!(
-            sandboxes = provider.reaping(),
-            "not all sandboxes are gone yet; they end with this process"
-        );
     }
 }

@@ -38,6 +38,8 @@ fn main() -> Result<()> {
     let detached = if arguments.detach { Some(Detached::from_starter()?) } else { None };
     sys::process::set_undumpable().context("become undumpable")?;
     let name = recover::cgroup_name(&arguments.state)?;
+    let _turn = recover::await_turn(&arguments.state)
+        .context("wait for another warden of this state directory")?;
     let worker = match &arguments.task {
         Task::Serve(socket) => reach_worker(socket)?,
         Task::Clear => {
