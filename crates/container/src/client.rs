@@ -60,6 +60,7 @@ impl Client {
             proc: false,
             isolation: Isolation::default(),
             scopes: false,
+            sandboxes: 0,
         };
         let mut client = Self { socket, waiting, reader, host };
         match client.call(Command::Hello { version: VERSION }, &[]).await? {
@@ -236,6 +237,7 @@ mod tests {
         proc: false,
         isolation: Isolation::LEAN,
         scopes: false,
+        sandboxes: 1,
     };
 
     /// Answers one command after the other, as the warden does, until its client goes.

@@ -32,6 +32,11 @@ pub struct EngineConfig {
     pub handler_cache: bool,
     /// Bytes that idle instances may cost, as measured once they are paused; 0 keeps none.
     pub handler_cache_bytes: u64,
+    /// Most sandboxes over all handlers: instances, idle or busy, and zygotes. Beyond, an idle instance makes room for a
+    /// new one; where none is idle, the call is told to come back.
+    pub sandboxes: usize,
+    /// How many of them a zygote counts as: itself, and what its provider keeps ready below it.
+    pub zygote_sandboxes: usize,
     /// Most idle instances, since each also costs pids and file descriptors.
     pub idle_instances: usize,
     /// Instances idle for longer are destroyed.
@@ -74,6 +79,8 @@ impl Default for EngineConfig {
         Self {
             handler_cache: true,
             handler_cache_bytes: 1 << 30,
+            sandboxes: 4096,
+            zygote_sandboxes: 1,
             idle_instances: 1024,
             idle: Duration::from_secs(600),
             zygotes: ZygotePolicy::default(),

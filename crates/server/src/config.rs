@@ -55,6 +55,10 @@ pub struct Config {
     /// Disk space of all packages, code and bases together; what no function uses goes, the least recently used first.
     /// Default 20 GiB.
     pub install_cache_bytes: Bytes,
+    /// Most sandboxes at once over all functions, zygotes and what they keep ready included. Beyond, the least recently used
+    /// idle instance makes room; where none is idle, a call is told to come back. Default: what the machine allows; see
+    /// `wool doctor`.
+    pub sandboxes: Option<usize>,
     /// Sandboxes being made at the same time. Default: twice the processors, at least 4.
     pub creations: Option<usize>,
     /// Calls waiting for a sandbox, over all functions. Default 1000.
@@ -85,6 +89,7 @@ impl Default for Config {
             spares: 2,
             isolation: Isolation::LEAN,
             install_cache_bytes: Bytes(20 << 30),
+            sandboxes: None,
             creations: None,
             queue: 1000,
             drain: Span(Duration::from_secs(10)),
@@ -223,7 +228,8 @@ impl Config {
 /// Every key that a configuration may hold.
 fn keys() -> Vec<String> {
     // A key whose default is "none" is missing from the table that the defaults make.
-    let optional = ["python", "handler_cache_bytes", "zygotes", "zygote_bytes", "creations"];
+    let optional =
+        ["python", "handler_cache_bytes", "zygotes", "zygote_bytes", "sandboxes", "creations"];
     let mut keys: Vec<String> =
         Table::try_from(Config::default()).unwrap_or_default().keys().cloned().collect();
     keys.extend(optional.map(str::to_owned));
@@ -317,6 +323,6 @@ mod tests {
         let config = optional.unwrap();
         assert_eq!((config.creations, config.python.as_deref()), (Some(3), Some("3.12")));
         assert_eq!(config.zygote_bytes, Some(Bytes(1 << 30)));
-        assert_eq!(keys().len(), 20);
+        assert_eq!(keys().len(), 21);
     }
 }

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod capacity;
 pub mod cli;
 pub mod client;
 pub mod command;

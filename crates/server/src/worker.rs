@@ -21,11 +21,13 @@ use axum::serve::ListenerExt as _;
 use engine::{Engine, EngineConfig, LogSink, PackageStore, Packages};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use sandbox::Provider;
+use sys::probe::Host;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, App, Door};
+use crate::capacity::{self, Means};
 use crate::config::Config;
 use crate::deploy::Deployer;
 use crate::logs::{Logs, Rotation};
@@ -62,6 +64,7 @@ impl Worker {
     ) -> Result<Self> {
         let state = State::open(&config.state)?;
         let hold = state.hold()?;
+        let descriptors = sys::descriptors::raise(0);
         // Before anything costly: a taken port is the commonest failure.
         let tcp = TcpListener::bind(config.listen)
             .await
@@ -83,8 +86,15 @@ impl Worker {
         let sink = Arc::clone(&logs) as Arc<dyn LogSink>;
         let shelf = Arc::new(Shelf::new(store.clone())) as Arc<dyn PackageStore>;
         let packages = Packages { store: Some(shelf), seed: None };
-        let engine =
-            Engine::with_packages(Arc::clone(&provider), engine_config(&config), sink, packages);
+        let held = warden.as_ref().map(|warden| warden.sandboxes);
+        let means = Means::of(&Host::probe(), descriptors, held);
+        let capacity = means.capacity().chosen(&config);
+        let settings = EngineConfig {
+            sandboxes: capacity.sandboxes,
+            queue: capacity::queue(&config, descriptors),
+            ..engine_config(&config)
+        };
+        let engine = Engine::with_packages(Arc::clone(&provider), settings, sink, packages);
         let usage = Arc::new(Usage::new(Arc::clone(&registry), Arc::clone(&engine)));
         let deployer = Arc::new(Deployer::new(
             workshop,
@@ -106,6 +116,7 @@ impl Worker {
             stop,
             began,
             url,
+            capacity,
         });
         Ok(Self { app, provider, warden, tcp, unix, hold })
     }
@@ -208,7 +219,7 @@ fn engine_config(config: &Config) -> EngineConfig {
         idle: config.idle.0,
         zygotes: config.zygotes(),
         creations: config.creations.unwrap_or(defaults.creations),
-        queue: config.queue,
+        zygote_sandboxes: capacity::of_a_zygote(config),
         reply_bytes: usize::try_from(config.reply_body.0).unwrap_or(usize::MAX),
         ..defaults
     }
