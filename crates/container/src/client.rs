@@ -60,6 +60,7 @@ impl Client {
             proc: false,
             isolation: Isolation::default(),
             scopes: false,
+            sandboxes: 0,
         };
         let mut client = Self { socket, waiting, reader, host };
         match client.call(Command::Hello { version: VERSION }, &[]).await? {
@@ -144,6 +145,9 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         self.reader.abort();
+        // Whoever waits to send what is unsent holds the socket, too: open, and with answers that nobody reads any more,
+        // it would hold up the warden.
+        let _ = rustix::net::shutdown(self.socket.as_fd(), rustix::net::Shutdown::Both);
     }
 }
 
@@ -215,4 +219,60 @@ fn refusal(step: String, errno: i32) -> ProviderError {
 /// The warden's answer is not one to the command.
 pub(crate) fn unexpected() -> ProviderError {
     ProviderError::Refused("the warden's answer does not fit the command".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use warden::protocol::Layout;
+
+    use super::*;
+
+    const HOST: Host = Host {
+        version: VERSION,
+        cgroups: Layout::None,
+        late_mounts: false,
+        proc: false,
+        isolation: Isolation::LEAN,
+        scopes: false,
+        sandboxes: 1,
+    };
+
+    /// Answers one command after the other, as the warden does, until its client goes.
+    fn answer(socket: &OwnedFd) -> io::Result<()> {
+        let mut packet = vec![0; MAX_PACKET];
+        loop {
+            let received = scm::receive(socket.as_fd(), &mut packet, true)?;
+            if received.length == 0 {
+                return Ok(());
+            }
+            let command: Numbered<Command> = serde_json::from_slice(&packet[..received.length])?;
+            let body = match command.body {
+                Command::Hello { .. } => Answer::Host(HOST),
+                _ => Answer::Done,
+            };
+            let answer = serde_json::to_vec(&Numbered { number: command.number, body })?;
+            scm::send(socket.as_fd(), &answer, &[], true)?;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_goes_with_commands_unsent_and_answers_unread_does_not_hold_up_its_warden()
+     {
+        let flags = SocketFlags::CLOEXEC;
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let warden = tokio::task::spawn_blocking(move || answer(&theirs));
+        let client = Client::new(ours).await.unwrap();
+        // Nothing is read meanwhile: the tests' runtime has one thread.
+        for sandbox in 0..5000 {
+            client.tell(Command::Release { sandbox });
+        }
+        assert!(!lock(&client.waiting).unsent.is_empty());
+        drop(client);
+        let ended = tokio::time::timeout(Duration::from_secs(20), warden).await;
+        drop(ended.expect("the warden ends"));
+    }
 }

@@ -17,14 +17,13 @@ use crate::client::{Client, unexpected};
 pub(crate) struct Handle {
     pub(crate) client: Arc<Client>,
     pub(crate) id: SandboxId,
-    pub(crate) limits: protocol::Limits,
     freezer: Option<File>,
     memory: Option<File>,
 }
 
 impl Handle {
-    pub(crate) fn new(client: Arc<Client>, id: SandboxId, limits: protocol::Limits) -> Self {
-        Self { client, id, limits, freezer: None, memory: None }
+    pub(crate) fn new(client: Arc<Client>, id: SandboxId) -> Self {
+        Self { client, id, freezer: None, memory: None }
     }
 
     pub(crate) fn take_files(&mut self, files: Files, fds: impl IntoIterator<Item = OwnedFd>) {
@@ -126,13 +125,6 @@ impl Instance for ContainerInstance {
 
     fn resume(&self) -> io::Result<()> {
         self.handle.freeze(false)
-    }
-
-    fn limit(&self, wanted: Limits) -> Pending<'_, ()> {
-        Box::pin(async move {
-            let command = Command::Limit { sandbox: self.handle.id.0, limits: limits(wanted) };
-            self.handle.client.call(command, &[]).await.map(drop)
-        })
     }
 
     fn autopsy(&self) -> Pending<'_, Death> {

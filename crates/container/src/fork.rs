@@ -92,7 +92,7 @@ impl Slot {
         let command =
             Command::Prepare { sandbox: name.0, zygote: zygote.0, derive, packages, limits };
         // From here on the name exists at the warden's, whatever becomes of this call.
-        let mut handle = Handle::new(Arc::clone(client), name, limits);
+        let mut handle = Handle::new(Arc::clone(client), name);
         let (answer, mut fds) = client.call(command, &[]).await?;
         let Answer::Slot { uid, inner_uid, cgroups, root, files } = answer else {
             return Err(unexpected());

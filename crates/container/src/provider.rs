@@ -154,7 +154,7 @@ async fn start(
         guest: python.guest.to_string(),
         interpreter: python.interpreter.clone(),
     };
-    let mut handle = Handle::new(Arc::clone(&shared.client), name, limits);
+    let mut handle = Handle::new(Arc::clone(&shared.client), name);
     let command = Command::Start { sandbox: name.0, python, packages, code, limits };
     let (Answer::Started { files, .. }, fds) = shared.client.call(command, &[]).await? else {
         return Err(unexpected());

@@ -278,9 +278,8 @@ impl Inner {
                 slot.land(self.control.as_fd(), false).await?
             }
         };
-        let mut handle = landed.handle;
-        handle.limits = limits(spec.limits);
-        Ok(ContainerInstance { handle, channel: Some(landed.channel), process: landed.process })
+        let Landed { handle, channel, process } = landed;
+        Ok(ContainerInstance { handle, channel: Some(channel), process })
     }
 
     async fn derive(&self, spec: ZygoteSpec) -> Result<ContainerZygote, ProviderError> {

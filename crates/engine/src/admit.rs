@@ -9,6 +9,10 @@ pub(crate) struct Demand {
     pub(crate) live: u32,
     /// Most instances that its handler may have; 0 counts as 1.
     pub(crate) concurrency: u32,
+    /// Sandboxes that there may still be, over all handlers.
+    pub(crate) free: usize,
+    /// Idle instances of other handlers: each can make room for one.
+    pub(crate) spare: usize,
     /// Free permits for making sandboxes.
     pub(crate) permits: usize,
     /// Calls that wait already, over all handlers.
@@ -36,6 +40,9 @@ pub(crate) fn admit(demand: Demand) -> Admission {
     let room = demand.live < demand.concurrency.max(1);
     if demand.idle > 0 {
         Admission::Resume
+    } else if room && demand.free + demand.spare == 0 {
+        // Nobody can say when a call of another handler ends.
+        Admission::Refuse
     } else if room && demand.permits > 0 {
         Admission::Make
     } else if demand.waiting >= demand.queue {
@@ -54,8 +61,11 @@ mod tests {
     use super::*;
 
     prop_compose! {
-        fn demands()(idle in 0usize..3, live in 0u32..6, concurrency in 0u32..6, permits in 0usize..3, waiting in 0usize..4, queue in 0usize..4) -> Demand {
-            Demand { idle, live, concurrency, permits, waiting, queue }
+        fn demands()(
+            idle in 0usize..3, live in 0u32..6, concurrency in 0u32..6, free in 0usize..3, spare in 0usize..3,
+            permits in 0usize..3, waiting in 0usize..4, queue in 0usize..4,
+        ) -> Demand {
+            Demand { idle, live, concurrency, free, spare, permits, waiting, queue }
         }
     }
 
@@ -73,6 +83,13 @@ mod tests {
         }
 
         #[test]
+        fn a_call_that_nobody_can_make_room_for_is_refused_at_once(demand in demands()) {
+            if demand.free == 0 && demand.spare == 0 {
+                prop_assert!(!matches!(admit(demand), Admission::Make | Admission::AwaitPermit));
+            }
+        }
+
+        #[test]
         fn a_call_waits_only_while_the_queue_has_room(demand in demands()) {
             if matches!(admit(demand), Admission::AwaitPermit | Admission::AwaitInstance) {
                 prop_assert!(demand.waiting < demand.queue);
@@ -81,7 +98,8 @@ mod tests {
 
         #[test]
         fn a_call_that_could_start_now_neither_waits_nor_is_refused(demand in demands()) {
-            if demand.live < demand.concurrency.max(1) && demand.permits > 0 {
+            let room = demand.live < demand.concurrency.max(1) && demand.free + demand.spare > 0;
+            if room && demand.permits > 0 {
                 prop_assert!(matches!(admit(demand), Admission::Resume | Admission::Make));
             }
         }

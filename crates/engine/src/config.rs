@@ -35,6 +35,11 @@ pub struct EngineConfig {
     pub memory_bytes: u64,
     /// Bytes of these that idle instances may have, the least recently used given up first; 0 keeps none.
     pub handler_cache_bytes: u64,
+    /// Most sandboxes over all handlers: instances, idle or busy, and zygotes. Beyond, an idle instance makes room for a
+    /// new one; where none is idle, the call is told to come back.
+    pub sandboxes: usize,
+    /// How many of them a zygote counts as: itself, and what its provider keeps ready below it.
+    pub zygote_sandboxes: usize,
     /// Most idle instances, since each also costs pids and file descriptors.
     pub idle_instances: usize,
     /// Instances idle for longer are destroyed.
@@ -82,6 +87,8 @@ impl Default for EngineConfig {
             handler_cache: true,
             memory_bytes: 2 << 30,
             handler_cache_bytes: u64::MAX,
+            sandboxes: 4096,
+            zygote_sandboxes: 1,
             idle_instances: 1024,
             idle: Duration::from_secs(600),
             zygotes: ZygotePolicy::default(),

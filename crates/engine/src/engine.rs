@@ -157,10 +157,12 @@ impl Engine {
     pub fn status(&self) -> EngineStatus {
         let load = self.scheduler.load();
         let (zygotes, refused) = self.imports.status();
+        self.scheduler.make_way_for_zygotes(zygotes.len());
         let instances = InstanceStatus {
             busy: load.busy,
             idle: load.idle,
             creating: load.creating,
+            most: self.scheduler.room(),
             idle_bytes: load.idle_bytes,
         };
         let memory = MemoryStatus {

@@ -93,6 +93,12 @@ impl<T> HandlerCache<T> {
         self.remove(ticket)
     }
 
+    /// Takes out the least recently used item, whosever it is.
+    pub(crate) fn take_oldest(&mut self) -> Option<T> {
+        let ticket = *self.idle.keys().next()?;
+        self.remove(ticket)
+    }
+
     /// Takes out one item, if it is still there.
     pub(crate) fn remove(&mut self, ticket: Ticket) -> Option<T> {
         let gone = self.idle.remove(&ticket)?;

@@ -35,6 +35,8 @@ pub struct InstanceStatus {
     pub idle: usize,
     /// Calls that hold a permit to make one now.
     pub creating: usize,
+    /// Most that there may be now, over all handlers.
+    pub most: usize,
     /// Bytes that the idle ones cost.
     pub idle_bytes: u64,
 }
@@ -115,6 +117,7 @@ impl EngineStatus {
             metrics::gauge!("lambswool_memory_bytes", "kind" => kind).set(gauge(bytes));
         }
         metrics::gauge!("lambswool_memory_allowed_bytes").set(gauge(self.memory.allowed_bytes));
+        metrics::gauge!("lambswool_instances_most").set(gauge(self.instances.most as u64));
         metrics::gauge!("lambswool_calls_waiting").set(gauge(self.waiting as u64));
     }
 }

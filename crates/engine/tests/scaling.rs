@@ -5,7 +5,7 @@ mod world;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use engine::{CallError, EngineConfig, Handler, Start};
+use engine::{CallError, EngineConfig, Handler, Start, ZygotePolicy};
 use sandbox::fake::FakeSettings;
 use world::{World, call, eventually, handler};
 
@@ -182,4 +182,60 @@ async fn a_cancelled_waiter_is_passed_over() {
     assert!(first.await.unwrap().result.is_ok());
     assert!(third.await.unwrap().result.is_ok());
     assert_eq!((world.engine.status().waiting, world.census().forked_instances), (0, 1));
+}
+
+#[tokio::test]
+async fn when_all_sandboxes_are_taken_the_longest_idle_one_of_any_handler_makes_room() {
+    let world = World::new(EngineConfig {
+        sandboxes: 3,
+        zygotes: ZygotePolicy::None,
+        ..EngineConfig::default()
+    });
+    for name in ["a", "b", "c"] {
+        world.call(&Arc::new(handler(name, "echo"))).await.result.unwrap();
+    }
+    let status = world.engine.status().instances;
+    assert_eq!((status.idle, status.most), (3, 3));
+    assert!(world.call(&Arc::new(handler("d", "echo"))).await.result.is_ok());
+    world.until("three are there", |census| census.instances == 3).await;
+    // The oldest was given up, and no other.
+    for (name, start) in [("b", Start::Resume), ("c", Start::Resume), ("a", Start::Cold)] {
+        assert_eq!(world.call(&Arc::new(handler(name, "echo"))).await.start, Some(start), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn when_all_sandboxes_are_busy_a_call_is_refused_at_once() {
+    let world = World::new(EngineConfig {
+        sandboxes: 2,
+        zygotes: ZygotePolicy::None,
+        ..EngineConfig::default()
+    });
+    let slow = Arc::new(handler("slow", "sleep:5000"));
+    let calls = [world.spawn(&slow), world.spawn(&slow)];
+    eventually("two are busy", || world.engine.status().instances.busy == 2).await;
+    for name in ["slow", "other"] {
+        let handler = Arc::new(handler(name, "sleep:5000"));
+        let call = tokio::time::timeout(Duration::from_secs(3), world.call(&handler));
+        let served = call.await.unwrap();
+        assert!(matches!(served.result, Err(CallError::Busy { .. })), "{name}: {served:?}");
+    }
+    calls.iter().for_each(tokio::task::JoinHandle::abort);
+    eventually("both places are free", || world.engine.status().instances.busy == 0).await;
+    assert!(world.call(&Arc::new(handler("other", "echo"))).await.result.is_ok());
+}
+
+#[tokio::test]
+async fn zygotes_take_up_room_and_the_last_place_is_always_an_instances() {
+    let world =
+        World::new(EngineConfig { sandboxes: 10, zygote_sandboxes: 7, ..EngineConfig::default() });
+    assert_eq!(world.engine.status().instances.most, 10);
+    world.call(&Arc::new(handler("a", "echo"))).await.result.unwrap();
+    assert_eq!(world.engine.status().instances.most, 3);
+    let world =
+        World::new(EngineConfig { sandboxes: 5, zygote_sandboxes: 7, ..EngineConfig::default() });
+    for name in ["a", "b"] {
+        world.call(&Arc::new(handler(name, "echo"))).await.result.unwrap();
+    }
+    assert_eq!(world.engine.status().instances.most, 1);
 }

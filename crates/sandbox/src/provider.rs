@@ -18,7 +18,7 @@ use std::pin::Pin;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{InstanceSpec, Limits, SandboxId, ZygoteSpec};
+use crate::{InstanceSpec, SandboxId, ZygoteSpec};
 
 /// A boxed future, so that the traits can be used as objects.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, ProviderError>> + Send + 'a>>;
@@ -88,9 +88,6 @@ pub trait Instance: Sandbox {
     /// # Errors
     /// When the host refuses.
     fn resume(&self) -> io::Result<()>;
-
-    /// Changes its limits between calls, as far as the host can.
-    fn limit(&self, limits: Limits) -> Pending<'_, ()>;
 
     /// Why it died. Only once its channel has closed or [`Sandbox::alive`] says no.
     fn autopsy(&self) -> Pending<'_, Death>;

@@ -229,5 +229,6 @@ fn load() -> Load {
         environment: BTreeMap::new(),
         binary: true,
         observe: false,
+        threads: 1,
     }
 }

@@ -84,6 +84,10 @@ pub struct Config {
     pub build_memory: Option<Bytes>,
     /// How long one step of a build may take. Default 15 minutes.
     pub build_timeout: Span,
+    /// Most sandboxes at once over all functions, zygotes and what they keep ready included. Beyond, the least recently used
+    /// idle instance makes room; where none is idle, a call is told to come back. Default: what the machine allows; see
+    /// `wool doctor`.
+    pub sandboxes: Option<usize>,
     /// Sandboxes being made at the same time. Default: twice the processors, at least 4.
     pub creations: Option<usize>,
     /// Calls waiting for a sandbox, over all functions. Default 1000.
@@ -121,6 +125,7 @@ impl Default for Config {
             build_from_source: BuildFromSource::Sandbox,
             build_memory: None,
             build_timeout: Span(Duration::from_secs(900)),
+            sandboxes: None,
             creations: None,
             queue: 1000,
             drain: Span(Duration::from_secs(10)),
@@ -281,6 +286,7 @@ fn keys() -> Vec<String> {
         "zygotes",
         "zygote_seed",
         "build_memory",
+        "sandboxes",
         "creations",
     ];
     let mut keys: Vec<String> =
@@ -385,6 +391,6 @@ mod tests {
         let config = optional.unwrap();
         assert_eq!((config.creations, config.python.as_deref()), (Some(3), Some("3.12")));
         assert_eq!(config.zygote_bytes, Some(Bytes(1 << 30)));
-        assert_eq!(keys().len(), 26);
+        assert_eq!(keys().len(), 27);
     }
 }

@@ -4,6 +4,7 @@
 
 mod checks;
 mod host;
+mod settings;
 
 use std::io::Write as _;
 use std::path::Path;
@@ -11,6 +12,8 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use serde::Serialize;
 use sys::probe::Host;
+
+use crate::config::{Config, Flags};
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -64,9 +67,9 @@ impl Finding {
     }
 }
 
-/// Looks at this machine and at a state directory.
+/// Looks at this machine and at a state directory, for a worker with these settings; none: they cannot be read.
 #[must_use]
-pub fn examine(state: &Path) -> Vec<Finding> {
+pub fn examine(state: &Path, config: Option<&Config>) -> Vec<Finding> {
     let host = Host::probe();
     let mut findings = vec![host::kernel(&host), host::surroundings(&host), checks::privilege()];
     findings.extend([
@@ -76,6 +79,7 @@ pub fn examine(state: &Path) -> Vec<Finding> {
         host::confinement(&host),
         host::kvm(&host),
     ]);
+    findings.extend(config.into_iter().flat_map(|config| settings::all(&host, config)));
     findings.extend([checks::python(), checks::installer(state), checks::state_directory(state)]);
     findings
 }
@@ -85,7 +89,11 @@ pub fn examine(state: &Path) -> Vec<Finding> {
 /// # Errors
 /// When something is missing that the worker needs.
 pub fn doctor(state: &Path, json: bool) -> Result<()> {
-    let findings = examine(state);
+    let config = Config::read(&Flags::default());
+    let mut findings = examine(state, config.as_ref().ok());
+    if let Err(error) = config {
+        findings.push(Finding::missing("settings", error.to_string(), "put this right"));
+    }
     let text =
         if json { serde_json::to_string_pretty(&findings)? + "\n" } else { render(&findings) };
     std::io::stdout().lock().write_all(text.as_bytes())?;
@@ -120,7 +128,7 @@ mod tests {
     #[test]
     fn what_is_not_well_comes_with_advice() {
         let dir = tempfile::tempdir().unwrap();
-        for finding in examine(dir.path()) {
+        for finding in examine(dir.path(), Some(&Config::default())) {
             assert_eq!(finding.level == Level::Ok, finding.advice.is_empty(), "{finding:?}");
             assert!(!finding.found.is_empty(), "{finding:?}");
         }

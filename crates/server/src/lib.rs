@@ -12,6 +12,7 @@
 
 pub mod api;
 pub mod build;
+pub mod capacity;
 pub mod cli;
 pub mod client;
 pub mod command;

@@ -43,6 +43,8 @@ pub struct Parts {
 /// The privileged process, as the worker sees it.
 #[derive(Debug)]
 pub struct Warden {
+    /// How many sandboxes it can hold at once.
+    pub(crate) sandboxes: u64,
     process: WardenProcess,
     counting: JoinHandle<()>,
 }
@@ -72,6 +74,7 @@ pub async fn real(config: &Config, state: &State) -> Result<Parts> {
     let (socket, process) = container::launch(&options).await?;
     let client = Client::new(socket).await.context("the warden does not answer")?;
     say_which_cgroups(client.host().cgroups);
+    let sandboxes = client.host().sandboxes;
     let containers =
         Containers::new(client, ContainerOptions { slots: config.slots, spares: config.spares });
     let counting = tokio::spawn(count(containers.clone()));
@@ -85,7 +88,7 @@ pub async fn real(config: &Config, state: &State) -> Result<Parts> {
         provider,
         workshop: Arc::new(Layered::new(store, guest, python, installer)),
         builds,
-        warden: Some(Warden { process, counting }),
+        warden: Some(Warden { sandboxes, process, counting }),
     })
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   open state ► hold it ► registry ► logs ► engine ► bind TCP + Unix socket ► announce ► serve
 //!                                                                                       │ SIGTERM, SIGINT, /v1/stop
-//!   release state ◄ sandboxes reaped ◄ engine stopped, connections closed (at most `drain`) ◄┘
+//!   release state ◄ warden gone ◄ engine stopped, connections closed (at most `drain`) ◄┘
 //! ```
 //!
 //! Nothing of a request depends on a clean end: after `kill -9` the next start finds every acknowledged deploy, and
@@ -21,12 +21,14 @@ use axum::serve::ListenerExt as _;
 use engine::{Engine, EngineConfig, LogSink, PackageStore, Packages, ZygoteTree};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use sandbox::Provider;
+use sys::probe::Host;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, App, Door};
 use crate::build::BuildSandboxes;
+use crate::capacity::{self, Means};
 use crate::config::Config;
 use crate::deploy::Deployer;
 use crate::installer::Installer;
@@ -67,6 +69,7 @@ impl Worker {
     ) -> Result<Self> {
         let state = State::open(&config.state)?;
         let hold = state.hold()?;
+        let descriptors = sys::descriptors::raise(0);
         // Before anything costly: a taken port is the commonest failure.
         let tcp = TcpListener::bind(config.listen)
             .await
@@ -88,8 +91,15 @@ impl Worker {
         let sink = Arc::clone(&logs) as Arc<dyn LogSink>;
         let shelf = Arc::new(Shelf::new(store.clone())) as Arc<dyn PackageStore>;
         let packages = Packages { store: Some(shelf), seed: seed(&config)? };
-        let engine =
-            Engine::with_packages(Arc::clone(&provider), engine_config(&config), sink, packages);
+        let held = warden.as_ref().map(|warden| warden.sandboxes);
+        let means = Means::of(&Host::probe(), descriptors, held);
+        let capacity = means.capacity().chosen(&config);
+        let settings = EngineConfig {
+            sandboxes: capacity.sandboxes,
+            queue: capacity::queue(&config, descriptors),
+            ..engine_config(&config)
+        };
+        let engine = Engine::with_packages(Arc::clone(&provider), settings, sink, packages);
         let usage = Arc::new(Usage::new(Arc::clone(&registry), Arc::clone(&engine)));
         let deployer = Arc::new(Deployer::new(
             workshop,
@@ -119,6 +129,7 @@ impl Worker {
             stop,
             began,
             url,
+            capacity,
         });
         Ok(Self { app, provider, builds, warden, tcp, unix, hold })
     }
@@ -183,7 +194,6 @@ impl Worker {
         if tokio::time::timeout(drain + Duration::from_secs(2), end).await.is_err() {
             tracing::warn!("some connections did not end in time and were cut");
         }
-        reap(&*provider).await;
         app.logs.flush().await;
         // The warden goes when the last of us lets go of its socket, and takes every sandbox with it. Before the hold
         // is released: the next worker's warden must not find this one's leftovers.
@@ -231,7 +241,7 @@ fn engine_config(config: &Config) -> EngineConfig {
         zygote_idle: config.zygote_idle.0,
         zygotes: config.zygotes(),
         creations: config.creations.unwrap_or(defaults.creations),
-        queue: config.queue,
+        zygote_sandboxes: capacity::of_a_zygote(config),
         reply_bytes: usize::try_from(config.reply_body.0).unwrap_or(usize::MAX),
         ..defaults
     }
@@ -321,18 +331,5 @@ async fn prepare_recent(app: Arc<App>) {
         {
             return;
         }
-    }
-}
-
-async fn reap(provider: &dyn Provider) {
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while provider.reaping() > 0 && Instant::now() < deadline {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    if provider.reaping() > 0 {
-        tracing::warn!(
-            sandboxes = provider.reaping(),
-            "not all sandboxes are gone yet; they end with this process"
-        );
     }
 }

@@ -5,6 +5,7 @@
 //! mount attributes, where in the unified cgroup hierarchy groups may be made, and the probe that finds out what a host
 //! can do.
 
+pub mod descriptors;
 pub mod loopback;
 pub mod mount;
 pub mod namespace;

@@ -82,6 +82,9 @@ pub struct Host {
     pub missing_controllers: Vec<&'static str>,
     /// Most user namespaces per user; 0 where they are off.
     pub user_namespaces: u64,
+    /// Most processes of all sandboxes together: `kernel.pid_max`, `kernel.threads-max`, and the `pids.max` of the groups
+    /// above theirs.
+    pub processes: u64,
     /// What restricts the user namespaces of ordinary users, by the name of its setting.
     pub user_namespace_restrictions: Vec<&'static str>,
     /// Linux security modules in force.
@@ -101,8 +104,10 @@ impl Host {
     #[must_use]
     pub fn probe() -> Self {
         let mounts = read("/proc/self/mounts");
-        let (cgroups, missing_controllers) = cgroups(&mounts, Unified::find().as_ref());
+        let unified = Unified::find();
+        let (cgroups, missing_controllers) = cgroups(&mounts, unified.as_ref());
         Self {
+            processes: processes(&mounts, unified.as_ref()),
             kernel: Kernel::running(),
             surroundings: surroundings(),
             cgroups,
@@ -186,6 +191,23 @@ fn cgroups(mounts: &str, unified: Option<&Unified>) -> (CgroupLayout, Vec<&'stat
             (CgroupLayout::Closed, lacking)
         }
     }
+}
+
+fn processes(mounts: &str, unified: Option<&Unified>) -> u64 {
+    let on_v1 = mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        let (at, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
+        (kind == "cgroup" && options.split(',').any(|option| option == "pids")).then(|| at.into())
+    });
+    let on_v2 = || {
+        let grounds = unified?.grounds();
+        grounds.into_iter().find(|ground| ground.usable(&["pids"])).map(|ground| ground.dir)
+    };
+    let group: Option<PathBuf> = on_v1.or_else(on_v2);
+    let above = group.iter().flat_map(|dir| dir.ancestors()).map(|dir| dir.join("pids.max"));
+    let kernel = ["pid_max", "threads-max"].map(|name| Path::new("/proc/sys/kernel").join(name));
+    // A group without a limit says "max".
+    above.chain(kernel).filter_map(|file| number(&file.to_string_lossy())).min().unwrap_or(u64::MAX)
 }
 
 fn restrictions() -> Vec<&'static str> {

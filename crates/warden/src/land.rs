@@ -1,4 +1,4 @@
-//! What happens to a sandbox between its fork and its end: layers, acceptance, limits, questions.
+//! What happens to a sandbox between its fork and its end: layers, acceptance, questions.
 
 use std::os::fd::AsFd;
 
@@ -74,17 +74,6 @@ impl Warden {
         let sandbox = self.find(name)?;
         sandbox.inside = inside;
         sandbox.process = Some(process);
-        done()
-    }
-
-    pub(crate) fn limit(&mut self, name: u64, limits: Limits) -> Answered {
-        let sandbox = self.find(name)?;
-        if let Some(root) = &sandbox.root {
-            resize_scratch(root.as_fd(), limits).map_err(kernel("resize scratch"))?;
-        }
-        sandbox.limits = limits;
-        let group = sandbox.group.clone();
-        self.cgroups.limit(&group, limits).map_err(kernel("limit cgroup"))?;
         done()
     }
 

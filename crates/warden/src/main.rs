@@ -22,6 +22,9 @@ struct Arguments {
     detach: bool,
 }
 
+/// As many as the most sandboxes need.
+const DESCRIPTORS: u64 = 1 << 17;
+
 enum Task {
     /// Serve the worker that listens there.
     Serve(PathBuf),
@@ -38,6 +41,8 @@ fn main() -> Result<()> {
     let detached = if arguments.detach { Some(Detached::from_starter()?) } else { None };
     sys::process::set_undumpable().context("become undumpable")?;
     let name = recover::cgroup_name(&arguments.state)?;
+    let _turn = recover::await_turn(&arguments.state)
+        .context("wait for another warden of this state directory")?;
     let worker = match &arguments.task {
         Task::Serve(socket) => reach_worker(socket)?,
         Task::Clear => {
@@ -46,7 +51,7 @@ fn main() -> Result<()> {
         }
     };
     own_mount_namespace().context("make a private mount namespace")?;
-    raise_file_limit();
+    let descriptors = sys::descriptors::raise(DESCRIPTORS);
 
     let run = arguments.state.join("run");
     let (empty, stages) = (run.join("empty"), run.join("stages"));
@@ -62,7 +67,7 @@ fn main() -> Result<()> {
     let reap = isolation.root == Hang::Staged || Kernel::running() < Kernel(6, 15);
     let place = Place::new(&empty, reap)?;
     let uids = Uids::of(Share::take().context("take kernel uids")?);
-    let mut warden = Warden::new(place, roots, cgroups, uids, isolation);
+    let mut warden = Warden::new(place, roots, cgroups, uids, isolation, descriptors);
     if let Some(detached) = detached {
         detached.release_starter();
     }
@@ -111,11 +116,4 @@ fn own_mount_namespace() -> std::io::Result<()> {
     use rustix::mount::{MountPropagationFlags, mount_change};
     sys::namespace::unshare(libc::CLONE_NEWNS)?;
     Ok(mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?)
-}
-
-/// About five descriptors a sandbox.
-fn raise_file_limit() {
-    let most = libc::rlimit { rlim_cur: 131_072, rlim_max: 131_072 };
-    // SAFETY: `most` outlives the call. A refusal only means fewer sandboxes.
-    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const most) };
 }

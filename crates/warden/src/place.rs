@@ -123,6 +123,11 @@ impl Place {
         self.pid_one.alive()
     }
 
+    /// Has the kernel kill everybody here. Those who are frozen (version 1) die when they are thawed.
+    pub(crate) fn end(&self) {
+        let _ = self.pid_one.kill();
+    }
+
     /// Whether the process has a PID namespace of its own below P. One that lives in P itself would get a `/proc` with
     /// everybody's processes.
     #[must_use]
@@ -180,7 +185,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let _ = self.pid_one.kill();
+        self.end();
         // With pid 1 go all that are in P, among them the warden's other children. At most two seconds: nobody else
         // reaps what is left behind in a container without an init of its own.
         for _ in 0..1000 {

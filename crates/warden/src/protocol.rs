@@ -11,7 +11,7 @@ use crate::isolation::Isolation;
 pub const MAX_PACKET: usize = 32 << 10;
 
 /// Version of this protocol: both sides come from one build and must agree.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// A numbered command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,13 +98,6 @@ pub enum Command {
     Landed {
         /// Which slot.
         sandbox: u64,
-    },
-    /// Change limits of a running sandbox.
-    Limit {
-        /// Which.
-        sandbox: u64,
-        /// To what.
-        limits: Limits,
     },
     /// Why did it die? Answered by [`Answer::Died`].
     Inspect {
@@ -213,4 +206,6 @@ pub struct Host {
     pub isolation: Isolation,
     /// Landlock scopes for abstract sockets and signals: Linux ≥ 6.12.
     pub scopes: bool,
+    /// Sandboxes and slots that the warden can hold at once, by its descriptors.
+    pub sandboxes: u64,
 }

@@ -159,7 +159,9 @@ impl Warden {
 }
 
 impl Drop for Warden {
+    /// All at once, and nobody is waited for in turn.
     fn drop(&mut self) {
+        self.place.end();
         self.cgroups.clear();
     }
 }

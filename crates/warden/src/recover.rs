@@ -4,12 +4,21 @@
 //! nothing else: mounts were in its own namespace or detached, ids and namespaces end with their users. The cgroups'
 //! directory has a name that belongs to the state directory, and one worker holds that at a time.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use crate::cgroup::{self, Cgroups, OURS};
 use crate::uids::Share;
+
+/// How long a warden may take to its end.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The name of our directory in the cgroup hierarchies: the same for the same state directory.
 ///
@@ -18,6 +27,24 @@ use crate::uids::Share;
 pub fn cgroup_name(state: &Path) -> io::Result<String> {
     let metadata = std::fs::metadata(state)?;
     Ok(format!("{OURS}{:x}-{:x}", metadata.dev(), metadata.ino()))
+}
+
+/// Waits until no other warden works on the state directory, and keeps others waiting for as long as the value lives. One
+/// whose worker was killed may still be removing its sandboxes, by names that the next one gives to its own.
+///
+/// # Errors
+/// When the directory is not there; EWOULDBLOCK when the other does not come to its end.
+pub fn await_turn(state: &Path) -> io::Result<OwnedFd> {
+    let directory = OwnedFd::from(File::open(state)?);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            locked => return Ok(locked.map(|()| directory)?),
+        }
+    }
 }
 
 /// Clears what is left from before and makes our directory anew.

@@ -24,8 +24,14 @@ use crate::slot::Sandbox;
 use crate::spawn::SpawnError;
 use crate::uids::Uids;
 
-/// Sandboxes that the warden knows at most: each costs about eight of its descriptors.
-const MOST_SANDBOXES: usize = 16_000;
+/// Sandboxes that the warden knows at most.
+const MOST_SANDBOXES: u64 = 16_000;
+
+/// Descriptors that a sandbox takes here: its root, process, cgroup's files, a zygote's namespace.
+const FOR_A_SANDBOX: u64 = 8;
+
+/// Descriptors that the warden needs itself, and to make one sandbox.
+const FOR_ITSELF: u64 = 64;
 
 /// Why a command was not carried out.
 #[derive(Debug, Error)]
@@ -78,7 +84,7 @@ pub struct Warden {
 }
 
 impl Warden {
-    /// Puts it together; `roots` are those of the isolation.
+    /// Puts it together; `roots` are those of the isolation, `descriptors` how many this process may have.
     #[must_use]
     pub fn new(
         place: Place,
@@ -86,7 +92,9 @@ impl Warden {
         cgroups: Cgroups,
         uids: Uids,
         isolation: Isolation,
+        descriptors: u64,
     ) -> Self {
+        let held = descriptors.saturating_sub(FOR_ITSELF) / FOR_A_SANDBOX;
         let scopes = landlock_version() >= 6;
         let own = isolation.own;
         let host = Host {
@@ -96,6 +104,7 @@ impl Warden {
             proc: !isolation.forks() || roots.late() && can_mount_proc(),
             isolation,
             scopes,
+            sandboxes: held.clamp(1, MOST_SANDBOXES),
         };
         // Without it all works as well, only slower now and then.
         let pacemaker = Pacemaker::start(&cgroups).ok().flatten();
@@ -196,7 +205,6 @@ impl Warden {
                 let pidfd = fds.pop().ok_or(Refused::Wrong("a pidfd must come along"))?;
                 self.landed(sandbox, pidfd.into())
             }
-            Command::Limit { sandbox, limits } => self.limit(sandbox, limits),
             Command::Inspect { sandbox } => self.inspect(sandbox),
             Command::Release { sandbox } => {
                 self.release(sandbox);
@@ -210,8 +218,10 @@ impl Warden {
         if self.sandboxes.contains_key(&sandbox) {
             return Err(Refused::Wrong("the name is taken"));
         }
-        if self.sandboxes.len() >= MOST_SANDBOXES {
-            return Err(Refused::Wrong("too many sandboxes"));
+        if self.sandboxes.len() as u64 >= self.host.sandboxes {
+            // As the kernel would have said: the worker then gives some up.
+            let source = io::Error::from_raw_os_error(libc::EMFILE);
+            return Err(Refused::Kernel { step: "take one more sandbox", source });
         }
         Ok(())
     }

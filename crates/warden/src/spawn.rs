@@ -288,7 +288,9 @@ fn arrange_descriptors(
 }
 
 fn limit_resources() -> io::Result<()> {
-    for (resource, value) in [(libc::RLIMIT_CORE, 0), (libc::RLIMIT_NOFILE, 1024)] {
+    // Nobody may raise what the warden itself was given.
+    let descriptors = sys::descriptors::most().min(1024);
+    for (resource, value) in [(libc::RLIMIT_CORE, 0), (libc::RLIMIT_NOFILE, descriptors)] {
         let limit = libc::rlimit { rlim_cur: value, rlim_max: value };
         // SAFETY: `limit` outlives the call.
         if unsafe { libc::setrlimit(resource, &raw const limit) } != 0 {

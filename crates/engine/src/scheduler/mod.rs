@@ -12,6 +12,9 @@
 //! A *seat* is a place among a handler's instances, a *permit* the right to make a sandbox now. Waiting is first come,
 //! first served within a handler. What a waiter was given when it gave up goes to the next.
 //!
+//! Seats of all handlers together are bounded, too. Once they are taken, the least recently used idle instance, whosever it
+//! is, makes room for a new one; where none is idle, a call that needs a new seat is refused at once.
+//!
 //! Nothing is remembered about a handler that has neither instances nor waiters.
 
 mod keep;
@@ -19,6 +22,7 @@ mod seat;
 mod waiting;
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::Handle;
@@ -61,6 +65,8 @@ pub(crate) struct Scheduler {
     config: Arc<EngineConfig>,
     budget: Arc<Budget>,
     permits: Arc<Semaphore>,
+    /// Sandboxes that the zygotes take up, as last seen.
+    zygotes: AtomicUsize,
     /// Work off the path of calls.
     errands: TaskTracker,
     /// Where that runs: a call may be dropped outside any runtime.
@@ -120,6 +126,7 @@ impl Scheduler {
             config,
             budget,
             permits,
+            zygotes: AtomicUsize::new(0),
             errands,
             runtime: Handle::current(),
             state: Mutex::default(),
@@ -136,38 +143,60 @@ impl Scheduler {
         timeout_at(patience, self.wait(waiting, seat)).await.unwrap_or_else(|_| Err(self.busy()))
     }
 
-    fn knock(self: &Arc<Self>, handler: &Handler) -> Result<Answer, CallError> {
+    /// Notes that the handler is called, and how many others of its calls are under way.
+    fn count(&self, handler: &Handler) {
         let mut state = self.state();
-        if state.closed {
-            return Err(CallError::Stopping);
-        }
-        let idle = state.cache.idle(&handler.id);
         let live = state.desks.get(&handler.id).map_or(0, |desk| desk.live);
-        let busy = (live as usize).saturating_sub(idle);
+        let busy = (live as usize).saturating_sub(state.cache.idle(&handler.id));
         state.popularity.called(&handler.id, busy, Instant::now());
-        let admission = admit(Demand {
-            idle,
-            live,
-            concurrency: handler.concurrency,
-            permits: self.permits.available_permits(),
-            waiting: state.waiting,
-            queue: self.config.queue,
-        });
-        if admission == Admission::Resume
-            && let Some(lease) = state.cache.take(&handler.id)
-        {
-            return Ok(Answer::Granted(Grant::Idle(lease)));
-        }
-        if admission == Admission::Refuse {
-            return Err(self.busy());
-        }
-        if admission == Admission::AwaitInstance {
-            return Ok(Answer::Wait(self.queue_up(&mut state, &handler.id, false), None));
-        }
-        let seat = self.sit(&mut state, &handler.id);
-        match Arc::clone(&self.permits).try_acquire_owned() {
-            Ok(permit) => Ok(Answer::Granted(Grant::Room(seat, permit))),
-            Err(_) => Ok(Answer::Wait(self.queue_up(&mut state, &handler.id, true), Some(seat))),
+    }
+
+    fn knock(self: &Arc<Self>, handler: &Handler) -> Result<Answer, CallError> {
+        self.count(handler);
+        loop {
+            let mut state = self.state();
+            if state.closed {
+                return Err(CallError::Stopping);
+            }
+            let free = self.room().saturating_sub(state.seats);
+            let admission = admit(Demand {
+                idle: state.cache.idle(&handler.id),
+                live: state.desks.get(&handler.id).map_or(0, |desk| desk.live),
+                concurrency: handler.concurrency,
+                free,
+                spare: state.cache.len(),
+                permits: self.permits.available_permits(),
+                waiting: state.waiting,
+                queue: self.config.queue,
+            });
+            if admission == Admission::Resume
+                && let Some(lease) = state.cache.take(&handler.id)
+            {
+                return Ok(Answer::Granted(Grant::Idle(lease)));
+            }
+            if admission == Admission::Refuse {
+                return Err(self.busy());
+            }
+            if admission == Admission::AwaitInstance {
+                return Ok(Answer::Wait(self.queue_up(&mut state, &handler.id, false), None));
+            }
+            if free == 0
+                && let Some(victim) = state.cache.take_oldest()
+            {
+                // Not under the lock: its seat comes back here. Another call may be quicker to take that.
+                drop(state);
+                drop(victim);
+                metrics::counter!("lambswool_evicted_for_room_total").increment(1);
+                continue;
+            }
+            let seat = self.sit(&mut state, &handler.id);
+            return match Arc::clone(&self.permits).try_acquire_owned() {
+                Ok(permit) => Ok(Answer::Granted(Grant::Room(seat, permit))),
+                Err(_) => {
+                    let waiting = self.queue_up(&mut state, &handler.id, true);
+                    Ok(Answer::Wait(waiting, Some(seat)))
+                }
+            };
         }
     }
 
@@ -261,6 +290,17 @@ impl Scheduler {
     pub(crate) fn shed(&self) -> usize {
         let victims = self.state().cache.shed();
         victims.len()
+    }
+
+    /// Most instances that there may be now: what zygotes take up is not theirs.
+    pub(crate) fn room(&self) -> usize {
+        self.config.sandboxes.saturating_sub(self.zygotes.load(Ordering::Relaxed)).max(1)
+    }
+
+    /// Notes how many zygotes there are.
+    pub(crate) fn make_way_for_zygotes(&self, count: usize) {
+        let taken = count.saturating_mul(self.config.zygote_sandboxes);
+        self.zygotes.store(taken, Ordering::Relaxed);
     }
 
     /// Refuses whoever comes from now on.

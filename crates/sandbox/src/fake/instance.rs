@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::{Shared, guest};
-use crate::{Death, Instance, Limits, Pending, Sandbox, SandboxId};
+use crate::{Death, Instance, Pending, Sandbox, SandboxId};
 
 /// What stands for an instance's process.
 #[derive(Debug)]
@@ -124,10 +124,6 @@ impl Instance for FakeInstance {
     fn resume(&self) -> io::Result<()> {
         self.turn(false);
         Ok(())
-    }
-
-    fn limit(&self, _limits: Limits) -> Pending<'_, ()> {
-        Box::pin(std::future::ready(Ok(())))
     }
 
     fn autopsy(&self) -> Pending<'_, Death> {

@@ -29,6 +29,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::capacity::Capacity;
 use crate::config::Config;
 use crate::deploy::Deployer;
 use crate::logs::Logs;
@@ -69,6 +70,8 @@ pub struct App {
     pub began: Instant,
     /// Where it listens.
     pub url: String,
+    /// How many sandboxes there may be.
+    pub capacity: Capacity,
 }
 
 /// Through which door a request comes.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::App;
+use crate::capacity::Capacity;
 
 /// How the worker is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -27,6 +28,8 @@ pub struct WorkerStatus {
     pub uptime_seconds: f64,
     /// Functions deployed, hidden ones included.
     pub functions: usize,
+    /// How many sandboxes there may be at once, and why no more.
+    pub capacity: Capacity,
     /// Pieces of output dropped because the disk could not keep up.
     pub log_pieces_dropped: u64,
     /// Instances, zygotes, memory and queue.
@@ -96,6 +99,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Json<WorkerStatus> {
         state: app.state.root().display().to_string(),
         uptime_seconds: app.began.elapsed().as_secs_f64(),
         functions: app.registry.list().len(),
+        capacity: app.capacity.clone(),
         log_pieces_dropped: app.logs.dropped(),
         engine: serde_json::to_value(app.engine.status()).unwrap_or_default(),
     })

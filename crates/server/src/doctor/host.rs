@@ -8,7 +8,7 @@ use super::Finding;
 const OLDEST: Kernel = Kernel(5, 15);
 
 /// The first kernel whose mount trees can be put together without being attached.
-const DETACHED: Kernel = Kernel(6, 15);
+pub(super) const DETACHED: Kernel = Kernel(6, 15);
 
 /// Fewer user namespaces than this are used up by instances.
 const NAMESPACES: u64 = 4096;

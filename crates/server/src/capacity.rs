@@ -1,0 +1,150 @@
+//! How many sandboxes there may be at once on this machine: the least of what each of its means allows.
+//!
+//! | means | for others | a sandbox takes |
+//! | --- | --- | --- |
+//! | descriptors of the worker | a quarter, for connections | 8: a prepared slot's; an instance holds five |
+//! | sandboxes that the warden can hold | – | 1 |
+//! | processes (`kernel.pid_max`, `pids.max`) | a quarter | 4: what a handler starts has its own limit |
+//! | user namespaces | – | 1 |
+//! | memory | half: files, packages, what handlers take in their calls | 2 MiB: a paused one that imported nothing |
+//!
+//! Limits of the kernel's keys are no means: sandboxes have no system call that makes one.
+
+use serde::{Deserialize, Serialize};
+use sys::probe::Host;
+use utoipa::ToSchema;
+
+use crate::config::Config;
+
+/// Descriptors that the worker needs itself: listeners, the registry, logs, the runtime.
+const FOR_ITSELF: u64 = 64;
+
+/// How many sandboxes there may be at once, zygotes and what they keep ready included.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Capacity {
+    /// Most sandboxes.
+    pub sandboxes: usize,
+    /// What allows no more.
+    pub bound_by: String,
+}
+
+/// What sandboxes are made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Means {
+    /// Descriptors that the worker may have.
+    pub descriptors: u64,
+    /// Sandboxes that the warden can hold; none: not known.
+    pub warden: Option<u64>,
+    /// Processes of all sandboxes together.
+    pub processes: u64,
+    /// User namespaces.
+    pub namespaces: u64,
+    /// Bytes of memory of this machine.
+    pub memory: u64,
+}
+
+impl Means {
+    /// Those of this machine and this process.
+    #[must_use]
+    pub fn of(host: &Host, descriptors: u64, warden: Option<u64>) -> Self {
+        let info = rustix::system::sysinfo();
+        Self {
+            descriptors,
+            warden,
+            processes: host.processes,
+            namespaces: host.user_namespaces,
+            memory: info.totalram.saturating_mul(u64::from(info.mem_unit)),
+        }
+    }
+
+    /// What they allow.
+    #[must_use]
+    pub fn capacity(&self) -> Capacity {
+        let worker = (self.descriptors / 4 * 3).saturating_sub(FOR_ITSELF) / 8;
+        let bounds = [
+            (worker, "the worker's open files (ulimit -n)"),
+            (self.warden.unwrap_or(u64::MAX), "the warden's open files"),
+            (self.processes / 4 * 3 / 4, "processes (kernel.pid_max, pids.max)"),
+            (self.namespaces, "user namespaces (user.max_user_namespaces)"),
+            (self.memory / 2 / (2 << 20), "memory"),
+        ];
+        let (most, bound_by) = bounds.into_iter().min().unwrap_or((u64::MAX, ""));
+        let sandboxes = usize::try_from(most).unwrap_or(usize::MAX).max(1);
+        Capacity { sandboxes, bound_by: bound_by.to_owned() }
+    }
+}
+
+impl Capacity {
+    /// What the settings say, or else what the machine allows.
+    #[must_use]
+    pub fn chosen(self, config: &Config) -> Self {
+        let Some(sandboxes) = config.sandboxes else {
+            return self;
+        };
+        if sandboxes > self.sandboxes {
+            tracing::warn!(
+                sandboxes,
+                allowed = self.sandboxes,
+                bound_by = self.bound_by,
+                "the setting `sandboxes` is more than this machine allows"
+            );
+        }
+        Self { sandboxes: sandboxes.max(1), bound_by: "the setting `sandboxes`".to_owned() }
+    }
+}
+
+/// How many sandboxes a zygote counts as: itself, and the slots and spare forks that it keeps ready.
+#[must_use]
+pub fn of_a_zygote(config: &Config) -> usize {
+    1 + config.slots + config.spares
+}
+
+/// Calls that may wait, each with a connection of its own: half of the descriptors that are left to connections, so that
+/// there is one for who is told to come back.
+#[must_use]
+pub fn queue(config: &Config, descriptors: u64) -> usize {
+    config.queue.min(usize::try_from(descriptors / 8).unwrap_or(usize::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AMPLE: Means = Means {
+        descriptors: 1 << 20,
+        warden: Some(16_000),
+        processes: 4 << 20,
+        namespaces: 100_000,
+        memory: 1 << 40,
+    };
+
+    #[test]
+    fn the_scarcest_of_the_means_decides_and_is_named() {
+        for (means, most, name) in [
+            (AMPLE, 16_000, "warden"),
+            (Means { descriptors: 1024, ..AMPLE }, 88, "ulimit -n"),
+            (Means { processes: 32_768, ..AMPLE }, 6144, "pid_max"),
+            (Means { namespaces: 10, ..AMPLE }, 10, "max_user_namespaces"),
+            (Means { memory: 1 << 30, ..AMPLE }, 256, "memory"),
+        ] {
+            let capacity = means.capacity();
+            assert_eq!(capacity.sandboxes, most, "{capacity:?}");
+            assert!(capacity.bound_by.contains(name), "{capacity:?}");
+        }
+    }
+
+    #[test]
+    fn there_is_always_room_for_one() {
+        assert_eq!(Means { descriptors: 0, ..AMPLE }.capacity().sandboxes, 1);
+        let none = Config { sandboxes: Some(0), ..Config::default() };
+        assert_eq!(AMPLE.capacity().chosen(&none).sandboxes, 1);
+    }
+
+    #[test]
+    fn what_is_set_counts_and_not_what_was_found() {
+        let few = Config { sandboxes: Some(7), ..Config::default() };
+        let chosen = AMPLE.capacity().chosen(&few);
+        assert_eq!((chosen.sandboxes, chosen.bound_by.contains("setting")), (7, true));
+        assert_eq!(AMPLE.capacity().chosen(&Config::default()), AMPLE.capacity());
+    }
+}

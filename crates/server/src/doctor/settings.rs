@@ -1,0 +1,95 @@
+//! What follows from the settings on this machine.
+
+use container::{Hang, Isolation};
+use sys::probe::{Host, Kernel};
+
+use super::Finding;
+use super::host::DETACHED;
+use crate::capacity::{Capacity, Means};
+use crate::config::Config;
+
+/// Fewer sandboxes at once than this are soon taken by a zygote, what it keeps ready, and a few calls.
+const FEW: usize = 64;
+
+pub(super) fn all(host: &Host, config: &Config) -> [Finding; 2] {
+    [isolation(host.kernel, config.isolation), capacity(host, config)]
+}
+
+/// Which isolation is set, how it is done on this kernel, and what it costs.
+fn isolation(kernel: Kernel, set: Isolation) -> Finding {
+    let what = "isolation";
+    let roots = match set.root {
+        Hang::Detached if kernel < DETACHED => "roots staged instead of detached",
+        Hang::Detached => "roots detached",
+        Hang::Staged => "roots staged",
+        Hang::Bind => "roots in the warden's mount table",
+    };
+    let found = format!("{set}: {roots}");
+    if set == Isolation::LEAN {
+        let Kernel(major, minor) = DETACHED;
+        return match kernel < DETACHED {
+            false => Finding::ok(what, found),
+            true => Finding::degraded(
+                what,
+                found,
+                format!(
+                    "nothing has to be done: some microseconds more for each start, and no forks that wait for their code, before Linux {major}.{minor}"
+                ),
+            ),
+        };
+    }
+    let mut costs = vec!["for measurements".to_owned()];
+    costs.extend(set.weaker().into_iter().map(str::to_owned));
+    if !set.forks() {
+        costs.push("nothing is forked: each instance starts a fresh interpreter".to_owned());
+    }
+    Finding::degraded(
+        what,
+        found,
+        format!("{}: leave `isolation` out for \"{}\"", costs.join("; "), Isolation::LEAN),
+    )
+}
+
+/// How many sandboxes there may be at once.
+fn capacity(host: &Host, config: &Config) -> Finding {
+    let what = "sandboxes";
+    // A worker that is started from here may have what we may have; its warden is root's.
+    let means = Means::of(host, sys::descriptors::most(), None);
+    let Capacity { sandboxes, bound_by } = means.capacity().chosen(config);
+    let found = format!("at most {sandboxes} at once, bound by {bound_by}");
+    if sandboxes < FEW {
+        return Finding::degraded(what, found, "raise what bounds them, for more calls at a time");
+    }
+    Finding::ok(what, found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Level;
+    use super::*;
+
+    #[test]
+    fn an_isolation_for_measurements_is_told_with_what_it_gives_up() {
+        let judged = |text: &str| isolation(Kernel(6, 18), text.parse().unwrap());
+        assert_eq!(judged("lean").level, Level::Ok);
+        let sock = judged("sock");
+        assert_eq!(sock.level, Level::Degraded);
+        assert!(sock.found.starts_with("sock: roots in"), "{sock:?}");
+        assert!(sock.advice.contains("hostile package"), "{sock:?}");
+        assert!(judged("general").advice.contains("nothing is forked"));
+    }
+
+    #[test]
+    fn an_older_kernel_stages_and_that_is_said() {
+        let old = isolation(Kernel(6, 1), Isolation::LEAN);
+        assert_eq!((old.level, old.found.contains("staged")), (Level::Degraded, true));
+    }
+
+    #[test]
+    fn a_bound_that_leaves_few_sandboxes_is_told() {
+        let few = Config { sandboxes: Some(3), ..Config::default() };
+        let judged = capacity(&Host::probe(), &few);
+        assert_eq!(judged.level, Level::Degraded);
+        assert!(judged.found.contains("at most 3 at once"), "{judged:?}");
+    }
+}
