@@ -110,6 +110,24 @@ fn a_killed_warden_ends_the_worker_clearly_and_the_next_one_serves() {
 }
 
 #[test]
+fn the_death_of_the_sandboxes_pid_1_is_seen_though_a_freezer_holds_one_of_them() {
+    if !can_run() {
+        return;
+    }
+    let mut worker = Site::new().up();
+    drop(worker.try_out("f", &returns("f")).expect(200));
+    e2e::eventually("the instance is kept", || worker.status()["engine"]["instances"]["idle"] == 1);
+    // It waits for all that it takes along, and on version 1 a paused instance does not die.
+    kill(worker.reaper());
+    let status = worker.ended();
+    assert_eq!(status.code(), Some(1), "{}", worker.log());
+    assert!(worker.log().contains("the warden is gone"), "{}", worker.log());
+    let worker = worker.stop().up();
+    assert_eq!(worker.run("f", &json!({})).expect(200).json(), "f");
+    worker.assert_well();
+}
+
+#[test]
 fn killing_worker_and_warden_together_leaves_only_what_the_next_start_removes() {
     if !can_run() {
         return;
