@@ -12,6 +12,7 @@ use tracing::{Instrument, info_span};
 
 use crate::call::{Call, CallError, Handler, HandlerId, LogSink, Outcome, Served, Stage, Start};
 use crate::config::EngineConfig;
+use crate::fault;
 use crate::import_cache::seed::ZygoteTree;
 use crate::import_cache::{ImportCache, Kept, Pick};
 use crate::journey::{Journey, looked};
@@ -326,6 +327,7 @@ impl Engine {
                     () = halt.cancelled() => return,
                     _ = tick.tick() => {}
                 }
+                fault::point("reap").await;
                 let Some(engine) = engine.upgrade() else { return };
                 engine.scheduler.expire(Instant::now());
                 engine.imports.tidy();
