@@ -3,18 +3,24 @@
 //! At a calm point no call is under way and idle instances have expired: zygotes are left, and what they keep ready.
 
 use std::fs;
-use std::sync::Mutex;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use e2e::{Value, Worker};
+use e2e::{Site, Value, Worker};
 
 use crate::client::Load;
 use crate::exchange::Request;
-use crate::life::Life;
+use crate::history::History;
+use crate::life::{HANDLER_CACHE_BYTES, Life, ZYGOTE_BYTES};
 
 /// How long a budget may be exceeded: what is new is weighed a moment after it came.
 const GRACE: Duration = Duration::from_secs(3);
+
+/// What the kernel charges beside: page cache of layers, and its own.
+const SLACK: u64 = 64 << 20;
 
 /// How long it may take until all is calm.
 const CALM: Duration = Duration::from_secs(60);
@@ -26,8 +32,13 @@ const MOST_KIB: f64 = 2000.0;
 /// Calls after which a slope says something.
 const ENOUGH: u64 = 1000;
 
-#[derive(Debug, Default)]
+/// Calm points before that.
+const WARM_UP: usize = 3;
+
+#[derive(Debug)]
 pub(crate) struct Census {
+    /// What the kernel says that all sandboxes cost; none where it does not count.
+    memory: Option<PathBuf>,
     calm: Mutex<Vec<Calm>>,
     peaks: Mutex<Peaks>,
 }
@@ -38,6 +49,7 @@ pub(crate) struct Peaks {
     pub(crate) idle: u64,
     pub(crate) zygotes: u64,
     pub(crate) instances: u64,
+    pub(crate) sandboxes: u64,
 }
 
 /// A calm point.
@@ -47,6 +59,8 @@ pub(crate) struct Calm {
     pub(crate) calls: u64,
     pub(crate) zygotes: usize,
     pub(crate) sandboxes: usize,
+    /// Of all sandboxes, as the kernel says.
+    pub(crate) bytes: u64,
     pub(crate) worker: Process,
     pub(crate) warden: Process,
 }
@@ -68,10 +82,48 @@ impl Process {
     }
 }
 
+/// Bytes that something may cost, and since when it has cost more.
+#[derive(Debug)]
+struct Budget {
+    what: &'static str,
+    bytes: u64,
+    exceeded: Option<Instant>,
+}
+
+impl Budget {
+    fn new(what: &'static str, bytes: u64) -> Self {
+        Self { what, bytes, exceeded: None }
+    }
+
+    fn check(&mut self, cost: u64, history: &History) {
+        if cost <= self.bytes {
+            self.exceeded = None;
+        } else if self.exceeded.get_or_insert_with(Instant::now).elapsed() > GRACE {
+            let Self { what, bytes, .. } = self;
+            history.failure(format_args!("{what} cost {cost} bytes, {bytes} is the budget"));
+            self.exceeded = None;
+        }
+    }
+}
+
 impl Census {
+    /// For all workers of a site: their cgroups have one name.
+    pub(crate) fn of(site: &Site) -> Self {
+        let files = ["memory.usage_in_bytes", "memory.current"];
+        let all = site.cgroups().into_iter().flat_map(|dir| files.map(|file| dir.join(file)));
+        let memory = all.into_iter().find(|file| file.exists());
+        Self { memory, calm: Mutex::default(), peaks: Mutex::default() }
+    }
+
+    fn sandboxes_cost(&self) -> u64 {
+        let text = self.memory.as_ref().and_then(|file| fs::read_to_string(file).ok());
+        text.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+    }
+
     /// Looks at the budgets until the load is over.
-    pub(crate) fn watch(&self, load: &Load, handler_cache: u64, zygotes: u64) {
-        let mut exceeded: [Option<Instant>; 2] = [None, None];
+    pub(crate) fn watch(&self, load: &Load) {
+        let mut instances = Budget::new("idle instances", HANDLER_CACHE_BYTES);
+        let mut zygotes = Budget::new("zygotes", ZYGOTE_BYTES);
         while !load.gate.over() {
             sleep(Duration::from_millis(200));
             let Some(epoch) = load.gate.now() else { continue };
@@ -79,29 +131,16 @@ impl Census {
                 continue;
             };
             let engine = &answer.json()["engine"];
-            let (idle, costs) = (number(&engine["instances"]["idle_bytes"]), costs(engine));
-            {
-                let mut peaks = self.peaks.lock().unwrap();
-                peaks.idle = peaks.idle.max(idle);
-                peaks.zygotes = peaks.zygotes.max(costs);
-                let instances = &engine["instances"];
-                peaks.instances =
-                    peaks.instances.max(number(&instances["idle"]) + number(&instances["busy"]));
-            }
-            for (index, (what, bytes, budget)) in
-                [("idle instances", idle, handler_cache), ("zygotes", costs, zygotes)]
-                    .into_iter()
-                    .enumerate()
-            {
-                let since = &mut exceeded[index];
-                if bytes <= budget {
-                    *since = None;
-                } else if since.get_or_insert_with(Instant::now).elapsed() > GRACE {
-                    load.history
-                        .failure(format_args!("{what} cost {bytes} bytes, {budget} is the budget"));
-                    *since = None;
-                }
-            }
+            let (counts, costs) = (&engine["instances"], costs(engine));
+            let idle = number(&counts["idle_bytes"]);
+            instances.check(idle, &load.history);
+            zygotes.check(costs, &load.history);
+            let mut peaks = self.peaks.lock().unwrap();
+            peaks.idle = peaks.idle.max(idle);
+            peaks.zygotes = peaks.zygotes.max(costs);
+            peaks.instances =
+                peaks.instances.max(number(&counts["idle"]) + number(&counts["busy"]));
+            peaks.sandboxes = peaks.sandboxes.max(self.sandboxes_cost());
         }
     }
 
@@ -124,15 +163,22 @@ impl Census {
             sleep(Duration::from_millis(50));
         }
         let status = worker.status();
+        let bytes = self.sandboxes_cost();
+        if bytes > ZYGOTE_BYTES + SLACK {
+            load.history.failure(format_args!(
+                "with zygotes only, sandboxes cost {bytes} bytes; {ZYGOTE_BYTES} is the budget"
+            ));
+        }
         self.calm.lock().unwrap().push(Calm {
+            bytes,
             epoch: life.epoch().number,
-            calls: load.calls.load(std::sync::atomic::Ordering::Relaxed),
+            calls: load.calls.load(Ordering::Relaxed),
             zygotes: zygotes(&status["engine"]).len(),
             sandboxes: worker.site().sandboxed().len(),
             worker: Process::look(worker.pid()),
             warden: Process::look(worker.warden()),
         });
-        load.gate.open(std::sync::Arc::clone(life.epoch()));
+        load.gate.open(Arc::clone(life.epoch()));
     }
 
     pub(crate) fn points(&self) -> Vec<Calm> {
@@ -145,35 +191,34 @@ impl Census {
 
     /// Whether anything grows with the calls, over the calm points of one worker.
     pub(crate) fn check_slopes(&self, epoch: u32, load: &Load) {
-        let points: Vec<Calm> =
-            self.points().into_iter().filter(|calm| calm.epoch == epoch).collect();
-        let calls = points.last().map_or(0, |last| last.calls - points[0].calls);
-        if calls < ENOUGH {
+        let all = self.points().into_iter().filter(|calm| calm.epoch == epoch);
+        // Whoever is new has not yet taken what it will keep.
+        let points: Vec<Calm> = all.skip(WARM_UP).collect();
+        let calls = |point: Option<&Calm>| point.map_or(0, |point| point.calls);
+        if calls(points.last()) - calls(points.first()) < ENOUGH {
             return;
         }
-        // A zygote more is some descriptors more: only what is beyond that counts.
-        let fds = |of: fn(&Calm) -> usize| {
-            move |calm: &Calm| of(calm) as f64 / (1 + calm.sandboxes) as f64
-        };
-        let lines: [(&str, f64, f64); 4] = [
+        let each = |fds: usize, calm: &Calm| fds as f64 / (1 + calm.sandboxes) as f64;
+        let lines = [
+            // A zygote more is some descriptors more: only what is beyond that counts.
             (
-                "the worker's descriptors per sandbox",
-                slope(&points, fds(|calm| calm.worker.fds)),
+                "worker's descriptors per sandbox",
                 MOST_FDS,
+                slope(&points, |at| each(at.worker.fds, at)),
             ),
             (
-                "the warden's descriptors per sandbox",
-                slope(&points, fds(|calm| calm.warden.fds)),
+                "warden's descriptors per sandbox",
                 MOST_FDS,
+                slope(&points, |at| each(at.warden.fds, at)),
             ),
-            ("the worker's KiB", slope(&points, |calm| calm.worker.kib as f64), MOST_KIB),
-            ("the warden's KiB", slope(&points, |calm| calm.warden.kib as f64), MOST_KIB),
+            ("worker's KiB", MOST_KIB, slope(&points, |at| at.worker.kib as f64)),
+            ("warden's KiB", MOST_KIB, slope(&points, |at| at.warden.kib as f64)),
         ];
-        for (what, slope, most) in lines {
-            load.history.event(format_args!("{what}: {slope:.2} more with each thousand calls"));
+        for (what, most, slope) in lines {
+            let line = format!("the {what}: {slope:.2} more with each thousand calls");
+            load.history.event(&line);
             if slope > most {
-                load.history
-                    .failure(format_args!("{what}: {slope:.2} more with each thousand calls"));
+                load.history.failure(line);
             }
         }
     }

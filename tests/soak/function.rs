@@ -25,6 +25,12 @@ pub(crate) enum Expected {
     Error(u16, &'static str, String),
 }
 
+impl Expected {
+    pub(crate) fn is_late(&self) -> bool {
+        matches!(self, Self::Error(504, ..))
+    }
+}
+
 impl Function {
     /// Its source. Each revision is another version that does the same.
     pub(crate) fn source(&self, revision: u64) -> String {
@@ -68,7 +74,7 @@ fn nothing(_: &mut Rng) -> Value {
 pub(crate) const FUNCTIONS: [Function; 18] = [
     Function {
         name: "noop",
-        weight: 30,
+        weight: 31,
         header: "",
         body: "    return event['call']",
         event: nothing,
@@ -89,7 +95,7 @@ pub(crate) const FUNCTIONS: [Function; 18] = [
     },
     Function {
         name: "frames",
-        weight: 4,
+        weight: 3,
         header: "# dependencies = ['pandas']",
         body: "    import pandas as pd\n    n = event['n']\n    table = pd.DataFrame({'k': [i % 3 for i in range(n)], 'v': range(n)})\n    return [int(s) for s in table.groupby('k')['v'].sum()]",
         event: |rng| json!({"n": rng.u64(3..500)}),

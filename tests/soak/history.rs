@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::fs;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,7 @@ struct Told {
     events: VecDeque<String>,
     breaks: Vec<Break>,
     tallies: BTreeMap<&'static str, Tally>,
-    outliers: Vec<String>,
+    outliers: Vec<(Duration, String)>,
     failures: Vec<String>,
     failed: usize,
 }
@@ -112,12 +113,14 @@ impl History {
         let overlapping = told.breaks.iter().filter(|one| one.over.is_none_or(|over| over > begun));
         let causes: Vec<&str> = overlapping.map(|one| one.what.as_str()).collect();
         let causes = if causes.is_empty() { "nothing known".to_owned() } else { causes.join(", ") };
+        let busy = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let busy = busy.split(' ').next().unwrap_or_default();
         let line = format!(
-            "{:9.3} {kind} {call} took {:.1} s; broken meanwhile: {causes}; {timing}",
+            "{:9.3} {kind} {call} took {:.1} s; broken meanwhile: {causes}; load average {busy}; {timing}",
             self.at(begun),
             took.as_secs_f64()
         );
-        told.outliers.push(line);
+        told.outliers.push((took, line));
     }
 
     /// A promise was not kept.
@@ -141,8 +144,11 @@ impl History {
         self.told.lock().unwrap().tallies.clone()
     }
 
+    /// The slowest first.
     pub(crate) fn outliers(&self) -> Vec<String> {
-        self.told.lock().unwrap().outliers.clone()
+        let mut outliers = self.told.lock().unwrap().outliers.clone();
+        outliers.sort_by_key(|(took, _)| std::cmp::Reverse(*took));
+        outliers.into_iter().map(|(_, line)| line).collect()
     }
 
     pub(crate) fn failures(&self) -> (usize, Vec<String>) {

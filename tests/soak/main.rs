@@ -63,7 +63,7 @@ struct Arguments {
 const EVEN: f64 = 0.25;
 
 /// Calm points in it.
-const CALM_POINTS: u32 = 5;
+const CALM_POINTS: u32 = 8;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -82,7 +82,7 @@ fn main() -> ExitCode {
         eprintln!("seed {seed}; what came last:\n{}", told.history.last_events());
         told.gate.end();
     }));
-    let census = Census::default();
+    let census = Census::of(life.worker().site());
     std::thread::scope(|scope| {
         for function in &load.functions {
             load.deploy(function, life.epoch());
@@ -93,7 +93,7 @@ fn main() -> ExitCode {
             let load = &load;
             scope.spawn(move || load.client(number, rng));
         }
-        scope.spawn(|| census.watch(&load, life::HANDLER_CACHE_BYTES, life::ZYGOTE_BYTES));
+        scope.spawn(|| census.watch(&load));
         run(&arguments, &mut life, &load, &census, Trouble::new(Rng::with_seed(seed)));
         load.gate.end();
     });

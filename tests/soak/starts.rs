@@ -7,13 +7,13 @@ use std::sync::Mutex;
 
 use crate::history::History;
 
-/// Calls that were answered well, with the number of their worker's life.
+/// Calls that were answered well, with the number of their worker's life and the function.
 #[derive(Debug, Default)]
-pub(crate) struct Starts(Mutex<BTreeMap<u64, u32>>);
+pub(crate) struct Starts(Mutex<BTreeMap<u64, (u32, &'static str)>>);
 
 impl Starts {
-    pub(crate) fn answered(&self, call: u64, epoch: u32) {
-        self.0.lock().unwrap().insert(call, epoch);
+    pub(crate) fn answered(&self, call: u64, epoch: u32, kind: &'static str) {
+        self.0.lock().unwrap().insert(call, (epoch, kind));
     }
 
     /// Reads the logs: no call has begun twice; whatever a worker answered that ended well has begun. How many began.
@@ -36,10 +36,10 @@ impl Starts {
         }
         let answered = self.0.lock().unwrap();
         // The last output of a killed worker may be lost with it.
-        let sure = answered.iter().filter(|(_, epoch)| ended_well.contains(epoch));
-        let silent = sure.filter(|(call, _)| !begun.contains_key(call)).count();
-        if silent > 0 {
-            history.failure(format_args!("{silent} calls were answered and are in no log"));
+        for (call, (epoch, kind)) in answered.iter() {
+            if ended_well.contains(epoch) && !begun.contains_key(call) {
+                history.failure(format_args!("{kind} {call} was answered and is in no log"));
+            }
         }
         begun.len()
     }

@@ -6,6 +6,9 @@ use crate::census::Census;
 use crate::client::Load;
 use crate::history::Tally;
 
+/// Slow answers that are shown.
+const OUTLIERS: usize = 20;
+
 const VERDICTS: [&str; 6] = ["right", "cut off", "not taken", "killed", "hung up", "WRONG"];
 
 /// Prints everything; whether all promises were kept.
@@ -37,15 +40,16 @@ pub(crate) fn print(load: &Load, census: &Census, seed: u64) -> bool {
         println!("  {count:4} {what}");
     }
     println!(
-        "\ncalm points: calls, zygotes, sandboxed processes; descriptors and KiB of worker and warden"
+        "\ncalm points: calls, zygotes, sandboxed processes and their MiB; descriptors and KiB of worker and warden"
     );
     for calm in census.points() {
         println!(
-            "  life {:3} {:7} {:4} {:4}  {:5} {:8}  {:5} {:8}",
+            "  life {:3} {:7} {:4} {:4} {:5}  {:5} {:8}  {:5} {:8}",
             calm.epoch,
             calm.calls,
             calm.zygotes,
             calm.sandboxes,
+            calm.bytes >> 20,
             calm.worker.fds,
             calm.worker.kib,
             calm.warden.fds,
@@ -54,12 +58,15 @@ pub(crate) fn print(load: &Load, census: &Census, seed: u64) -> bool {
     }
     let peaks = census.peaks();
     println!(
-        "\nmost at a time: {} MiB of idle instances, {} MiB of zygotes, {} instances",
+        "\nmost at a time: {} MiB of idle instances, {} MiB of zygotes, {} instances; {} MiB of all sandboxes, as the kernel counts",
         peaks.idle >> 20,
         peaks.zygotes >> 20,
-        peaks.instances
+        peaks.instances,
+        peaks.sandboxes >> 20
     );
-    list("answers after more than 5 s", &load.history.outliers());
+    let outliers = load.history.outliers();
+    let shown = &outliers[..outliers.len().min(OUTLIERS)];
+    list(&format!("answers after more than 5 s: {}, the slowest", outliers.len()), shown);
     let (failed, failures) = load.history.failures();
     list("FAILURES", &failures);
     println!("\nseed {seed}: {failed} failures");

@@ -3,7 +3,6 @@
 //! Each light fault costs a sandbox or some time; each heavy one ends the worker. A fault strikes at a fault point,
 //! where it holds a call for as long as it takes, or anywhere.
 
-use std::sync::atomic::Ordering;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -18,6 +17,10 @@ use crate::victim::{self, Kind, Victim};
 
 /// Light faults between two heavy ones.
 const BETWEEN: usize = 16;
+
+/// One stopped zygote in so many is stopped for so long: longer than anybody waits for its fork.
+const STALLS: u8 = 12;
+const STALL_MS: u64 = 12_000;
 
 /// Calls that come at once.
 const BURST: usize = 40;
@@ -107,14 +110,12 @@ impl Trouble {
             |rng: &mut Rng| victim::choose(site, Kind::Instance, |many| rng.usize(0..many));
         match light {
             Light::Delay => sleep(Duration::from_millis(rng.u64(10..300))),
-            Light::KillZygote => {
-                kill(zygote(rng));
+            Light::KillZygote => kill(zygote(rng), || ()),
+            Light::KillInstance => kill(instance(rng), || load.kills.add()),
+            Light::StopZygote => {
+                let stalled = rng.u8(0..STALLS) == 0;
+                stop(zygote(rng), if stalled { STALL_MS } else { rng.u64(10..1500) });
             }
-            Light::KillInstance => {
-                load.kills.add();
-                kill(instance(rng));
-            }
-            Light::StopZygote => stop(zygote(rng), rng.u64(10..1500)),
             Light::StopInstance => stop(instance(rng), rng.u64(10..600)),
             Light::StopWarden => stop(Some(Victim::of(life.worker().warden())), rng.u64(10..400)),
             Light::StopWorker => stop(Some(Victim::of(life.worker().pid())), rng.u64(10..400)),
@@ -127,13 +128,14 @@ impl Trouble {
     /// A call that will be hung up on, while it may be held.
     fn ask(&mut self, life: &Life, load: &Load) -> Option<Asked> {
         let function = load.choose(&mut self.rng);
-        let event = function.event(load.calls.fetch_add(1, Ordering::Relaxed), &mut self.rng);
+        let event = function.event(load.next_call(), &mut self.rng);
         life.epoch().way(self.rng.bool()).ask(&Request::call(function.name, &event)).ok()
     }
 }
 
-fn kill(victim: Option<Victim>) {
+fn kill(victim: Option<Victim>, before: impl FnOnce()) {
     if let Some(victim) = victim {
+        before();
         victim.signal(Signal::KILL);
     }
 }

@@ -1,6 +1,7 @@
 //! Whether an answer is the right one, or one that what we broke explains.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use crate::epoch::Epoch;
 use crate::exchange::{Answer, Unanswered};
@@ -36,18 +37,23 @@ impl Verdict {
     }
 }
 
-/// Instances that we have killed: each may cost one call.
+/// Instances that we have killed of late: each may cost one call.
 #[derive(Debug, Default)]
-pub(crate) struct Kills(AtomicI64);
+pub(crate) struct Kills(Mutex<Vec<Instant>>);
+
+/// A paused instance is found dead when it is called, and given up when nobody calls it for a while.
+const LATE: Duration = Duration::from_secs(30);
 
 impl Kills {
     /// Before the kill.
     pub(crate) fn add(&self) {
-        self.0.fetch_add(1, Ordering::SeqCst);
+        self.0.lock().unwrap().push(Instant::now());
     }
 
     fn spend(&self) -> bool {
-        self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| (n > 0).then(|| n - 1)).is_ok()
+        let mut kills = self.0.lock().unwrap();
+        kills.retain(|at| at.elapsed() < LATE);
+        kills.pop().is_some()
     }
 }
 
