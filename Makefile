@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: help build demo test check doctor bench sim test-vm clean need-rust need-python
+.PHONY: help build demo test check doctor bench sim soak test-vm clean need-rust need-python
 
 PYTHON ?= python3
 VENV := .venv
@@ -16,6 +16,7 @@ help:
 	@echo "make check    formatting and lints"
 	@echo "make bench    FIG=sock_fig14 and others; see docs/benchmarking.md"
 	@echo "make sim      TRACE=directory: judge the import cache's policies on recorded requirement sets"
+	@echo "make soak     MINUTES=30 CALLS=... SEED=...: load and faults together, and what must hold nevertheless"
 	@echo "make test-vm  the end-to-end tests on Debian's stock kernel, under qemu"
 	@echo "make doctor   what this machine can do"
 	@echo "make clean    remove what was built and what the demo left"
@@ -65,6 +66,11 @@ bench: need-rust need-python
 # ARGS: --protocol given|disjoint|zipf|drift|families|dev, --budgets 250,1000,3000 and others; see --help.
 sim: need-rust
 	cargo run --release --locked -q -p engine --example simulate -- $(TRACE) $(ARGS)
+
+# With debug assertions: what is shipped has no fault points.
+soak: need-rust need-python
+	cargo build --workspace --locked
+	target/debug/soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(CALLS),--calls $(CALLS)) $(if $(SEED),--seed $(SEED))
 
 # MATCH=regex: only test programs with such names. VM_MINUTES, VM_ACCEL: see the script.
 test-vm: need-rust need-python

@@ -1,5 +1,7 @@
 //! What a crash leaves: every acknowledged deploy, and nothing that runs.
 
+use std::fs;
+use std::net::TcpStream;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -104,6 +106,53 @@ fn a_killed_warden_ends_the_worker_clearly_and_the_next_one_serves() {
     assert!(log.contains("the warden is gone") && log.contains("start the worker again"), "{log}");
     assert!(!log.contains("panicked"), "{log}");
     // On version 1 a paused instance outlives its kill, until the next start thaws it.
+    let worker = worker.stop().up();
+    assert_eq!(worker.run("f", &json!({})).expect(200).json(), "f");
+    worker.assert_well();
+}
+
+#[test]
+fn a_worker_that_ends_without_its_warden_keeps_nobody_waiting() {
+    if !can_run() {
+        return;
+    }
+    let site = Site::new();
+    let faults = site.own().join("faults");
+    fs::create_dir(&faults).unwrap();
+    let mut worker = site.up_with(&[("LAMBSWOOL_FAULTS", faults.to_str().unwrap())]);
+    drop(worker.deploy("f", &returns("f")).expect(201));
+    fs::write(faults.join("call"), "").unwrap();
+    std::thread::scope(|scope| {
+        let client = (*worker).clone();
+        let call = scope.spawn(move || client.try_post("/run/f", "application/json", b"{}"));
+        let held = faults.join("call.held");
+        e2e::eventually("a call is held", || held.exists());
+        kill(worker.warden());
+        // That call is waited for; whoever comes meanwhile is told at once that nobody serves here.
+        let address = worker.url().trim_start_matches("http://").to_owned();
+        e2e::eventually("connections are refused", || TcpStream::connect(&address).is_err());
+        fs::remove_file(held).unwrap();
+        // Its own sandbox's end, and not the worker's.
+        assert!(call.join().unwrap().unwrap().expect(502).error().starts_with("died: "));
+    });
+    assert_eq!(worker.ended().code(), Some(1), "{}", worker.log());
+    // The next one removes the cgroups.
+    worker.stop().up().assert_well();
+}
+
+#[test]
+fn the_death_of_the_sandboxes_pid_1_is_seen_though_a_freezer_holds_one_of_them() {
+    if !can_run() {
+        return;
+    }
+    let mut worker = Site::new().up();
+    drop(worker.try_out("f", &returns("f")).expect(200));
+    e2e::eventually("the instance is kept", || worker.status()["engine"]["instances"]["idle"] == 1);
+    // It waits for all that it takes along, and on version 1 a paused instance does not die.
+    kill(worker.reaper());
+    let status = worker.ended();
+    assert_eq!(status.code(), Some(1), "{}", worker.log());
+    assert!(worker.log().contains("the warden is gone"), "{}", worker.log());
     let worker = worker.stop().up();
     assert_eq!(worker.run("f", &json!({})).expect(200).json(), "f");
     worker.assert_well();

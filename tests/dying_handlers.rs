@@ -1,6 +1,9 @@
 //! Handlers that end themselves, break the protocol or never answer: each call gets its error, nothing else suffers.
 
+use std::time::Duration;
+
 use e2e::{Reply, Site, Worker, can_run, json};
+use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
 fn a_handler_that_ends_itself_is_told_as_died_and_how() {
@@ -37,6 +40,25 @@ fn a_handler_that_ends_itself_is_told_as_died_and_how() {
         &worker.try_out("dies-loading", "import os\nos._exit(7)\ndef handler(e, c): pass\n"),
         "status 7",
     );
+    worker.assert_well();
+}
+
+#[test]
+fn a_busy_warden_does_not_hide_how_a_handler_died() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    let exits = "print('began', flush=True); import time; time.sleep(0.5); os._exit(3)";
+    drop(worker.deploy("exits", &source("# timeout = 20", exits)).expect(201));
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| worker.run("exits", &json!({})));
+        e2e::eventually("it has begun", || !worker.logs("exits").is_empty());
+        signal(worker.warden(), Signal::STOP);
+        std::thread::sleep(Duration::from_secs(3));
+        signal(worker.warden(), Signal::CONT);
+        died(&call.join().unwrap(), "it exited with status 3");
+    });
     worker.assert_well();
 }
 
@@ -193,6 +215,10 @@ def handler(event, context):
     {body}
 "#
     )
+}
+
+fn signal(pid: u32, signal: Signal) {
+    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
 }
 
 fn died(reply: &Reply, words: &str) {

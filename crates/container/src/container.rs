@@ -129,8 +129,8 @@ impl Instance for ContainerInstance {
 
     fn autopsy(&self) -> Pending<'_, Death> {
         Box::pin(async move {
-            // The channel may close an instant before the process has ended.
-            for _ in 0..100 {
+            // The channel closes an instant before the process has ended; a longer one on a machine under load.
+            for _ in 0..1000 {
                 if !self.process.alive() {
                     break;
                 }

@@ -14,6 +14,7 @@ use tracing::{Instrument, info_span};
 use crate::budget::{Budget, Pressure};
 use crate::call::{Call, CallError, Handler, HandlerId, LogSink, Outcome, Served, Stage, Start};
 use crate::config::EngineConfig;
+use crate::fault;
 use crate::import_cache::seed::ZygoteTree;
 use crate::import_cache::{ImportCache, Kept, Pick};
 use crate::journey::{Journey, looked};
@@ -361,6 +362,7 @@ impl Engine {
                         continue;
                     }
                 }
+                fault::point("reap").await;
                 let Some(engine) = engine.upgrade() else { return };
                 engine.scheduler.expire(Instant::now());
                 engine.imports.tidy();

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span, debug_span};
 
 use crate::call::{CallError, Outcome, Stage, Stages, Start};
+use crate::fault;
 
 /// Kept beside a call, so that it is told even when the call fails.
 #[derive(Debug, Default)]
@@ -17,6 +18,7 @@ pub(crate) struct Journey {
 impl Journey {
     /// Runs one stage in its span and takes its time.
     pub(crate) async fn stage<F: Future>(&mut self, stage: Stage, work: F) -> F::Output {
+        fault::point(stage.as_str()).await;
         let begun = Instant::now();
         let output = work.instrument(span(stage)).await;
         self.stages.record(stage, begun.elapsed());

@@ -25,8 +25,8 @@ use crate::pages::Pages;
 use crate::relay::Relay;
 use crate::scheduler::Seat;
 
-/// Waiting for a dead sandbox's cause of death, at most.
-const AUTOPSY: Duration = Duration::from_secs(1);
+/// Waiting for a dead sandbox's cause of death, at most: who tells it may be busy with others on a machine under load.
+const AUTOPSY: Duration = Duration::from_secs(10);
 
 /// Most modules that a handler may say it imported, and the longest name among them. Large package sets load some five
 /// thousand.

@@ -25,6 +25,7 @@ mod call;
 mod config;
 mod conversation;
 mod engine;
+pub mod fault;
 mod handler_cache;
 mod import_cache;
 mod journey;

@@ -94,6 +94,7 @@ fn the_guest_loads_a_handler_and_answers_calls() {
         environment: Default::default(),
         binary: false,
         observe: false,
+        threads: 1,
     });
     let loaded = talk(&mut process, Some((load, "")));
     assert!(

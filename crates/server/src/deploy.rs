@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use engine::{Engine, Handler, HandlerId};
+use engine::{Engine, Handler, HandlerId, fault};
 use thiserror::Error;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
@@ -96,6 +96,7 @@ impl Deployer {
     ) -> Result<Arc<Function>, DeployError> {
         let turn =
             Arc::clone(&self.turns).acquire_owned().await.map_err(|_| DeployError::BrokeOff)?;
+        fault::point("install_cache").await;
         let (workshop, registry) = (Arc::clone(&self.workshop), Arc::clone(&self.registry));
         let heard = Arc::clone(&progress);
         let work = tokio::task::spawn_blocking(move || {

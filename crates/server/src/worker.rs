@@ -186,7 +186,7 @@ impl Worker {
         tracing::info!(seconds = drain.as_secs_f64(), "stopping: running calls may end");
         // Both at once: the last replies go out while the engine waits for their calls. What has ended is not waited for.
         let connections = async {
-            if outcome.is_ok() && !ended_already {
+            if !ended_already {
                 drop(serving.await);
             }
         };

@@ -13,6 +13,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{chdir, pivot_root};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -25,6 +26,9 @@ use crate::deaths::{DEAD, Deaths, reap_and_tell};
 use crate::isolation::Namespaces;
 use crate::root::Root;
 use crate::uids;
+
+/// Where pid 1 keeps its end of the pipe that tells that it lives; below it is [`DEAD`].
+const HELD: i32 = DEAD + 1;
 
 /// Why the place could not be made.
 #[derive(Debug, Error)]
@@ -42,6 +46,8 @@ fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> PlaceError 
 #[derive(Debug)]
 pub struct Place {
     pid_one: PidFd,
+    /// A pipe whose other end only pid 1 has.
+    held: OwnedFd,
     pid: OwnedFd,
     network: OwnedFd,
     ipc: OwnedFd,
@@ -91,6 +97,7 @@ impl Place {
             uts: open("uts").map_err(step("open uts namespace"))?,
             mount: open("mnt").map_err(step("open mount namespace"))?,
             pid_one,
+            held: read,
             empty: empty.to_owned(),
             deaths: reap.then(|| Deaths::new(deaths)),
         })
@@ -118,9 +125,14 @@ impl Place {
     }
 
     /// Whether pid 1 lives; if not, nothing can be started here any more.
+    ///
+    /// Its pidfd would tell too late: a dying pid 1 waits for all of its namespace, and what a version 1 freezer holds
+    /// does not die. Its descriptors are closed before that.
     #[must_use]
     pub fn alive(&self) -> bool {
-        self.pid_one.alive()
+        let mut fds = [PollFd::from_borrowed_fd(self.held.as_fd(), PollFlags::empty())];
+        let _ = poll(&mut fds, Some(&Timespec::default()));
+        !fds[0].revents().contains(PollFlags::HUP)
     }
 
     /// Has the kernel kill everybody here. Those who are frozen (version 1) die when they are thawed.
@@ -206,13 +218,14 @@ fn be_pid_one(empty: &Path, ready: &OwnedFd, dead: Option<&OwnedFd>) -> ! {
         mount_nothing(empty)?;
         rustix::system::sethostname(b"sandbox")?;
         rustix::io::write(ready, b"r")?;
-        let kept = dead.map_or(0, |dead| {
+        if let Some(dead) = dead {
             // SAFETY: nobody uses what stands at this number: of what it inherited this process uses nothing else.
             unsafe { libc::dup2(dead.as_raw_fd(), DEAD) };
-            DEAD.unsigned_abs() + 1
-        });
+        }
         // SAFETY: as above.
-        unsafe { sys::process::close_from(kept) }?;
+        unsafe { libc::dup2(ready.as_raw_fd(), HELD) };
+        // SAFETY: as above.
+        unsafe { sys::process::close_from(HELD.unsigned_abs() + 1) }?;
         become_user(uids::FIRST - 1)?;
         drop_capabilities()?;
         set_undumpable()?;

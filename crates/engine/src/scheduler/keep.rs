@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::{Gift, Scheduler};
 use crate::call::Stage;
+use crate::fault;
 use crate::handler_cache::{Cap, Ticket};
 use crate::journey::span;
 use crate::lease::{Lease, Resident};
@@ -24,8 +25,11 @@ impl Scheduler {
         match self.hand_on(lease) {
             HandedOn::Idle(ticket, resident) => {
                 let scheduler = Arc::clone(self);
-                self.errands
-                    .spawn_on(async move { scheduler.park(ticket, &resident) }, &self.runtime);
+                let park = async move {
+                    fault::point(Stage::Park.as_str()).await;
+                    scheduler.park(ticket, &resident);
+                };
+                self.errands.spawn_on(park, &self.runtime);
             }
             HandedOn::Refused(lease) => drop(lease),
             HandedOn::Given => {}

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use engine::{Call, Handler, Served, Stage, Stages, Start};
+use engine::{Call, Handler, Served, Stage, Stages, Start, fault};
 use sandbox::InvocationId;
 use serde::de::IgnoredAny;
 
@@ -57,6 +57,7 @@ pub(super) async fn run(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
+    fault::point("invoke").await;
     let began = Instant::now();
     let handler = app
         .registry
@@ -65,10 +66,12 @@ pub(super) async fn run(
     let resolved = began.elapsed();
     metrics::histogram!("lambswool_stage_seconds", "stage" => Stage::Resolve.as_str())
         .record(resolved);
+    fault::point(Stage::Resolve.as_str()).await;
     let body = body::collect(&headers, body, app.config.run_body.0).await?;
     let content_type = content_type(&handler, &headers, &body)?;
     let id = invocation()?;
     let served = app.engine.serve(Call { handler, body, content_type, id: id.clone() }).await;
+    fault::point("reply").await;
     let mut stages = Stages::default();
     stages.record(Stage::Resolve, resolved);
     stages.0.extend(served.stages.0.iter().copied());

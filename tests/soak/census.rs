@@ -1,0 +1,262 @@
+//! What there is of everything: budgets all along, and at calm points whether anything has stayed that should be gone.
+//!
+//! At a calm point no call is under way and idle instances have expired: zygotes are left, and what they keep ready.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use e2e::{Site, Value, Worker};
+
+use crate::client::Load;
+use crate::exchange::Request;
+use crate::history::History;
+use crate::life::{HANDLER_CACHE_BYTES, Life, ZYGOTE_BYTES};
+
+/// How long a budget may be exceeded: what is new is weighed a moment after it came.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// What the kernel charges beside: page cache of layers, and its own.
+const SLACK: u64 = 64 << 20;
+
+/// How long it may take until all is calm.
+const CALM: Duration = Duration::from_secs(60);
+
+/// Descriptors that a worker and a warden may have more after a thousand calls, and KiB.
+const MOST_FDS: f64 = 4.0;
+const MOST_KIB: f64 = 2000.0;
+
+/// Calls after which a slope says something.
+const ENOUGH: u64 = 1000;
+
+/// Calm points before that.
+const WARM_UP: usize = 3;
+
+#[derive(Debug)]
+pub(crate) struct Census {
+    /// What the kernel says that all sandboxes cost; none where it does not count.
+    memory: Option<PathBuf>,
+    calm: Mutex<Vec<Calm>>,
+    peaks: Mutex<Peaks>,
+}
+
+/// The most that was seen, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Peaks {
+    pub(crate) idle: u64,
+    pub(crate) zygotes: u64,
+    pub(crate) instances: u64,
+    pub(crate) sandboxes: u64,
+}
+
+/// A calm point.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Calm {
+    pub(crate) epoch: u32,
+    pub(crate) calls: u64,
+    pub(crate) zygotes: usize,
+    pub(crate) sandboxes: usize,
+    /// Of all sandboxes, as the kernel says.
+    pub(crate) bytes: u64,
+    pub(crate) worker: Process,
+    pub(crate) warden: Process,
+}
+
+/// What a process has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Process {
+    pub(crate) fds: usize,
+    pub(crate) kib: u64,
+}
+
+impl Process {
+    fn look(pid: u32) -> Self {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib =
+            rss.and_then(|text| text.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0);
+        Self { fds: fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count), kib }
+    }
+}
+
+/// Bytes that something may cost, and since when it has cost more.
+#[derive(Debug)]
+struct Budget {
+    what: &'static str,
+    bytes: u64,
+    exceeded: Option<Instant>,
+}
+
+impl Budget {
+    fn new(what: &'static str, bytes: u64) -> Self {
+        Self { what, bytes, exceeded: None }
+    }
+
+    fn check(&mut self, cost: u64, history: &History) {
+        if cost <= self.bytes {
+            self.exceeded = None;
+        } else if self.exceeded.get_or_insert_with(Instant::now).elapsed() > GRACE {
+            let Self { what, bytes, .. } = self;
+            history.failure(format_args!("{what} cost {cost} bytes, {bytes} is the budget"));
+            self.exceeded = None;
+        }
+    }
+}
+
+impl Census {
+    /// For all workers of a site: their cgroups have one name.
+    pub(crate) fn of(site: &Site) -> Self {
+        let files = ["memory.usage_in_bytes", "memory.current"];
+        let all = site.cgroups().into_iter().flat_map(|dir| files.map(|file| dir.join(file)));
+        let memory = all.into_iter().find(|file| file.exists());
+        Self { memory, calm: Mutex::default(), peaks: Mutex::default() }
+    }
+
+    fn sandboxes_cost(&self) -> u64 {
+        let text = self.memory.as_ref().and_then(|file| fs::read_to_string(file).ok());
+        text.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+    }
+
+    /// Looks at the budgets until the load is over.
+    pub(crate) fn watch(&self, load: &Load) {
+        let mut instances = Budget::new("idle instances", HANDLER_CACHE_BYTES);
+        let mut zygotes = Budget::new("zygotes", ZYGOTE_BYTES);
+        while !load.gate.over() {
+            sleep(Duration::from_millis(200));
+            let Some(epoch) = load.gate.now() else { continue };
+            let Ok(answer) = epoch.way(true).exchange(&Request::get("/v1/status")) else {
+                continue;
+            };
+            let engine = &answer.json()["engine"];
+            let (counts, costs) = (&engine["instances"], costs(engine));
+            let idle = number(&counts["idle_bytes"]);
+            instances.check(idle, &load.history);
+            zygotes.check(costs, &load.history);
+            let mut peaks = self.peaks.lock().unwrap();
+            peaks.idle = peaks.idle.max(idle);
+            peaks.zygotes = peaks.zygotes.max(costs);
+            peaks.instances =
+                peaks.instances.max(number(&counts["idle"]) + number(&counts["busy"]));
+            peaks.sandboxes = peaks.sandboxes.max(self.sandboxes_cost());
+        }
+    }
+
+    /// Holds all clients off until everything is calm, and looks.
+    pub(crate) fn calm(&self, life: &Life, load: &Load) {
+        load.gate.close();
+        let begun = Instant::now();
+        let worker = life.worker();
+        while !(load.gate.is_empty() && is_calm(worker)) {
+            if begun.elapsed() > CALM {
+                let engine = &worker.status()["engine"];
+                let sandboxes = worker.site().sandboxed().len();
+                load.history.failure(format_args!(
+                    "not calm after {} s: {} clients, {sandboxes} sandboxed processes, {engine}",
+                    CALM.as_secs(),
+                    if load.gate.is_empty() { "no" } else { "some" }
+                ));
+                break;
+            }
+            sleep(Duration::from_millis(50));
+        }
+        let status = worker.status();
+        let bytes = self.sandboxes_cost();
+        if bytes > ZYGOTE_BYTES + SLACK {
+            load.history.failure(format_args!(
+                "with zygotes only, sandboxes cost {bytes} bytes; {ZYGOTE_BYTES} is the budget"
+            ));
+        }
+        self.calm.lock().unwrap().push(Calm {
+            bytes,
+            epoch: life.epoch().number,
+            calls: load.calls.load(Ordering::Relaxed),
+            zygotes: zygotes(&status["engine"]).len(),
+            sandboxes: worker.site().sandboxed().len(),
+            worker: Process::look(worker.pid()),
+            warden: Process::look(worker.warden()),
+        });
+        load.gate.open(Arc::clone(life.epoch()));
+    }
+
+    pub(crate) fn points(&self) -> Vec<Calm> {
+        self.calm.lock().unwrap().clone()
+    }
+
+    pub(crate) fn peaks(&self) -> Peaks {
+        *self.peaks.lock().unwrap()
+    }
+
+    /// Whether anything grows with the calls, over the calm points of one worker.
+    pub(crate) fn check_slopes(&self, epoch: u32, load: &Load) {
+        let all = self.points().into_iter().filter(|calm| calm.epoch == epoch);
+        // Whoever is new has not yet taken what it will keep.
+        let points: Vec<Calm> = all.skip(WARM_UP).collect();
+        let calls = |point: Option<&Calm>| point.map_or(0, |point| point.calls);
+        if calls(points.last()) - calls(points.first()) < ENOUGH {
+            return;
+        }
+        let each = |fds: usize, calm: &Calm| fds as f64 / (1 + calm.sandboxes) as f64;
+        let lines = [
+            // A zygote more is some descriptors more: only what is beyond that counts.
+            (
+                "worker's descriptors per sandbox",
+                MOST_FDS,
+                slope(&points, |at| each(at.worker.fds, at)),
+            ),
+            (
+                "warden's descriptors per sandbox",
+                MOST_FDS,
+                slope(&points, |at| each(at.warden.fds, at)),
+            ),
+            ("worker's KiB", MOST_KIB, slope(&points, |at| at.worker.kib as f64)),
+            ("warden's KiB", MOST_KIB, slope(&points, |at| at.warden.kib as f64)),
+        ];
+        for (what, most, slope) in lines {
+            let line = format!("the {what}: {slope:.2} more with each thousand calls");
+            load.history.event(&line);
+            if slope > most {
+                load.history.failure(line);
+            }
+        }
+    }
+}
+
+/// Least squares, per thousand calls.
+fn slope(points: &[Calm], of: impl Fn(&Calm) -> f64) -> f64 {
+    let count = points.len() as f64;
+    let x = |calm: &Calm| calm.calls as f64 / 1000.0;
+    let (mean_x, mean_y) =
+        (points.iter().map(x).sum::<f64>() / count, points.iter().map(&of).sum::<f64>() / count);
+    let covariance: f64 = points.iter().map(|calm| (x(calm) - mean_x) * (of(calm) - mean_y)).sum();
+    let variance: f64 = points.iter().map(|calm| (x(calm) - mean_x).powi(2)).sum();
+    if variance > 0.0 { covariance / variance } else { 0.0 }
+}
+
+fn is_calm(worker: &Worker) -> bool {
+    let status = worker.status();
+    let engine = &status["engine"];
+    let none = |value: &Value| number(value) == 0;
+    // A zygote, the copy of it that serves, and two spare forks.
+    let most = 4 * zygotes(engine).len();
+    none(&engine["instances"]["busy"])
+        && none(&engine["instances"]["idle"])
+        && none(&engine["calls"])
+        && none(&engine["reaping"])
+        && none(&engine["handlers"])
+        && worker.site().sandboxed().len() <= most
+}
+
+fn zygotes(engine: &Value) -> Vec<Value> {
+    engine["zygotes"].as_array().cloned().unwrap_or_default()
+}
+
+fn costs(engine: &Value) -> u64 {
+    zygotes(engine).iter().map(|zygote| number(&zygote["memory_bytes"])).sum()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
