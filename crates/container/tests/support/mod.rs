@@ -135,7 +135,8 @@ impl World {
     pub(crate) fn pid_one(&self) -> i32 {
         let sandboxes: Vec<_> = self.processes().iter().map(|process| process.pid).collect();
         let mut rest = host::children(self.warden());
-        rest.retain(|process| !sandboxes.contains(&process.pid));
+        // Not the guardian, which is root's.
+        rest.retain(|process| process.uid != 0 && !sandboxes.contains(&process.pid));
         assert_eq!(rest.len(), 1, "{rest:?}");
         rest[0].pid
     }
@@ -164,8 +165,12 @@ impl World {
         }
     }
 
-    /// Kills the warden itself, as a crash would, and leaves the state directory to the next.
+    /// Kills the warden itself, and first its guardian, where it has one: leaves the state directory to the next.
     pub(crate) async fn crash(mut self) -> PathBuf {
+        for process in host::children(self.warden()).iter().filter(|process| process.uid == 0) {
+            let guardian = rustix::process::Pid::from_raw(process.pid).unwrap();
+            rustix::process::kill_process(guardian, rustix::process::Signal::KILL).unwrap();
+        }
         self.warden.kill().await.unwrap();
         self.state
     }
