@@ -99,14 +99,19 @@ fn a_killed_warden_ends_the_worker_clearly_and_the_next_one_serves() {
     }
     let mut worker = Site::new().up();
     drop(worker.try_out("f", &returns("f")).expect(200));
+    e2e::eventually("the instance is paused", || {
+        worker.status()["engine"]["instances"]["idle_bytes"] != 0
+    });
     kill(worker.warden());
     let status = worker.ended();
     assert_eq!(status.code(), Some(1), "{}", worker.log());
     let log = worker.log();
     assert!(log.contains("the warden is gone") && log.contains("start the worker again"), "{log}");
     assert!(!log.contains("panicked"), "{log}");
-    // On version 1 a paused instance outlives its kill, until the next start thaws it.
-    let worker = worker.stop().up();
+    // Nobody has to start a worker for it: on version 1 a paused instance outlives its kill until it is thawed.
+    let site = worker.stop();
+    site.wait_until_quiet();
+    let worker = site.up();
     assert_eq!(worker.run("f", &json!({})).expect(200).json(), "f");
     worker.assert_well();
 }

@@ -21,5 +21,11 @@ mount -t ext4 /dev/vda /root || { echo "ramdisk: no system disk"; poweroff -f; }
 checkout=$(sed -n 's/.*lambswool\.checkout=\([^ ]*\).*/\1/p' /proc/cmdline)
 mkdir -p "/root$checkout"
 mount -t ext4 /dev/vdb "/root$checkout" || { echo "ramdisk: no disk of tests"; poweroff -f; }
+if grep -q lambswool.systemd /proc/cmdline; then
+    # A service of the test's own starts the test, once the system is up.
+    sed "s|@checkout@|$checkout|" "/root$checkout/tests/vm/unit-test.service" >/root/etc/systemd/system/unit-test.service
+    umount /proc /sys
+    exec switch_root /root /lib/systemd/systemd
+fi
 umount /proc /sys
 exec switch_root /root "$checkout/tests/vm/guest.sh" "$checkout"

@@ -12,6 +12,8 @@ dir=$1
 packages=(linux-image-amd64 busybox-static base-files base-passwd bash ca-certificates coreutils dash findutils grep gzip
     iproute2 kmod libc-bin libgcc-s1 libstdc++6 mount openssl procps python3 python3-venv sed sudo tar tzdata
     util-linux xz-utils)
+# For the second boot, with systemd as pid 1: without it that one is skipped.
+! apt-cache show systemd >/dev/null 2>&1 || packages+=(systemd)
 modules=(virtio_pci virtio_blk ext4 crc32c_generic)
 
 stamp=$(cat "$here/system.sh" "$here/ramdisk.sh" | sha256sum)
@@ -82,6 +84,8 @@ sed -i 's/^root:\*:/root::/' "$dir/system/etc/passwd"
 mkdir -p "$dir/system/etc/ssl/certs"
 find "$dir/system/usr/share/ca-certificates" -name '*.crt' -exec cat {} + >"$dir/system/etc/ssl/certs/ca-certificates.crt"
 echo 'lambswool' >"$dir/system/etc/hostname"
+# Otherwise systemd would take it for its first boot.
+printf '%032d\n' 1 >"$dir/system/etc/machine-id"
 echo '127.0.0.1 localhost lambswool' >"$dir/system/etc/hosts"
 mkdir -p "$dir/system"/{dev,proc,sys,run,tmp,root}
 rm -f "$dir/system.img"

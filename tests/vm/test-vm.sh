@@ -4,6 +4,9 @@
 #
 #   test-vm.sh [FILTER]      FILTER: a regular expression: only test programs whose names match it
 #
+# It boots twice: for the test programs, with nothing else running; and with systemd as pid 1, for the unit of `packaging`
+# (`systemd_unit` to the filter).
+#
 # Ends with a line `N passed, N failed, N skipped`. KVM where it works, else emulation: VM_ACCEL=kvm or =tcg decides
 # otherwise. VM_MINUTES bounds the machine's life: emulated, on two busy processors, all of it takes three quarters of an
 # hour.
@@ -53,8 +56,8 @@ tree=$dir/tree
 rm -rf "$tree"
 mkdir -p "$tree/target/debug/deps" "$tree/target/tmp" "$tree/tests/vm" "$tree/mnt"
 install -s target/release/wool target/release/wool-warden -t "$tree/target/debug"
-install "$here/guest.sh" -t "$tree/tests/vm"
-cp -r examples "$tree/"
+install "$here"/{guest.sh,unit.sh,unit-test.service} -t "$tree/tests/vm"
+cp -r examples packaging "$tree/"
 for package in crates/sys crates/warden crates/container tests; do
     mkdir -p "$tree/$package"
 done
@@ -62,7 +65,7 @@ for data in tests/data tests/tests/data tests/functions; do
     [ ! -e "$data" ] || cp -r --parents "$data" "$tree/"
 done
 # One line a test program: the directory that it runs in, and where it is.
-python3 - "$built" "$checkout" "$filter" >"$tree/programs" <<'PYTHON'
+python3 - "$built" "$checkout" "$filter" >"$dir/programs" <<'PYTHON'
 import json, os, re, sys
 
 built, checkout, wanted = sys.argv[1:]
@@ -80,7 +83,8 @@ for line in open(built):
 PYTHON
 while read -r _ program; do
     install -s "$program" -t "$tree/target/debug/deps"
-done <"$tree/programs"
+done <"$dir/programs"
+cp "$dir/programs" "$tree/"
 printf 'LAMBSWOOL_REQUIRE=%s\n' "${LAMBSWOOL_REQUIRE:-root,cgroup2}" >"$tree/environment"
 [ "$accelerated" = kvm ] || echo LAMBSWOOL_SLOW=4 >>"$tree/environment"
 rm -f "$dir/tests.img"
@@ -93,25 +97,40 @@ if [ "$accelerated" = tcg ]; then
     # the kernel, clocks that are read through the machine.
     cpu=Nehalem options="mitigations=off tsc=reliable"
 fi
-echo "booting Debian's kernel ($accelerated, at most $minutes minutes)"
-log=$dir/console.log
-status=0
-# The system disk is the same for every run: what the guest writes to it goes into a temporary file.
-timeout --foreground -k 10 "${minutes}m" nice -n 19 qemu-system-x86_64 \
-    -accel "$accelerated" -cpu "$cpu" -smp 2 -m 3072 -no-reboot -nodefaults -display none \
-    -kernel "$dir/vmlinuz" -initrd "$dir/initrd" \
-    -append "console=ttyS0 quiet loglevel=2 panic=-1 $options lambswool.checkout=$checkout" \
-    -drive "file=$dir/system.img,format=raw,if=virtio,snapshot=on" \
-    -drive "file=$dir/tests.img,format=raw,if=virtio,cache=unsafe" \
-    -serial stdio </dev/null | tee "$log" || status=$?
+passed=0 failed=0 skipped=0
+# Boots, with further words to the kernel, and adds up what the tests there said.
+boot() {
+    local log=$dir/$1.log status=0 summary good bad left
+    shift
+    echo "booting Debian's kernel ($accelerated, at most $minutes minutes)"
+    # The system disk is the same for every run: what the guest writes to it goes into a temporary file.
+    timeout --foreground -k 10 "${minutes}m" nice -n 19 qemu-system-x86_64 \
+        -accel "$accelerated" -cpu "$cpu" -smp 2 -m 3072 -no-reboot -nodefaults -display none \
+        -kernel "$dir/vmlinuz" -initrd "$dir/initrd" \
+        -append "console=ttyS0 quiet loglevel=2 panic=-1 $options lambswool.checkout=$checkout $*" \
+        -drive "file=$dir/system.img,format=raw,if=virtio,snapshot=on" \
+        -drive "file=$dir/tests.img,format=raw,if=virtio,cache=unsafe" \
+        -serial stdio </dev/null | tee "$log" || status=$?
+    # The serial console ends its lines with a carriage return.
+    summary=$(tr -d '\r' <"$log" | sed -n 's/^VM-SUMMARY //p' | tail -n1)
+    if [ -z "$summary" ]; then
+        echo "error: the machine ended before the tests did (qemu: $status); all it said is in $log"
+        summary=$(tr -d '\r' <"$log" | awk '/^== .* passed, .* failed, / { passed += $3; failed += $5; skipped += $7 }
+            END { printf "%d passed, %d failed, %d skipped\n", passed, failed + 1, skipped }')
+    fi
+    read -r good _ bad _ left _ <<<"$summary"
+    passed=$((passed + good)) failed=$((failed + bad)) skipped=$((skipped + left))
+}
 
-# The serial console ends its lines with a carriage return.
-summary=$(tr -d '\r' <"$log" | sed -n 's/^VM-SUMMARY //p' | tail -n1)
-if [ -z "$summary" ]; then
-    echo "error: the machine ended before the tests did (qemu: $status); all it said is in $log"
-    tr -d '\r' <"$log" | awk '/^== .* passed, .* failed, / { passed += $3; failed += $5; skipped += $7 }
-        END { printf "%d passed, %d failed, %d skipped\n", passed, failed + 1, skipped }'
-    exit 1
+[ ! -s "$dir/programs" ] || boot console
+if [[ systemd_unit =~ $filter ]]; then
+    if debugfs -R "stat /usr/lib/systemd/systemd" "$dir/system.img" 2>/dev/null | grep -q "Type: regular"; then
+        boot systemd lambswool.systemd systemd.wants=unit-test.service \
+            systemd.mask=systemd-tmpfiles-setup.service systemd.getty_auto=no systemd.show_status=0
+    else
+        echo "SKIPPED: systemd_unit: there is no package systemd to be had here"
+        skipped=$((skipped + 1))
+    fi
 fi
-echo "$summary"
-[[ $summary == *" 0 failed,"* ]]
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]

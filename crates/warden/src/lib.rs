@@ -15,12 +15,14 @@
 //!
 //! When the worker is gone (the socket closes), everything dies with the place's pid 1, and the warden cleans up. When
 //! the warden itself is killed, pid 1 goes with it (parent-death signal); what the kernel does not free by itself
-//! (cgroups) the next start removes: [`recover`].
+//! (cgroups) the next start removes: [`recover`]. With cgroups of version 1 a [`guardian`] does, and at once: paused
+//! sandboxes would otherwise stay.
 
 pub mod cgroup;
 mod deaths;
 pub mod detach;
 pub mod filter;
+pub mod guardian;
 pub mod isolation;
 mod land;
 mod pacemaker;

@@ -8,8 +8,10 @@ use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use sys::probe::Kernel;
 use warden::detach::Detached;
+use warden::guardian::Guardian;
 use warden::isolation::{Hang, Isolation};
 use warden::place::Place;
+use warden::protocol::Layout;
 use warden::recover;
 use warden::rootfs::Roots;
 use warden::serve::Warden;
@@ -41,7 +43,7 @@ fn main() -> Result<()> {
     let detached = if arguments.detach { Some(Detached::from_starter()?) } else { None };
     sys::process::set_undumpable().context("become undumpable")?;
     let name = recover::cgroup_name(&arguments.state)?;
-    let _turn = recover::await_turn(&arguments.state)
+    let turn = recover::await_turn(&arguments.state)
         .context("wait for another warden of this state directory")?;
     let worker = match &arguments.task {
         Task::Serve(socket) => reach_worker(socket)?,
@@ -67,11 +69,17 @@ fn main() -> Result<()> {
     let reap = isolation.root == Hang::Staged || Kernel::running() < Kernel(6, 15);
     let place = Place::new(&empty, reap)?;
     let uids = Uids::of(Share::take().context("take kernel uids")?);
+    let frozen_stay = cgroups.layout() == Layout::V1;
     let mut warden = Warden::new(place, roots, cgroups, uids, isolation, descriptors);
+    let guardian = match frozen_stay {
+        true => Some(Guardian::start(&name, turn.as_fd()).context("start the guardian")?),
+        false => None,
+    };
     if let Some(detached) = detached {
         detached.release_starter();
     }
     let served = warden.serve(worker.as_fd()).context("serve the worker");
+    drop(guardian);
     drop(warden);
     Share::clear();
     served

@@ -163,8 +163,12 @@ impl World {
         }
     }
 
-    /// Kills the warden itself, as a crash would, and leaves the state directory to the next.
+    /// Kills the warden itself, and first its guardian, where it has one: leaves the state directory to the next.
     pub(crate) async fn crash(mut self) -> PathBuf {
+        for process in host::children(self.warden()).iter().filter(|process| process.uid == 0) {
+            let guardian = rustix::process::Pid::from_raw(process.pid).unwrap();
+            rustix::process::kill_process(guardian, rustix::process::Signal::KILL).unwrap();
+        }
         self.warden.kill().await.unwrap();
         self.state
     }
