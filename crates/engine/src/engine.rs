@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sandbox::{Instance, InstanceSpec, Layer, Provider, ProviderError};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -355,9 +356,9 @@ impl Engine {
                     _ = tick.tick() => {}
                     () = budget.crowded.notified() => {
                         let Some(engine) = engine.upgrade() else { return };
-                        engine.imports.fit();
-                        // What was given up takes a moment to be gone; whoever parks meanwhile has to wait for that.
-                        drop(engine);
+                        // Milliseconds where much is known: more than calls on this thread should wait.
+                        let _ = spawn_blocking(move || engine.imports.fit()).await;
+                        // What was given up takes a moment to be gone.
                         sleep(BREATH).await;
                         continue;
                     }

@@ -61,6 +61,10 @@ impl Popularity {
         rates.iter().map(|rate| rate.per_second(now)).sum()
     }
 
+    pub(crate) fn forget(&mut self, handler: &HandlerId) {
+        self.0.remove(handler);
+    }
+
     /// Forgets who was not called for long.
     pub(crate) fn tidy(&mut self, now: Instant) {
         self.0.retain(|_, rates| rates.iter().any(|rate| rate.weight(now) > FORGOTTEN));

@@ -18,7 +18,7 @@ pub struct EngineStatus {
     pub calls: usize,
     /// Calls that wait for an instance or a permit.
     pub waiting: usize,
-    /// Handlers that have instances or waiting calls; nothing is remembered of others.
+    /// Handlers that have instances or waiting calls.
     pub handlers: usize,
     /// Sandboxes that were dropped and are not yet gone.
     pub reaping: usize,

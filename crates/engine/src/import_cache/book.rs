@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use sandbox::Imports;
 
+use super::line::Line;
 use super::set::Set;
 use crate::package::Distribution;
 
@@ -255,41 +256,6 @@ impl Book {
     }
 }
 
-/// A straight line through what was measured, the least squares way. Two made-up points keep it upright in the beginning.
-#[derive(Clone, Copy, Debug)]
-struct Line {
-    count: f64,
-    x: f64,
-    y: f64,
-    xx: f64,
-    xy: f64,
-}
-
-impl Default for Line {
-    fn default() -> Self {
-        let mut line = Self { count: 0.0, x: 0.0, y: 0.0, xx: 0.0, xy: 0.0 };
-        line.add(0.0, f64::from(6 << 20));
-        line.add(250.0, f64::from(40 << 20));
-        line
-    }
-}
-
-impl Line {
-    fn add(&mut self, x: f64, y: f64) {
-        self.count += 1.0;
-        self.x += x;
-        self.y += y;
-        self.xx += x * x;
-        self.xy += x * y;
-    }
-
-    fn at(&self, x: f64) -> f64 {
-        let spread = self.count * self.xx - self.x * self.x;
-        let slope = (self.count * self.xy - self.x * self.y) / spread;
-        (self.y + slope * (self.count * x - self.x)) / self.count
-    }
-}
-
 fn count(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
@@ -382,16 +348,6 @@ pub(super) mod tests {
         let loaded = book.measure(&sees, &Imports { files, left_by, ..Imports::default() });
         let closed = book.closed(&loaded);
         assert_eq!(book.modules(&closed), ["numpy"]);
-    }
-
-    #[test]
-    fn weights_are_foretold_from_those_measured() {
-        let mut book = Book::default();
-        for _ in 0..1000 {
-            book.weighed(100.0, 30 << 20);
-            book.weighed(200.0, 50 << 20);
-        }
-        assert!(book.weigh(150.0).abs_diff(40 << 20) < 1 << 20);
     }
 
     #[test]

@@ -15,9 +15,10 @@
 //! Seats of all handlers together are bounded, too. Once they are taken, the least recently used idle instance, whosever it
 //! is, makes room for a new one; where none is idle, a call that needs a new seat is refused at once.
 //!
-//! Nothing is remembered about a handler that has neither instances nor waiters.
+//! Nothing is remembered about a handler that has neither instances nor waiters, but how often it was called of late.
 
 mod keep;
+mod offering;
 mod seat;
 mod waiting;
 
@@ -34,15 +35,11 @@ use crate::admit::{Admission, Demand, admit};
 use crate::budget::Budget;
 use crate::call::{CallError, Handler, HandlerId};
 use crate::config::EngineConfig;
-use crate::handler_cache::{HandlerCache, Offer, Ticket};
+use crate::handler_cache::HandlerCache;
 use crate::lease::Lease;
-use crate::pages::share;
 use crate::popularity::Popularity;
 pub(crate) use seat::Seat;
 use waiting::Waiting;
-
-/// What starting any instance takes at least, in milliseconds.
-const LEAST_MS: f64 = 1.0;
 
 /// What a call was given.
 #[derive(Debug)]
@@ -239,6 +236,7 @@ impl Scheduler {
             if let Some(desk) = state.desks.get_mut(handler) {
                 desk.generation = generation;
             }
+            state.popularity.forget(handler);
             state.cache.forget(handler)
         };
         drop(victims);
@@ -251,35 +249,6 @@ impl Scheduler {
             state.popularity.tidy(now);
             let before = now.checked_sub(self.config.idle);
             let victims = before.map(|before| state.cache.expire(before));
-            self.budget.note_idle(state.cache.bytes());
-            victims
-        };
-        drop(victims);
-    }
-
-    /// The idle instances, each with what it costs and what it saves: milliseconds a second.
-    pub(crate) fn offers(&self, now: Instant) -> Vec<Offer> {
-        let (state, allowed) = (self.state(), self.budget.now());
-        let mut offers = Vec::with_capacity(state.cache.len());
-        for (handler, idle) in state.cache.each() {
-            let live = state.desks.get(handler).map_or(0, |desk| desk.live as usize);
-            let busy = live.saturating_sub(idle.len());
-            for (depth, (ticket, own, lease)) in idle.into_iter().enumerate() {
-                let rate = state.popularity.per_second(handler, busy + depth, now);
-                let bytes = own + lease.pages.as_ref().map_or(0, share);
-                // One that alone is too large can never stay, and must not push out all others first.
-                let saved = if bytes > allowed { 0.0 } else { lease.made_in_ms.max(LEAST_MS) };
-                offers.push(Offer { ticket, bytes, saves: rate * saved });
-            }
-        }
-        offers
-    }
-
-    /// Gives up these, as far as they are still idle.
-    pub(crate) fn give_up(&self, tickets: impl Iterator<Item = Ticket>) {
-        let victims: Vec<_> = {
-            let mut state = self.state();
-            let victims = tickets.filter_map(|ticket| state.cache.remove(ticket)).collect();
             self.budget.note_idle(state.cache.bytes());
             victims
         };

@@ -1,0 +1,175 @@
+//! Choosing where a call goes on from: the shell around [`select`].
+
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::sync::Arc;
+
+use sandbox::{ProviderError, SandboxId};
+use tokio::sync::watch;
+
+use super::kept::{Kept, Key, View};
+use super::making::{Made, outcome};
+use super::profile::Profile;
+use super::select::{self, Standing};
+use super::set::Set;
+use super::state::Node;
+use super::{ImportCache, number};
+use crate::call::Handler;
+use crate::config::ZygotePolicy;
+
+/// Milliseconds of imports that a start may lack without anybody thinking about a better zygote.
+const GOOD_ENOUGH_MS: f64 = 1.0;
+
+/// Where a call goes on from.
+#[derive(Debug)]
+pub struct Pick {
+    /// None: a fresh interpreter.
+    pub(crate) zygote: Option<Arc<Kept>>,
+    /// It had to be made first.
+    pub(crate) cold: bool,
+    /// It has imported all that the handler is known to import.
+    pub(crate) exact: bool,
+    /// Whether to ask the handler what it imports.
+    pub(crate) observe: bool,
+}
+
+impl Pick {
+    /// The zygote; none: a fresh interpreter.
+    #[must_use]
+    pub fn zygote(&self) -> Option<SandboxId> {
+        self.zygote.as_ref().map(|kept| kept.zygote.id())
+    }
+
+    /// Whether it has imported all that the handler is known to import.
+    #[must_use]
+    pub fn exact(&self) -> bool {
+        self.exact
+    }
+}
+
+impl ImportCache {
+    /// Chooses where a call goes on from, and has made what should be there.
+    ///
+    /// # Errors
+    /// When there is no zygote at all and none can be made.
+    pub async fn pick(self: &Arc<Self>, handler: &Handler) -> Result<Pick, ProviderError> {
+        if self.config.zygotes == ZygotePolicy::None {
+            return Ok(Pick { zygote: None, cold: true, exact: false, observe: false });
+        }
+        let (choice, making) = loop {
+            let (choice, making) = self.choose(handler);
+            match &choice.zygote {
+                // Microseconds to ask; a call that finds out by forking has lost one of its two tries.
+                Some(kept) if !kept.zygote.alive() => self.lose(kept, "its process ended"),
+                _ => break (choice, making),
+            }
+        };
+        let Some(mut making) = making else {
+            let Pick { zygote, cold, .. } = choice;
+            return Ok(self.taken(handler, zygote, cold));
+        };
+        match (outcome(&mut making).await, choice.zygote) {
+            (Ok(Some(kept)), _) => Ok(self.taken(handler, Some(kept), true)),
+            // What SOCK's policy wanted to make for it cannot be had.
+            (_, Some(kept)) => Ok(self.taken(handler, Some(kept), false)),
+            (Ok(None), None) => Ok(self.taken(handler, None, true)),
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    /// The best there is, and what to wait for instead, if anything.
+    fn choose(
+        self: &Arc<Self>,
+        handler: &Handler,
+    ) -> (Pick, Option<watch::Receiver<Option<Made>>>) {
+        let mut state = self.state();
+        let profile = state.profile(handler, self.store.is_some(), &self.seed);
+        let view = state.view();
+        let best = self.best(&view, &profile, luck(state.starts));
+        let own = self.own(&profile);
+        self.plant(&mut state, &profile);
+        let standing = own.as_ref().map(|key| state.standing(&self.config, key));
+        let from = best.map(|at| Arc::clone(&view.kept[at]));
+        let mut making = None;
+        if let (Some(key), Some(Standing::Absent | Standing::Making)) = (&own, standing) {
+            let started = match state.nodes.get(key) {
+                Some(Node::Making(making)) if standing == Some(Standing::Making) => making.clone(),
+                _ => self.start(
+                    &mut state,
+                    key,
+                    from.clone().filter(|_| self.config.zygotes == ZygotePolicy::Paper),
+                ),
+            };
+            making = Some(started).filter(|_| self.config.zygotes == ZygotePolicy::Paper);
+        }
+        let root = Key::root(profile.realm);
+        if from.is_none() && making.is_none() {
+            making = match (state.standing(&self.config, &root), state.nodes.get(&root)) {
+                (Standing::Making, Some(Node::Making(making))) => Some(making.clone()),
+                (Standing::Absent, _) => Some(self.start(&mut state, &root, None)),
+                _ => None,
+            };
+        }
+        drop(state);
+        let cold = from.is_none();
+        (Pick { zygote: from, cold, exact: false, observe: false }, making)
+    }
+
+    /// Notes that a call goes on from there.
+    fn taken(self: &Arc<Self>, handler: &Handler, kept: Option<Arc<Kept>>, cold: bool) -> Pick {
+        let mut state = self.state();
+        let profile = state.profile(handler, self.store.is_some(), &self.seed);
+        state.start(&handler.id, self.config.zygote_half_life);
+        let none = Set::default();
+        let modules = kept.as_ref().map_or(&none, |kept| &kept.modules);
+        let needs: f64 = profile.needs.iter().map(|(_, cost)| cost).sum();
+        let saved = profile.saved(modules);
+        if let Some(kept) = &kept {
+            kept.use_now(state.turn(), saved);
+        }
+        drop(state);
+        let learns = matches!(self.config.zygotes, ZygotePolicy::Utility | ZygotePolicy::Static);
+        let exact = match (&kept, self.config.zygotes) {
+            (None, _) => false,
+            (Some(_), _) if profile.declared.is_empty() && !learns => true,
+            (Some(kept), ZygotePolicy::PerLock) => profile.declared.within(&kept.key.modules),
+            (Some(kept), ZygotePolicy::Paper) => kept.key.sees == profile.locked,
+            _ => needs - saved < GOOD_ENOUGH_MS,
+        };
+        if self.config.zygotes == ZygotePolicy::Utility && needs - saved >= GOOD_ENOUGH_MS {
+            self.improve();
+        }
+        let observe =
+            learns && !profile.locked.is_empty() && profile.curious(number(kept.as_deref()));
+        Pick { zygote: kept, cold, exact, observe }
+    }
+
+    /// The best zygote that may serve the handler, by the policy.
+    pub(super) fn best(&self, view: &View, profile: &Profile, luck: u64) -> Option<usize> {
+        let (entries, realm) = (&view.entries, profile.realm);
+        match self.config.zygotes {
+            ZygotePolicy::None => None,
+            ZygotePolicy::Root => select::exact(entries, realm, &Set::default(), &Set::default()),
+            ZygotePolicy::PerLock => {
+                select::exact(entries, realm, &profile.locked, &profile.declared)
+            }
+            ZygotePolicy::Paper => select::sock(entries, realm, &profile.locked, luck),
+            ZygotePolicy::Utility | ZygotePolicy::Static => select::utility(entries, profile),
+        }
+    }
+
+    /// The zygote that the policy makes for a handler as soon as that is called.
+    pub(super) fn own(&self, profile: &Profile) -> Option<Key> {
+        let modules = match self.config.zygotes {
+            ZygotePolicy::PerLock => profile.declared.clone(),
+            ZygotePolicy::Paper => profile.outermost.clone(),
+            _ => return None,
+        };
+        let key = Key { realm: profile.realm, sees: profile.locked.clone(), modules };
+        (!key.modules.is_empty()).then_some(key)
+    }
+}
+
+/// A number that looks random.
+fn luck(starts: u64) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::new().hash_one(starts)
+}
