@@ -383,7 +383,7 @@ impl Space {
         }
         // Not by the scanner, which a reset goes by: whatever can be reached, and the tables that say what can.
         let mapped = state.regions.iter().map(|(range, _)| range);
-        for part in mapped.chain([MONITOR..ARENA_BYTES]) {
+        for part in mapped.chain(std::iter::once(MONITOR..ARENA_BYTES)) {
             for page in pages(part) {
                 if self.arena.bytes(page..page + PAGE) != origin.bytes(page..page + PAGE) {
                     found.push(format!("the page at {page:#x}"));
@@ -437,7 +437,8 @@ impl Journal {
         if self.inherited.len() > Self::MOST {
             let start = self.inherited.iter().map(|part| part.start).min().unwrap_or(0);
             let end = self.inherited.iter().map(|part| part.end).max().unwrap_or(0);
-            self.inherited = vec![start..end];
+            self.inherited.clear();
+            self.inherited.push(start..end);
         }
     }
 

@@ -57,6 +57,7 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_pwrite64 => transfer::pwrite(process, a, b, c, d),
         libc::SYS_lseek => transfer::lseek(process, a, b, c),
         libc::SYS_close => transfer::close(process, a),
+        libc::SYS_close_range => transfer::close_range(process, a, b, c),
         libc::SYS_dup => process.kernel.files.duplicate(fd(a), 0, false),
         libc::SYS_dup2 if fd(a) == fd(b) => process.kernel.files.descriptor(fd(a)).map(|_| fd(a)),
         libc::SYS_dup2 => transfer::dup(process, a, b, 0),
@@ -148,6 +149,14 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
 /// Descriptors are 32 bits wide; the rest of the register means nothing.
 pub(super) const fn fd(register: u64) -> u64 {
     register & 0xffff_ffff
+}
+
+/// What a call's answer is in RAX.
+pub(super) fn register(answer: Answer) -> u64 {
+    match answer {
+        Ok(value) => value,
+        Err(errno) => i64::from(-errno.raw_os_error()).cast_unsigned(),
+    }
 }
 
 /// An `int` argument.

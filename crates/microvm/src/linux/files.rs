@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::vfs::NodeId;
 
 /// Most descriptors of a process.
-const MOST: usize = 1024;
+pub(super) const MOST: usize = 1024;
 /// Bytes that a pipe holds.
 pub(crate) const PIPE_BYTES: usize = 64 << 10;
 

@@ -15,6 +15,8 @@ const FIXED: u64 = 0x10;
 const ANONYMOUS: u64 = 0x20;
 const FIXED_NOREPLACE: u64 = 0x10_0000;
 const WRITE: u64 = 2;
+/// How a file is open.
+const WRITE_ONLY: u64 = 1;
 
 pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
     let [address, length, protection, flags, fd, offset] = arguments;
@@ -32,14 +34,18 @@ pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
     if !offset.is_multiple_of(crate::layout::PAGE) {
         return Err(Errno::INVAL);
     }
-    let Object::Node(node, _) = process.kernel.files.get(fd & 0xffff_ffff)?.object else {
-        return Err(Errno::NODEV);
-    };
+    let open = process.kernel.files.get(fd & 0xffff_ffff)?;
+    let access = open.flags & 3;
+    let wants_to_write = flags & 3 == SHARED && protection & WRITE != 0;
+    if access == WRITE_ONLY || wants_to_write && access == 0 {
+        return Err(Errno::ACCESS);
+    }
+    let Object::Node(node, _) = open.object else { return Err(Errno::NODEV) };
     if !matches!(process.kernel.tree.contents(node), Contents::Sealed { .. } | Contents::Bytes(_)) {
         return Err(Errno::NODEV);
     }
     // A file's pages are copied: nobody else could see what is written to a shared mapping.
-    if flags & 3 == SHARED && protection & WRITE != 0 {
+    if wants_to_write {
         return Err(Errno::NODEV);
     }
     let start = process.space.map(place, length, rights)?;

@@ -77,6 +77,21 @@ fn find(process: &Process, directory: u64, at: u64, follow: bool) -> Result<Foun
     process.kernel.tree.find(start(process, directory, &path)?, &path, follow)
 }
 
+/// A name that is to be made, taken away or moved: the name itself, whatever it links to. Says whether a slash follows it:
+/// then only a directory will do.
+fn find_name(process: &Process, directory: u64, at: u64) -> Result<(Found, bool), Errno> {
+    let path = path(process, at)?;
+    let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+    let name = if end == 0 { &path[..] } else { &path[..end] };
+    let found = process.kernel.tree.find(start(process, directory, &path)?, name, false)?;
+    Ok((found, end < path.len()))
+}
+
+/// Whether a name cannot be taken away or moved.
+fn is_dots(found: &Found) -> bool {
+    matches!(found.name.as_slice(), b"" | b"." | b"..")
+}
+
 fn existing(process: &Process, directory: u64, at: u64, follow: bool) -> Result<NodeId, Errno> {
     find(process, directory, at, follow)?.node.ok_or(Errno::NOENT)
 }
@@ -92,15 +107,15 @@ pub(super) fn open(
         return Err(Errno::OPNOTSUPP);
     }
     let follow = flags & OPEN_NO_FOLLOW == 0 && flags & (CREATE | EXCLUSIVE) != CREATE | EXCLUSIVE;
-    let name = path(process, at)?;
-    let from = start(process, directory, &name)?;
-    let found = process.kernel.tree.find(from, &name, follow)?;
+    if flags & CREATE != 0 && find_name(process, directory, at)?.1 {
+        return Err(Errno::ISDIR);
+    }
+    let found = find(process, directory, at, follow)?;
     let writes = flags & 3 != 0;
     let node = match found.node {
         Some(_) if flags & CREATE != 0 && flags & EXCLUSIVE != 0 => return Err(Errno::EXIST),
         Some(node) => node,
         None if flags & CREATE == 0 => return Err(Errno::NOENT),
-        None if name.ends_with(b"/") => return Err(Errno::ISDIR),
         None => {
             let bits = mode(bits) & !process.kernel.umask;
             let (contents, now) = (Contents::Bytes(Vec::new()), super::clock::now());
@@ -172,7 +187,7 @@ fn describe(tree: &Tree, node: NodeId) -> Record<144> {
     let time = modified.cast_unsigned();
     Record::new()
         .long(0, 1)
-        .long(8, u64::from(node.0))
+        .long(8, node.inode())
         .long(16, 1)
         .int(24, format | bits)
         .int(28, user)
@@ -243,7 +258,7 @@ pub(super) fn getdents(process: &mut Process, descriptor: u64, target: u64, room
             Kind::Device => 2,
         };
         let end = bytes.len() + length;
-        bytes.extend_from_slice(&u64::from(node.0).to_le_bytes());
+        bytes.extend_from_slice(&node.inode().to_le_bytes());
         bytes.extend_from_slice(&offset.to_le_bytes());
         bytes.extend_from_slice(&u16::try_from(length).unwrap_or(0).to_le_bytes());
         bytes.push(kind);
@@ -286,27 +301,35 @@ pub(super) fn fchdir(process: &mut Process, descriptor: u64) -> Answer {
 }
 
 pub(super) fn mkdir(process: &mut Process, directory: u64, at: u64, bits: u64) -> Answer {
-    let found = find(process, directory, at, false)?;
+    let (found, _) = find_name(process, directory, at)?;
+    let contents = Contents::Directory(std::collections::BTreeMap::new());
+    make(process, &found, contents, mode(bits) & !process.kernel.umask)
+}
+
+fn make(process: &mut Process, found: &Found, contents: Contents, bits: u32) -> Answer {
     if found.node.is_some() {
         return Err(Errno::EXIST);
     }
-    let contents = Contents::Directory(std::collections::BTreeMap::new());
-    let (bits, now) = (mode(bits) & !process.kernel.umask, super::clock::now());
+    let now = super::clock::now();
     process.kernel.tree.create(found.directory, &found.name, contents, bits, now)?;
     Ok(0)
 }
 
 pub(super) fn unlink(process: &mut Process, directory: u64, at: u64, flags: u64) -> Answer {
-    let name = path(process, at)?;
     let is_directory = flags & REMOVE_DIRECTORY != 0;
-    let last = name.split(|byte| *byte == b'/').rfind(|name| !name.is_empty());
-    match last {
-        Some(b".") if is_directory => return Err(Errno::INVAL),
-        Some(b"..") if is_directory => return Err(Errno::NOTEMPTY),
-        Some(b"." | b"..") => return Err(Errno::ISDIR),
-        _ => {}
+    let (found, slash) = find_name(process, directory, at)?;
+    match found.name.as_slice() {
+        _ if !is_dots(&found) => {}
+        _ if !is_directory => return Err(Errno::ISDIR),
+        b"." => return Err(Errno::INVAL),
+        b".." => return Err(Errno::NOTEMPTY),
+        _ => return Err(Errno::BUSY),
     }
-    let found = find(process, directory, at, false)?;
+    let node = found.node.ok_or(Errno::NOENT)?;
+    if slash && !is_directory {
+        let kind = process.kernel.tree.contents(node).kind();
+        return Err(if kind == Kind::Directory { Errno::ISDIR } else { Errno::NOTDIR });
+    }
     let node = process.kernel.tree.remove(&found, is_directory)?;
     forget(process, node);
     Ok(0)
@@ -330,15 +353,22 @@ pub(super) fn rename(
     if flags & !NO_REPLACE != 0 {
         return Err(Errno::INVAL);
     }
-    let from = find(process, from_directory, from, false)?;
-    let to = find(process, to_directory, to, false)?;
+    let (from, from_slash) = find_name(process, from_directory, from)?;
+    let (to, to_slash) = find_name(process, to_directory, to)?;
+    if is_dots(&from) || is_dots(&to) {
+        return Err(if flags & NO_REPLACE != 0 && is_dots(&to) {
+            Errno::EXIST
+        } else {
+            Errno::BUSY
+        });
+    }
+    let node = from.node.ok_or(Errno::NOENT)?;
     if flags & NO_REPLACE != 0 && to.node.is_some() {
         return Err(Errno::EXIST);
     }
-    for found in [&from, &to] {
-        if matches!(found.name.as_slice(), b"" | b"." | b"..") {
-            return Err(Errno::BUSY);
-        }
+    let is_directory = process.kernel.tree.contents(node).kind() == Kind::Directory;
+    if (from_slash || to_slash) && !is_directory {
+        return Err(Errno::NOTDIR);
     }
     if let Some(replaced) = process.kernel.tree.rename(&from, &to)? {
         forget(process, replaced);
@@ -351,13 +381,11 @@ pub(super) fn symlink(process: &mut Process, target: u64, directory: u64, at: u6
     if target.is_empty() {
         return Err(Errno::NOENT);
     }
-    let found = find(process, directory, at, false)?;
-    if found.node.is_some() {
-        return Err(Errno::EXIST);
+    let (found, slash) = find_name(process, directory, at)?;
+    if slash && found.node.is_none() {
+        return Err(Errno::NOENT);
     }
-    let (contents, now) = (Contents::Link(target), super::clock::now());
-    process.kernel.tree.create(found.directory, &found.name, contents, 0o777, now)?;
-    Ok(0)
+    make(process, &found, Contents::Link(target), 0o777)
 }
 
 pub(super) fn chmod(process: &mut Process, directory: u64, at: u64, bits: u64) -> Answer {

@@ -284,10 +284,7 @@ impl Process {
                 return Ok(Some(pause));
             }
         };
-        self.vcpu.registers().rax = match answer {
-            Ok(value) => value,
-            Err(errno) => i64::from(-errno.raw_os_error()).cast_unsigned(),
-        };
+        self.vcpu.registers().rax = call::register(answer);
         Ok(None)
     }
 

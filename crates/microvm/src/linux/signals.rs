@@ -6,7 +6,7 @@
 use rustix::io::Errno;
 
 use super::Answer;
-use super::call::{Flow, signed};
+use super::call::{Flow, register, signed};
 use super::identity::PID;
 use super::process::{Pause, Process};
 use super::record::{Record, long_at};
@@ -27,6 +27,8 @@ const TRAP: usize = 5;
 const BUS: usize = 7;
 const FPE: usize = 8;
 const KILL: usize = 9;
+/// Sent to whoever writes to a pipe that nobody reads.
+pub(super) const PIPE: usize = 13;
 const SEGV: usize = 11;
 const STOP: usize = 19;
 
@@ -168,19 +170,23 @@ pub(super) fn kill(process: &mut Process, target: i32, signal: i32) -> Flow {
     if number == 0 {
         return Flow::Answer(Ok(0));
     }
-    let action = process.kernel.signals.actions[number];
-    match action.handler {
+    raise(process, number, Ok(0))
+}
+
+/// Sends a signal to the process from inside a system call, which returns `answer`, and before a handler runs.
+pub(super) fn raise(process: &mut Process, number: usize, answer: Answer) -> Flow {
+    let signal = i32::try_from(number).unwrap_or(0);
+    match process.kernel.signals.actions[number].handler {
         // Children, windows, continuation, urgent data: ignored unless somebody wants them.
-        0 if matches!(number, 17 | 18 | 23 | 28) => Flow::Answer(Ok(0)),
+        0 if matches!(number, 17 | 18 | 23 | 28) => Flow::Answer(answer),
         0 => Flow::Kill(signal),
-        1 => Flow::Answer(Ok(0)),
+        1 => Flow::Answer(answer),
         _ => {
-            // The call has returned 0 when the handler runs.
             if process.vcpu.settle().is_err() {
                 return Flow::Kill(signal);
             }
-            process.vcpu.registers().rax = 0;
             let registers = process.vcpu.registers();
+            registers.rax = register(answer);
             let at = Fault {
                 vector: 0,
                 code: 0,

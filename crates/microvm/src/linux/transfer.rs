@@ -1,5 +1,6 @@
 //! System calls that move bytes, and those about descriptors.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -11,6 +12,8 @@ use super::files::{Object, PIPE_BYTES};
 use super::identity::fill_random;
 use super::process::{Pause, Process};
 use super::record::long_at;
+use super::signals;
+use crate::space::Space;
 use crate::vfs::{Contents, Device, NodeId};
 
 const ACCESS_MODE: u64 = 3;
@@ -55,13 +58,10 @@ type Step = fn(&mut Process, u64, u64, u64) -> Result<Moved, Errno>;
 /// Moves part by part, until one is moved in part only. An error after the first bytes is not lost: the next call finds it.
 fn transfer(process: &mut Process, fd_: u64, parts: &[(u64, u64)], step: Step) -> Flow {
     let mut total = 0;
-    if parts.is_empty() {
-        return Flow::Answer(process.kernel.files.get(fd(fd_)).map(|_| 0));
-    }
-    for &(address, length) in parts {
-        if length == 0 && parts.len() > 1 {
-            continue;
-        }
+    // An empty part moves nothing, but if all are empty the descriptor is checked all the same.
+    let mut some = parts.iter().filter(|(_, length)| *length > 0).peekable();
+    let none = some.peek().is_none().then_some(&(0, 0));
+    for &(address, length) in some.chain(none) {
         match step(process, fd(fd_), address, length.min(MOST)) {
             Ok(Moved::Bytes(count)) => {
                 total += count;
@@ -70,6 +70,10 @@ fn transfer(process: &mut Process, fd_: u64, parts: &[(u64, u64)], step: Step) -
                 }
             }
             Ok(Moved::Blocked(pause)) if total == 0 => return blocked(process, fd_, pause),
+            Err(Errno::PIPE) => {
+                let answer = if total == 0 { Err(Errno::PIPE) } else { Ok(total) };
+                return signals::raise(process, signals::PIPE, answer);
+            }
             Err(errno) if total == 0 => return Flow::Answer(Err(errno)),
             Ok(Moved::Blocked(_)) | Err(_) => break,
         }
@@ -114,25 +118,32 @@ fn receive(process: &mut Process, fd_: u64, target: u64, length: u64) -> Result<
             if pipe.bytes.is_empty() && pipe.writers > 0 && length > 0 {
                 return Ok(Moved::Blocked(Pause::Stuck));
             }
-            drain(&mut pipe.bytes, process.space.write(target, length)?)
+            drain(&mut pipe.bytes, &mut process.space, target, length)?
         }
         Object::Channel => {
             if process.incoming.is_empty() && process.open && length > 0 {
                 return Ok(Moved::Blocked(Pause::Idle));
             }
-            drain(&mut process.incoming, process.space.write(target, length)?)
+            drain(&mut process.incoming, &mut process.space, target, length)?
         }
         Object::PipeWriter(_) | Object::Output(_) => return Err(Errno::BADF),
     };
     Ok(Moved::Bytes(count))
 }
 
-fn drain(from: &mut std::collections::VecDeque<u8>, target: &mut [u8]) -> u64 {
-    let count = from.len().min(target.len());
+/// Takes what is there; no more of the target is looked at than is written.
+fn drain(
+    from: &mut VecDeque<u8>,
+    space: &mut Space,
+    target: u64,
+    length: u64,
+) -> Result<u64, Errno> {
+    let target = space.write(target, length.min(from.len() as u64))?;
+    let count = target.len();
     for (byte, taken) in target.iter_mut().zip(from.drain(..count)) {
         *byte = taken;
     }
-    count as u64
+    Ok(count as u64)
 }
 
 fn read_node(
@@ -200,11 +211,14 @@ fn send(process: &mut Process, fd_: u64, source: u64, length: u64) -> Result<Mov
         }
         Object::PipeWriter(pipe) => {
             let state = process.kernel.files.pipe_mut(pipe)?;
+            if length == 0 {
+                return Ok(Moved::Bytes(0));
+            }
             if state.readers == 0 {
                 return Err(Errno::PIPE);
             }
             let room = (PIPE_BYTES - state.bytes.len()) as u64;
-            if room == 0 && length > 0 {
+            if room == 0 {
                 return Ok(Moved::Blocked(Pause::Stuck));
             }
             let bytes = process.space.read(source, length.min(room))?;
@@ -233,10 +247,10 @@ fn write_node(
 ) -> Result<u64, Errno> {
     match process.kernel.tree.contents(node) {
         Contents::Device(Device::Full) => return Err(Errno::NOSPC),
-        Contents::Device(_) => {
-            process.space.read(source, length)?;
-            return Ok(length);
-        }
+        // They look at nothing, not even at whether it is there.
+        Contents::Device(_) => {}
+        // Nothing written makes no file longer.
+        Contents::Bytes(_) if length == 0 => {}
         Contents::Bytes(bytes) => {
             let source = process.space.read(source, length)?;
             let end = offset.checked_add(length).ok_or(Errno::FBIG)?;
@@ -297,12 +311,17 @@ pub(super) fn pwrite(
 
 pub(super) fn lseek(process: &mut Process, fd_: u64, offset: u64, whence: u64) -> Answer {
     let open = process.kernel.files.get(fd(fd_))?;
+    if whence > 2 {
+        return Err(Errno::INVAL);
+    }
     let Object::Node(node, _) = open.object else { return Err(Errno::SPIPE) };
+    if matches!(process.kernel.tree.contents(node), Contents::Device(_)) {
+        return Ok(0);
+    }
     let base = match whence {
         0 => 0,
         1 => open.offset,
-        2 => process.kernel.tree.contents(node).size(),
-        _ => return Err(Errno::INVAL),
+        _ => process.kernel.tree.contents(node).size(),
     };
     let target = base.checked_add_signed(offset.cast_signed()).ok_or(Errno::INVAL)?;
     if target > i64::MAX.cast_unsigned() {
@@ -313,12 +332,18 @@ pub(super) fn lseek(process: &mut Process, fd_: u64, offset: u64, whence: u64) -
 }
 
 pub(super) fn ftruncate(process: &mut Process, fd_: u64, length: u64) -> Answer {
-    let open = process.kernel.files.get(fd(fd_))?;
-    let Object::Node(node, _) = open.object else { return Err(Errno::INVAL) };
-    if open.flags & ACCESS_MODE == 0 || length > i64::MAX.cast_unsigned() {
+    if length > i64::MAX.cast_unsigned() {
         return Err(Errno::INVAL);
     }
-    let grow = length.saturating_sub(process.kernel.tree.contents(node).size());
+    let open = process.kernel.files.get(fd(fd_))?;
+    let Object::Node(node, _) = open.object else { return Err(Errno::INVAL) };
+    if open.flags & ACCESS_MODE == 0 {
+        return Err(Errno::INVAL);
+    }
+    let Contents::Bytes(bytes) = process.kernel.tree.contents(node) else {
+        return Err(Errno::INVAL);
+    };
+    let grow = length.saturating_sub(bytes.len() as u64);
     process.kernel.tree.bytes_mut(node, grow, super::clock::now())?.resize(place(length)?, 0);
     Ok(0)
 }
@@ -326,6 +351,26 @@ pub(super) fn ftruncate(process: &mut Process, fd_: u64, length: u64) -> Answer 
 pub(super) fn close(process: &mut Process, fd_: u64) -> Answer {
     let gone = process.kernel.files.close(fd(fd_))?;
     forget(process, gone);
+    Ok(0)
+}
+
+pub(super) fn close_range(process: &mut Process, first: u64, last: u64, flags: u64) -> Answer {
+    const UNSHARE: u64 = 2;
+    const CLOSE_ON_EXEC: u64 = 4;
+    let (first, last) = (fd(first), fd(last));
+    if flags & !(UNSHARE | CLOSE_ON_EXEC) != 0 || first > last {
+        return Err(Errno::INVAL);
+    }
+    for number in first..=last.min(crate::linux::files::MOST as u64) {
+        if process.kernel.files.descriptor(number).is_err() {
+            continue;
+        }
+        if flags & CLOSE_ON_EXEC != 0 {
+            process.kernel.files.set_close_on_exec(number, true)?;
+        } else {
+            close(process, number)?;
+        }
+    }
     Ok(0)
 }
 
@@ -424,6 +469,7 @@ pub(super) fn poll(process: &mut Process, entries: u64, count: u64, timeout: i32
 fn poll_now(process: &mut Process, entries: u64, count: u64) -> Answer {
     const IN: u8 = 1;
     const OUT: u8 = 4;
+    const ERROR: u8 = 8;
     const HANG_UP: u8 = 16;
     const INVALID: u8 = 32;
     if count > MOST_PARTS {
@@ -446,12 +492,14 @@ fn poll_now(process: &mut Process, entries: u64, count: u64) -> Answer {
                     pipe if pipe.writers == 0 => HANG_UP,
                     _ => 0,
                 },
-                Object::PipeWriter(pipe) => {
-                    if process.kernel.files.pipe(pipe)?.bytes.len() < PIPE_BYTES { OUT } else { 0 }
-                }
+                Object::PipeWriter(pipe) => match process.kernel.files.pipe(pipe)? {
+                    pipe if pipe.readers == 0 => OUT | ERROR,
+                    pipe if pipe.bytes.len() < PIPE_BYTES => OUT,
+                    _ => 0,
+                },
             },
         };
-        let answered = state & (entry[4] | HANG_UP | INVALID);
+        let answered = state & (entry[4] | ERROR | HANG_UP | INVALID);
         (entry[6], entry[7]) = (answered, 0);
         ready += u64::from(answered != 0);
     }

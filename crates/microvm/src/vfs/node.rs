@@ -2,9 +2,17 @@
 
 use std::collections::BTreeMap;
 
-/// A node's name inside the monitor; also its inode number.
+/// A node's name inside the monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub(crate) u32);
+
+impl NodeId {
+    /// Its inode number. Never 0: C libraries take that for a name that is gone.
+    #[must_use]
+    pub fn inode(self) -> u64 {
+        u64::from(self.0) + 1
+    }
+}
 
 /// What kind of node it is, for `stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,197 @@
+//! The same program here and on the host: what every call returns, and what is in every buffer, has to be equal.
+//!
+//! The program is an interpreter of scripts; the scripts are random. Left out is what differs on purpose: inode numbers,
+//! times, users.
+
+mod machine;
+
+use std::path::Path;
+use std::process::Command;
+
+use machine::{compile, kvm};
+use microvm::hypervisor::Hypervisor;
+use microvm::linux::{Options, Pause, Process};
+use microvm::vfs::TreeBuilder;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+/// Each four characters of a script are one call: its letter and three digits to choose arguments by.
+const PROGRAM: &str = r##"
+    #define _GNU_SOURCE
+    #include <dirent.h>
+    #include <errno.h>
+    #include <fcntl.h>
+    #include <poll.h>
+    #include <signal.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <sys/mman.h>
+    #include <sys/stat.h>
+    #include <sys/syscall.h>
+    #include <sys/uio.h>
+    #include <unistd.h>
+    static const char *names[] = {"a", "b", "d", "d/a", "d/../b", "./a", "d/", "a/x", "missing/x", "", "l", "d/l", "loop", ".", "..x", "d/d", "b/"};
+    #define NAMES (sizeof names / sizeof *names)
+    /* Only ever opened: on the host they are everybody's. */
+    static const char *devices[] = {"/dev/null", "/dev/full", "/dev/zero"};
+    static const int opens[] = {O_RDONLY, O_WRONLY, O_RDWR, O_RDWR | O_CREAT, O_WRONLY | O_CREAT | O_EXCL, O_RDWR | O_TRUNC,
+        O_RDWR | O_APPEND | O_CREAT, O_RDONLY | O_DIRECTORY, O_RDONLY | O_NOFOLLOW, O_WRONLY | O_CREAT | O_TRUNC};
+    static char buffer[70000];
+    static int fds[10];
+    static long say(char letter, long result) {
+        printf("%c %ld %d\n", letter, result, result < 0 ? errno : 0);
+        return result;
+    }
+    static const char *name(int a, int b) { return names[(a * 10 + b) % NAMES]; }
+    static int by_name(const void *a, const void *b) { return strcmp(*(char **)a, *(char **)b); }
+    static void list(const char *path) {
+        DIR *open = opendir(path);
+        if (!open) { say('L', -1); return; }
+        char *found[64]; int count = 0; struct dirent *entry;
+        while (count < 64 && (entry = readdir(open))) {
+            found[count] = malloc(300); sprintf(found[count++], "%s:%d", entry->d_name, entry->d_type);
+        }
+        closedir(open); qsort(found, count, sizeof *found, by_name);
+        for (int at = 0; at < count; at++) printf("  %s\n", found[at]);
+    }
+    static void status(char letter, int result, struct stat *it) {
+        if (say(letter, result) == 0)
+            printf("  %o %ld %ld\n", it->st_mode, S_ISREG(it->st_mode) || S_ISLNK(it->st_mode) ? (long)it->st_size : 0, 0l);
+    }
+    static void call(char letter, int a, int b, int c) {
+        int fd = fds[a]; struct stat it; int ends[2];
+        errno = 0;
+        switch (letter) {
+        case 'o': { int got = say('o', open(name(a, b), opens[c], 0640)); if (got >= 0) fds[c] = got; break; }
+        case 'O': { int got = say('O', open(devices[a % 3], b % 3)); if (got >= 0) fds[c] = got; break; }
+        case 'c': say('c', close(fd)); break;
+        case 'r': { memset(buffer, 0, sizeof buffer); long got = say('r', read(fd, buffer, b * 7));
+            for (long at = 0; at < got; at++) printf("%02x", buffer[at] & 255); puts(""); break; }
+        case 'w': for (int at = 0; at < b * 5; at++) buffer[at] = c + at; say('w', write(fd, buffer, b * 5)); break;
+        case 's': say('s', lseek(fd, (b - 3) * 4, c % 3)); break;
+        case 'p': { memset(buffer, 0, 64); long got = say('p', pread(fd, buffer, 9, (b - 1) * 3)); if (got > 0) puts(buffer); break; }
+        case 'P': say('P', pwrite(fd, "pwritten", 8, (b - 1) * 3)); break;
+        case 't': say('t', ftruncate(fd, (b - 1) * 10)); break;
+        case 'd': { int got = say('d', dup(fd)); if (got >= 0) fds[b] = got; break; }
+        case 'D': { int to = fds[b]; if (to > 2) say('D', dup2(fd, to)); break; }
+        case '3': { int to = fds[b]; if (to > 2) say('3', dup3(fd, to, c & 1 ? O_CLOEXEC : c & 2)); break; }
+        case 'f': say('f', fcntl(fd, F_GETFL) & (O_ACCMODE | O_APPEND | O_NONBLOCK)); break;
+        case 'F': say('F', fcntl(fd, F_SETFL, c & 1 ? O_APPEND : O_NONBLOCK)); break;
+        case 'e': say('e', fcntl(fd, F_GETFD)); say('E', fcntl(fd, F_SETFD, c & 1)); break;
+        case 'u': { int got = say('u', fcntl(fd, F_DUPFD_CLOEXEC, 20 + b)); if (got >= 0) fds[c] = got; break; }
+        case 'm': say('m', mkdir(name(a, b), 0755)); break;
+        case 'R': say('R', rmdir(name(a, b))); break;
+        case 'U': say('U', unlink(name(a, b))); break;
+        case 'n': say('n', rename(name(0, a), name(b, c))); break;
+        case 'N': say('N', syscall(SYS_renameat2, AT_FDCWD, name(0, a), AT_FDCWD, name(b, c), 1)); break;
+        case 'l': say('l', symlink(name(b, c), a % 3 == 0 ? "l" : a % 3 == 1 ? "d/l" : "loop")); break;
+        case 'k': { memset(buffer, 0, 64); long got = say('k', readlink(name(a, b), buffer, c)); if (got > 0) puts(buffer); break; }
+        case 'S': status('S', stat(name(a, b), &it), &it); break;
+        case 'T': status('T', lstat(name(a, b), &it), &it); break;
+        case 'h': status('h', fstat(fd, &it), &it); break;
+        case 'x': say('x', access(name(a, b), c & 3)); break;
+        case 'M': say('M', chmod(name(a, b), 0700 | c)); break;
+        case 'L': list(name(a, b)); break;
+        case 'C': if (say('C', chdir(c & 1 ? "d" : "..")) == 0 && !(c & 1)) chdir(getenv("HOME")); break;
+        case 'i': if (say('i', pipe2(ends, O_NONBLOCK)) == 0) { fds[b] = ends[0]; fds[c] = ends[1]; } break;
+        case 'v': { struct iovec parts[3] = {{buffer, b}, {buffer + 100, 0}, {buffer + 200, c}};
+            say('v', a & 1 ? writev(fd, parts, 3) : readv(fd, parts, 3)); break; }
+        case 'b': say('b', read(fd, (void *)8, b)); say('q', open((void *)8, 0)); break;
+        case 'y': { struct pollfd ask[2] = {{fd, POLLIN | POLLOUT, 0}, {fds[b], POLLIN, 0}};
+            say('y', poll(ask, 2, 0)); printf("  %x %x\n", ask[0].revents, ask[1].revents); break; }
+        case 'g': { char *at = mmap(0, 8192, c & 1 ? 3 : 1, c & 2 ? MAP_PRIVATE : MAP_SHARED, fd, b == 9 ? 100 : 0);
+            if (at == MAP_FAILED) { int why = errno; if (!((c & 3) == 1)) { errno = why; say('g', -1); } }
+            else { if ((c & 3) != 1) { say('g', 0); struct stat size; if (fstat(fd, &size) == 0 && size.st_size > 0 && S_ISREG(size.st_mode)) printf("  %02x\n", at[0] & 255); } munmap(at, 8192); } break; }
+        case 'W': say('W', ftruncate(fd, -1)); say('z', lseek(fd, 0, 9)); break;
+        }
+    }
+    int main(int count, char **arguments) {
+        setvbuf(stdout, 0, _IOFBF, 1 << 16);
+        /* What the host's process inherits. */
+        syscall(SYS_close_range, 3, ~0u, 0);
+        if (chdir(getenv("HOME"))) return 1;
+        umask(022); signal(SIGPIPE, SIG_IGN);
+        for (int at = 0; at < 10; at++) fds[at] = 30 + at;
+        for (char *at = arguments[1]; *at; at += 4) call(at[0], at[1] - '0', at[2] - '0', at[3] - '0');
+        fflush(stdout);
+        return 0;
+    }
+"##;
+
+const CALLS: &str = "ooooOcrrwwwspPtdD3fFeumRUnNlkSThxMLCivbygW";
+
+struct Both {
+    host: Hypervisor,
+    directory: tempfile::TempDir,
+}
+
+impl Both {
+    fn new() -> Option<Self> {
+        let (host, directory) = (kvm()?, tempfile::tempdir().unwrap());
+        let program = directory.path().join("program");
+        std::fs::write(&program, compile(PROGRAM, &["-static"])).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).unwrap();
+        Some(Self { host, directory })
+    }
+
+    fn here(&self, script: &str) -> String {
+        let tree = TreeBuilder::default().layer("/", self.directory.path()).unwrap().devices();
+        let options = Options {
+            program: vec!["/program".into(), script.into()],
+            environment: vec!["HOME=/tmp".into()],
+            channel: false,
+        };
+        let tree = tree.scratch("/tmp").build(1 << 20, 1000);
+        let mut process = Process::start(&self.host, tree, &options).unwrap();
+        assert_eq!(process.run().unwrap(), Pause::Exited(0), "{script}");
+        let unknown = process.unknown_calls();
+        assert!(unknown.is_empty(), "{unknown:?}");
+        let output = process.take_output().into_iter().flat_map(|(_, bytes)| bytes).collect();
+        String::from_utf8(output).unwrap()
+    }
+
+    fn on_the_host(&self, script: &str) -> String {
+        let home = tempfile::tempdir_in("/tmp").unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
+        std::fs::set_permissions(home.path(), mode).unwrap();
+        let mut program = Command::new(self.directory.path().join("program"));
+        if rustix::process::geteuid().is_root() {
+            // A script never may touch what is not its own.
+            std::os::unix::process::CommandExt::uid(&mut program, 65534);
+            std::os::unix::fs::chown(home.path(), Some(65534), None).unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(self.directory.path(), mode).unwrap();
+        }
+        let program = program.arg(script).env_clear().env("HOME", home.path());
+        let said = program.stdin(std::process::Stdio::null()).output().unwrap();
+        assert!(said.status.success(), "{script}: {said:?}");
+        String::from_utf8(said.stdout).unwrap()
+    }
+}
+
+fn scripts() -> impl Strategy<Value = String> {
+    let letters: Vec<char> = CALLS.chars().collect();
+    let call = (prop::sample::select(letters), 0..10, 0..10, 0..10);
+    let call = call.prop_map(|(letter, a, b, c)| format!("{letter}{a}{b}{c}"));
+    prop::collection::vec(call, 10..60).prop_map(|calls| calls.concat())
+}
+
+/// Files, directories and links to begin with.
+const BEGIN: &str = "o003m020o031l000o013w393";
+
+#[test]
+fn system_calls_answer_as_linux_does() {
+    let Some(both) = Both::new() else { return };
+    assert!(Path::new("/dev/full").exists());
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(40);
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let ran = TestRunner::new(config).run(&scripts(), |script| {
+        let script = format!("{BEGIN}{script}");
+        let (here, there) = (both.here(&script), both.on_the_host(&script));
+        prop_assert_eq!(here, there, "{}", script);
+        Ok(())
+    });
+    ran.unwrap();
+}
