@@ -12,7 +12,7 @@ use std::time::Duration;
 use e2e::Value;
 
 /// Longer than any call may take: its timeout, the time that it may wait in the queue, and what a stopped zygote costs.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(400);
 
 /// A way to the worker.
 #[derive(Clone, Debug)]

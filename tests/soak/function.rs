@@ -10,8 +10,8 @@ pub(crate) struct Function {
     pub(crate) name: &'static str,
     /// Of this many calls in a hundred.
     pub(crate) weight: u32,
-    /// Lines of its header.
-    header: &'static str,
+    dependencies: &'static str,
+    settings: &'static str,
     body: &'static str,
     event: fn(&mut Rng) -> Value,
     expected: fn(u64, &Value) -> Expected,
@@ -35,12 +35,9 @@ impl Function {
     /// Its source. Each revision is another version that does the same.
     pub(crate) fn source(&self, revision: u64) -> String {
         let body = self.body;
-        let header = match self.header {
-            "" => String::new(),
-            lines => format!("# /// script\n{lines}\n# ///\n"),
-        };
+        let (dependencies, settings) = (self.dependencies, self.settings);
         format!(
-            "{header}REVISION = {revision}\n{IMPORTS}\ndef handler(event, context):\n    print('begun', event['call'], flush=True)\n{body}\n"
+            "# /// script\n# dependencies = {dependencies}\n# [tool.lambswool]\n# {settings}\n# ///\nREVISION = {revision}\n{IMPORTS}\ndef handler(event, context):\n    print('begun', event['call'], flush=True)\n{body}\n"
         )
     }
 
@@ -56,9 +53,12 @@ impl Function {
     }
 
     pub(crate) fn needs_packages(&self) -> bool {
-        self.header.contains("dependencies")
+        self.dependencies != "[]"
     }
 }
+
+/// On a machine under load an import takes a minute: that is an outlier, and no failure.
+const PATIENT: &str = "timeout = 300";
 
 const IMPORTS: &str = "import json, os, sys, time";
 
@@ -75,7 +75,8 @@ pub(crate) const FUNCTIONS: [Function; 18] = [
     Function {
         name: "noop",
         weight: 31,
-        header: "",
+        dependencies: "[]",
+        settings: PATIENT,
         body: "    return event['call']",
         event: nothing,
         expected: |call, _| Expected::Value(json!(call)),
@@ -83,7 +84,8 @@ pub(crate) const FUNCTIONS: [Function; 18] = [
     Function {
         name: "sums",
         weight: 12,
-        header: "",
+        dependencies: "[]",
+        settings: PATIENT,
         body: "    return {'sum': sum(event['items']), 'sorted': sorted(event['items'])}",
         event: |rng| json!({"items": (0..rng.usize(1..60)).map(|_| rng.i32(-99..99)).collect::<Vec<_>>()}),
         expected: |_, event| {
@@ -96,7 +98,8 @@ pub(crate) const FUNCTIONS: [Function; 18] = [
     Function {
         name: "frames",
         weight: 3,
-        header: "# dependencies = ['pandas']",
+        dependencies: "['pandas']",
+        settings: PATIENT,
         body: "    import pandas as pd\n    n = event['n']\n    table = pd.DataFrame({'k': [i % 3 for i in range(n)], 'v': range(n)})\n    return [int(s) for s in table.groupby('k')['v'].sum()]",
         event: |rng| json!({"n": rng.u64(3..500)}),
         expected: |_, event| {
@@ -108,7 +111,8 @@ pub(crate) const FUNCTIONS: [Function; 18] = [
     Function {
         name: "pictures",
         weight: 6,
-        header: "# dependencies = ['Pillow']",
+        dependencies: "['Pillow']",
+        settings: PATIENT,
         body: "    from PIL import Image\n    image = Image.new('RGB', (64, 48), tuple(event['colour'])).resize((8, 6)).transpose(2)\n    return [image.size, image.getpixel((3, 3))]",
         event: |rng| json!({"colour": [rng.u8(..), rng.u8(..), rng.u8(..)]}),
         expected: |_, event| Expected::Value(json!([[6, 8], event["colour"]])),
@@ -116,7 +120,8 @@ pub(crate) const FUNCTIONS: [Function; 18] = [
     Function {
         name: "sleeps",
         weight: 7,
-        header: "",
+        dependencies: "[]",
+        settings: PATIENT,
         body: "    time.sleep(event['ms'] / 1000)\n    return event['call']",
         event: |rng| json!({"ms": rng.u32(1..120)}),
         expected: |call, _| Expected::Value(json!(call)),
@@ -124,7 +129,8 @@ pub(crate) const FUNCTIONS: [Function; 18] = [
     Function {
         name: "raises",
         weight: 6,
-        header: "",
+        dependencies: "[]",
+        settings: PATIENT,
         body: "    raise ValueError(f\"no {event['call']}\")",
         event: nothing,
         expected: |call, _| Expected::Error(502, "ValueError", format!("no {call}")),
@@ -132,7 +138,8 @@ pub(crate) const FUNCTIONS: [Function; 18] = [
     Function {
         name: "hoards",
         weight: 3,
-        header: "# [tool.lambswool]\n# memory = '64MB'",
+        dependencies: "[]",
+        settings: "timeout = 300\n# memory = '64MB'",
         body: "    return len(bytearray(os.urandom(1)) * (512 << 20))",
         event: nothing,
         expected: |_, _| died("it reached its memory limit"),
@@ -140,7 +147,8 @@ pub(crate) const FUNCTIONS: [Function; 18] = [
     Function {
         name: "late",
         weight: 2,
-        header: "# [tool.lambswool]\n# timeout = 0.5",
+        dependencies: "[]",
+        settings: "timeout = 0.5",
         body: "    time.sleep(60)",
         event: nothing,
         expected: |_, _| Expected::Error(504, "timed-out", "no answer within 0.5 s".to_owned()),
@@ -148,7 +156,8 @@ pub(crate) const FUNCTIONS: [Function; 18] = [
     Function {
         name: "spins",
         weight: 1,
-        header: "# [tool.lambswool]\n# timeout = 0.3",
+        dependencies: "[]",
+        settings: "timeout = 0.3",
         body: "    return sum(range(10**15))",
         event: nothing,
         expected: |_, _| Expected::Error(504, "timed-out", "no answer within 0.3 s".to_owned()),
@@ -156,7 +165,8 @@ pub(crate) const FUNCTIONS: [Function; 18] = [
     Function {
         name: "forks",
         weight: 4,
-        header: "",
+        dependencies: "[]",
+        settings: PATIENT,
         // The last one is nobody's: it stays, paused or not, until the instance ends.
         body: "    total = 0\n    for number in range(3):\n        child = os.fork()\n        if child == 0:\n            os._exit(number + 5)\n        total += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])\n    if not os.path.exists('/tmp/orphan'):\n        open('/tmp/orphan', 'w').close()\n        if os.fork() == 0:\n            if os.fork() == 0:\n                time.sleep(600)\n            os._exit(0)\n        os.wait()\n    return total",
         event: nothing,
@@ -165,7 +175,8 @@ pub(crate) const FUNCTIONS: [Function; 18] = [
     Function {
         name: "exits",
         weight: 3,
-        header: "",
+        dependencies: "[]",
+        settings: PATIENT,
         body: "    os._exit(event['status'])",
         event: |rng| json!({"status": rng.u8(1..)}),
         expected: |_, event| died(&format!("it exited with status {}", event["status"])),
@@ -173,7 +184,8 @@ pub(crate) const FUNCTIONS: [Function; 18] = [
     Function {
         name: "crashes",
         weight: 2,
-        header: "",
+        dependencies: "[]",
+        settings: PATIENT,
         body: "    import ctypes\n    ctypes.string_at(0)",
         event: nothing,
         expected: |_, _| died("signal 11 ended it"),
@@ -181,7 +193,8 @@ pub(crate) const FUNCTIONS: [Function; 18] = [
     Function {
         name: "prints",
         weight: 4,
-        header: "",
+        dependencies: "[]",
+        settings: PATIENT,
         body: "    for number in range(100):\n        print('a line of output that nobody will ever read', number)\n    return event['call']",
         event: nothing,
         expected: |call, _| Expected::Value(json!(call)),
@@ -189,7 +202,8 @@ pub(crate) const FUNCTIONS: [Function; 18] = [
     Function {
         name: "fills",
         weight: 3,
-        header: "# [tool.lambswool]\n# scratch = '1MB'",
+        dependencies: "[]",
+        settings: "timeout = 300\n# scratch = '1MB'",
         body: "    try:\n        with open('/tmp/full', 'wb', buffering=0) as file:\n            for _ in range(64):\n                file.write(bytes(65536))\n    except OSError as error:\n        os.unlink('/tmp/full')\n        return error.errno",
         event: nothing,
         expected: |_, _| Expected::Value(json!(28)),
@@ -197,7 +211,8 @@ pub(crate) const FUNCTIONS: [Function; 18] = [
     Function {
         name: "narrow",
         weight: 5,
-        header: "# [tool.lambswool]\n# concurrency = 1",
+        dependencies: "[]",
+        settings: "timeout = 300\n# concurrency = 1",
         body: "    time.sleep(0.01)\n    return event['call']",
         event: nothing,
         expected: |call, _| Expected::Value(json!(call)),
@@ -205,7 +220,8 @@ pub(crate) const FUNCTIONS: [Function; 18] = [
     Function {
         name: "large",
         weight: 3,
-        header: "",
+        dependencies: "[]",
+        settings: PATIENT,
         body: "    return event['text'] * 3",
         event: |rng| json!({"text": "wool".repeat(rng.usize(1000..100_000))}),
         expected: |_, event| Expected::Value(json!(event["text"].as_str().unwrap_or("").repeat(3))),
@@ -213,7 +229,8 @@ pub(crate) const FUNCTIONS: [Function; 18] = [
     Function {
         name: "keeps",
         weight: 3,
-        header: "",
+        dependencies: "[]",
+        settings: PATIENT,
         body: "    global kept\n    kept = bytearray(os.urandom(1)) * (24 << 20)\n    return len(kept)",
         event: nothing,
         expected: |_, _| Expected::Value(json!(24 << 20)),
@@ -221,7 +238,8 @@ pub(crate) const FUNCTIONS: [Function; 18] = [
     Function {
         name: "threads",
         weight: 2,
-        header: "",
+        dependencies: "[]",
+        settings: PATIENT,
         body: "    import threading\n    said = []\n    all = [threading.Thread(target=said.append, args=(n,)) for n in range(8)]\n    for one in all: one.start()\n    for one in all: one.join()\n    return sum(said)",
         event: nothing,
         expected: |_, _| Expected::Value(json!(28)),

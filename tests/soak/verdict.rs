@@ -14,7 +14,7 @@ pub(crate) enum Verdict {
     Right,
     /// Its connection broke, or it was refused, because its worker was ending.
     CutOff,
-    /// Nobody took it: it was never accepted.
+    /// Nobody took it, or it was told to come back: it was never accepted.
     NotTaken,
     /// Its sandbox was killed by us.
     Killed,
@@ -70,6 +70,9 @@ pub(crate) fn judge(
     };
     if fits(expected, answer) {
         return Verdict::Right;
+    }
+    if answer.status == 429 {
+        return Verdict::NotTaken;
     }
     let kind = answer.json()["error"]["type"].as_str().unwrap_or_default().to_owned();
     let text = answer.text();
