@@ -85,13 +85,14 @@ fn become_pacemaker(
     // Either number may be taken, also by the other.
     let listen = rustix::io::fcntl_dupfd_cloexec(listen, PROCS + 1)?;
     let procs = rustix::io::fcntl_dupfd_cloexec(procs, PROCS + 1)?;
-    // SAFETY: nobody uses what stands at these numbers and behind them: this process goes on with these two only.
-    unsafe {
-        libc::dup2(listen.as_raw_fd(), BEATS);
-        libc::dup2(procs.as_raw_fd(), PROCS);
-        std::mem::forget((listen, procs));
-        close_from(PROCS.unsigned_abs() + 1)?;
-    }
+    // SAFETY: nobody uses what stands at this number: this process goes on with these two only.
+    unsafe { libc::dup2(listen.as_raw_fd(), BEATS) };
+    // SAFETY: as above.
+    unsafe { libc::dup2(procs.as_raw_fd(), PROCS) };
+    // They are closed with everything else.
+    std::mem::forget((listen, procs));
+    // SAFETY: as above.
+    unsafe { close_from(PROCS.unsigned_abs() + 1) }?;
     become_user(uids::FIRST - 2)?;
     drop_capabilities()?;
     set_no_new_privileges()?;

@@ -1,11 +1,11 @@
-"""Runs inside the sandbox: unpacks a source distribution and asks its backend for a wheel (PEP 517).
+"""Runs inside the sandbox: unpacks a source and asks its backend for a wheel (PEP 517).
 
 A call's body is JSON: `archive`, the file beside this one, and, from the second call on, `backend`,
 `backend_path` and `requires`, what is installed. The answer is a line of JSON, and behind it the
 wheel's bytes: `pyproject`, the text of the source's `pyproject.toml` or null; `requires`, what the
 backend needs beside what is there; `wheel`, its file name; or `failed`, why there is none.
 
-Everything that is called here is foreign, so nothing is kept from it: the worker believes no answer.
+All that is called here is foreign, so nothing is kept from it: the worker believes no answer.
 """
 
 import json
