@@ -60,10 +60,10 @@ fn assert_bounded(worker: &Worker, calls: usize) -> u64 {
     let slow = "# /// script\n# [tool.lambswool]\n# timeout = 600\n# concurrency = 1000\n# ///\n\
         import time\ndef handler(event, context):\n    time.sleep(event['sleep'])\n";
     drop(worker.deploy("slow", slow).expect(201));
-    // Its zygote is there.
+    // Its zygote is there, and counted whenever somebody asks.
     drop(worker.run("slow", &json!({ "sleep": 0 })).expect(200));
     let instances = || worker.status()["engine"]["instances"].clone();
-    e2e::eventually("the zygotes are counted", || instances()["most"] != 0);
+    drop(instances());
     let sleep = Duration::from_secs(5) * e2e::slow();
     let called = || -> (Reply, Duration) {
         let began = Instant::now();
@@ -80,9 +80,9 @@ fn assert_bounded(worker: &Worker, calls: usize) -> u64 {
     });
     let most = instances()["most"].as_u64().unwrap();
     let live = |at: &Value| at["busy"].as_u64().unwrap() + at["idle"].as_u64().unwrap();
-    assert!(seen.iter().all(|at| live(at) <= most), "more than {most}: {seen:?}");
+    assert_eq!(seen.iter().find(|at| live(at) > most), None, "more than {most}");
     let served = replies.iter().filter(|(reply, _)| reply.status == 200).count();
-    assert_eq!(served as u64, most, "{seen:?}");
+    assert_eq!(served as u64, most);
     for (reply, took) in replies.iter().filter(|(reply, _)| reply.status != 200) {
         assert_eq!(reply.status, 429, "{}", reply.text());
         assert!(!reply.header("retry-after").is_empty());
