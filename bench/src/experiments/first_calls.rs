@@ -37,9 +37,6 @@ const MOST: f64 = 1.05;
 /// Copies of each library's function that are called before, so that the zygotes come.
 const WARMERS: usize = 3;
 
-/// Functions that a worker prepares for when it starts: those deployed last.
-const PREPARED: usize = 8;
-
 pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     let mut run = Run::new(FIGURE, TITLE);
     let pairs = stage.amount(200, 6);
@@ -141,7 +138,7 @@ fn module(pair: usize) -> String {
     format!("bench_extra_{pair:03}")
 }
 
-/// Warmers of all libraries, then pairs, then functions that do nothing for the worker to prepare for.
+/// Warmers of all libraries, then pairs.
 #[derive(Debug)]
 struct Pairs {
     libraries: Vec<Library>,
@@ -160,7 +157,7 @@ impl Pairs {
     }
 
     fn functions(&self) -> usize {
-        WARMERS * self.libraries.len() + 2 * self.pairs + PREPARED
+        WARMERS * self.libraries.len() + 2 * self.pairs
     }
 }
 
@@ -184,11 +181,6 @@ impl Kind for Pairs {
             return Ok(Function { name: library.function(copy), bundle });
         }
         let pair = (number - warmers) / 2;
-        if pair >= self.pairs {
-            let source =
-                format!("N = {number}\n\n\ndef handler(event, context):\n    return {{}}\n");
-            return Ok(Function { name: format!("last-{number}"), bundle: Bundle::Source(source) });
-        }
         let library = &self.libraries[pair % self.libraries.len()];
         let module = module(pair);
         if number.is_multiple_of(2) == warmers.is_multiple_of(2) {
