@@ -25,9 +25,12 @@ const SLACK: u64 = 64 << 20;
 /// How long it may take until all is calm.
 const CALM: Duration = Duration::from_secs(60);
 
-/// Descriptors that a worker and a warden may have more after a thousand calls, and KiB.
+/// Descriptors that a worker and a warden may have more after a thousand calls.
 const MOST_FDS: f64 = 4.0;
-const MOST_KIB: f64 = 2000.0;
+
+/// KiB likewise. An allocator takes several thousand for each new mixture of large bodies and then no more: a thousand
+/// calls tell only what each loses that loses much.
+const MOST_KIB: f64 = 8000.0;
 
 /// Calls after which a slope says something.
 const ENOUGH: u64 = 1000;
