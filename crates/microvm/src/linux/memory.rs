@@ -8,7 +8,7 @@ use super::process::Process;
 use crate::layout::page_up;
 use crate::rights::Rights;
 use crate::space::Place;
-use crate::vfs::Contents;
+use crate::vfs::{Contents, Device};
 
 const SHARED: u64 = 1;
 const FIXED: u64 = 0x10;
@@ -41,8 +41,10 @@ pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
         return Err(Errno::ACCESS);
     }
     let Object::Node(node, _) = open.object else { return Err(Errno::NODEV) };
-    if !matches!(process.kernel.tree.contents(node), Contents::Sealed { .. } | Contents::Bytes(_)) {
-        return Err(Errno::NODEV);
+    match process.kernel.tree.contents(node) {
+        Contents::Sealed { .. } | Contents::Bytes(_) => {}
+        Contents::Device(Device::Zero) => return process.space.map(place, length, rights),
+        _ => return Err(Errno::NODEV),
     }
     // A file's pages are copied: nobody else could see what is written to a shared mapping.
     if wants_to_write {
