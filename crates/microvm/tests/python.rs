@@ -201,3 +201,49 @@ fn clones_draw_different_numbers_and_see_nothing_of_each_other() {
     numbers.dedup();
     assert_eq!(numbers.len(), count, "a number was drawn twice: {numbers:?}");
 }
+
+/// CPython's own tests, as far as the host's Python has them. What fails must fail for want of a process or a thread.
+const SUITES: &str = r#"
+import os, sys, unittest
+os.chdir('/tmp')
+for name in ['math', 'dict', 'list', 'float', 're', 'struct', 'json', 'zlib']:
+    suite = unittest.defaultTestLoader.loadTestsFromName('test.test_' + name)
+    with open('/dev/null', 'w') as null:
+        result = unittest.TextTestRunner(stream=null).run(suite)
+    print(name, result.testsRun)
+    for case, text in result.errors + result.failures:
+        # The tool is a process of its own; what checks its output fails in other ways, too.
+        alone = 'BlockingIOError' not in text and "can't start new thread" not in text
+        if alone and 'TestTool' not in str(case):
+            print('FAILED', case, text)
+"#;
+
+#[test]
+fn pythons_own_tests_pass() {
+    let (Some(host), (tree, interpreter)) = (kvm(), tree()) else { return };
+    let mut python = std::process::Command::new("python3");
+    let python =
+        python.args(["-c", "import sys, test; print(sys.version_info[:2], test.__path__[0])"]);
+    let found = python.output().ok().filter(|found| found.status.success());
+    let found = found.and_then(|found| String::from_utf8(found.stdout).ok());
+    let path = found.as_deref().and_then(|found| found.trim().split_once(") "));
+    let Some((_, path)) = path.filter(|(version, _)| {
+        let version = version.trim_start_matches('(').replace(", ", ".");
+        interpreter.ends_with(&version) || interpreter.ends_with("/python3")
+    }) else {
+        eprintln!("SKIPPED: no tests that belong to {interpreter}");
+        return;
+    };
+    let tree = tree.layer("/opt/tests/test", std::path::Path::new(path)).unwrap();
+    let program = [&interpreter, "-S", "-B", "-c", SUITES].map(ToString::to_string).to_vec();
+    let environment = vec!["LANG=C.UTF-8".into(), "PYTHONPATH=/opt/tests".into()];
+    let options = Options { program, environment, channel: false };
+    let mut process = Process::start(&host, tree.build(64 << 20, 4096), &options).unwrap();
+    let pause = process.run().unwrap();
+    let output: Vec<u8> = process.take_output().into_iter().flat_map(|(_, bytes)| bytes).collect();
+    let output = String::from_utf8_lossy(&output);
+    assert_eq!(pause, Pause::Exited(0), "{output}");
+    assert!(!output.contains("FAILED"), "{output}");
+    let count = output.lines().filter_map(|line| line.split(' ').nth(1)?.parse::<u32>().ok());
+    assert!(count.sum::<u32>() > 500, "{output}");
+}

@@ -93,6 +93,15 @@ pub(super) fn mremap(process: &mut Process, start: u64, old: u64, new: u64, flag
     process.space.remap(start, old, new, flags & MAY_MOVE != 0)
 }
 
+/// No mapping is anybody else's too: there is nothing to write back.
+pub(super) fn msync(process: &mut Process, start: u64, length: u64) -> Answer {
+    if !start.is_multiple_of(crate::layout::PAGE) {
+        return Err(Errno::INVAL);
+    }
+    let end = start.checked_add(page_up(length)).ok_or(Errno::NOMEM)?;
+    if process.space.regions().cover(start..end) { Ok(0) } else { Err(Errno::NOMEM) }
+}
+
 pub(super) fn madvise(process: &mut Process, start: u64, length: u64, advice: u64) -> Answer {
     const DONT_NEED: u64 = 4;
     const FREE: u64 = 8;
