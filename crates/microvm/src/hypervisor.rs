@@ -4,9 +4,12 @@ use kvm_bindings::{CpuId, KVM_MAX_CPUID_ENTRIES};
 use kvm_ioctls::{Cap, Kvm};
 use thiserror::Error;
 
-/// x87, SSE, AVX and the three parts of AVX-512: what fits into the 4 KiB that KVM_GET_XSAVE returns. No protection keys,
-/// so that WRPKRU faults; no AMX, which needs a permission and 8 KiB more.
-const STATES: u64 = 0xe7;
+/// x87, SSE, AVX, the three parts of AVX-512 and the rights of protection keys: what fits into the 4 KiB that
+/// KVM_GET_XSAVE returns. No AMX, which needs a permission and 8 KiB more.
+///
+/// Protection keys themselves stay off. Some hosts let CPL 3 execute WRPKRU all the same; as a state of its own the
+/// register is put back by a reset.
+const STATES: u32 = 0x2e7;
 /// The leaf of CPUID that says which states there are.
 const STATE_LEAF: u32 = 0xd;
 
@@ -51,13 +54,13 @@ impl Hypervisor {
         }
         let mut cpuid =
             kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(HypervisorError::Cpuid)?;
-        let mut offered = 0;
+        let mut xcr0 = 0;
         for leaf in cpuid.as_mut_slice() {
             if (leaf.function, leaf.index) == (STATE_LEAF, 0) {
-                offered = u64::from(leaf.eax) | u64::from(leaf.edx) << 32;
-                (leaf.eax, leaf.edx) = (leaf.eax & 0xe7, 0);
+                (leaf.eax, leaf.edx) = (leaf.eax & STATES, 0);
+                xcr0 = u64::from(leaf.eax);
             }
         }
-        Ok(Self { kvm, cpuid, xcr0: offered & STATES })
+        Ok(Self { kvm, cpuid, xcr0 })
     }
 }

@@ -1,4 +1,45 @@
-//! Micro-VMs: KVM machines without a guest kernel.
+//! Micro-VMs: KVM machines without a guest kernel. The guest is one ordinary program at CPL 3; its kernel is the monitor,
+//! a process of the host's.
+//!
+//! ```text
+//!   Template ◄─ seal ─┐                      vfs: a tree whose names never reach the host
+//!      │ spawn        │                        ▲
+//!      ▼              │                        │ system calls
+//!   linux::Process ───┴──► linux: the personality ──► space: regions, page tables, memory in step
+//!   unikernel::Unikernel ► ten hypercalls ──────────►   ├── arena    one mapping: address = physical = offset
+//!      │                                                ├── tables   page tables, written by the monitor alone
+//!      └──────► vcpu: enters the guest, ◄───────────────┘── ring0    two instructions for each way in
+//!               comes back with an Exit
+//! ```
+//!
+//! Three walls stand between a guest and the host. The hardware's: CPL 3, and page tables that map nothing but what the
+//! program asked for. The monitor's: every pointer is checked against the same mappings before it is followed, descriptors
+//! and paths are the monitor's own. And the process's: whoever runs untrusted guests has to put the monitor itself into a
+//! jail. **That third wall does not exist yet.**
+//!
+//! # What works
+//!
+//! - Unikernels: static programs with `guest/unikernel/wool.h`. Faults of any kind end the program, never the monitor; a
+//!   program that spins is stopped from outside.
+//! - Unmodified Linux programs, static and dynamic, of one thread: CPython from a base as containers have it, its own tests of
+//!   math, dict, list, float, re, struct, json and zlib, numpy; Lambswool's guest on descriptor 3.
+//! - Memory with real protections, W^X among them; system calls compared with Linux's by random scripts.
+//! - Places that make system calls are patched to hand over without ring 0.
+//! - Clones that share pages with their template until they write, and resets in place that ask the kernel which pages are a
+//!   clone's own (Linux ≥ 6.7; before that, clone anew).
+//!
+//! # What does not, yet
+//!
+//! - The `Provider` of the seam, a process for each family of machines, and its jail: seccomp, namespaces, Landlock, cgroup.
+//!   Until then a guest's memory is bounded by the arena (2 GiB) alone, and its time by whoever stops it.
+//! - Threads, and so everything that starts one. Processes and sockets are refused as by a limit.
+//! - Permission bits are kept but not enforced: the only user owns everything. MADV_DONTNEED on a file's pages reads as zero.
+//! - Floating point state is not saved in signal frames; no signal comes from outside.
+//! - A clock without system calls (vDSO), code placed on huge pages, recorded working sets, clones by fork.
+//! - Snapshots on disk. Template and clones live in one process.
+//!
+//! Seen on one host only, whose KVM is paravirtualised: the guest's user mode native, ring 0 emulated. What is known of
+//! others is written where it matters.
 
 pub mod arena;
 pub mod cpu;

@@ -4,8 +4,11 @@ mod machine;
 
 use layers::{Silent, Store, base, python};
 use machine::kvm;
-use microvm::linux::{Options, Pause, Process};
+use microvm::hypervisor::Hypervisor;
+use microvm::linux::{Options, Pause, Process, Template};
+use microvm::scan::Scanner;
 use microvm::vfs::TreeBuilder;
+use sandbox::wire::{Convention, Decoder, Load, Reply, Request};
 
 fn tree() -> (TreeBuilder, String) {
     let state = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("layers-for-microvm");
@@ -48,65 +51,98 @@ fn python_computes_and_prints() {
     assert_eq!(ended, (Pause::Exited(0), "{\"sum\": 45} linux\n".into()));
 }
 
-/// The guest's own agent, spoken to as in a container.
-#[test]
-fn the_guest_loads_a_handler_and_answers_calls() {
-    use sandbox::wire::{Convention, Decoder, Load, Reply, Request};
+/// A conversation with the guest's own agent, as in a container.
+struct Talk {
+    process: Process,
+    decoder: Decoder,
+}
 
-    let Some(host) = kvm() else { return };
-    let (tree, interpreter) = tree();
-    let code = tempfile::tempdir().unwrap();
-    let source = "import math\nprint('loading')\ndef handler(event, context):\n    print('called')\n    return {'root': math.sqrt(event['square']), 'id': context.aws_request_id}\n";
-    std::fs::write(code.path().join("handler.py"), source).unwrap();
-    let tree = tree.layer("/var/task", code.path()).unwrap().build(64 << 20, 4096);
-    let program =
-        [&interpreter, "-I", "-S", "-B", "/opt/lambswool/lambswool_guest/__main__.py", "instance"];
-    let program = program.map(ToString::to_string).to_vec();
-    let environment = vec!["LANG=C.UTF-8".into()];
-    let options = Options { program, environment, channel: true };
-    let mut process = Process::start(&host, tree, &options).unwrap();
+impl Talk {
+    /// Starts the agent with a handler of this source.
+    fn start(host: &Hypervisor, source: &str) -> Self {
+        let (tree, interpreter) = tree();
+        let code = tempfile::tempdir().unwrap().keep();
+        std::fs::write(code.join("handler.py"), source).unwrap();
+        let tree = tree.layer("/var/task", &code).unwrap().build(64 << 20, 4096);
+        let agent = "/opt/lambswool/lambswool_guest/__main__.py";
+        let program = [&interpreter, "-I", "-S", "-B", agent, "instance"];
+        let program = program.map(ToString::to_string).to_vec();
+        let environment = vec!["LANG=C.UTF-8".into()];
+        let options = Options { program, environment, channel: true };
+        let mut talk = Self::with(Process::start(host, tree, &options).unwrap());
+        let ready = talk.hear();
+        assert!(matches!(ready[..], [(Reply::Ready { pid: 1 }, _)]), "{ready:?}");
+        talk
+    }
 
-    let mut decoder = Decoder::new(1 << 20);
-    let mut talk = |process: &mut Process, request: Option<(Request, &str)>| {
-        if let Some((request, body)) = request {
-            let mut bytes = Vec::new();
-            request.encode(body.as_bytes(), &mut bytes).unwrap();
-            process.feed(&bytes);
-        }
-        assert_eq!(process.run().unwrap(), Pause::Idle, "{:?}", process.take_output());
-        decoder.push(&process.take_said());
+    fn with(process: Process) -> Self {
+        Self { process, decoder: Decoder::new(1 << 20) }
+    }
+
+    fn say(&mut self, request: &Request, body: &str) {
+        let mut bytes = Vec::new();
+        request.encode(body.as_bytes(), &mut bytes).unwrap();
+        self.process.feed(&bytes);
+    }
+
+    /// Everything that it answers until it waits again.
+    fn hear(&mut self) -> Vec<(Reply, String)> {
+        let pause = self.process.run().unwrap();
+        assert_eq!(pause, Pause::Idle, "{:?}", self.process.take_output());
+        self.decoder.push(&self.process.take_said());
         let mut replies = Vec::new();
-        while let Some(frame) = decoder.next_frame().unwrap() {
+        while let Some(frame) = self.decoder.next_frame().unwrap() {
             let (reply, body) = Reply::decode(frame).unwrap();
             replies.push((reply, String::from_utf8(body).unwrap()));
         }
         replies
+    }
+
+    fn load(&mut self) -> Vec<(Reply, String)> {
+        let load = Load {
+            module: "handler".into(),
+            function: "handler".into(),
+            convention: Convention::Lambda,
+            name: "test".into(),
+            version: "1".into(),
+            memory_mb: 512,
+            environment: Default::default(),
+            binary: false,
+            observe: false,
+            threads: 1,
+        };
+        self.say(&Request::Load(load), "");
+        self.hear()
+    }
+
+    fn invoke(&mut self, id: &str, event: &str) -> Vec<(Reply, String)> {
+        let (id, content_type) = (id.to_owned(), "application/json".to_owned());
+        self.say(&Request::Invoke { id, remaining_ms: 1000, content_type }, event);
+        self.hear()
+    }
+
+    /// As the first call of a clone.
+    fn wake_and_ask(&mut self, event: &str) -> serde_json::Value {
+        self.say(&Request::Wake {}, "");
+        let said = self.invoke("i", event);
+        let [(Reply::Done { .. }, done)] = &said[..] else { panic!("{said:?}") };
+        serde_json::from_str(done).unwrap()
+    }
+}
+
+#[test]
+fn the_guest_loads_a_handler_and_answers_calls() {
+    let Some(host) = kvm() else { return };
+    let source = "import math\nprint('loading')\ndef handler(event, context):\n    print('called')\n    return {'root': math.sqrt(event['square']), 'id': context.aws_request_id}\n";
+    let mut talk = Talk::start(&host, source);
+    let loaded = talk.load();
+    let [(Reply::Log { .. }, log), (Reply::Loaded { .. }, _)] = &loaded[..] else {
+        panic!("{loaded:?}")
     };
-    let ready = talk(&mut process, None);
-    assert!(matches!(ready[..], [(Reply::Ready { pid: 1 }, _)]), "{ready:?}");
-    let load = Request::Load(Load {
-        module: "handler".into(),
-        function: "handler".into(),
-        convention: Convention::Lambda,
-        name: "test".into(),
-        version: "1".into(),
-        memory_mb: 512,
-        environment: Default::default(),
-        binary: false,
-        observe: false,
-        threads: 1,
-    });
-    let loaded = talk(&mut process, Some((load, "")));
-    assert!(
-        matches!(&loaded[..], [(Reply::Log { .. }, text), (Reply::Loaded { .. }, _)] if text == "loading\n"),
-        "{loaded:?}"
-    );
+    assert_eq!(log, "loading\n");
     for square in [4, 9] {
         let id = format!("call-{square}");
-        let content_type = "application/json".to_owned();
-        let invoke = Request::Invoke { id: id.clone(), remaining_ms: 1000, content_type };
-        let body = format!("{{\"square\": {square}}}");
-        let said = talk(&mut process, Some((invoke, &body)));
+        let said = talk.invoke(&id, &format!("{{\"square\": {square}}}"));
         let [(Reply::Log { .. }, log), (Reply::Done { .. }, done)] = &said[..] else {
             panic!("{said:?}")
         };
@@ -114,7 +150,101 @@ fn the_guest_loads_a_handler_and_answers_calls() {
         let root = f64::from(square).sqrt();
         assert_eq!(*done, format!("{{\"root\": {root:.1}, \"id\": \"{id}\"}}"));
     }
+    let mut process = talk.process;
     process.hang_up();
     assert_eq!(process.run().unwrap(), Pause::Exited(0));
     assert!(process.unknown_calls().is_empty(), "{:?}", process.unknown_calls());
+}
+
+/// What a handler is that leaves as much behind as it can, and says what it finds.
+const LEAVING: &str = "
+import os, random, uuid, decimal
+kept = []
+def handler(event, context):
+    found = len(kept), os.listdir('/tmp'), os.getcwd()
+    kept.append(bytearray(event['bytes']))
+    with open('/tmp/left', 'w') as left:
+        left.write('secret')
+    os.chdir('/tmp')
+    numbers = [random.random(), uuid.uuid4().hex, uuid.uuid1().hex, os.urandom(8).hex()]
+    return {'found': found, 'numbers': numbers, 'sum': str(decimal.Decimal('0.1') + 1)}
+";
+
+#[test]
+fn clones_draw_different_numbers_and_see_nothing_of_each_other() {
+    let Some(host) = kvm() else { return };
+    let mut origin = Talk::start(&host, LEAVING);
+    assert!(matches!(origin.load().last(), Some((Reply::Loaded { .. }, _))));
+    let template = Template::seal(origin.process).unwrap();
+    let mut scanner = Scanner::open().unwrap();
+    let mut numbers = Vec::new();
+    let mut hear = |answer: serde_json::Value| {
+        assert_eq!(answer["found"], serde_json::json!([0, [], "/var/task"]));
+        assert_eq!(answer["sum"], "1.1");
+        numbers.extend(answer["numbers"].as_array().unwrap().iter().map(ToString::to_string));
+    };
+    // Side by side, and one after another.
+    let mut clones = [0; 3].map(|_| Talk::with(template.spawn(&host).unwrap()));
+    for clone in &mut clones {
+        hear(clone.wake_and_ask("{\"bytes\": 5000000}"));
+    }
+    let [clone, ..] = clones;
+    let mut process = clone.process;
+    for _ in 0..5 {
+        process = template.reset(process, &mut scanner).unwrap().0;
+        assert_eq!(template.differences(&mut process, &mut scanner).unwrap(), Vec::<String>::new());
+        let mut talk = Talk::with(process);
+        hear(talk.wake_and_ask("{\"bytes\": 20000000}"));
+        process = talk.process;
+    }
+    let count = numbers.len();
+    numbers.sort();
+    numbers.dedup();
+    assert_eq!(numbers.len(), count, "a number was drawn twice: {numbers:?}");
+}
+
+/// CPython's own tests, as far as the host's Python has them. What fails must fail for want of a process or a thread.
+const SUITES: &str = r#"
+import os, sys, unittest
+os.chdir('/tmp')
+for name in ['math', 'dict', 'list', 'float', 're', 'struct', 'json', 'zlib']:
+    suite = unittest.defaultTestLoader.loadTestsFromName('test.test_' + name)
+    with open('/dev/null', 'w') as null:
+        result = unittest.TextTestRunner(stream=null).run(suite)
+    print(name, result.testsRun)
+    for case, text in result.errors + result.failures:
+        # The tool is a process of its own; what checks its output fails in other ways, too.
+        alone = 'BlockingIOError' not in text and "can't start new thread" not in text
+        if alone and 'TestTool' not in str(case):
+            print('FAILED', case, text)
+"#;
+
+#[test]
+fn pythons_own_tests_pass() {
+    let (Some(host), (tree, interpreter)) = (kvm(), tree()) else { return };
+    let mut python = std::process::Command::new("python3");
+    let python =
+        python.args(["-c", "import sys, test; print(sys.version_info[:2], test.__path__[0])"]);
+    let found = python.output().ok().filter(|found| found.status.success());
+    let found = found.and_then(|found| String::from_utf8(found.stdout).ok());
+    let path = found.as_deref().and_then(|found| found.trim().split_once(") "));
+    let Some((_, path)) = path.filter(|(version, _)| {
+        let version = version.trim_start_matches('(').replace(", ", ".");
+        interpreter.ends_with(&version) || interpreter.ends_with("/python3")
+    }) else {
+        eprintln!("SKIPPED: no tests that belong to {interpreter}");
+        return;
+    };
+    let tree = tree.layer("/opt/tests/test", std::path::Path::new(path)).unwrap();
+    let program = [&interpreter, "-S", "-B", "-c", SUITES].map(ToString::to_string).to_vec();
+    let environment = vec!["LANG=C.UTF-8".into(), "PYTHONPATH=/opt/tests".into()];
+    let options = Options { program, environment, channel: false };
+    let mut process = Process::start(&host, tree.build(64 << 20, 4096), &options).unwrap();
+    let pause = process.run().unwrap();
+    let output: Vec<u8> = process.take_output().into_iter().flat_map(|(_, bytes)| bytes).collect();
+    let output = String::from_utf8_lossy(&output);
+    assert_eq!(pause, Pause::Exited(0), "{output}");
+    assert!(!output.contains("FAILED"), "{output}");
+    let count = output.lines().filter_map(|line| line.split(' ').nth(1)?.parse::<u32>().ok());
+    assert!(count.sum::<u32>() > 500, "{output}");
 }

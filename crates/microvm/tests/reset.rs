@@ -15,6 +15,7 @@ const PROGRAM: &str = r##"
     #include <errno.h>
     #include <fcntl.h>
     #include <immintrin.h>
+    #include <setjmp.h>
     #include <signal.h>
     #include <string.h>
     #include <sys/mman.h>
@@ -23,7 +24,17 @@ const PROGRAM: &str = r##"
     static char data[1 << 20];
     static char *block, *pages, *guard;
     static void handler(int number) { _exit(90); }
+    /* Some hosts let programs use protection keys that the guest does not have. */
+    static int has_keys; static sigjmp_buf no_keys;
+    static void illegal(int number) { siglongjmp(no_keys, 1); }
+    static unsigned keys(void) { unsigned rights, high; __asm__ volatile("rdpkru" : "=a"(rights), "=d"(high) : "c"(0)); return rights; }
+    static void look_for_keys(void) {
+        signal(SIGILL, illegal);
+        if (!sigsetjmp(no_keys, 1)) { keys(); has_keys = 1; }
+        signal(SIGILL, SIG_DFL);
+    }
     static void prepare(void) {
+        look_for_keys();
         memset(data, 1, sizeof data);
         block = mmap(0, 8 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         for (int at = 0; at < 8 << 20; at += 4096) block[at] = at >> 12;
@@ -54,6 +65,7 @@ const PROGRAM: &str = r##"
         if (sigismember(&mask, SIGUSR2)) return 19;
         if (umask(022) != 022) return 20;
         if (_mm_getcsr() != 0x1f80) return 21;
+        if (has_keys && keys() != 0) return 22;
         return 1;
     }
     static int serve(char letter) {
@@ -86,7 +98,9 @@ const PROGRAM: &str = r##"
             ftruncate(4, 2); dup2(1, 40); return 1; }
         case 's': signal(SIGUSR1, handler); { sigset_t mask; sigemptyset(&mask); sigaddset(&mask, SIGUSR2);
             sigprocmask(SIG_BLOCK, &mask, 0); } umask(0); return 1;
-        case 'v': _mm_setcsr(0x9fc0); __asm__ volatile("pcmpeqb %%xmm5, %%xmm5\nfld1\nfld1" ::: "xmm5"); return 1;
+        case 'v': _mm_setcsr(0x9fc0); __asm__ volatile("pcmpeqb %%xmm5, %%xmm5\nfld1\nfld1" ::: "xmm5");
+            if (has_keys) __asm__ volatile("wrpkru" :: "a"(0x55555550), "c"(0), "d"(0));
+            return 1;
         case 'g': /* guard pages fault still, and read-only pages are read-only */
             return readable(guard) ? 34 : (pread(4, pages, 1, 0) == -1 && errno == EFAULT ? 1 : 35);
         case 'w': *(volatile char *)pages = 1; return 36;

@@ -83,7 +83,10 @@ fn the_vectors_hold_every_kind_of_message() {
         vectors().iter().map(|vector| vector.header["kind"].as_str().unwrap().to_owned()).collect();
     kinds.sort();
     kinds.dedup();
-    assert_eq!(kinds, ["done", "failed", "imports", "invoke", "load", "loaded", "log", "ready"]);
+    assert_eq!(
+        kinds,
+        ["done", "failed", "imports", "invoke", "load", "loaded", "log", "ready", "wake"]
+    );
 }
 
 #[test]

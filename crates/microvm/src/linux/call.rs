@@ -51,6 +51,7 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_munmap => memory::munmap(process, a, b),
         libc::SYS_mremap => memory::mremap(process, a, b, c, d),
         libc::SYS_madvise => memory::madvise(process, a, b, c),
+        libc::SYS_msync => memory::msync(process, a, b),
         libc::SYS_brk => Ok(process.space.move_break(a)),
 
         libc::SYS_pread64 => transfer::pread(process, a, b, c, d),
@@ -136,11 +137,15 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_execve | libc::SYS_execveat => Err(Errno::ACCESS),
         libc::SYS_wait4 | libc::SYS_waitid => Err(Errno::CHILD),
         libc::SYS_socket | libc::SYS_socketpair => Err(Errno::AFNOSUPPORT),
+        libc::SYS_clock_settime | libc::SYS_settimeofday => Err(Errno::PERM),
         libc::SYS_mknod | libc::SYS_mknodat | libc::SYS_link | libc::SYS_linkat => Err(Errno::PERM),
-        // C libraries ask for these and do well without.
-        libc::SYS_rseq | libc::SYS_clone3 | libc::SYS_statx | libc::SYS_membarrier => {
-            Err(Errno::NOSYS)
-        }
+        // C libraries and allocators ask for these and do well without.
+        libc::SYS_rseq
+        | libc::SYS_clone3
+        | libc::SYS_statx
+        | libc::SYS_membarrier
+        | libc::SYS_mbind
+        | libc::SYS_get_mempolicy => Err(Errno::NOSYS),
         _ => return Flow::Unknown,
     };
     Flow::Answer(answer)

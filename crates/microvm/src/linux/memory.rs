@@ -8,7 +8,7 @@ use super::process::Process;
 use crate::layout::page_up;
 use crate::rights::Rights;
 use crate::space::Place;
-use crate::vfs::Contents;
+use crate::vfs::{Contents, Device};
 
 const SHARED: u64 = 1;
 const FIXED: u64 = 0x10;
@@ -41,8 +41,10 @@ pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
         return Err(Errno::ACCESS);
     }
     let Object::Node(node, _) = open.object else { return Err(Errno::NODEV) };
-    if !matches!(process.kernel.tree.contents(node), Contents::Sealed { .. } | Contents::Bytes(_)) {
-        return Err(Errno::NODEV);
+    match process.kernel.tree.contents(node) {
+        Contents::Sealed { .. } | Contents::Bytes(_) => {}
+        Contents::Device(Device::Zero) => return process.space.map(place, length, rights),
+        _ => return Err(Errno::NODEV),
     }
     // A file's pages are copied: nobody else could see what is written to a shared mapping.
     if wants_to_write {
@@ -89,6 +91,15 @@ pub(super) fn mremap(process: &mut Process, start: u64, old: u64, new: u64, flag
         return Err(Errno::INVAL);
     }
     process.space.remap(start, old, new, flags & MAY_MOVE != 0)
+}
+
+/// No mapping is anybody else's too: there is nothing to write back.
+pub(super) fn msync(process: &mut Process, start: u64, length: u64) -> Answer {
+    if !start.is_multiple_of(crate::layout::PAGE) {
+        return Err(Errno::INVAL);
+    }
+    let end = start.checked_add(page_up(length)).ok_or(Errno::NOMEM)?;
+    if process.space.regions().cover(start..end) { Ok(0) } else { Err(Errno::NOMEM) }
 }
 
 pub(super) fn madvise(process: &mut Process, start: u64, length: u64, advice: u64) -> Answer {

@@ -59,6 +59,8 @@ pub enum Request {
         /// The body's content type.
         content_type: String,
     },
+    /// It is a clone, or was reset: randomness must not repeat a sibling's. Before anything else is asked; not answered.
+    Wake {},
 }
 
 /// Which stream a log line was written to.

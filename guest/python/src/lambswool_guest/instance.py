@@ -7,6 +7,8 @@
                     only EOF
 ```
 
+A clone of a micro-VM is told so by `wake`, before whatever else it is asked; that has no answer.
+
 When `load` asks for it, `imports` goes before `loaded` and before the first call's answer: what the
 handler imported from its packages.
 
@@ -19,6 +21,7 @@ import posix
 import sys
 import time
 
+from lambswool_guest import reseed
 from lambswool_guest.handler import Handler
 from lambswool_guest.logs import Logs
 from lambswool_guest.places import Places
@@ -67,6 +70,8 @@ class Instance:
                 self.load(header)
             elif header["kind"] == "invoke":
                 self.invoke(header, body)
+            elif header["kind"] == "wake":
+                reseed.after_clone()
 
     def load(self, header: dict) -> None:
         if header.get("observe"):

@@ -1,4 +1,4 @@
-"""Randomness after a fork: siblings must not draw the same numbers.
+"""Randomness after a fork or a clone: siblings must not draw the same numbers.
 
 `random` reseeds itself through its at-fork hook. OpenSSL ≥ 3.0 notices a new pid, but siblings that
 are pid 1 of their own namespaces look alike to anything that compares pids, and 1.1.1 relies on
@@ -25,3 +25,12 @@ def after_fork() -> None:
     if uuid is not None:
         # A made-up node would be the same in all siblings; `uuid1` finds it again when asked.
         uuid._node = None  # type: ignore[attr-defined]
+
+
+def after_clone() -> None:
+    """In a clone of a micro-VM, before anything else runs. Nothing was forked, so no hook of Python's
+    own has run."""
+    random = sys.modules.get("random")
+    if random is not None:
+        random.seed()
+    after_fork()
