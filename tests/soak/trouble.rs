@@ -97,12 +97,12 @@ impl Trouble {
             let asked = (light == Light::HangUp).then(|| self.ask(life, load));
             let held = place.and_then(|point| life.holds().hold(point));
             let _breaking = load.history.breaking(format_args!("{light:?} {}", at(place, &held)));
-            self.light(light, life, load);
-            drop((asked, held));
+            self.light(light, held, life, load);
+            drop(asked);
         }
     }
 
-    fn light(&mut self, light: Light, life: &Life, load: &Load) {
+    fn light(&mut self, light: Light, held: Option<Held>, life: &Life, load: &Load) {
         let site = life.worker().site();
         let rng = &mut self.rng;
         let zygote = |rng: &mut Rng| victim::choose(site, Kind::Zygote, |many| rng.usize(0..many));
@@ -121,8 +121,9 @@ impl Trouble {
             Light::StopWorker => stop(Some(Victim::of(life.worker().pid())), rng.u64(10..400)),
             // What was asked hangs up when this fault is over.
             Light::HangUp => {}
-            Light::Burst => burst(rng, life, load),
+            Light::Burst => return burst(rng, held, life, load),
         }
+        drop(held);
     }
 
     /// A call that will be hung up on, while it may be held.
@@ -149,12 +150,14 @@ fn stop(victim: Option<Victim>, milliseconds: u64) {
 }
 
 /// Many calls at once, more than the caches hold.
-fn burst(rng: &mut Rng, life: &Life, load: &Load) {
+fn burst(rng: &mut Rng, held: Option<Held>, life: &Life, load: &Load) {
     std::thread::scope(|scope| {
         for _ in 0..BURST {
             let (function, mut own, unix) = (load.choose(rng), rng.fork(), rng.bool());
             scope.spawn(move || load.call(function, life.epoch(), unix, &mut own));
         }
+        // They may wait for the place of whom it holds.
+        drop(held);
     });
 }
 
