@@ -48,6 +48,7 @@ pub mod image;
 pub mod layout;
 pub mod linux;
 pub mod regions;
+mod rewind;
 pub mod rights;
 pub mod ring0;
 pub mod scan;

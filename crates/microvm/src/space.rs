@@ -12,13 +12,12 @@ use rustix::io::Errno;
 
 use crate::arena::{Arena, Frozen};
 use crate::layout::{
-    ARENA_BYTES, BLOCK, BREAK_END, MAP_START, MONITOR, PAGE, PROGRAM, USER_END, USER_START,
-    page_down, page_up, pages,
+    BLOCK, BREAK_END, MAP_START, PAGE, PROGRAM, USER_END, USER_START, page_down, page_up, pages,
 };
-use crate::linux::Reset;
+
 use crate::regions::Regions;
+use crate::rewind::Journal;
 use crate::rights::Rights;
-use crate::scan::Scanner;
 use crate::tables;
 
 /// More mappings than this are refused, as Linux does.
@@ -27,7 +26,7 @@ const MOST_REGIONS: usize = 65_530;
 /// A guest's memory as it asked for it.
 #[derive(Debug)]
 pub struct Space {
-    arena: Arena,
+    pub(crate) arena: Arena,
     pub(crate) state: SpaceState,
     /// What a reset has to undo; in a clone only.
     pub(crate) journal: Journal,
@@ -340,62 +339,6 @@ impl Space {
         Ok(start..end)
     }
 
-    /// Puts a clone back to the state that it was cloned in.
-    pub(crate) fn reset(&mut self, state: &SpaceState, scanner: &mut Scanner) -> io::Result<Reset> {
-        let origin = self.arena.origin().cloned();
-        let origin = origin.ok_or_else(|| io::Error::other("not a clone"))?;
-        let (changed, grown) = self.journal.take(origin.growth());
-        for zone in grown {
-            self.arena.discard(zone)?;
-        }
-        let mut reset = Reset { pages: 0, flushed: changed.len() };
-        let base = self.arena.address();
-        for part in self.arena.inherited(0..ARENA_BYTES) {
-            for page in scanner.private(base + part.start..base + part.end)? {
-                let range = page.start - base..page.end - base;
-                reset.pages += (range.end - range.start) / PAGE;
-                self.arena.bytes_mut(range.clone()).copy_from_slice(origin.bytes(range));
-            }
-        }
-        // After the tables are back: what was derived from the changed ones is forgotten.
-        for range in changed {
-            self.arena.flush(range)?;
-        }
-        self.state.clone_from(state);
-        Ok(reset)
-    }
-
-    /// What differs from the state that it was cloned in.
-    pub(crate) fn differences(
-        &self,
-        state: &SpaceState,
-        scanner: &mut Scanner,
-    ) -> io::Result<Vec<String>> {
-        let mut found = Vec::new();
-        let Some(origin) = self.arena.origin() else {
-            return Err(io::Error::other("not a clone"));
-        };
-        let base = self.arena.address();
-        for zone in origin.growth() {
-            for page in scanner.private(base + zone.start..base + zone.end)? {
-                found.push(format!("memory at {:#x} that was to be given back", page.start - base));
-            }
-        }
-        // Not by the scanner, which a reset goes by: whatever can be reached, and the tables that say what can.
-        let mapped = state.regions.iter().map(|(range, _)| range);
-        for part in mapped.chain(std::iter::once(MONITOR..ARENA_BYTES)) {
-            for page in pages(part) {
-                if self.arena.bytes(page..page + PAGE) != origin.bytes(page..page + PAGE) {
-                    found.push(format!("the page at {page:#x}"));
-                }
-            }
-        }
-        if self.state != *state {
-            found.push(format!("mappings: {:x?} instead of {state:x?}", self.state));
-        }
-        Ok(found)
-    }
-
     /// Tells the page tables; the caller has told the regions.
     fn enter(&mut self, range: Range<u64>, rights: Rights) -> Result<(), Errno> {
         if range.is_empty() {
@@ -404,50 +347,6 @@ impl Space {
         self.state.units |= units(&range);
         self.journal.note(&self.arena, &range);
         tables::set(&mut self.arena, range, rights).map_err(refused)
-    }
-}
-
-/// Which entries of the page tables a clone has changed since it was cloned or reset.
-#[derive(Debug, Default)]
-pub(crate) struct Journal {
-    /// Where it shares pages with what it was cloned from.
-    inherited: Vec<Range<u64>>,
-    /// How far the zones of its own memory were used.
-    growth: [u64; 2],
-}
-
-impl Journal {
-    /// Beyond this many ranges one covers them all.
-    const MOST: usize = 64;
-
-    fn note(&mut self, arena: &Arena, range: &Range<u64>) {
-        let Some(origin) = arena.origin() else { return };
-        for (zone, top) in origin.growth().iter().zip(&mut self.growth) {
-            if range.start < zone.end && zone.start < range.end {
-                *top = (*top).max(range.end.min(zone.end));
-            }
-        }
-        for part in arena.inherited(range.clone()) {
-            match self.inherited.last_mut() {
-                Some(last) if last.end == part.start => last.end = part.end,
-                Some(last) if *last == part => {}
-                _ => self.inherited.push(part),
-            }
-        }
-        if self.inherited.len() > Self::MOST {
-            let start = self.inherited.iter().map(|part| part.start).min().unwrap_or(0);
-            let end = self.inherited.iter().map(|part| part.end).max().unwrap_or(0);
-            self.inherited.clear();
-            self.inherited.push(start..end);
-        }
-    }
-
-    /// What is to be undone: the ranges to be flushed, and the growth to be given back.
-    pub(crate) fn take(&mut self, growth: &[Range<u64>; 2]) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
-        let journal = std::mem::take(self);
-        let used = growth.iter().zip(journal.growth);
-        let used = used.map(|(zone, top)| zone.start..top.next_multiple_of(BLOCK).min(zone.end));
-        (journal.inherited, used.filter(|zone| !zone.is_empty()).collect())
     }
 }
 

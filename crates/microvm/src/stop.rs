@@ -1,13 +1,14 @@
 //! Stopping a guest from outside, without a race.
 //!
 //! The signal is blocked in the thread that runs a guest, except inside KVM_RUN. One that arrives early stays pending
-//! and ends the next KVM_RUN at once; so no stop is ever lost, and no handler is needed.
+//! and ends the next KVM_RUN at once; so no stop is ever lost. A handler that does nothing is there all the same: a stop
+//! that comes too late finds another thread, which it must not end.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Once};
 
 use kvm_ioctls::VcpuFd;
 
@@ -56,6 +57,8 @@ impl Stopper {
 
     /// Makes stops reach this thread, until the result is dropped.
     pub(crate) fn on_this_thread(&self) -> io::Result<Running<'_>> {
+        static HARMLESS: Once = Once::new();
+        HARMLESS.call_once(make_harmless);
         let blocked = set(&[signal()]);
         // SAFETY: a valid set; the old one is not asked for.
         let failed =
@@ -115,6 +118,20 @@ pub(crate) fn only_in_guest(vcpu: &VcpuFd) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+fn make_harmless() {
+    extern "C" fn nothing(_: libc::c_int) {}
+    let (handler, mask) = (nothing as extern "C" fn(libc::c_int) as libc::sighandler_t, set(&[]));
+    let action = libc::sigaction {
+        sa_sigaction: handler,
+        sa_mask: mask,
+        sa_flags: libc::SA_RESTART,
+        sa_restorer: None,
+    };
+    // SAFETY: a valid action whose handler touches nothing; the old one is not asked for.
+    let failed = unsafe { libc::sigaction(signal(), &raw const action, std::ptr::null_mut()) };
+    debug_assert_eq!(failed, 0);
 }
 
 fn set(signals: &[libc::c_int]) -> libc::sigset_t {

@@ -40,6 +40,8 @@ const FLAGS_ALWAYS: u64 = 0x3002;
 pub struct Vcpu {
     fd: VcpuFd,
     vm: VmFd,
+    /// Where the arena is that the memory slots refer to.
+    memory: u64,
     /// Memory slots made so far, and the units that they cover.
     slots: u32,
     units: u128,
@@ -107,7 +109,8 @@ impl Vcpu {
     pub fn new(host: &Hypervisor, space: &Space, rip: u64, rsp: u64) -> Result<Self, VcpuError> {
         let vm = host.kvm.create_vm().map_err(step("create a virtual machine"))?;
         let fd = vm.create_vcpu(0).map_err(step("create a processor"))?;
-        let mut vcpu = Self { fd, vm, slots: 0, units: 0 };
+        let memory = space.arena().address();
+        let mut vcpu = Self { fd, vm, memory, slots: 0, units: 0 };
         vcpu.add_slot(space, MONITOR, MONITOR_BYTES)?;
         vcpu.cover(space)?;
         vcpu.fd.set_cpuid2(&host.cpuid).map_err(step("say what the processor has"))?;
@@ -194,8 +197,8 @@ impl Vcpu {
             memory_size: length,
             userspace_addr: space.arena().address() + start,
         };
-        // SAFETY: the range is the arena's. `run` takes the same space again, and a machine's fields drop the processor
-        // before the space.
+        // SAFETY: the range is the arena's, which is borrowed mutably whenever the guest runs: `run` sees to it that it gets
+        // that very arena. KVM resolves the address anew each time, so one that is gone is an error and no access.
         unsafe { self.vm.set_user_memory_region(region) }.map_err(step("add a memory slot"))?;
         self.slots += 1;
         Ok(())
@@ -207,6 +210,9 @@ impl Vcpu {
     /// # Errors
     /// When the machine is lost. It is then of no further use.
     pub fn run(&mut self, space: &mut Space) -> Result<Exit, VcpuError> {
+        if space.arena().address() != self.memory {
+            return Err(VcpuError::Lost("another machine's memory".to_owned()));
+        }
         self.cover(space)?;
         let port = match self.fd.run() {
             Ok(VcpuExit::IoOut(port, _)) => Some(port),

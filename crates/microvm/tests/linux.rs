@@ -93,3 +93,24 @@ fn a_conversation_pauses_where_nothing_was_said_yet() {
     process.hang_up();
     assert_eq!(process.run().unwrap(), Pause::Exited(5));
 }
+
+#[test]
+fn a_program_that_spins_or_sleeps_is_stopped_from_outside() {
+    let Some(host) = kvm() else { return };
+    for body in ["for (;;) {}", "for (;;) sleep(1000);", "for (;;) getpid();"] {
+        let source = format!("#include <unistd.h>\nint main() {{ {body} }}");
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options { program: vec!["/program".into()], ..Options::default() };
+        let tree = tree(&compile(&source, &["-static"]), directory.path());
+        let mut process = Process::start(&host, tree, &options).unwrap();
+        let stopper = process.stopper();
+        let outside = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            stopper.stop();
+        });
+        let begin = std::time::Instant::now();
+        assert_eq!(process.run().unwrap(), Pause::Stopped, "{body}");
+        assert!(begin.elapsed() < std::time::Duration::from_secs(5), "{body}");
+        outside.join().unwrap();
+    }
+}

@@ -2,11 +2,13 @@
 //!
 //! ```text
 //!   guest ── system call ──► process ──► call::answer ──┬── memory     mmap, mprotect, mremap, brk
-//!                                                       ├── paths      open, stat, mkdir, rename
-//!                                                       ├── transfer   read, write, lseek, pipe
-//!                                                       ├── clock      clock_gettime, nanosleep
-//!                                                       ├── signals    sigaction, sigaltstack
-//!                                                       └── identity   getpid, uname, limits
+//!                                                       ├── paths        open, mkdir, rename, unlink
+//!                                                       ├── status       stat, access, readlink, getdents
+//!                                                       ├── transfer     read, write, lseek
+//!                                                       ├── descriptors  close, dup, pipe, fcntl, poll
+//!                                                       ├── clock        clock_gettime, nanosleep
+//!                                                       ├── signals      sigaction, sigaltstack
+//!                                                       └── identity     getpid, uname, limits
 //! ```
 //!
 //! Nothing of the host is passed through: descriptors are the monitor's own numbers, paths are looked up in the guest's
@@ -15,6 +17,7 @@
 
 mod call;
 mod clock;
+mod descriptors;
 mod files;
 mod identity;
 mod memory;
@@ -23,6 +26,7 @@ mod process;
 mod record;
 mod signals;
 mod start;
+mod status;
 mod template;
 mod transfer;
 

@@ -1,15 +1,13 @@
-//! System calls about names and what stands behind them.
+//! System calls that look up, make, move and take away names.
 
 use std::sync::Arc;
 
 use rustix::io::Errno;
 
 use super::Answer;
-use super::call::{fd, mode, signed};
+use super::call::{fd, mode};
 use super::files::Object;
 use super::process::Process;
-use super::record::Record;
-use super::start::USER;
 use crate::layout::PAGE;
 use crate::vfs::{Contents, Found, Kind, NodeId, Tree};
 
@@ -21,7 +19,6 @@ pub(super) const NO_FOLLOW: u64 = 0x100;
 pub(super) const REMOVE_DIRECTORY: u64 = 0x200;
 /// What `creat` opens with.
 pub(super) const CREAT_FLAGS: u64 = CREATE | TRUNCATE | 1;
-const EMPTY_PATH: u64 = 0x1000;
 const PATH_MAX: u64 = 4096;
 
 const CREATE: u64 = 0o100;
@@ -32,7 +29,7 @@ const OPEN_NO_FOLLOW: u64 = 0o400_000;
 const NAMELESS: u64 = 0o20_000_000;
 
 /// A string of the guest's, copied once.
-fn path(process: &Process, at: u64) -> Result<Vec<u8>, Errno> {
+pub(super) fn path(process: &Process, at: u64) -> Result<Vec<u8>, Errno> {
     let mut path = Vec::new();
     let mut from = at;
     while (path.len() as u64) < PATH_MAX {
@@ -92,7 +89,12 @@ fn is_dots(found: &Found) -> bool {
     matches!(found.name.as_slice(), b"" | b"." | b"..")
 }
 
-fn existing(process: &Process, directory: u64, at: u64, follow: bool) -> Result<NodeId, Errno> {
+pub(super) fn existing(
+    process: &Process,
+    directory: u64,
+    at: u64,
+    follow: bool,
+) -> Result<NodeId, Errno> {
     find(process, directory, at, follow)?.node.ok_or(Errno::NOENT)
 }
 
@@ -140,137 +142,6 @@ pub(super) fn open(
     }
     let file = process.kernel.tree.open(node)?.map(Arc::new);
     process.kernel.files.open(Object::Node(node, file), flags)
-}
-
-pub(super) fn stat(
-    process: &mut Process,
-    directory: u64,
-    at: u64,
-    target: u64,
-    flags: u64,
-) -> Answer {
-    if flags & EMPTY_PATH != 0 && path(process, at)?.is_empty() && fd(directory) != HERE {
-        return fstat(process, directory, target);
-    }
-    let node = existing(process, directory, at, flags & NO_FOLLOW == 0)?;
-    let record = describe(&process.kernel.tree, node);
-    process.space.write(target, 144)?.copy_from_slice(record.bytes());
-    Ok(0)
-}
-
-pub(super) fn fstat(process: &mut Process, descriptor: u64, target: u64) -> Answer {
-    const FIFO: u32 = 0o010_600;
-    const SOCKET: u32 = 0o140_777;
-    let record = match process.kernel.files.get(fd(descriptor))?.object {
-        Object::Node(node, _) => describe(&process.kernel.tree, node),
-        Object::Channel => Record::new().int(24, SOCKET),
-        Object::PipeReader(_) | Object::PipeWriter(_) | Object::Output(_) => {
-            Record::new().int(24, FIFO)
-        }
-    };
-    process.space.write(target, 144)?.copy_from_slice(record.bytes());
-    Ok(0)
-}
-
-/// `struct stat`.
-fn describe(tree: &Tree, node: NodeId) -> Record<144> {
-    let contents = tree.contents(node);
-    let (bits, modified, _) = tree.status(node);
-    let format = match contents.kind() {
-        Kind::Directory => 0o040_000,
-        Kind::File => 0o100_000,
-        Kind::Link => 0o120_000,
-        Kind::Device => 0o020_000,
-    };
-    let size = contents.size();
-    let user = u32::try_from(USER).unwrap_or(0);
-    let time = modified.cast_unsigned();
-    Record::new()
-        .long(0, 1)
-        .long(8, node.inode())
-        .long(16, 1)
-        .int(24, format | bits)
-        .int(28, user)
-        .int(32, user)
-        .long(48, size)
-        .long(56, PAGE)
-        .long(64, size.div_ceil(512))
-        .long(72, time)
-        .long(88, time)
-        .long(104, time)
-}
-
-pub(super) fn access(process: &mut Process, directory: u64, at: u64, wanted: u64) -> Answer {
-    const WRITE: u64 = 2;
-    const EXECUTE: u64 = 1;
-    let node = existing(process, directory, at, true)?;
-    let (bits, _, writable) = process.kernel.tree.status(node);
-    let kind = process.kernel.tree.contents(node).kind();
-    if fd(wanted) & WRITE != 0 && !writable && kind != Kind::Device {
-        return Err(Errno::ROFS);
-    }
-    if fd(wanted) & EXECUTE != 0 && bits & 0o111 == 0 {
-        return Err(Errno::ACCESS);
-    }
-    Ok(0)
-}
-
-pub(super) fn readlink(
-    process: &mut Process,
-    directory: u64,
-    at: u64,
-    target: u64,
-    room: u64,
-) -> Answer {
-    if signed(room) <= 0 {
-        return Err(Errno::INVAL);
-    }
-    let node = existing(process, directory, at, false)?;
-    let Contents::Link(text) = process.kernel.tree.contents(node) else { return Err(Errno::INVAL) };
-    let length = (text.len() as u64).min(room);
-    let target = process.space.write(target, length)?;
-    target.copy_from_slice(&text[..target.len()]);
-    Ok(length)
-}
-
-/// `struct linux_dirent64`, one behind the other. The offset counts entries, with `.` and `..` first.
-pub(super) fn getdents(process: &mut Process, descriptor: u64, target: u64, room: u64) -> Answer {
-    const HEAD: usize = 19;
-    let open = process.kernel.files.get(fd(descriptor))?;
-    let Object::Node(node, _) = open.object else { return Err(Errno::NOTDIR) };
-    let entries = process.kernel.tree.entries(node)?;
-    let dots = [(&b"."[..], node), (&b".."[..], process.kernel.tree.parent(node))];
-    let all = dots.into_iter().chain(entries.iter().map(|(name, node)| (&name[..], *node)));
-    let room = usize::try_from(room.min(1 << 20)).unwrap_or(0);
-    let (mut bytes, mut offset) = (Vec::new(), open.offset);
-    let mut fits = true;
-    for (name, node) in all.skip(usize::try_from(offset).unwrap_or(usize::MAX)) {
-        let length = (HEAD + name.len() + 1).next_multiple_of(8);
-        fits = bytes.len() + length <= room;
-        if !fits {
-            break;
-        }
-        offset += 1;
-        let kind = match process.kernel.tree.contents(node).kind() {
-            Kind::Directory => 4,
-            Kind::File => 8,
-            Kind::Link => 10,
-            Kind::Device => 2,
-        };
-        let end = bytes.len() + length;
-        bytes.extend_from_slice(&node.inode().to_le_bytes());
-        bytes.extend_from_slice(&offset.to_le_bytes());
-        bytes.extend_from_slice(&u16::try_from(length).unwrap_or(0).to_le_bytes());
-        bytes.push(kind);
-        bytes.extend_from_slice(name);
-        bytes.resize(end, 0);
-    }
-    if bytes.is_empty() && !fits {
-        return Err(Errno::INVAL);
-    }
-    process.space.write(target, bytes.len() as u64)?.copy_from_slice(&bytes);
-    process.kernel.files.get_mut(fd(descriptor))?.offset = offset;
-    Ok(bytes.len() as u64)
 }
 
 pub(super) fn getcwd(process: &mut Process, target: u64, room: u64) -> Answer {

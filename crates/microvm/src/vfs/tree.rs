@@ -2,29 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::layer::{Layer, LayerError, What};
-use super::node::{Contents, Device, Node, NodeId};
+use super::layer::Layer;
+use super::node::{Contents, Node, NodeId};
 
-const ROOT: NodeId = NodeId(0);
+pub(super) const ROOT: NodeId = NodeId(0);
 /// Nodes from here on are scratch; those before are the same for all machines of a tree.
-const SCRATCH: u32 = 1 << 31;
+pub(super) const SCRATCH: u32 = 1 << 31;
 const MOST_LINKS: usize = 40;
 const PATH_MAX: usize = 4096;
 const NAME_MAX: usize = 255;
-
-/// A tree in the making.
-#[derive(Debug)]
-pub struct TreeBuilder {
-    nodes: Vec<Node>,
-    layers: Vec<Layer>,
-    scratch: Vec<Node>,
-}
 
 /// The files of one guest. Cloning copies its scratch and shares the rest.
 #[derive(Clone, Debug)]
@@ -58,148 +48,18 @@ pub struct Found {
     pub node: Option<NodeId>,
 }
 
-impl Default for TreeBuilder {
-    fn default() -> Self {
-        let root = directory(ROOT, 0o755);
-        Self { nodes: vec![root], layers: Vec::new(), scratch: Vec::new() }
-    }
-}
-
-fn directory(parent: NodeId, mode: u32) -> Node {
-    let contents = Contents::Directory(BTreeMap::new());
-    Node { contents, parent, mode, modified: 0, linked: true }
-}
-
-impl TreeBuilder {
-    /// Puts a read-only layer at an absolute path.
-    ///
-    /// # Errors
-    /// When the host's directory cannot be read.
-    pub fn layer(mut self, at: &str, host: &Path) -> Result<Self, LayerError> {
-        let (layer, entries) = Layer::open(host)?;
-        let number = self.layers.len();
-        self.layers.push(layer);
-        let top = self.make_directories(at.as_bytes());
-        for entry in entries {
-            let path = entry.path.as_os_str().as_bytes();
-            let (before, name) = match path.iter().rposition(|byte| *byte == b'/') {
-                Some(slash) => (&path[..slash], &path[slash + 1..]),
-                None => (&path[..0], path),
-            };
-            let parent = self.descend(top, before);
-            let contents = match entry.what {
-                What::Directory => {
-                    self.child(parent, name, entry.mode);
-                    continue;
-                }
-                What::File(size) => {
-                    Contents::Sealed { layer: number, path: entry.path.clone(), size }
-                }
-                What::Link(target) => Contents::Link(target),
-            };
-            let (mode, modified) = (entry.mode, entry.modified);
-            self.add(parent, name, Node { contents, parent, mode, modified, linked: true });
-        }
-        Ok(self)
-    }
-
-    /// Puts an empty writable directory at an absolute path.
-    #[must_use]
-    pub fn scratch(mut self, at: &str) -> Self {
-        let (before, name) = at.trim_end_matches('/').rsplit_once('/').unwrap_or(("", at));
-        let parent = self.make_directories(before.as_bytes());
-        let id = NodeId(SCRATCH + self.scratch.len().try_into().unwrap_or(0));
-        self.scratch.push(directory(parent, 0o1777));
-        self.link(parent, name.as_bytes(), id);
-        self
-    }
-
-    /// Puts a read-only text of the monitor's at an absolute path.
-    #[must_use]
-    pub fn text(self, at: &str, text: impl Into<Vec<u8>>) -> Self {
-        self.single(at, Contents::Bytes(text.into()), 0o444)
-    }
-
-    /// Puts a symbolic link at an absolute path.
-    #[must_use]
-    pub fn symlink(self, at: &str, target: &str) -> Self {
-        self.single(at, Contents::Link(target.into()), 0o777)
-    }
-
-    /// Puts the devices into `/dev`.
-    #[must_use]
-    pub fn devices(self) -> Self {
-        let devices = [
-            ("/dev/null", Device::Null),
-            ("/dev/zero", Device::Zero),
-            ("/dev/full", Device::Full),
-            ("/dev/random", Device::Random),
-            ("/dev/urandom", Device::Random),
-        ];
-        let add = |tree: Self, (at, device)| tree.single(at, Contents::Device(device), 0o666);
-        devices.into_iter().fold(self, add)
-    }
-
-    fn single(mut self, at: &str, contents: Contents, mode: u32) -> Self {
-        let (before, name) = at.rsplit_once('/').unwrap_or(("", at));
-        let parent = self.make_directories(before.as_bytes());
-        self.add(
-            parent,
-            name.as_bytes(),
-            Node { contents, parent, mode, modified: 0, linked: true },
-        );
-        self
-    }
-
-    /// The finished tree, with this much room in its scratch directories together.
-    #[must_use]
-    pub fn build(self, scratch_bytes: u64, scratch_nodes: u32) -> Tree {
-        let sealed = Arc::new(Sealed { nodes: self.nodes, layers: self.layers });
-        let room = Room { bytes: scratch_bytes, nodes: scratch_nodes };
-        Tree { sealed, scratch: self.scratch.into_iter().map(Some).collect(), room }
-    }
-
-    fn make_directories(&mut self, path: &[u8]) -> NodeId {
-        self.descend(ROOT, path)
-    }
-
-    fn descend(&mut self, from: NodeId, path: &[u8]) -> NodeId {
-        let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
-        names.fold(from, |at, name| self.child(at, name, 0o755))
-    }
-
-    /// The directory of this name, made if it is not there.
-    fn child(&mut self, parent: NodeId, name: &[u8], mode: u32) -> NodeId {
-        if let Some(Contents::Directory(entries)) = self.contents(parent)
-            && let Some(id) = entries.get(name)
-            && matches!(self.contents(*id), Some(Contents::Directory(_)))
-        {
-            return *id;
-        }
-        self.add(parent, name, directory(parent, mode))
-    }
-
-    fn contents(&self, id: NodeId) -> Option<&Contents> {
-        self.nodes.get(id.0 as usize).map(|node| &node.contents)
-    }
-
-    fn add(&mut self, parent: NodeId, name: &[u8], node: Node) -> NodeId {
-        let id = NodeId(self.nodes.len().try_into().unwrap_or(SCRATCH - 1));
-        self.nodes.push(node);
-        self.link(parent, name, id);
-        id
-    }
-
-    fn link(&mut self, parent: NodeId, name: &[u8], id: NodeId) {
-        if let Some(Contents::Directory(entries)) =
-            self.nodes.get_mut(parent.0 as usize).map(|node| &mut node.contents)
-        {
-            entries.insert(name.to_vec(), id);
-        }
-    }
-}
-
 impl Tree {
+    pub(super) fn new(
+        nodes: Vec<Node>,
+        layers: Vec<Layer>,
+        scratch: Vec<Node>,
+        (bytes, most): (u64, u32),
+    ) -> Self {
+        let sealed = Arc::new(Sealed { nodes, layers });
+        let scratch = scratch.into_iter().map(Some).collect();
+        Self { sealed, scratch, room: Room { bytes, nodes: most } }
+    }
+
     /// The top of the tree.
     pub const ROOT: NodeId = ROOT;
 
