@@ -55,28 +55,31 @@ fn python_computes_and_prints() {
 struct Talk {
     process: Process,
     decoder: Decoder,
+    /// Kept while the guest may read it.
+    code: Option<tempfile::TempDir>,
 }
 
 impl Talk {
     /// Starts the agent with a handler of this source.
     fn start(host: &Hypervisor, source: &str) -> Self {
         let (tree, interpreter) = tree();
-        let code = tempfile::tempdir().unwrap().keep();
-        std::fs::write(code.join("handler.py"), source).unwrap();
-        let tree = tree.layer("/var/task", &code).unwrap().build(64 << 20, 4096);
+        let code = tempfile::tempdir().unwrap();
+        std::fs::write(code.path().join("handler.py"), source).unwrap();
+        let tree = tree.layer("/var/task", code.path()).unwrap().build(64 << 20, 4096);
         let agent = "/opt/lambswool/lambswool_guest/__main__.py";
         let program = [&interpreter, "-I", "-S", "-B", agent, "instance"];
         let program = program.map(ToString::to_string).to_vec();
         let environment = vec!["LANG=C.UTF-8".into()];
         let options = Options { program, environment, channel: true };
         let mut talk = Self::with(Process::start(host, tree, &options).unwrap());
+        talk.code = Some(code);
         let ready = talk.hear();
         assert!(matches!(ready[..], [(Reply::Ready { pid: 1 }, _)]), "{ready:?}");
         talk
     }
 
     fn with(process: Process) -> Self {
-        Self { process, decoder: Decoder::new(1 << 20) }
+        Self { process, decoder: Decoder::new(1 << 20), code: None }
     }
 
     fn say(&mut self, request: &Request, body: &str) {

@@ -104,6 +104,7 @@ class Guest:
             "memory_mb": 256,
             "environment": {},
             "binary": False,
+            "threads": 1,
         }
         self.peer.send(request | fields)
         return self.answer()

@@ -28,7 +28,8 @@ def after_fork() -> None:
 
 
 def after_clone() -> None:
-    """In a clone of a micro-VM, before anything else runs. Nothing was forked: no hook has run."""
+    """In a clone of a micro-VM, before anything else runs: nothing was forked, so no hook of
+    Python's own has run."""
     random = sys.modules.get("random")
     if random is not None:
         random.seed()
