@@ -16,32 +16,33 @@
 //!
 //! How a sandbox is made is the caller's: see [`Sandboxes`].
 
+mod error;
 mod source;
+mod system;
 mod wheel_file;
 
 use std::error::Error;
 use std::fmt::Debug;
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use sandbox::Layer;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 use toml::{Table, Value};
 
+pub use error::{BuildError, SandboxError, plain};
 pub(crate) use source::stub;
 pub(crate) use wheel_file::Metadata;
 pub use wheel_file::WheelError;
 
-use crate::base::{self, Base, BaseError};
-use crate::installer::InstallerError;
+use crate::base::{self, Base};
 use crate::sources::Sources;
 use crate::staging::Staging;
 use crate::store::{layer, short};
 use crate::uv::Uv;
-use crate::{FileError, Progress, RunError, Store, description, lock, packages, requirements};
+use crate::{FileError, Progress, Store, description, lock, packages};
 use source::Source;
+use system::{System, check};
 
 /// Changes whenever the same source would be built otherwise.
 const FORMAT: u32 = 1;
@@ -85,107 +86,6 @@ pub trait Sandboxes: Send + Sync + Debug {
     fn call(&self, task: Task<'_>, progress: &dyn Progress) -> Result<Vec<u8>, SandboxError>;
 }
 
-/// Why a sandbox gave no answer.
-#[derive(Debug, Error)]
-pub enum SandboxError {
-    /// It took too long.
-    #[error(
-        "it took longer than {} s; the setting `build_timeout` allows more", limit.as_secs()
-    )]
-    TimedOut {
-        /// What it may take.
-        limit: Duration,
-    },
-    /// Its processes ended, or were ended.
-    #[error("{0}")]
-    Died(String),
-    /// It answered what our code does not answer.
-    #[error("its answer is not acceptable: {0}")]
-    Answer(String),
-    /// There was no sandbox.
-    #[error("no sandbox can be made to build in")]
-    None(#[source] Box<dyn Error + Send + Sync>),
-    /// The worker stops.
-    #[error("the worker is stopping")]
-    Stopping,
-}
-
-/// Why there is no wheel.
-#[derive(Debug, Error)]
-pub enum BuildError {
-    /// A file could not be read or written.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// uv could not be started.
-    #[error(transparent)]
-    Start(#[from] InstallerError),
-    /// The script that fetches could not be run.
-    #[error(transparent)]
-    Run(#[from] RunError),
-    /// The compiler could not be copied.
-    #[error("the compiler of this machine cannot be used")]
-    Toolchain(#[source] Box<BaseError>),
-    /// The index has no source either, or cannot be asked.
-    #[error("there is no source to build it from; uv says:\n{words}")]
-    NoSource {
-        /// uv's own words.
-        words: String,
-    },
-    /// The archive could not be fetched, or is another one.
-    #[error("{file} cannot be fetched: {reason}")]
-    Fetch {
-        /// The archive.
-        file: String,
-        /// Why.
-        reason: String,
-    },
-    /// What the index has is not what was locked, or was locked without a hash because the index gave none.
-    #[error("the lock does not hold the hash of the source that the index has")]
-    NotLocked,
-    /// What the build requires cannot be installed.
-    #[error("what building it requires cannot be installed")]
-    Requirements(#[source] Box<dyn Error + Send + Sync>),
-    /// Its `pyproject.toml` says something that cannot be done.
-    #[error("its pyproject.toml cannot be followed: {0}")]
-    Project(String),
-    /// The sandbox did not answer.
-    #[error(transparent)]
-    Sandbox(#[from] SandboxError),
-    /// The backend failed.
-    #[error("{words}{}", lack.as_ref().map(|lack| format!("\n{lack}")).unwrap_or_default())]
-    Failed {
-        /// Its last words.
-        words: String,
-        /// What this machine lacks for compiling.
-        lack: Option<String>,
-    },
-    /// What came out is no acceptable wheel.
-    #[error(transparent)]
-    Wheel(#[from] WheelError),
-}
-
-impl BuildError {
-    /// Whether its author, or who asked for it, has to change something, and not this machine.
-    #[must_use]
-    pub fn is_of_the_package(&self) -> bool {
-        match self {
-            Self::File(_) | Self::Start(_) | Self::Run(_) | Self::Toolchain(_) => false,
-            Self::Fetch { .. } => false,
-            Self::Sandbox(error) => {
-                !matches!(error, SandboxError::None(_) | SandboxError::Stopping)
-            }
-            _ => true,
-        }
-    }
-}
-
-/// Foreign words as they may be shown: lines without whatever steers a terminal.
-#[must_use]
-pub fn plain(words: &str) -> String {
-    let shown = |c: char| if c == '\t' { ' ' } else { c };
-    words.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).map(shown).collect()
-}
-
 /// What building needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Site<'a> {
@@ -206,14 +106,6 @@ pub(crate) struct Built {
     source: Source,
     /// What was installed while it was built, by id.
     environment: Vec<String>,
-}
-
-/// Where a backend is and what it needs (PEP 518, PEP 517).
-#[derive(Debug, PartialEq, Eq, Serialize)]
-struct System {
-    requires: Vec<String>,
-    backend: String,
-    backend_path: Vec<String>,
 }
 
 /// What our code inside a sandbox answers.
@@ -356,83 +248,9 @@ fn strange() -> BuildError {
     SandboxError::Answer("it is not what our own code says".to_owned()).into()
 }
 
-fn check(wanted: &[String]) -> Result<(), BuildError> {
-    let refused = |one: &String| requirements::check("pyproject.toml", one).err();
-    match wanted.iter().find_map(refused) {
-        Some(error) => Err(BuildError::Project(error.to_string())),
-        None => Ok(()),
-    }
-}
-
-impl System {
-    /// Of a `pyproject.toml`; without one, or without its table, what PEP 517 prescribes.
-    fn read(text: Option<&str>) -> Result<Self, BuildError> {
-        let wrong = |what: &str| BuildError::Project(what.to_owned());
-        let project: Table =
-            text.unwrap_or_default().parse().map_err(|e: toml::de::Error| wrong(e.message()))?;
-        let Some(table) = project.get("build-system").and_then(Value::as_table) else {
-            return Ok(Self::legacy(vec!["setuptools>=40.8.0".to_owned()]));
-        };
-        let texts = |key: &str| -> Result<Vec<String>, BuildError> {
-            let all =
-                table.get(key).map_or(Some(&[][..]), |value| value.as_array().map(Vec::as_slice));
-            let all =
-                all.and_then(|all| all.iter().map(|one| one.as_str().map(str::to_owned)).collect());
-            all.ok_or_else(|| wrong(&format!("build-system.{key} is no list of texts")))
-        };
-        let (requires, backend_path) = (texts("requires")?, texts("backend-path")?);
-        check(&requires)?;
-        Ok(match table.get("build-backend") {
-            Some(Value::String(backend)) => {
-                Self { requires, backend: backend.clone(), backend_path }
-            }
-            Some(_) => return Err(wrong("build-system.build-backend is no text")),
-            None => Self::legacy(requires),
-        })
-    }
-
-    fn legacy(requires: Vec<String>) -> Self {
-        let backend = "setuptools.build_meta:__legacy__".to_owned();
-        Self { requires, backend, backend_path: Vec::new() }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_source_without_a_build_system_is_built_by_setuptools() {
-        for text in [None, Some(""), Some("[project]\nname = \"x\"")] {
-            let system = System::read(text).unwrap();
-            assert_eq!(system.backend, "setuptools.build_meta:__legacy__");
-            assert_eq!(system.requires, ["setuptools>=40.8.0"]);
-        }
-        let text = "[build-system]\nrequires = [\"setuptools\", \"cython\"]";
-        let system = System::read(Some(text)).unwrap();
-        assert_eq!((system.requires.len(), system.backend_path.len()), (2, 0));
-        let text = "[build-system]\nrequires = []\nbuild-backend = \"b:c\"\nbackend-path = [\".\"]";
-        let system = System::read(Some(text)).unwrap();
-        assert_eq!(
-            (system.backend.as_str(), system.backend_path.as_slice()),
-            ("b:c", &[".".to_owned()][..])
-        );
-    }
-
-    #[test]
-    fn a_build_system_that_reaches_outside_an_index_is_refused() {
-        for bad in [
-            "[1]",
-            "\"x\"",
-            "[\"x @ file:///etc\"]",
-            "[\"git+https://example.org/x\"]",
-            "[\"-r /etc/passwd\"]",
-        ] {
-            let text = format!("[build-system]\nrequires = {bad}");
-            assert!(matches!(System::read(Some(&text)), Err(BuildError::Project(_))), "{bad}");
-        }
-        assert!(System::read(Some("[build-system")).is_err());
-    }
 
     #[test]
     fn an_answer_is_a_line_and_bytes() {
