@@ -1,5 +1,7 @@
 //! The end of a worker that keeps hundreds of paused instances: soon, without a word, and nothing is left.
 
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use e2e::{Site, Worker, can_run, json};
@@ -33,6 +35,24 @@ fn a_worker_that_keeps_hundreds_of_instances_stops_soon_and_quietly() {
     assert_eq!(worker.site().processes(), Vec::<String>::new());
     assert!(worker.site().cgroups().is_empty());
     drop(worker.stop());
+}
+
+#[test]
+fn a_connection_that_says_nothing_more_does_not_hold_up_a_stop() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up_with(&[("WOOL_DRAIN", "1s")]);
+    drop(worker.try_out("f", "def handler(event, context):\n    return 1\n").expect(200));
+    let mut half = TcpStream::connect(worker.address()).unwrap();
+    half.write_all(b"GET /hea").unwrap();
+    let log = worker.log().len();
+    let said = worker.site().wool(&["down"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let last_words = worker.log().split_off(log);
+    assert!(!last_words.contains("still at work"), "{last_words}");
+    assert!(worker.site().cgroups().is_empty());
+    drop((half, worker.stop()));
 }
 
 #[test]

@@ -142,12 +142,19 @@ impl Client {
     }
 }
 
-impl Drop for Client {
-    fn drop(&mut self) {
-        self.reader.abort();
+impl Client {
+    /// Lets go of the warden, whoever else still holds this client: what waits is told that it is gone.
+    pub fn close(&self) {
         // Whoever waits to send what is unsent holds the socket, too: open, and with answers that nobody reads any more,
         // it would hold up the warden.
         let _ = rustix::net::shutdown(self.socket.as_fd(), rustix::net::Shutdown::Both);
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.reader.abort();
+        self.close();
     }
 }
 

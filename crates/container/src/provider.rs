@@ -80,6 +80,11 @@ impl Containers {
         self.shared.client.alive()
     }
 
+    /// Lets go of the warden, which then removes every sandbox and ends, whoever still holds this provider or one of them.
+    pub fn close(&self) {
+        self.shared.client.close();
+    }
+
     /// Asks the warden how many released sandboxes are not yet gone, for [`Provider::reaping`].
     ///
     /// # Errors

@@ -384,3 +384,24 @@ async fn what_a_zygote_imports_from_is_in_use_from_before_it_is_there_until_it_i
     world.provider.kill_zygotes();
     eventually("it is not used any more", || !world.engine.layers().contains(&layer)).await;
 }
+
+#[tokio::test]
+async fn however_locks_are_nested_zygotes_are_not_so_deep_that_kernel_ids_run_out() {
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let costs: Vec<(&str, f64, &[&str])> =
+        names.iter().map(|name| (*name, 100.0, &[][..])).collect();
+    let world = world(policy(ZygotePolicy::Utility), None, &costs);
+    let packages = names.map(|name| format!("{name}==1"));
+    for count in 1..=names.len() {
+        let locks: Vec<&str> = packages[..count].iter().map(|lock| &**lock).collect();
+        let handler = locked(&format!("n{count}"), "echo", &locks, &names[..count]);
+        world.engine.prepare(&handler).await;
+        world.call(&handler).await.result.unwrap();
+        settled(&world).await;
+    }
+    let zygotes = world.engine.status().zygotes;
+    let above = |id| zygotes.iter().find(|zygote| zygote.id == id).and_then(|zygote| zygote.parent);
+    let depths =
+        zygotes.iter().map(|zygote| std::iter::successors(zygote.parent, |id| above(*id)).count());
+    assert_eq!(depths.max(), Some(2), "{zygotes:#?}");
+}

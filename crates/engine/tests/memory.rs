@@ -180,3 +180,23 @@ async fn zygotes_that_nothing_is_made_from_are_given_back_with_age_and_made_agai
     }
     world.until("it is there again", |census| census.zygotes == 2).await;
 }
+
+#[tokio::test]
+async fn zygotes_leave_half_of_all_sandboxes_to_instances() {
+    for zygotes in [ZygotePolicy::Utility, ZygotePolicy::Paper, ZygotePolicy::PerLock] {
+        let config =
+            EngineConfig { zygotes, sandboxes: 30, zygote_sandboxes: 7, ..EngineConfig::default() };
+        let names: Vec<String> = (0..9).map(|n| format!("p{n}")).collect();
+        let world = world(config, &names.iter().map(|name| &**name).collect::<Vec<_>>());
+        for name in &names {
+            let handler = of_its_own(name, "echo");
+            world.engine.prepare(&handler).await;
+            world.call(&handler).await.result.unwrap();
+        }
+        eventually("no more zygotes than may be", || {
+            let status = world.engine.status();
+            status.zygotes.len() <= 2 && status.instances.most >= 15
+        })
+        .await;
+    }
+}

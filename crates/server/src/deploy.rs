@@ -9,11 +9,12 @@
 //! does not come up costs the first call time, not its success.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use engine::{Engine, Handler, HandlerId, fault};
 use thiserror::Error;
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep};
 
 use crate::name::FunctionName;
 use crate::progress::Progress;
@@ -23,6 +24,9 @@ use crate::workshop::{Bundle, MakeError, Workshop};
 
 /// Deploys that are made at the same time: they compile and unpack on all processors.
 const AT_ONCE: u32 = 2;
+
+/// Between two looks for a moment without a deploy.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Takes bundles and makes them the current versions of functions.
 #[derive(Debug)]
@@ -61,13 +65,18 @@ impl Deployer {
         Self { workshop, registry, engine, usage, turns }
     }
 
-    /// Waits until no deploy is under way, and holds off further ones until it is dropped: what a deploy has made and
-    /// not yet recorded looks as if nobody used it.
-    ///
-    /// # Errors
-    /// Never, while the deployer lives.
-    pub async fn pause(&self) -> Result<OwnedSemaphorePermit, AcquireError> {
-        Arc::clone(&self.turns).acquire_many_owned(AT_ONCE).await
+    /// Holds off deploys until what it returns is dropped: what a deploy has made and not yet recorded looks as if nobody
+    /// used it. Waits at most `patience` for a moment at which none is under way; none: there was no such moment. Deploys
+    /// never wait for who waits here: one of them may take many minutes.
+    pub async fn pause(&self, patience: Duration) -> Option<OwnedSemaphorePermit> {
+        let until = Instant::now() + patience;
+        loop {
+            match Arc::clone(&self.turns).try_acquire_many_owned(AT_ONCE) {
+                Ok(turns) => return Some(turns),
+                Err(_) if Instant::now() >= until => return None,
+                Err(_) => sleep(LOOK).await,
+            }
+        }
     }
 
     /// Deploys a bundle. Goes on by itself when the caller goes away.

@@ -46,6 +46,7 @@ pub struct Warden {
     /// How many sandboxes it can hold at once.
     pub(crate) sandboxes: u64,
     process: WardenProcess,
+    containers: Containers,
     counting: JoinHandle<()>,
 }
 
@@ -78,7 +79,7 @@ pub async fn real(config: &Config, state: &State) -> Result<Parts> {
     let containers =
         Containers::new(client, ContainerOptions { slots: config.slots, spares: config.spares });
     let counting = tokio::spawn(count(containers.clone()));
-    let provider: Arc<dyn Provider> = Arc::new(containers);
+    let provider: Arc<dyn Provider> = Arc::new(containers.clone());
     let builds = (config.build_from_source == BuildFromSource::Sandbox).then(|| {
         let (memory, timeout) = (config.build_memory(), config.build_timeout.0);
         Arc::new(BuildSandboxes::new(&provider, store.clone(), guest.clone(), memory, timeout))
@@ -88,7 +89,7 @@ pub async fn real(config: &Config, state: &State) -> Result<Parts> {
         provider,
         workshop: Arc::new(Layered::new(store, guest, python, installer)),
         builds,
-        warden: Some(Warden { sandboxes, process, counting }),
+        warden: Some(Warden { sandboxes, process, containers, counting }),
     })
 }
 
@@ -114,11 +115,11 @@ impl Warden {
         }
     }
 
-    /// Waits until the warden has removed everything and gone. After the provider was dropped.
+    /// Waits until the warden has removed everything and gone, whoever still holds the provider: a connection that was cut,
+    /// a deploy that goes on.
     pub(crate) async fn gone(mut self) {
-        // It holds a provider of its own.
         self.counting.abort();
-        drop(self.counting.await);
+        self.containers.close();
         match tokio::time::timeout(PATIENCE, self.process.ended()).await {
             Ok(Ok(status)) if status.is_none_or(|status| status.success()) => {}
             Ok(status) => tracing::warn!("the warden ended badly{}", describe(status)),

@@ -20,6 +20,9 @@ use crate::usage::{Usage, deployed};
 /// Between two looks at the disk space.
 const EVERY: Duration = Duration::from_secs(600);
 
+/// Waiting for a moment without a deploy.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// Looks after the layers of one state directory.
 #[derive(Debug)]
 pub struct Stock {
@@ -43,6 +46,9 @@ pub enum StockError {
     /// The check could not go on.
     #[error(transparent)]
     Check(#[from] InstallError),
+    /// Deploys were under way all the time.
+    #[error("a deploy is under way: try again when it is done")]
+    Busy,
     /// The work ended without a result.
     #[error("the work broke off: see the worker's log")]
     BrokeOff,
@@ -122,9 +128,9 @@ impl Stock {
     /// broken. No deploy goes on meanwhile.
     ///
     /// # Errors
-    /// When the store cannot be read, or there is no installer.
+    /// When the store cannot be read, there is no installer, or deploys are under way for long.
     pub async fn verify(self: &Arc<Self>) -> Result<Vec<Verdict>, StockError> {
-        let _turns = self.deployer.pause().await.map_err(|_| StockError::BrokeOff)?;
+        let _turns = self.deployer.pause(PATIENCE).await.ok_or(StockError::Busy)?;
         self.blocking(|stock| {
             let uv = stock.installer.uv(&Silent)?;
             let verdicts = packages::verify(&stock.store, &uv, &Silent)?;
@@ -144,7 +150,7 @@ impl Stock {
     /// Removes everything that no function uses and no sandbox runs from.
     ///
     /// # Errors
-    /// When the store cannot be changed; what was removed until then is gone.
+    /// When the store cannot be changed, what was removed until then being gone, or deploys are under way for long.
     pub async fn prune(self: &Arc<Self>) -> Result<Collected, StockError> {
         self.collect(0).await
     }
@@ -157,13 +163,15 @@ impl Stock {
         while stop.run_until_cancelled(every.tick()).await.is_some() {
             match self.collect(self.budget).await {
                 Ok(collected) => tell(&collected, self.budget),
+                // The next tick comes soon enough.
+                Err(StockError::Busy) => {}
                 Err(error) => tracing::warn!(error = said(&error), "packages cannot be collected"),
             }
         }
     }
 
     async fn collect(self: &Arc<Self>, budget: u64) -> Result<Collected, StockError> {
-        let _turns = self.deployer.pause().await.map_err(|_| StockError::BrokeOff)?;
+        let _turns = self.deployer.pause(PATIENCE).await.ok_or(StockError::Busy)?;
         self.blocking(move |stock| {
             Ok(collect(&stock.store, &stock.usage.layers(), budget, Scope::Running)?)
         })

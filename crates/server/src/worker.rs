@@ -195,8 +195,8 @@ impl Worker {
             tracing::warn!("some connections did not end in time and were cut");
         }
         app.logs.flush().await;
-        // The warden goes when the last of us lets go of its socket, and takes every sandbox with it. Before the hold
-        // is released: the next worker's warden must not find this one's leftovers.
+        // The warden takes every sandbox with it. Before the hold is released: the next worker's warden must not find this
+        // one's leftovers.
         drop((app, provider));
         if let Some(warden) = warden {
             warden.gone().await;

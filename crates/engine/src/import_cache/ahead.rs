@@ -66,8 +66,10 @@ impl ImportCache {
     pub(super) fn plant(self: &Arc<Self>, state: &mut State, profile: &Profile) {
         for (sees, modules) in &profile.seeds {
             let key = Key { realm: profile.realm, sees: sees.clone(), modules: modules.clone() };
-            let used: u64 = state.view().entries.iter().map(|entry| entry.bytes).sum();
-            if state.standing(&self.config, &key) == Standing::Absent && used < self.room() {
+            let view = state.view();
+            let used: u64 = view.entries.iter().map(|entry| entry.bytes).sum();
+            let room = used < self.room() && view.entries.len() < self.most_zygotes();
+            if state.standing(&self.config, &key) == Standing::Absent && room {
                 self.start(state, &key, None);
             }
         }

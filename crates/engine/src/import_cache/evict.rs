@@ -1,6 +1,6 @@
 //! Which zygotes must go, as plain functions.
 //!
-//! Each gives places in `entries`, in the order in which they should go so that the rest fits into `budget`. Roots go
+//! Each gives places in `entries`, in the order in which they should go so that the rest fits into the room. Roots go
 //! last, and the last root that was used never. Where idle instances share the budget they go in between, as they come:
 //! those first that save least for each byte.
 
@@ -17,28 +17,32 @@ pub(crate) struct Victims {
     pub(crate) idle: usize,
 }
 
+/// What may stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// Bytes of zygotes and idle instances together.
+    pub(crate) bytes: u64,
+    /// Zygotes.
+    pub(crate) zygotes: usize,
+}
+
 /// The least recently used first.
-pub(crate) fn least_recent(entries: &[Entry], budget: u64) -> Vec<usize> {
-    by(entries, &[], budget, |_| vec![0.0; entries.len()]).zygotes
+pub(crate) fn least_recent(entries: &[Entry], room: Room) -> Vec<usize> {
+    by(entries, &[], room, |_| vec![0.0; entries.len()]).zygotes
 }
 
 /// SOCK §4.3: the benefit of evicting an entry is the on-disk size of the packages that it includes and its parent does
 /// not, the cost is its uses over a recent interval; the highest benefit-to-cost ratio goes first. `disk` and `uses` are
 /// by place.
-pub(crate) fn sock(entries: &[Entry], budget: u64, disk: &[f64], uses: &[f64]) -> Vec<usize> {
+pub(crate) fn sock(entries: &[Entry], room: Room, disk: &[f64], uses: &[f64]) -> Vec<usize> {
     let ratio = disk.iter().zip(uses).map(|(disk, uses)| uses / disk.max(1.0));
     let ratio: Vec<f64> = ratio.collect();
-    by(entries, &[], budget, |_| ratio.clone()).zygotes
+    by(entries, &[], room, |_| ratio.clone()).zygotes
 }
 
 /// What the calls of late would miss least, for each byte that it gives back, first. `idle` comes in that order.
-pub(crate) fn utility(
-    entries: &[Entry],
-    idle: &[Offer],
-    budget: u64,
-    worth: &Worth<'_>,
-) -> Victims {
-    by(entries, idle, budget, |alive| {
+pub(crate) fn utility(entries: &[Entry], idle: &[Offer], room: Room, worth: &Worth<'_>) -> Victims {
+    by(entries, idle, room, |alive| {
         let missed = worth.missed(alive);
         let density = |at: usize| per_byte(missed[at], marginal(entries, at));
         (0..entries.len()).map(density).collect()
@@ -55,14 +59,18 @@ pub(crate) fn per_byte(saved: f64, bytes: u64) -> f64 {
 fn by(
     entries: &[Entry],
     idle: &[Offer],
-    budget: u64,
+    room: Room,
     rank: impl Fn(&[bool]) -> Vec<f64>,
 ) -> Victims {
     let mut bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
     bytes += idle.iter().map(|offer| offer.bytes).sum::<u64>();
     let mut alive = vec![true; entries.len()];
     let mut gone = Victims::default();
-    while bytes > budget {
+    loop {
+        let too_many = entries.len() - gone.zygotes.len() > room.zygotes;
+        if bytes <= room.bytes && !too_many {
+            break;
+        }
         let ranks = rank(&alive);
         let left = (0..entries.len()).filter(|at| alive[*at] && !is_last_root(entries, *at));
         let least = left.min_by(|one, other| {
@@ -70,7 +78,9 @@ fn by(
             let by_rank = ranks[*one].total_cmp(&ranks[*other]);
             left.root().cmp(&right.root()).then(by_rank).then(left.used.cmp(&right.used))
         });
-        match (least, idle.get(gone.idle)) {
+        // Instances make room for bytes only.
+        let offer = idle.get(gone.idle).filter(|_| bytes > room.bytes);
+        match (least, offer) {
             (Some(at), offer)
                 if offer.is_none_or(|offer| {
                     !entries[at].root() && ranks[at] < per_byte(offer.saves, offer.bytes)
@@ -100,14 +110,18 @@ mod tests {
     use super::super::worth::Demand;
     use super::*;
 
+    fn bytes(bytes: u64) -> Room {
+        Room { bytes, zygotes: usize::MAX }
+    }
+
     fn all(entries: &[Entry], budget: u64) -> [Vec<usize>; 3] {
         let some: Vec<f64> = (0..entries.len()).map(|at| ((at * 5) % 7) as f64).collect();
         let (profile, weight) = (Profile::new(0, set(&[0, 1, 2]), set(&[]), &simple(8)), 1.0);
         let demands = [Demand { profile: &profile, weight }];
         [
-            least_recent(entries, budget),
-            sock(entries, budget, &some, &some),
-            utility(entries, &[], budget, &Worth::new(entries, &demands, 0.5)).zygotes,
+            least_recent(entries, bytes(budget)),
+            sock(entries, bytes(budget), &some, &some),
+            utility(entries, &[], bytes(budget), &Worth::new(entries, &demands, 0.5)).zygotes,
         ]
     }
 
@@ -156,12 +170,12 @@ mod tests {
             let worth = Worth::new(&entries, &demands, 0.5);
             let mut idle: Vec<Offer> = (0..).zip(sizes).map(|(ticket, (bytes, saves))| Offer { ticket, bytes, saves: f64::from(saves) }).collect();
             idle.sort_by(|one, other| per_byte(one.saves, one.bytes).total_cmp(&per_byte(other.saves, other.bytes)));
-            let gone = utility(&entries, &idle, budget, &worth);
+            let gone = utility(&entries, &idle, bytes(budget), &worth);
             let stay = left(&entries, &gone.zygotes);
             let used = stay.iter().map(|entry| entry.bytes).sum::<u64>() + idle[gone.idle..].iter().map(|offer| offer.bytes).sum::<u64>();
             prop_assert!(used <= budget || gone.idle == idle.len() && stay.len() == 1 && stay[0].root());
             // A larger budget takes away no more.
-            let fewer = utility(&entries, &idle, budget + more, &worth);
+            let fewer = utility(&entries, &idle, bytes(budget + more), &worth);
             prop_assert!(gone.zygotes.starts_with(&fewer.zygotes) && fewer.idle <= gone.idle);
             // Roots, from which all else can be made, outlive every idle instance.
             let root_went = gone.zygotes.iter().any(|at| entries[*at].root());
@@ -179,7 +193,7 @@ mod tests {
         let missed = worth.missed(&[true, true])[1];
         for (saves, zygotes, idle) in [(missed / 2.0, vec![], 1), (missed * 2.0, vec![1], 0)] {
             let offer = Offer { ticket: 0, bytes: 10, saves };
-            assert_eq!(utility(&tree, &[offer], 11, &worth), Victims { zygotes, idle });
+            assert_eq!(utility(&tree, &[offer], bytes(11), &worth), Victims { zygotes, idle });
         }
     }
 
@@ -195,12 +209,12 @@ mod tests {
         let disk = [0.0, 100.0, 10.0, 40.0];
         // Benefit to cost: 100/20 = 5, 10/1 = 10, 40/5 = 8.
         let uses = [30.0, 20.0, 1.0, 5.0];
-        assert_eq!(sock(&tree, 3, &disk, &uses), [2]);
-        assert_eq!(sock(&tree, 2, &disk, &uses), [2, 3]);
-        assert_eq!(sock(&tree, 1, &disk, &uses), [2, 3, 1]);
+        assert_eq!(sock(&tree, bytes(3), &disk, &uses), [2]);
+        assert_eq!(sock(&tree, bytes(2), &disk, &uses), [2, 3]);
+        assert_eq!(sock(&tree, bytes(1), &disk, &uses), [2, 3, 1]);
         // What nobody used of late goes before all that was used.
-        assert_eq!(sock(&tree, 3, &disk, &[30.0, 0.0, 1.0, 5.0]), [1]);
-        assert_eq!(sock(&tree, 3, &disk, &[30.0, 0.0, 0.0, 5.0]), [1]);
+        assert_eq!(sock(&tree, bytes(3), &disk, &[30.0, 0.0, 1.0, 5.0]), [1]);
+        assert_eq!(sock(&tree, bytes(3), &disk, &[30.0, 0.0, 0.0, 5.0]), [1]);
     }
 
     #[test]
@@ -219,7 +233,7 @@ mod tests {
         ];
         let worth = Worth::new(&tree, &demands, 0.0);
         // Nobody misses the common one while both have their own; then the one that is called less goes.
-        assert_eq!(utility(&tree, &[], 21, &worth).zygotes, [1]);
-        assert_eq!(utility(&tree, &[], 11, &worth).zygotes, [1, 3]);
+        assert_eq!(utility(&tree, &[], bytes(21), &worth).zygotes, [1]);
+        assert_eq!(utility(&tree, &[], bytes(11), &worth).zygotes, [1, 3]);
     }
 }

@@ -7,7 +7,7 @@ use sandbox::Zygote;
 use tokio::time::sleep;
 
 use super::ImportCache;
-use super::evict::{self, Victims};
+use super::evict::{self, Room, Victims};
 use super::improving::Snapshot;
 use super::kept::{Kept, View};
 use super::making::Derived;
@@ -119,6 +119,11 @@ impl ImportCache {
         share.min(self.config.zygote_bytes)
     }
 
+    /// Zygotes that there may be: with what each keeps ready they leave half of all sandboxes to instances.
+    pub(super) fn most_zygotes(&self) -> usize {
+        (self.config.sandboxes / 2 / self.config.zygote_sandboxes.max(1)).max(1)
+    }
+
     /// Bytes that zygotes and idle instances may have: all but what busy instances alone keep from being freed.
     pub(super) fn left_to(&self, snapshot: &Snapshot) -> u64 {
         let zygotes = snapshot.view.entries.iter().map(|entry| entry.bytes);
@@ -147,9 +152,10 @@ impl ImportCache {
 
     /// Keeps zygotes within their cap, by the policy's own order.
     fn fit_zygotes(&self) {
-        let (view, room) = (self.measure(), self.room());
+        let view = self.measure();
+        let room = Room { bytes: self.room(), zygotes: self.most_zygotes() };
         let used: u64 = view.entries.iter().map(|entry| entry.bytes).sum();
-        if used <= room {
+        if used <= room.bytes && view.entries.len() <= room.zygotes {
             return;
         }
         let snapshot = self.snapshot();
@@ -178,7 +184,8 @@ impl ImportCache {
         let snapshot = self.snapshot();
         let (entries, demands) = (&snapshot.view.entries, snapshot.demands());
         let worth = Worth::new(entries, &demands, snapshot.novelty);
-        let victims = evict::utility(entries, &snapshot.idle, self.left_to(&snapshot), &worth);
+        let room = Room { bytes: self.left_to(&snapshot), zygotes: self.most_zygotes() };
+        let victims = evict::utility(entries, &snapshot.idle, room, &worth);
         self.give_up(&snapshot, &victims);
         victims == Victims::default()
     }

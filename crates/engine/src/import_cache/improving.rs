@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::ImportCache;
 use super::book::Book;
-use super::evict::{Victims, per_byte};
+use super::evict::{Room, Victims, per_byte};
 use super::kept::{Key, View};
 use super::making::outcome;
 use super::plan::{Build, plan};
@@ -78,7 +78,7 @@ impl ImportCache {
             let keys = state.nodes.keys();
             keys.map(|key| (key.clone(), state.standing(&self.config, key))).collect()
         };
-        let (room, cap) = (self.left_to(&snapshot), self.room());
+        let (left, cap, zygotes) = (self.left_to(&snapshot), self.room(), self.most_zygotes());
         // It takes a millisecond or some: more than calls on this thread should wait.
         let planning = spawn_blocking(move || {
             let refused = |realm, sees: &Set, modules: &Set| {
@@ -88,10 +88,11 @@ impl ImportCache {
             let entries = &snapshot.view.entries;
             let demands = snapshot.demands();
             // Where zygotes have a cap of their own, instances cannot make room for them.
-            let (idle, budget) =
-                if cap < room { (&[][..], cap) } else { (&snapshot.idle[..], room) };
+            let (idle, bytes) =
+                if cap < left { (&[][..], cap) } else { (&snapshot.idle[..], left) };
+            let room = Room { bytes, zygotes };
             let (book, novelty) = (&snapshot.book, snapshot.novelty);
-            let build = plan(entries, idle, &demands, book, novelty, budget, refused)?;
+            let build = plan(entries, idle, &demands, book, novelty, room, refused)?;
             let Build { realm, sees, modules, evict } = build;
             drop(demands);
             Some((Key { realm, sees, modules }, snapshot, evict))

@@ -59,7 +59,16 @@ impl Drop for Kept {
     }
 }
 
+/// Zygotes between a root and the deepest one, that one included. Each hands a part of its kernel uids down (`warden::uids`):
+/// at this depth there are still thousands for instances, two below hardly any.
+const DEEPEST: usize = 2;
+
 impl Kept {
+    /// Whether zygotes may be derived from it.
+    pub(super) fn bears(&self) -> bool {
+        self.line.len() < DEEPEST
+    }
+
     /// Counts a fork.
     pub(crate) fn forked(&self) {
         self.forks.fetch_add(1, Ordering::Relaxed);

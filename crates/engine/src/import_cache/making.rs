@@ -99,7 +99,7 @@ impl ImportCache {
         let layer = self.layer(key, &spec.python).await?;
         let claim = Some(self.claims.claim(layer.clone()));
         let packages = Some(layer);
-        let parent = match from.or_else(|| self.ancestor(key)) {
+        let parent = match from.filter(|from| from.bears()).or_else(|| self.ancestor(key)) {
             Some(kept) => Some(kept),
             None => match self.ensure(&Key::root(key.realm)) {
                 Some(mut making) => outcome(&mut making).await?,
@@ -127,7 +127,8 @@ impl ImportCache {
             let mut state = self.state();
             (state.view(), Arc::clone(&state.book))
         };
-        let young: Vec<_> = view.kept.iter().filter(|kept| !self.outlived(kept)).cloned().collect();
+        let fit = |kept: &&Arc<Kept>| !self.outlived(kept) && kept.bears();
+        let young: Vec<_> = view.kept.iter().filter(fit).cloned().collect();
         let young = View::new(young);
         let at = ancestor(&young.entries, key.realm, &key.sees, &key.modules, &book)?;
         Some(Arc::clone(&young.kept[at]))

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::book::Book;
-use super::evict::{self, Victims};
+use super::evict::{self, Room, Victims};
 use super::set::Set;
 use super::tree::Entry;
 use super::worth::{Demand, Worth, price};
@@ -36,7 +36,7 @@ pub(crate) struct Build {
     pub(crate) evict: Victims,
 }
 
-/// The zygote that is most worth making for each byte, if any is. It shares the budget with `idle` instances, those first
+/// The zygote that is most worth making for each byte, if any is. It shares the room with `idle` instances, those first
 /// that save least for each byte. `novelty` is the part of starts that are of new locks; `refused` says what cannot be
 /// made.
 pub(crate) fn plan(
@@ -45,7 +45,7 @@ pub(crate) fn plan(
     demands: &[Demand<'_>],
     book: &Book,
     novelty: f64,
-    budget: u64,
+    room: Room,
     refused: impl Fn(usize, &Set, &Set) -> bool,
 ) -> Option<Build> {
     let mut worth = Worth::new(entries, demands, novelty);
@@ -64,7 +64,7 @@ pub(crate) fn plan(
         }
         let gain = worth.gain(realm, &sees, &modules);
         let price = price(entries, realm, &sees, &modules, book);
-        if gain >= even * price.milliseconds && price.bytes <= budget {
+        if gain >= even * price.milliseconds && price.bytes <= room.bytes {
             #[expect(clippy::cast_precision_loss, reason = "bytes as a divisor")]
             offers.push((gain / price.bytes.max(1) as f64, realm, sees, modules, price));
         }
@@ -77,7 +77,7 @@ pub(crate) fn plan(
         let new = Entry { realm, parent: None, sees, asked, modules, bytes: price.bytes, used };
         let with: Vec<Entry> = entries.iter().cloned().chain([new]).collect();
         worth.push(&with[entries.len()]);
-        let evict = evict::utility(&with, idle, budget, &worth);
+        let evict = evict::utility(&with, idle, room, &worth);
         let alive: Vec<bool> = (0..with.len()).map(|at| !evict.zygotes.contains(&at)).collect();
         let given_up: f64 = idle[..evict.idle].iter().map(|offer| offer.saves).sum();
         let more = worth.total(&alive) - before - given_up;
@@ -189,7 +189,7 @@ mod tests {
         #[test]
         fn what_is_planned_fits_with_what_stays_and_serves_somebody(entries in trees(), profiles in profiles(), novelty in 0.0..1.0f64, budget in (6u64 << 20)..(100 << 20)) {
             let (book, demands) = (simple(8), demands(&profiles));
-            if let Some(build) = plan(&entries, &[], &demands, &book, novelty, budget, |_, _, _| false) {
+            if let Some(build) = plan(&entries, &[], &demands, &book, novelty, Room { bytes: budget, zygotes: usize::MAX }, |_, _, _| false) {
                 let stays = (0..entries.len()).filter(|at| !build.evict.zygotes.contains(at));
                 let bytes: u64 = stays.map(|at| entries[at].bytes).sum();
                 let price = price(&entries, build.realm, &build.sees, &build.modules, &book);
@@ -206,7 +206,7 @@ mod tests {
             let mut rounds = 0;
             loop {
                 let there = |_, sees: &Set, _: &Set| entries.iter().any(|entry| entry.sees == *sees);
-                let Some(build) = plan(&entries, &[], &demands, &book, novelty, budget, there) else { break };
+                let Some(build) = plan(&entries, &[], &demands, &book, novelty, Room { bytes: budget, zygotes: usize::MAX }, there) else { break };
                 rounds += 1;
                 prop_assert!(rounds < 100, "it makes and gives up the same for ever");
                 let bytes = price(&entries, 0, &build.sees, &build.modules, &book).bytes;
@@ -219,7 +219,7 @@ mod tests {
 
         #[test]
         fn what_cannot_be_made_is_not_planned(entries in trees(), profiles in profiles()) {
-            prop_assert_eq!(plan(&entries, &[], &demands(&profiles), &simple(8), 0.5, 1 << 30, |_, _, _| true), None);
+            prop_assert_eq!(plan(&entries, &[], &demands(&profiles), &simple(8), 0.5, Room { bytes: 1 << 30, zygotes: usize::MAX }, |_, _, _| true), None);
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -127,6 +128,7 @@ pub(super) async fn verify(State(app): State<Arc<App>>) -> Result<Json<Checked>,
 /// Remove the packages and the code that no function uses. Waits for deploys that are under way.
 #[utoipa::path(post, path = "/v1/packages/prune", tag = "packages",
     responses((status = 200, description = "what was removed", body = Pruned),
+              (status = 409, description = "deploys are under way", body = ErrorBody),
               (status = 500, description = "not all could be removed", body = ErrorBody)))]
 pub(super) async fn prune(State(app): State<Arc<App>>) -> Result<Json<Pruned>, ApiError> {
     let collected = app.stock.prune().await?;
@@ -136,6 +138,9 @@ pub(super) async fn prune(State(app): State<Arc<App>>) -> Result<Json<Pruned>, A
 
 impl From<StockError> for ApiError {
     fn from(error: StockError) -> Self {
-        Self::internal(said(&error))
+        match error {
+            StockError::Busy => Self::new(StatusCode::CONFLICT, "busy", said(&error)),
+            error => Self::internal(said(&error)),
+        }
     }
 }
