@@ -44,7 +44,7 @@ fn a_connection_that_says_nothing_more_does_not_hold_up_a_stop() {
     }
     let worker = Site::new().up_with(&[("WOOL_DRAIN", "1s")]);
     drop(worker.try_out("f", "def handler(event, context):\n    return 1\n").expect(200));
-    let mut half = TcpStream::connect(worker.address()).unwrap();
+    let mut half = TcpStream::connect(worker.url().trim_start_matches("http://")).unwrap();
     half.write_all(b"GET /hea").unwrap();
     let log = worker.log().len();
     let said = worker.site().wool(&["down"]);
