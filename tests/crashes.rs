@@ -136,6 +136,8 @@ fn a_worker_that_ends_without_its_warden_keeps_nobody_waiting() {
         // That call is waited for; whoever comes meanwhile is told at once that nobody serves here.
         let address = worker.url().trim_start_matches("http://").to_owned();
         e2e::eventually("connections are refused", || TcpStream::connect(&address).is_err());
+        // They die with their place, a moment after the warden.
+        e2e::eventually("no sandbox lives", || worker.site().sandboxed().is_empty());
         fs::remove_file(held).unwrap();
         // Its own sandbox's end, and not the worker's.
         assert!(call.join().unwrap().unwrap().expect(502).error().starts_with("died: "));

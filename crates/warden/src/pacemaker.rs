@@ -4,7 +4,7 @@
 //! (`rcu_sync_enter`, 8–20 ms here) and the next ones do not (5–20 µs), until a grace period has passed with no move. A
 //! zygote that waits so in a fork makes calls wait: one cold call in a hundred took 10–40 ms. So a small process moves
 //! itself to where it is already, every four milliseconds for as long as the warden says that work goes on, and sleeps
-//! otherwise. In four paired runs of 1900 cold calls, one at a time, the slowest hundredth took 15.6–17.4 ms with it and 17.7–19.4
+//! otherwise. Measured by hand in four paired runs of 1900 cold calls, one at a time, the slowest hundredth took 15.6–17.4 ms with it and 17.7–19.4
 //! without: on a busy machine it is itself late at times, and then its own move waits. Mounting the hierarchy with `favordynmods` would help, too, but changes the whole host until it reboots.
 
 use std::fs::OpenOptions;
