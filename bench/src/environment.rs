@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::backed::{self, FirstTouch};
 use crate::baselines;
 use crate::sample::median;
 
@@ -40,6 +41,8 @@ pub(crate) struct Environment {
     pub(crate) commit: String,
     /// Which baselines, in their own words.
     pub(crate) baselines: BTreeMap<String, String>,
+    /// What free memory cost at its first touch, before the run; `None` in a quick run, which leaves it as it is.
+    pub(crate) first_touch: Option<FirstTouch>,
     /// Load averages when the run began.
     pub(crate) load_average: String,
     /// Processors busy when nothing of ours ran, measured.
@@ -58,8 +61,9 @@ pub(crate) struct FavorDynMods {
 }
 
 impl Environment {
-    /// Looks around. Takes a few seconds, in which nothing else of ours runs.
-    pub(crate) async fn look(python: &str) -> Self {
+    /// Looks around, and touches the free memory unless the run is a quick one. Takes some seconds, in which nothing else of
+    /// ours runs.
+    pub(crate) async fn look(python: &str, quick: bool) -> Self {
         let idle_busy = crate::cpu::idle(Duration::from_secs(3)).await.unwrap_or(f64::NAN);
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let uname = rustix::system::uname();
@@ -88,6 +92,7 @@ impl Environment {
             baselines: versions.collect(),
             load_average: read("/proc/loadavg").trim().to_owned(),
             idle_busy,
+            first_touch: (!quick).then(backed::touch),
         }
     }
 

@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod backed;
 mod baselines;
 mod calls;
 mod cpu;
@@ -65,7 +66,7 @@ async fn main() -> Result<()> {
     let experiment =
         experiment.with_context(|| format!("no figure {wanted}: without one, they are listed"))?;
     let stage = Stage::set(arguments.quick).await?;
-    let environment = Environment::look(&stage.rootfs.version).await;
+    let environment = Environment::look(&stage.rootfs.version, arguments.quick).await;
     for warning in environment.warnings() {
         eprintln!("warning: {warning}");
     }
