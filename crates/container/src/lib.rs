@@ -12,6 +12,7 @@
 mod client;
 mod container;
 mod fork;
+mod imports;
 mod launch;
 mod provider;
 mod watch;

@@ -16,6 +16,7 @@ use warden::protocol::{Answer, Command, Python};
 use crate::client::{Client, unexpected};
 use crate::container::{ContainerInstance, Handle, limits};
 use crate::fork::read_packet;
+use crate::imports::Steps;
 use crate::watch::watch;
 use crate::zygote::ContainerZygote;
 
@@ -100,22 +101,31 @@ impl Containers {
     }
 }
 
+impl Containers {
+    async fn start_zygote(
+        &self,
+        spec: ZygoteSpec,
+        steps: Steps,
+    ) -> Result<ContainerZygote, ProviderError> {
+        let shared = Arc::clone(&self.shared);
+        let packages = spec.packages.as_ref().map(ToString::to_string);
+        let started = start(&shared, &spec.python, packages, None, limits(spec.limits)).await?;
+        let control =
+            watch(started.channel).map_err(ProviderError::step("watch the control socket"))?;
+        let said = read_packet(&control, START_PATIENCE).await;
+        match said.ok().and_then(|said| serde_json::from_slice(&said).ok()) {
+            Some(Reply::Ready { .. }) => {}
+            _ => return Err(not_started(&started.handle).await),
+        }
+        ContainerZygote::new(shared, started.handle, control, started.process, spec, &steps).await
+    }
+}
+
 impl Provider for Containers {
     fn create_zygote(&self, spec: ZygoteSpec) -> Pending<'_, Box<dyn Zygote>> {
         Box::pin(async move {
-            let shared = Arc::clone(&self.shared);
-            let packages = spec.packages.as_ref().map(ToString::to_string);
-            let started = start(&shared, &spec.python, packages, None, limits(spec.limits)).await?;
-            let control =
-                watch(started.channel).map_err(ProviderError::step("watch the control socket"))?;
-            let said = read_packet(&control, START_PATIENCE).await;
-            match said.ok().and_then(|said| serde_json::from_slice(&said).ok()) {
-                Some(Reply::Ready { .. }) => {}
-                _ => return Err(not_started(&started.handle).await),
-            }
             let zygote =
-                ContainerZygote::new(shared, started.handle, control, started.process, spec)
-                    .await?;
+                ContainerZygote::make(|steps| self.start_zygote(spec.clone(), steps)).await?;
             Ok(Box::new(zygote) as Box<dyn Zygote>)
         })
     }

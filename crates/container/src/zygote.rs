@@ -12,46 +12,19 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use sandbox::{
-    Imports, Instance, InstanceSpec, LoadedFile, Pending, ProviderError, Sandbox, SandboxId,
-    Zygote, ZygoteSpec,
+    Imports, Instance, InstanceSpec, Pending, ProviderError, Sandbox, SandboxId, Zygote, ZygoteSpec,
 };
-use serde::{Deserialize, Serialize};
 use sys::process::PidFd;
-use sys::scm;
 use tokio::io::unix::AsyncFd;
 use warden::protocol::Command;
 
 use crate::container::{ContainerInstance, Handle, limits};
-use crate::fork::{Landed, Role, Slot, read_packet};
+use crate::fork::{Landed, Role, Slot};
+use crate::imports::{Steps, import, left_something};
 use crate::provider::Shared;
 use crate::watch::watch;
-
-/// The heaviest imports known take some ten seconds without bytecode.
-const IMPORT_PATIENCE: Duration = Duration::from_secs(120);
-
-/// Most files that a zygote may say it has loaded: large package sets load some five thousand. Whoever says more means
-/// to fill this process's memory.
-const MOST_FILES: usize = 100_000;
-
-/// Longest list of modules in one message: the guest reads 64 KiB at a time.
-const MESSAGE_BYTES: usize = 32 << 10;
-
-#[derive(Serialize)]
-struct ImportMessage<'a> {
-    kind: &'static str,
-    modules: &'a [String],
-    path: &'a [&'static str],
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-enum ImportReply {
-    Files { files: Vec<LoadedFile> },
-    Imported(Imports),
-}
 
 /// A container that exists to be forked.
 #[derive(Debug)]
@@ -78,15 +51,16 @@ fn lock<T>(pool: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ContainerZygote {
-    /// Takes over a zygote that has said READY, and has it import what its specification says.
+    /// Takes over a zygote that has said READY, and has it import what its specification says, in these `steps`.
     pub(crate) async fn new(
         shared: Arc<Shared>,
         handle: Handle,
         control: AsyncFd<OwnedFd>,
         process: PidFd,
         spec: ZygoteSpec,
+        steps: &Steps,
     ) -> Result<Self, ProviderError> {
-        let imports = import(&control, handle.id, &spec).await?;
+        let imports = import(&control, &handle, &spec, steps).await?;
         let inner = Arc::new(Inner {
             shared,
             handle,
@@ -98,80 +72,29 @@ impl ContainerZygote {
             spares: Mutex::default(),
             filling: AtomicBool::new(false),
         });
-        inner.fill();
+        // What is not fit to be forked is not prepared for it.
+        if !left_something(&inner.imports) {
+            inner.fill();
+        }
         Ok(Self { inner })
     }
-}
 
-async fn import(
-    control: &AsyncFd<OwnedFd>,
-    id: SandboxId,
-    spec: &ZygoteSpec,
-) -> Result<Imports, ProviderError> {
-    // One deadline for all of it: a packet now and then does not extend it.
-    let deadline = Instant::now() + IMPORT_PATIENCE;
-    let mut all = Imports::default();
-    for modules in messages(&spec.imports) {
-        let path: &[&str] = if spec.packages.is_some() { &["/opt/python"] } else { &[] };
-        let imports = import_some(control, id, modules, path, deadline).await?;
-        all.milliseconds += imports.milliseconds;
-        all.files.extend(imports.files);
-        all.threads = imports.threads;
-        all.fds += imports.fds;
-        all.left_by.extend(imports.left_by);
-        all.failed.extend(imports.failed);
-        if all.files.len() > MOST_FILES {
-            let reason = format!("it says that it has loaded more than {MOST_FILES} files");
-            return Err(ProviderError::ZygoteLost { id, reason });
+    /// Makes one by `make`; and, where it has something left behind and does not know by which import, once more, step by
+    /// step.
+    pub(crate) async fn make<M, F>(make: M) -> Result<Self, ProviderError>
+    where
+        M: Fn(Steps) -> F,
+        F: Future<Output = Result<Self, ProviderError>>,
+    {
+        let made = make(Steps::AtOnce).await?;
+        let imports = &made.inner.imports;
+        if !left_something(imports) || !imports.left_by.is_empty() || imports.files.is_empty() {
+            return Ok(made);
         }
-    }
-    Ok(all)
-}
-
-/// The modules, as many at a time as fit into a message.
-fn messages(mut modules: &[String]) -> impl Iterator<Item = &[String]> {
-    std::iter::from_fn(move || {
-        let mut bytes = 0;
-        let fits = modules.iter().take_while(|module| {
-            bytes += module.len() + 4;
-            bytes <= MESSAGE_BYTES
-        });
-        let count = fits.count().max(1).min(modules.len());
-        let (some, rest) = modules.split_at(count);
-        modules = rest;
-        Some(some).filter(|some| !some.is_empty())
-    })
-}
-
-async fn import_some(
-    control: &AsyncFd<OwnedFd>,
-    id: SandboxId,
-    modules: &[String],
-    path: &[&'static str],
-    deadline: Instant,
-) -> Result<Imports, ProviderError> {
-    let lost = |reason: String| ProviderError::ZygoteLost { id, reason };
-    let message = ImportMessage { kind: "import", modules, path };
-    let message = serde_json::to_vec(&message).map_err(|error| lost(error.to_string()))?;
-    scm::send(control.as_fd(), &message, &[], false).map_err(|error| lost(error.to_string()))?;
-    let mut earlier = Vec::new();
-    loop {
-        let patience = deadline.saturating_duration_since(Instant::now());
-        let said = read_packet(control, patience).await;
-        let said = said.map_err(|error| lost(format!("while importing: {error}")))?;
-        match serde_json::from_slice(&said) {
-            Ok(ImportReply::Files { files }) if earlier.len() + files.len() > MOST_FILES => {
-                return Err(lost(format!(
-                    "it says that it has loaded more than {MOST_FILES} files"
-                )));
-            }
-            Ok(ImportReply::Files { files }) => earlier.extend(files),
-            Ok(ImportReply::Imported(mut imports)) => {
-                imports.files.splice(0..0, earlier);
-                return Ok(imports);
-            }
-            Err(_) => return Err(lost("it does not say what it imported".to_owned())),
-        }
+        let steps = Steps::of(&imports.files);
+        // Its memory and its name go before another one takes as much.
+        drop(made);
+        make(steps).await
     }
 }
 
@@ -282,7 +205,11 @@ impl Inner {
         Ok(ContainerInstance { handle, channel: Some(channel), process })
     }
 
-    async fn derive(&self, spec: ZygoteSpec) -> Result<ContainerZygote, ProviderError> {
+    async fn derive(
+        &self,
+        spec: ZygoteSpec,
+        steps: Steps,
+    ) -> Result<ContainerZygote, ProviderError> {
         self.check(&spec.python, spec.network)?;
         let packages = spec.packages.as_ref().map(ToString::to_string);
         let name = self.shared.new_name();
@@ -299,7 +226,7 @@ impl Inner {
         let control =
             watch(landed.channel).map_err(ProviderError::step("watch the control socket"))?;
         let shared = Arc::clone(&self.shared);
-        ContainerZygote::new(shared, landed.handle, control, landed.process, spec).await
+        ContainerZygote::new(shared, landed.handle, control, landed.process, spec, &steps).await
     }
 }
 
@@ -331,7 +258,8 @@ impl Zygote for ContainerZygote {
 
     fn derive(&self, spec: ZygoteSpec) -> Pending<'_, Box<dyn Zygote>> {
         Box::pin(async move {
-            let zygote = self.inner.derive(spec).await?;
+            let derive = |steps| self.inner.derive(spec.clone(), steps);
+            let zygote = ContainerZygote::make(derive).await?;
             Ok(Box::new(zygote) as Box<dyn Zygote>)
         })
     }

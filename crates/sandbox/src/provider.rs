@@ -96,16 +96,19 @@ pub trait Instance: Sandbox {
 /// What a zygote's imports did.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Imports {
-    /// Milliseconds that the imports took, all together.
+    /// Milliseconds that the imports took, all together. Not more than they took as seen from outside.
     pub milliseconds: f64,
     /// The modules now in `sys.modules` that were loaded from files outside the standard library, in the order in which
     /// their imports ended: what was imported before what imports it.
     pub files: Vec<LoadedFile>,
-    /// Threads that were left running beside the main one. Not zero: do not fork from it.
+    /// Threads and processes that were left running beside the main one. Not zero: do not fork from it.
     pub threads: u32,
     /// Files that were left open. Not zero: do not fork from it.
     pub fds: u32,
-    /// The modules asked for whose imports left threads or open files.
+    /// Mappings that were left and would be shared, for writing, with whatever is forked. Not zero: do not fork from it.
+    #[serde(default)]
+    pub shared: u32,
+    /// The modules whose imports left any of these.
     pub left_by: Vec<String>,
     /// Modules that could not be imported, with the exception's own words.
     pub failed: Vec<(String, String)>,
@@ -118,7 +121,7 @@ pub struct LoadedFile {
     pub module: String,
     /// The file's path inside the sandbox.
     pub path: String,
-    /// Milliseconds that its import took, imports inside it apart.
+    /// Milliseconds that its import took, imports inside it apart: its own word, within what all imports took together.
     pub milliseconds: f64,
     /// The module whose import first imported it; empty when it was asked for.
     pub importer: String,

@@ -21,6 +21,7 @@
 pub mod cgroup;
 mod deaths;
 pub mod detach;
+mod examine;
 pub mod filter;
 pub mod guardian;
 pub mod isolation;

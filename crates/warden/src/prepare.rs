@@ -17,7 +17,7 @@ use crate::filter::Role;
 use crate::protocol::{Answer, Files, Limits, Python};
 use crate::rootfs::Contents;
 use crate::serve::{Answered, Refused, Warden, kernel};
-use crate::slot::{Kind, Sandbox, Zygote};
+use crate::slot::{FileId, Kind, Sandbox, Zygote};
 use crate::spawn;
 use crate::uids::{Allotment, Block, INNER, Uids};
 
@@ -57,7 +57,9 @@ impl Warden {
         };
         sandbox.allotment = allotment;
         if let Some(ids) = block {
-            sandbox.kind = Kind::Zygote(Zygote::new(None, ids));
+            let stderr = sandbox.stderr.as_ref().and_then(|pipe| rustix::fs::fstat(pipe).ok());
+            let stderr = stderr.as_ref().map(FileId::from).unwrap_or_default();
+            sandbox.kind = Kind::Zygote(Zygote::new(None, ids, stderr));
         }
         self.sandboxes.insert(name, sandbox);
         Ok(answered)
@@ -159,11 +161,12 @@ impl Warden {
         let (python, zygote_uid, zygote_group) =
             (parent.python.clone(), parent.uid, parent.group.clone());
         let own = parent.as_zygote_mut().ok_or(Refused::Wrong("an instance is never forked"))?;
+        let stderr = own.stderr;
         let ids = take_ids(&mut self.uids, own, derive)?;
         let idle = if derive { None } else { own.idle_groups.pop() };
         let allotment = ids.allotment;
         let made = own_namespace(own, zygote_uid, &ids).and_then(|namespace| {
-            let found = (python, zygote_uid, zygote_group);
+            let found = (python, zygote_uid, zygote_group, stderr);
             let slot = (ids, namespace, idle.clone());
             self.furnish(name, zygote, found, derive, packages, limits, slot)
         });
@@ -182,7 +185,7 @@ impl Warden {
         &mut self,
         name: u64,
         zygote: u64,
-        (python, zygote_uid, zygote_group): (Python, u32, Group),
+        (python, zygote_uid, zygote_group, stderr): (Python, u32, Group, FileId),
         derive: bool,
         packages: Option<&str>,
         limits: Limits,
@@ -227,7 +230,7 @@ impl Warden {
         fds.push(ours);
         fds.extend(rest);
         let kind = if derive {
-            Kind::Zygote(Zygote::new(Some(namespace), Block::new(ids.uid, ids.count)))
+            Kind::Zygote(Zygote::new(Some(namespace), Block::new(ids.uid, ids.count), stderr))
         } else {
             Kind::Instance
         };

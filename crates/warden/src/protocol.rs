@@ -11,7 +11,7 @@ use crate::isolation::Isolation;
 pub const MAX_PACKET: usize = 32 << 10;
 
 /// Version of this protocol: both sides come from one build and must agree.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// A numbered command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,6 +99,12 @@ pub enum Command {
         /// Which slot.
         sandbox: u64,
     },
+    /// What have its imports left that a fork would share or lose? Answered by [`Answer::Examined`]. Of a zygote, when it
+    /// has said what it imported and before anything is forked from it.
+    Examine {
+        /// Which.
+        sandbox: u64,
+    },
     /// Why did it die? Answered by [`Answer::Died`].
     Inspect {
         /// Which.
@@ -142,6 +148,8 @@ pub enum Answer {
     },
     /// Done. After `Place` with early mounts: the root comes along.
     Done,
+    /// What the kernel says of a zygote.
+    Examined(Left),
     /// How it ended, as far as can be known.
     Died {
         /// The kernel killed something in its cgroup for want of memory.
@@ -165,6 +173,17 @@ pub enum Answer {
         /// The kernel's number, 0 where it was not the kernel.
         errno: i32,
     },
+}
+
+/// What a zygote has beyond one thread, private memory and the four descriptors that it started with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// Threads beside the main one, and processes beside this one in its cgroup.
+    pub tasks: u32,
+    /// Descriptors that are open beyond its own, or that are not what they were.
+    pub descriptors: u32,
+    /// Mappings that are shared with whatever it forks, and writable or able to become so.
+    pub shared: u32,
 }
 
 /// Which of a sandbox's cgroup files come along, in this order.

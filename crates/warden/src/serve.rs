@@ -205,6 +205,7 @@ impl Warden {
                 let pidfd = fds.pop().ok_or(Refused::Wrong("a pidfd must come along"))?;
                 self.landed(sandbox, pidfd.into())
             }
+            Command::Examine { sandbox } => self.examine(sandbox),
             Command::Inspect { sandbox } => self.inspect(sandbox),
             Command::Release { sandbox } => {
                 self.release(sandbox);

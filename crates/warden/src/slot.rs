@@ -68,13 +68,28 @@ pub struct Zygote {
     pub children: usize,
     /// Cgroups of earlier slots, ready for its next ones.
     pub idle_groups: Vec<Group>,
+    /// The pipe that is its standard error, as `fstat(2)` names it: the root zygote's, and inherited by all below.
+    pub stderr: FileId,
+}
+
+/// Names an open file: its device and inode number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl From<&rustix::fs::Stat> for FileId {
+    fn from(stat: &rustix::fs::Stat) -> Self {
+        Self { device: stat.st_dev, inode: stat.st_ino }
+    }
 }
 
 impl Zygote {
     /// One that has forked nothing yet.
     #[must_use]
-    pub fn new(namespace: Option<OwnedFd>, ids: Block) -> Self {
-        Self { namespace, ids, children: 0, idle_groups: Vec::new() }
+    pub fn new(namespace: Option<OwnedFd>, ids: Block, stderr: FileId) -> Self {
+        Self { namespace, ids, children: 0, idle_groups: Vec::new(), stderr }
     }
 }
 

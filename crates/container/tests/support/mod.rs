@@ -184,17 +184,24 @@ impl World {
 
     /// A packages layer of one module.
     pub(crate) fn package(&self, module: &str, source: &str) -> Layer {
+        self.packages(&[(module, source)])
+    }
+
+    /// A packages layer of these modules, each with its source.
+    pub(crate) fn packages(&self, modules: &[(&str, &str)]) -> Layer {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let mut hasher = DefaultHasher::new();
-        (module, source).hash(&mut hasher);
+        modules.hash(&mut hasher);
         let layer: Layer = format!("packages/test-{:x}", hasher.finish()).parse().unwrap();
-        let (dir, file) = (self.store.layer_path(&layer), format!("{module}.py"));
+        let dir = self.store.layer_path(&layer);
         if !dir.exists() {
             // Tests run side by side: it appears complete or not at all.
             let parent = dir.parent().unwrap();
             std::fs::create_dir_all(parent).unwrap();
             let made = tempfile::Builder::new().prefix("test-").tempdir_in(parent).unwrap();
-            std::fs::write(made.path().join(file), source).unwrap();
+            for (module, source) in modules {
+                std::fs::write(made.path().join(format!("{module}.py")), source).unwrap();
+            }
             let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
             std::fs::set_permissions(made.path(), mode).unwrap();
             if std::fs::rename(made.path(), &dir).is_ok() {

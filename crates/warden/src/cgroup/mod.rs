@@ -257,6 +257,13 @@ impl Cgroups {
         }
     }
 
+    /// The processes in the group, by the warden's numbers; none without cgroups.
+    #[must_use]
+    pub fn pids(&self, group: &Group) -> Vec<i32> {
+        let listed = self.procs(group).and_then(|procs| fs::read_to_string(procs).ok());
+        listed.unwrap_or_default().lines().filter_map(|line| line.parse().ok()).collect()
+    }
+
     /// Whether no process is left in the group.
     #[must_use]
     pub fn empty(&self, group: &Group) -> bool {

@@ -1,0 +1,257 @@
+//! What a zygote imports, and what that leaves behind.
+//!
+//! ```text
+//!   all at once ─► examined by the warden ─► nothing left: it can be forked
+//!                     │ something, and the zygote names no module
+//!                     ▼
+//!   another one, step by step, examined after each ─► left_by: the first module of each step that left something
+//! ```
+//! Which modules were loaded, and how long each took, is the word of a process in which packages run. How long all took
+//! together, and what they left, is seen from outside.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use sandbox::{Imports, LoadedFile, ProviderError, SandboxId, ZygoteSpec};
+use serde::{Deserialize, Serialize};
+use sys::scm;
+use tokio::io::unix::AsyncFd;
+use tokio::time::sleep;
+use warden::protocol::{Answer, Command, Left};
+
+use crate::client::unexpected;
+use crate::container::Handle;
+use crate::fork::read_packet;
+
+/// The heaviest imports known take some ten seconds without bytecode.
+const IMPORT_PATIENCE: Duration = Duration::from_secs(120);
+
+/// Most files that a zygote may say it has loaded: large package sets load some five thousand. Whoever says more means
+/// to fill this process's memory.
+const MOST_FILES: usize = 100_000;
+
+/// Longest list of modules in one message: the guest reads 64 KiB at a time.
+const MESSAGE_BYTES: usize = 32 << 10;
+
+/// A thread that Python has joined is the kernel's for a moment longer: looks that see one, and the time between two.
+const LOOKS: usize = 5;
+const MOMENT: Duration = Duration::from_millis(10);
+
+/// How a zygote is asked for its imports.
+#[derive(Debug)]
+pub(crate) enum Steps {
+    AtOnce,
+    /// These, examined after each.
+    Each(Vec<Vec<String>>),
+}
+
+impl Steps {
+    /// Steps through what was loaded, in the order in which it was. One is a run of modules below one package of the first
+    /// level: two distributions may share the outermost name, which is then a namespace.
+    pub(crate) fn of(files: &[LoadedFile]) -> Self {
+        fn below(module: &str) -> &str {
+            module.match_indices('.').nth(1).map_or(module, |(end, _)| &module[..end])
+        }
+        let runs = files.chunk_by(|one, next| below(&one.module) == below(&next.module));
+        Self::Each(runs.map(|run| run.iter().map(|file| file.module.clone()).collect()).collect())
+    }
+}
+
+#[derive(Serialize)]
+struct ImportMessage<'a> {
+    kind: &'static str,
+    modules: &'a [String],
+    path: &'a [&'static str],
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+enum ImportReply {
+    Files { files: Vec<LoadedFile> },
+    Imported(Imports),
+}
+
+/// Whether a fork would lose something, or share what is not to be shared.
+pub(crate) fn left_something(imports: &Imports) -> bool {
+    imports.threads > 0 || imports.fds > 0 || imports.shared > 0
+}
+
+/// Has the zygote import what its specification says, and has the warden look at what it is then.
+pub(crate) async fn import(
+    control: &AsyncFd<OwnedFd>,
+    handle: &Handle,
+    spec: &ZygoteSpec,
+    steps: &Steps,
+) -> Result<Imports, ProviderError> {
+    let begin = Instant::now();
+    // One deadline for all of it: a packet now and then does not extend it.
+    let asked = Asked { control, id: handle.id, packaged: spec.packages.is_some(), deadline: begin + IMPORT_PATIENCE };
+    let mut all = Imports::default();
+    let mut left = Left::default();
+    match steps {
+        Steps::AtOnce => {
+            asked.import(&spec.imports, &mut all).await?;
+            left = examine(handle).await?;
+        }
+        Steps::Each(steps) => {
+            let mut left_by = Vec::new();
+            for step in steps {
+                asked.import(step, &mut all).await?;
+                let now = examine(handle).await?;
+                if now != left {
+                    left_by.extend(step.first().cloned());
+                    left = now;
+                }
+            }
+            // What was loaded as something else's part, or is no file, is asked for as well.
+            asked.import(&spec.imports, &mut all).await?;
+            left = examine(handle).await?;
+            all.left_by = left_by;
+        }
+    }
+    if left == Left::default() {
+        // A thread that ended a moment later than its join, say.
+        all.left_by.clear();
+    }
+    Left { tasks: all.threads, descriptors: all.fds, shared: all.shared } = left;
+    bound(&mut all, begin.elapsed());
+    Ok(all)
+}
+
+/// The kernel's word.
+async fn examine(handle: &Handle) -> Result<Left, ProviderError> {
+    let mut looks = 0;
+    loop {
+        let command = Command::Examine { sandbox: handle.id.0 };
+        let (Answer::Examined(left), _) = handle.client.call(command, &[]).await? else {
+            return Err(unexpected());
+        };
+        looks += 1;
+        if left.tasks == 0 || looks == LOOKS {
+            return Ok(left);
+        }
+        sleep(MOMENT).await;
+    }
+}
+
+/// Keeps what a zygote says of its own time within the time that it had.
+fn bound(imports: &mut Imports, elapsed: Duration) {
+    let most = elapsed.as_secs_f64() * 1e3;
+    // Also of what is no number.
+    let within = |said: f64| said.max(0.0).min(most);
+    imports.milliseconds = within(imports.milliseconds);
+    imports.files.iter_mut().for_each(|file| file.milliseconds = within(file.milliseconds));
+    let sum: f64 = imports.files.iter().map(|file| file.milliseconds).sum();
+    if sum > most {
+        imports.files.iter_mut().for_each(|file| file.milliseconds *= most / sum);
+    }
+}
+
+/// A zygote that is asked for imports.
+struct Asked<'a> {
+    control: &'a AsyncFd<OwnedFd>,
+    id: SandboxId,
+    packaged: bool,
+    deadline: Instant,
+}
+
+impl Asked<'_> {
+    fn lost(&self, reason: String) -> ProviderError {
+        ProviderError::ZygoteLost { id: self.id, reason }
+    }
+
+    fn too_many(&self) -> ProviderError {
+        self.lost(format!("it says that it has loaded more than {MOST_FILES} files"))
+    }
+
+    async fn import(&self, modules: &[String], all: &mut Imports) -> Result<(), ProviderError> {
+        for modules in messages(modules) {
+            let imports = self.import_some(modules).await?;
+            all.milliseconds += imports.milliseconds;
+            all.files.extend(imports.files);
+            all.left_by.extend(imports.left_by);
+            all.failed.extend(imports.failed);
+            if all.files.len() > MOST_FILES {
+                return Err(self.too_many());
+            }
+        }
+        Ok(())
+    }
+
+    async fn import_some(&self, modules: &[String]) -> Result<Imports, ProviderError> {
+        let path: &[&str] = if self.packaged { &["/opt/python"] } else { &[] };
+        let message = ImportMessage { kind: "import", modules, path };
+        let message = serde_json::to_vec(&message).map_err(|error| self.lost(error.to_string()))?;
+        scm::send(self.control.as_fd(), &message, &[], false)
+            .map_err(|error| self.lost(error.to_string()))?;
+        let mut earlier = Vec::new();
+        loop {
+            let patience = self.deadline.saturating_duration_since(Instant::now());
+            let said = read_packet(self.control, patience).await;
+            let said = said.map_err(|error| self.lost(format!("while importing: {error}")))?;
+            match serde_json::from_slice(&said) {
+                Ok(ImportReply::Files { files }) if earlier.len() + files.len() > MOST_FILES => {
+                    return Err(self.too_many());
+                }
+                Ok(ImportReply::Files { files }) => earlier.extend(files),
+                Ok(ImportReply::Imported(mut imports)) => {
+                    imports.files.splice(0..0, earlier);
+                    return Ok(imports);
+                }
+                Err(_) => return Err(self.lost("it does not say what it imported".to_owned())),
+            }
+        }
+    }
+}
+
+/// The modules, as many at a time as fit into a message.
+fn messages(mut modules: &[String]) -> impl Iterator<Item = &[String]> {
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = modules.iter().take_while(|module| {
+            bytes += module.len() + 4;
+            bytes <= MESSAGE_BYTES
+        });
+        let count = fits.count().max(1).min(modules.len());
+        let (some, rest) = modules.split_at(count);
+        modules = rest;
+        Some(some).filter(|some| !some.is_empty())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(module: &str, milliseconds: f64) -> LoadedFile {
+        LoadedFile { module: module.to_owned(), milliseconds, ..LoadedFile::default() }
+    }
+
+    #[test]
+    fn a_zygote_cannot_have_spent_more_time_than_it_had() {
+        let said = [f64::INFINITY, f64::NAN, -1.0, 30.0, 90.0];
+        let files: Vec<_> = said.iter().map(|said| file("a", *said)).collect();
+        let mut imports = Imports { files, milliseconds: 1e300, ..Imports::default() };
+        bound(&mut imports, Duration::from_millis(100));
+        assert_eq!(imports.milliseconds, 100.0);
+        let sum: f64 = imports.files.iter().map(|file| file.milliseconds).sum();
+        assert!((0.0..=100.001).contains(&sum), "{imports:?}");
+        let mut honest = Imports { files: vec![file("a", 30.0)], ..Imports::default() };
+        bound(&mut honest, Duration::from_millis(100));
+        assert_eq!(honest.files[0].milliseconds, 30.0);
+    }
+
+    #[test]
+    fn steps_go_by_packages_and_keep_namespaces_apart() {
+        let names = ["six", "google.auth._a", "google.auth", "google.protobuf.x", "a.b", "a.b.c"];
+        let files: Vec<_> = names.iter().map(|name| file(name, 1.0)).collect();
+        let Steps::Each(steps) = Steps::of(&files) else { panic!() };
+        let expected = [
+            &["six"][..],
+            &["google.auth._a", "google.auth"],
+            &["google.protobuf.x"],
+            &["a.b", "a.b.c"],
+        ];
+        assert_eq!(steps, expected);
+    }
+}

@@ -1,0 +1,141 @@
+//! What the imports of a zygote leave behind that its forks would share or miss, whatever the zygote says of it.
+
+mod support;
+
+use sandbox::{Imports, Provider, ZygoteSpec};
+use support::{NONE, World, ask, can_run};
+
+const HANDLER: &str = "def handler(event, context):\n    return 1\n";
+
+/// What a zygote that imports these modules, each with its source, left behind: as a root, and derived from another.
+async fn left(world: &World, modules: &[(&str, &str)]) -> [Imports; 2] {
+    let names: Vec<&str> = modules.iter().map(|(name, _)| *name).collect();
+    let packages = Some(world.packages(modules));
+    let spec = || ZygoteSpec { packages: packages.clone(), ..world.zygote(&names) };
+    let root = world.containers.create_zygote(spec()).await.unwrap();
+    let honest = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
+    let derived = honest.derive(spec()).await.unwrap();
+    // Whatever was found, the one that it came from is as it was.
+    let mut instance = honest.fork(world.instance(HANDLER)).await.unwrap();
+    assert_eq!(ask(instance.as_mut(), "{}").await, 1);
+    [root.imports().clone(), derived.imports().clone()]
+}
+
+fn said(imports: &Imports) -> (u32, u32, u32, Vec<&str>) {
+    let by = imports.left_by.iter().map(String::as_str).collect();
+    (imports.threads, imports.fds, imports.shared, by)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_zygote_whose_imports_map_memory_that_forks_would_share_is_found_out() {
+    if !can_run() {
+        return;
+    }
+    let sources = [
+        "import mmap\nshared = mmap.mmap(-1, 4096)\n",
+        "import multiprocessing\nlock = multiprocessing.Lock()\n",
+        "import mmap, tempfile\nwith tempfile.TemporaryFile() as file:\n    file.truncate(4096)\n    shared = mmap.mmap(file.fileno(), 4096, prot=mmap.PROT_READ)\n    file.close()\n",
+    ];
+    let world = World::new(false, NONE).await;
+    for source in sources {
+        let modules = [("harmless", "value = 1\n"), ("culprit", source), ("after", "value = 2\n")];
+        for imports in left(&world, &modules).await {
+            let (threads, fds, shared, by) = said(&imports);
+            assert_eq!((threads, shared >= 1, by), (0, true, vec!["culprit"]), "{source} {fds}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thread_that_python_knows_nothing_of_is_found_out() {
+    if !can_run() {
+        return;
+    }
+    // `pause` runs in it for ever: no library of threads, and no /proc, that the zygote could ask.
+    let native = "
+import ctypes
+libc = ctypes.CDLL(None)
+number = ctypes.c_ulong()
+assert libc.pthread_create(ctypes.byref(number), None, libc.pause, None) == 0
+";
+    let process = "
+import os, time
+if os.fork() == 0:
+    time.sleep(600)
+";
+    let world = World::new(false, NONE).await;
+    for source in [native, process] {
+        for imports in left(&world, &[("harmless", "value = 1\n"), ("culprit", source)]).await {
+            assert_eq!(said(&imports), (1, 0, 0, vec!["culprit"]), "{source}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_descriptor_in_the_place_of_one_that_forks_keep_is_found_out() {
+    if !can_run() {
+        return;
+    }
+    // Landing closes what is above them. The count stays as it was, and so does the lowest free number.
+    let source = "
+import os, socket
+one, other = socket.socketpair()
+os.dup2(one.fileno(), 1)
+os.dup2(other.fileno(), 0)
+one.close()
+other.close()
+";
+    let world = World::new(false, NONE).await;
+    for imports in left(&world, &[("culprit", source)]).await {
+        assert_eq!(said(&imports), (0, 2, 0, vec!["culprit"]));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_ends_or_is_closed_while_it_is_imported_and_what_is_only_read_leaves_nothing() {
+    if !can_run() {
+        return;
+    }
+    let source = "
+import ctypes, mmap, subprocess, tempfile, threading
+thread = threading.Thread(target=lambda: None)
+thread.start()
+thread.join()
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+with open(__file__, 'rb') as file:
+    read = libc.mmap(None, 4096, mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), 0)
+assert ctypes.string_at(read, 7) == b'\\nimport'
+private = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+with tempfile.TemporaryFile() as file:
+    file.write(b'x')
+subprocess.run(['/usr/bin/python3', '-I', '-c', ''], check=False)
+";
+    let world = World::new(false, NONE).await;
+    for imports in left(&world, &[("careful", source)]).await {
+        assert_eq!(imports.failed, []);
+        assert_eq!(said(&imports), (0, 0, 0, vec![]));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_zygote_that_lies_about_its_time_is_held_to_the_time_that_it_had() {
+    if !can_run() {
+        return;
+    }
+    // It replaces the clock of who measures it.
+    let source = "
+import time
+real = time.perf_counter
+time.perf_counter = lambda: real() * 1e9
+";
+    let world = World::new(false, NONE).await;
+    let begin = std::time::Instant::now();
+    let all = left(&world, &[("culprit", source), ("other", "value = 1\n")]).await;
+    let elapsed = begin.elapsed().as_secs_f64() * 1e3;
+    for imports in all {
+        let sum: f64 = imports.files.iter().map(|file| file.milliseconds).sum();
+        assert!(imports.milliseconds <= elapsed && sum <= elapsed + 1e-3, "{imports:?}");
+    }
+}

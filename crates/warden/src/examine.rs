@@ -1,0 +1,143 @@
+//! What a zygote's imports have left behind, as the kernel tells it.
+//!
+//! A zygote is code of packages and says of itself what it likes; many have no `/proc` to look at either. The warden
+//! reads theirs from outside. Whatever is forked from a zygote gets a copy of its private memory and of its one thread.
+//! Three things are no copies, and functions that were never to meet would meet there:
+//! - memory mapped to be shared (`mmap.mmap(-1, n)`, a lock of `multiprocessing`), which all forks read and write;
+//! - a descriptor behind one of the first three numbers, which a landing keeps; those above it closes;
+//! - another thread or process, which is no fork's at all, and may have left a lock taken.
+
+use std::fs;
+use std::io;
+
+use rustix::fs::{FileType, Stat, major, minor};
+use sys::process::PidFd;
+
+use crate::protocol::{Answer, Left};
+use crate::serve::{Answered, Refused, Warden, kernel};
+use crate::slot::FileId;
+
+/// `/dev/null`, Documentation/admin-guide/devices.txt.
+const NULL: (u32, u32) = (1, 3);
+
+impl Warden {
+    pub(crate) fn examine(&mut self, name: u64) -> Answered {
+        let sandbox = self.find(name)?;
+        let stderr = sandbox.as_zygote().ok_or(Refused::Wrong("only zygotes are examined"))?.stderr;
+        let group = sandbox.group.clone();
+        let process = sandbox.process.as_ref().and_then(PidFd::identity);
+        let pid = process.ok_or(Refused::Wrong("the process is gone"))?.pid;
+        let others = self.cgroups.pids(&group).into_iter().filter(|other| *other != pid);
+        let others = others.filter(|other| runs(*other)).count();
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).map_err(kernel("count threads"))?;
+        let left = Left {
+            tasks: count(tasks.count().saturating_sub(1) + others),
+            descriptors: foreign_descriptors(pid, stderr).map_err(kernel("look at descriptors"))?,
+            shared: shared_mappings(pid).map_err(kernel("look at memory"))?,
+        };
+        // The number still named it while all that was read.
+        match self.find(name)?.process.as_ref().is_some_and(PidFd::alive) {
+            true => Ok((Answer::Examined(left), Vec::new())),
+            false => Err(Refused::Wrong("the process is gone")),
+        }
+    }
+}
+
+/// Whether there is such a process and it has not ended.
+fn runs(pid: i32) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    // The name before it may hold anything.
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
+/// Descriptors that are not those of a zygote: `/dev/null` twice, the pipe to the warden, its channel.
+fn foreign_descriptors(pid: i32, stderr: FileId) -> io::Result<u32> {
+    let mut foreign = 0;
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
+        let entry = entry?;
+        let number = entry.file_name().to_string_lossy().parse::<u32>().ok();
+        // Follows the link to the open file itself, whatever it is and whether or not it has a name.
+        match rustix::fs::stat(entry.path()) {
+            Ok(stat) => foreign += u32::from(!is_own(number, &stat, stderr)),
+            // Closed meanwhile.
+            Err(rustix::io::Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(foreign)
+}
+
+fn is_own(number: Option<u32>, stat: &Stat, stderr: FileId) -> bool {
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    match number {
+        Some(0 | 1) => {
+            kind == FileType::CharacterDevice && (major(stat.st_rdev), minor(stat.st_rdev)) == NULL
+        }
+        Some(2) => kind == FileType::Fifo && FileId::from(stat) == stderr,
+        Some(3) => kind == FileType::Socket,
+        _ => false,
+    }
+}
+
+fn shared_mappings(pid: i32) -> io::Result<u32> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    if !maps.lines().any(is_shared) {
+        return Ok(0);
+    }
+    // It walks the page tables, which is milliseconds for a large zygote, and hardly any has such a mapping at all.
+    Ok(writable(&fs::read_to_string(format!("/proc/{pid}/smaps"))?))
+}
+
+/// Whether a line of `maps` is of a shared mapping. One of a file that was opened for reading only is among them.
+fn is_shared(line: &str) -> bool {
+    line.split(' ').nth(1).is_some_and(|rights| rights.ends_with('s'))
+}
+
+/// Mappings in `smaps` that are shared ("ms") and writable now or after `mprotect` ("mw").
+fn writable(smaps: &str) -> u32 {
+    let flags = smaps.lines().filter_map(|line| line.strip_prefix("VmFlags:"));
+    let has = |flags: &str, flag: &str| flags.split_whitespace().any(|one| one == flag);
+    count(flags.filter(|flags| has(flags, "ms") && has(flags, "mw")).count())
+}
+
+fn count(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel itself says of the mappings of this process at `address`.
+    fn of_own(address: *const u8) -> (bool, u32) {
+        let begins = format!("{:x}-", address as usize);
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let line = maps.lines().find(|line| line.starts_with(&begins)).unwrap();
+        let smaps = fs::read_to_string("/proc/self/smaps").unwrap();
+        let at = smaps.find(&begins).unwrap();
+        let end = smaps[at..].find("VmFlags:").map(|end| at + end).unwrap();
+        let rest = &smaps[end..];
+        (is_shared(line), writable(&rest[..rest.find('\n').unwrap_or(rest.len())]))
+    }
+
+    #[test]
+    fn memory_that_forks_would_share_is_told_from_all_other() {
+        let map = |file: i32, rights: i32, how: i32| {
+            // SAFETY: a new mapping, at an address of the kernel's choice.
+            let address = unsafe { libc::mmap(std::ptr::null_mut(), 4096, rights, how, file, 0) };
+            assert_ne!(address, libc::MAP_FAILED);
+            address.cast::<u8>().cast_const()
+        };
+        let file = fs::File::open("/proc/self/exe").unwrap();
+        let readable = std::os::fd::AsRawFd::as_raw_fd(&file);
+        let (shared, private) = (libc::MAP_SHARED, libc::MAP_PRIVATE);
+        let anonymous = shared | libc::MAP_ANONYMOUS;
+        let both = libc::PROT_READ | libc::PROT_WRITE;
+        // Each apart from the next: the kernel would merge what is alike.
+        assert_eq!(of_own(map(-1, both, anonymous)), (true, 1));
+        assert_eq!(of_own(map(-1, libc::PROT_NONE, anonymous)), (true, 1), "it may become writable");
+        assert_eq!(of_own(map(readable, libc::PROT_READ, shared)), (true, 0), "a file to read");
+        assert_eq!(of_own(map(readable, both, private)), (false, 0));
+    }
+}
