@@ -85,7 +85,12 @@ pub(crate) async fn import(
 ) -> Result<Imports, ProviderError> {
     let begin = Instant::now();
     // One deadline for all of it: a packet now and then does not extend it.
-    let asked = Asked { control, id: handle.id, packaged: spec.packages.is_some(), deadline: begin + IMPORT_PATIENCE };
+    let asked = Asked {
+        control,
+        id: handle.id,
+        packaged: spec.packages.is_some(),
+        deadline: begin + IMPORT_PATIENCE,
+    };
     let mut all = Imports::default();
     let mut left = Left::default();
     match steps {

@@ -136,7 +136,11 @@ mod tests {
         let both = libc::PROT_READ | libc::PROT_WRITE;
         // Each apart from the next: the kernel would merge what is alike.
         assert_eq!(of_own(map(-1, both, anonymous)), (true, 1));
-        assert_eq!(of_own(map(-1, libc::PROT_NONE, anonymous)), (true, 1), "it may become writable");
+        assert_eq!(
+            of_own(map(-1, libc::PROT_NONE, anonymous)),
+            (true, 1),
+            "it may become writable"
+        );
         assert_eq!(of_own(map(readable, libc::PROT_READ, shared)), (true, 0), "a file to read");
         assert_eq!(of_own(map(readable, both, private)), (false, 0));
     }
