@@ -1,6 +1,6 @@
 //! The engine: takes a call through its stages.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -144,6 +144,12 @@ impl Engine {
         self.imports.tree()
     }
 
+    /// Distributions that nothing is forked from, by the name of the wheel's directory, and why: the first reason that was
+    /// found, whoever said so.
+    pub fn unforkable(&self) -> BTreeMap<String, String> {
+        self.imports.unforkable()
+    }
+
     /// The directories that zygotes run from, those included that are being made: what must not be removed.
     pub fn layers(&self) -> BTreeSet<Layer> {
         self.imports.layers()
@@ -251,8 +257,11 @@ impl Engine {
                     CallError::NoSandbox(ProviderError::step("open the channel")(error))
                 })?;
             drop(permit);
-            let milliseconds =
+            let begun = Instant::now();
+            let said =
                 journey.stage(Stage::Load, lease.load(relay, deadline, handler.timeout)).await?;
+            // Its own word does not count what this machine's load makes it wait, and is no more than what it took.
+            let milliseconds = said.min(begun.elapsed().as_secs_f64() * 1e3);
             lease.made_in_ms = journey.made_in_ms();
             if let Some(modules) = lease.seen() {
                 self.imports.learn(handler, &pick, &modules, milliseconds);

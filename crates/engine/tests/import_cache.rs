@@ -35,8 +35,13 @@ impl PackageStore for Store {
 fn world(config: EngineConfig, seed: Option<ZygoteTree>, costs: &[(&str, f64, &[&str])]) -> World {
     let provider = FakeProvider::new(FakeSettings::default());
     let recorded = |(module, milliseconds, needs): &(&str, f64, &[&str])| {
-        let needs = needs.iter().map(|need| (*need).to_owned()).collect();
-        ((*module).to_owned(), Recorded { milliseconds: *milliseconds, bytes: 1 << 20, needs })
+        let needs: Vec<String> = needs.iter().map(|need| (*need).to_owned()).collect();
+        // `?b`: only where there is a b.
+        let (likes, needs): (Vec<String>, Vec<String>) =
+            needs.into_iter().partition(|need| need.starts_with('?'));
+        let likes = likes.iter().map(|like| like.trim_start_matches('?').to_owned()).collect();
+        let cost = Recorded { milliseconds: *milliseconds, bytes: 1 << 20, needs, likes };
+        ((*module).to_owned(), cost)
     };
     provider.record(costs.iter().map(recorded).collect());
     let lines = Arc::new(Lines::default());
@@ -404,4 +409,52 @@ async fn however_locks_are_nested_zygotes_are_not_so_deep_that_kernel_ids_run_ou
     let depths =
         zygotes.iter().map(|zygote| std::iter::successors(zygote.parent, |id| above(*id)).count());
     assert_eq!(depths.max(), Some(2), "{zygotes:#?}");
+}
+
+#[tokio::test]
+async fn an_import_that_hangs_keeps_no_other_zygote_from_being_made() {
+    let world = world(policy(ZygotePolicy::Utility), None, &[("b", 50.0, &[])]);
+    let hangs = locked("hangs", "echo", &["slow:600000==1"], &["slow:600000"]);
+    let other = locked("other", "uses:b", &["b==1"], &["b"]);
+    tokio::select! {
+        () = world.engine.prepare(&hangs) => panic!("it was to hang"),
+        () = async {
+            eventually("it is being made", || world.provider.begun(Operation::Derive) == 1).await;
+            world.engine.prepare(&other).await;
+        } => {}
+    }
+    world.call(&other).await.result.unwrap();
+    assert_eq!(last_zygote(&world), ["b"]);
+}
+
+#[tokio::test]
+async fn what_shares_memory_with_its_forks_is_told_by_name_and_the_rest_has_a_zygote() {
+    let world = world(policy(ZygotePolicy::Utility), None, &[("a", 50.0, &[])]);
+    let both = locked("both", "uses:a+shares", &["a==1", "shares==1"], &["a", "shares"]);
+    world.engine.prepare(&both).await;
+    for _ in 0..6 {
+        world.call(&both).await.result.unwrap();
+    }
+    settled(&world).await;
+    world.call(&both).await.result.unwrap();
+    assert_eq!(last_zygote(&world), ["a"]);
+    let told: Vec<_> = world.engine.unforkable().into_iter().collect();
+    let why = "shares leaves memory that forks would share behind";
+    assert_eq!(told, [("shares-1".to_owned(), why.to_owned())]);
+}
+
+#[tokio::test]
+async fn an_optional_import_of_one_functions_packages_does_not_cost_others_their_zygote() {
+    let costs: &[(&str, f64, &[&str])] = &[("a", 50.0, &["?b"]), ("b", 50.0, &[]), ("x", 1.0, &[])];
+    let world = world(policy(ZygotePolicy::Utility), None, costs);
+    let pair = locked("pair", "uses:b+a", &["a==1", "b==1"], &["a", "b"]);
+    world.engine.prepare(&pair).await;
+    for number in 0..6 {
+        let alone = locked(&format!("alone{number}"), "uses:a", &["a==1", "x==1"], &["a"]);
+        world.call(&alone).await.result.unwrap();
+    }
+    settled(&world).await;
+    let alone = locked("another", "uses:a", &["a==1"], &["a"]);
+    world.call(&alone).await.result.unwrap();
+    assert_eq!(last_zygote(&world), ["a"]);
 }

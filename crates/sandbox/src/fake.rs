@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Faults are scheduled by operation and number ([`FakeProvider::fail`]); what a guest does is written in the module's
-//! name (the table in `fake/guest.rs`); what an import does, in the imported name: `threads` leaves a thread behind, `missing`
+//! name (the table in `fake/guest.rs`); what an import does, in the imported name: `threads` leaves a thread behind, `shares`
+//! memory that forks would share, `missing`
 //! cannot be imported, `stray` loads a file from `/tmp`, `slow:40` takes 40 ms, and one whose cost was recorded
 //! ([`FakeProvider::record`]) takes that.
 //!

@@ -116,7 +116,12 @@ impl Workload {
                 let bytes = (cost.mb.max(0.0) * f64::from(1 << 20) * BYTES_PER_BYTE) as u64;
                 costs.insert(
                     label.clone(),
-                    Recorded { milliseconds: cost.ms.max(0.0), bytes, needs },
+                    Recorded {
+                        milliseconds: cost.ms.max(0.0),
+                        bytes,
+                        needs,
+                        ..Recorded::default()
+                    },
                 );
                 tops.insert(label, facts.top);
             }

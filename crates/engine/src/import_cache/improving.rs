@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::task::spawn_blocking;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::ImportCache;
 use super::book::Book;
@@ -65,8 +65,8 @@ impl ImportCache {
             let (key, snapshot, victims) = build;
             self.give_up(&snapshot, &victims);
             if let Some(mut making) = self.ensure(&key) {
-                // Its failure was told when it happened; the next plan does without it.
-                let _ = outcome(&mut making).await;
+                // Its failure was told when it happened; the next plan does without it, and without one that seems to hang.
+                let _ = timeout(self.patience(&key), outcome(&mut making)).await;
             }
         }
     }

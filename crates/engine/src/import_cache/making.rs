@@ -4,20 +4,27 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use sandbox::{Layer, ProviderError, Zygote, ZygoteSpec};
-use tokio::sync::watch;
+use tokio::sync::{SemaphorePermit, watch};
 use tokio::time::{Instant, timeout};
 
 use super::ImportCache;
 use super::claim::Claim;
 use super::kept::{Kept, Key, View};
+use super::profile::Belief;
 use super::select::{Standing, unfit};
 use super::set::Set;
 use super::state::{Node, State};
 use super::worth::ancestor;
 use crate::config::ZygotePolicy;
 use crate::pages::Pages;
+
+/// A zygote may take that many times as long as its imports are known to take, and a moment, before others are made as
+/// well.
+const PATIENCE: f64 = 4.0;
+const MOMENT: Duration = Duration::from_secs(1);
 
 /// What comes of making a zygote. Ok(None): it was made, but must not be forked.
 pub(super) type Made = Result<Option<Arc<Kept>>, Arc<ProviderError>>;
@@ -92,7 +99,7 @@ impl ImportCache {
             return Ok(Derived { zygote, parent: None, claim: None });
         }
         // SOCK's policy makes them while their calls wait. The semaphore is never closed.
-        let _turn = match self.config.zygotes {
+        let turn = match self.config.zygotes {
             ZygotePolicy::Paper => None,
             _ => self.builds.acquire().await.ok(),
         };
@@ -110,10 +117,12 @@ impl ImportCache {
         let imports = self.state().book.modules(&key.modules.without(&had));
         let spec = ZygoteSpec { packages, imports, ..spec };
         let Some(parent) = parent else {
-            let zygote = self.in_time(self.provider.create_zygote(spec)).await?;
+            let making = self.in_time(self.provider.create_zygote(spec));
+            let zygote = self.in_turn(turn, self.patience(key), making).await?;
             return Ok(Derived { zygote, parent: None, claim });
         };
-        let derived = self.in_time(parent.zygote.derive(spec)).await;
+        let making = self.in_time(parent.zygote.derive(spec));
+        let derived = self.in_turn(turn, self.patience(key), making).await;
         if let Err(error @ (ProviderError::ZygoteLost { .. } | ProviderError::Impostor { .. })) =
             &derived
         {
@@ -130,7 +139,8 @@ impl ImportCache {
         let fit = |kept: &&Arc<Kept>| !self.outlived(kept) && kept.bears();
         let young: Vec<_> = view.kept.iter().filter(fit).cloned().collect();
         let young = View::new(young);
-        let at = ancestor(&young.entries, key.realm, &key.sees, &key.modules, &book)?;
+        let belief = Belief::of(&book, &key.sees);
+        let at = ancestor(&young.entries, key.realm, &key.sees, &key.modules, &belief)?;
         Some(Arc::clone(&young.kept[at]))
     }
 
@@ -161,6 +171,36 @@ impl ImportCache {
         timeout(self.config.creation_timeout, making).await.map_err(late)?
     }
 
+    /// How long a zygote may take to make before nobody waits for it any more but those who asked for it.
+    pub(super) fn patience(&self, key: &Key) -> Duration {
+        let book = Arc::clone(&self.state().book);
+        let belief = Belief::of(&book, &key.sees);
+        let expected: f64 = key.modules.iter().map(|piece| belief.cost(piece)).sum();
+        let expected = Duration::from_secs_f64(expected.max(0.0) * PATIENCE / 1e3);
+        (MOMENT + expected).min(self.config.creation_timeout)
+    }
+
+    /// Awaits `making` in its turn, and hands the turn on when that takes longer than `patience`: what hangs may not hold
+    /// up what does not. But few do so at a time: each may well keep a core busy.
+    async fn in_turn<T>(
+        &self,
+        turn: Option<SemaphorePermit<'_>>,
+        patience: Duration,
+        making: impl Future<Output = T>,
+    ) -> T {
+        tokio::pin!(making);
+        if let Ok(made) = timeout(patience, &mut making).await {
+            return made;
+        }
+        tokio::select! {
+            made = &mut making => made,
+            _late = self.late.acquire() => {
+                drop(turn);
+                making.await
+            }
+        }
+    }
+
     /// Notes what came of making a zygote.
     fn settle(&self, key: Key, made: Result<Derived, ProviderError>) -> Made {
         let settled = match made {
@@ -169,6 +209,9 @@ impl ImportCache {
                 tracing::warn!(packages = %self.names(&state, &key.sees), %error, "a zygote could not be made");
                 state.nodes.remove(&key);
                 if !key.is_root() {
+                    if is_of_the_set(&error) {
+                        state.set_back(&key, self.config.zygote_retry);
+                    }
                     state.refuse(key, error.to_string(), false);
                 }
                 Err(Arc::new(error))
@@ -211,7 +254,7 @@ impl ImportCache {
             line.extend(&parent.line);
             born = parent.born;
             modules = modules.or(&parent.modules);
-            book.weighed(imports.milliseconds, bytes);
+            book.weighed(&key.sees, imports.milliseconds, bytes);
         }
         let pages = Pages::new(bytes, parent.as_ref().map(|parent| &parent.pages));
         self.ledger.enter(&pages);
@@ -229,6 +272,7 @@ impl ImportCache {
             recent: Mutex::new(VecDeque::new()),
             touched: Mutex::new(Instant::now()),
         });
+        state.set_forth(&key);
         state.nodes.insert(key, Node::Ready(Arc::clone(&kept)));
         state.look_again();
         Some(kept)
@@ -239,6 +283,12 @@ impl ImportCache {
         let names = sees.iter().map(|number| state.book.distribution(number).label());
         names.collect::<Vec<_>>().join(" ")
     }
+}
+
+/// Whether a zygote could not be made for what it imports, as far as can be told: not because the host is short of
+/// something.
+fn is_of_the_set(error: &ProviderError) -> bool {
+    !matches!(error, ProviderError::Exhausted { .. } | ProviderError::WardenGone)
 }
 
 /// Waits for what comes of it.

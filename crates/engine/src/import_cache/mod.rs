@@ -12,7 +12,8 @@
 //! One tree for each Python and network class. What a zygote may see is an exact set of distributions, and it serves
 //! only handlers that locked every one of them (the trust rule). Making one is a task of its own: callers watch it, so
 //! it happens once however many ask, and goes on when they leave. A zygote whose imports left threads or open files is
-//! refused for as long as the worker lives; one that could not be made, or was lost, for a while.
+//! refused for as long as the worker lives; one that was lost for a while, and a set of which one could not
+//! be made for twice as long after each further failure.
 
 mod ahead;
 mod book;
@@ -32,6 +33,7 @@ mod set;
 mod state;
 mod telling;
 mod tree;
+mod witness;
 mod worth;
 
 use std::sync::atomic::AtomicBool;
@@ -57,6 +59,12 @@ use seed::{Planned, ZygoteTree};
 use set::Set;
 use state::State;
 
+/// Zygotes whose imports seem to hang that may go on hanging while others are made.
+const LATE: usize = 2;
+
+/// Modules that a handler may say it has loaded: the largest package sets load some five thousand.
+const MOST_MODULES: usize = 20_000;
+
 /// Zygotes, and the policy that has them made, chosen and given up. [`Engine`](crate::Engine) holds one; the simulator
 /// drives one without calls.
 #[derive(Debug)]
@@ -75,6 +83,8 @@ pub struct ImportCache {
     halt: CancellationToken,
     /// Imports take a whole core: one package set at a time leaves the others to the calls.
     builds: Semaphore,
+    /// Those that take much longer than they should go on beside the others, so many at a time.
+    late: Semaphore,
     /// Whether somebody is thinking about what to make next.
     improving: AtomicBool,
     planners: Semaphore,
@@ -122,6 +132,7 @@ impl ImportCache {
             runtime: Handle::current(),
             halt,
             builds: Semaphore::new(1),
+            late: Semaphore::new(LATE),
             improving: AtomicBool::new(false),
             planners: Semaphore::new(1),
             replacing: AtomicBool::new(false),
@@ -141,7 +152,8 @@ impl ImportCache {
         let State { book, profiles, .. } = &mut *state;
         let Some(profile) = profiles.get_mut(&handler.id) else { return };
         let (book, profile) = (Arc::make_mut(book), Arc::make_mut(profile));
-        let new = modules.iter().filter_map(|module| book.piece(&profile.locked, module)).collect();
+        let said = modules.iter().take(MOST_MODULES);
+        let new = said.filter_map(|module| book.piece(&profile.locked, module)).collect();
         let none = Set::default();
         let had = pick.zygote.as_ref().map_or(&none, |kept| &kept.modules);
         profile.learn(number(pick.zygote.as_deref()), had, &new, milliseconds, book);

@@ -5,13 +5,16 @@
 //! starts of late (an old one counts less) is more than building it takes, and when it is worth more than what has to go
 //! for it. So a zygote is built about when calls have paid once for not having it.
 
+use std::collections::hash_map::Entry::{Occupied, Vacant};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::rc::Rc;
 
 use super::book::Book;
 use super::evict::{self, Room, Victims};
+use super::profile::Belief;
 use super::set::Set;
 use super::tree::Entry;
-use super::worth::{Demand, Worth, price};
+use super::worth::{Demand, Price, Worth, price};
 use crate::handler_cache::Offer;
 
 /// Handlers, and distributions, whose imports are considered at a time: those that wait longest.
@@ -51,27 +54,36 @@ pub(crate) fn plan(
     let mut worth = Worth::new(entries, demands, novelty);
     // Where there is room, it is enough that those who come again gain; strangers cannot lose.
     let even = EVEN * (1.0 - novelty);
-    let mut offers = Vec::new();
-    let mut seen = HashSet::new();
-    for (realm, pieces) in candidates(entries, &worth, book) {
-        let modules = book.closed(&pieces);
+    let mut offers: Vec<Offered> = Vec::new();
+    let mut seen: HashMap<(usize, Set), usize> = HashMap::new();
+    for Candidate { realm, pieces, reader } in candidates(entries, &worth, book) {
+        let modules = reader.closed(&pieces);
         let sees = book.owners(&modules);
-        if modules.is_empty()
-            || !seen.insert((realm, modules.clone()))
-            || refused(realm, &sees, &modules)
-        {
+        if modules.is_empty() || refused(realm, &sees, &modules) {
             continue;
         }
-        let gain = worth.gain(realm, &sees, &modules);
-        let price = price(entries, realm, &sees, &modules, book);
-        if gain >= even * price.milliseconds && price.bytes <= room.bytes {
-            #[expect(clippy::cast_precision_loss, reason = "bytes as a divisor")]
-            offers.push((gain / price.bytes.max(1) as f64, realm, sees, modules, price));
+        let price = price(entries, realm, &sees, &modules, &reader);
+        match seen.entry((realm, modules.clone())) {
+            // One who would use it believes that it costs less: a lie that it costs much is told to others.
+            Occupied(there) => {
+                let offer = &mut offers[*there.get()];
+                if price.milliseconds < offer.price.milliseconds {
+                    offer.price = price;
+                }
+            }
+            Vacant(new) => {
+                new.insert(offers.len());
+                let gain = worth.gain(realm, &sees, &modules);
+                offers.push(Offered { gain, realm, sees, modules, price });
+            }
         }
     }
-    offers.sort_by(|one, other| other.0.total_cmp(&one.0));
+    offers.retain(|offer| {
+        offer.gain >= even * offer.price.milliseconds && offer.price.bytes <= room.bytes
+    });
+    offers.sort_by(|one, other| other.density().total_cmp(&one.density()));
     let before = worth.total(&vec![true; entries.len()]);
-    for (_, realm, sees, modules, price) in offers.into_iter().take(TRIED) {
+    for Offered { realm, sees, modules, price, .. } in offers.into_iter().take(TRIED) {
         let used = entries.iter().map(|entry| entry.used).max().map_or(0, |used| used + 1);
         let asked = modules.clone();
         let new = Entry { realm, parent: None, sees, asked, modules, bytes: price.bytes, used };
@@ -91,7 +103,31 @@ pub(crate) fn plan(
     None
 }
 
-fn candidates(entries: &[Entry], worth: &Worth<'_>, book: &Book) -> Vec<(usize, Set)> {
+/// What could be imported, as one reads the book who would use it.
+struct Candidate<'a> {
+    realm: usize,
+    pieces: Set,
+    reader: Rc<Belief<'a>>,
+}
+
+/// A candidate that can be made.
+struct Offered {
+    gain: f64,
+    realm: usize,
+    sees: Set,
+    modules: Set,
+    price: Price,
+}
+
+impl Offered {
+    fn density(&self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "bytes as a divisor")]
+        let density = self.gain / self.price.bytes.max(1) as f64;
+        density
+    }
+}
+
+fn candidates<'a>(entries: &[Entry], worth: &Worth<'a>, book: &'a Book) -> Vec<Candidate<'a>> {
     let mut waiting: Vec<_> = worth
         .best()
         .map(|(demand, spared, shared)| {
@@ -106,17 +142,31 @@ fn candidates(entries: &[Entry], worth: &Worth<'_>, book: &Book) -> Vec<(usize, 
     let considered = &waiting[..waiting.len().min(CONSIDERED)];
     let wanted: Vec<Set> =
         considered.iter().map(|(_, demand, _)| demand.profile.wanted(book)).collect();
+    let readers: Vec<_> =
+        considered.iter().map(|(_, demand, _)| Rc::new(demand.profile.belief(book))).collect();
     for (at, (_, demand, shared)) in considered.iter().enumerate() {
         let realm = demand.profile.realm;
         for (other, (_, than, _)) in considered.iter().enumerate().skip(at) {
             if realm == than.profile.realm {
-                found.push((realm, wanted[at].and(&wanted[other])));
+                let pieces = wanted[at].and(&wanted[other]);
+                // Either would use it, and one may have been told what the other has not.
+                let readers = [at, other].map(|reader| Rc::clone(&readers[reader]));
+                let readers = readers.into_iter().take(1 + usize::from(at != other));
+                found.extend(readers.map(|reader| Candidate {
+                    realm,
+                    pieces: pieces.clone(),
+                    reader,
+                }));
             }
         }
         let had = shared.map(|at| &entries[at].modules);
-        for (of, core) in cores.iter().filter(|(of, _)| *of == realm) {
-            let more = had.filter(|_| core.iter().all(|piece| wanted[at].contains(piece)));
-            found.extend(more.map(|had| (*of, had.or(core))));
+        for core in cores.iter().filter(|core| core.realm == realm) {
+            let more = had.filter(|_| core.pieces.iter().all(|piece| wanted[at].contains(piece)));
+            found.extend(more.map(|had| Candidate {
+                realm,
+                pieces: had.or(&core.pieces),
+                reader: Rc::clone(&readers[at]),
+            }));
         }
     }
     found.extend(cores);
@@ -124,9 +174,9 @@ fn candidates(entries: &[Entry], worth: &Worth<'_>, book: &Book) -> Vec<(usize, 
 }
 
 /// What the starts of one distribution have in common, for the distributions that are waited for most.
-fn cores(entries: &[Entry], worth: &Worth<'_>, book: &Book) -> Vec<(usize, Set)> {
+fn cores<'a>(entries: &[Entry], worth: &Worth<'a>, book: &'a Book) -> Vec<Candidate<'a>> {
     let mut waits: BTreeMap<(usize, u32), f64> = BTreeMap::new();
-    let mut imported: BTreeMap<(usize, u32), Vec<&Demand<'_>>> = BTreeMap::new();
+    let mut imported: BTreeMap<(usize, u32), Vec<&Demand<'a>>> = BTreeMap::new();
     for (demand, _, shared) in worth.best() {
         let mut last = None;
         for (piece, cost) in &demand.profile.needs {
@@ -156,9 +206,18 @@ fn cores(entries: &[Entry], worth: &Worth<'_>, book: &Book) -> Vec<(usize, Set)>
                 *common.entry(piece).or_default() += demand.weight;
             }
         }
-        for part in CORE {
-            let core = common.iter().filter(|(_, weight)| **weight >= part * all);
-            cores.push((of.0, core.map(|(piece, _)| *piece).collect()));
+        // The one who starts it most, and nobody in particular: what is said to both was said by what all of them locked.
+        let most = imported[&of].iter().max_by(|one, other| one.weight.total_cmp(&other.weight));
+        let locks = imported[&of].iter().map(|demand| &demand.profile.locked);
+        let all_locked = locks.cloned().reduce(|all, one| all.and(&one)).unwrap_or_default();
+        let readers = most.map(|demand| demand.profile.belief(book)).into_iter();
+        let readers = readers.chain([Belief::of(book, &all_locked)]).map(Rc::new);
+        for reader in readers {
+            for part in CORE {
+                let core = common.iter().filter(|(_, weight)| **weight >= part * all);
+                let pieces = core.map(|(piece, _)| *piece).collect();
+                cores.push(Candidate { realm: of.0, pieces, reader: Rc::clone(&reader) });
+            }
         }
     }
     cores
@@ -181,6 +240,11 @@ mod tests {
         })
     }
 
+    fn cost(entries: &[Entry], build: &Build, book: &Book) -> Price {
+        let reader = Belief::of(book, &build.sees);
+        price(entries, build.realm, &build.sees, &build.modules, &reader)
+    }
+
     fn demands(profiles: &[Profile]) -> Vec<Demand<'_>> {
         profiles.iter().map(|profile| Demand { profile, weight: 2.0 }).collect()
     }
@@ -192,7 +256,7 @@ mod tests {
             if let Some(build) = plan(&entries, &[], &demands, &book, novelty, Room { bytes: budget, zygotes: usize::MAX }, |_, _, _| false) {
                 let stays = (0..entries.len()).filter(|at| !build.evict.zygotes.contains(at));
                 let bytes: u64 = stays.map(|at| entries[at].bytes).sum();
-                let price = price(&entries, build.realm, &build.sees, &build.modules, &book);
+                let price = cost(&entries, &build, &book);
                 prop_assert!(bytes + price.bytes <= budget);
                 prop_assert!(profiles.iter().any(|profile| build.sees.within(&profile.locked)));
                 prop_assert_eq!(book.owners(&build.modules), build.sees);
@@ -209,7 +273,7 @@ mod tests {
                 let Some(build) = plan(&entries, &[], &demands, &book, novelty, Room { bytes: budget, zygotes: usize::MAX }, there) else { break };
                 rounds += 1;
                 prop_assert!(rounds < 100, "it makes and gives up the same for ever");
-                let bytes = price(&entries, 0, &build.sees, &build.modules, &book).bytes;
+                let bytes = cost(&entries, &build, &book).bytes;
                 let mut at = 0;
                 entries.retain(|_| { at += 1; !build.evict.zygotes.contains(&(at - 1)) });
                 entries.iter_mut().for_each(|entry| entry.parent = None);

@@ -1,11 +1,13 @@
 //! What is known of a handler's imports.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::book::Book;
 use super::set::Set;
+use super::witness::Trust;
 
 /// Loads that are observed in any case; later ones only when they come from another zygote than the last.
 const OBSERVED_LOADS: u32 = 2;
@@ -27,6 +29,8 @@ pub(crate) struct Profile {
     /// The pieces that every zygote it came from had brought along: nobody knows whether it would have imported them.
     /// None before it was observed.
     brought: Option<Set>,
+    /// By piece, its share of what the handler took to load, where no zygote told that it believes.
+    shares: HashMap<u32, f64>,
     observed: u32,
     last_from: Option<u64>,
     weight: f64,
@@ -46,6 +50,7 @@ impl Profile {
             seeds: Vec::new(),
             used: Set::default(),
             brought: None,
+            shares: HashMap::new(),
             observed: 0,
             last_from: None,
             weight: 0.0,
@@ -99,7 +104,8 @@ impl Profile {
         milliseconds: f64,
         book: &mut Book,
     ) {
-        book.share(new, milliseconds);
+        let trust = book.trust(&self.locked);
+        book.share(new, milliseconds, &trust, &mut self.shares);
         self.used = self.used.or(new);
         let brought = self.brought.as_ref().map_or_else(|| had.clone(), |before| before.and(had));
         let brought = brought.without(&self.used);
@@ -116,9 +122,10 @@ impl Profile {
 
     /// Works out what having a piece imported saves, from what is known now.
     pub(crate) fn expect(&mut self, book: &Book) {
-        let sure = |piece: u32| (piece, book.cost(piece));
-        let likely = |piece: u32| (piece, book.cost(piece) * book.chance(piece));
-        self.needs = match &self.brought {
+        let belief = self.belief(book);
+        let sure = |piece: u32| (piece, belief.cost(piece));
+        let likely = |piece: u32| (piece, belief.cost(piece) * book.chance(piece));
+        let mut needs: Vec<(u32, f64)> = match &self.brought {
             Some(brought) => self.used.iter().map(sure).chain(brought.iter().map(likely)).collect(),
             None => {
                 let others = book.pieces_of(&self.locked);
@@ -126,7 +133,13 @@ impl Profile {
                 self.declared.iter().map(sure).chain(others).collect()
             }
         };
-        self.needs.sort_by_key(|(piece, _)| *piece);
+        needs.sort_by_key(|(piece, _)| *piece);
+        self.needs = needs;
+    }
+
+    /// What the book says to this handler.
+    pub(crate) fn belief<'a>(&'a self, book: &'a Book) -> Belief<'a> {
+        Belief { book, trust: book.trust(&self.locked), shares: Some(&self.shares) }
     }
 
     /// All that it imports, as far as is known: what a zygote of its own imports.
@@ -140,6 +153,39 @@ impl Profile {
     pub(crate) fn saved(&self, modules: &Set) -> f64 {
         let saved = self.needs.iter().filter(|(piece, _)| modules.contains(*piece));
         saved.map(|(_, cost)| cost).sum()
+    }
+}
+
+/// The book as one reads it who has a certain lock.
+#[derive(Debug)]
+pub(crate) struct Belief<'a> {
+    book: &'a Book,
+    trust: Trust,
+    shares: Option<&'a HashMap<u32, f64>>,
+}
+
+impl<'a> Belief<'a> {
+    /// Of nobody in particular who locked `locked`.
+    pub(crate) fn of(book: &'a Book, locked: &Set) -> Self {
+        Self { book, trust: book.trust(locked), shares: None }
+    }
+
+    /// Milliseconds that importing the piece takes by itself: as a zygote told that is believed, else as the handler's own
+    /// load did, else as anybody says.
+    pub(crate) fn cost(&self, piece: u32) -> f64 {
+        let own = || self.shares.and_then(|shares| shares.get(&piece).copied());
+        let known = self.book.measured(piece, &self.trust).or_else(own);
+        known.unwrap_or_else(|| self.book.hearsay(piece))
+    }
+
+    /// What can be imported by itself out of `pieces`: see [`Book::closed`].
+    pub(crate) fn closed(&self, pieces: &Set) -> Set {
+        self.book.closed(pieces, &self.trust)
+    }
+
+    /// What a zygote whose own imports take that long can be expected to cost.
+    pub(crate) fn weigh(&self, milliseconds: f64) -> u64 {
+        self.book.weigh(milliseconds)
     }
 }
 
@@ -194,5 +240,16 @@ mod tests {
         profile.start(10, 10.0, Instant::now());
         assert!((profile.weight(10, 10.0) - 1.5).abs() < 1e-9);
         assert!(profile.curious(1));
+    }
+
+    #[test]
+    fn once_it_was_loaded_a_handler_goes_by_its_own_load_and_not_by_strangers() {
+        let (mut book, locked, pieces) = world();
+        let mut liar = Profile::new(0, locked.clone(), Set::default(), &book);
+        liar.learn(0, &Set::default(), &pieces, 300_000.0, &mut book);
+        let mut honest = Profile::new(0, locked, Set::default(), &book);
+        honest.learn(0, &Set::default(), &pieces, 30.0, &mut book);
+        assert!((honest.saved(&pieces) - 30.0).abs() < 1e-9);
+        assert!((honest.belief(&book).cost(0) - 10.0).abs() < 1e-9);
     }
 }

@@ -59,11 +59,18 @@ pub(crate) fn exact(entries: &[Entry], realm: usize, sees: &Set, modules: &Set) 
 /// Why a zygote must not be forked, if it must not.
 ///
 /// Threads do not survive a fork, and the locks that they hold stay locked for ever. Open files do not survive ours,
-/// which closes them. A file from outside its own package set may hold anything: such a zygote would bring it to
+/// which closes them, but for the first three numbers. Shared memory would join functions that were never to meet: what one
+/// writes there another reads. A file from outside its own package set may hold anything: such a zygote would bring it to
 /// handlers that never asked for it (DESIGN §6).
 pub(crate) fn unfit(imports: &Imports) -> Option<String> {
     if imports.threads > 0 {
-        return Some(format!("its imports left {} threads running", imports.threads));
+        return Some(format!("its imports left {} threads or processes running", imports.threads));
+    }
+    if imports.shared > 0 {
+        return Some(format!(
+            "its imports left {} mappings of memory that all forks would write to",
+            imports.shared
+        ));
     }
     if imports.fds > 0 {
         return Some(format!("its imports left {} files open", imports.fds));
@@ -161,6 +168,7 @@ mod tests {
         assert!(unfit(&file("m.py")).is_some());
         assert!(unfit(&Imports { threads: 1, ..Imports::default() }).is_some());
         assert!(unfit(&Imports { fds: 1, ..Imports::default() }).is_some());
+        assert!(unfit(&Imports { shared: 1, ..Imports::default() }).is_some());
     }
 
     #[test]

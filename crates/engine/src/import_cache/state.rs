@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use sandbox::{Network, PythonSpec};
 use tokio::sync::watch;
@@ -35,9 +36,21 @@ pub(super) enum Node {
     Refused { why: String, since: Instant, for_good: bool },
 }
 
+/// Longest time before a zygote that could not be made again and again is tried once more.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
+/// Zygotes of one package set could not be made, so many times in a row.
+#[derive(Debug)]
+struct Setback {
+    failures: u32,
+    until: Instant,
+}
+
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) nodes: HashMap<Key, Node>,
+    /// By Python and package set: whatever of its modules is asked for, the same package may hang.
+    setbacks: HashMap<(usize, Set), Setback>,
     pub(super) book: Arc<Book>,
     pub(super) profiles: BTreeMap<HandlerId, Arc<Profile>>,
     realms: Vec<(PythonSpec, Network)>,
@@ -56,6 +69,7 @@ impl Default for State {
     fn default() -> Self {
         Self {
             nodes: HashMap::new(),
+            setbacks: HashMap::new(),
             book: Arc::default(),
             profiles: BTreeMap::new(),
             realms: Vec::new(),
@@ -170,11 +184,16 @@ impl State {
     }
 
     pub(super) fn standing(&self, config: &EngineConfig, key: &Key) -> Standing {
+        let set_back = || {
+            let setback = self.setbacks.get(&(key.realm, key.sees.clone()));
+            setback.is_some_and(|setback| Instant::now() < setback.until)
+        };
         match self.nodes.get(key) {
-            None => Standing::Absent,
             // Whoever was making it is gone without a word.
             Some(Node::Making(making)) if making.has_changed().is_err() => Standing::Absent,
             Some(Node::Making(_)) => Standing::Making,
+            None | Some(Node::Refused { for_good: false, .. }) if set_back() => Standing::Refused,
+            None => Standing::Absent,
             Some(Node::Ready(_)) => Standing::Ready,
             Some(Node::Refused { for_good: true, .. }) => Standing::Refused,
             Some(Node::Refused { since, .. }) if since.elapsed() < config.zygote_retry => {
@@ -198,6 +217,30 @@ impl State {
         {
             self.nodes.remove(&oldest);
         }
+    }
+
+    /// Notes that a zygote of the set could not be made: the next one waits for `retry`, and twice as long after each
+    /// further failure.
+    pub(super) fn set_back(&mut self, key: &Key, retry: Duration) {
+        let now = Instant::now();
+        let setback = self.setbacks.entry((key.realm, key.sees.clone()));
+        let setback = setback.or_insert(Setback { failures: 0, until: now });
+        let wait = retry.saturating_mul(1 << setback.failures.min(16)).min(LONGEST_WAIT.max(retry));
+        *setback = Setback { failures: setback.failures.saturating_add(1), until: now + wait };
+        if self.setbacks.len() > REFUSALS
+            && let Some(first) = self
+                .setbacks
+                .iter()
+                .min_by_key(|(_, setback)| setback.until)
+                .map(|(of, _)| of.clone())
+        {
+            self.setbacks.remove(&first);
+        }
+    }
+
+    /// Notes that one of the set was made.
+    pub(super) fn set_forth(&mut self, key: &Key) {
+        self.setbacks.remove(&(key.realm, key.sees.clone()));
     }
 
     /// Whether that zygote is still the one that is there.
@@ -231,4 +274,34 @@ fn seeds(
         found.push((sees, modules));
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_set_that_fails_again_and_again_is_tried_ever_more_rarely_and_no_other_waits_for_it()
+    {
+        let (config, mut state) = (EngineConfig::default(), State::default());
+        let key = |sees: u32, module| Key {
+            realm: 0,
+            sees: [sees].into_iter().collect(),
+            modules: [module].into_iter().collect(),
+        };
+        let retry = config.zygote_retry;
+        for doubled in [1, 2, 4, 8] {
+            assert_eq!(state.standing(&config, &key(1, 1)), Standing::Absent);
+            state.set_back(&key(1, 1), retry);
+            state.refuse(key(1, 1), "it hangs".to_owned(), false);
+            tokio::time::advance(retry * doubled - Duration::from_secs(1)).await;
+            assert_eq!(state.standing(&config, &key(1, 1)), Standing::Refused);
+            assert_eq!(state.standing(&config, &key(1, 2)), Standing::Refused, "of the same set");
+            assert_eq!(state.standing(&config, &key(2, 1)), Standing::Absent);
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        state.set_back(&key(1, 1), retry);
+        state.set_forth(&key(1, 2));
+        assert_eq!(state.standing(&config, &key(1, 2)), Standing::Absent);
+    }
 }

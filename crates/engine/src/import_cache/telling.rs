@@ -1,6 +1,6 @@
 //! What there is, for people and for the next worker.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
 use sandbox::Layer;
@@ -41,6 +41,14 @@ impl ImportCache {
             _ => None,
         });
         (zygotes, refused.collect())
+    }
+
+    /// Distributions that were found to leave something behind that no fork must have, and what: by the name of the wheel's
+    /// directory.
+    pub fn unforkable(&self) -> BTreeMap<String, String> {
+        let state = self.state();
+        let said = state.book.unforkable();
+        said.map(|(distribution, why)| (distribution.wheel.clone(), why.to_owned())).collect()
     }
 
     /// The directories that zygotes run from, and those that zygotes which are being made import from.

@@ -5,8 +5,7 @@
 //! can use, too. So a zygote that holds just what one lock needs is worth nothing to strangers, and what many have in
 //! common is worth much, even while each of the many has a zygote of its own.
 
-use super::book::Book;
-use super::profile::Profile;
+use super::profile::{Belief, Profile};
 use super::set::Set;
 use super::tree::Entry;
 
@@ -143,14 +142,14 @@ pub(crate) fn ancestor(
     realm: usize,
     sees: &Set,
     modules: &Set,
-    book: &Book,
+    belief: &Belief<'_>,
 ) -> Option<usize> {
     let fitting = entries
         .iter()
         .enumerate()
         .filter(|(_, entry)| entry.serves(realm, sees) && entry.modules.within(modules));
     let spent = fitting.map(|(at, entry)| {
-        let spent: f64 = entry.modules.iter().map(|piece| book.cost(piece)).sum();
+        let spent: f64 = entry.modules.iter().map(|piece| belief.cost(piece)).sum();
         (spent, entry.used, at)
     });
     let most = spent.max_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
@@ -162,10 +161,10 @@ pub(crate) fn price(
     realm: usize,
     sees: &Set,
     modules: &Set,
-    book: &Book,
+    belief: &Belief<'_>,
 ) -> Price {
-    let from = ancestor(entries, realm, sees, modules, book).map(|at| &entries[at].modules);
+    let from = ancestor(entries, realm, sees, modules, belief).map(|at| &entries[at].modules);
     let new = modules.iter().filter(|piece| from.is_none_or(|had| !had.contains(*piece)));
-    let milliseconds: f64 = new.map(|piece| book.cost(piece)).sum();
-    Price { milliseconds, bytes: book.weigh(milliseconds) }
+    let milliseconds: f64 = new.map(|piece| belief.cost(piece)).sum();
+    Price { milliseconds, bytes: belief.weigh(milliseconds) }
 }

@@ -82,7 +82,11 @@ impl Guest {
             self.say(&Reply::Imports {}, loading.join("\n").as_bytes()).await?;
         }
         let imports = u32::try_from(loading.len()).unwrap_or(u32::MAX);
-        let milliseconds = 0.1 + 10.0 * f64::from(imports);
+        let milliseconds = 10.0 * f64::from(imports);
+        if imports > 0 {
+            tokio::time::sleep(Duration::from_secs_f64(milliseconds / 1e3)).await;
+        }
+        let milliseconds = 0.1 + milliseconds;
         self.say(&Reply::Loaded { milliseconds }, b"").await?;
         if verb == "chatter" {
             self.print_much("", number).await?;

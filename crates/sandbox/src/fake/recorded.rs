@@ -15,6 +15,8 @@ pub struct Recorded {
     pub bytes: u64,
     /// Names of the distributions that it imports, each in whichever version can be seen. Without one it fails.
     pub needs: Vec<String>,
+    /// Names of those that it imports as well where it can see them.
+    pub likes: Vec<String>,
 }
 
 /// What a zygote's imports did, and the bytes that they left. Takes the time that they take.
@@ -32,6 +34,10 @@ pub(super) async fn import(
             }
             _ if module == "threads" => {
                 run.imports.threads += 1;
+                run.imports.left_by.push(module.clone());
+            }
+            _ if module == "shares" => {
+                run.imports.shared += 1;
                 run.imports.left_by.push(module.clone());
             }
             _ if module == "missing" => run.fail(module, "missing"),
@@ -71,6 +77,11 @@ impl Run<'_> {
         self.imports.failed.push((module.to_owned(), format!("ModuleNotFoundError: {missing}")));
     }
 
+    fn visible(&self, name: &str) -> Option<String> {
+        let mut all = self.had.iter().chain(self.modules);
+        all.find(|seen| seen.split("==").next() == Some(name)).cloned()
+    }
+
     /// The error names what cannot be seen.
     fn replay(&mut self, module: &str, importer: &str) -> Result<(), String> {
         if [self.had, &self.begun].into_iter().flatten().any(|other| other == module) {
@@ -79,10 +90,13 @@ impl Run<'_> {
         self.begun.push(module.to_owned());
         let Some(cost) = self.recorded.get(module) else { return Ok(()) };
         for need in &cost.needs {
-            let visible = self.had.iter().chain(self.modules);
-            let mut named = visible.filter(|seen| seen.split("==").next() == Some(need));
-            let seen = named.next().cloned().ok_or_else(|| need.clone())?;
+            let seen = self.visible(need).ok_or_else(|| need.clone())?;
             self.replay(&seen, module)?;
+        }
+        for liked in &cost.likes {
+            if let Some(seen) = self.visible(liked) {
+                self.replay(&seen, module)?;
+            }
         }
         let path = format!("/opt/python/{module}/__init__.py");
         self.loaded(module, path, cost.milliseconds, importer);

@@ -1,5 +1,6 @@
 //! `/v1/packages`: what is installed, checking it, removing what nobody uses.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
@@ -37,6 +38,9 @@ pub struct PackageSummary {
     pub functions: Vec<String>,
     /// When it was last deployed or found in use, RFC 3339.
     pub used: String,
+    /// Why no function is forked from a process that has imported it, where that was found out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unforkable: Option<String>,
 }
 
 /// All installed packages.
@@ -83,11 +87,12 @@ pub struct Pruned {
 }
 
 impl PackageSummary {
-    fn of(stocked: Stocked) -> Self {
+    fn of(stocked: Stocked, unforkable: &mut BTreeMap<String, String>) -> Self {
         let Stocked { wheel, functions, used } = stocked;
         Self {
             name: wheel.name,
             version: wheel.version,
+            unforkable: unforkable.remove(&wheel.id),
             wheel: wheel.id,
             python: wheel.python,
             built: wheel.built.is_some(),
@@ -105,7 +110,9 @@ impl PackageSummary {
     responses((status = 200, description = "all of them", body = PackageList)))]
 pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Json<PackageList>, ApiError> {
     let stocked = app.stock.list().await?;
-    let packages: Vec<PackageSummary> = stocked.into_iter().map(PackageSummary::of).collect();
+    let mut unforkable = app.engine.unforkable();
+    let packages = stocked.into_iter().map(|one| PackageSummary::of(one, &mut unforkable));
+    let packages: Vec<PackageSummary> = packages.collect();
     let bytes = packages.iter().map(|package| package.bytes).sum();
     Ok(Json(PackageList { packages, bytes, budget: app.stock.budget() }))
 }

@@ -29,8 +29,8 @@ async fn list(global: &Global, client: &Client) -> Result<()> {
         say("no packages yet: they are installed when a function that needs them is deployed");
         return Ok(());
     }
-    let header =
-        ["NAME", "VERSION", "PYTHON", "ORIGIN", "SIZE", "USED BY", "LAST USED"].map(str::to_owned);
+    let header = ["NAME", "VERSION", "PYTHON", "ORIGIN", "SIZE", "USED BY", "LAST USED", "FORKED"];
+    let header = header.map(str::to_owned);
     let rows = list.packages.into_iter().map(|package| {
         let users = match package.functions.as_slice() {
             [] => "-".to_owned(),
@@ -47,6 +47,7 @@ async fn list(global: &Global, client: &Client) -> Result<()> {
             size(package.bytes),
             users,
             package.used,
+            package.unforkable.map_or_else(|| "yes".to_owned(), |why| format!("no: {why}")),
         ]
     });
     let rows: Vec<Vec<String>> = std::iter::once(header.to_vec()).chain(rows).collect();

@@ -1,0 +1,358 @@
+//! What is known of distributions and their modules: numbers for their names, and what was said and measured of them.
+//!
+//! A *piece* is one module of one distribution: pandas 2.1's `pandas.core.frame` is another piece than pandas 2.2's.
+//! The book grows with what is deployed to a worker, within bounds, and forgets nothing while that lives.
+//!
+//! | what | who says it | who goes by it |
+//! | --- | --- | --- |
+//! | a module's import time | a zygote of it, within what its imports took as seen from outside | who locked all of that zygote; who has neither that nor a load of its own: the word of anybody |
+//! | a distribution imports another; a module fails; it leaves something behind | a zygote | who locked all of that zygote |
+//! | how often a module is used | each handler once | everybody, of handlers that were not seen yet |
+
+use std::collections::{HashMap, HashSet};
+
+use sandbox::Imports;
+
+use super::line::Line;
+use super::set::Set;
+use super::witness::{Trust, Witness, Witnesses, Words};
+use crate::package::Distribution;
+
+/// The longest that an import can take: a zygote is given up after two minutes.
+const MOST_MS: f64 = 120_000.0;
+
+/// What a module costs as long as nobody has measured it, in milliseconds.
+const UNMEASURED_MS: f64 = 2.0;
+
+/// A declared module stands for all that it imports, until that was seen.
+const DECLARED_MS: f64 = 20.0;
+
+/// Modules of one distribution that are told apart, at most: the largest known has some ten thousand.
+const MOST_PIECES: usize = 20_000;
+
+/// Modules of all distributions together that are told apart, at most.
+const MOST_PIECES_OF_ALL: usize = 500_000;
+
+/// Bytes of a module's name, at most.
+const NAME_BYTES: usize = 255;
+
+/// What a zygote weighs counts at most that many times more, or less, than was to be expected.
+const SURPRISE: f64 = 4.0;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Book {
+    distributions: Vec<Entry>,
+    numbers: HashMap<Distribution, u32>,
+    pieces: Vec<Piece>,
+    places: HashMap<(u32, String), u32>,
+    witnesses: Witnesses,
+    weighed: Line,
+    /// Whose weight is in the line.
+    weighing: HashSet<Witness>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    distribution: Distribution,
+    pieces: Vec<u32>,
+    /// Names of the distributions whose modules its modules were seen to import.
+    requires: Vec<(String, Words<()>)>,
+    /// Why nothing that imported it can be forked.
+    unforkable: Words<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Piece {
+    distribution: u32,
+    module: String,
+    /// Its own import time in milliseconds, imports inside it apart, in zygotes.
+    measured: Words<f64>,
+    /// The same as its share of what the first handler took to load that was seen to import it.
+    shared: Option<f64>,
+    /// Handlers of which it is known whether they import it, and how many of those do.
+    told: u32,
+    used: u32,
+    /// Zygotes that could not import it.
+    failed: Words<()>,
+}
+
+impl Book {
+    /// The number of a distribution.
+    pub(crate) fn number(&mut self, distribution: &Distribution) -> u32 {
+        if let Some(number) = self.numbers.get(distribution) {
+            return *number;
+        }
+        let number = count(self.distributions.len());
+        self.numbers.insert(distribution.clone(), number);
+        self.distributions.push(Entry {
+            distribution: distribution.clone(),
+            pieces: Vec::new(),
+            requires: Vec::new(),
+            unforkable: Words::default(),
+        });
+        number
+    }
+
+    /// The piece of that name among what `set` brings; none when nobody in it brings such a module, or there are too many.
+    pub(crate) fn piece(&mut self, set: &Set, module: &str) -> Option<u32> {
+        let distribution = self.owner(set, module)?;
+        let place = (distribution, module.to_owned());
+        if let Some(piece) = self.places.get(&place) {
+            return Some(*piece);
+        }
+        let there = self.distributions[distribution as usize].pieces.len();
+        let full = there >= MOST_PIECES || self.pieces.len() >= MOST_PIECES_OF_ALL;
+        if full || module.len() > NAME_BYTES {
+            return None;
+        }
+        let piece = count(self.pieces.len());
+        self.places.insert(place, piece);
+        let module = module.to_owned();
+        self.pieces.push(Piece {
+            distribution,
+            module,
+            measured: Words::default(),
+            shared: None,
+            told: 0,
+            used: 0,
+            failed: Words::default(),
+        });
+        self.distributions[distribution as usize].pieces.push(piece);
+        Some(piece)
+    }
+
+    fn owner(&self, set: &Set, module: &str) -> Option<u32> {
+        let claims = set
+            .iter()
+            .filter_map(|number| Some((self.distribution(number).claim(module)?, number)));
+        claims.max_by_key(|(length, _)| *length).map(|(_, number)| number)
+    }
+
+    /// All pieces that the distributions are known to have.
+    pub(crate) fn pieces_of<'a>(&'a self, set: &'a Set) -> impl Iterator<Item = u32> + 'a {
+        set.iter().flat_map(|number| self.distributions[number as usize].pieces.iter().copied())
+    }
+
+    /// The distributions that the pieces belong to.
+    pub(crate) fn owners(&self, pieces: &Set) -> Set {
+        pieces.iter().map(|piece| self.pieces[piece as usize].distribution).collect()
+    }
+
+    pub(crate) fn owner_of(&self, piece: u32) -> u32 {
+        self.pieces[piece as usize].distribution
+    }
+
+    pub(crate) fn distributions(&self, set: &Set) -> Vec<Distribution> {
+        set.iter().map(|number| self.distributions[number as usize].distribution.clone()).collect()
+    }
+
+    pub(crate) fn distribution(&self, number: u32) -> &Distribution {
+        &self.distributions[number as usize].distribution
+    }
+
+    pub(crate) fn module(&self, piece: u32) -> &str {
+        &self.pieces[piece as usize].module
+    }
+
+    /// The pieces' modules, in the order in which they were first seen: what is imported before what imports it.
+    pub(crate) fn modules(&self, pieces: &Set) -> Vec<String> {
+        pieces.iter().map(|piece| self.pieces[piece as usize].module.clone()).collect()
+    }
+
+    /// Whom those believe who locked `locked`.
+    pub(crate) fn trust(&self, locked: &Set) -> Trust {
+        self.witnesses.trust(locked)
+    }
+
+    /// Milliseconds that importing the piece takes by itself, as a zygote has told that is believed.
+    pub(crate) fn measured(&self, piece: u32, trust: &Trust) -> Option<f64> {
+        let mut words = self.pieces[piece as usize].measured.believed(trust);
+        words.next().map(|(_, milliseconds)| *milliseconds)
+    }
+
+    /// The same by the word of anybody, as long as there is no better one.
+    pub(crate) fn hearsay(&self, piece: u32) -> f64 {
+        let piece = &self.pieces[piece as usize];
+        piece.shared.or_else(|| piece.measured.any().copied()).unwrap_or(DECLARED_MS)
+    }
+
+    /// How likely a handler imports a piece of what it locked, as long as nobody saw whether it does.
+    pub(crate) fn chance(&self, piece: u32) -> f64 {
+        let piece = &self.pieces[piece as usize];
+        (f64::from(piece.used) + 0.5) / (f64::from(piece.told) + 1.0)
+    }
+
+    /// A handler was seen to import a piece, or not to.
+    pub(crate) fn tell(&mut self, piece: u32, used: bool) {
+        let piece = &mut self.pieces[piece as usize];
+        piece.told = piece.told.saturating_add(1);
+        piece.used = piece.used.saturating_add(u32::from(used));
+    }
+
+    /// A handler that imported these took `milliseconds` in all to load. Each that was not measured has its share, which is
+    /// noted in `own`.
+    pub(crate) fn share(
+        &mut self,
+        pieces: &Set,
+        milliseconds: f64,
+        trust: &Trust,
+        own: &mut HashMap<u32, f64>,
+    ) {
+        let milliseconds = believable(milliseconds);
+        let cost = |piece: u32| self.measured(piece, trust).or_else(|| own.get(&piece).copied());
+        let known: f64 = pieces.iter().filter_map(cost).sum();
+        let fresh: Vec<u32> = pieces.iter().filter(|piece| cost(*piece).is_none()).collect();
+        #[expect(clippy::cast_precision_loss, reason = "a count of modules")]
+        let each = ((milliseconds - known) / fresh.len().max(1) as f64).max(0.0);
+        let each = if milliseconds > 0.0 { each } else { UNMEASURED_MS };
+        for piece in fresh {
+            own.insert(piece, each);
+            self.pieces[piece as usize].shared.get_or_insert(each);
+        }
+    }
+
+    /// Learns from what a zygote that sees `sees` did when it imported. The pieces that it loaded.
+    pub(crate) fn measure(&mut self, sees: &Set, imports: &Imports) -> Set {
+        let by = self.witness(sees);
+        let mut loaded = Vec::with_capacity(imports.files.len());
+        for file in &imports.files {
+            let Some(piece) = self.piece(sees, &file.module) else { continue };
+            loaded.push(piece);
+            let words = &mut self.pieces[piece as usize].measured;
+            let said = believable(file.milliseconds);
+            let said = words.by(by).map_or(said, |before| 0.5 * (before + said));
+            words.say(by, said, &self.witnesses);
+            let of = self.pieces[piece as usize].distribution;
+            match self.owner(sees, &file.importer) {
+                Some(importer) if importer != of => self.requires(importer, of, by),
+                _ => {}
+            }
+        }
+        for module in &imports.left_by {
+            if let Some(owner) = self.owner(sees, module) {
+                let why = format!("{module} leaves {} behind", left(imports));
+                let words = &mut self.distributions[owner as usize].unforkable;
+                words.say(by, why, &self.witnesses);
+            }
+        }
+        for (module, _) in &imports.failed {
+            if let Some(piece) = self.piece(sees, module) {
+                self.pieces[piece as usize].failed.say(by, (), &self.witnesses);
+            }
+        }
+        loaded.into_iter().collect()
+    }
+
+    fn requires(&mut self, importer: u32, of: u32, by: Witness) {
+        let name = self.distributions[of as usize].distribution.name.clone();
+        let requires = &mut self.distributions[importer as usize].requires;
+        let at = requires.iter().position(|(other, _)| *other == name).unwrap_or(requires.len());
+        if at == requires.len() {
+            requires.push((name, Words::default()));
+        }
+        requires[at].1.say(by, (), &self.witnesses);
+    }
+
+    /// The number of a set that says something. When there were too many, all that was said is forgotten: what is still
+    /// needed is soon said again.
+    fn witness(&mut self, sees: &Set) -> Witness {
+        if let Some(number) = self.witnesses.number(sees) {
+            return number;
+        }
+        self.witnesses = Witnesses::default();
+        self.weighing.clear();
+        for entry in &mut self.distributions {
+            entry.requires.clear();
+            entry.unforkable = Words::default();
+        }
+        for piece in &mut self.pieces {
+            piece.measured = Words::default();
+            piece.failed = Words::default();
+        }
+        // The first of new ones has a number.
+        self.witnesses.number(sees).unwrap_or_default()
+    }
+
+    /// Distributions of which somebody said that they cannot be forked from, and why.
+    pub(crate) fn unforkable(&self) -> impl Iterator<Item = (&Distribution, &str)> {
+        let said = |entry: &'_ Entry| entry.unforkable.any().is_some();
+        let entries = self.distributions.iter().filter(move |entry| said(entry));
+        entries.filter_map(|entry| Some((&entry.distribution, &**entry.unforkable.any()?)))
+    }
+
+    /// A zygote of `sees` whose own imports took that long costs that much. Each set counts once, and none for much more
+    /// than could be expected: the line is everybody's.
+    pub(crate) fn weighed(&mut self, sees: &Set, milliseconds: f64, bytes: u64) {
+        let by = self.witness(sees);
+        if !self.weighing.insert(by) {
+            return;
+        }
+        let expected = self.weighed.at(milliseconds).max(1.0);
+        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+        let bytes = (bytes as f64).clamp(expected / SURPRISE, expected * SURPRISE);
+        self.weighed.add(believable(milliseconds), bytes);
+    }
+
+    /// What a zygote whose own imports take that long can be expected to cost.
+    pub(crate) fn weigh(&self, milliseconds: f64) -> u64 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is at least 1"
+        )]
+        let bytes = self.weighed.at(milliseconds).max(1.0) as u64;
+        bytes
+    }
+
+    /// What can be imported by itself out of `pieces`, as those know who trust so: without what cannot be forked from, and
+    /// without what was seen to import another distribution of which none of the name is among them.
+    pub(crate) fn closed(&self, pieces: &Set, trust: &Trust) -> Set {
+        let believed = |words: &Words<()>| words.believed(trust).next().is_some();
+        let mut left = self.owners(pieces);
+        loop {
+            let names: Vec<&str> =
+                left.iter().map(|number| &*self.distribution(number).name).collect();
+            let stands = |number: u32| {
+                let entry = &self.distributions[number as usize];
+                entry.unforkable.believed(trust).next().is_none()
+                    && entry
+                        .requires
+                        .iter()
+                        .all(|(name, said)| names.contains(&name.as_str()) || !believed(said))
+            };
+            let standing: Set = left.iter().filter(|number| stands(*number)).collect();
+            if standing.len() == left.len() {
+                let fails = |piece: u32| {
+                    let mut said = self.pieces[piece as usize].failed.believed(trust);
+                    said.any(|(witness, ())| left.within(self.witnesses.set(witness)))
+                };
+                let stays = |piece: &u32| left.contains(self.owner_of(*piece)) && !fails(*piece);
+                return pieces.iter().filter(stays).collect();
+            }
+            left = standing;
+        }
+    }
+}
+
+/// What a zygote has left behind, in words.
+fn left(imports: &Imports) -> String {
+    let kinds = [
+        (imports.threads, "threads or processes"),
+        (imports.fds, "open files"),
+        (imports.shared, "memory that forks would share"),
+    ];
+    let kinds = kinds.iter().filter(|(count, _)| *count > 0).map(|(_, kind)| *kind);
+    kinds.collect::<Vec<_>>().join(", ")
+}
+
+fn count(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+/// What a sandbox says of itself, within what can be: sums of it must stay numbers, whatever a hostile one says.
+fn believable(milliseconds: f64) -> f64 {
+    milliseconds.clamp(0.0, MOST_MS)
+}
+
+#[cfg(test)]
+pub(super) mod tests;
