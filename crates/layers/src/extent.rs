@@ -33,4 +33,23 @@ impl Extent {
         }
         Ok(extent)
     }
+
+    /// The same of what can be seen while somebody else works there.
+    pub(crate) fn seen(root: &Path) -> Self {
+        let mut extent = Self::default();
+        let mut open = vec![root.to_owned()];
+        while let Some(directory) = open.pop() {
+            for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+                match entry.metadata() {
+                    Ok(metadata) if metadata.is_dir() => open.push(entry.path()),
+                    Ok(metadata) => {
+                        extent.files += 1;
+                        extent.bytes += metadata.len();
+                    }
+                    Err(_) => {}
+                }
+            }
+        }
+        extent
+    }
 }

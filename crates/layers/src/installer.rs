@@ -1,8 +1,9 @@
 //! Running somebody else's installer: its words are passed on as they come, and kept for the error.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, ExitStatus, Stdio};
+use std::io::{self, BufRead, BufReader, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -10,6 +11,9 @@ use crate::{Progress, requirements};
 
 /// Most bytes of an installer's words that an error keeps: the last ones.
 const KEPT: usize = 16 << 10;
+
+/// Longest time between two looks at what an installer does.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What an installer left behind.
 #[derive(Debug)]
@@ -19,6 +23,8 @@ pub(crate) struct Finished {
     pub(crate) output: String,
     /// What it wrote to its standard error.
     pub(crate) words: String,
+    /// It was ended for what it did.
+    pub(crate) stopped: bool,
 }
 
 /// An installer that could not be run.
@@ -35,6 +41,16 @@ pub(crate) fn run(
     chatty: bool,
     progress: &dyn Progress,
 ) -> Result<Finished, InstallerError> {
+    run_watched(command, chatty, progress, None)
+}
+
+/// The same, and ends it as soon as `excessive` says so, which is asked again and again.
+pub(crate) fn run_watched(
+    command: &mut Command,
+    chatty: bool,
+    progress: &dyn Progress,
+    excessive: Option<&(dyn Fn() -> bool + Sync)>,
+) -> Result<Finished, InstallerError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let failed = |source| InstallerError { program: program.clone(), source };
     let mut child = command
@@ -45,14 +61,38 @@ pub(crate) fn run(
         .map_err(failed)?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     // Both at once: an installer that fills one pipe would wait for ever for who reads the other.
-    let (output, words) = std::thread::scope(|scope| {
+    let (status, output, words, stopped) = std::thread::scope(|scope| {
         let words =
             scope.spawn(|| stderr.map(|pipe| lines(pipe, Some(progress))).unwrap_or_default());
-        let output = stdout.map(|pipe| lines(pipe, chatty.then_some(progress))).unwrap_or_default();
-        (output, words.join().unwrap_or_default())
+        let output = scope.spawn(|| {
+            stdout.map(|pipe| lines(pipe, chatty.then_some(progress))).unwrap_or_default()
+        });
+        let (status, stopped) = match excessive {
+            None => (child.wait(), false),
+            Some(excessive) => watch(&mut child, excessive),
+        };
+        (status, output.join().unwrap_or_default(), words.join().unwrap_or_default(), stopped)
     });
-    let status = child.wait().map_err(failed)?;
-    Ok(Finished { status, output, words: tail(words) })
+    Ok(Finished { status: status.map_err(failed)?, output, words: tail(words), stopped })
+}
+
+/// Waits for its end, and brings that about when it is excessive.
+fn watch(child: &mut Child, excessive: &dyn Fn() -> bool) -> (io::Result<ExitStatus>, bool) {
+    let mut pause = Duration::from_millis(1);
+    loop {
+        match child.try_wait() {
+            Ok(None) => {}
+            Ok(Some(status)) => return (Ok(status), false),
+            Err(error) => return (Err(error), false),
+        }
+        if excessive() {
+            // It may have ended by itself just now.
+            let _ = child.kill();
+            return (child.wait(), true);
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(LOOK);
+    }
 }
 
 fn lines(pipe: impl Read, progress: Option<&dyn Progress>) -> String {
@@ -205,6 +245,21 @@ mod tests {
         );
         assert_eq!(of("Because x==1 has no wheels with a matching Python ABI tag"), ["x"]);
         assert_eq!(of("Because only x<=2 is available"), [""; 0]);
+    }
+
+    #[test]
+    fn an_installer_that_does_too_much_is_ended() {
+        let room = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "touch here; exec sleep 600"]).current_dir(room.path());
+        let finished = run_watched(
+            &mut command,
+            false,
+            &crate::Silent,
+            Some(&|| room.path().join("here").exists()),
+        );
+        let finished = finished.unwrap();
+        assert!(finished.stopped && !finished.status.success());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use container::Isolation;
 use engine::ZygotePolicy;
+use layers::uv::Bounds;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use toml::{Table, Value};
@@ -77,6 +78,10 @@ pub struct Config {
     /// Disk space of all packages, code and bases together; what no function uses goes, the least recently used first.
     /// Default 20 GiB.
     pub install_cache_bytes: Bytes,
+    /// Largest package, unpacked, its bytecode apart. Default 4 GiB: twice the largest that are known.
+    pub package_bytes: Bytes,
+    /// Most files of a package. Default 50000.
+    pub package_files: u64,
     /// What becomes of a package that has no wheel: `sandbox` (it is built in one, without a network) or `never` (it is
     /// refused). Default `sandbox`.
     pub build_from_source: BuildFromSource,
@@ -122,6 +127,8 @@ impl Default for Config {
             spares: 2,
             isolation: Isolation::LEAN,
             install_cache_bytes: Bytes(20 << 30),
+            package_bytes: Bytes(4 << 30),
+            package_files: 50_000,
             build_from_source: BuildFromSource::Sandbox,
             build_memory: None,
             build_timeout: Span(Duration::from_secs(900)),
@@ -258,6 +265,12 @@ impl Config {
         Ok(config)
     }
 
+    /// How large a package may be.
+    #[must_use]
+    pub fn package_bounds(&self) -> Bounds {
+        Bounds { bytes: self.package_bytes.0, files: self.package_files }
+    }
+
     /// Memory of a build, in bytes.
     #[must_use]
     pub fn build_memory(&self) -> u64 {
@@ -391,6 +404,6 @@ mod tests {
         let config = optional.unwrap();
         assert_eq!((config.creations, config.python.as_deref()), (Some(3), Some("3.12")));
         assert_eq!(config.zygote_bytes, Some(Bytes(1 << 30)));
-        assert_eq!(keys().len(), 28);
+        assert_eq!(keys().len(), 30);
     }
 }

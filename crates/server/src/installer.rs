@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use layers::Store;
-use layers::uv::{Uv, UvError};
+use layers::uv::{Bounds, Uv, UvError};
 
 use crate::build::BuildSandboxes;
 use crate::progress::Progress;
@@ -13,14 +13,16 @@ use crate::progress::Progress;
 pub struct Installer {
     store: Store,
     builds: Option<Arc<BuildSandboxes>>,
+    bounds: Bounds,
     known: Mutex<Option<Arc<Uv>>>,
 }
 
 impl Installer {
-    /// Nothing is looked for yet. What has no wheel is built in `builds`; without them it is refused.
+    /// Nothing is looked for yet. What has no wheel is built in `builds`; without them it is refused. So is what is larger
+    /// than `bounds`.
     #[must_use]
-    pub fn new(store: Store, builds: Option<Arc<BuildSandboxes>>) -> Self {
-        Self { store, builds, known: Mutex::new(None) }
+    pub fn new(store: Store, builds: Option<Arc<BuildSandboxes>>, bounds: Bounds) -> Self {
+        Self { store, builds, bounds, known: Mutex::new(None) }
     }
 
     /// The installer; fetched when this machine has none.
@@ -33,7 +35,7 @@ impl Installer {
         if let Some(uv) = &*known {
             return Ok(Arc::clone(uv));
         }
-        let uv = Uv::find_or_fetch(&self.store, progress)?;
+        let uv = Uv::find_or_fetch(&self.store, progress)?.bounded(self.bounds);
         let uv = Arc::new(match &self.builds {
             Some(builds) => uv.building_in(Arc::clone(builds) as _),
             None => uv,

@@ -107,6 +107,7 @@ impl Layered {
             .map_err(|error| match error {
                 InstallError::NoWheel { .. }
                 | InstallError::Hash { .. }
+                | InstallError::Excessive { .. }
                 | InstallError::View(ViewError::FileAndDirectory { .. }) => {
                     function("packages", &error)
                 }

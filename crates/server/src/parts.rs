@@ -84,7 +84,7 @@ pub async fn real(config: &Config, state: &State) -> Result<Parts> {
         let (memory, timeout) = (config.build_memory(), config.build_timeout.0);
         Arc::new(BuildSandboxes::new(&provider, store.clone(), guest.clone(), memory, timeout))
     });
-    let installer = Installer::new(store.clone(), builds.clone());
+    let installer = Installer::new(store.clone(), builds.clone(), config.package_bounds());
     Ok(Parts {
         provider,
         workshop: Arc::new(Layered::new(store, guest, python, installer)),

@@ -107,7 +107,7 @@ impl Worker {
             Arc::clone(&engine),
             Arc::clone(&usage),
         ));
-        let installer = Installer::new(store.clone(), builds.clone());
+        let installer = Installer::new(store.clone(), builds.clone(), config.package_bounds());
         let stock = Stock::new(
             store,
             Arc::clone(&registry),

@@ -5,6 +5,7 @@ use std::io::{Seek as _, Write as _};
 use std::path::Path;
 use std::sync::OnceLock;
 
+use layers::uv::Bounds;
 use layers::{Silent, Store};
 use sandbox::wire::Convention;
 use server::installer::Installer;
@@ -17,7 +18,7 @@ fn workshop() -> &'static Layered {
     static SHARED: OnceLock<Layered> = OnceLock::new();
     SHARED.get_or_init(|| {
         let store = Store::open(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("layered")).unwrap();
-        let installer = Installer::new(store.clone(), None);
+        let installer = Installer::new(store.clone(), None, Bounds::default());
         Layered::new(store, sandbox::guest::FILES.to_vec(), None, installer)
     })
 }

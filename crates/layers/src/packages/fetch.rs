@@ -24,10 +24,11 @@ use super::wheel::{self, FORMAT, KIND, Wheel};
 use super::{InstallError, scripts};
 use crate::base::Base;
 use crate::build::{self, Sandboxes, Site, WheelError};
+use crate::installer::Finished;
 use crate::project::{self, Project};
 use crate::sources::Sources;
 use crate::staging::{self, Staging};
-use crate::uv::Uv;
+use crate::uv::{Fetching, Uv};
 use crate::{FileError, Progress, Store, bytecode, installer, lock};
 
 /// What fetching needs.
@@ -105,8 +106,9 @@ impl Fetcher<'_> {
         // Before the bytecode, which is not always the same.
         let unpacked = Inventory::take(root)?;
         let id = wheel::identify(&found.name, &found.version, self.base, &unpacked);
-        bytecode::compile(&self.base.command(self.store), root, "/opt/python")
+        let compiled = bytecode::compile(&self.base.command(self.store), root, "/opt/python")
             .map_err(InstallError::Compile)?;
+        compiled.tell(&format!("{} {}", found.name, found.version), self.progress);
         let inventory = Inventory::take(root)?;
         let wheel = Wheel {
             name: found.name,
@@ -152,9 +154,9 @@ impl Fetcher<'_> {
 
     fn fetch(&self, root: &Path, requirement: &str, sources: &Sources) -> Result<(), InstallError> {
         let project = Project::write(self.store, &[requirement.to_owned()], sources.table())?;
-        let through = self.uv.fetching(self.cache);
+        let through = self.uv.fetching(self.cache, &wheel::key(requirement, self.base));
         let command = |offline: bool| -> Result<Command, FileError> {
-            let mut command = self.install(root, &project)?;
+            let mut command = self.install(root, &project, &through)?;
             command.args(["--require-hashes", "--only-binary", ":all:"]);
             command.args(["-r", project::FILE, "-c", project::HASHES]);
             command.args(offline.then_some("--offline"));
@@ -162,19 +164,46 @@ impl Fetcher<'_> {
         };
         // The hashes say what is installed, so a cache is as good as the index, and answers at once.
         let cached = match through.filled {
-            true => installer::run(&mut command(true)?, false, &crate::Silent)?.status.success(),
+            true => {
+                self.run(&mut command(true)?, requirement, [root], &crate::Silent)?.status.success()
+            }
             false => false,
         };
         if !cached {
             // What it says of a missing wheel is no news where that is built.
             let quiet = self.uv.building().is_some();
             let progress = if quiet { &crate::Silent } else { self.progress };
-            let finished = installer::run(&mut command(false)?, false, progress)?;
+            // Unpacked in its own cache, then linked; from a cache of the operator's, copied.
+            let watched = [root].into_iter().chain((!through.filled).then_some(&*through.cache));
+            let finished = self.run(&mut command(false)?, requirement, watched, progress)?;
             if !finished.status.success() {
                 return Err(self.refused(finished.words));
             }
         }
         Ok(())
+    }
+
+    /// Runs uv as long as none of the directories becomes larger than allowed.
+    fn run<'d>(
+        &self,
+        command: &mut Command,
+        requirement: &str,
+        watched: impl IntoIterator<Item = &'d Path>,
+        progress: &dyn Progress,
+    ) -> Result<Finished, InstallError> {
+        let (watched, bounds) = (Vec::from_iter(watched), self.uv.bounds());
+        let excessive = || !watched.iter().all(|directory| bounds.hold(directory));
+        let finished = installer::run_watched(command, false, progress, Some(&excessive))?;
+        // Also what was unpacked between two looks.
+        if finished.stopped || excessive() {
+            let named = lock::distribution(requirement);
+            let requirement = named.map_or_else(
+                || requirement.to_owned(),
+                |(name, version)| format!("{name} {version}"),
+            );
+            return Err(InstallError::Excessive { requirement, bounds });
+        }
+        Ok(finished)
     }
 
     fn build(
@@ -198,19 +227,24 @@ impl Fetcher<'_> {
         let (built, kept) =
             build::wheel(site, sandboxes, &name, &version, Some(&hashes)).map_err(failed)?;
         let project = Project::write(store, &[], &Table::new())?;
-        let mut command = self.install(root, &project)?;
+        let through = self.uv.fetching(self.cache, &wheel::key(requirement, base));
+        let mut command = self.install(root, &project, &through)?;
         command.args(["--no-index", "--offline"]).arg(built.path(store, &kept));
-        let finished = installer::run(&mut command, false, progress)?;
+        let finished = self.run(&mut command, requirement, [root], progress)?;
         if !finished.status.success() {
             return Err(failed(WheelError::Unfit(finished.words).into()));
         }
         Ok(kept)
     }
 
-    fn install(&self, root: &Path, project: &Project) -> Result<Command, FileError> {
-        let through = self.uv.fetching(self.cache);
+    fn install(
+        &self,
+        root: &Path,
+        project: &Project,
+        through: &Fetching,
+    ) -> Result<Command, FileError> {
         let words = ["pip", "install", "--quiet", "--no-deps"];
-        let mut command = self.uv.command_with(self.store, self.base, through.cache, &words)?;
+        let mut command = self.uv.command_with(self.store, self.base, &through.cache, &words)?;
         command.args(["--no-compile-bytecode", "--link-mode", through.link_mode]);
         command.arg("--target").arg(root).current_dir(project.path());
         Ok(command)

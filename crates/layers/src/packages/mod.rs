@@ -43,7 +43,7 @@ use crate::installer::InstallerError;
 use crate::lock::Lock;
 use crate::sources::Sources;
 use crate::staging::Staging;
-use crate::uv::Uv;
+use crate::uv::{Bounds, Uv};
 use crate::{FileError, Progress, RunError, Store};
 use fetch::Fetcher;
 
@@ -91,6 +91,16 @@ pub enum InstallError {
         /// Why.
         #[source]
         source: BuildError,
+    },
+    /// A distribution that is larger than allowed, unpacked.
+    #[error(
+        "{requirement} unpacks to more than {} MiB or {} files; the settings `package_bytes` and `package_files` allow more", bounds.bytes >> 20, bounds.files
+    )]
+    Excessive {
+        /// Name and version.
+        requirement: String,
+        /// What is allowed.
+        bounds: Bounds,
     },
     /// A file that is not what was locked.
     #[error("a package's file is not the one that was locked; uv says:\n{words}")]

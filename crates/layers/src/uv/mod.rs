@@ -20,6 +20,7 @@ use thiserror::Error;
 
 use crate::base::Base;
 use crate::build::Sandboxes;
+use crate::extent::Extent;
 use crate::installer::InstallerError;
 use crate::{FileError, Progress, Store};
 
@@ -36,12 +37,38 @@ pub struct Uv {
     cache: PathBuf,
     shared_cache: bool,
     building: Option<Arc<dyn Sandboxes>>,
+    bounds: Bounds,
+}
+
+/// How large a package may be, unpacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Its files' bytes.
+    pub bytes: u64,
+    /// How many files.
+    pub files: u64,
+}
+
+impl Default for Bounds {
+    /// Twice the largest that are known: 1.9 GB, and some 25 000 files.
+    fn default() -> Self {
+        Self { bytes: 4 << 30, files: 50_000 }
+    }
+}
+
+impl Bounds {
+    /// Whether there is no more than that below a directory. What cannot be looked at is not counted: it may have been
+    /// moved meanwhile.
+    pub(crate) fn hold(self, root: &Path) -> bool {
+        let Extent { files, bytes } = Extent::seen(root);
+        files <= self.files && bytes <= self.bytes
+    }
 }
 
 /// Through which cache wheels are fetched.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fetching<'a> {
-    pub(crate) cache: &'a Path,
+#[derive(Clone, Debug)]
+pub(crate) struct Fetching {
+    pub(crate) cache: PathBuf,
     pub(crate) link_mode: &'static str,
     /// Whether it may hold what is wanted already.
     pub(crate) filled: bool,
@@ -122,13 +149,24 @@ impl Uv {
         let shared_cache = named.is_some();
         let cache = named.map_or_else(|| store.uv().join("cache"), PathBuf::from);
         let program = program.to_owned();
-        Some(Self { program, version, cache, shared_cache, building: None })
+        let bounds = Bounds::default();
+        Some(Self { program, version, cache, shared_cache, building: None, bounds })
     }
 
     /// The same installer, which has what has no wheel built in sandboxes.
     #[must_use]
     pub fn building_in(self, sandboxes: Arc<dyn Sandboxes>) -> Self {
         Self { building: Some(sandboxes), ..self }
+    }
+
+    /// The same installer, which refuses packages that are larger.
+    #[must_use]
+    pub fn bounded(self, bounds: Bounds) -> Self {
+        Self { bounds, ..self }
+    }
+
+    pub(crate) fn bounds(&self) -> Bounds {
+        self.bounds
     }
 
     /// The same installer, for wheels only.
@@ -142,13 +180,14 @@ impl Uv {
     }
 
     /// The cache to fetch wheels through. What is fetched is unpacked into the store and need not stay: `own` is a
-    /// directory on the store's file system that goes afterwards. A cache that the operator named is used instead, and
+    /// directory on the store's file system that goes afterwards, and `name` what is fetched: each is unpacked apart, so
+    /// that it shows how large it becomes. A cache that the operator named is used instead, and
     /// copied from: a wheel must not share files with what somebody else may write to.
-    pub(crate) fn fetching<'a>(&'a self, own: &'a Path) -> Fetching<'a> {
+    pub(crate) fn fetching(&self, own: &Path, name: &str) -> Fetching {
         if self.shared_cache {
-            Fetching { cache: &self.cache, link_mode: "copy", filled: true }
+            Fetching { cache: self.cache.clone(), link_mode: "copy", filled: true }
         } else {
-            Fetching { cache: own, link_mode: "hardlink", filled: false }
+            Fetching { cache: own.join(name), link_mode: "hardlink", filled: false }
         }
     }
 

@@ -9,12 +9,12 @@ use std::process::Command;
 use layers::lock;
 use layers::packages::{self, InstallError, Packages, ViewError, Wheel, view, view_of};
 use layers::sources::Sources;
-use layers::uv::Uv;
+use layers::uv::{Bounds, Uv};
 use layers::{Progress, Silent};
 
 use crate::index::{Index, wheel};
 use crate::indexes::sources;
-use crate::machine::{BASE, Heard, STORE, told, uv_or_skip};
+use crate::machine::{BASE, Heard, STORE, tag, told, uv_or_skip};
 
 /// What this test run made up, so that it is in no store yet.
 pub(crate) fn fresh(name: &str) -> String {
@@ -250,4 +250,60 @@ fn a_locked_package_that_its_marker_leaves_out_is_left_out() {
     let set = packages::install(&STORE, uv, &BASE, &lock, &Sources::default(), &Silent).unwrap();
     let names: Vec<&str> = set.wheels.iter().map(|wheel| wheel.name.as_str()).collect();
     assert_eq!(names, ["six"]);
+}
+
+#[test]
+fn a_package_that_unpacks_to_more_than_allowed_is_refused_by_name_and_leaves_nothing() {
+    let Some(uv) = uv_or_skip(
+        "a_package_that_unpacks_to_more_than_allowed_is_refused_by_name_and_leaves_nothing",
+    ) else {
+        return;
+    };
+    let index = Index::open();
+    let (large, many) = (fresh("large"), fresh("many"));
+    // Forty megabytes of zeros are forty kilobytes in the wheel.
+    let zeros = "0".repeat(40 << 20);
+    let (file, bytes) = wheel(&large, "1.0", &[("zeros.txt", &zeros)]);
+    assert!(bytes.len() < 100 << 10);
+    index.add(&file, bytes);
+    let names: Vec<String> = (0..300).map(|at| format!("{many}/m{at}.txt")).collect();
+    let files: Vec<(&str, &str)> = names.iter().map(|name| (&**name, "x")).collect();
+    let (file, bytes) = wheel(&many, "1.0", &files);
+    index.add(&file, bytes);
+    let bounds = Bounds { bytes: 8 << 20, files: 100 };
+    for name in [&large, &many] {
+        let refused = install(&uv.clone().bounded(bounds), &[name], &sources(&index, ""), &Silent)
+            .unwrap_err();
+        assert!(matches!(refused, InstallError::Excessive { .. }), "{refused}");
+        let said = refused.to_string();
+        assert!(said.contains(&format!("{name} 1.0")) && said.contains("package_bytes"), "{said}");
+        let kept = file_names(&STORE.layers().join("wheels"));
+        assert!(!kept.iter().any(|kept| kept.contains(name.as_str())), "{kept:?}");
+        install(uv, &[name], &sources(&index, ""), &Silent).unwrap();
+    }
+}
+
+#[test]
+fn a_source_that_takes_too_much_to_compile_is_told_and_installed_without_bytecode() {
+    let Some(uv) = uv_or_skip(
+        "a_source_that_takes_too_much_to_compile_is_told_and_installed_without_bytecode",
+    ) else {
+        return;
+    };
+    let (index, name, heard) = (Index::open(), fresh("bomb"), Heard::default());
+    let level = |at: usize| {
+        let margin = " ".repeat(at);
+        format!("{margin}try:\n{margin} pass\n{margin}finally:\n")
+    };
+    // Each level doubles what is inside.
+    let bomb: String = (0..20).map(level).collect::<String>() + &" ".repeat(20) + "value = 1\n";
+    let (file, bytes) =
+        wheel(&name, "1.0", &[("bomb_module.py", &bomb), ("good_module.py", "value = 1\n")]);
+    index.add(&file, bytes);
+    let set = install(uv, &[&name], &sources(&index, ""), &heard).unwrap();
+    let lines = heard.lines.lock().unwrap();
+    let told = lines.iter().find(|line| line.contains("left as source")).unwrap();
+    assert!(told.contains(&name) && told.contains("bomb_module.py"), "{told}");
+    let compiled = file_names(&root(&set).join("__pycache__"));
+    assert_eq!(compiled, [format!("good_module.{}.pyc", tag())]);
 }
