@@ -8,6 +8,7 @@ import socket
 import textwrap
 import time
 from collections.abc import Iterator
+from ctypes.util import find_library
 from pathlib import Path
 
 import pytest
@@ -378,3 +379,46 @@ def test_what_a_zygote_imported_is_out_of_its_childrens_collectors_sight(zygote,
     assert guest.load().kind == "loaded"
     frozen, seen = guest.call().value
     assert frozen > 1000 > seen
+
+
+@pytest.mark.skipif(not find_library("gomp"), reason="no OpenMP on this machine")
+def test_openmp_has_its_threads_back_after_the_fork(zygote, task, packages):
+    library = find_library("gomp")
+    write(packages / "compute.py", f"import ctypes; gomp = ctypes.CDLL({library!r})")
+    write(packages / "parallel.py", "import compute; compute.gomp.omp_set_num_threads(1)")
+    write(
+        task / "main.py",
+        """
+        def handler(event, context):
+            import sys
+            return sys.modules["compute"].gomp.omp_get_max_threads()
+        """,
+    )
+    assert zygote.imports("parallel", path=packages)["failed"] == []
+    guest = zygote.fork()
+    guest.load(threads=3)
+    assert guest.call().value == 3
+    guest = zygote.fork()
+    guest.load(threads=3, environment={"OMP_NUM_THREADS": "5"})
+    assert guest.call().value == 5
+
+
+def test_numexpr_has_its_threads_back_and_one_that_refuses_stops_nobody(zygote, task, packages):
+    write(packages / "numexpr.py", "said = []\nset_num_threads = said.append")
+    write(
+        task / "main.py",
+        """
+        def handler(event, context):
+            import sys
+            return sys.modules["numexpr"].said
+        """,
+    )
+    zygote.imports("numexpr", path=packages)
+    guest = zygote.fork()
+    guest.load(threads=3)
+    assert guest.call().value == [3]
+    write(packages / "breaks.py", "import numexpr; numexpr.set_num_threads = lambda n: 1 / 0")
+    zygote.imports("breaks", path=packages)
+    guest = zygote.fork()
+    assert guest.load(threads=3).kind == "loaded"
+    assert guest.call().value == []

@@ -29,6 +29,12 @@ _SETTERS = {
     "MKL_Set_Num_Threads": b"MKL_NUM_THREADS",
 }
 
+_OPENMP = ("libgomp", "libomp", "libiomp5")
+"""Its libraries, as wheels and distributions name them, whatever hash stands behind."""
+
+_LINK_MAP = 2
+"""RTLD_DI_LINKMAP of `dlfcn.h`."""
+
 _found: dict[str, list[tuple[bytes, "Callable"]]] = {}
 
 
@@ -37,7 +43,16 @@ def find() -> None:
     for name in _USERS:
         module = sys.modules.get(name)
         if module is not None and name not in _found:
-            _found[name] = _setters(getattr(module, "__file__", None))
+            _found[name] = _setters(getattr(module, "__file__", None), _SETTERS)
+    # Whoever loads OpenMP in Python has ctypes by then: numpy brings it, and who does without numpy calls by it.
+    if "ctypes" in sys.modules:
+        for path in _libraries():
+            if path not in _found and path.rpartition("/")[2].startswith(_OPENMP):
+                _found[path] = _setters(path, {"omp_set_num_threads": b"OMP_NUM_THREADS"})
+    numexpr = sys.modules.get("numexpr")
+    set_threads = getattr(numexpr, "set_num_threads", None)
+    if set_threads is not None:
+        _found["numexpr"] = [(b"NUMEXPR_NUM_THREADS", set_threads)]
 
 
 def restore(threads: int, own: dict[str, str]) -> None:
@@ -51,10 +66,41 @@ def restore(threads: int, own: dict[str, str]) -> None:
     for setters in _found.values():
         for variable, set_threads in setters:
             wanted = own.get(variable.decode(), "")
-            set_threads(int(wanted) if wanted.isdecimal() and int(wanted) > 0 else threads)
+            number = int(wanted) if wanted.isdecimal() and int(wanted) > 0 else threads
+            try:
+                set_threads(number)
+            except Exception:  # it has one thread, then: the handler is right, and slower
+                continue
 
 
-def _setters(path: str | None) -> list[tuple[bytes, "Callable"]]:
+def _libraries() -> list[str]:
+    """The shared libraries that are loaded, from the linker's own list: there need not be a /proc to
+    look into."""
+    import ctypes
+
+    class Library(ctypes.Structure):
+        # The beginning of link_map, dlinfo(3).
+        _fields_ = (
+            ("address", ctypes.c_void_p),
+            ("name", ctypes.c_char_p),
+            ("dynamic", ctypes.c_void_p),
+            ("next", ctypes.c_void_p),
+        )
+
+    program, at = ctypes.CDLL(None), ctypes.c_void_p()
+    try:
+        failed = program.dlinfo(ctypes.c_void_p(program._handle), _LINK_MAP, ctypes.byref(at))
+    except AttributeError:
+        return []
+    found = []
+    while not failed and at.value:
+        library = Library.from_address(at.value)
+        found.append((library.name or b"").decode("utf-8", "replace"))
+        at = ctypes.c_void_p(library.next)
+    return found
+
+
+def _setters(path: str | None, names: dict[str, bytes]) -> list[tuple[bytes, "Callable"]]:
     # numpy imports it as well.
     import ctypes
 
@@ -64,7 +110,7 @@ def _setters(path: str | None) -> list[tuple[bytes, "Callable"]]:
     except (OSError, TypeError):
         return []
     found = []
-    for name, variable in _SETTERS.items():
+    for name, variable in names.items():
         try:
             function = library[name]
         except AttributeError:
