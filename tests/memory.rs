@@ -103,13 +103,13 @@ fn while_the_host_waits_for_memory_the_worker_gives_back_what_is_idle() {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Half of the time somebody waits, and little is left.
+            // Half of the time somebody waits, and hardly anything is left.
             for tenth in 1u64.. {
                 if over.load(Ordering::SeqCst) {
                     host.say(tenth * 50_000, 700_000);
                     return;
                 }
-                host.say(tenth * 50_000, 100_000);
+                host.say(tenth * 50_000, 30_000);
                 std::thread::sleep(Duration::from_millis(100));
             }
         });

@@ -7,9 +7,15 @@
 //!                 │         └────╱
 //! ```
 //! Busy instances are not in it: they are bounded by their own limits and by admission, and are never ended for memory.
+//! Zygotes that are being made are, at what they are expected to weigh; and packages that are being built, at what they
+//! weigh, but at most a quarter of it: one build is no reason to give up all caches.
+//!
+//! Two things are pressure. Too little memory is, at once and as far as it goes. That somebody waits for memory is when it
+//! lasts and little is available, and it takes no more than half of what was used when it began: a handler that thrashes at
+//! its own limit waits for ever, and would otherwise empty everybody's caches wherever little happens to be available.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -31,6 +37,15 @@ const LITTLE: f64 = 0.2;
 /// A part of the memory: when less is available, there is pressure.
 const SCARCE: f64 = 0.05;
 
+/// Looks in a row that must find stalls, about a second apart, before they count.
+const LASTING: u32 = 3;
+
+/// Part of what was used when they began that stalls alone leave.
+const LEFT_TO_STALLS: u64 = 2;
+
+/// Part of the budget that builds count for at most.
+const BUILDS: u64 = 4;
+
 /// A part of the budget that is freed beyond need, so that not every instance that becomes idle evicts another.
 const SLACK: u64 = 64;
 
@@ -44,9 +59,51 @@ pub struct Pressure {
 }
 
 impl Pressure {
-    fn is_high(self) -> bool {
-        let stalls = self.stalled.is_some_and(|part| part > STALLED);
-        self.available < SCARCE || stalls && self.available < LITTLE
+    /// There is too little memory.
+    fn is_short(self) -> bool {
+        self.available < SCARCE
+    }
+
+    /// Somebody waits for memory, and it may be for want of ours.
+    fn stalls(self) -> bool {
+        self.stalled.is_some_and(|part| part > STALLED) && self.available < LITTLE
+    }
+}
+
+/// What a look has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Calm,
+    /// Stalls that have lasted. They leave so many bytes.
+    Stalls {
+        floor: u64,
+    },
+    Short,
+}
+
+/// The last look.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    at: Instant,
+    /// How many in a row have found stalls.
+    stalls: u32,
+    /// What was used when they began, in bytes.
+    used: u64,
+    found: Found,
+}
+
+impl Look {
+    fn next(before: Option<Self>, pressure: Pressure, used: u64, at: Instant) -> Self {
+        let lasting = before.filter(|before| before.stalls > 0 && pressure.stalls());
+        let stalls = lasting.map_or(0, |before| before.stalls).saturating_add(1);
+        let stalls = if pressure.stalls() { stalls } else { 0 };
+        let used = lasting.map_or(used, |before| before.used);
+        let found = match pressure.is_short() {
+            true => Found::Short,
+            false if stalls >= LASTING => Found::Stalls { floor: used / LEFT_TO_STALLS },
+            false => Found::Calm,
+        };
+        Self { at, stalls, used, found }
     }
 }
 
@@ -57,8 +114,9 @@ pub(crate) struct Budget {
     now: AtomicU64,
     idle: AtomicU64,
     zygotes: AtomicU64,
-    /// When it was last told how the host is, and whether there was pressure.
-    looked: Mutex<Option<(Instant, bool)>>,
+    making: AtomicU64,
+    builds: AtomicU64,
+    looked: Mutex<Option<Look>>,
     /// More is used than allowed.
     pub(crate) crowded: Notify,
 }
@@ -70,6 +128,8 @@ impl Budget {
             now: AtomicU64::new(most),
             idle: AtomicU64::new(0),
             zygotes: AtomicU64::new(0),
+            making: AtomicU64::new(0),
+            builds: AtomicU64::new(0),
             looked: Mutex::new(None),
             crowded: Notify::new(),
         }
@@ -90,9 +150,24 @@ impl Budget {
         self.most
     }
 
-    /// Bytes of idle instances and zygotes together, as last noted.
+    /// Bytes of all that is in it together, as last noted.
     pub(crate) fn used(&self) -> u64 {
-        self.idle.load(Ordering::Relaxed).saturating_add(self.zygotes.load(Ordering::Relaxed))
+        let builds = self.builds.load(Ordering::Relaxed).min(self.most / BUILDS);
+        let parts = [&self.idle, &self.zygotes, &self.making];
+        parts.iter().fold(builds, |sum, part| sum.saturating_add(part.load(Ordering::Relaxed)))
+    }
+
+    /// Counts a zygote that is being made, until what this returns is dropped.
+    pub(crate) fn reserve(self: &Arc<Self>, bytes: u64) -> Reserved {
+        self.making.fetch_add(bytes, Ordering::Relaxed);
+        self.look();
+        Reserved { budget: Arc::clone(self), bytes }
+    }
+
+    /// What packages that are being built weigh now.
+    pub(crate) fn note_builds(&self, bytes: u64) {
+        self.builds.store(bytes, Ordering::Relaxed);
+        self.look();
     }
 
     pub(crate) fn note_idle(&self, bytes: u64) {
@@ -107,14 +182,17 @@ impl Budget {
     /// Changes what is allowed, by how the host is.
     pub(crate) fn feel(&self, pressure: Pressure, at: Instant) {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = looked.replace((at, pressure.is_high()));
-        let since = before.map_or(Duration::ZERO, |(before, _)| at - before);
-        let next = next(self.now(), self.used(), self.most, pressure, since);
+        let before = *looked;
+        let look = Look::next(before, pressure, self.used(), at);
+        *looked = Some(look);
+        let since = before.map_or(Duration::ZERO, |before| at - before.at);
+        let next = next(self.now(), self.used(), self.most, look.found, since);
         self.now.store(next, Ordering::Relaxed);
         drop(looked);
-        match (before.is_some_and(|(_, high)| high), pressure.is_high()) {
-            (false, true) => tracing::warn!(?pressure, "memory is short: the caches shrink"),
-            (true, false) => tracing::info!(allowed = next, "memory is not short any more"),
+        let calm = |found| found == Found::Calm;
+        match (before.is_none_or(|before| calm(before.found)), calm(look.found)) {
+            (true, false) => tracing::warn!(?pressure, "memory is short: the caches shrink"),
+            (false, true) => tracing::info!(allowed = next, "memory is not short any more"),
             _ => {}
         }
         self.look();
@@ -128,11 +206,27 @@ impl Budget {
     }
 }
 
+/// A part of the budget that is spoken for.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.budget.making.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 /// What is allowed next.
-fn next(now: u64, used: u64, most: u64, pressure: Pressure, since: Duration) -> u64 {
-    if pressure.is_high() {
-        let (of, parts) = SHRUNK;
-        return now.min(used) / parts * of;
+fn next(now: u64, used: u64, most: u64, found: Found, since: Duration) -> u64 {
+    let (of, parts) = SHRUNK;
+    let shrunk = now.min(used) / parts * of;
+    match found {
+        Found::Short => return shrunk,
+        Found::Stalls { floor } => return shrunk.max(floor).min(now),
+        Found::Calm => {}
     }
     #[expect(
         clippy::cast_precision_loss,
@@ -151,57 +245,92 @@ mod tests {
     use super::*;
 
     const CALM: Pressure = Pressure { stalled: Some(0.0), available: 0.5 };
+    const STALLS: Pressure = Pressure { stalled: Some(0.9), available: 0.1 };
+    const SECOND: Duration = Duration::from_secs(1);
 
     fn pressures() -> impl Strategy<Value = Pressure> {
         (prop::option::of(0.0..1.0f64), 0.0..1.0f64)
             .prop_map(|(stalled, available)| Pressure { stalled, available })
     }
 
+    /// What is allowed after each of these looks, a second apart, by who uses all that is allowed.
+    fn allowed(most: u64, looks: impl IntoIterator<Item = Pressure>) -> Vec<u64> {
+        let (budget, begin) = (Budget::new(most), Instant::now());
+        let look = |(at, pressure): (u32, Pressure)| {
+            budget.note_idle(budget.now());
+            budget.feel(pressure, begin + SECOND * at);
+            budget.now()
+        };
+        (0..).zip(looks).map(look).collect()
+    }
+
     proptest! {
         #[test]
         fn pressure_never_allows_more_and_calm_never_less(
-            now in 0u64..1 << 40, used in 0u64..1 << 40, more in 0u64..1 << 40, pressure in pressures(), millis in 0u64..600_000,
+            now in 0u64..1 << 40, used in 0u64..1 << 40, more in 0u64..1 << 40, millis in 0u64..600_000,
         ) {
             let most = now + more;
-            let next = next(now, used, most, pressure, Duration::from_millis(millis));
-            prop_assert!(next <= most);
-            if pressure.is_high() {
-                prop_assert!(next <= now && (used == 0 || next < used), "something has to go");
-            } else {
-                prop_assert!(next >= now);
-            }
+            let next = |found| next(now, used, most, found, Duration::from_millis(millis));
+            prop_assert!(next(Found::Short) <= now && (used == 0 || next(Found::Short) < used), "something has to go");
+            let after_stalls = next(Found::Stalls { floor: more });
+            prop_assert!(after_stalls <= now);
+            prop_assert!(next(Found::Calm) >= now && next(Found::Calm) <= most);
         }
 
         #[test]
-        fn whatever_was_felt_all_is_allowed_again_after_two_calm_minutes(felt in prop::collection::vec(pressures(), 0..20), most in 1u64..1 << 40) {
-            let mut now = felt.into_iter().fold(most, |now, pressure| next(now, now, most, pressure, Duration::from_secs(1)));
-            for _ in 0..=120 {
-                now = next(now, 0, most, CALM, Duration::from_secs(1)) + u64::from(most < 120);
-            }
-            prop_assert!(now >= most - most / 100);
+        fn whatever_was_felt_all_is_allowed_again_after_two_calm_minutes(felt in prop::collection::vec(pressures(), 0..20), most in 120u64..1 << 40) {
+            let looks = felt.into_iter().chain([CALM; 122]);
+            prop_assert!(allowed(most, looks).last().is_some_and(|now| *now >= most - most / 20));
         }
     }
 
     #[test]
     fn a_host_that_cannot_tell_of_stalls_is_judged_by_what_is_available() {
         let blind = |available| Pressure { stalled: None, available };
-        assert!(blind(0.01).is_high() && !blind(0.2).is_high());
-        assert!(!CALM.is_high());
+        assert!(blind(0.01).is_short() && !blind(0.1).is_short() && !blind(0.1).stalls());
+        assert!(!CALM.is_short() && !CALM.stalls());
     }
 
     #[test]
     fn a_handler_at_its_own_limit_is_no_pressure() {
-        let stalls = |available| Pressure { stalled: Some(0.9), available };
-        assert!(stalls(0.1).is_high() && !stalls(0.7).is_high());
+        let (plenty, most) = (Pressure { available: 0.7, ..STALLS }, 1 << 30);
+        assert_eq!(allowed(most, [plenty; 20]), [most; 20]);
+    }
+
+    #[test]
+    fn where_little_is_available_stalls_alone_take_no_more_than_half_and_that_not_at_once() {
+        let most = 1 << 30;
+        assert_eq!(
+            allowed(most, [STALLS, STALLS, CALM, STALLS, STALLS]),
+            [most; 5],
+            "it does not last"
+        );
+        let lasting = allowed(most, [STALLS; 60]);
+        assert_eq!(lasting[1], most);
+        assert!(lasting[2] < most, "it has lasted");
+        assert_eq!(lasting[59], most / 2);
     }
 
     #[test]
     fn what_shrinks_in_seconds_comes_back_in_minutes() {
-        let short = Pressure { stalled: Some(0.9), available: 0.1 };
-        let (second, most) = (Duration::from_secs(1), 1 << 30);
-        let shrunk = (0..5).fold(most, |now, _| next(now, now, most, short, second));
+        let (short, most) = (Pressure { stalled: Some(0.9), available: 0.01 }, 1 << 30);
+        let looks = [short; 5].into_iter().chain([CALM; 10]);
+        let all = allowed(most, looks);
+        let (shrunk, after) = (all[4], all[14]);
         assert!(shrunk < most / 4);
-        let after = (0..10).fold(shrunk, |now, _| next(now, shrunk, most, CALM, second));
         assert!(after > shrunk && after < most / 2);
+    }
+
+    #[test]
+    fn zygotes_being_made_and_builds_are_counted_and_builds_only_in_part() {
+        let budget = Arc::new(Budget::new(1000));
+        let reserved = budget.reserve(300);
+        budget.note_builds(100);
+        assert_eq!(budget.used(), 400);
+        budget.note_builds(1 << 40);
+        assert_eq!(budget.used(), 300 + 250);
+        drop(reserved);
+        budget.note_builds(0);
+        assert_eq!(budget.used(), 0);
     }
 }

@@ -161,6 +161,11 @@ impl Engine {
         self.budget.feel(pressure, Instant::now());
     }
 
+    /// Tells what packages that are being built weigh now, in bytes: it is no other's to use. About once a second.
+    pub fn note_builds(&self, bytes: u64) {
+        self.budget.note_builds(bytes);
+    }
+
     /// How the engine is.
     pub fn status(&self) -> EngineStatus {
         let load = self.scheduler.load();

@@ -11,7 +11,7 @@ use world::{World, eventually, handler, packaged};
 
 const MIB: u64 = 1 << 20;
 
-const SHORT: Pressure = Pressure { stalled: Some(0.5), available: 0.1 };
+const SHORT: Pressure = Pressure { stalled: Some(0.5), available: 0.01 };
 const CALM: Pressure = Pressure { stalled: Some(0.0), available: 0.5 };
 
 /// Zygotes weigh 8 MiB each and instances 4 MiB; importing any of `names` takes 20 ms.

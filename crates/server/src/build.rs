@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use layers::build::{FUNCTION, MODULE, SandboxError, Sandboxes, Task, plain};
@@ -51,6 +51,8 @@ pub struct BuildSandboxes {
     timeout: Duration,
     runtime: Handle,
     stop: CancellationToken,
+    /// Those that are there.
+    there: Mutex<Vec<Weak<dyn Instance>>>,
 }
 
 impl BuildSandboxes {
@@ -75,7 +77,21 @@ impl BuildSandboxes {
             timeout,
             runtime: Handle::current(),
             stop: CancellationToken::new(),
+            there: Mutex::default(),
         }
+    }
+
+    /// Bytes that the builds which are under way cost now, as far as the host can tell.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        let mut there = self.there();
+        there.retain(|instance| instance.strong_count() > 0);
+        there.iter().filter_map(|instance| instance.upgrade()?.memory().ok()).sum()
+    }
+
+    fn there(&self) -> MutexGuard<'_, Vec<Weak<dyn Instance>>> {
+        // It is whole between any two operations on it.
+        self.there.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the builds that are under way, and those that would follow.
@@ -94,8 +110,11 @@ impl BuildSandboxes {
             .create_instance(spec)
             .await
             .map_err(|error| SandboxError::None(error.into()))?;
+        let channel = instance.connect();
+        let instance: Arc<dyn Instance> = Arc::from(instance);
+        self.there().push(Arc::downgrade(&instance));
         let talk = async {
-            let channel = instance.connect()?;
+            let channel = channel?;
             converse(channel, body, self.timeout, progress).await
         };
         match tokio::time::timeout(self.timeout, talk).await {

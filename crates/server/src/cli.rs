@@ -126,6 +126,8 @@ $XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown
   spares = 2                   forks that each zygote keeps landed and waiting for code
   isolation = \"lean\"           or, to measure against: \"sock\", \"general\"; then changes, as in \"lean,own=net\"
   install_cache_bytes = \"20GiB\"  disk space of packages, code and bases; what no function uses goes, oldest first
+  package_bytes = \"4GiB\"       largest package, unpacked
+  package_files = 50000        most files of a package
   build_from_source = \"sandbox\"  build packages without a wheel in a sandbox; or \"never\"
   build_memory = \"4GiB\"        of one build; default: 4 GiB, at most half of the machine's
   build_timeout = \"15m\"        of one step of a build

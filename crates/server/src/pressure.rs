@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 use engine::{Engine, Pressure};
 use tokio_util::sync::CancellationToken;
 
+use crate::build::BuildSandboxes;
+
 /// Between two looks.
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -41,11 +43,17 @@ impl Gauge {
 }
 
 /// Tells the engine, until it is told to stop.
-pub(crate) async fn watch(engine: Arc<Engine>, proc: PathBuf, stop: CancellationToken) {
+pub(crate) async fn watch(
+    engine: Arc<Engine>,
+    builds: Option<Arc<BuildSandboxes>>,
+    proc: PathBuf,
+    stop: CancellationToken,
+) {
     let mut gauge = Gauge { proc, before: None };
     let mut every = tokio::time::interval(EVERY);
     while stop.run_until_cancelled(every.tick()).await.is_some() {
         engine.feel(gauge.look(Instant::now()));
+        engine.note_builds(builds.as_ref().map_or(0, |builds| builds.memory()));
     }
 }
 
@@ -87,15 +95,17 @@ impl Memory {
         })
     }
 
-    /// What a group of version 2 that has a limit may have; files that it has read can be given back.
+    /// What a group of version 2 that has a limit may have; files that it has read can be given back. Shared memory and
+    /// tmpfs are counted as files as well, and cannot (Documentation/admin-guide/cgroup-v2.rst).
     fn of_group(group: &Path) -> Option<Self> {
         let read = |name: &str| fs::read_to_string(group.join(name)).ok();
         let number = |text: String| text.trim().parse::<u64>().ok();
         let total = number(read("memory.max")?)?;
         let used = number(read("memory.current")?)?;
         let stat = read("memory.stat")?;
-        let files =
-            stat.lines().find_map(|line| line.strip_prefix("file "))?.parse::<u64>().ok()?;
+        let of =
+            |key: &str| stat.lines().find_map(|line| line.strip_prefix(key)?.parse::<u64>().ok());
+        let files = of("file ")?.saturating_sub(of("shmem ").unwrap_or(0));
         Some(Self { total, available: total.saturating_sub(used.saturating_sub(files)) })
     }
 }
@@ -138,10 +148,10 @@ mod tests {
         let say = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
         say("memory.max", "max\n");
         say("memory.current", "700\n");
-        say("memory.stat", "anon 400\nfile 300\nkernel 0\n");
+        say("memory.stat", "anon 400\nfile 300\nkernel 0\nshmem 50\n");
         assert!(Memory::of_group(dir.path()).is_none());
         say("memory.max", "1000\n");
         let group = Memory::of_group(dir.path()).unwrap();
-        assert_eq!((group.total, group.available), (1000, 600));
+        assert_eq!((group.total, group.available), (1000, 550));
     }
 }

@@ -158,7 +158,7 @@ impl Worker {
         tokio::spawn(prepare_recent(Arc::clone(&app)));
         tokio::spawn(upkeep(app.metrics.clone(), stop.clone()));
         let (engine, proc) = (Arc::clone(&app.engine), app.config.proc.clone());
-        tokio::spawn(pressure::watch(engine, proc, stop.clone()));
+        tokio::spawn(pressure::watch(engine, builds.clone(), proc, stop.clone()));
         tokio::spawn(Arc::clone(&app.stock).keep_to_budget(stop.clone()));
         // Replies are small and each is waited for: never hold one back to fill a packet.
         let tcp = tcp.tap_io(|stream| drop(stream.set_nodelay(true)));

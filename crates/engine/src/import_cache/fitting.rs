@@ -72,14 +72,14 @@ impl ImportCache {
 
     async fn succeed(self: &Arc<Self>, old: &Arc<Kept>) {
         match self.make(&old.key, None).await {
-            Ok(Derived { zygote, parent, claim }) => {
+            Ok(Derived { zygote, parent, claim, reserved }) => {
                 let there = self.state().holds(old);
                 if there {
                     let new = self.admit(old.key.clone(), zygote, parent);
                     // It is new, and no more wanted than the old one was.
                     new.iter().for_each(|new| new.touch(old.touched()));
                 }
-                drop(claim);
+                drop((claim, reserved));
             }
             Err(error) => {
                 tracing::warn!(zygote = %old.zygote.id(), %error, "an old zygote could not be replaced");

@@ -18,6 +18,7 @@ use super::select::{Standing, unfit};
 use super::set::Set;
 use super::state::{Node, State};
 use super::worth::ancestor;
+use crate::budget::Reserved;
 use crate::config::ZygotePolicy;
 use crate::pages::Pages;
 
@@ -37,6 +38,8 @@ pub(super) struct Derived {
     pub(super) parent: Option<Arc<Kept>>,
     /// Held until the zygote is among those that can be forked.
     pub(super) claim: Option<Claim>,
+    /// Held until it is weighed itself.
+    pub(super) reserved: Option<Reserved>,
 }
 
 impl ImportCache {
@@ -96,7 +99,7 @@ impl ImportCache {
         };
         if key.is_root() {
             let zygote = self.in_time(self.provider.create_zygote(spec)).await?;
-            return Ok(Derived { zygote, parent: None, claim: None });
+            return Ok(Derived { zygote, parent: None, claim: None, reserved: None });
         }
         // SOCK's policy makes them while their calls wait. The semaphore is never closed.
         let turn = match self.config.zygotes {
@@ -114,12 +117,14 @@ impl ImportCache {
             },
         };
         let had = parent.as_ref().map(|parent| parent.modules.clone()).unwrap_or_default();
-        let imports = self.state().book.modules(&key.modules.without(&had));
+        let missing = key.modules.without(&had);
+        let reserved = Some(self.budget.reserve(self.expected(&key.sees, &missing).1));
+        let imports = self.state().book.modules(&missing);
         let spec = ZygoteSpec { packages, imports, ..spec };
         let Some(parent) = parent else {
             let making = self.in_time(self.provider.create_zygote(spec));
             let zygote = self.in_turn(turn, self.patience(key), making).await?;
-            return Ok(Derived { zygote, parent: None, claim });
+            return Ok(Derived { zygote, parent: None, claim, reserved });
         };
         let making = self.in_time(parent.zygote.derive(spec));
         let derived = self.in_turn(turn, self.patience(key), making).await;
@@ -128,7 +133,7 @@ impl ImportCache {
         {
             self.lose(&parent, &error.to_string());
         }
-        Ok(Derived { zygote: derived?, parent: Some(parent), claim })
+        Ok(Derived { zygote: derived?, parent: Some(parent), claim, reserved })
     }
 
     fn ancestor(&self, key: &Key) -> Option<Arc<Kept>> {
@@ -173,11 +178,17 @@ impl ImportCache {
 
     /// How long a zygote may take to make before nobody waits for it any more but those who asked for it.
     pub(super) fn patience(&self, key: &Key) -> Duration {
-        let book = Arc::clone(&self.state().book);
-        let belief = Belief::of(&book, &key.sees);
-        let expected: f64 = key.modules.iter().map(|piece| belief.cost(piece)).sum();
-        let expected = Duration::from_secs_f64(expected.max(0.0) * PATIENCE / 1e3);
+        let (milliseconds, _) = self.expected(&key.sees, &key.modules);
+        let expected = Duration::from_secs_f64(milliseconds.max(0.0) * PATIENCE / 1e3);
         (MOMENT + expected).min(self.config.creation_timeout)
+    }
+
+    /// Milliseconds and bytes that a zygote is expected to take for importing these.
+    fn expected(&self, sees: &Set, modules: &Set) -> (f64, u64) {
+        let book = Arc::clone(&self.state().book);
+        let belief = Belief::of(&book, sees);
+        let milliseconds = modules.iter().map(|piece| belief.cost(piece)).sum();
+        (milliseconds, belief.weigh(milliseconds))
     }
 
     /// Awaits `making` in its turn, and hands the turn on when that takes longer than `patience`: what hangs may not hold
@@ -216,9 +227,9 @@ impl ImportCache {
                 }
                 Err(Arc::new(error))
             }
-            Ok(Derived { zygote, parent, claim }) => {
+            Ok(Derived { zygote, parent, claim, reserved }) => {
                 let kept = self.admit(key, zygote, parent);
-                drop(claim);
+                drop((claim, reserved));
                 Ok(kept)
             }
         };
