@@ -289,3 +289,14 @@ async fn each_policy_has_just_its_zygotes() {
         assert_eq!(seen, counts, "{zygotes:?}");
     }
 }
+
+#[tokio::test]
+async fn a_package_that_ends_its_zygote_does_not_end_the_one_that_it_came_from() {
+    let world = World::new(no_cache());
+    world.engine.prepare(&numpy("a")).await;
+    let zygotes = world.census().zygotes;
+    world.engine.prepare(&packaged("b", "echo", "deadly", &["dies"])).await;
+    assert_eq!((world.census().zygotes, world.census().created_zygotes), (zygotes, 1));
+    let refused = &world.engine.status().refused;
+    assert!(refused[0].why.contains("while importing"), "{refused:?}");
+}

@@ -9,7 +9,7 @@
 //! Faults are scheduled by operation and number ([`FakeProvider::fail`]); what a guest does is written in the module's
 //! name (the table in `fake/guest.rs`); what an import does, in the imported name: `threads` leaves a thread behind, `shares`
 //! memory that forks would share, `missing`
-//! cannot be imported, `stray` loads a file from `/tmp`, `slow:40` takes 40 ms, and one whose cost was recorded
+//! cannot be imported, `dies` ends its process, `stray` loads a file from `/tmp`, `slow:40` takes 40 ms, and one whose cost was recorded
 //! ([`FakeProvider::record`]) takes that.
 //!
 //! Everything must be made inside a tokio runtime. Its clock may be paused as long as there are only zygotes: instances
@@ -209,7 +209,7 @@ impl Provider for FakeProvider {
         Box::pin(async move {
             let latency = self.shared.settings().create;
             self.shared.begin(Operation::CreateZygote, None, latency).await?;
-            Ok(Box::new(FakeZygote::make(&self.shared, spec, None).await) as Box<dyn Zygote>)
+            Ok(Box::new(FakeZygote::make(&self.shared, spec, None).await?) as Box<dyn Zygote>)
         })
     }
 

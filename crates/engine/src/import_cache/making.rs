@@ -128,8 +128,11 @@ impl ImportCache {
         };
         let making = self.in_time(parent.zygote.derive(spec));
         let derived = self.in_turn(turn, self.patience(key), making).await;
-        if let Err(error @ (ProviderError::ZygoteLost { .. } | ProviderError::Impostor { .. })) =
-            &derived
+        if let Err(
+            error @ (ProviderError::ZygoteLost { id, .. } | ProviderError::Impostor { id, .. }),
+        ) = &derived
+            // One that died of its own imports says nothing of the one that it came from.
+            && *id == parent.zygote.id()
         {
             self.lose(&parent, &error.to_string());
         }

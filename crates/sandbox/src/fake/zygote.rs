@@ -41,13 +41,17 @@ impl FakeZygote {
         shared: &Arc<Shared>,
         spec: ZygoteSpec,
         parent: Option<&Self>,
-    ) -> Self {
+    ) -> Result<Self, ProviderError> {
         let recorded = Arc::clone(&shared.state().recorded);
         let had = parent.map_or(&[][..], |parent| &parent.process.modules);
         let (imports, bytes) = import(&spec.imports, had, &recorded).await;
         let new = imports.files.iter().map(|file| file.module.clone());
         let modules = had.iter().cloned().chain(new).collect();
         let id = shared.id();
+        if spec.imports.iter().any(|module| module == "dies") {
+            let reason = "while importing: its process ended".to_owned();
+            return Err(ProviderError::ZygoteLost { id, reason });
+        }
         let process = Arc::new(Process { alive: AtomicBool::new(true), modules });
         let mut state = shared.state();
         state.zygotes.insert(id, Arc::downgrade(&process));
@@ -57,7 +61,7 @@ impl FakeZygote {
             None => state.census.created_zygotes += 1,
         }
         let bytes = state.settings.zygote_bytes + bytes;
-        Self { id, spec, imports, bytes, process, shared: Arc::clone(shared) }
+        Ok(Self { id, spec, imports, bytes, process, shared: Arc::clone(shared) })
     }
 
     fn answers(&self) -> Result<(), ProviderError> {
@@ -96,7 +100,7 @@ impl Zygote for FakeZygote {
             let latency = self.shared.settings().derive;
             self.shared.begin(Operation::Derive, Some(self.id), latency).await?;
             self.answers()?;
-            Ok(Box::new(Self::make(&self.shared, spec, Some(self)).await) as Box<dyn Zygote>)
+            Ok(Box::new(Self::make(&self.shared, spec, Some(self)).await?) as Box<dyn Zygote>)
         })
     }
 
