@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use e2e::index::Index;
 use e2e::machine::skip;
-use e2e::{Reply, Site, Value, Worker, can_run, json};
+use e2e::{Reply, Site, Value, Worker, can_run, eventually, json};
 
 /// A backend in the source itself, which needs nothing else; `BODY` is what it does before it makes its wheel.
 const BACKEND: &str = r#"
@@ -370,4 +370,22 @@ fn nothing_is_left(worker: &Worker) {
     assert_eq!(temporary.collect::<Vec<_>>(), [""; 0]);
     let packages: Value = worker.get("/v1/packages").json();
     assert_eq!(packages["packages"], json!([]));
+}
+
+#[test]
+fn what_a_build_weighs_counts_in_the_memory_that_caches_have() {
+    if !can_run() {
+        return;
+    }
+    let index = Index::open();
+    add(&index, "weighty", "held = b'x' * (200 << 20)\n    import time; time.sleep(8)");
+    let worker = Site::new().up_with(&[("WOOL_MEMORY", "1GiB")]);
+    let used = || worker.status()["engine"]["memory"]["used_bytes"].as_u64().unwrap() >> 20;
+    assert!(used() < 100, "{}", used());
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(deploy(&worker, &index, "weighty").expect(201)));
+        eventually("the build is counted", || used() > 190);
+    });
+    eventually("it is over", || used() < 100);
+    worker.assert_well();
 }

@@ -93,6 +93,10 @@ pub(crate) async fn import(
     };
     let mut all = Imports::default();
     let mut left = Left::default();
+    if spec.imports.is_empty() {
+        // Nothing of packages has run in it that had not in the one that it came from.
+        return Ok(all);
+    }
     match steps {
         Steps::AtOnce => {
             asked.import(&spec.imports, &mut all).await?;

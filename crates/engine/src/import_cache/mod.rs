@@ -33,6 +33,7 @@ mod set;
 mod state;
 mod telling;
 mod tree;
+mod turns;
 mod witness;
 mod worth;
 

@@ -9,20 +9,14 @@
 //! | a distribution imports another; a module fails; it leaves something behind | a zygote | who locked all of that zygote |
 //! | how often a module is used | each handler once | everybody, of handlers that were not seen yet |
 
-use std::collections::{HashMap, HashSet};
+mod learning;
 
-use sandbox::Imports;
+use std::collections::{HashMap, HashSet};
 
 use super::line::Line;
 use super::set::Set;
 use super::witness::{Trust, Witness, Witnesses, Words};
 use crate::package::Distribution;
-
-/// The longest that an import can take: a zygote is given up after two minutes.
-const MOST_MS: f64 = 120_000.0;
-
-/// What a module costs as long as nobody has measured it, in milliseconds.
-const UNMEASURED_MS: f64 = 2.0;
 
 /// A declared module stands for all that it imports, until that was seen.
 const DECLARED_MS: f64 = 20.0;
@@ -35,9 +29,6 @@ const MOST_PIECES_OF_ALL: usize = 500_000;
 
 /// Bytes of a module's name, at most.
 const NAME_BYTES: usize = 255;
-
-/// What a zygote weighs counts at most that many times more, or less, than was to be expected.
-const SURPRISE: f64 = 4.0;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Book {
@@ -182,115 +173,11 @@ impl Book {
         (f64::from(piece.used) + 0.5) / (f64::from(piece.told) + 1.0)
     }
 
-    /// A handler was seen to import a piece, or not to.
-    pub(crate) fn tell(&mut self, piece: u32, used: bool) {
-        let piece = &mut self.pieces[piece as usize];
-        piece.told = piece.told.saturating_add(1);
-        piece.used = piece.used.saturating_add(u32::from(used));
-    }
-
-    /// A handler that imported these took `milliseconds` in all to load. Each that was not measured has its share, which is
-    /// noted in `own`.
-    pub(crate) fn share(
-        &mut self,
-        pieces: &Set,
-        milliseconds: f64,
-        trust: &Trust,
-        own: &mut HashMap<u32, f64>,
-    ) {
-        let milliseconds = believable(milliseconds);
-        let cost = |piece: u32| self.measured(piece, trust).or_else(|| own.get(&piece).copied());
-        let known: f64 = pieces.iter().filter_map(cost).sum();
-        let fresh: Vec<u32> = pieces.iter().filter(|piece| cost(*piece).is_none()).collect();
-        #[expect(clippy::cast_precision_loss, reason = "a count of modules")]
-        let each = ((milliseconds - known) / fresh.len().max(1) as f64).max(0.0);
-        let each = if milliseconds > 0.0 { each } else { UNMEASURED_MS };
-        for piece in fresh {
-            own.insert(piece, each);
-            self.pieces[piece as usize].shared.get_or_insert(each);
-        }
-    }
-
-    /// Learns from what a zygote that sees `sees` did when it imported. The pieces that it loaded.
-    pub(crate) fn measure(&mut self, sees: &Set, imports: &Imports) -> Set {
-        let by = self.witness(sees);
-        let mut loaded = Vec::with_capacity(imports.files.len());
-        for file in &imports.files {
-            let Some(piece) = self.piece(sees, &file.module) else { continue };
-            loaded.push(piece);
-            let words = &mut self.pieces[piece as usize].measured;
-            let said = believable(file.milliseconds);
-            let said = words.by(by).map_or(said, |before| 0.5 * (before + said));
-            words.say(by, said, &self.witnesses);
-            let of = self.pieces[piece as usize].distribution;
-            match self.owner(sees, &file.importer) {
-                Some(importer) if importer != of => self.requires(importer, of, by),
-                _ => {}
-            }
-        }
-        for module in &imports.left_by {
-            if let Some(owner) = self.owner(sees, module) {
-                let why = format!("{module} leaves {} behind", left(imports));
-                let words = &mut self.distributions[owner as usize].unforkable;
-                words.say(by, why, &self.witnesses);
-            }
-        }
-        for (module, _) in &imports.failed {
-            if let Some(piece) = self.piece(sees, module) {
-                self.pieces[piece as usize].failed.say(by, (), &self.witnesses);
-            }
-        }
-        loaded.into_iter().collect()
-    }
-
-    fn requires(&mut self, importer: u32, of: u32, by: Witness) {
-        let name = self.distributions[of as usize].distribution.name.clone();
-        let requires = &mut self.distributions[importer as usize].requires;
-        let at = requires.iter().position(|(other, _)| *other == name).unwrap_or(requires.len());
-        if at == requires.len() {
-            requires.push((name, Words::default()));
-        }
-        requires[at].1.say(by, (), &self.witnesses);
-    }
-
-    /// The number of a set that says something. When there were too many, all that was said is forgotten: what is still
-    /// needed is soon said again.
-    fn witness(&mut self, sees: &Set) -> Witness {
-        if let Some(number) = self.witnesses.number(sees) {
-            return number;
-        }
-        self.witnesses = Witnesses::default();
-        self.weighing.clear();
-        for entry in &mut self.distributions {
-            entry.requires.clear();
-            entry.unforkable = Words::default();
-        }
-        for piece in &mut self.pieces {
-            piece.measured = Words::default();
-            piece.failed = Words::default();
-        }
-        // The first of new ones has a number.
-        self.witnesses.number(sees).unwrap_or_default()
-    }
-
     /// Distributions of which somebody said that they cannot be forked from, and why.
     pub(crate) fn unforkable(&self) -> impl Iterator<Item = (&Distribution, &str)> {
         let said = |entry: &'_ Entry| entry.unforkable.any().is_some();
         let entries = self.distributions.iter().filter(move |entry| said(entry));
         entries.filter_map(|entry| Some((&entry.distribution, &**entry.unforkable.any()?)))
-    }
-
-    /// A zygote of `sees` whose own imports took that long costs that much. Each set counts once, and none for much more
-    /// than could be expected: the line is everybody's.
-    pub(crate) fn weighed(&mut self, sees: &Set, milliseconds: f64, bytes: u64) {
-        let by = self.witness(sees);
-        if !self.weighing.insert(by) {
-            return;
-        }
-        let expected = self.weighed.at(milliseconds).max(1.0);
-        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-        let bytes = (bytes as f64).clamp(expected / SURPRISE, expected * SURPRISE);
-        self.weighed.add(believable(milliseconds), bytes);
     }
 
     /// What a zygote whose own imports take that long can be expected to cost.
@@ -334,24 +221,8 @@ impl Book {
     }
 }
 
-/// What a zygote has left behind, in words.
-fn left(imports: &Imports) -> String {
-    let kinds = [
-        (imports.threads, "threads or processes"),
-        (imports.fds, "open files"),
-        (imports.shared, "memory that forks would share"),
-    ];
-    let kinds = kinds.iter().filter(|(count, _)| *count > 0).map(|(_, kind)| *kind);
-    kinds.collect::<Vec<_>>().join(", ")
-}
-
 fn count(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
-}
-
-/// What a sandbox says of itself, within what can be: sums of it must stay numbers, whatever a hostile one says.
-fn believable(milliseconds: f64) -> f64 {
-    milliseconds.clamp(0.0, MOST_MS)
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! What the book learns, and from whom it does not.
 
-use sandbox::LoadedFile;
+use sandbox::{Imports, LoadedFile};
 
+use super::learning::MOST_MS;
 use super::*;
 
 pub(in super::super) fn brings(name: &str, modules: &[&str]) -> Distribution {
