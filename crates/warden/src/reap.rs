@@ -39,14 +39,16 @@ impl Warden {
         self.dying.push_back(name);
     }
 
-    /// Takes apart one dying sandbox, as far as it is dead.
-    pub(crate) fn reap_one(&mut self) {
+    /// Takes apart one dying sandbox, as far as it is dead; whether that was the end of it.
+    pub(crate) fn reap_one(&mut self) -> bool {
         let Some(name) = self.dying.pop_front() else {
-            return;
+            return false;
         };
-        if !self.reap(name) {
+        let gone = self.reap(name);
+        if !gone {
             self.dying.push_back(name);
         }
+        gone
     }
 
     fn reap(&mut self, name: u64) -> bool {

@@ -1,6 +1,7 @@
 //! One command at a time, from the worker's socket to the kernel and back.
 //!
-//! Commands come first; what was released is taken apart one piece at a time when nobody waits.
+//! Commands come first; what was released is taken apart one piece at a time when nobody waits, and between commands when
+//! more has been released than was taken apart.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -26,6 +27,10 @@ use crate::uids::Uids;
 
 /// Sandboxes that the warden knows at most.
 const MOST_SANDBOXES: u64 = 16_000;
+
+/// Released sandboxes that wait until there is nothing else to do. Each holds descriptors, memory and a cgroup that the next
+/// could have: without a bound, a worker under load that keeps nothing runs out of descriptors within seconds.
+const MAY_WAIT: usize = 32;
 
 /// Descriptors that a sandbox takes here: its root, process, cgroup's files, a zygote's namespace.
 const FOR_A_SANDBOX: u64 = 8;
@@ -129,9 +134,15 @@ impl Warden {
     /// When the socket breaks, or the sandboxes' place is lost.
     pub fn serve(&mut self, worker: BorrowedFd<'_>) -> io::Result<()> {
         let mut packet = vec![0; MAX_PACKET];
+        let mut reaped = false;
         loop {
             let mut fds = [PollFd::new(&worker, PollFlags::IN)];
-            let wait = if self.dying.is_empty() { 1000 } else { 2 };
+            let wait = match (reaped, self.dying.is_empty()) {
+                (true, _) => 0,
+                (false, true) => 1000,
+                // What could not be taken apart has not quite ended.
+                (false, false) => 2,
+            };
             let limit = Timespec { tv_sec: wait / 1000, tv_nsec: wait % 1000 * 1_000_000 };
             poll(&mut fds, Some(&limit))?;
             loop {
@@ -155,8 +166,11 @@ impl Warden {
                     }
                     other => other?,
                 };
+                if self.dying.len() > MAY_WAIT {
+                    self.reap_one();
+                }
             }
-            self.reap_one();
+            reaped = self.reap_one();
             self.place.hear_of_deaths();
             if !self.place.alive() {
                 return Err(io::Error::other("the sandboxes' pid 1 is gone"));

@@ -11,6 +11,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import ctypes
     from collections.abc import Callable
 
 _VARIABLES = (
@@ -116,5 +117,31 @@ def _setters(path: str | None, names: dict[str, bytes]) -> list[tuple[bytes, "Ca
         except AttributeError:
             continue
         function.argtypes, function.restype = [ctypes.c_int], None
-        found.append((variable, function))
+        if variable == b"OPENBLAS_NUM_THREADS":
+            found.append((variable, _at_first_use(library, function)))
+        else:
+            found.append((variable, function))
     return found
+
+
+def _at_first_use(library: "ctypes.CDLL", set_threads: "Callable") -> "Callable":
+    """Like `set_threads` of OpenBLAS, which starts the threads at once, and they spin: milliseconds of
+    all processors for a handler that may never multiply. A pool that was shut down starts as many as
+    it should have when it is first needed: so it is shut down here, in the zygote, where it has no
+    thread, and a fork tells it the number only."""
+    import ctypes
+
+    names = ("blas_server_avail", "blas_num_threads", "blas_cpu_number")
+    try:
+        started, threads, shared_among = (ctypes.c_int.in_dll(library, name) for name in names)
+        library.blas_thread_shutdown_()
+    except (AttributeError, ValueError):
+        return set_threads
+
+    def set_at_first_use(number: int) -> None:
+        if started.value:
+            set_threads(number)
+        else:
+            threads.value = shared_among.value = number
+
+    return set_at_first_use
