@@ -1,10 +1,10 @@
 """compile.py ROOT PREFIX MEMORY FILE SECONDS ALL: writes the bytecode of all sources below ROOT.
 
 On all CPUs, each with MEMORY bytes, FILE bytes for one file's bytecode, SECONDS of CPU time for one
-source and ALL for its share of them: a few kilobytes of source can ask for gigabytes and hours. What
-takes more is left without bytecode. So are sources that do not compile: wheels carry templates and
-other versions' files; the manifest tells the handler's own syntax errors. Prints as JSON how many
-sources there were, and which of them took too much.
+source and ALL for its share of them: a few kilobytes of source can ask for gigabytes and hours.
+What takes more is left without bytecode. So are sources that do not compile: wheels carry templates
+and other versions' files; the manifest tells the handler's own syntax errors. Prints as JSON how
+many sources there were, and which of them took too much.
 
 Not `compileall -j`: its workers may be started anew by sys.executable, which is not how this
 interpreter was started.
@@ -96,7 +96,10 @@ def start(places):
 
 
 step = max(1, min(len(os.sched_getaffinity(0)), len(sources) // 16))
-shares = {start(share): (share, 0) for share in (range(at, len(sources), step) for at in range(step))}
+shares = {}
+for at in range(step):
+    share = range(at, len(sources), step)
+    shares[start(share)] = (share, 0)
 while shares:
     child, status, usage = os.wait4(-1, 0)
     share, spent = shares.pop(child)
@@ -115,5 +118,6 @@ while shares:
     if rest and spent < all_seconds:
         shares[start(rest)] = (rest, spent)
 
-left = [os.path.relpath(path, root) for place, (_, path) in enumerate(sources) if told[place] != DONE]
+left = [path for place, (_, path) in enumerate(sources) if told[place] != DONE]
+left = [os.path.relpath(path, root) for path in left]
 print(json.dumps({"sources": len(sources), "left": left[:10], "more": len(left[10:])}))

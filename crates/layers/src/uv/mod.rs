@@ -13,8 +13,9 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -246,10 +247,28 @@ fn interpreter(store: &Store, base: &Base) -> Result<PathBuf, FileError> {
         let mut file =
             options.write(true).create(true).truncate(true).mode(0o755).open(&unfinished)?;
         io::Write::write_all(&mut file, script.as_bytes())?;
+        drop(file);
+        wait_until_it_runs(&unfinished)?;
         fs::rename(&unfinished, &path)
     };
     write().map_err(FileError::at("write", &path))?;
     Ok(path)
+}
+
+/// Runs a new script. Whatever another thread has forked while it was being written holds it open for writing until it has
+/// executed its own program, and nobody can execute it as long: ETXTBSY.
+fn wait_until_it_runs(script: &Path) -> io::Result<()> {
+    for _ in 0..1000 {
+        let mut command = Command::new(script);
+        command.arg("-V").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        match command.status() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            ran => return ran.map(drop),
+        }
+    }
+    Err(io::ErrorKind::ExecutableFileBusy.into())
 }
 
 fn quote(word: &OsString) -> String {
@@ -259,6 +278,26 @@ fn quote(word: &OsString) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_script_that_somebody_still_holds_open_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("script");
+        let write = || {
+            let mut options = fs::OpenOptions::new();
+            options.write(true).create(true).truncate(true).mode(0o755).open(&path).unwrap()
+        };
+        let mut held = write();
+        io::Write::write_all(&mut held, b"#!/bin/sh\n").unwrap();
+        let busy = Command::new(&path).status().unwrap_err();
+        assert_eq!(busy.kind(), io::ErrorKind::ExecutableFileBusy);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| wait_until_it_runs(&path));
+            std::thread::sleep(Duration::from_millis(20));
+            drop(held);
+            waits.join().unwrap().unwrap();
+        });
+    }
 
     #[test]
     fn a_quote_in_a_path_stays_inside_its_word() {

@@ -45,7 +45,7 @@ def find() -> None:
         module = sys.modules.get(name)
         if module is not None and name not in _found:
             _found[name] = _setters(getattr(module, "__file__", None), _SETTERS)
-    # Whoever loads OpenMP in Python has ctypes by then: numpy brings it, and who does without numpy calls by it.
+    # Whoever loads OpenMP has ctypes by then: numpy imports it, and who has no numpy calls by it.
     if "ctypes" in sys.modules:
         for path in _libraries():
             if path not in _found and path.rpartition("/")[2].startswith(_OPENMP):
@@ -75,8 +75,7 @@ def restore(threads: int, own: dict[str, str]) -> None:
 
 
 def _libraries() -> list[str]:
-    """The shared libraries that are loaded, from the linker's own list: there need not be a /proc to
-    look into."""
+    """The shared libraries that are loaded, from the linker's list: there need not be a /proc."""
     import ctypes
 
     class Library(ctypes.Structure):
