@@ -11,6 +11,7 @@
 
 mod client;
 mod container;
+mod demand;
 mod fork;
 mod imports;
 mod launch;

@@ -28,14 +28,14 @@ const START_PATIENCE: Duration = Duration::from_secs(30);
 pub struct ContainerOptions {
     /// Slots that each zygote keeps prepared.
     pub slots: usize,
-    /// Forks that each zygote keeps landed and waiting for code. They hide the fork, and what the kernel makes a rare
-    /// cgroup attach wait; each costs about a megabyte.
+    /// Forks that a busy zygote keeps landed and waiting for code; two where it is not busy. They hide the fork, and what
+    /// the kernel makes a rare cgroup attach wait; each costs about a megabyte.
     pub spares: usize,
 }
 
 impl Default for ContainerOptions {
     fn default() -> Self {
-        Self { slots: 4, spares: 2 }
+        Self { slots: 4, spares: 8 }
     }
 }
 

@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use sandbox::{
     Imports, Instance, InstanceSpec, Pending, ProviderError, Sandbox, SandboxId, Zygote, ZygoteSpec,
@@ -21,6 +22,7 @@ use tokio::io::unix::AsyncFd;
 use warden::protocol::Command;
 
 use crate::container::{ContainerInstance, Handle, limits};
+use crate::demand::Demand;
 use crate::fork::{Landed, Role, Slot};
 use crate::imports::{Steps, import, left_something};
 use crate::provider::Shared;
@@ -42,6 +44,7 @@ struct Inner {
     imports: Imports,
     slots: Mutex<VecDeque<Slot>>,
     spares: Mutex<VecDeque<Landed>>,
+    demand: Mutex<Demand>,
     filling: AtomicBool,
 }
 
@@ -70,6 +73,7 @@ impl ContainerZygote {
             imports,
             slots: Mutex::default(),
             spares: Mutex::default(),
+            demand: Mutex::default(),
             filling: AtomicBool::new(false),
         });
         // What is not fit to be forked is not prepared for it.
@@ -132,7 +136,8 @@ impl Inner {
     async fn fill_one(&self) -> Result<bool, ProviderError> {
         let options = self.shared.options;
         let late = self.handle.client.host().late_mounts;
-        if late && lock(&self.spares).len() < options.spares {
+        let wanted = lock(&self.demand).spares(Instant::now(), options.spares);
+        if late && lock(&self.spares).len() < wanted {
             let prepared = lock(&self.slots).pop_front();
             let slot = match prepared {
                 Some(slot) => slot,
@@ -177,6 +182,7 @@ impl Inner {
             limits: limits(spec.limits),
         };
         let client = &self.handle.client;
+        lock(&self.demand).note(Instant::now());
         // Each in a statement of its own: no pool is held across an await.
         let spare = lock(&self.spares).pop_front();
         let landed = if let Some(landed) = spare.filter(|landed| landed.process.alive()) {

@@ -123,7 +123,7 @@ $XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown
   zygote_bytes = \"2GiB\"        most of it for zygotes; default: no cap of their own
   proc = \"/proc\"               its meminfo and pressure/memory tell when memory is short: caches then shrink
   slots = 4                    slots that each zygote keeps prepared
-  spares = 2                   forks that each zygote keeps landed and waiting for code
+  spares = 8                   forks that a busy zygote keeps landed and waiting for code (two when it is not busy)
   isolation = \"lean\"           or, to measure against: \"sock\", \"general\"; then changes, as in \"lean,own=net\"
   install_cache_bytes = \"20GiB\"  disk space of packages, code and bases; what no function uses goes, oldest first
   package_bytes = \"4GiB\"       largest package, unpacked

@@ -70,7 +70,7 @@ pub struct Config {
     pub idle: Span,
     /// Slots that each zygote keeps prepared. Default 4.
     pub slots: usize,
-    /// Forks that each zygote keeps landed and waiting for code. Default 2.
+    /// Forks that a busy zygote keeps landed and waiting for code, and two where it is not busy. Default 8.
     pub spares: usize,
     /// How sandboxes are walled off: `lean`, `sock` or `general`, then changes, as in `lean,own=net`: see [`Isolation`].
     /// All but `lean` are there to be measured against. Default `lean`.
@@ -124,7 +124,7 @@ impl Default for Config {
             zygote_idle: Span(Duration::from_secs(3600)),
             idle: Span(Duration::from_secs(600)),
             slots: 4,
-            spares: 2,
+            spares: 8,
             isolation: Isolation::LEAN,
             install_cache_bytes: Bytes(20 << 30),
             package_bytes: Bytes(4 << 30),
