@@ -20,6 +20,7 @@
 
 pub mod cgroup;
 mod deaths;
+pub mod defence;
 pub mod detach;
 pub mod filter;
 pub mod guardian;

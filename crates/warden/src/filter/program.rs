@@ -58,14 +58,25 @@ const OURS: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const OURS: u32 = 0xc000_00b7;
 
-/// Compiles an allow-list. What is not in it is ENOSYS, x32's numbers included; a call by another architecture's
-/// convention kills.
+/// What becomes of a call by another architecture's convention, whose numbers mean other calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Foreign {
+    /// It kills.
+    Killed,
+    /// It passes, whichever it is: the filter then holds nobody.
+    Allowed,
+}
+
+/// Compiles an allow-list. What is not in it is ENOSYS, x32's numbers included.
 #[must_use]
-pub fn compile(rules: &BTreeMap<c_long, Rule>) -> Program {
+pub fn compile(rules: &BTreeMap<c_long, Rule>, foreign: Foreign) -> Program {
     let mut program = vec![
         load(ARCHITECTURE),
         jump(BPF_JEQ, OURS, 1, 0),
-        answer(SECCOMP_RET_KILL_PROCESS),
+        answer(match foreign {
+            Foreign::Killed => SECCOMP_RET_KILL_PROCESS,
+            Foreign::Allowed => SECCOMP_RET_ALLOW,
+        }),
         load(NUMBER),
     ];
     program.extend(tree(&segments(rules)));
@@ -258,7 +269,7 @@ mod tests {
     proptest! {
         #[test]
         fn exactly_the_list_is_allowed(rules in lists(), arguments in prop::array::uniform6(0u32..4)) {
-            let program = compile(&rules);
+            let program = compile(&rules, Foreign::Killed);
             prop_assert!(program.len() < 4096);
             for number in (0..520).chain([0x4000_0000, 0x4000_0001, u32::MAX]) {
                 let (answer, _) = run(&program, OURS, number, arguments);
@@ -270,14 +281,18 @@ mod tests {
     #[test]
     fn another_architectures_call_kills() {
         let rules = BTreeMap::from([(libc::SYS_read, Rule::Always)]);
-        let (answer, _) = run(&compile(&rules), 0x4000_0003, 0, [0; 6]);
-        assert_eq!(answer, SECCOMP_RET_KILL_PROCESS);
+        for (foreign, expected) in
+            [(Foreign::Killed, SECCOMP_RET_KILL_PROCESS), (Foreign::Allowed, SECCOMP_RET_ALLOW)]
+        {
+            let (answer, _) = run(&compile(&rules, foreign), 0x4000_0003, 0, [0; 6]);
+            assert_eq!(answer, expected);
+        }
     }
 
     #[test]
     fn no_walk_is_long() {
         let rules = (0..400).step_by(2).map(|number| (number, Rule::Always)).collect();
-        let program = compile(&rules);
+        let program = compile(&rules, Foreign::Killed);
         let longest = (0..500).map(|number| run(&program, OURS, number, [0; 6]).1).max();
         assert!(longest.is_some_and(|steps| steps < 20), "{longest:?}");
     }

@@ -1,0 +1,392 @@
+//! After neighbours: their processes, and what the kernel lets processes share.
+
+use container::Defence;
+
+use crate::attack::{Attack, Who};
+
+pub(crate) const ATTACKS: &[Attack] = &[
+    Attack::new(
+        Who::Handler,
+        "see what the neighbours run",
+        "/proc/<pid>/cmdline",
+        &[Defence::PidNamespace],
+        &["nobody"],
+        "
+def attack(turn, told):
+    others = [n for n in os.listdir('/proc') if n.isdigit() and int(n) != os.getpid()]
+    return read(f'/proc/{others[-1]}/cmdline') if others else 'nobody'
+",
+    )
+    .through_proc(),
+    Attack::new(
+        Who::Handler,
+        "find the neighbours' processes by their numbers",
+        "getsid",
+        &[Defence::PidNamespace],
+        &["nobody"],
+        "
+def attack(turn, told):
+    found = [pid for pid in range(1, 500) if pid != os.getpid() and trying(lambda: os.getsid(pid)) == 'OK']
+    return got(found[:5]) if found else 'nobody'
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "signal a neighbour",
+        "kill",
+        &[Defence::PidNamespace, Defence::OwnUid, Defence::LandlockScopes],
+        &["nobody"],
+        "
+def victim(turn):
+    return os.getpid()
+
+def attack(turn, told):
+    found = [pid for pid in range(1, 500) if pid != os.getpid() and trying(lambda: os.kill(pid, 0)) == 'OK']
+    return got(found[:5]) if found else 'nobody'
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "trace a neighbour",
+        "ptrace",
+        &[],
+        &["ENOSYS"],
+        "
+def attack(turn, told):
+    said = {attempt('ptrace', 16, pid, 0, 0) for pid in range(1, 300) if pid != os.getpid()}
+    return got(said) if 'OK' in said else said.pop()
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "read a neighbour's memory",
+        "process_vm_readv",
+        &[],
+        &["ENOSYS"],
+        "
+def attack(turn, told):
+    buffer = ctypes.create_string_buffer(8)
+    vector = (ctypes.c_uint64 * 2)(ctypes.addressof(buffer), 8)
+    said = {attempt('process_vm_readv', pid, vector, 1, vector, 1, 0) for pid in range(1, 300) if pid != os.getpid()}
+    return got(said) if 'OK' in said else said.pop()
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "write to a neighbour's memory",
+        "process_vm_writev",
+        &[],
+        &["ENOSYS"],
+        "
+def attack(turn, told):
+    buffer = ctypes.create_string_buffer(8)
+    vector = (ctypes.c_uint64 * 2)(ctypes.addressof(buffer), 8)
+    said = {attempt('process_vm_writev', pid, vector, 1, vector, 1, 0) for pid in range(1, 300) if pid != os.getpid()}
+    return got(said) if 'OK' in said else said.pop()
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "take a neighbour's descriptor",
+        "pidfd_getfd",
+        &[],
+        &["ENOSYS"],
+        "
+def attack(turn, told):
+    return taken(raw('pidfd_getfd', raw('pidfd_open', os.getpid(), 0)[0], 0, 0))
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "list the neighbours' sockets",
+        "/proc/self/net/unix",
+        &[],
+        &["ENOENT"],
+        "
+def victim(turn):
+    return abstract('seen neighbour', listen=True)
+
+def attack(turn, told):
+    return attempted(lambda: [line for line in open('/proc/self/net/unix') if 'seen neighbour' in line])
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "use up the pipes of a neighbour",
+        "fcntl(F_SETPIPE_SZ)",
+        &[Defence::OwnUid],
+        &["unharmed"],
+        "
+def enlarge():
+    KEPT.append(os.pipe())
+    fcntl.fcntl(KEPT[-1][1], 1031, 1 << 20)
+
+def victim(turn):
+    return trying(enlarge) if turn == 1 else None
+
+def attack(turn, told):
+    if turn == 1:
+        return 'unharmed' if told == 'OK' else got(f'{told} for the neighbour')
+    while len(KEPT) < 400 and trying(enlarge) == 'OK':
+        pass
+",
+    )
+    .turns(2),
+    Attack::new(
+        Who::Handler,
+        "keep a neighbour from passing descriptors",
+        "SCM_RIGHTS that nobody receives",
+        &[Defence::OwnUid],
+        &["unharmed"],
+        "
+def pass_on(count):
+    KEPT.append(socket.socketpair())
+    socket.send_fds(KEPT[-1][0], [b'x'], [0] * count)
+
+def victim(turn):
+    return trying(lambda: pass_on(1)) if turn == 1 else None
+
+def attack(turn, told):
+    if turn == 1:
+        return 'unharmed' if told == 'OK' else got(f'{told} for the neighbour')
+    while len(KEPT) < 400 and trying(lambda: pass_on(250)) == 'OK':
+        pass
+",
+    )
+    .turns(2),
+    Attack::new(
+        Who::Handler,
+        "keep a neighbour from setting timers",
+        "timer_create",
+        &[Defence::LimitSignals],
+        &["unharmed"],
+        "
+def make():
+    return raw('timer_create', 1, None, ctypes.byref(ctypes.c_int()))[1] or 'OK'
+
+def victim(turn):
+    return make() if turn == 1 else None
+
+def attack(turn, told):
+    if turn == 1:
+        return 'unharmed' if told == 'OK' else got(f'{told} for the neighbour')
+    for _ in range(1 << 18):
+        if make() != 'OK':
+            break
+",
+    )
+    .turns(2),
+    Attack::new(
+        Who::Handler,
+        "read a neighbour's memory of System V",
+        "shmget, shmat",
+        &[Defence::FilterSysv],
+        &["ENOSYS"],
+        "
+def attach(flags):
+    id, error = raw('shmget', 0x5741, 4096, flags)
+    if error:
+        raise OSError(getattr(errno, error), error)
+    return raw('shmat', id, None, 0)[0]
+
+def victim(turn):
+    return trying(lambda: ctypes.memmove(attach(0o1666), b'of a neighbour', 14))
+
+def attack(turn, told):
+    return attempted(lambda: ctypes.string_at(attach(0o666), 14).decode())
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "read a neighbour's messages of System V",
+        "msgget, msgrcv",
+        &[Defence::FilterSysv],
+        &["ENOSYS"],
+        "
+def victim(turn):
+    message = ctypes.create_string_buffer(struct.pack('q', 1) + b'of a neighbour')
+    return raw('msgsnd', raw('msgget', 0x5741, 0o1666)[0], message, 14, 0)
+
+def attack(turn, told):
+    message = ctypes.create_string_buffer(22)
+    _, error = raw('msgrcv', raw('msgget', 0x5741, 0o666)[0], message, 14, 0, 0o4000)
+    return error or got(message.raw[8:].decode())
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "read a neighbour's semaphores of System V",
+        "semget, semctl",
+        &[Defence::FilterSysv],
+        &["ENOSYS"],
+        "
+def victim(turn):
+    return raw('semctl', raw('semget', 0x5741, 1, 0o1666)[0], 0, 16, 7)
+
+def attack(turn, told):
+    return taken(raw('semctl', raw('semget', 0x5741, 1, 0o666)[0], 0, 12, 0))
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "read the host's memory of System V",
+        "shmget, shmat",
+        &[Defence::FilterSysv, Defence::IpcNamespace],
+        &["ENOSYS"],
+        "
+def attack(turn, told):
+    id, error = raw('shmget', HOST['segment'], 64, 0o666)
+    return error or got(ctypes.string_at(raw('shmat', id, None, 0)[0], 6).decode())
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "read a neighbour's POSIX messages",
+        "mq_open, mq_timedreceive",
+        &[Defence::FilterQueues],
+        &["ENOSYS"],
+        "
+def victim(turn):
+    os.umask(0)
+    queue, error = raw('mq_open', text('neighbour'), 0o102, 0o666, None)
+    return error or raw('mq_timedsend', queue, text('of a neighbour'), 14, 0, None)
+
+def attack(turn, told):
+    queue, error = raw('mq_open', text('neighbour'), 0o4000, 0, None)
+    message = ctypes.create_string_buffer(8192)
+    if not error:
+        _, error = raw('mq_timedreceive', queue, message, 8192, None, None)
+    return error or got(message.value.decode())
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "read a neighbour's key",
+        "add_key, keyctl on the inherited session ring",
+        &[Defence::FilterKeys],
+        &["ENOSYS"],
+        "
+def victim(turn):
+    return raw('add_key', text('user'), text('secret'), text('of a neighbour'), 14, -3)
+
+def attack(turn, told):
+    key, error = raw('keyctl', 10, -3, text('user'), text('secret'), 0)
+    secret = ctypes.create_string_buffer(64)
+    if not error:
+        _, error = raw('keyctl', 11, key, secret, 64, 0)
+    return error or got(secret.value.decode())
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "watch which files a neighbour opens",
+        "inotify",
+        &[Defence::FilterNotify],
+        &["ENOSYS"],
+        "
+def victim(turn):
+    if turn == 1:
+        open('/usr/bin/python3', 'rb').close()
+
+def attack(turn, told):
+    if turn == 1:
+        return KEPT[1] if KEPT[1] != 'OK' else attempted(lambda: f'{len(os.read(KEPT[0], 4096))} bytes of events')
+    KEPT.append(raw('inotify_init1', os.O_NONBLOCK)[0])
+    KEPT.append(raw('inotify_add_watch', KEPT[0], text('/usr/bin/python3'), 0x20)[1] or 'OK')
+",
+    )
+    .turns(2),
+    Attack::new(
+        Who::Handler,
+        "watch which files a neighbour reads",
+        "fcntl(F_NOTIFY)",
+        &[Defence::FilterNotify],
+        &["ENOSYS"],
+        "
+def victim(turn):
+    if turn == 1:
+        open('/opt/python/open.txt', 'rb').read()
+
+def attack(turn, told):
+    if turn == 1:
+        return KEPT[1] if KEPT[1] != 'OK' else got('a signal') if signal.SIGIO in signal.sigpending() else 'no signal'
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGIO])
+    KEPT.append(os.open('/opt/python', os.O_RDONLY))
+    KEPT.append(trying(lambda: fcntl.fcntl(KEPT[0], fcntl.F_NOTIFY, 0x80000001 - (1 << 32))))
+",
+    )
+    .turns(2),
+    Attack::new(
+        Who::Handler,
+        "watch which files a neighbour opens, by their handles",
+        "fanotify",
+        &[Defence::FilterNotify],
+        &["ENOSYS"],
+        "
+def victim(turn):
+    if turn == 1:
+        open('/opt/python/open.txt', 'rb').close()
+
+def attack(turn, told):
+    if turn == 1:
+        return KEPT[1] if KEPT[1] != 'OK' else attempted(lambda: f'{len(os.read(KEPT[0], 4096))} bytes of events')
+    watch, error = raw('fanotify_init', 0x202, 0)
+    KEPT.append(watch)
+    KEPT.append(error or raw('fanotify_mark', watch, 1, 0x20, -100, text('/opt/python/open.txt'))[1] or 'OK')
+",
+    )
+    .turns(2),
+    Attack::new(
+        Who::Careless,
+        "find what a sibling wrote to a file that their package left open",
+        "an inherited file",
+        &[Defence::CloseDescriptors],
+        &["nothing open"],
+        "
+import os
+os.set_inheritable(os.open('/tmp/notes', os.O_RDWR | os.O_CREAT), True)
+# ---
+import stat
+
+def left():
+    for fd in range(5, 64):
+        try:
+            found = os.fstat(fd)
+        except OSError:
+            continue
+        if stat.S_ISREG(found.st_mode) and fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_RDWR:
+            return fd
+
+def victim(turn):
+    return left() and os.pwrite(left(), b'of a sibling', 0)
+
+def attack(turn, told):
+    return got(os.pread(left(), 64, 0).decode()) if left() else 'nothing open'
+",
+    ),
+    Attack::new(
+        Who::Careless,
+        "hear what a sibling says to a socket that their package left open",
+        "an inherited socket",
+        &[Defence::CloseDescriptors],
+        &["nothing open"],
+        "
+import _socket, os
+KEPT = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_DGRAM)
+# ---
+import stat
+
+def ends():
+    open = {fd for fd in range(5, 64) if trying(lambda: os.fstat(fd)) == 'OK'}
+    sockets = [fd for fd in sorted(open) if stat.S_ISSOCK(os.fstat(fd).st_mode)]
+    found = [socket.socket(fileno=os.dup(fd)) for fd in sockets]
+    return [end for end in found if end.type == socket.SOCK_DGRAM]
+
+def victim(turn):
+    return [end.send(b'of a sibling') for end in ends()[:1]]
+
+def attack(turn, told):
+    return got(ends()[1].recv(64, socket.MSG_DONTWAIT).decode()) if ends() else 'nothing open'
+",
+    ),
+];

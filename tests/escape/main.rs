@@ -1,0 +1,155 @@
+//! Hostile code stays inside: each attack is carried out twice.
+//!
+//! ```text
+//!   everything in force                       ─► contained, by what is expected
+//!   everything but exactly one named defence  ─► it succeeds, and says what it has
+//! ```
+//! The second run shows that the first means something. An attack that only several missing defences let through names all
+//! of them and is not counted; nor is what this kernel or host lacks. Once with detached roots and once with staged ones,
+//! as on kernels before 6.15. `make escape` prints the table.
+
+mod attack;
+mod attacks;
+mod bait;
+mod stage;
+#[path = "../../crates/container/tests/support/mod.rs"]
+mod support;
+
+use std::collections::BTreeSet;
+
+use attack::{Attack, Outcome, Who};
+use bait::Bait;
+use container::{Defence, Hang};
+use stage::Stage;
+use tokio::sync::Mutex;
+
+/// The session's key ring and what stands under known names are of one test at a time.
+static ALONE: Mutex<()> = Mutex::const_new(());
+
+/// What kernels say to what they lack.
+const LACKING: &[&str] = &["ENOSYS", "EAFNOSUPPORT", "EPROTONOSUPPORT", "ENODEV", "EOPNOTSUPP"];
+
+/// One attack's two runs.
+struct Row {
+    attack: Attack,
+    inside: Outcome,
+    /// None where no set of missing defences is known to let it through.
+    outside: Option<Outcome>,
+}
+
+impl Row {
+    /// Everything in force: as expected.
+    fn contained(&self) -> bool {
+        match &self.inside {
+            Outcome::Contained(met) => self.attack.contained.contains(&met.as_str()),
+            Outcome::Succeeded(_) => false,
+        }
+    }
+
+    /// This kernel or host has no such thing to attack.
+    fn lacking(&self) -> bool {
+        let refused =
+            |met: &str| LACKING.contains(&met) || self.attack.refused_by_host.contains(&met);
+        matches!(&self.outside, Some(Outcome::Contained(met)) if refused(met))
+    }
+
+    fn bites(&self) -> bool {
+        matches!(&self.outside, Some(Outcome::Succeeded(_)))
+    }
+}
+
+fn root_of(attack: &Attack, usual: Hang) -> Hang {
+    if attack.who == Who::BoundPackage { Hang::Bind } else { usual }
+}
+
+/// All attacks, those of one stage after the other.
+async fn carry_out(usual: Hang) -> Vec<Row> {
+    let bait = Bait::new();
+    let mut rows: Vec<Row> = Vec::new();
+    for root in [usual, Hang::Bind] {
+        let mut here: Vec<Attack> =
+            attacks::all().into_iter().filter(|one| root_of(one, usual) == root).collect();
+        let stage = Stage::new(root, &[], &bait).await;
+        here.retain(|one| stage.proc() || !one.through_proc);
+        for attack in here {
+            let inside = stage.run(&attack).await;
+            rows.push(Row { attack, inside, outside: None });
+        }
+        stage.end().await;
+    }
+    let mut missing: Vec<(Hang, &[Defence])> = Vec::new();
+    for row in &rows {
+        let needs = (root_of(&row.attack, usual), row.attack.without);
+        if !row.attack.without.is_empty() && !missing.contains(&needs) {
+            missing.push(needs);
+        }
+    }
+    for (root, without) in missing {
+        let stage = Stage::new(root, without, &bait).await;
+        for row in rows.iter_mut() {
+            if (root_of(&row.attack, usual), row.attack.without) == (root, without) {
+                row.outside = Some(stage.run(&row.attack).await);
+            }
+        }
+        stage.end().await;
+    }
+    rows
+}
+
+fn short(outcome: &Outcome) -> String {
+    let (Outcome::Contained(text) | Outcome::Succeeded(text)) = outcome;
+    text.replace('\n', " ").chars().take(48).collect()
+}
+
+fn print(rows: &[Row]) {
+    println!("| attack | by | contained: | without | it has |");
+    println!("| --- | --- | --- | --- | --- |");
+    for row in rows {
+        let names = row.attack.without.iter().map(|one| one.name()).collect::<Vec<_>>().join(" + ");
+        let has = match &row.outside {
+            None => "(more lines than can be switched off)".to_owned(),
+            Some(_) if row.lacking() => "(not on this kernel)".to_owned(),
+            Some(outcome) => short(outcome),
+        };
+        let (name, mechanism, met) = (row.attack.name, row.attack.mechanism, short(&row.inside));
+        println!("| {name} | {mechanism} | {met} | {names} | {has} |");
+    }
+}
+
+/// Asserts what the table is to show.
+fn judge(rows: &[Row]) {
+    print(rows);
+    let names = |which: &dyn Fn(&Row) -> bool| -> Vec<String> {
+        let found = rows.iter().filter(|row| which(row));
+        found
+            .map(|row| format!("{}: {:?}, {:?}", row.attack.name, row.inside, row.outside))
+            .collect()
+    };
+    let escaped = names(&|row| !row.contained());
+    let blunt = names(&|row| row.outside.is_some() && !row.bites() && !row.lacking());
+    let bitten = rows.iter().filter(|row| row.bites());
+    let pairs: BTreeSet<_> =
+        bitten.filter_map(|row| Some((row.attack.mechanism, row.attack.pair()?.name()))).collect();
+    println!("{} attacks, {} pairs of mechanism and defence", rows.len(), pairs.len());
+    assert!(escaped.is_empty(), "not contained as expected: {escaped:#?}");
+    assert!(blunt.is_empty(), "stopped by something else as well: {blunt:#?}");
+    assert!(rows.len() >= 60 && pairs.len() >= 45, "{} pairs", pairs.len());
+}
+
+#[tokio::test]
+async fn every_attack_is_contained_and_succeeds_without_the_defence_that_it_names() {
+    if !support::can_run() {
+        return;
+    }
+    let _alone = ALONE.lock().await;
+    judge(&carry_out(Hang::Detached).await);
+}
+
+#[tokio::test]
+async fn every_attack_is_contained_where_roots_are_staged_as_on_older_kernels() {
+    if !support::can_run() {
+        return;
+    }
+    let _alone = ALONE.lock().await;
+    judge(&carry_out(Hang::Staged).await);
+}
