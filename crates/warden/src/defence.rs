@@ -40,6 +40,7 @@ defences! {
     Capabilities "capabilities" "sandboxes keep the capabilities of who made them"
     PidNamespace "pid-namespace" "instances live in one PID namespace"
     NetworkNamespace "network-namespace" "sandboxes are in the host's network"
+    HiddenSockets "hidden-sockets" "/proc says which sockets there are in the network that sandboxes share"
     LoopbackDown "loopback-down" "the loopback that sandboxes share is up"
     IpcNamespace "ipc-namespace" "sandboxes are in the host's IPC namespace"
     EmptyPlace "empty-place" "sandboxes are in the warden's mount namespace"

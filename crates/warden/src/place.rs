@@ -5,7 +5,7 @@
 //!   pidfd does not tell how a process ended, it reaps them itself and tells the warden through a pipe.
 //! - M, a mount namespace with one empty read-only tmpfs. It belongs to the initial user namespace: a zygote that
 //!   enters a slot's user namespace, unshares and walks back finds an empty directory and not the host's root.
-//! - an empty network namespace with loopback down, an IPC and a UTS namespace.
+//! - an empty network namespace with loopback down, whose `/proc/<pid>/net` nobody here can read, an IPC and a UTS namespace.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -218,6 +218,9 @@ impl Drop for Place {
 fn be_pid_one(empty: &Path, ready: &OwnedFd, dead: Option<&OwnedFd>, isolation: Isolation) -> ! {
     let prepared = (|| -> io::Result<()> {
         die_with_parent()?;
+        if isolation.has(Defence::HiddenSockets) && isolation.has(Defence::NetworkNamespace) {
+            hide_sockets()?;
+        }
         if isolation.has(Defence::EmptyPlace) {
             mount_nothing(empty)?;
         }
@@ -256,6 +259,16 @@ fn be_pid_one(empty: &Path, ready: &OwnedFd, dead: Option<&OwnedFd>, isolation: 
         // SAFETY: waits for a signal.
         unsafe { libc::pause() };
     }
+}
+
+/// Makes what `/proc/<pid>/net` says of the caller's network namespace, and of no other, root's to read. Sandboxes share that
+/// namespace, and would see each other's sockets by name there: `subset=pid` leaves that directory in.
+fn hide_sockets() -> io::Result<()> {
+    for entry in std::fs::read_dir("/proc/self/net")? {
+        let path = entry?.path();
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o500))?;
+    }
+    Ok(())
 }
 
 fn mount_nothing(empty: &Path) -> io::Result<()> {

@@ -100,16 +100,17 @@ def attack(turn, told):
         Who::Handler,
         "list the neighbours' sockets",
         "/proc/self/net/unix",
-        &[],
-        &["ENOENT"],
+        &[Defence::HiddenSockets],
+        &["EACCES"],
         "
 def victim(turn):
     return abstract('seen neighbour', listen=True)
 
 def attack(turn, told):
-    return attempted(lambda: [line for line in open('/proc/self/net/unix') if 'seen neighbour' in line])
+    return attempted(lambda: [line.split('@')[1] for line in open('/proc/self/net/unix') if '@seen' in line])
 ",
-    ),
+    )
+    .through_proc(),
     Attack::new(
         Who::Handler,
         "use up the pipes of a neighbour",
@@ -344,7 +345,7 @@ def attack(turn, told):
         &["nothing open"],
         "
 import os
-os.set_inheritable(os.open('/tmp/notes', os.O_RDWR | os.O_CREAT), True)
+os.dup2(os.open('/tmp/notes', os.O_RDWR | os.O_CREAT), 20)
 # ---
 import stat
 
@@ -372,7 +373,8 @@ def attack(turn, told):
         &["nothing open"],
         "
 import _socket, os
-KEPT = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_DGRAM)
+for number, end in enumerate(_socket.socketpair(_socket.AF_UNIX, _socket.SOCK_DGRAM)):
+    os.dup2(end.fileno(), 20 + number)
 # ---
 import stat
 
