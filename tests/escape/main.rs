@@ -108,7 +108,7 @@ fn print(rows: &[Row]) {
         let names = row.attack.without.iter().map(|one| one.name()).collect::<Vec<_>>().join(" + ");
         let has = match &row.outside {
             None => "(more lines than can be switched off)".to_owned(),
-            Some(_) if row.lacking() => "(not on this kernel)".to_owned(),
+            Some(_) if row.lacking() => "(not on this host)".to_owned(),
             Some(outcome) => short(outcome),
         };
         let (name, mechanism, met) = (row.attack.name, row.attack.mechanism, short(&row.inside));

@@ -57,6 +57,8 @@ defences! {
     LandlockScopes "landlock-scopes" "no Landlock scope holds abstract sockets and signals"
     StackedFilter "stacked-filter" "instances may make the system calls of zygotes"
     LimitCore "limit-core" "no limit on core files"
+    LimitPriority "limit-priority" "the worker's limits of priority are the sandboxes'"
+    DieFirst "die-first" "when the host is out of memory, sandboxes are as dear to it as the worker"
     LimitFiles "limit-files" "no limit on open files"
     LimitSignals "limit-signals" "no limit on pending signals and timers"
     LimitMemory "limit-memory" "no limit on memory"

@@ -129,6 +129,18 @@ def attack(turn, told):
     return error or got('written')
 ",
     ),
+    Attack::new(
+        Who::Handler,
+        "have the host write the disk that layers are on",
+        "syncfs",
+        &[Defence::FilterHost],
+        &["ENOSYS"],
+        "
+def attack(turn, told):
+    _, error = raw('syncfs', os.open('/var/task', os.O_RDONLY))
+    return error or got('written')
+",
+    ),
     #[cfg(target_arch = "x86_64")]
     Attack::new(
         Who::Handler,

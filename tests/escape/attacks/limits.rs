@@ -32,6 +32,29 @@ def attack(turn, told):
     ),
     Attack::new(
         Who::Handler,
+        "take the host's memory through the kernel's own",
+        "buffers of sockets",
+        &[Defence::LimitMemory],
+        &["killed", "ENOMEM"],
+        "
+def fill():
+    one, other = socket.socketpair()
+    KEPT.append((one, other))
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    one.setblocking(False)
+    sent = 0
+    try:
+        while True:
+            sent += one.send(bytes(1 << 16))
+    except BlockingIOError:
+        return sent
+
+def attack(turn, told):
+    return attempted(lambda: f'{sum(fill() for _ in range(500)) >> 20} MiB')
+",
+    ),
+    Attack::new(
+        Who::Handler,
         "fill the table of processes",
         "fork",
         &[Defence::LimitPids],

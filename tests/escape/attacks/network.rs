@@ -171,6 +171,17 @@ def attack(turn, told):
     ),
     Attack::new(
         Who::Handler,
+        "have a protocol that no function needs",
+        "IPPROTO_MPTCP",
+        &[Defence::FilterSockets],
+        &["ENOSYS"],
+        "
+def attack(turn, told):
+    return taken(raw('socket', 2, 1, 262))
+",
+    ),
+    Attack::new(
+        Who::Handler,
         "hear what devices the host has",
         "NETLINK_KOBJECT_UEVENT",
         &[Defence::FilterSockets],

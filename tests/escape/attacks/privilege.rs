@@ -51,8 +51,8 @@ def attack(turn, told):
         Who::Fresh,
         "forge packets",
         "socket(AF_INET, SOCK_RAW)",
-        CAPABILITIES,
-        &["EPERM"],
+        &[Defence::Capabilities, Defence::FilterSockets],
+        &["ENOSYS"],
         "
 def attack(turn, told):
     return attempted(lambda: (socket.socket(socket.AF_INET, socket.SOCK_RAW, 1), 'a raw socket')[1])
@@ -219,6 +219,60 @@ def attack(turn, told):
 ",
     )
     .through_proc(),
+    Attack::new(
+        Who::Handler,
+        "run before everybody else, as the worker may",
+        "an inherited RLIMIT_RTPRIO",
+        &[Defence::LimitPriority],
+        &["EPERM"],
+        "
+def attack(turn, told):
+    said = attempted(lambda: (os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)), 'real-time')[1])
+    trying(lambda: os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0)))
+    return said
+",
+    )
+    .refused_by_host(&["EPERM"]),
+    Attack::new(
+        Who::Handler,
+        "take more of the processor than others, as the worker may",
+        "an inherited RLIMIT_NICE",
+        &[Defence::LimitPriority],
+        &["EACCES"],
+        "
+def attack(turn, told):
+    said = attempted(lambda: (os.setpriority(os.PRIO_PROCESS, 0, -10), os.getpriority(os.PRIO_PROCESS, 0))[1])
+    trying(lambda: os.setpriority(os.PRIO_PROCESS, 0, 0))
+    return said
+",
+    )
+    .refused_by_host(&["EACCES"]),
+    Attack::new(
+        Who::Handler,
+        "outlive the worker when the host is out of memory",
+        "an inherited oom_score_adj",
+        &[Defence::DieFirst],
+        &["500"],
+        "
+def attack(turn, told):
+    own = open('/proc/self/oom_score_adj').read().strip()
+    return own if int(own) > 0 else got(own)
+",
+    )
+    .through_proc(),
+    Attack::new(
+        Who::Handler,
+        "have its cores handed to a program of the host's",
+        "setrlimit(RLIMIT_CORE, 0)",
+        &[Defence::LimitCore],
+        &["ENOSYS"],
+        "
+import resource
+def attack(turn, told):
+    said = attempted(lambda: (resource.setrlimit(resource.RLIMIT_CORE, (0, 0)), resource.getrlimit(resource.RLIMIT_CORE))[1])
+    return said
+",
+    ),
     Attack::new(
         Who::Handler,
         "leave a core file",

@@ -15,7 +15,8 @@ pub(crate) const ATTACKS: &[Attack] = &[
 def own_network(fds, uid):
     become(fds, uid)
     said = attempt('unshare', CLONE_NEWNET)
-    return said if said != 'OK' else attempted(lambda: (socket.socket(socket.AF_INET, socket.SOCK_RAW, 1), 'a raw socket')[1])
+    end, up = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), struct.pack('16sh14x', b'lo', 1)
+    return said if said != 'OK' else attempted(lambda: (fcntl.ioctl(end, 0x8914, up), 'a loopback that is up')[1])
 
 def attack(fds, uid, flags):
     return child(lambda: own_network(fds, uid))

@@ -66,6 +66,9 @@ pub fn build(role: Role, unix_sockets: bool, isolation: Isolation) -> Program {
     } else {
         rules.insert(libc::SYS_fcntl, Rule::Always);
     }
+    if isolation.has(Defence::LimitCore) {
+        keep_core_limit(&mut rules);
+    }
     if role == Role::Zygote {
         landing(&mut rules, isolation.own);
     }
@@ -83,6 +86,19 @@ fn is(value: i32) -> Test {
     Test::Is(value.unsigned_abs())
 }
 
+/// Above a socket's type stand flags.
+fn type_is(kind: i32) -> Test {
+    Test::Masked { mask: 0xf, value: kind.unsigned_abs() }
+}
+
+/// Nobody lowers the limit of core files to 0: a host that pipes them to a program obeys 1 and not 0 (core(5)).
+fn keep_core_limit(rules: &mut BTreeMap<c_long, Rule>) {
+    let other = Test::IsNot(libc::RLIMIT_CORE);
+    rules.insert(libc::SYS_setrlimit, Rule::When(vec![vec![(0, other)]]));
+    let read = vec![(2, Test::Null)];
+    rules.insert(libc::SYS_prlimit64, Rule::When(vec![vec![(1, other)], read]));
+}
+
 /// A filter sees these flags; it could not see clone3's.
 fn clone_flags(isolation: Isolation) -> Rule {
     let refused = |defence, flags| if isolation.has(defence) { flags } else { 0 };
@@ -94,11 +110,19 @@ fn clone_flags(isolation: Isolation) -> Rule {
 /// What `socket` and `socketpair` may make.
 fn socket_families(unix_sockets: bool) -> (Rule, Rule) {
     // getaddrinfo and getifaddrs ask the kernel for addresses; no other netlink family (no namespace stops AF_VSOCK).
-    let mut sockets = vec![
-        vec![(0, is(libc::AF_INET))],
-        vec![(0, is(libc::AF_INET6))],
-        vec![(0, is(libc::AF_NETLINK)), (2, is(libc::NETLINK_ROUTE))],
-    ];
+    let mut sockets = vec![vec![(0, is(libc::AF_NETLINK)), (2, is(libc::NETLINK_ROUTE))]];
+    // TCP and UDP alone: other protocols bring modules along that nobody here needs. Both families in one test: they
+    // differ by one bit.
+    const BIT: i32 = libc::AF_INET ^ libc::AF_INET6;
+    const _: () = assert!(BIT.count_ones() == 1 && libc::AF_INET & BIT == 0);
+    let internet = Test::Masked { mask: !BIT.unsigned_abs(), value: libc::AF_INET.unsigned_abs() };
+    for (kind, protocol) in
+        [(libc::SOCK_STREAM, libc::IPPROTO_TCP), (libc::SOCK_DGRAM, libc::IPPROTO_UDP)]
+    {
+        for protocol in [0, protocol] {
+            sockets.push(vec![(0, internet), (1, type_is(kind)), (2, is(protocol))]);
+        }
+    }
     // The kernel makes both sockets of a pair before their family says that it has no pairs: AF_UNIX only. Without a
     // scope no datagrams, because such a socket could still be bound and connected by an abstract name.
     let mut pairs = Vec::new();
@@ -107,9 +131,7 @@ fn socket_families(unix_sockets: bool) -> (Rule, Rule) {
         pairs.push(vec![(0, is(libc::AF_UNIX))]);
     } else {
         for kind in [libc::SOCK_STREAM, libc::SOCK_SEQPACKET] {
-            // Above the type stand flags.
-            let kind = Test::Masked { mask: 0xf, value: kind.unsigned_abs() };
-            pairs.push(vec![(0, is(libc::AF_UNIX)), (1, kind)]);
+            pairs.push(vec![(0, is(libc::AF_UNIX)), (1, type_is(kind))]);
         }
     }
     (Rule::When(sockets), Rule::When(pairs))
@@ -155,9 +177,10 @@ mod tests {
         }
         page.push_str(
             "| by their arguments | `clone` without flags that make a namespace or a child for the caller's parent; \
-             `socket` of AF_INET, AF_INET6, AF_UNIX and NETLINK_ROUTE; `socketpair` of AF_UNIX; `fcntl` but for F_NOTIFY; \
+             `socket` of TCP and UDP, AF_UNIX and NETLINK_ROUTE; `socketpair` of AF_UNIX; `fcntl` but for F_NOTIFY; \
+             `setrlimit` and `prlimit64` but for setting RLIMIT_CORE; \
              a zygote's `setns` with CLONE_NEWUSER, `unshare` with exactly what its forks make for themselves, `chroot` | \
-             `clone` `socket` `socketpair` `fcntl` `setns` `unshare` `chroot` |\n\n## Refused, and what for\n\n| defence | \
+             `clone` `socket` `socketpair` `fcntl` `setrlimit` `prlimit64` `setns` `unshare` `chroot` |\n\n## Refused, and what for\n\n| defence | \
              where it would lead | calls |\n| --- | --- | --- |\n",
         );
         for refusal in refused::REFUSALS.iter().filter(|refusal| !refusal.calls.is_empty()) {

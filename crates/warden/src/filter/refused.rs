@@ -102,7 +102,7 @@ pub const REFUSALS: &[Refusal] = &[
     },
     Refusal {
         defence: Defence::FilterSockets,
-        reason: "families that no network namespace holds (vsock), that hear the host (uevents), that list or reach other sandboxes (sock_diag, usersock)",
+        reason: "families that no network namespace holds (vsock), that hear the host (uevents), that list or reach other sandboxes (sock_diag, usersock); protocols whose modules nobody needs",
         calls: calls![SYS_socket SYS_socketpair],
     },
     Refusal {
@@ -124,7 +124,7 @@ pub const REFUSALS: &[Refusal] = &[
         defence: Defence::FilterHost,
         reason: "they concern the whole host: its disks, log, clock, name, modules, quotas, swap",
         calls: calls![
-            SYS_sync SYS_syslog SYS_reboot SYS_swapon SYS_swapoff SYS_quotactl SYS_acct SYS_settimeofday
+            SYS_sync SYS_syncfs SYS_syslog SYS_reboot SYS_swapon SYS_swapoff SYS_quotactl SYS_acct SYS_settimeofday
             SYS_clock_settime SYS_clock_adjtime SYS_adjtimex SYS_sethostname SYS_setdomainname
             SYS_init_module SYS_finit_module SYS_delete_module SYS_kexec_load SYS_vhangup
         ],
