@@ -12,6 +12,8 @@ pub(crate) enum Who {
     Fresh,
     /// The same, from a zygote that has imported a careless package: the text before `# ---`.
     Careless,
+    /// The same, and the victim is gone before the attacker comes: it may get what the victim had.
+    Heir,
     /// A package in a zygote, at a fork: `attack(fds, uid, flags)` with the slot's descriptors.
     Package,
     /// The same, where roots hang in the warden's mount table.

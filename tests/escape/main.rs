@@ -153,3 +153,20 @@ async fn every_attack_is_contained_where_roots_are_staged_as_on_older_kernels() 
     let _alone = ALONE.lock().await;
     judge(&carry_out(Hang::Staged).await);
 }
+
+#[tokio::test]
+async fn what_is_known_to_cross_between_sandboxes_still_does() {
+    if !support::can_run() {
+        return;
+    }
+    let _alone = ALONE.lock().await;
+    let bait = Bait::new();
+    let stage = Stage::new(Hang::Detached, &[], &bait).await;
+    for channel in attacks::known::CHANNELS {
+        let found = stage.run(channel).await;
+        println!("known: {}, by {}: {}", channel.name, channel.mechanism, short(&found));
+        // Closed? Then the threat model is to say so.
+        assert!(matches!(found, Outcome::Succeeded(_)), "{}: {found:?}", channel.name);
+    }
+    stage.end().await;
+}

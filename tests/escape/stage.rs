@@ -57,6 +57,7 @@ impl<'a> Stage<'a> {
     async fn carry_out(&self, attack: &Attack) -> Outcome {
         match attack.who {
             Who::Handler | Who::Fresh | Who::Careless | Who::Bundle => self.handler(attack).await,
+            Who::Heir => self.heir(attack).await,
             Who::Package | Who::BoundPackage => {
                 let zygote = self.zygote(self.evil(attack)).await;
                 Outcome::of(&self.world.report(zygote.as_ref()).await)
@@ -90,6 +91,33 @@ impl<'a> Stage<'a> {
         self.world.evil(&source)
     }
 
+    /// What a function's handler is made of.
+    fn instance(&self, source: &str) -> InstanceSpec {
+        let means = include_str!("means.py");
+        InstanceSpec {
+            limits: LIMITS,
+            packages: Some(self.packages.clone()),
+            ..self.world.instance(&handler(&format!("{means}\n{source}")))
+        }
+    }
+
+    /// The victim comes and goes; then the attacker comes.
+    async fn heir(&self, attack: &Attack) -> Outcome {
+        let (spec, facts) = (self.instance(attack.source), self.bait.facts());
+        for who in ["victim", "attacker"] {
+            let mut party =
+                Party::new(&self.world, Some(self.honest.as_ref()), spec.clone()).await.unwrap();
+            let event = json!({"who": who, "turn": 0, "told": null, "host": facts});
+            match party.ask(&event).await {
+                Ok(said) if who == "attacker" => return Outcome::of(&said),
+                Ok(_) => drop(party),
+                Err(ended) => return Outcome::Contained(ended),
+            }
+            self.world.settle().await;
+        }
+        unreachable!("the attacker is the last")
+    }
+
     /// Victim and attacker take turns; the attacker's last word counts.
     async fn handler(&self, attack: &Attack) -> Outcome {
         let mut source = attack.source;
@@ -105,15 +133,10 @@ impl<'a> Stage<'a> {
             Who::Fresh => None,
             _ => Some(from.as_deref().unwrap_or(self.honest.as_ref())),
         };
-        let means = include_str!("means.py");
-        let spec = InstanceSpec {
-            limits: LIMITS,
-            packages: Some(match attack.who {
-                Who::Bundle => linked(&self.world, self.bait),
-                _ => self.packages.clone(),
-            }),
-            ..self.world.instance(&handler(&format!("{means}\n{source}")))
-        };
+        let mut spec = self.instance(source);
+        if attack.who == Who::Bundle {
+            spec.packages = Some(linked(&self.world, self.bait));
+        }
         let mut victim = match source.contains("def victim") {
             true => Some(Party::new(&self.world, zygote, spec.clone()).await.unwrap()),
             false => None,

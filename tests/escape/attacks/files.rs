@@ -109,6 +109,31 @@ def attack(turn, told):
 ",
     ),
     Attack::new(
+        Who::Heir,
+        "find what a dead neighbour left",
+        "/tmp, after the neighbour's end",
+        &[Defence::OwnScratch],
+        &["ENOENT"],
+        "
+def victim(turn):
+    open('/tmp/left', 'w').write('of the dead')
+
+def attack(turn, told):
+    return read('/tmp/left')
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "leave its limits",
+        "/sys/fs/cgroup",
+        &[],
+        &["ENOENT"],
+        "
+def attack(turn, told):
+    return attempted(lambda: os.open('/sys/fs/cgroup/cgroup.procs', os.O_WRONLY))
+",
+    ),
+    Attack::new(
         Who::Handler,
         "have a neighbour write where it does not mean to",
         "a link planted in scratch",

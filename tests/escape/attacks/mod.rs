@@ -2,6 +2,7 @@
 
 mod files;
 mod kernel;
+pub(crate) mod known;
 mod limits;
 mod neighbours;
 mod network;

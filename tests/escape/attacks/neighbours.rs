@@ -229,6 +229,26 @@ def attack(turn, told):
 ",
     ),
     Attack::new(
+        Who::Heir,
+        "read what a dead neighbour left to its uid",
+        "shmget, shmat",
+        &[Defence::FilterSysv, Defence::OwnUid],
+        &["ENOSYS"],
+        "
+def attach(flags):
+    id, error = raw('shmget', 0x4845, 4096, flags)
+    if error:
+        raise OSError(getattr(errno, error), error)
+    return raw('shmat', id, None, 0)[0]
+
+def victim(turn):
+    return trying(lambda: ctypes.memmove(attach(0o1600), b'of the dead', 11))
+
+def attack(turn, told):
+    return attempted(lambda: ctypes.string_at(attach(0o600), 11).decode())
+",
+    ),
+    Attack::new(
         Who::Handler,
         "read the host's memory of System V",
         "shmget, shmat",

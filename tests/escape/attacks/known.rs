@@ -1,0 +1,94 @@
+//! What crosses between sandboxes with everything in force, and is known to: `docs/threat-model.md` says so. Whoever closes
+//! one of these takes it out of there as well.
+
+use crate::attack::{Attack, Who};
+
+pub(crate) const CHANNELS: &[Attack] = &[
+    Attack::new(
+        Who::Handler,
+        "whether a neighbour has locked a shared file",
+        "flock",
+        &[],
+        &[],
+        "
+def lock():
+    KEPT.append(open('/usr/bin/python3', 'rb'))
+    fcntl.flock(KEPT[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+def victim(turn):
+    return trying(lock)
+
+def attack(turn, told):
+    return got('locked') if trying(lock) == 'EAGAIN' else 'free'
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "whether a neighbour has taken an abstract name",
+        "bind to an abstract socket",
+        &[],
+        &[],
+        "
+def victim(turn):
+    return abstract('taken', listen=True)
+
+def attack(turn, told):
+    return got('taken') if abstract('taken', listen=True) == 'EADDRINUSE' else 'free'
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "whether a neighbour has taken a port",
+        "bind to a port of UDP",
+        &[],
+        &[],
+        "
+def take():
+    KEPT.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    KEPT[-1].bind(('', 5353))
+
+def victim(turn):
+    return trying(take)
+
+def attack(turn, told):
+    return got('taken') if trying(take) == 'EADDRINUSE' else 'free'
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "where a sibling's code and data lie",
+        "addresses of their zygote",
+        &[],
+        &[],
+        "
+def victim(turn):
+    return ctypes.cast(libc.getpid, ctypes.c_void_p).value
+
+def attack(turn, told):
+    return got(hex(told)) if told == victim(turn) else 'elsewhere'
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "how full the host's disk is",
+        "statvfs",
+        &[],
+        &[],
+        "
+def attack(turn, told):
+    return got(os.statvfs('/').f_bfree)
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "how busy the host is",
+        "sysinfo",
+        &[],
+        &[],
+        "
+def attack(turn, told):
+    information = ctypes.create_string_buffer(128)
+    return got(struct.unpack_from('4Q', information)[1]) if libc.sysinfo(information) == 0 else 'unknown'
+",
+    ),
+];
