@@ -65,8 +65,7 @@ impl Bait {
             "abstract": self.name,
             "segment": self.segment.key,
             "core": std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap(),
-            // Of this process, and so of the warden that it starts.
-            "variable": "CARGO_MANIFEST_DIR",
+            "variable": inherited(),
         })
     }
 
@@ -74,6 +73,12 @@ impl Bait {
     pub(crate) fn poke(&self) {
         let _ = std::fs::write("/sys/devices/virtual/mem/null/uevent", "change");
     }
+}
+
+/// A variable of this process, and so of the warden that it starts, that no sandbox has for itself.
+fn inherited() -> Option<String> {
+    let own = |name: &str| ["PATH", "LANG", "HOME", "TMPDIR", "_"].contains(&name);
+    std::env::vars().map(|(name, _)| name).find(|name| !own(name) && !name.ends_with("_THREADS"))
 }
 
 /// As a login does (pam_keyinit): whatever is started from here on inherits the ring.

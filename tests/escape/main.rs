@@ -165,8 +165,15 @@ async fn what_is_known_to_cross_between_sandboxes_still_does() {
     for channel in attacks::known::CHANNELS {
         let found = stage.run(channel).await;
         println!("known: {}, by {}: {}", channel.name, channel.mechanism, short(&found));
-        // Closed? Then the threat model is to say so.
-        assert!(matches!(found, Outcome::Succeeded(_)), "{}: {found:?}", channel.name);
+        let open = match &found {
+            Outcome::Succeeded(_) => true,
+            Outcome::Contained(met) => channel.contained.contains(&met.as_str()),
+        };
+        assert!(
+            open,
+            "{}: {found:?}: closed? Then docs/threat-model.md is to say so",
+            channel.name
+        );
     }
     stage.end().await;
 }

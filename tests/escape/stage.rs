@@ -1,7 +1,6 @@
 //! Where attacks are carried out: a warden with some defences missing, or none, and what every attack finds there.
 
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::time::Duration;
 
 use container::{Defence, Hang, Isolation};
 use rustix::fs::{FileType, Mode, makedev, mknodat};
@@ -11,14 +10,11 @@ use serde_json::{Value, json};
 use crate::attack::{Attack, Outcome, Who};
 use crate::bait::Bait;
 use crate::support::attack::{REPORT, handler};
-use crate::support::{Conversation, NONE, World};
+use crate::support::{Conversation, NONE, World, patience};
 
 /// Small enough that whoever takes too much meets them at once.
 const LIMITS: Limits =
     Limits { memory_bytes: 160 << 20, pids: 24, scratch_bytes: 8 << 20, scratch_inodes: 500 };
-
-/// What an attack may take at most.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// See the module's own words.
 pub(crate) struct Stage<'a> {
@@ -50,7 +46,7 @@ impl<'a> Stage<'a> {
 
     /// Carries it out.
     pub(crate) async fn run(&self, attack: &Attack) -> Outcome {
-        let outcome = tokio::time::timeout(PATIENCE, self.carry_out(attack)).await;
+        let outcome = tokio::time::timeout(patience(60), self.carry_out(attack)).await;
         outcome.unwrap_or_else(|_| Outcome::Contained("no end".to_owned()))
     }
 
@@ -85,9 +81,12 @@ impl<'a> Stage<'a> {
     /// A malicious package.
     fn evil(&self, attack: &Attack) -> ZygoteSpec {
         let lands = !matches!(attack.who, Who::Landing | Who::Deriving);
-        let (means, facts) = (include_str!("means.py"), self.bait.facts());
+        let (means, facts) = (include_str!("means.py"), self.bait.facts().to_string());
         let lands = if lands { "True" } else { "False" };
-        let source = format!("{means}\nHOST.update({facts})\nLANDS = {lands}\n{}", attack.source);
+        let source = format!(
+            "{means}\nHOST.update(json.loads({facts:?}))\nLANDS = {lands}\n{}",
+            attack.source
+        );
         self.world.evil(&source)
     }
 

@@ -98,7 +98,7 @@ pub struct Roots {
     way: Hang,
     isolation: Isolation,
     /// What all sandboxes have for scratch where none has its own.
-    common: Option<Tree>,
+    common: Option<OwnedFd>,
     templates: HashMap<(String, String), Template>,
 }
 
@@ -121,7 +121,7 @@ impl Roots {
             .map_err(mounting("mount the stages"))?;
         let common = match isolation.has(Defence::OwnScratch) {
             true => None,
-            false => Some(Tree::tmpfs(&[(c"mode", "1777")]).map_err(mounting("make scratch"))?),
+            false => Some(common_scratch(&stages).map_err(mounting("make scratch"))?),
         };
         let templates = HashMap::new();
         Ok(Self { layers, stages, made: 0, way, isolation, common, templates })
@@ -262,6 +262,15 @@ impl Roots {
         tree.restrict(Attributes::layer(read_only, no_devices), false).map_err(failed)?;
         Ok(tree)
     }
+}
+
+/// Attached, because before Linux 6.15 what is attached nowhere cannot be cloned. Without the sticky bit, which would have the
+/// kernel guard links.
+fn common_scratch(stages: &Path) -> io::Result<OwnedFd> {
+    let at = stages.join("scratch");
+    std::fs::create_dir(&at)?;
+    Tree::tmpfs(&[(c"mode", "0777")])?.attach(rustix::fs::CWD, &at.to_string_lossy())?;
+    Ok(rustix::fs::open(&at, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 fn own_scratch(contents: Contents<'_>) -> io::Result<Tree> {

@@ -179,7 +179,8 @@ def attack(turn, told):
 def attack(turn, told):
     return taken(raw('socket', 2, 1, 262))
 ",
-    ),
+    )
+    .refused_by_host(&["ENOPROTOOPT"]),
     Attack::new(
         Who::Handler,
         "hear what devices the host has",
@@ -226,7 +227,8 @@ def ask():
 def attack(turn, told):
     return attempted(ask)
 ",
-    ),
+    )
+    .refused_by_host(&["ENOENT"]),
     Attack::new(
         Who::Handler,
         "send to a neighbour through the kernel's own sockets",

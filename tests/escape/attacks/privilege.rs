@@ -194,12 +194,15 @@ def attack(turn, told):
         "read the worker's environment",
         "os.environ",
         &[Defence::CleanEnvironment],
-        &["not there"],
+        &["not there", "nothing to read"],
         "
 def attack(turn, told):
-    return got(os.environ[HOST['variable']]) if HOST['variable'] in os.environ else 'not there'
+    if HOST['variable'] is None:
+        return 'nothing to read'
+    return got(HOST['variable']) if HOST['variable'] in os.environ else 'not there'
 ",
-    ),
+    )
+    .refused_by_host(&["nothing to read"]),
     Attack::new(
         Who::Handler,
         "have a program that it runs read its memory",
