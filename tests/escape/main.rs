@@ -8,6 +8,8 @@
 //! of them and is not counted; nor is what this kernel or host lacks. Once with detached roots and once with staged ones,
 //! as on kernels before 6.15. `make escape` prints the table.
 
+#![expect(clippy::print_stdout, reason = "the table is what one runs this for")]
+
 mod attack;
 mod attacks;
 mod bait;
@@ -16,6 +18,8 @@ mod stage;
 mod support;
 
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
 
 use attack::{Attack, Outcome, Who};
 use bait::Bait;
@@ -176,4 +180,46 @@ async fn what_is_known_to_cross_between_sandboxes_still_does() {
         );
     }
     stage.end().await;
+}
+
+/// Whoever may start a warden through sudo, and nothing else, would be root without capabilities dropped.
+#[test]
+fn nobody_but_root_switches_a_defence_off() {
+    if !support::can_run() {
+        return;
+    }
+    let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let state = tempfile::tempdir_in(tmp).unwrap();
+    let path = state.path().join("worker.sock");
+    for (uid, isolation, refused) in [
+        (65_534, "lean,unsafe-without=capabilities", true),
+        (65_534, "lean", false),
+        (0, "lean,unsafe-without=capabilities", false),
+    ] {
+        let worker = listen_as(uid, &path);
+        let warden = Command::new(tmp.join("../debug/wool-warden"))
+            .args(["--isolation", isolation, "--state"])
+            .args([state.path(), Path::new("--socket"), &path])
+            .output()
+            .unwrap();
+        let words = String::from_utf8_lossy(&warden.stderr);
+        assert!(!warden.status.success(), "there is nothing that it could serve from");
+        assert_eq!(words.contains("only a worker that root runs"), refused, "{uid}: {words}");
+        drop(worker);
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+/// A worker's socket, as a user has opened it.
+fn listen_as(uid: u32, path: &Path) -> std::os::fd::OwnedFd {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
+    let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    bind(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
+    let listening = std::thread::spawn(move || {
+        // SAFETY: plain numbers. The raw call concerns this thread alone.
+        unsafe { libc::syscall(libc::SYS_setresuid, -1, uid, -1) };
+        listen(&socket, 1).unwrap();
+        socket
+    });
+    listening.join().unwrap()
 }
