@@ -197,7 +197,7 @@ fn nobody_but_root_switches_a_defence_off() {
         (0, "lean,unsafe-without=capabilities", false),
     ] {
         let worker = listen_as(uid, &path);
-        let warden = Command::new(tmp.join("../debug/wool-warden"))
+        let warden = Command::new(support::program())
             .args(["--isolation", isolation, "--state"])
             .args([state.path(), Path::new("--socket"), &path])
             .output()

@@ -41,6 +41,7 @@ impl<'a> Stage<'a> {
 
     pub(crate) async fn end(self) {
         drop(self.honest);
+        let _ = std::fs::remove_file(self.world.store.layer_path(&link()));
         self.world.end().await;
     }
 
@@ -228,9 +229,13 @@ fn careless_packages(world: &World) -> Layer {
     layer
 }
 
+fn link() -> Layer {
+    "packages/test-link".parse().unwrap()
+}
+
 /// A layer that is a link to the host's directory with the canary.
 fn linked(world: &World, bait: &Bait) -> Layer {
-    let layer: Layer = "packages/test-link".parse().unwrap();
+    let layer = link();
     let path = world.store.layer_path(&layer);
     let _ = std::fs::remove_file(&path);
     std::os::unix::fs::symlink(bait.dir(), path).unwrap();

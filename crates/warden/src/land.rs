@@ -6,7 +6,8 @@ use sys::process::{Ended, PidFd};
 
 use crate::defence::Defence;
 use crate::protocol::{Answer, Limits};
-use crate::rootfs::{Contents, resize_scratch};
+use crate::rootfs::Contents;
+use crate::scratch::resize_scratch;
 use crate::serve::{Answered, Refused, Warden, done, kernel};
 use crate::slot::Kind;
 

@@ -19,6 +19,7 @@
 //! sandboxes would otherwise stay.
 
 pub mod cgroup;
+mod confine;
 mod deaths;
 pub mod defence;
 pub mod detach;
@@ -34,6 +35,7 @@ mod reap;
 pub mod recover;
 pub mod root;
 pub mod rootfs;
+mod scratch;
 pub mod serve;
 pub mod slot;
 pub mod spawn;

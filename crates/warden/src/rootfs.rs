@@ -18,14 +18,13 @@
 //! attached as well, at a directory of its own, and so grows the warden's mount table for as long as the sandbox lives.
 
 use std::collections::HashMap;
-use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, makedev, mkdirat, mknodat, openat2};
 use rustix::mount::{UnmountFlags, unmount};
-use sys::mount::{Attributes, Shown, Tree, resize_tmpfs};
+use sys::mount::{Attributes, Shown, Tree};
 use sys::process::PidFd;
 use thiserror::Error;
 
@@ -33,6 +32,7 @@ use crate::defence::Defence;
 use crate::isolation::{Hang, Isolation};
 use crate::protocol::{Limits, Python};
 use crate::root::Root;
+use crate::scratch::{common_scratch, own_scratch};
 
 /// Why a root file system could not be made.
 #[derive(Debug, Error)]
@@ -204,7 +204,7 @@ impl Roots {
     ) -> Result<(), RootError> {
         let scratch = || match &self.common {
             Some(common) => Tree::clone_of(common.as_fd(), false),
-            None => own_scratch(contents),
+            None => own_scratch(contents.uid, contents.limits),
         };
         scratch().and_then(|tree| tree.attach(root, "tmp")).map_err(mounting("attach /tmp"))?;
         scratch().and_then(|tree| tree.attach(root, "dev/shm")).map_err(mounting("attach /dev/shm"))
@@ -262,36 +262,6 @@ impl Roots {
         tree.restrict(Attributes::layer(read_only, no_devices), false).map_err(failed)?;
         Ok(tree)
     }
-}
-
-/// Attached, because before Linux 6.15 what is attached nowhere cannot be cloned. Without the sticky bit, which would have the
-/// kernel guard links.
-fn common_scratch(stages: &Path) -> io::Result<OwnedFd> {
-    let at = stages.join("scratch");
-    std::fs::create_dir(&at)?;
-    Tree::tmpfs(&[(c"mode", "0777")])?.attach(rustix::fs::CWD, &at.to_string_lossy())?;
-    Ok(rustix::fs::open(&at, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
-}
-
-fn own_scratch(contents: Contents<'_>) -> io::Result<Tree> {
-    let id = contents.uid.to_string();
-    let options: [(&CStr, &str); 5] = [
-        (c"uid", &id),
-        (c"gid", &id),
-        (c"mode", "0700"),
-        (c"size", &contents.limits.scratch_bytes.to_string()),
-        (c"nr_inodes", &contents.limits.scratch_inodes.to_string()),
-    ];
-    Tree::tmpfs(&options)
-}
-
-/// Changes the size of the scratch file systems of a root in use.
-///
-/// # Errors
-/// EINVAL when they hold more than that already.
-pub fn resize_scratch(root: BorrowedFd<'_>, limits: Limits) -> io::Result<()> {
-    resize_tmpfs(root, "tmp", limits.scratch_bytes, limits.scratch_inodes)?;
-    resize_tmpfs(root, "dev/shm", limits.scratch_bytes, limits.scratch_inodes)
 }
 
 /// Attaches `/proc` with the processes of the sandbox's own PID namespace to its root, while it runs. Only where

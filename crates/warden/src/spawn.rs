@@ -18,7 +18,6 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 
-use landlock::{AccessNet, Ruleset, RulesetAttr, Scope};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -31,6 +30,7 @@ use sys::scm;
 use thiserror::Error;
 
 use crate::cgroup::{Cgroups, Group};
+use crate::confine;
 use crate::defence::Defence;
 use crate::filter::Role;
 use crate::filter::program::Program;
@@ -42,9 +42,6 @@ use crate::root::Root;
 const CHANNEL: i32 = 3;
 /// Where it tells of a step that failed; closed by the exec.
 const TELL: i32 = 4;
-
-/// How much sooner than others sandboxes go when the host itself is out of memory: half of all memory's worth (proc(5)).
-const DIE_FIRST: &str = "500";
 
 /// What is to be started.
 #[derive(Debug)]
@@ -186,10 +183,7 @@ fn move_in(
 ) -> Result<(), SpawnError> {
     // Before the fork: pages touched before joining would stay charged to the warden.
     cgroups.enter(what.group).map_err(failed("enter cgroup"))?;
-    if what.isolation.has(Defence::DieFirst) {
-        // Refused where it is more already.
-        let _ = std::fs::write("/proc/self/oom_score_adj", DIE_FIRST);
-    }
+    confine::die_first(what.isolation);
     place.enter(what.root, what.isolation.own).map_err(failed("enter the sandboxes' place"))?;
     let pid = clone(libc::CLONE_PARENT).map_err(failed("clone"))?;
     if pid > 0 {
@@ -255,17 +249,18 @@ fn clone(flags: i32) -> io::Result<i32> {
 fn become_interpreter(what: &Start<'_>) -> SpawnError {
     default_signals();
     let confine = || -> Result<(), SpawnError> {
+        confine::limit_resources(what.isolation).map_err(failed("limit resources"))?;
         if what.isolation.has(Defence::Capabilities) {
             become_user(what.uid).map_err(failed("take user id"))?;
             drop_capabilities().map_err(failed("drop capabilities"))?;
         } else {
             become_user_with_capabilities(what.uid).map_err(failed("take user id"))?;
         }
-        limit_resources(what.isolation).map_err(failed("limit resources"))?;
         set_no_new_privileges().map_err(failed("give up privileges"))?;
-        restrict_network(what.isolation).map_err(failed("restrict by Landlock"))?;
+        confine::restrict_network(what.isolation).map_err(failed("restrict by Landlock"))?;
         let argv = arguments(what).map_err(failed("name the interpreter"))?;
-        let environment = environment(what.isolation).map_err(failed("name the environment"))?;
+        let environment =
+            confine::environment(what.isolation).map_err(failed("name the environment"))?;
         // Last: from here on only what the list allows.
         install_filter(what.filter).map_err(failed("install filter"))?;
         Err(failed("execute the interpreter")(exec(&argv, &environment)))
@@ -304,48 +299,6 @@ fn arrange_descriptors(
     Ok(())
 }
 
-/// Timers, too, count as pending signals. What is forked from a zygote counts together with all that have its creator.
-const PENDING_SIGNALS: u64 = 1024;
-
-fn limit_resources(isolation: Isolation) -> io::Result<()> {
-    // Nobody may raise what the warden itself was given.
-    let descriptors = sys::descriptors::most().min(1024);
-    let limits = [
-        // Not 0, which a host that pipes cores to a program takes no heed of (core(5)).
-        (Defence::LimitCore, libc::RLIMIT_CORE, 1),
-        (Defence::LimitPriority, libc::RLIMIT_RTPRIO, 0),
-        (Defence::LimitPriority, libc::RLIMIT_NICE, 0),
-        (Defence::LimitFiles, libc::RLIMIT_NOFILE, descriptors),
-        (Defence::LimitSignals, libc::RLIMIT_SIGPENDING, PENDING_SIGNALS),
-    ];
-    for (_, resource, value) in limits.into_iter().filter(|(defence, ..)| isolation.has(*defence)) {
-        let limit = libc::rlimit { rlim_cur: value, rlim_max: value };
-        // SAFETY: `limit` outlives the call.
-        if unsafe { libc::setrlimit(resource, &raw const limit) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-    }
-    Ok(())
-}
-
-/// No TCP at all, and no abstract socket or signal out of the domain, as far as the kernel's Landlock goes: a second
-/// line behind the empty network namespace. Files are the root tree's job: inherited file rules would make a tmpfs
-/// that is mounted later inaccessible.
-fn restrict_network(isolation: Isolation) -> io::Result<()> {
-    let restrict = || -> Result<(), landlock::RulesetError> {
-        let mut rules = Ruleset::default();
-        if isolation.has(Defence::LandlockNetwork) {
-            rules = rules.handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?;
-        }
-        if isolation.has(Defence::LandlockScopes) {
-            rules = rules.scope(Scope::AbstractUnixSocket | Scope::Signal)?;
-        }
-        rules.create()?.restrict_self()?;
-        Ok(())
-    };
-    restrict().map_err(io::Error::other)
-}
-
 fn arguments(what: &Start<'_>) -> io::Result<Vec<CString>> {
     let role = match what.role {
         Role::Zygote => "zygote",
@@ -356,29 +309,6 @@ fn arguments(what: &Start<'_>) -> io::Result<Vec<CString>> {
         .into_iter()
         .map(|a| Ok(CString::new(a)?))
         .collect()
-}
-
-/// What a sandbox sees of an environment: nothing of the worker's. Numeric pools start at one thread, because a fork
-/// takes only the forking thread along.
-fn environment(isolation: Isolation) -> io::Result<Vec<CString>> {
-    let inherited = std::env::vars_os().filter(|_| !isolation.has(Defence::CleanEnvironment));
-    let inherited = inherited.map(|(mut name, value)| {
-        name.push("=");
-        name.push(value);
-        CString::new(name.into_encoded_bytes())
-    });
-    let own = [
-        "PATH=/usr/bin",
-        "LANG=C.UTF-8",
-        "HOME=/tmp",
-        "TMPDIR=/tmp",
-        "OPENBLAS_NUM_THREADS=1",
-        "OMP_NUM_THREADS=1",
-        "MKL_NUM_THREADS=1",
-        "NUMEXPR_NUM_THREADS=1",
-    ]
-    .map(CString::new);
-    Ok(own.into_iter().chain(inherited).collect::<Result<_, _>>()?)
 }
 
 fn exec(argv: &[CString], environment: &[CString]) -> io::Error {

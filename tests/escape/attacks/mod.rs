@@ -1,6 +1,7 @@
 //! The attacks, by what they are after.
 
 mod files;
+mod ipc;
 mod kernel;
 pub(crate) mod known;
 mod limits;
@@ -17,6 +18,7 @@ pub(crate) fn all() -> Vec<Attack> {
         files::ATTACKS,
         privilege::ATTACKS,
         neighbours::ATTACKS,
+        ipc::ATTACKS,
         network::ATTACKS,
         kernel::ATTACKS,
         limits::ATTACKS,
