@@ -49,6 +49,24 @@ def attack(turn, told):
     ),
     Attack::new(
         Who::Handler,
+        "have the kernel compile programs, into memory that nobody is charged for",
+        "setsockopt(SO_ATTACH_FILTER)",
+        &[Defence::FilterPrograms],
+        &["ENOSYS"],
+        "
+def attack(turn, told):
+    # 2000 times: load a constant; then accept.
+    body = struct.pack('HBBI', 0, 0, 0, 7) * 2000 + struct.pack('HBBI', 6, 0, 0, 0xFFFF)
+    code = ctypes.create_string_buffer(body, len(body))
+    program = struct.pack('HxxxxxxQ', 2001, ctypes.addressof(code))
+    def attach():
+        KEPT.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        KEPT[-1].setsockopt(socket.SOL_SOCKET, 26, program)
+    return attempted(lambda: f'{[attach() for _ in range(100)].count(None)} programs')
+",
+    ),
+    Attack::new(
+        Who::Handler,
         "count what happens on the processor",
         "perf_event_open",
         &[Defence::FilterPerf],

@@ -93,4 +93,24 @@ def attack(turn, told):
     return got(struct.unpack_from('4Q', information)[1]) if libc.sysinfo(information) == 0 else 'unknown'
 ",
     ),
+    Attack::new(
+        Who::Handler,
+        "memory of the kernel's past its limit",
+        "900000 locks",
+        &[],
+        // A kernel that charges locks to who makes them.
+        &["killed"],
+        "
+def lock(file):
+    wanted = ctypes.create_string_buffer(struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 0, 1, 0))
+    start = ctypes.c_int64.from_buffer(wanted, 8)
+    for number in range(1000):
+        start.value = 2 * number
+        if libc.fcntl(file, fcntl.F_OFD_SETLK, wanted):
+            raise OSError(ctypes.get_errno(), 'lock')
+
+def attack(turn, told):
+    return attempted(lambda: f'{[lock(os.memfd_create(str(n))) for n in range(900)].count(None)} thousand')
+",
+    ),
 ];

@@ -55,6 +55,21 @@ def attack(turn, told):
     ),
     Attack::new(
         Who::Handler,
+        "take the host's memory through its map",
+        "page tables",
+        &[Defence::LimitMemory],
+        &["killed"],
+        "
+def attack(turn, told):
+    memory = mmap.mmap(-1, 160 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000, prot=mmap.PROT_READ)
+    # A table of 4 KiB for every 2 MiB of which one byte is read.
+    for at in range(0, len(memory), 2 << 20):
+        memory[at]
+    return got(f'{len(memory) >> 21 << 2} KiB of tables')
+",
+    ),
+    Attack::new(
+        Who::Handler,
         "fill the table of processes",
         "fork",
         &[Defence::LimitPids],

@@ -66,6 +66,9 @@ pub fn build(role: Role, unix_sockets: bool, isolation: Isolation) -> Program {
     } else {
         rules.insert(libc::SYS_fcntl, Rule::Always);
     }
+    if isolation.has(Defence::FilterPrograms) {
+        rules.insert(libc::SYS_setsockopt, socket_options());
+    }
     if isolation.has(Defence::LimitCore) {
         keep_core_limit(&mut rules);
     }
@@ -97,6 +100,20 @@ fn keep_core_limit(rules: &mut BTreeMap<c_long, Rule>) {
     rules.insert(libc::SYS_setrlimit, Rule::When(vec![vec![(0, other)]]));
     let read = vec![(2, Test::Null)];
     rules.insert(libc::SYS_prlimit64, Rule::When(vec![vec![(1, other)], read]));
+}
+
+/// All but those that give a socket a program: the kernel compiles it, into memory that it counts for the whole host and charges
+/// to nobody. Where that is used up, filters like this one cannot be installed any more.
+fn socket_options() -> Rule {
+    let programs = [
+        libc::SO_ATTACH_FILTER,
+        libc::SO_ATTACH_BPF,
+        libc::SO_ATTACH_REUSEPORT_CBPF,
+        libc::SO_ATTACH_REUSEPORT_EBPF,
+    ];
+    let other_level = vec![(1, Test::IsNot(libc::SOL_SOCKET.unsigned_abs()))];
+    let none_of_them = programs.map(|one| (2, Test::IsNot(one.unsigned_abs()))).to_vec();
+    Rule::When(vec![other_level, none_of_them])
 }
 
 /// A filter sees these flags; it could not see clone3's.
@@ -177,9 +194,9 @@ mod tests {
         page.push_str(
             "| by their arguments | `clone` without flags that make a namespace or a child for the caller's parent; \
              `socket` of TCP and UDP, AF_UNIX and NETLINK_ROUTE; `socketpair` of AF_UNIX; `fcntl` but for F_NOTIFY; \
-             `setrlimit` and `prlimit64` but for setting RLIMIT_CORE; \
+             `setsockopt` but for SO_ATTACH_* of SOL_SOCKET; `setrlimit` and `prlimit64` but for setting RLIMIT_CORE; \
              a zygote's `setns` with CLONE_NEWUSER, `unshare` with exactly what its forks make for themselves, `chroot` | \
-             `clone` `socket` `socketpair` `fcntl` `setrlimit` `prlimit64` `setns` `unshare` `chroot` |\n\n## Refused, and what for\n\n| defence | \
+             `clone` `socket` `socketpair` `fcntl` `setsockopt` `setrlimit` `prlimit64` `setns` `unshare` `chroot` |\n\n## Refused, and what for\n\n| defence | \
              where it would lead | calls |\n| --- | --- | --- |\n",
         );
         for refusal in refused::REFUSALS.iter().filter(|refusal| !refusal.calls.is_empty()) {
