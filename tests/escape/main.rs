@@ -5,7 +5,7 @@
 //!   everything but exactly one named defence  ─► it succeeds, and says what it has
 //! ```
 //! The second run shows that the first means something. An attack that only several missing defences let through names all
-//! of them and is not counted; nor is what this kernel or host lacks. Once with detached roots and once with staged ones,
+//! of them, is tried without each of them alone, and is not counted; nor is what this kernel or host lacks. Once with detached roots and once with staged ones,
 //! as on kernels before 6.15. `make escape` prints the table.
 
 #![expect(clippy::print_stdout, reason = "the table is what one runs this for")]
@@ -39,6 +39,8 @@ struct Row {
     inside: Outcome,
     /// None where no set of missing defences is known to let it through.
     outside: Option<Outcome>,
+    /// Those of several that let it through by themselves: then it names too many.
+    alone: Vec<Defence>,
 }
 
 impl Row {
@@ -77,22 +79,30 @@ async fn carry_out(usual: Hang) -> Vec<Row> {
         here.retain(|one| stage.proc() || !one.through_proc);
         for attack in here {
             let inside = stage.run(&attack).await;
-            rows.push(Row { attack, inside, outside: None });
+            rows.push(Row { attack, inside, outside: None, alone: Vec::new() });
         }
         stage.end().await;
     }
     let mut missing: Vec<(Hang, &[Defence])> = Vec::new();
     for row in &rows {
-        let needs = (root_of(&row.attack, usual), row.attack.without);
-        if !row.attack.without.is_empty() && !missing.contains(&needs) {
-            missing.push(needs);
+        let all = row.attack.without;
+        for without in std::iter::once(all).chain(all.chunks(1)).filter(|some| !some.is_empty()) {
+            let needs = (root_of(&row.attack, usual), without);
+            if !missing.contains(&needs) {
+                missing.push(needs);
+            }
         }
     }
     for (root, without) in missing {
         let stage = Stage::new(root, without, &bait).await;
-        for row in rows.iter_mut() {
-            if (root_of(&row.attack, usual), row.attack.without) == (root, without) {
+        for row in rows.iter_mut().filter(|row| root_of(&row.attack, usual) == root) {
+            if row.attack.without == without {
                 row.outside = Some(stage.run(&row.attack).await);
+            } else if let [one] = without
+                && row.attack.without.contains(one)
+                && matches!(stage.run(&row.attack).await, Outcome::Succeeded(_))
+            {
+                row.alone.push(*one);
             }
         }
         stage.end().await;
@@ -131,12 +141,15 @@ fn judge(rows: &[Row]) {
     };
     let escaped = names(&|row| !row.contained());
     let blunt = names(&|row| row.outside.is_some() && !row.bites() && !row.lacking());
+    let enough = rows.iter().filter(|row| !row.alone.is_empty());
+    let enough: Vec<_> = enough.map(|row| (row.attack.name, &row.alone)).collect();
     let bitten = rows.iter().filter(|row| row.bites());
     let pairs: BTreeSet<_> =
         bitten.filter_map(|row| Some((row.attack.mechanism, row.attack.pair()?.name()))).collect();
     println!("{} attacks, {} pairs of mechanism and defence", rows.len(), pairs.len());
     assert!(escaped.is_empty(), "not contained as expected: {escaped:#?}");
     assert!(blunt.is_empty(), "stopped by something else as well: {blunt:#?}");
+    assert!(enough.is_empty(), "needs no second one missing: {enough:#?}");
     assert!(rows.len() >= 60 && pairs.len() >= 45, "{} pairs", pairs.len());
 }
 
