@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: help build demo test check doctor bench sim soak test-vm clean need-rust need-python
+.PHONY: help build demo test check doctor bench sim soak escape test-vm clean need-rust need-python
 
 PYTHON ?= python3
 VENV := .venv
@@ -17,6 +17,7 @@ help:
 	@echo "make bench    FIG=sock_fig14 and others; see docs/benchmarking.md"
 	@echo "make sim      TRACE=directory: judge the import cache's policies on recorded requirement sets"
 	@echo "make soak     MINUTES=30 CALLS=... SEED=...: load and faults together, and what must hold nevertheless"
+	@echo "make escape   attack the sandboxes, with every defence in force and without each: prints the table (root)"
 	@echo "make test-vm  the end-to-end tests on Debian's stock kernel, under qemu"
 	@echo "make doctor   what this machine can do"
 	@echo "make clean    remove what was built and what the demo left"
@@ -71,6 +72,10 @@ sim: need-rust
 soak: need-rust need-python
 	cargo build --workspace --locked
 	target/debug/soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(CALLS),--calls $(CALLS)) $(if $(SEED),--seed $(SEED))
+
+escape: need-rust
+	cargo build --locked -p warden
+	cargo test --locked -p container --test escape -- --nocapture --test-threads 1
 
 # MATCH=regex: only test programs with such names. VM_MINUTES, VM_ACCEL: see the script.
 test-vm: need-rust need-python

@@ -1,12 +1,21 @@
-//! SPECIFICATION.md names tests: every one of them exists.
+//! SPECIFICATION.md and the threat model name tests: every one of them exists.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 #[test]
 fn every_test_that_the_specification_names_exists() {
+    every_test_named_in("SPECIFICATION.md", 40);
+}
+
+#[test]
+fn every_test_that_the_threat_model_names_exists() {
+    every_test_named_in("docs/threat-model.md", 20);
+}
+
+fn every_test_named_in(page: &str, at_least: usize) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let specification = fs::read_to_string(root.join("SPECIFICATION.md")).unwrap();
+    let specification = fs::read_to_string(root.join(page)).unwrap();
     // Names of tests are the backticked words of lower-case letters, digits and at least three underscores.
     let named: Vec<&str> = specification
         .split('`')
@@ -17,7 +26,7 @@ fn every_test_that_the_specification_names_exists() {
             word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
         })
         .collect();
-    assert!(named.len() > 40, "only {} tests are named", named.len());
+    assert!(named.len() > at_least, "only {} tests are named", named.len());
     let mut sources = String::new();
     for dir in ["crates", "tests"] {
         read_all(&root.join(dir), &mut sources);

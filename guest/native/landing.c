@@ -55,6 +55,9 @@ enum {
     LAND_USER_NS = 8,       /* a user namespace with the child's own kernel uid */
     LAND_INSTANCE = 16,     /* READY in a frame on the channel once all that holds: sooner than Python can say it */
     LAND_REHEARSE = 32,     /* the Python side's: nobody waits yet */
+    LAND_UNPRIVILEGED = 64, /* every capability dropped */
+    LAND_CLOSE = 256,       /* every descriptor closed but the channel */
+    LAND_UNDUMPABLE = 512,  /* neither traced nor read through /proc, by programs that it runs either */
 };
 enum { MAX_FDS = 16, CHANNEL = 3, INTERMEDIATE = 4 };
 enum { FD_ROOT, FD_CHANNEL, FD_USER_NS, FD_CGROUPS }; /* order of a slot's descriptors */
@@ -184,13 +187,14 @@ static void confine(struct slot *slot) {
     channel = slot->fds[FD_CHANNEL] = CHANNEL;
     if (fcntl(CHANNEL, F_SETFD, FD_CLOEXEC)) refuse(channel, "mark channel");
     if (slot->intermediate != INTERMEDIATE && dup2(slot->intermediate, INTERMEDIATE) != INTERMEDIATE) refuse(channel, "move pidfd");
-    if (syscall(SYS_close_range, INTERMEDIATE + 1, ~0u, 0)) refuse(channel, "close descriptors");
+    if (slot->flags & LAND_CLOSE && syscall(SYS_close_range, INTERMEDIATE + 1, ~0u, 0)) refuse(channel, "close descriptors");
     if (slot->flags & LAND_USER_NS) {
         if (syscall(SYS_setresgid, slot->uid, slot->uid, slot->uid)) refuse(channel, "take group id");
         if (syscall(SYS_setresuid, slot->uid, slot->uid, slot->uid)) refuse(channel, "take user id");
-        if (drop_capabilities()) refuse(channel, "drop capabilities");
     }
-    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)) refuse(channel, "become undumpable");
+    if (slot->flags & LAND_UNPRIVILEGED && drop_capabilities()) refuse(channel, "drop capabilities");
+    /* A change of ids has made it so already, where fs.suid_dumpable is as it should be. */
+    if (prctl(PR_SET_DUMPABLE, !(slot->flags & LAND_UNDUMPABLE), 0, 0, 0)) refuse(channel, "become undumpable");
     register_rseq();
     if (slot->flags & LAND_SCOPE && scope()) refuse(channel, "enter Landlock scope");
     if (slot->flags & LAND_STACK_FILTER && stack_filter()) refuse(channel, "stack filter");

@@ -22,7 +22,8 @@ use sys::process::PidFd;
 use sys::scm;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use warden::protocol::{Answer, Command, Limits};
+use warden::defence::Defence;
+use warden::protocol::{Answer, Command, Host, Limits};
 
 use crate::client::{Client, unexpected};
 use crate::container::Handle;
@@ -40,6 +41,9 @@ mod flag {
     pub(super) const USER_NS: u32 = 8;
     pub(super) const INSTANCE: u32 = 16;
     pub(super) const REHEARSE: u32 = 32;
+    pub(super) const UNPRIVILEGED: u32 = 64;
+    pub(super) const CLOSE: u32 = 256;
+    pub(super) const UNDUMPABLE: u32 = 512;
 }
 
 /// What is to land.
@@ -127,16 +131,8 @@ impl Slot {
         let Self { handle, zygote, role, uid, inner_uid, for_zygote, channel, .. } = self;
         scm::want_credentials(channel.as_fd(), true)
             .map_err(ProviderError::step("ask for credentials"))?;
-        let scope = if handle.client.host().scopes { flag::SCOPE } else { 0 };
-        let own = handle.client.host().isolation.own.bits().cast_unsigned();
-        let flags = flag::USER_NS
-            | scope
-            | own
-            | match role {
-                Role::Instance => flag::NEW_PID | flag::STACK_FILTER | flag::INSTANCE,
-                Role::Zygote => 0,
-            }
-            | if rehearse { flag::REHEARSE } else { 0 };
+        let host = handle.client.host();
+        let flags = steps(role, host) | if rehearse { flag::REHEARSE } else { 0 };
         let message = fork_message(inner_uid, flags);
         let borrowed: Vec<_> = for_zygote.iter().map(AsFd::as_fd).collect();
         let lost = |reason: String| ProviderError::ZygoteLost { id: zygote, reason };
@@ -164,7 +160,7 @@ impl Slot {
         let sender = received
             .credentials
             .ok_or_else(|| impostor("the kernel names no sender".to_owned()))?;
-        if sender.uid != uid {
+        if host.isolation.has(Defence::CheckUid) && sender.uid != uid {
             return Err(impostor(format!("uid {} instead of {uid}", sender.uid)));
         }
         let process = match received.pidfd {
@@ -182,6 +178,24 @@ impl Slot {
             Err(other) => Err(other),
         }
     }
+}
+
+/// The steps of a landing, those left out that a measurement switches off.
+fn steps(role: Role, host: &Host) -> u32 {
+    let instance = role == Role::Instance;
+    let steps = [
+        (Defence::PidNamespace, instance, flag::NEW_PID),
+        (Defence::StackedFilter, instance, flag::STACK_FILTER),
+        (Defence::LandlockScopes, host.scopes, flag::SCOPE),
+        (Defence::Capabilities, true, flag::UNPRIVILEGED),
+        (Defence::CloseDescriptors, true, flag::CLOSE),
+        (Defence::Undumpable, true, flag::UNDUMPABLE),
+    ];
+    let taken =
+        steps.into_iter().filter(|(defence, asked, _)| *asked && host.isolation.has(*defence));
+    let own = host.isolation.own.bits().cast_unsigned();
+    let always = flag::USER_NS | own | if instance { flag::INSTANCE } else { 0 };
+    taken.fold(always, |all, (_, _, step)| all | step)
 }
 
 /// Why nothing landed. A slot whose limits are too small for a fork is no fault of its zygote, which others share.

@@ -22,6 +22,7 @@ mod zygote;
 pub use client::Client;
 pub use launch::{LaunchError, WardenOptions, WardenProcess, clear_leftovers, launch};
 pub use provider::{ContainerOptions, Containers};
+pub use warden::defence::{Defence, Defences};
 pub use warden::isolation::{Hang, Isolation, Namespaces, Supply};
 pub use warden::protocol::Layout;
 

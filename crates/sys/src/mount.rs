@@ -17,12 +17,26 @@ use rustix::mount::{
 pub struct Attributes(u64);
 
 impl Attributes {
-    /// Nothing is written, no device opens: layers.
-    pub const LAYER: Self =
-        Self(libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV);
     /// Nothing is written or run, devices open: `/dev`. With `nodev`, `/dev/null` would be EACCES.
     pub const DEVICES: Self =
         Self(libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC);
+
+    /// Of a layer: nothing is written where `read_only`, no device opens where `no_devices`.
+    #[must_use]
+    pub const fn layer(read_only: bool, no_devices: bool) -> Self {
+        let read_only = if read_only { libc::MOUNT_ATTR_RDONLY } else { 0 };
+        let no_devices = if no_devices { libc::MOUNT_ATTR_NODEV } else { 0 };
+        Self(libc::MOUNT_ATTR_NOSUID | read_only | no_devices)
+    }
+}
+
+/// What a procfs shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// Processes and nothing else (`subset=pid`).
+    Processes,
+    /// The kernel's settings and state as well.
+    All,
 }
 
 /// A mount or tree of mounts that is attached nowhere.
@@ -73,28 +87,30 @@ impl Tree {
         )?))
     }
 
-    /// A procfs that shows the processes of the given PID namespace and nothing else (`subset=pid`). Linux ≥ 6.17.
+    /// A procfs of the given PID namespace. Linux ≥ 6.17.
     ///
     /// # Errors
     /// EINVAL before that kernel.
-    pub fn proc_of(pid_namespace: BorrowedFd<'_>) -> io::Result<Self> {
-        Self::proc(Some(pid_namespace))
+    pub fn proc_of(pid_namespace: BorrowedFd<'_>, shown: Shown) -> io::Result<Self> {
+        Self::proc(Some(pid_namespace), shown)
     }
 
-    /// The same of the PID namespace that the caller lives in. Linux ≥ 5.8.
+    /// One that shows the processes of the PID namespace that the caller lives in. Linux ≥ 5.8.
     ///
     /// # Errors
     /// As `fsopen(2)`, `fsmount(2)`.
     pub fn own_proc() -> io::Result<Self> {
-        Self::proc(None)
+        Self::proc(None, Shown::Processes)
     }
 
-    fn proc(pid_namespace: Option<BorrowedFd<'_>>) -> io::Result<Self> {
+    fn proc(pid_namespace: Option<BorrowedFd<'_>>, shown: Shown) -> io::Result<Self> {
         let context = fsopen(c"proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
         if let Some(namespace) = pid_namespace {
             fsconfig_set_fd(context.as_fd(), c"pidns", namespace)?;
         }
-        fsconfig_set_string(context.as_fd(), c"subset", "pid")?;
+        if shown == Shown::Processes {
+            fsconfig_set_string(context.as_fd(), c"subset", "pid")?;
+        }
         fsconfig_create(context.as_fd())?;
         let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
             | MountAttrFlags::MOUNT_ATTR_NODEV

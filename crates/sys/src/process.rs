@@ -186,7 +186,7 @@ const _: () = assert!(size_of::<PidfdInfo>() == 64);
 /// # Errors
 /// As `capset(2)`.
 pub fn drop_capabilities() -> io::Result<()> {
-    set_capabilities(0, 0)
+    set_capabilities(0, 0, 0)
 }
 
 /// Makes every permitted capability effective again, after a change of the effective user id took them away.
@@ -195,7 +195,7 @@ pub fn drop_capabilities() -> io::Result<()> {
 /// As `capset(2)`.
 pub fn raise_capabilities() -> io::Result<()> {
     let permitted = permitted_capabilities()?;
-    set_capabilities(permitted, permitted)
+    set_capabilities(permitted, permitted, 0)
 }
 
 #[repr(C)]
@@ -226,12 +226,12 @@ fn permitted_capabilities() -> io::Result<u64> {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "capset takes the set in two halves")]
-fn set_capabilities(effective: u64, permitted: u64) -> io::Result<()> {
+fn set_capabilities(effective: u64, permitted: u64, inheritable: u64) -> io::Result<()> {
     let mut header = CapHeader { version: CAPABILITY_VERSION_3, pid: 0 };
     let half = |shift: u32| CapData {
         effective: (effective >> shift) as u32,
         permitted: (permitted >> shift) as u32,
-        inheritable: 0,
+        inheritable: (inheritable >> shift) as u32,
     };
     let data = [half(0), half(32)];
     // SAFETY: version 3 reads two data elements.
@@ -255,6 +255,29 @@ pub fn become_user(id: u32) -> io::Result<()> {
     // SAFETY: as above.
     if unsafe { libc::syscall(libc::SYS_setresuid, id, id, id) } != 0 {
         return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Like [`become_user`], but every capability is kept, beyond an exec as well: what a defence is worth is seen by taking
+/// it away.
+///
+/// # Errors
+/// As `setresuid(2)`, `capset(2)`, `prctl(2)`.
+pub fn become_user_with_capabilities(id: u32) -> io::Result<()> {
+    // SAFETY: plain numbers.
+    if unsafe { libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    become_user(id)?;
+    let permitted = permitted_capabilities()?;
+    set_capabilities(permitted, permitted, permitted)?;
+    for capability in (0..64).filter(|at| permitted >> at & 1 == 1) {
+        let raise = libc::PR_CAP_AMBIENT_RAISE;
+        // SAFETY: plain numbers.
+        if unsafe { libc::prctl(libc::PR_CAP_AMBIENT, raise, capability, 0, 0) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
     }
     Ok(())
 }

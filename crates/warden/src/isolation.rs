@@ -10,13 +10,17 @@
 //!
 //! `lean` is what Lambswool is. `sock` is the container of the SOCK paper (§4.1), `general` what Docker makes for each
 //! container: both are there to be measured against. An ablation is a recipe with a choice changed: `lean,own=net`. Uids,
-//! capabilities, `no_new_privs`, seccomp, Landlock and the PID namespace are the same in all of them.
+//! capabilities, `no_new_privs`, seccomp, Landlock and the PID namespace are the same in all of them, unless one is taken
+//! away by its name, for the tests that show what it stops: `lean,unsafe-without=own-uid+filter-keys`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+use crate::defence::{Defence, Defences};
+use crate::protocol::Limits;
 
 /// See the module's own words. As text: a recipe, then changes, as in `sock,cgroups=fresh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +32,8 @@ pub struct Isolation {
     pub own: Namespaces,
     /// Where cgroups come from.
     pub cgroups: Supply,
+    /// Lines of defence that are switched off.
+    pub without: Defences,
 }
 
 /// Where the root file system of a sandbox hangs.
@@ -98,13 +104,18 @@ impl Namespaces {
 
 impl Isolation {
     /// Lambswool's own recipe.
-    pub const LEAN: Self =
-        Self { root: Hang::Detached, own: Namespaces::NONE, cgroups: Supply::Pooled };
+    pub const LEAN: Self = Self {
+        root: Hang::Detached,
+        own: Namespaces::NONE,
+        cgroups: Supply::Pooled,
+        without: Defences::NONE,
+    };
     /// SOCK's: bind mounts and chroot, no mount or network namespace, cgroups from a pool.
     pub const SOCK: Self = Self {
         root: Hang::Bind,
         own: Namespaces::IPC.and(Namespaces::UTS),
         cgroups: Supply::Pooled,
+        without: Defences::NONE,
     };
     /// Docker's: every namespace but the user's, and everything made for the one container.
     pub const GENERAL: Self = Self {
@@ -115,6 +126,7 @@ impl Isolation {
             .and(Namespaces::UTS)
             .and(Namespaces::CGROUP),
         cgroups: Supply::Fresh,
+        without: Defences::NONE,
     };
 
     const RECIPES: [(&str, Self); 3] =
@@ -125,6 +137,28 @@ impl Isolation {
     #[must_use]
     pub fn forks(self) -> bool {
         !self.own.has(Namespaces::MOUNT)
+    }
+
+    /// Whether a line of defence is in force.
+    #[must_use]
+    pub const fn has(self, defence: Defence) -> bool {
+        !self.without.has(defence)
+    }
+
+    /// The limits that are enforced where these are asked for: beyond anything real where the defence is switched off.
+    #[must_use]
+    pub fn enforced(self, asked: Limits) -> Limits {
+        let unless = |defence, limit: u64, none: u64| if self.has(defence) { limit } else { none };
+        Limits {
+            memory_bytes: unless(Defence::LimitMemory, asked.memory_bytes, 1 << 50),
+            // The kernel's own most (`PID_MAX_LIMIT`).
+            pids: if self.has(Defence::LimitPids) { asked.pids } else { 1 << 22 },
+            scratch_bytes: unless(Defence::LimitScratchBytes, asked.scratch_bytes, 1 << 40),
+            scratch_inodes: match self.has(Defence::LimitScratchFiles) {
+                true => asked.scratch_inodes,
+                false => 1 << 30,
+            },
+        }
     }
 
     /// What of the default's protection is missing.
@@ -139,6 +173,7 @@ impl Isolation {
         if self.own.has(Namespaces::NETWORK) {
             weaker.push("sandboxes have a loopback of their own");
         }
+        weaker.extend(self.without.iter().map(Defence::without));
         weaker
     }
 }
@@ -162,6 +197,12 @@ pub enum IsolationError {
         "{0:?} changes no isolation: root=detached|staged|bind, own=mnt+net+ipc+uts+cgroup (any of them, or nothing), cgroups=pooled|fresh"
     )]
     Change(String),
+    /// No defences have these names.
+    #[error(
+        "{0:?} names no defences that could be switched off: they are {all}",
+        all = Defence::ALL.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ")
+    )]
+    Defence(String),
 }
 
 impl FromStr for Isolation {
@@ -181,6 +222,10 @@ impl FromStr for Isolation {
                 ("own", names) => isolation.own = Namespaces::parse(names).ok_or_else(unknown)?,
                 ("cgroups", "pooled") => isolation.cgroups = Supply::Pooled,
                 ("cgroups", "fresh") => isolation.cgroups = Supply::Fresh,
+                ("unsafe-without", names) => {
+                    let unknown = || IsolationError::Defence(names.to_owned());
+                    isolation.without = Defences::parse(names).ok_or_else(unknown)?;
+                }
                 _ => return Err(unknown()),
             }
         }
@@ -211,7 +256,11 @@ impl fmt::Display for Isolation {
             Supply::Pooled => "pooled",
             Supply::Fresh => "fresh",
         };
-        write!(f, "lean,root={root},own={},cgroups={cgroups}", self.own)
+        write!(f, "lean,root={root},own={},cgroups={cgroups}", self.own)?;
+        if self.without != Defences::NONE {
+            write!(f, ",unsafe-without={}", self.without)?;
+        }
+        Ok(())
     }
 }
 
@@ -257,8 +306,10 @@ mod tests {
                     Namespaces::NAMED.iter().enumerate().filter(|(at, _)| own >> at & 1 == 1);
                 let own = chosen.fold(Namespaces::NONE, |all, (_, (_, one))| all.and(*one));
                 for cgroups in [Supply::Pooled, Supply::Fresh] {
-                    let isolation = Isolation { root, own, cgroups };
-                    assert_eq!(isolation.to_string().parse(), Ok(isolation));
+                    for without in [Defences::NONE, Defences::NONE.and(Defence::OwnUid)] {
+                        let isolation = Isolation { root, own, cgroups, without };
+                        assert_eq!(isolation.to_string().parse(), Ok(isolation));
+                    }
                 }
             }
         }
@@ -274,5 +325,17 @@ mod tests {
         for bad in ["lean,own=pid", "lean,root", "lean,roots=bind", "lean,cgroups=", "lean,"] {
             assert!(refused(bad).contains("own=mnt+net+ipc+uts+cgroup"), "{bad}");
         }
+        assert!(refused("lean,unsafe-without=moat").contains("own-uid, capabilities"));
+    }
+
+    #[test]
+    fn what_is_switched_off_is_told_as_weaker_and_limits_nothing() {
+        let asked =
+            Limits { memory_bytes: 64 << 20, pids: 8, scratch_bytes: 1 << 20, scratch_inodes: 9 };
+        assert_eq!(Isolation::LEAN.enforced(asked), asked);
+        assert!(Isolation::LEAN.weaker().is_empty());
+        let ablated: Isolation = "lean,unsafe-without=limit-pids".parse().unwrap();
+        assert_eq!(ablated.enforced(asked), Limits { pids: 1 << 22, ..asked });
+        assert_eq!(ablated.weaker(), [Defence::LimitPids.without()]);
     }
 }

@@ -4,8 +4,10 @@ use std::os::fd::AsFd;
 
 use sys::process::{Ended, PidFd};
 
+use crate::defence::Defence;
 use crate::protocol::{Answer, Limits};
-use crate::rootfs::{Contents, resize_scratch};
+use crate::rootfs::Contents;
+use crate::scratch::resize_scratch;
 use crate::serve::{Answered, Refused, Warden, done, kernel};
 use crate::slot::Kind;
 
@@ -54,13 +56,16 @@ impl Warden {
         let (uid, group) = (sandbox.uid, sandbox.group.clone());
         let instance = matches!(sandbox.kind, Kind::Instance);
         let who = process.identity().ok_or(Refused::Wrong("the process is gone"))?;
-        if who.uids.iter().any(|id| *id != uid) {
+        let isolation = self.host.isolation;
+        if isolation.has(Defence::CheckUid) && who.uids.iter().any(|id| *id != uid) {
             return Err(Refused::Wrong("the process has another uid than its slot"));
         }
-        if !self.cgroups.contains(&group, who.pid) {
+        if isolation.has(Defence::CheckCgroup) && !self.cgroups.contains(&group, who.pid) {
             return Err(Refused::Wrong("the process is outside its slot's cgroups"));
         }
-        if instance && !self.place.holds_apart(who.pid) {
+        let apart =
+            isolation.has(Defence::PidNamespace) && isolation.has(Defence::CheckPidNamespace);
+        if instance && apart && !self.place.holds_apart(who.pid) {
             return Err(Refused::Wrong("the process has no pid namespace of its own"));
         }
         // The pidfd keeps the number from naming another process: it still lived after the looks.

@@ -19,7 +19,9 @@
 //! sandboxes would otherwise stay.
 
 pub mod cgroup;
+mod confine;
 mod deaths;
+pub mod defence;
 pub mod detach;
 mod examine;
 pub mod filter;
@@ -34,6 +36,7 @@ mod reap;
 pub mod recover;
 pub mod root;
 pub mod rootfs;
+mod scratch;
 pub mod serve;
 pub mod slot;
 pub mod spawn;

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{Mode, OFlags};
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use sys::probe::Kernel;
+use warden::defence::Defences;
 use warden::detach::Detached;
 use warden::guardian::Guardian;
 use warden::isolation::{Hang, Isolation};
@@ -52,6 +54,10 @@ fn main() -> Result<()> {
             return Ok(());
         }
     };
+    let isolation = arguments.isolation;
+    if isolation.without != Defences::NONE && !socket_peercred(&worker)?.uid.is_root() {
+        bail!("only a worker that root runs may switch a defence off: leave `unsafe-without` out");
+    }
     own_mount_namespace().context("make a private mount namespace")?;
     let descriptors = sys::descriptors::raise(DESCRIPTORS);
 
@@ -63,11 +69,10 @@ fn main() -> Result<()> {
         .with_context(|| format!("open {}", layers.display()))?;
 
     let cgroups = recover::fresh_cgroups(&name);
-    let isolation = arguments.isolation;
-    let roots = Roots::new(layers, stages, isolation.root)?;
+    let roots = Roots::new(layers, stages, isolation)?;
     // From 6.15 on a pidfd tells how its process ended. Who stages does all as before then.
     let reap = isolation.root == Hang::Staged || Kernel::running() < Kernel(6, 15);
-    let place = Place::new(&empty, reap)?;
+    let place = Place::new(&empty, reap, isolation)?;
     let uids = Uids::of(Share::take().context("take kernel uids")?);
     let frozen_stay = cgroups.layout() == Layout::V1;
     let mut warden = Warden::new(place, roots, cgroups, uids, isolation, descriptors);

@@ -5,7 +5,7 @@
 //!   pidfd does not tell how a process ended, it reaps them itself and tells the warden through a pipe.
 //! - M, a mount namespace with one empty read-only tmpfs. It belongs to the initial user namespace: a zygote that
 //!   enters a slot's user namespace, unshares and walks back finds an empty directory and not the host's root.
-//! - an empty network namespace with loopback down, an IPC and a UTS namespace.
+//! - an empty network namespace with loopback down, whose `/proc/<pid>/net` nobody here can read, an IPC and a UTS namespace.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -23,7 +23,8 @@ use sys::process::{Ended, PidFd, become_user, die_with_parent, drop_capabilities
 use thiserror::Error;
 
 use crate::deaths::{DEAD, Deaths, reap_and_tell};
-use crate::isolation::Namespaces;
+use crate::defence::Defence;
+use crate::isolation::{Isolation, Namespaces};
 use crate::root::Root;
 use crate::uids;
 
@@ -64,23 +65,25 @@ impl Place {
     ///
     /// # Errors
     /// When the caller lacks a privilege or the host a namespace.
-    pub fn new(empty: &Path, reap: bool) -> Result<Self, PlaceError> {
+    pub fn new(empty: &Path, reap: bool, isolation: Isolation) -> Result<Self, PlaceError> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(step("pipe"))?;
         let (deaths, dead) =
             pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(step("pipe"))?;
-        let flags = libc::CLONE_NEWPID
-            | libc::CLONE_NEWNET
-            | libc::CLONE_NEWNS
-            | libc::CLONE_NEWIPC
-            | libc::CLONE_NEWUTS
-            | libc::SIGCHLD;
+        let flags = [
+            (Defence::NetworkNamespace, libc::CLONE_NEWNET),
+            (Defence::IpcNamespace, libc::CLONE_NEWIPC),
+            (Defence::EmptyPlace, libc::CLONE_NEWNS),
+        ]
+        .into_iter()
+        .filter(|(defence, _)| isolation.has(*defence))
+        .fold(libc::CLONE_NEWPID | libc::CLONE_NEWUTS | libc::SIGCHLD, |all, (_, one)| all | one);
         // SAFETY: a fork of a process with one thread: the child may go on with anything.
         let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
         if pid < 0 {
             return Err(step("clone")(io::Error::last_os_error()));
         }
         if pid == 0 {
-            be_pid_one(empty, &write, reap.then_some(&dead));
+            be_pid_one(empty, &write, reap.then_some(&dead), isolation);
         }
         drop(write);
         let pid = i32::try_from(pid).map_err(|_| step("clone")(io::Error::other("pid")))?;
@@ -212,10 +215,18 @@ impl Drop for Place {
 }
 
 /// Runs in the child that becomes pid 1 of P.
-fn be_pid_one(empty: &Path, ready: &OwnedFd, dead: Option<&OwnedFd>) -> ! {
+fn be_pid_one(empty: &Path, ready: &OwnedFd, dead: Option<&OwnedFd>, isolation: Isolation) -> ! {
     let prepared = (|| -> io::Result<()> {
         die_with_parent()?;
-        mount_nothing(empty)?;
+        if isolation.has(Defence::HiddenSockets) && isolation.has(Defence::NetworkNamespace) {
+            hide_sockets()?;
+        }
+        if isolation.has(Defence::EmptyPlace) {
+            mount_nothing(empty)?;
+        }
+        if !isolation.has(Defence::LoopbackDown) {
+            sys::loopback::bring_up()?;
+        }
         rustix::system::sethostname(b"sandbox")?;
         rustix::io::write(ready, b"r")?;
         if let Some(dead) = dead {
@@ -248,6 +259,16 @@ fn be_pid_one(empty: &Path, ready: &OwnedFd, dead: Option<&OwnedFd>) -> ! {
         // SAFETY: waits for a signal.
         unsafe { libc::pause() };
     }
+}
+
+/// Makes what `/proc/<pid>/net` says of the caller's network namespace, and of no other, root's to read. Sandboxes share that
+/// namespace, and would see each other's sockets by name there: `subset=pid` leaves that directory in.
+fn hide_sockets() -> io::Result<()> {
+    for entry in std::fs::read_dir("/proc/self/net")? {
+        let path = entry?.path();
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o500))?;
+    }
+    Ok(())
 }
 
 fn mount_nothing(empty: &Path) -> io::Result<()> {

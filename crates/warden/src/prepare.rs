@@ -13,7 +13,9 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sys::namespace::{IdMap, Parent, user_namespace};
 
 use crate::cgroup::{self, Group};
+use crate::defence::Defence;
 use crate::filter::Role;
+use crate::isolation::Isolation;
 use crate::protocol::{Answer, Files, Limits, Python};
 use crate::rootfs::Contents;
 use crate::serve::{Answered, Refused, Warden, kernel};
@@ -89,7 +91,7 @@ impl Warden {
                 role,
                 interpreter: &python.interpreter,
                 root: &root,
-                own: self.host.isolation.own,
+                isolation: self.host.isolation,
                 channel: theirs.as_fd(),
                 uid,
                 group: &group,
@@ -99,7 +101,7 @@ impl Warden {
             if role == Role::Instance {
                 self.show_processes(&root, &process)?;
             }
-            let files = self.cgroups.files(&group, uid).map_err(kernel("open cgroup"))?;
+            let files = self.cgroup_files(&group, uid)?;
             Ok((ours, process, stderr, files))
         });
         let (ours, process, stderr, files) = match started {
@@ -129,6 +131,12 @@ impl Warden {
             dying: false,
         };
         Ok((sandbox, (Answer::Started { uid, files }, rest)))
+    }
+
+    /// The group's files, for `holder` to move its own processes there and nobody else's.
+    fn cgroup_files(&self, group: &Group, holder: u32) -> Result<cgroup::Files, Refused> {
+        let opener = if self.host.isolation.has(Defence::CgroupCredentials) { holder } else { 0 };
+        self.cgroups.files(group, opener).map_err(kernel("open cgroup"))
     }
 
     fn group_for(&mut self, name: u64, role: Role, limits: Limits, uid: u32) -> io::Result<Group> {
@@ -162,7 +170,7 @@ impl Warden {
             (parent.python.clone(), parent.uid, parent.group.clone());
         let own = parent.as_zygote_mut().ok_or(Refused::Wrong("an instance is never forked"))?;
         let stderr = own.stderr;
-        let ids = take_ids(&mut self.uids, own, derive)?;
+        let ids = take_ids(&mut self.uids, own, derive, self.host.isolation)?;
         let idle = if derive { None } else { own.idle_groups.pop() };
         let allotment = ids.allotment;
         let made = own_namespace(own, zygote_uid, &ids).and_then(|namespace| {
@@ -209,7 +217,7 @@ impl Warden {
                 .make_slot(&zygote_group, name, limits, owner)
                 .map_err(kernel("make cgroup"))?,
         };
-        let opened = self.cgroups.files(&group, zygote_uid).map_err(kernel("open cgroup"));
+        let opened = self.cgroup_files(&group, zygote_uid);
         let kind = if derive { SocketType::SEQPACKET } else { SocketType::STREAM };
         let (files, (ours, theirs)) = match opened.and_then(|files| Ok((files, channel(kind)?))) {
             Ok(both) => both,
@@ -269,7 +277,12 @@ struct Ids {
     allotment: Allotment,
 }
 
-fn take_ids(uids: &mut Uids, zygote: &mut Zygote, derive: bool) -> Result<Ids, Refused> {
+fn take_ids(
+    uids: &mut Uids,
+    zygote: &mut Zygote,
+    derive: bool,
+    isolation: Isolation,
+) -> Result<Ids, Refused> {
     let spent = || Refused::Wrong("the zygote has no kernel uid left");
     let first = zygote.ids.first;
     if derive && zygote.namespace.is_none() {
@@ -285,7 +298,10 @@ fn take_ids(uids: &mut Uids, zygote: &mut Zygote, derive: bool) -> Result<Ids, R
         let offset = zygote.ids.take_share().ok_or_else(spent)?;
         (offset, count, Allotment::Share(offset))
     } else {
-        let offset = zygote.ids.take_one().ok_or_else(spent)?;
+        let offset = match isolation.has(Defence::OwnUid) {
+            true => zygote.ids.take_one().ok_or_else(spent)?,
+            false => 1,
+        };
         (offset, 1, Allotment::One(offset))
     };
     let uid = first + offset;

@@ -18,20 +18,21 @@
 //! attached as well, at a directory of its own, and so grows the warden's mount table for as long as the sandbox lives.
 
 use std::collections::HashMap;
-use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, makedev, mkdirat, mknodat, openat2};
 use rustix::mount::{UnmountFlags, unmount};
-use sys::mount::{Attributes, Tree, resize_tmpfs};
+use sys::mount::{Attributes, Shown, Tree};
 use sys::process::PidFd;
 use thiserror::Error;
 
-use crate::isolation::Hang;
+use crate::defence::Defence;
+use crate::isolation::{Hang, Isolation};
 use crate::protocol::{Limits, Python};
 use crate::root::Root;
+use crate::scratch::{common_scratch, own_scratch};
 
 /// Why a root file system could not be made.
 #[derive(Debug, Error)]
@@ -95,6 +96,9 @@ pub struct Roots {
     stages: PathBuf,
     made: u64,
     way: Hang,
+    isolation: Isolation,
+    /// What all sandboxes have for scratch where none has its own.
+    common: Option<OwnedFd>,
     templates: HashMap<(String, String), Template>,
 }
 
@@ -104,17 +108,23 @@ impl Roots {
     ///
     /// # Errors
     /// When nothing can be mounted at all.
-    pub fn new(layers: OwnedFd, stages: PathBuf, wanted: Hang) -> Result<Self, RootError> {
-        let way = match wanted {
+    pub fn new(layers: OwnedFd, stages: PathBuf, isolation: Isolation) -> Result<Self, RootError> {
+        let way = match isolation.root {
             Hang::Detached if !can_attach_to_detached() => Hang::Staged,
             other => other,
         };
         // Directories to mount on go with the warden, however it ends. Its alone: a hostile zygote uses a slot's
         // capabilities to leave its chroot, and where the root hangs in the mount table would climb on to the host's.
-        Tree::tmpfs(&[(c"mode", "0700")])
+        let mode = if isolation.has(Defence::PrivateStages) { "0700" } else { "0755" };
+        Tree::tmpfs(&[(c"mode", mode)])
             .and_then(|tree| tree.attach(rustix::fs::CWD, &stages.to_string_lossy()))
             .map_err(mounting("mount the stages"))?;
-        Ok(Self { layers, stages, made: 0, way, templates: HashMap::new() })
+        let common = match isolation.has(Defence::OwnScratch) {
+            true => None,
+            false => Some(common_scratch(&stages).map_err(mounting("make scratch"))?),
+        };
+        let templates = HashMap::new();
+        Ok(Self { layers, stages, made: 0, way, isolation, common, templates })
     }
 
     /// Whether mounts can be attached to a root in use: [`Roots::complete`] and [`attach_proc`].
@@ -147,7 +157,7 @@ impl Roots {
             Root::from(tree)
         };
         self.attach(root.as_fd(), contents)?;
-        attach_scratch(root.as_fd(), contents)?;
+        self.attach_scratch(root.as_fd(), contents)?;
         Ok(root)
     }
 
@@ -177,7 +187,7 @@ impl Roots {
         contents: Contents<'_>,
     ) -> Result<Root, RootError> {
         let attached =
-            self.attach(template, contents).and_then(|()| attach_scratch(template, contents));
+            self.attach(template, contents).and_then(|()| self.attach_scratch(template, contents));
         let cloned =
             attached.and_then(|()| Tree::clone_of(template, true).map_err(mounting("clone stage")));
         // Taken off whatever happened: the stage must be as it was.
@@ -185,6 +195,19 @@ impl Roots {
             let _ = unmount(stage.join(path), UnmountFlags::DETACH);
         }
         Ok(Root::from(cloned?))
+    }
+
+    fn attach_scratch(
+        &self,
+        root: BorrowedFd<'_>,
+        contents: Contents<'_>,
+    ) -> Result<(), RootError> {
+        let scratch = || match &self.common {
+            Some(common) => Tree::clone_of(common.as_fd(), false),
+            None => own_scratch(contents.uid, contents.limits),
+        };
+        scratch().and_then(|tree| tree.attach(root, "tmp")).map_err(mounting("attach /tmp"))?;
+        scratch().and_then(|tree| tree.attach(root, "dev/shm")).map_err(mounting("attach /dev/shm"))
     }
 
     fn template(&mut self, python: &Python) -> Result<(), RootError> {
@@ -226,43 +249,19 @@ impl Roots {
     /// A layer as a read-only tree. Resolved beneath the layers' directory, through no link of any kind.
     fn layer(&self, name: &str) -> Result<Tree, RootError> {
         let failed = |source: io::Error| RootError::Layer { layer: name.to_owned(), source };
-        let dir = openat2(
-            &self.layers,
-            name,
-            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
-        )
-        .map_err(|error| failed(error.into()))?;
+        let resolve = match self.isolation.has(Defence::LayersBeneath) {
+            true => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+            false => ResolveFlags::empty(),
+        };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = openat2(&self.layers, name, flags, Mode::empty(), resolve)
+            .map_err(|error| failed(error.into()))?;
         let tree = Tree::clone_of(dir.as_fd(), false).map_err(failed)?;
-        tree.restrict(Attributes::LAYER, false).map_err(failed)?;
+        let read_only = self.isolation.has(Defence::ReadOnlyLayers);
+        let no_devices = self.isolation.has(Defence::NoDevices);
+        tree.restrict(Attributes::layer(read_only, no_devices), false).map_err(failed)?;
         Ok(tree)
     }
-}
-
-fn attach_scratch(root: BorrowedFd<'_>, contents: Contents<'_>) -> Result<(), RootError> {
-    let scratch = || {
-        let id = contents.uid.to_string();
-        let options: [(&CStr, &str); 5] = [
-            (c"uid", &id),
-            (c"gid", &id),
-            (c"mode", "0700"),
-            (c"size", &contents.limits.scratch_bytes.to_string()),
-            (c"nr_inodes", &contents.limits.scratch_inodes.to_string()),
-        ];
-        Tree::tmpfs(&options)
-    };
-    scratch().and_then(|tree| tree.attach(root, "tmp")).map_err(mounting("attach /tmp"))?;
-    scratch().and_then(|tree| tree.attach(root, "dev/shm")).map_err(mounting("attach /dev/shm"))
-}
-
-/// Changes the size of the scratch file systems of a root in use.
-///
-/// # Errors
-/// EINVAL when they hold more than that already.
-pub fn resize_scratch(root: BorrowedFd<'_>, limits: Limits) -> io::Result<()> {
-    resize_tmpfs(root, "tmp", limits.scratch_bytes, limits.scratch_inodes)?;
-    resize_tmpfs(root, "dev/shm", limits.scratch_bytes, limits.scratch_inodes)
 }
 
 /// Attaches `/proc` with the processes of the sandbox's own PID namespace to its root, while it runs. Only where
@@ -270,9 +269,10 @@ pub fn resize_scratch(root: BorrowedFd<'_>, limits: Limits) -> io::Result<()> {
 ///
 /// # Errors
 /// Before Linux 6.17, and when the sandbox is gone.
-pub fn attach_proc(root: BorrowedFd<'_>, process: &PidFd) -> io::Result<()> {
+pub fn attach_proc(root: BorrowedFd<'_>, process: &PidFd, isolation: Isolation) -> io::Result<()> {
     let namespace = process.pid_namespace()?;
-    Tree::proc_of(namespace.as_fd())?.attach(root, "proc")
+    let shown = if isolation.has(Defence::ProcSubset) { Shown::Processes } else { Shown::All };
+    Tree::proc_of(namespace.as_fd(), shown)?.attach(root, "proc")
 }
 
 /// `/dev`: one file system for all, on which device nodes work and nothing can be changed.

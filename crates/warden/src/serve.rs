@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sys::mount::{Shown, Tree};
 use sys::process::PidFd;
 use sys::scm;
 use thiserror::Error;
@@ -101,7 +102,6 @@ impl Warden {
     ) -> Self {
         let held = descriptors.saturating_sub(FOR_ITSELF) / FOR_A_SANDBOX;
         let scopes = landlock_version() >= 6;
-        let own = isolation.own;
         let host = Host {
             version: VERSION,
             cgroups: cgroups.layout(),
@@ -115,8 +115,8 @@ impl Warden {
         let pacemaker = Pacemaker::start(&cgroups).ok().flatten();
         Self {
             pacemaker,
-            zygote_filter: filter::build(Role::Zygote, scopes, own),
-            instance_filter: filter::build(Role::Instance, scopes, own),
+            zygote_filter: filter::build(Role::Zygote, scopes, isolation),
+            instance_filter: filter::build(Role::Instance, scopes, isolation),
             place,
             roots,
             cgroups,
@@ -206,13 +206,16 @@ impl Warden {
             }
             Command::Start { sandbox, python, packages, code, limits } => {
                 self.check_new(sandbox)?;
+                let limits = self.host.isolation.enforced(limits);
                 self.start(sandbox, python, packages.as_deref(), code.as_deref(), limits)
             }
             Command::Prepare { sandbox, zygote, derive, packages, limits } => {
                 self.check_new(sandbox)?;
+                let limits = self.host.isolation.enforced(limits);
                 self.prepare(sandbox, zygote, derive, packages.as_deref(), limits)
             }
             Command::Place { sandbox, packages, code, limits } => {
+                let limits = self.host.isolation.enforced(limits);
                 self.place_layers(sandbox, packages.as_deref(), &code, limits)
             }
             Command::Landed { sandbox } => {
@@ -244,7 +247,8 @@ impl Warden {
     /// Attaches `/proc` to an instance's root, where it has not mounted its own.
     pub(crate) fn show_processes(&self, root: &Root, process: &PidFd) -> Result<(), Refused> {
         if self.host.proc && self.host.isolation.forks() {
-            attach_proc(root.as_fd(), process).map_err(kernel("attach /proc"))?;
+            attach_proc(root.as_fd(), process, self.host.isolation)
+                .map_err(kernel("attach /proc"))?;
         }
         Ok(())
     }
@@ -268,6 +272,6 @@ fn landlock_version() -> i64 {
 
 fn can_mount_proc() -> bool {
     std::fs::File::open("/proc/self/ns/pid")
-        .and_then(|namespace| sys::mount::Tree::proc_of(namespace.as_fd()))
+        .and_then(|namespace| Tree::proc_of(namespace.as_fd(), Shown::Processes))
         .is_ok()
 }

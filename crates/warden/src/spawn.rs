@@ -18,22 +18,23 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 
-use landlock::{AccessNet, Ruleset, RulesetAttr, Scope};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 use sys::mount::Tree;
 use sys::process::{
-    PidFd, become_user, close_from, default_signals, drop_capabilities, install_filter,
-    set_no_new_privileges,
+    PidFd, become_user, become_user_with_capabilities, close_from, default_signals,
+    drop_capabilities, install_filter, set_no_new_privileges,
 };
 use sys::scm;
 use thiserror::Error;
 
 use crate::cgroup::{Cgroups, Group};
+use crate::confine;
+use crate::defence::Defence;
 use crate::filter::Role;
 use crate::filter::program::Program;
-use crate::isolation::Namespaces;
+use crate::isolation::{Isolation, Namespaces};
 use crate::place::Place;
 use crate::root::Root;
 
@@ -51,8 +52,8 @@ pub struct Start<'a> {
     pub interpreter: &'a str,
     /// The root.
     pub root: &'a Root,
-    /// Namespaces to itself.
-    pub own: Namespaces,
+    /// How it is walled off.
+    pub isolation: Isolation,
     /// The guest's end of the channel.
     pub channel: BorrowedFd<'a>,
     /// Kernel uid.
@@ -182,7 +183,8 @@ fn move_in(
 ) -> Result<(), SpawnError> {
     // Before the fork: pages touched before joining would stay charged to the warden.
     cgroups.enter(what.group).map_err(failed("enter cgroup"))?;
-    place.enter(what.root, what.own).map_err(failed("enter the sandboxes' place"))?;
+    confine::die_first(what.isolation);
+    place.enter(what.root, what.isolation.own).map_err(failed("enter the sandboxes' place"))?;
     let pid = clone(libc::CLONE_PARENT).map_err(failed("clone"))?;
     if pid > 0 {
         let _ = rustix::io::write(tell, format!("P{pid}").as_bytes());
@@ -190,7 +192,8 @@ fn move_in(
         unsafe { libc::_exit(0) };
     }
     if what.role == Role::Instance {
-        match clone(libc::CLONE_PARENT | libc::CLONE_NEWPID) {
+        let apart = if what.isolation.has(Defence::PidNamespace) { libc::CLONE_NEWPID } else { 0 };
+        match clone(libc::CLONE_PARENT | apart) {
             Ok(0) => drop(rustix::io::write(tell, b"I")),
             made => {
                 if let Err(error) = made {
@@ -217,13 +220,18 @@ fn furnish(
     stderr: BorrowedFd<'_>,
     tell: BorrowedFd<'_>,
 ) -> Result<(), SpawnError> {
-    if what.own.has(Namespaces::MOUNT) {
+    if what.isolation.own.has(Namespaces::MOUNT) {
         // The warden cannot attach it to a root in another mount namespace than its own.
         Tree::own_proc()
             .and_then(|proc| proc.attach(rustix::fs::CWD, "/proc"))
             .map_err(failed("mount /proc"))?;
     }
-    arrange_descriptors(what.channel, stderr, tell).map_err(failed("arrange descriptors"))
+    arrange_descriptors(what.channel, stderr, tell).map_err(failed("arrange descriptors"))?;
+    if what.isolation.has(Defence::CloseDescriptors) {
+        // SAFETY: this process executes an interpreter or ends, and drops nothing that owns a descriptor.
+        unsafe { close_from(5) }.map_err(failed("close descriptors"))?;
+    }
+    Ok(())
 }
 
 /// A fork with flags. Returns 0 in the child.
@@ -241,13 +249,18 @@ fn clone(flags: i32) -> io::Result<i32> {
 fn become_interpreter(what: &Start<'_>) -> SpawnError {
     default_signals();
     let confine = || -> Result<(), SpawnError> {
-        become_user(what.uid).map_err(failed("take user id"))?;
-        drop_capabilities().map_err(failed("drop capabilities"))?;
-        limit_resources().map_err(failed("limit resources"))?;
+        confine::limit_resources(what.isolation).map_err(failed("limit resources"))?;
+        if what.isolation.has(Defence::Capabilities) {
+            become_user(what.uid).map_err(failed("take user id"))?;
+            drop_capabilities().map_err(failed("drop capabilities"))?;
+        } else {
+            become_user_with_capabilities(what.uid).map_err(failed("take user id"))?;
+        }
         set_no_new_privileges().map_err(failed("give up privileges"))?;
-        restrict_network().map_err(failed("restrict by Landlock"))?;
+        confine::restrict_network(what.isolation).map_err(failed("restrict by Landlock"))?;
         let argv = arguments(what).map_err(failed("name the interpreter"))?;
-        let environment = environment().map_err(failed("name the environment"))?;
+        let environment =
+            confine::environment(what.isolation).map_err(failed("name the environment"))?;
         // Last: from here on only what the list allows.
         install_filter(what.filter).map_err(failed("install filter"))?;
         Err(failed("execute the interpreter")(exec(&argv, &environment)))
@@ -283,36 +296,7 @@ fn arrange_descriptors(
             return Err(io::Error::last_os_error());
         }
     }
-    // SAFETY: this process executes an interpreter or ends, and drops nothing that owns a descriptor.
-    unsafe { close_from(5) }
-}
-
-fn limit_resources() -> io::Result<()> {
-    // Nobody may raise what the warden itself was given.
-    let descriptors = sys::descriptors::most().min(1024);
-    for (resource, value) in [(libc::RLIMIT_CORE, 0), (libc::RLIMIT_NOFILE, descriptors)] {
-        let limit = libc::rlimit { rlim_cur: value, rlim_max: value };
-        // SAFETY: `limit` outlives the call.
-        if unsafe { libc::setrlimit(resource, &raw const limit) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-    }
     Ok(())
-}
-
-/// No TCP at all, and no abstract socket or signal out of the domain, as far as the kernel's Landlock goes: a second
-/// line behind the empty network namespace. Files are the root tree's job: inherited file rules would make a tmpfs
-/// that is mounted later inaccessible.
-fn restrict_network() -> io::Result<()> {
-    let restrict = || -> Result<(), landlock::RulesetError> {
-        Ruleset::default()
-            .handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?
-            .scope(Scope::AbstractUnixSocket | Scope::Signal)?
-            .create()?
-            .restrict_self()?;
-        Ok(())
-    };
-    restrict().map_err(io::Error::other)
 }
 
 fn arguments(what: &Start<'_>) -> io::Result<Vec<CString>> {
@@ -325,24 +309,6 @@ fn arguments(what: &Start<'_>) -> io::Result<Vec<CString>> {
         .into_iter()
         .map(|a| Ok(CString::new(a)?))
         .collect()
-}
-
-/// What a sandbox sees of an environment: nothing of the worker's. Numeric pools start at one thread, because a fork
-/// takes only the forking thread along.
-fn environment() -> io::Result<Vec<CString>> {
-    [
-        "PATH=/usr/bin",
-        "LANG=C.UTF-8",
-        "HOME=/tmp",
-        "TMPDIR=/tmp",
-        "OPENBLAS_NUM_THREADS=1",
-        "OMP_NUM_THREADS=1",
-        "MKL_NUM_THREADS=1",
-        "NUMEXPR_NUM_THREADS=1",
-    ]
-    .into_iter()
-    .map(|entry| Ok(CString::new(entry)?))
-    .collect()
 }
 
 fn exec(argv: &[CString], environment: &[CString]) -> io::Error {

@@ -28,10 +28,18 @@ fn numbers() -> String {
         setns = SYS_setns, chroot = SYS_chroot, fchdir = SYS_fchdir, pidfd_open = SYS_pidfd_open,
         pidfd_send_signal = SYS_pidfd_send_signal, setresuid = SYS_setresuid, setresgid = SYS_setresgid,
         setgroups = SYS_setgroups, capget = SYS_capget, capset = SYS_capset, getcpu = SYS_getcpu,
-        ioctl = SYS_ioctl, prlimit64 = SYS_prlimit64, close_range = SYS_close_range,
+        ioctl = SYS_ioctl, prlimit64 = SYS_prlimit64, close_range = SYS_close_range, shmat = SYS_shmat,
+        msgsnd = SYS_msgsnd, msgrcv = SYS_msgrcv, semget = SYS_semget, semctl = SYS_semctl,
+        mq_timedsend = SYS_mq_timedsend, mq_timedreceive = SYS_mq_timedreceive,
+        inotify_add_watch = SYS_inotify_add_watch, fanotify_mark = SYS_fanotify_mark,
+        io_uring_enter = SYS_io_uring_enter, io_setup = SYS_io_setup, sync = SYS_sync, syncfs = SYS_syncfs, syslog = SYS_syslog,
+        timer_create = SYS_timer_create, bind = SYS_bind, listen = SYS_listen,
     }
     #[cfg(target_arch = "x86_64")]
-    numbers.push("'x32': 0x40000000".to_owned());
+    {
+        numbers.push("'x32': 0x40000000".to_owned());
+        number! { modify_ldt = SYS_modify_ldt }
+    }
     format!("NR = {{{}}}\n", numbers.join(", "))
 }
 

@@ -71,6 +71,20 @@ fn new_state() -> PathBuf {
     tempfile::Builder::new().prefix("state-").tempdir_in(parent).unwrap().keep()
 }
 
+/// One that a warden can be started on.
+pub(crate) fn empty_state() -> PathBuf {
+    let state = new_state();
+    std::fs::create_dir(state.join("run")).unwrap();
+    std::os::unix::fs::symlink(store().0.layers(), state.join("layers")).unwrap();
+    state
+}
+
+/// The warden as it was built with these tests.
+pub(crate) fn program() -> PathBuf {
+    let built = if cfg!(debug_assertions) { "../debug" } else { "../release" };
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(built).join("wool-warden")
+}
+
 /// The default isolation, on a new kernel or as on an old one.
 pub(crate) fn rooted(staged: bool) -> Isolation {
     Isolation { root: if staged { Hang::Staged } else { Hang::Detached }, ..Isolation::LEAN }
@@ -94,10 +108,7 @@ impl World {
 
     /// With a state directory of its own, so that tests run side by side; the layers are shared.
     pub(crate) async fn isolated(isolation: Isolation, options: ContainerOptions) -> Self {
-        let state = new_state();
-        std::fs::create_dir(state.join("run")).unwrap();
-        std::os::unix::fs::symlink(store().0.layers(), state.join("layers")).unwrap();
-        Self::on(state, isolation, options).await
+        Self::on(empty_state(), isolation, options).await
     }
 
     /// On the state directory of an earlier one.
@@ -106,9 +117,17 @@ impl World {
         isolation: Isolation,
         options: ContainerOptions,
     ) -> Self {
+        Self::served_by(program(), state, isolation, options).await
+    }
+
+    /// The warden is that program, or started by it.
+    pub(crate) async fn served_by(
+        program: PathBuf,
+        state: PathBuf,
+        isolation: Isolation,
+        options: ContainerOptions,
+    ) -> Self {
         let (store, base, python) = store();
-        let built = if cfg!(debug_assertions) { "../debug" } else { "../release" };
-        let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(built).join("wool-warden");
         let options_for = WardenOptions { program, state: state.clone(), isolation };
         let (socket, process) = launch(&options_for).await.unwrap();
         let WardenProcess::Child(warden) = process else { panic!("root needs no sudo") };

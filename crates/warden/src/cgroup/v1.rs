@@ -51,6 +51,8 @@ impl Hierarchies {
                 return Err(error);
             }
         }
+        // A limit of memory here is none of swap: what reaches it is not swapped out but killed.
+        let _ = write_to(&self.memory.join(&group.name).join("memory.swappiness"), "0");
         Ok(())
     }
 

@@ -20,7 +20,7 @@ use libc::{
 /// Instructions, ready for `seccomp(2)`.
 pub type Program = Vec<sock_filter>;
 
-/// What an argument must be; of its 64 bits the lower half is looked at.
+/// What an argument must be. Of its 64 bits the lower half is looked at, but for [`Test::Null`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Test {
     /// Equal.
@@ -34,6 +34,8 @@ pub enum Test {
         /// What they must be.
         value: u32,
     },
+    /// No pointer: all of its bits are 0.
+    Null,
 }
 
 /// A call is allowed when all of them hold: `(position of the argument, test)`.
@@ -58,14 +60,25 @@ const OURS: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const OURS: u32 = 0xc000_00b7;
 
-/// Compiles an allow-list. What is not in it is ENOSYS, x32's numbers included; a call by another architecture's
-/// convention kills.
+/// What becomes of a call by another architecture's convention, whose numbers mean other calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Foreign {
+    /// It kills.
+    Killed,
+    /// It passes, whichever it is: the filter then holds nobody.
+    Allowed,
+}
+
+/// Compiles an allow-list. What is not in it is ENOSYS, x32's numbers included.
 #[must_use]
-pub fn compile(rules: &BTreeMap<c_long, Rule>) -> Program {
+pub fn compile(rules: &BTreeMap<c_long, Rule>, foreign: Foreign) -> Program {
     let mut program = vec![
         load(ARCHITECTURE),
         jump(BPF_JEQ, OURS, 1, 0),
-        answer(SECCOMP_RET_KILL_PROCESS),
+        answer(match foreign {
+            Foreign::Killed => SECCOMP_RET_KILL_PROCESS,
+            Foreign::Allowed => SECCOMP_RET_ALLOW,
+        }),
         load(NUMBER),
     ];
     program.extend(tree(&segments(rules)));
@@ -147,6 +160,11 @@ fn allow_when(case: &[(u32, Test)]) -> Program {
                 looked.push(instruction(BPF_ALU | BPF_AND | BPF_K, mask, 0, 0));
                 looked.push(jump(BPF_JEQ, value, 0, past));
             }
+            Test::Null => looked.extend([
+                jump(BPF_JEQ, 0, 0, past.saturating_add(2)),
+                load(ARGUMENTS + 8 * argument + 4),
+                jump(BPF_JEQ, 0, 0, past),
+            ]),
         }
         looked.extend(program);
         program = looked;
@@ -181,6 +199,7 @@ fn instruction(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
 }
 
 #[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "the kernel takes arguments in two halves")]
 mod tests {
     use proptest::prelude::*;
 
@@ -191,7 +210,7 @@ mod tests {
         program: &[sock_filter],
         architecture: u32,
         number: u32,
-        arguments: [u32; 6],
+        arguments: [u64; 6],
     ) -> (u32, usize) {
         let (mut at, mut value, mut steps) = (0, 0, 0);
         loop {
@@ -204,7 +223,10 @@ mod tests {
                     value = match here.k {
                         NUMBER => number,
                         ARCHITECTURE => architecture,
-                        offset => arguments[((offset - ARGUMENTS) / 8) as usize],
+                        offset => {
+                            let whole = arguments[((offset - ARGUMENTS) / 8) as usize];
+                            (whole >> ((offset - ARGUMENTS) % 8 * 8)) as u32
+                        }
                     }
                 }
                 _ if code == BPF_ALU | BPF_AND | BPF_K => value &= here.k,
@@ -220,10 +242,12 @@ mod tests {
         }
     }
 
-    fn expected(rules: &BTreeMap<c_long, Rule>, number: u32, arguments: [u32; 6]) -> u32 {
+    fn expected(rules: &BTreeMap<c_long, Rule>, number: u32, arguments: [u64; 6]) -> u32 {
         let holds = |(argument, test): &(u32, Test)| {
-            let value = arguments[*argument as usize];
+            let whole = arguments[*argument as usize];
+            let value = whole as u32;
             match *test {
+                Test::Null => whole == 0,
                 Test::Is(wanted) => value == wanted,
                 Test::IsNot(unwanted) => value != unwanted,
                 Test::Masked { mask, value: wanted } => value & mask == wanted,
@@ -241,8 +265,14 @@ mod tests {
         prop_oneof![
             (0u32..4).prop_map(Test::Is),
             (0u32..4).prop_map(Test::IsNot),
+            Just(Test::Null),
             (0u32..4, 0u32..4).prop_map(|(mask, value)| Test::Masked { mask, value: value & mask }),
         ]
+    }
+
+    /// Those that the tests tell apart, with and without something in the upper half.
+    fn arguments() -> impl Strategy<Value = u64> {
+        (0u64..4, prop::bool::weighted(0.3)).prop_map(|(low, high)| low | u64::from(high) << 32)
     }
 
     fn lists() -> impl Strategy<Value = BTreeMap<c_long, Rule>> {
@@ -257,8 +287,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn exactly_the_list_is_allowed(rules in lists(), arguments in prop::array::uniform6(0u32..4)) {
-            let program = compile(&rules);
+        fn exactly_the_list_is_allowed(rules in lists(), arguments in prop::array::uniform6(arguments())) {
+            let program = compile(&rules, Foreign::Killed);
             prop_assert!(program.len() < 4096);
             for number in (0..520).chain([0x4000_0000, 0x4000_0001, u32::MAX]) {
                 let (answer, _) = run(&program, OURS, number, arguments);
@@ -270,14 +300,18 @@ mod tests {
     #[test]
     fn another_architectures_call_kills() {
         let rules = BTreeMap::from([(libc::SYS_read, Rule::Always)]);
-        let (answer, _) = run(&compile(&rules), 0x4000_0003, 0, [0; 6]);
-        assert_eq!(answer, SECCOMP_RET_KILL_PROCESS);
+        for (foreign, expected) in
+            [(Foreign::Killed, SECCOMP_RET_KILL_PROCESS), (Foreign::Allowed, SECCOMP_RET_ALLOW)]
+        {
+            let (answer, _) = run(&compile(&rules, foreign), 0x4000_0003, 0, [0; 6]);
+            assert_eq!(answer, expected);
+        }
     }
 
     #[test]
     fn no_walk_is_long() {
         let rules = (0..400).step_by(2).map(|number| (number, Rule::Always)).collect();
-        let program = compile(&rules);
+        let program = compile(&rules, Foreign::Killed);
         let longest = (0..500).map(|number| run(&program, OURS, number, [0; 6]).1).max();
         assert!(longest.is_some_and(|steps| steps < 20), "{longest:?}");
     }

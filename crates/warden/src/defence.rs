@@ -1,0 +1,163 @@
+//! Lines of defence, each with a name, so that each can be taken away by itself.
+//!
+//! A defence that has never been seen to stop anything may be none. `tests/escape` attacks with everything in force, and
+//! once more with exactly one of these missing: then the attack must succeed. Only [`Isolation`](crate::isolation::Isolation)
+//! can take one away (`lean,unsafe-without=own-uid`), and the warden obeys only a worker that root runs: whoever else may
+//! start a warden would become root by it. Nothing that a function or a request says reaches here.
+
+use std::fmt;
+
+/// Declares [`Defence`] from one list: variant, name, what its absence means.
+macro_rules! defences {
+    ($($variant:ident $name:literal $without:literal)*) => {
+        /// One line of defence. What is said of each is what its absence means.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Defence {
+            $(#[doc = $without] $variant,)*
+        }
+
+        impl Defence {
+            /// All there are.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// Its name in settings and tables.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// What its absence means.
+            #[must_use]
+            pub const fn without(self) -> &'static str {
+                match self { $(Self::$variant => $without,)* }
+            }
+        }
+    };
+}
+
+defences! {
+    OwnUid "own-uid" "forks of one zygote share a kernel uid"
+    Capabilities "capabilities" "sandboxes keep the capabilities of who made them"
+    PidNamespace "pid-namespace" "instances live in one PID namespace"
+    NetworkNamespace "network-namespace" "sandboxes are in the host's network"
+    HiddenSockets "hidden-sockets" "/proc says which sockets there are in the network that sandboxes share"
+    LoopbackDown "loopback-down" "the loopback that sandboxes share is up"
+    IpcNamespace "ipc-namespace" "sandboxes are in the host's IPC namespace"
+    EmptyPlace "empty-place" "sandboxes are in the warden's mount namespace"
+    PrivateStages "private-stages" "anybody may enter the directory that bound roots hang in"
+    ProcSubset "proc-subset" "/proc shows more than processes"
+    OwnScratch "own-scratch" "all sandboxes share one /tmp and /dev/shm"
+    ReadOnlyLayers "read-only-layers" "layers are mounted writable"
+    NoDevices "no-devices" "device nodes in layers open"
+    LayersBeneath "layers-beneath" "names of layers are resolved through links, and out of their directory"
+    CleanEnvironment "clean-environment" "sandboxes get the warden's environment"
+    CloseDescriptors "close-descriptors" "forks inherit their zygote's descriptors"
+    Undumpable "undumpable" "an instance's memory can be read by programs that it runs"
+    LandlockNetwork "landlock-network" "no Landlock rule forbids TCP"
+    LandlockScopes "landlock-scopes" "no Landlock scope holds abstract sockets and signals"
+    StackedFilter "stacked-filter" "instances may make the system calls of zygotes"
+    LimitCore "limit-core" "no limit on core files"
+    LimitPriority "limit-priority" "the worker's limits of priority are the sandboxes'"
+    DieFirst "die-first" "when the host is out of memory, sandboxes are as dear to it as the worker"
+    LimitFiles "limit-files" "no limit on open files"
+    LimitSignals "limit-signals" "no limit on pending signals and timers"
+    LimitMemory "limit-memory" "no limit on memory"
+    LimitPids "limit-pids" "no limit on processes"
+    LimitScratchBytes "limit-scratch-bytes" "no limit on bytes of scratch"
+    LimitScratchFiles "limit-scratch-files" "no limit on files of scratch"
+    CgroupCredentials "cgroup-credentials" "zygotes get cgroup files that root has opened"
+    CheckUid "check-uid" "whoever answers in a slot's name is not asked for its uid"
+    CheckCgroup "check-cgroup" "whoever answers in a slot's name is not asked for its cgroups"
+    CheckPidNamespace "check-pid-namespace" "whoever answers in a slot's name is not asked for its PID namespace"
+    FilterArchitecture "filter-architecture" "calls by another architecture's convention pass"
+    FilterNamespaces "filter-namespaces" "namespaces can be made and entered"
+    FilterCloneParent "filter-clone-parent" "children can be made for the caller's own parent"
+    FilterMounts "filter-mounts" "mounts can be made and changed"
+    FilterHandles "filter-handles" "files can be opened by handle"
+    FilterTracing "filter-tracing" "processes can be traced and their memory and descriptors taken"
+    FilterUring "filter-io-uring" "io_uring can be used"
+    FilterAio "filter-aio" "contexts of asynchronous I/O can be made"
+    FilterBpf "filter-bpf" "BPF programs and maps can be made"
+    FilterPrograms "filter-programs" "sockets can be given programs"
+    FilterPerf "filter-perf" "performance counters can be opened"
+    FilterUserfaultfd "filter-userfaultfd" "page faults can be handled in user space"
+    FilterKeys "filter-keys" "the kernel's key rings can be used"
+    FilterSysv "filter-sysv" "System V IPC can be used"
+    FilterQueues "filter-queues" "POSIX message queues can be used"
+    FilterNotify "filter-notify" "opens of shared files can be watched"
+    FilterSockets "filter-sockets" "sockets of every family can be made"
+    FilterSecretMemory "filter-secret-memory" "memory that the kernel itself does not see can be made"
+    FilterSegments "filter-segments" "segment descriptors can be written"
+    FilterPersonality "filter-personality" "execution domains can be changed"
+    FilterHost "filter-host" "calls that concern the whole host pass"
+}
+
+/// A set of defences: those that are switched off.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Defences(u64);
+
+impl Defences {
+    /// None of them.
+    pub const NONE: Self = Self(0);
+
+    /// These and one more.
+    #[must_use]
+    pub const fn and(self, one: Defence) -> Self {
+        Self(self.0 | 1 << one as u8)
+    }
+
+    /// Whether it is among them.
+    #[must_use]
+    pub const fn has(self, one: Defence) -> bool {
+        self.0 & (1 << one as u8) != 0
+    }
+
+    /// One after the other.
+    pub fn iter(self) -> impl Iterator<Item = Defence> {
+        Defence::ALL.iter().copied().filter(move |one| self.has(*one))
+    }
+
+    /// From names with `+` between them; none of that name gives none.
+    pub(crate) fn parse(names: &str) -> Option<Self> {
+        names.split('+').filter(|name| !name.is_empty()).try_fold(Self::NONE, |all, name| {
+            Some(all.and(Defence::ALL.iter().copied().find(|one| one.name() == name)?))
+        })
+    }
+}
+
+impl FromIterator<Defence> for Defences {
+    fn from_iter<T: IntoIterator<Item = Defence>>(all: T) -> Self {
+        all.into_iter().fold(Self::NONE, Self::and)
+    }
+}
+
+impl fmt::Display for Defences {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.iter().map(Defence::name).collect::<Vec<_>>().join("+"))
+    }
+}
+
+impl fmt::Debug for Defences {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Defences({self})")
+    }
+}
+
+// One bit each.
+const _: () = assert!(Defence::ALL.len() <= 64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_defence_is_read_back_by_its_name() {
+        for one in Defence::ALL {
+            assert_eq!(Defences::parse(one.name()), Some(Defences::NONE.and(*one)));
+        }
+        let all: Defences = Defence::ALL.iter().copied().collect();
+        assert_eq!(Defences::parse(&all.to_string()), Some(all));
+        assert_eq!(all.iter().count(), Defence::ALL.len());
+        assert_eq!(Defences::parse("own-uid+moat"), None);
+    }
+}

@@ -1,0 +1,216 @@
+//! After files: of the host, of layers that all share, of a neighbour's scratch.
+
+use container::Defence;
+
+use crate::attack::{Attack, Who};
+
+pub(crate) const ATTACKS: &[Attack] = &[
+    Attack::new(
+        Who::Handler,
+        "change a file of a package that lets everybody",
+        "write to a layer",
+        &[Defence::ReadOnlyLayers],
+        &["EROFS"],
+        "
+def attack(turn, told):
+    return attempted(lambda: (os.open('/opt/python/open.txt', os.O_WRONLY), 'open for writing')[1])
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "add a file to a package that lets everybody",
+        "create in a layer",
+        &[Defence::ReadOnlyLayers],
+        &["EROFS"],
+        "
+def attack(turn, told):
+    return attempted(lambda: (os.close(os.open('/opt/python/open/new', os.O_CREAT | os.O_WRONLY)), os.unlink('/opt/python/open/new'), 'made')[2])
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "open a device that came with a package",
+        "a device node in a layer",
+        &[Defence::NoDevices],
+        &["EACCES"],
+        "
+def attack(turn, told):
+    return attempted(lambda: os.read(os.open('/opt/python/device', os.O_RDONLY), 4).hex())
+",
+    ),
+    Attack::new(
+        Who::Bundle,
+        "have a directory of the host as a package",
+        "a link among the layers",
+        &[Defence::LayersBeneath],
+        &["ELOOP"],
+        "
+def attack(turn, told):
+    return read('/opt/python/canary')
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "climb out of the root",
+        "..",
+        &[],
+        &["ENOENT"],
+        "
+def attack(turn, told):
+    os.chdir('/')
+    for _ in range(40):
+        os.chdir('..')
+    return read(HOST['canary'][1:])
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "climb out through a directory that it was passed",
+        "SCM_RIGHTS, fchdir, ..",
+        &[],
+        &["ENOENT"],
+        "
+def attack(turn, told):
+    one, other = socket.socketpair()
+    socket.send_fds(one, [b'x'], [os.open('/usr', os.O_RDONLY)])
+    _, fds, _, _ = socket.recv_fds(other, 1, 1)
+    os.fchdir(fds[0])
+    for _ in range(40):
+        os.chdir('..')
+    return read(HOST['canary'][1:])
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "go out through another process's root",
+        "/proc/*/root",
+        &[],
+        &["no other root"],
+        "
+def attack(turn, told):
+    for number in os.listdir('/proc') if os.path.isdir('/proc') else []:
+        if number.isdigit() and os.path.exists(f'/proc/{number}/root' + HOST['canary']):
+            return got(number)
+    return 'no other root'
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "read a neighbour's file",
+        "/tmp",
+        &[Defence::OwnScratch],
+        &["ENOENT"],
+        "
+def victim(turn):
+    open('/tmp/notes', 'w').write('of a neighbour')
+
+def attack(turn, told):
+    return read('/tmp/notes')
+",
+    ),
+    Attack::new(
+        Who::Heir,
+        "find what a dead neighbour left",
+        "/tmp, after the neighbour's end",
+        &[Defence::OwnScratch],
+        &["ENOENT"],
+        "
+def victim(turn):
+    open('/tmp/left', 'w').write('of the dead')
+
+def attack(turn, told):
+    return read('/tmp/left')
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "leave its limits",
+        "/sys/fs/cgroup",
+        &[],
+        &["ENOENT"],
+        "
+def attack(turn, told):
+    return attempted(lambda: os.open('/sys/fs/cgroup/cgroup.procs', os.O_WRONLY))
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "have a neighbour write where it does not mean to",
+        "a link planted in scratch",
+        &[Defence::OwnScratch],
+        &["ENOENT"],
+        "
+def victim(turn):
+    if turn == 1:
+        with open('/tmp/report', 'w') as report:
+            report.write('what only the neighbour knows')
+
+def attack(turn, told):
+    if turn == 1:
+        return read('/tmp/mine') if os.path.getsize('/tmp/mine') else 'ENOENT'
+    os.close(os.open('/tmp/mine', os.O_CREAT | os.O_WRONLY))
+    os.chmod('/tmp/mine', 0o666)
+    os.symlink('/tmp/mine', '/tmp/report')
+",
+    )
+    .turns(2),
+    Attack::new(
+        Who::Handler,
+        "connect to a neighbour's socket",
+        "a socket in /tmp",
+        &[Defence::OwnScratch],
+        &["ENOENT"],
+        "
+def victim(turn):
+    end = socket.socket(socket.AF_UNIX)
+    end.bind('/tmp/socket')
+    os.chmod('/tmp/socket', 0o777)
+    end.listen()
+    KEPT.append(end)
+
+def attack(turn, told):
+    return attempted(lambda: (socket.socket(socket.AF_UNIX).connect('/tmp/socket'), 'connected')[1])
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "read a neighbour's shared memory",
+        "shm_open in /dev/shm",
+        &[Defence::OwnScratch],
+        &["ENOENT"],
+        "
+def victim(turn):
+    from multiprocessing import shared_memory
+    KEPT.append(shared_memory.SharedMemory('neighbour', create=True, size=64))
+    KEPT[0].buf[:14] = b'of a neighbour'
+    os.chmod('/dev/shm/neighbour', 0o666)
+
+def attack(turn, told):
+    return read('/dev/shm/neighbour')
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "know how the host was booted",
+        "/proc/cmdline",
+        &[Defence::ProcSubset],
+        &["ENOENT"],
+        "
+def attack(turn, told):
+    return read('/proc/cmdline')
+",
+    )
+    .through_proc(),
+    Attack::new(
+        Who::Handler,
+        "time the neighbours by the processor's interrupts",
+        "/proc/interrupts",
+        &[Defence::ProcSubset],
+        &["ENOENT"],
+        "
+def attack(turn, told):
+    return read('/proc/interrupts')
+",
+    )
+    .through_proc(),
+];

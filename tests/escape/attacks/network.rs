@@ -1,0 +1,253 @@
+//! After the network: the host's, and what is shared where there is none.
+
+use container::Defence;
+
+use crate::attack::{Attack, Who};
+
+pub(crate) const ATTACKS: &[Attack] = &[
+    Attack::new(
+        Who::Handler,
+        "talk to a service of the host",
+        "UDP to 127.0.0.1",
+        &[Defence::NetworkNamespace],
+        &["ENETUNREACH"],
+        "
+def attack(turn, told):
+    end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    end.settimeout(5)
+    return attempted(lambda: (end.sendto(b'hello', ('127.0.0.1', HOST['udp'])), end.recv(64).decode())[1])
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "know the host's interfaces",
+        "NETLINK_ROUTE",
+        &[Defence::NetworkNamespace],
+        &["loopback alone"],
+        "
+def attack(turn, told):
+    names = [name for _, name in socket.if_nameindex() if name != 'lo']
+    return got(names[0]) if names else 'loopback alone'
+",
+    )
+    .refused_by_host(&["loopback alone"]),
+    Attack::new(
+        Who::Handler,
+        "reach the control API",
+        "TCP to 127.0.0.1",
+        &[Defence::NetworkNamespace, Defence::LandlockNetwork],
+        &["EACCES", "ENETUNREACH"],
+        "
+def attack(turn, told):
+    return attempted(lambda: socket.create_connection(('127.0.0.1', HOST['tcp']), 5).recv(64).decode())
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "reach the control API's socket",
+        "connect to its path",
+        &[],
+        &["ENOENT"],
+        "
+def attack(turn, told):
+    return attempted(lambda: (socket.socket(socket.AF_UNIX).connect(HOST['socket']), 'connected')[1])
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "talk to a service of the host by an abstract name",
+        "connect to an abstract socket",
+        &[Defence::NetworkNamespace, Defence::LandlockScopes],
+        &["EPERM", "ECONNREFUSED", "ENOSYS"],
+        "
+def attack(turn, told):
+    return attempted(lambda: (socket.socket(socket.AF_UNIX).connect('\\0' + HOST['abstract']), 'connected')[1])
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "talk to a neighbour over loopback",
+        "UDP over IPv4",
+        &[Defence::LoopbackDown],
+        &["ENETUNREACH"],
+        "
+def victim(turn):
+    if turn == 1:
+        return trying(lambda: KEPT.append(KEPT[0].recv(64, socket.MSG_DONTWAIT).decode())) == 'OK' and KEPT[1]
+    KEPT.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    KEPT[0].bind(('', 0))
+    return KEPT[0].getsockname()[1]
+
+def attack(turn, told):
+    if turn == 1:
+        return HOST['said'] if HOST['said'] != 'OK' else got(told)
+    HOST['said'] = trying(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'hello', ('127.0.0.1', told)))
+",
+    )
+    .turns(2),
+    Attack::new(
+        Who::Handler,
+        "talk to a neighbour over the other loopback",
+        "UDP over IPv6",
+        &[Defence::LoopbackDown],
+        &["ENETUNREACH", "EADDRNOTAVAIL"],
+        "
+def victim(turn):
+    if turn == 1:
+        return trying(lambda: KEPT.append(KEPT[0].recv(64, socket.MSG_DONTWAIT).decode())) == 'OK' and KEPT[1]
+    KEPT.append(socket.socket(socket.AF_INET6, socket.SOCK_DGRAM))
+    KEPT[0].bind(('::', 0))
+    return KEPT[0].getsockname()[1]
+
+def attack(turn, told):
+    if turn == 1:
+        return HOST['said'] if HOST['said'] != 'OK' else got(told)
+    HOST['said'] = trying(lambda: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).sendto(b'hello', ('::1', told)))
+",
+    )
+    .turns(2),
+    Attack::new(
+        Who::Handler,
+        "connect to a neighbour over loopback",
+        "TCP to 127.0.0.1",
+        &[Defence::LoopbackDown, Defence::LandlockNetwork],
+        &["EACCES", "ENETUNREACH"],
+        "
+def victim(turn):
+    KEPT.append(socket.socket())
+    return trying(lambda: (KEPT[0].bind(('', 0)), KEPT[0].listen())) == 'OK' and KEPT[0].getsockname()[1]
+
+def attack(turn, told):
+    return attempted(lambda: (socket.create_connection(('127.0.0.1', told or 80), 5), 'connected')[1])
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "connect to a neighbour by an abstract name",
+        "connect to an abstract socket",
+        &[Defence::LandlockScopes],
+        &["EPERM", "ENOSYS"],
+        "
+def victim(turn):
+    return abstract('neighbour', listen=True)
+
+def attack(turn, told):
+    return attempted(lambda: (socket.socket(socket.AF_UNIX).connect('\\0neighbour'), 'connected')[1])
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "send to a neighbour by an abstract name",
+        "sendto to an abstract socket",
+        &[Defence::LandlockScopes],
+        &["EPERM", "ENOSYS"],
+        "
+def victim(turn):
+    KEPT.append(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+    KEPT[0].bind('\\0datagrams')
+
+def attack(turn, told):
+    return attempted(lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'hello', '\\0datagrams'))
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "meet a neighbour where no network namespace holds",
+        "AF_VSOCK",
+        &[Defence::FilterSockets],
+        &["ENOSYS"],
+        "
+def listening():
+    end, error = raw('socket', 40, 1, 0)
+    address = ctypes.create_string_buffer(struct.pack('HHIIB3x', 40, 0, 7777, 0xFFFFFFFF, 0))
+    return error or raw('bind', end, address, 16)[1] or raw('listen', end, 1)[1] or 'OK'
+
+def victim(turn):
+    return listening()
+
+def attack(turn, told):
+    return told if told != 'OK' else got('the port is a neighbour\\'s') if listening() == 'EADDRINUSE' else 'no neighbour'
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "have a protocol that no function needs",
+        "IPPROTO_MPTCP",
+        &[Defence::FilterSockets],
+        &["ENOSYS"],
+        "
+def attack(turn, told):
+    return taken(raw('socket', 2, 1, 262))
+",
+    )
+    .refused_by_host(&["ENOPROTOOPT"]),
+    Attack::new(
+        Who::Handler,
+        "hear what devices the host has",
+        "NETLINK_KOBJECT_UEVENT",
+        &[Defence::FilterSockets],
+        &["ENOSYS"],
+        "
+def listen():
+    KEPT.append(socket.socket(16, socket.SOCK_DGRAM, 15))
+    KEPT[0].bind((0, 1))
+    KEPT[0].settimeout(5)
+
+def attack(turn, told):
+    if turn == 0:
+        HOST['said'] = trying(listen)
+    elif HOST['said'] != 'OK':
+        return HOST['said']
+    else:
+        return attempted(lambda: KEPT[0].recv(256).split(b'\\0')[0].decode())
+",
+    )
+    .turns(2),
+    Attack::new(
+        Who::Handler,
+        "list the sockets of the neighbours",
+        "NETLINK_SOCK_DIAG",
+        &[Defence::FilterSockets],
+        &["ENOSYS"],
+        "
+def victim(turn):
+    return abstract('listed neighbour', listen=True)
+
+def ask():
+    end = socket.socket(16, socket.SOCK_RAW, 4)
+    end.settimeout(5)
+    question = struct.pack('BBHIIIII', 1, 0, 0, 0xFFFFFFFF, 0, 1, 0, 0)
+    end.send(struct.pack('IHHII', 16 + len(question), 20, 0x301, 1, 0) + question)
+    while answer := end.recv(65536):
+        if b'listed neighbour' in answer:
+            return 'listed neighbour'
+        if struct.unpack_from('H', answer, 4)[0] == 3:
+            raise OSError(errno.ENOENT, 'not listed')
+
+def attack(turn, told):
+    return attempted(ask)
+",
+    )
+    .refused_by_host(&["ENOENT"]),
+    Attack::new(
+        Who::Handler,
+        "send to a neighbour through the kernel's own sockets",
+        "NETLINK_USERSOCK",
+        &[Defence::FilterSockets],
+        &["ENOSYS"],
+        "
+def listen():
+    KEPT.append(socket.socket(16, socket.SOCK_DGRAM, 2))
+    KEPT[0].bind((4242, 0))
+
+def victim(turn):
+    return trying(listen) if turn == 0 else KEPT and KEPT[0].recv(64, socket.MSG_DONTWAIT).decode()
+
+def attack(turn, told):
+    if turn == 1:
+        return HOST['said'] if HOST['said'] != 'OK' else got(told)
+    HOST['said'] = trying(lambda: socket.socket(16, socket.SOCK_DGRAM, 2).sendto(b'hello', (4242, 0)))
+",
+    )
+    .turns(2),
+];

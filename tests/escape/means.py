@@ -1,0 +1,52 @@
+# What the attacks of this suite have in common. An attack answers `got(evidence)` when it succeeded, else what stopped it.
+import fcntl
+import mmap
+import signal
+import socket
+import struct
+import time
+
+libc.syscall.restype = ctypes.c_long
+KEPT, HOST = [], {}
+
+
+def got(evidence):
+    return {"got": str(evidence)}
+
+
+def text(words):
+    return ctypes.c_char_p(words.encode())
+
+
+def read(path):
+    """What stands in a file, as a success; else why it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return got(file.read(64).decode(errors="replace").strip() or "empty")
+    except OSError as error:
+        return errno.errorcode[error.errno]
+
+
+def attempted(action):
+    """What `action` returns, as a success; else the name of its error."""
+    try:
+        return got(action())
+    except OSError as error:
+        return errno.errorcode.get(error.errno, str(error))
+
+
+def taken(result):
+    """Of `raw`: the number as a success."""
+    number, error = result
+    return error or got(number)
+
+
+def victim(turn):
+    return None
+
+
+def handler(event, context):
+    HOST.update(event["host"])
+    if event["who"] == "victim":
+        return victim(event["turn"])
+    return attack(event["turn"], event["told"])
