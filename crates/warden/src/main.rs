@@ -79,8 +79,9 @@ fn main() -> Result<()> {
         detached.release_starter();
     }
     let served = warden.serve(worker.as_fd()).context("serve the worker");
-    drop(guardian);
     drop(warden);
+    // The last to go: until everything is removed the warden may still be killed.
+    drop(guardian);
     Share::clear();
     served
 }
