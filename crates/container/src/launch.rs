@@ -9,8 +9,10 @@
 //! ```
 //! Either way the warden connects to a socket in the state directory, and ends when the worker closes that connection.
 
+use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -125,10 +127,11 @@ impl WardenProcess {
 /// # Errors
 /// See [`LaunchError`].
 pub async fn launch(options: &WardenOptions) -> Result<(OwnedFd, WardenProcess), LaunchError> {
-    // By the worker, so that they are the user's and not root's.
-    for name in ["run/empty", "run/stages"] {
+    // By the worker, so that they are the user's and not root's. The first is the wardens' lock as well.
+    for name in ["run", "run/empty", "run/stages"] {
         let dir = options.state.join(name);
-        std::fs::create_dir_all(&dir).map_err(|source| LaunchError::Directory { dir, source })?;
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+        made.map_err(|source| LaunchError::Directory { dir, source })?;
     }
     let path = options.state.join("run/warden.sock");
     let broken = |source| LaunchError::Socket { dir: options.state.join("run"), source };
