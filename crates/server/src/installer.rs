@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use layers::Store;
 use layers::uv::{Uv, UvError};
+use layers::{Patience, Store};
 
 use crate::build::BuildSandboxes;
 use crate::progress::Progress;
@@ -13,7 +13,7 @@ use crate::progress::Progress;
 pub struct Installer {
     store: Store,
     builds: Option<Arc<BuildSandboxes>>,
-    known: Mutex<Option<Arc<Uv>>>,
+    known: Mutex<Option<Uv>>,
 }
 
 impl Installer {
@@ -23,22 +23,21 @@ impl Installer {
         Self { store, builds, known: Mutex::new(None) }
     }
 
-    /// The installer; fetched when this machine has none.
+    /// The installer, which is waited for no longer than that; fetched when this machine has none.
     ///
     /// # Errors
     /// When there is none and it cannot be fetched.
-    pub fn uv(&self, progress: &dyn Progress) -> Result<Arc<Uv>, UvError> {
+    pub fn uv(&self, patience: &Arc<Patience>, progress: &dyn Progress) -> Result<Uv, UvError> {
         // Held while it is fetched: whoever comes second waits for the same download.
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(uv) = &*known {
-            return Ok(Arc::clone(uv));
+            return Ok(uv.clone().waiting(Arc::clone(patience)));
         }
-        let uv = Uv::find_or_fetch(&self.store, progress)?;
-        let uv = Arc::new(match &self.builds {
+        let uv = Uv::find_or_fetch(&self.store, patience, progress)?;
+        let uv = match &self.builds {
             Some(builds) => uv.building_in(Arc::clone(builds) as _),
             None => uv,
-        });
-        *known = Some(Arc::clone(&uv));
-        Ok(uv)
+        };
+        Ok(known.insert(uv).clone().waiting(Arc::clone(patience)))
     }
 }

@@ -24,11 +24,12 @@ use super::wheel::{self, FORMAT, KIND, Wheel};
 use super::{InstallError, scripts};
 use crate::base::Base;
 use crate::build::{self, Sandboxes, Site, WheelError};
+use crate::installer::{self, Finished, InstallerError};
 use crate::project::{self, Project};
 use crate::sources::Sources;
 use crate::staging::{self, Staging};
 use crate::uv::Uv;
-use crate::{FileError, Progress, Store, bytecode, installer, lock};
+use crate::{FileError, Progress, Store, bytecode, lock};
 
 /// What fetching needs.
 #[derive(Clone, Copy, Debug)]
@@ -162,14 +163,14 @@ impl Fetcher<'_> {
         };
         // The hashes say what is installed, so a cache is as good as the index, and answers at once.
         let cached = match through.filled {
-            true => installer::run(&mut command(true)?, false, &crate::Silent)?.status.success(),
+            true => self.run(&mut command(true)?, &crate::Silent)?.status.success(),
             false => false,
         };
         if !cached {
             // What it says of a missing wheel is no news where that is built.
             let quiet = self.uv.building().is_some();
             let progress = if quiet { &crate::Silent } else { self.progress };
-            let finished = installer::run(&mut command(false)?, false, progress)?;
+            let finished = self.run(&mut command(false)?, progress)?;
             if !finished.status.success() {
                 return Err(self.refused(finished.words));
             }
@@ -200,11 +201,19 @@ impl Fetcher<'_> {
         let project = Project::write(store, &[], &Table::new())?;
         let mut command = self.install(root, &project)?;
         command.args(["--no-index", "--offline"]).arg(built.path(store, &kept));
-        let finished = installer::run(&mut command, false, progress)?;
+        let finished = self.run(&mut command, progress)?;
         if !finished.status.success() {
             return Err(failed(WheelError::Unfit(finished.words).into()));
         }
         Ok(kept)
+    }
+
+    fn run(
+        &self,
+        command: &mut Command,
+        progress: &dyn Progress,
+    ) -> Result<Finished, InstallerError> {
+        installer::run(command, false, self.uv.patience(), progress)
     }
 
     fn install(&self, root: &Path, project: &Project) -> Result<Command, FileError> {
