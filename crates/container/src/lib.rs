@@ -18,7 +18,9 @@ mod watch;
 mod zygote;
 
 pub use client::Client;
-pub use launch::{LaunchError, WardenOptions, WardenProcess, clear_leftovers, launch};
+pub use launch::{
+    LaunchError, WardenOptions, WardenProcess, clear_leftovers, launch, start_waiting,
+};
 pub use provider::{ContainerOptions, Containers};
 pub use warden::isolation::{Hang, Isolation, Namespaces, Supply};
 pub use warden::protocol::Layout;

@@ -154,12 +154,18 @@ pub struct Up {
     /// The Python that functions run on unless they name one: a version, or the path of an interpreter
     #[arg(long, value_name = "PYTHON")]
     pub python: Option<String>,
+    /// The account to run as, when root starts it: only the warden then stays root
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
     /// Go on in the background once the worker answers; it writes to STATE/logs/worker.log
     #[arg(short, long)]
     pub detach: bool,
     /// Runs as the background half of --detach.
     #[arg(long, hide = true)]
     pub background: bool,
+    /// The process of a warden that waits for this worker.
+    #[arg(long, hide = true, value_name = "PID")]
+    pub warden: Option<i32>,
 }
 
 /// `wool down`

@@ -35,6 +35,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The state directory. Default `/var/lib/lambswool` for root, else `$XDG_STATE_HOME/lambswool`.
     pub state: PathBuf,
+    /// The account that a worker which root starts runs as; only its warden then stays root. Default: whoever starts it.
+    pub user: Option<String>,
     /// The Python that functions run on unless they name one: a version such as `3.12`, or the path of an interpreter.
     /// Default: the newest that is found.
     pub python: Option<String>,
@@ -119,6 +121,7 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8470)),
             state: state::default_root(),
+            user: None,
             python: None,
             run_body: Bytes(6 << 20),
             deploy_body: Bytes(256 << 20),
@@ -208,6 +211,8 @@ pub struct Flags {
     pub state: Option<PathBuf>,
     /// `--python`
     pub python: Option<String>,
+    /// `--user`
+    pub user: Option<String>,
 }
 
 impl Config {
@@ -216,13 +221,18 @@ impl Config {
     /// # Errors
     /// When a file, a variable or a flag does not fit.
     pub fn read(flags: &Flags) -> Result<Self, ConfigError> {
-        let path =
-            flags.config.clone().or_else(|| places().into_iter().find(|path| path.is_file()));
+        let path = Self::file(flags);
         let file = match &path {
             Some(path) => Some((path.as_path(), read_file(path)?)),
             None => None,
         };
         Self::combine(file, |name| std::env::var(name).ok(), flags)
+    }
+
+    /// The file that settings are read from, if there is one.
+    #[must_use]
+    pub fn file(flags: &Flags) -> Option<PathBuf> {
+        flags.config.clone().or_else(|| places().into_iter().find(|path| path.is_file()))
     }
 
     /// Puts file, variables and flags together.
@@ -254,6 +264,7 @@ impl Config {
             ("listen", flags.listen.clone()),
             ("state", flags.state.as_ref().map(|path| path.display().to_string())),
             ("python", flags.python.clone()),
+            ("user", flags.user.clone()),
         ];
         for (key, text) in said {
             if let Some(text) = text {
@@ -316,6 +327,7 @@ fn total_memory() -> u64 {
 fn keys() -> Vec<String> {
     // A key whose default is "none" is missing from the table that the defaults make.
     let optional = [
+        "user",
         "python",
         "run_bodies",
         "deploy_bodies",
@@ -431,6 +443,6 @@ mod tests {
         let config = optional.unwrap();
         assert_eq!((config.creations, config.python.as_deref()), (Some(3), Some("3.12")));
         assert_eq!(config.zygote_bytes, Some(Bytes(1 << 30)));
-        assert_eq!(keys().len(), 33);
+        assert_eq!(keys().len(), 34);
     }
 }

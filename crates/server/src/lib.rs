@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod account;
 pub mod api;
 pub mod build;
 pub mod capacity;

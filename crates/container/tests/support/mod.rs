@@ -109,7 +109,7 @@ impl World {
         let (store, base, python) = store();
         let built = if cfg!(debug_assertions) { "../debug" } else { "../release" };
         let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(built).join("wool-warden");
-        let options_for = WardenOptions { program, state: state.clone(), isolation };
+        let options_for = WardenOptions { program, state: state.clone(), isolation, waiting: None };
         let (socket, process) = launch(&options_for).await.unwrap();
         let WardenProcess::Child(warden) = process else { panic!("root needs no sudo") };
         let client = Client::new(socket).await.unwrap();
