@@ -1,7 +1,7 @@
 //! Starting a worker where it cannot, or must not.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -121,6 +121,7 @@ def hold(path):
 for number in range(16):
     hold(f'/run/lambswool/uids-{number}')
 print(len(held), flush=True)
+sys.stdin.readline()
 for top in sys.argv[1:]:
     hold(top)
     for directory, names, files in os.walk(top):
@@ -142,9 +143,12 @@ fn who_may_only_look_cannot_hold_up_a_worker() {
     let mut words = BufReader::new(holder.stdout.take().unwrap());
     words.read_line(&mut said).unwrap();
     assert_eq!(said, "0\n", "locks of kernel uids are open to everybody");
+    // A lock that somebody has already cannot be taken from him.
+    let site = worker.stop();
+    holder.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     words.read_line(&mut said).unwrap();
     assert_ne!(said, "0\n0\n", "nothing of {} can be seen", state.display());
-    let worker = worker.stop().up();
+    let worker = site.up();
     drop(holder.stdin.take());
     holder.wait().unwrap();
     drop(worker.stop());
