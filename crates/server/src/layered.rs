@@ -17,7 +17,7 @@ use layers::manifest::{ManifestError, Settings};
 use layers::packages::{self, InstallError, Packages, ViewError};
 use layers::python::PythonRequest;
 use layers::sources::Sources;
-use layers::{Store, guest};
+use layers::{Patience, Store, guest};
 
 use crate::api::error::said;
 use crate::installer::Installer;
@@ -84,12 +84,14 @@ impl Layered {
         base: &Base,
         wanted: &[String],
         sources: &Sources,
+        patience: &Arc<Patience>,
         progress: &dyn Progress,
     ) -> Result<Option<(Lock, Packages)>, MakeError> {
         if wanted.is_empty() {
             return Ok(None);
         }
-        let uv = self.installer.uv(progress).map_err(|error| machine("installer", &error))?;
+        let uv =
+            self.installer.uv(patience, progress).map_err(|error| machine("installer", &error))?;
         let locked =
             lock::resolve(&self.store, &uv, base, wanted, sources, progress).map_err(|error| {
                 match error {
@@ -125,6 +127,7 @@ impl Workshop for Layered {
         &self,
         name: &FunctionName,
         bundle: Bundle,
+        patience: &Arc<Patience>,
         progress: &dyn Progress,
     ) -> Result<Made, MakeError> {
         let broken = |error: ManifestError| match error {
@@ -136,7 +139,7 @@ impl Workshop for Layered {
         let base = self.base(&settings, progress)?;
         let manifest = settings.inspect(code.path(), &base.command(&self.store)).map_err(broken)?;
         let packages =
-            self.packages(&base, &manifest.requirements, settings.sources(), progress)?;
+            self.packages(&base, &manifest.requirements, settings.sources(), patience, progress)?;
         let code = code.seal(&self.store, &base).map_err(|error| machine("code", &error))?;
         let guest = guest::install(&self.store, &base, &self.guest)
             .map_err(|error| machine("guest", &error))?;

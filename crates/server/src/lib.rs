@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod account;
 pub mod api;
 pub mod build;
 pub mod capacity;
@@ -17,10 +18,12 @@ pub mod cli;
 pub mod client;
 pub mod command;
 pub mod config;
+mod connections;
 pub mod deploy;
 pub mod doctor;
 pub mod installer;
 pub mod layered;
+mod listen;
 pub mod logs;
 pub mod name;
 pub mod parts;

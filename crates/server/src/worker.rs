@@ -9,29 +9,28 @@
 //! Nothing of a request depends on a clean end: after `kill -9` the next start finds every acknowledged deploy, and
 //! removes the socket and address that the dead one left.
 
-use std::io;
-use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 use axum::serve::ListenerExt as _;
 use engine::{Engine, EngineConfig, LogSink, PackageStore, Packages, ZygoteTree};
+use futures_util::future;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use sandbox::Provider;
 use sys::probe::Host;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::api::{self, App, Door};
+use crate::api::{self, App, Budget, Door};
 use crate::build::BuildSandboxes;
-use crate::capacity::{self, Means};
+use crate::capacity::{self, Doors, Means};
 use crate::config::Config;
 use crate::deploy::Deployer;
 use crate::installer::Installer;
+use crate::listen::{self, Behind};
 use crate::logs::{Logs, Rotation};
 use crate::parts::{Parts, Warden};
 use crate::pressure::{self, Memory};
@@ -46,6 +45,7 @@ use crate::usage::Usage;
 #[derive(Debug)]
 pub struct Worker {
     app: Arc<App>,
+    doors: Doors,
     provider: Arc<dyn Provider>,
     builds: Option<Arc<BuildSandboxes>>,
     warden: Option<Warden>,
@@ -71,12 +71,10 @@ impl Worker {
         let hold = state.hold()?;
         let descriptors = sys::descriptors::raise(0);
         // Before anything costly: a taken port is the commonest failure.
-        let tcp = TcpListener::bind(config.listen)
-            .await
-            .map_err(|error| busy_port(config.listen, error))?;
+        let tcp = listen::bind_tcp(config.listen)?;
         let url =
             format!("http://{}", tcp.local_addr().context("cannot read the listener's address")?);
-        let unix = bind_unix(&state.socket())?;
+        let unix = listen::bind_unix(&state.socket())?;
         let metrics = recorder()?;
         let registry = Arc::new(Registry::open(Box::new(Sqlite::open(&state.registry())?))?);
         let rotation = Rotation { bytes: config.log_bytes.0, files: config.log_files.max(1) };
@@ -106,6 +104,7 @@ impl Worker {
             Arc::clone(&registry),
             Arc::clone(&engine),
             Arc::clone(&usage),
+            config.index_timeout.0,
         ));
         let installer = Installer::new(store.clone(), builds.clone(), config.package_bounds());
         let stock = Stock::new(
@@ -117,7 +116,12 @@ impl Worker {
             budget,
         );
         let (stop, began) = (CancellationToken::new(), Instant::now());
+        let doors = Doors::of(&config, descriptors);
+        let bundles = config.deploy_bodies();
+        let one_bundle = bundles / doors.bundles as u64;
         let app = Arc::new(App {
+            run_bodies: Budget::new(config.run_bodies(), 1, "run_bodies"),
+            deploy_bodies: Budget::new(bundles, one_bundle, "deploy_bodies"),
             config,
             state,
             registry,
@@ -131,7 +135,7 @@ impl Worker {
             url,
             capacity,
         });
-        Ok(Self { app, provider, builds, warden, tcp, unix, hold })
+        Ok(Self { app, doors, provider, builds, warden, tcp, unix, hold })
     }
 
     /// Where it listens.
@@ -151,7 +155,7 @@ impl Worker {
     /// # Errors
     /// When serving itself fails.
     pub async fn serve(self) -> Result<()> {
-        let Self { app, provider, builds, mut warden, tcp, unix, hold } = self;
+        let Self { app, doors, provider, builds, mut warden, tcp, unix, hold } = self;
         let stop = app.stop.clone();
         hold.announce(&Address { pid: std::process::id(), url: app.url.clone() })
             .context("cannot write worker.json into the state directory")?;
@@ -162,35 +166,28 @@ impl Worker {
         tokio::spawn(Arc::clone(&app.stock).keep_to_budget(stop.clone()));
         // Replies are small and each is waited for: never hold one back to fill a packet.
         let tcp = tcp.tap_io(|stream| drop(stream.set_nodelay(true)));
-        let on_tcp = axum::serve(tcp, api::router(Arc::clone(&app), Door::Tcp))
-            .with_graceful_shutdown(stop.clone().cancelled_owned());
-        let on_unix = axum::serve(unix, api::router(Arc::clone(&app), Door::Unix))
-            .with_graceful_shutdown(stop.clone().cancelled_owned());
-        let serving = async { tokio::try_join!(on_tcp.into_future(), on_unix.into_future()) };
-        tokio::pin!(serving);
-        let mut ended_already = false;
+        let behind = |door, most| {
+            let router = api::router(Arc::clone(&app), door);
+            Behind { router, most, spare: doors.spare, patience: app.config.client_timeout.0 }
+        };
+        let serving = tokio::spawn(future::join(
+            listen::serve(tcp, behind(Door::Tcp, doors.tcp), stop.clone()),
+            listen::serve(unix, behind(Door::Unix, doors.unix), stop.clone()),
+        ));
+        let serving = AbortOnDropHandle::new(serving);
         let outcome = tokio::select! {
-            // With nobody connected this may come before the branch that tells of the stop.
-            ended = &mut serving => {
-                ended_already = true;
-                ended.map(drop).context("the listeners failed")
-            }
             words = Warden::lost(&mut warden) => Err(anyhow!("{words}: nothing can be run any more; start the worker again")),
             () = stop.cancelled() => Ok(()),
         };
         stop.cancel();
+        app.deployer.stop();
         if let Some(builds) = builds {
             builds.stop();
         }
         let drain = app.config.drain.0;
         tracing::info!(seconds = drain.as_secs_f64(), "stopping: running calls may end");
-        // Both at once: the last replies go out while the engine waits for their calls. What has ended is not waited for.
-        let connections = async {
-            if !ended_already {
-                drop(serving.await);
-            }
-        };
-        let end = async { tokio::join!(app.engine.stop(drain), connections) };
+        // Both at once: the last replies go out while the engine waits for their calls.
+        let end = async { tokio::join!(app.engine.stop(drain), serving) };
         if tokio::time::timeout(drain + Duration::from_secs(2), end).await.is_err() {
             tracing::warn!("some connections did not end in time and were cut");
         }
@@ -256,32 +253,6 @@ fn seed(config: &Config) -> Result<Option<ZygoteTree>> {
         format!("{} is no tree of zygotes as `wool zygotes --json` prints it", file.display())
     })?;
     Ok(Some(tree))
-}
-
-fn busy_port(listen: SocketAddr, error: io::Error) -> anyhow::Error {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => anyhow!(
-            "something already listens on {listen}: stop it, choose another port with --listen {ip}:PORT, or take a free one with --listen {ip}:0",
-            ip = if listen.is_ipv6() {
-                format!("[{}]", listen.ip())
-            } else {
-                listen.ip().to_string()
-            }
-        ),
-        _ => anyhow::Error::new(error).context(format!("cannot listen on {listen}")),
-    }
-}
-
-fn bind_unix(path: &Path) -> Result<UnixListener> {
-    let listener = UnixListener::bind(path).with_context(|| {
-        format!(
-            "cannot make the socket {}: a shorter --state DIR helps when the path is too long",
-            path.display()
-        )
-    })?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
-        .with_context(|| format!("cannot protect {}", path.display()))?;
-    Ok(listener)
 }
 
 /// The process's one metrics recorder.

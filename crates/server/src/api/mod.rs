@@ -6,6 +6,7 @@
 //! ```
 
 mod body;
+mod budget;
 pub mod error;
 mod functions;
 mod guard;
@@ -18,12 +19,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::{FromRequestParts, Path};
+use axum::extract::{self, FromRequestParts, Path};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::middleware;
 use engine::Engine;
 use metrics_exporter_prometheus::PrometheusHandle;
+use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -38,6 +40,7 @@ use crate::registry::Registry;
 use crate::state::State;
 use crate::stock::Stock;
 
+pub use budget::Budget;
 pub use error::{ApiError, ErrorBody, ErrorDetail};
 pub use functions::{FunctionDetail, FunctionList, FunctionSummary};
 pub use packages::{Broken, Checked, PackageList, PackageSummary, Pruned};
@@ -72,6 +75,10 @@ pub struct App {
     pub url: String,
     /// How many sandboxes there may be.
     pub capacity: Capacity,
+    /// Bodies of calls, in memory.
+    pub run_bodies: Budget,
+    /// Bundles that are being deployed, on disk.
+    pub deploy_bodies: Budget,
 }
 
 /// Through which door a request comes.
@@ -118,13 +125,20 @@ pub fn router(app: Arc<App>, door: Door) -> Router {
         routes = routes.routes(routes!(status::stop));
     }
     let (router, _) = routes.split_for_parts();
-    let router =
-        router.fallback(nothing_here).method_not_allowed_fallback(wrong_method).with_state(app);
-    let router = router.layer(middleware::from_fn(body::read_small_first));
+    let router = router
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(wrong_method)
+        .with_state(app.clone());
+    let router = router.layer(middleware::from_fn_with_state(app, body::read_small_first));
     match door {
         Door::Tcp => router.layer(middleware::from_fn(guard::refuse_foreign_pages)),
         Door::Unix => router,
     }
+}
+
+/// What a connection gets that there is no room for, whatever it asks for.
+pub(crate) fn refusal() -> Router {
+    Router::new().fallback(async || ApiError::too_many_connections())
 }
 
 async fn nothing_here() -> ApiError {
@@ -152,5 +166,17 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
             // Not UTF-8 once decoded: say the rule.
             Err(_) => Ok(Self("\u{fffd}".parse()?)),
         }
+    }
+}
+
+/// What stands behind the `?` of a path.
+struct Query<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let extract::Query(query) = extract::Query::from_request_parts(parts, state).await?;
+        Ok(Self(query))
     }
 }
