@@ -1,6 +1,7 @@
 //! Scaling with the length of the queue, and its limits.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use e2e::{Site, Worker, can_run, json};
 
@@ -47,6 +48,35 @@ fn a_full_queue_says_when_to_come_back() {
         assert!(!busy.is_empty() && replies.iter().any(|reply| reply.status == 200));
         assert!(busy.iter().all(|reply| !reply.header("retry-after").is_empty()));
     });
+    worker.assert_well();
+}
+
+#[test]
+fn what_calls_leave_behind_is_taken_apart_while_calls_go_on() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up_with(&[("WOOL_HANDLER_CACHE", "false")]);
+    drop(worker.deploy("f", "def handler(event, context):\n    return 1\n").expect(201));
+    let descriptors =
+        || std::fs::read_dir(format!("/proc/{}/fd", worker.warden())).unwrap().count();
+    let (done, mut most) = (AtomicUsize::new(0), 0);
+    std::thread::scope(|scope| {
+        for _ in 0..10 {
+            scope.spawn(|| {
+                for _ in 0..60 {
+                    drop(worker.run("f", &json!({})).expect(200));
+                }
+                done.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        while done.load(Ordering::Relaxed) < 10 {
+            most = descriptors().max(most);
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    });
+    // Some eight for each sandbox: those that run, those that are ready, those that wait for their end.
+    assert!(most < 800, "600 calls, ten at a time, and the warden had {most} descriptors open");
     worker.assert_well();
 }
 

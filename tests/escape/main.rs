@@ -203,6 +203,7 @@ fn nobody_but_root_switches_a_defence_off() {
     }
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let state = tempfile::tempdir_in(tmp).unwrap();
+    std::fs::create_dir(state.path().join("run")).unwrap();
     let path = state.path().join("worker.sock");
     for (uid, isolation, refused) in [
         (65_534, "lean,unsafe-without=capabilities", true),

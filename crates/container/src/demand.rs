@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 const BRIDGED: Duration = Duration::from_millis(25);
 
 /// What a zygote that is hardly used keeps.
-const ALWAYS: usize = 2;
+pub(crate) const ALWAYS: usize = 2;
 
 /// The forks of late.
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sandbox::{
     Imports, Instance, InstanceSpec, Pending, ProviderError, Sandbox, SandboxId, Zygote, ZygoteSpec,
@@ -22,11 +22,14 @@ use tokio::io::unix::AsyncFd;
 use warden::protocol::Command;
 
 use crate::container::{ContainerInstance, Handle, limits};
-use crate::demand::Demand;
+use crate::demand::{self, Demand};
 use crate::fork::{Landed, Role, Slot};
 use crate::imports::{Steps, import, left_something};
 use crate::provider::Shared;
 use crate::watch::watch;
+
+/// How long spares outlast the load that they were made for.
+const SURPLUS: Duration = Duration::from_secs(1);
 
 /// A container that exists to be forked.
 #[derive(Debug)]
@@ -45,6 +48,7 @@ struct Inner {
     slots: Mutex<VecDeque<Slot>>,
     spares: Mutex<VecDeque<Landed>>,
     demand: Mutex<Demand>,
+    trimming: AtomicBool,
     filling: AtomicBool,
 }
 
@@ -74,6 +78,7 @@ impl ContainerZygote {
             slots: Mutex::default(),
             spares: Mutex::default(),
             demand: Mutex::default(),
+            trimming: AtomicBool::new(false),
             filling: AtomicBool::new(false),
         });
         // What is not fit to be forked is not prepared for it.
@@ -120,6 +125,7 @@ impl Inner {
                     Ok(true) => {}
                     Ok(false) => {
                         zygote.filling.store(false, Ordering::Release);
+                        zygote.trim();
                         return;
                     }
                     Err(error) => {
@@ -127,6 +133,36 @@ impl Inner {
                         zygote.filling.store(false, Ordering::Release);
                         return;
                     }
+                }
+            }
+        });
+    }
+
+    /// Gives back, in a while, spares that only a busy zygote has: at most one who does so at a time.
+    fn trim(self: &Arc<Self>) {
+        let many = |zygote: &Self| lock(&zygote.spares).len() > demand::ALWAYS;
+        if !many(self) || self.trimming.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let zygote = Arc::downgrade(self);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(SURPLUS).await;
+                let Some(zygote) = zygote.upgrade() else {
+                    return;
+                };
+                let wanted =
+                    lock(&zygote.demand).spares(Instant::now(), zygote.shared.options.spares);
+                // In a statement of its own: what goes is not dropped under the lock.
+                let surplus = {
+                    let mut spares = lock(&zygote.spares);
+                    let keep = wanted.min(spares.len());
+                    spares.split_off(keep)
+                };
+                drop(surplus);
+                if !many(&zygote) {
+                    zygote.trimming.store(false, Ordering::Release);
+                    return;
                 }
             }
         });
