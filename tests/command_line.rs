@@ -5,7 +5,7 @@ use std::path::Path;
 
 use e2e::{Site, can_run, json};
 
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 24] = [
     "up",
     "down",
     "clean",
@@ -19,6 +19,12 @@ const COMMANDS: [&str; 18] = [
     "packages prune",
     "packages verify",
     "zygotes",
+    "token",
+    "token create",
+    "token ls",
+    "token rm",
+    "tls",
+    "tls self-signed",
     "base",
     "base build",
     "doctor",
@@ -74,6 +80,8 @@ fn the_description_of_the_api_has_every_route_and_equals_the_served_one() {
         ("/v1/packages", &["get"]),
         ("/v1/packages/verify", &["post"]),
         ("/v1/packages/prune", &["post"]),
+        ("/v1/tokens", &["get", "post"]),
+        ("/v1/tokens/{token}", &["delete"]),
         ("/v1/stop", &["post"]),
     ] {
         for method in methods {

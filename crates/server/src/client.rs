@@ -15,8 +15,11 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::rustls::pki_types::ServerName;
 
+use crate::access::Secret;
 use crate::api::{ErrorBody, ErrorDetail};
+use crate::tls::{self, TrustError};
 
 /// Where a worker listens unless told otherwise.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8470";
@@ -26,6 +29,8 @@ pub const DEFAULT_URL: &str = "http://127.0.0.1:8470";
 pub enum Target {
     /// `host:port`
     Tcp(String),
+    /// `host:port`, with TLS
+    Tls(String),
     /// The worker's socket.
     Unix(PathBuf),
 }
@@ -34,6 +39,8 @@ pub enum Target {
 #[derive(Clone, Debug)]
 pub struct Client {
     target: Target,
+    token: Option<Secret>,
+    ca: Option<PathBuf>,
 }
 
 /// Why a request has no good answer.
@@ -51,8 +58,22 @@ pub enum ClientError {
         source: std::io::Error,
     },
     /// The URL is none that can be used.
-    #[error("{0:?} is no worker's address: use http://HOST:PORT or unix:PATH")]
+    #[error("{0:?} is no worker's address: use http://HOST:PORT, https://HOST:PORT or unix:PATH")]
     Url(String),
+    /// Whoever answers there is not known.
+    #[error(
+        "the worker at {target} does not prove who it is: name its certificate, or the one that vouches for it, with --ca FILE"
+    )]
+    Unproven {
+        /// Where.
+        target: Target,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Nobody can be known.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     /// The connection broke.
     #[error("the worker at {target} broke off")]
     Broken {
@@ -84,6 +105,7 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(authority) => write!(f, "http://{authority}"),
+            Self::Tls(authority) => write!(f, "https://{authority}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -114,26 +136,44 @@ impl Client {
     /// The worker of a state directory.
     #[must_use]
     pub fn of(state: &Path) -> Self {
-        Self { target: Target::Unix(state.join("run/wool.sock")) }
+        Self::to(Target::Unix(state.join("run/wool.sock")))
     }
 
-    /// The worker at `http://HOST:PORT` or `unix:PATH`.
+    /// The worker at `http://HOST:PORT`, `https://HOST:PORT` or `unix:PATH`.
     ///
     /// # Errors
-    /// When the URL is neither.
+    /// When the URL is none of these.
     pub fn at(url: &str) -> Result<Self, ClientError> {
         if let Some(path) = url.strip_prefix("unix:") {
-            return Ok(Self {
-                target: Target::Unix(PathBuf::from(path.strip_prefix("//").unwrap_or(path))),
-            });
+            let path = PathBuf::from(path.strip_prefix("//").unwrap_or(path));
+            return Ok(Self::to(Target::Unix(path)));
         }
         let uri: hyper::Uri = url.parse().map_err(|_| ClientError::Url(url.to_owned()))?;
         match (uri.scheme_str(), uri.host(), uri.path()) {
             (Some("http"), Some(host), "" | "/") => {
-                Ok(Self { target: Target::Tcp(format!("{host}:{}", uri.port_u16().unwrap_or(80))) })
+                Ok(Self::to(Target::Tcp(format!("{host}:{}", uri.port_u16().unwrap_or(80)))))
+            }
+            (Some("https"), Some(host), "" | "/") => {
+                Ok(Self::to(Target::Tls(format!("{host}:{}", uri.port_u16().unwrap_or(443)))))
             }
             _ => Err(ClientError::Url(url.to_owned())),
         }
+    }
+
+    fn to(target: Target) -> Self {
+        Self { target, token: None, ca: None }
+    }
+
+    /// The same, with a token that goes with every request.
+    #[must_use]
+    pub fn with_token(self, token: Option<Secret>) -> Self {
+        Self { token, ..self }
+    }
+
+    /// The same, which knows a worker with TLS by these certificates; without, by those that this machine trusts.
+    #[must_use]
+    pub fn trusting(self, ca: Option<PathBuf>) -> Self {
+        Self { ca, ..self }
     }
 
     /// Where it talks to.
@@ -161,10 +201,16 @@ impl Client {
         body: Bytes,
     ) -> Result<Response<Incoming>, ClientError> {
         let host = match &self.target {
-            Target::Tcp(authority) => authority.as_str(),
+            Target::Tcp(authority) | Target::Tls(authority) => authority.as_str(),
             Target::Unix(_) => "localhost",
         };
         let mut request = Request::builder().method(method).uri(path).header(header::HOST, host);
+        if let Some(token) = &self.token {
+            let mut value = HeaderValue::try_from(format!("Bearer {}", token.reveal()))
+                .map_err(|error| self.unexpected(error.to_string()))?;
+            value.set_sensitive(true);
+            request = request.header(header::AUTHORIZATION, value);
+        }
         for (name, value) in headers {
             let value = HeaderValue::from_str(value)
                 .map_err(|_| self.unexpected(format!("{value:?} cannot stand in a header")))?;
@@ -177,6 +223,19 @@ impl Client {
             Target::Tcp(authority) => {
                 let stream = TcpStream::connect(authority).await.map_err(unreachable)?;
                 stream.set_nodelay(true).map_err(unreachable)?;
+                self.exchange(stream, request).await
+            }
+            Target::Tls(authority) => {
+                let connector = tls::connector(self.ca.as_deref())?;
+                let host = authority.rsplit_once(':').map_or(authority.as_str(), |(host, _)| host);
+                let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+                let name = ServerName::try_from(host)
+                    .map_err(|_| ClientError::Url(self.target.to_string()))?;
+                let stream = TcpStream::connect(authority).await.map_err(unreachable)?;
+                stream.set_nodelay(true).map_err(unreachable)?;
+                let unproven =
+                    |source| ClientError::Unproven { target: self.target.clone(), source };
+                let stream = connector.connect(name, stream).await.map_err(unproven)?;
                 self.exchange(stream, request).await
             }
             Target::Unix(path) => {
@@ -291,7 +350,8 @@ mod tests {
             target("unix:///run/w.sock").unwrap(),
             Target::Unix(PathBuf::from("/run/w.sock"))
         );
-        for bad in ["https://x", "127.0.0.1:8470", "http://x/y", ""] {
+        assert_eq!(target("https://w.lan").unwrap(), Target::Tls("w.lan:443".to_owned()));
+        for bad in ["ftp://x", "127.0.0.1:8470", "http://x/y", ""] {
             assert!(target(bad).is_err(), "{bad}");
         }
     }

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod api;
 pub mod build;
 pub mod capacity;
@@ -17,6 +18,7 @@ pub mod cli;
 pub mod client;
 pub mod command;
 pub mod config;
+pub mod database;
 pub mod deploy;
 pub mod doctor;
 pub mod installer;
@@ -31,6 +33,7 @@ pub mod registry;
 pub mod shelf;
 pub mod state;
 pub mod stock;
+pub mod tls;
 pub mod usage;
 pub mod worker;
 pub mod workshop;

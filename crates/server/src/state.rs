@@ -4,6 +4,7 @@
 //!   STATE/version          the layout's version: older is migrated, newer is refused
 //!   STATE/lock             held (flock) by the one worker; its pid stands inside
 //!   STATE/registry.sqlite  functions and versions
+//!   STATE/access.sqlite    tokens, by their hashes
 //!   STATE/layers/ uv/      read-only directories and the installer
 //!   STATE/logs/<name>/     output of functions; logs/worker.log of a worker in the background
 //!   STATE/run/             worker.json, wool.sock, half-received uploads: nothing that outlives the worker
@@ -134,6 +135,12 @@ impl State {
     #[must_use]
     pub fn registry(&self) -> PathBuf {
         self.root.join("registry.sqlite")
+    }
+
+    /// The database of tokens.
+    #[must_use]
+    pub fn access(&self) -> PathBuf {
+        self.root.join("access.sqlite")
     }
 
     /// Output of functions.

@@ -14,10 +14,9 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result, anyhow};
-use axum::serve::ListenerExt as _;
 use engine::{Engine, EngineConfig, LogSink, PackageStore, Packages, ZygoteTree};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use sandbox::Provider;
@@ -26,10 +25,11 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::access::{Admitted, Demand, Remote, Tokens, Unprotected};
 use crate::api::{self, App, Door};
 use crate::build::BuildSandboxes;
 use crate::capacity::{self, Means};
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
 use crate::deploy::Deployer;
 use crate::installer::Installer;
 use crate::logs::{Logs, Rotation};
@@ -40,6 +40,7 @@ use crate::registry::{Function, Registry, Sqlite};
 use crate::shelf::Shelf;
 use crate::state::{Address, Hold, State};
 use crate::stock::{self, Stock};
+use crate::tls::{Certificates, Front};
 use crate::usage::Usage;
 
 /// A worker that listens and does not serve yet.
@@ -50,6 +51,7 @@ pub struct Worker {
     builds: Option<Arc<BuildSandboxes>>,
     warden: Option<Warden>,
     tcp: TcpListener,
+    certificates: Option<Arc<Certificates>>,
     unix: UnixListener,
     hold: Hold,
 }
@@ -70,13 +72,20 @@ impl Worker {
         let state = State::open(&config.state)?;
         let hold = state.hold()?;
         let descriptors = sys::descriptors::raise(0);
+        let tokens = Arc::new(Tokens::open(&state.access())?);
+        let certificates = certificates(&config)?;
+        let asks = config.tokens != Demand::Off && tokens.any_good(SystemTime::now());
+        Unprotected::check(config.listen, certificates.is_some(), asks)
+            .map_err(ConfigError::Unprotected)?;
         // Before anything costly: a taken port is the commonest failure.
         let tcp = TcpListener::bind(config.listen)
             .await
             .map_err(|error| busy_port(config.listen, error))?;
-        let url =
-            format!("http://{}", tcp.local_addr().context("cannot read the listener's address")?);
-        let unix = bind_unix(&state.socket())?;
+        let scheme = if certificates.is_some() { "https" } else { "http" };
+        let address = tcp.local_addr().context("cannot read the listener's address")?;
+        let url = format!("{scheme}://{address}");
+        let admitted = Admitted::of_this_worker(config.admin_group.as_deref())?;
+        let unix = bind_unix(&state, admitted.group)?;
         let metrics = recorder()?;
         let registry = Arc::new(Registry::open(Box::new(Sqlite::open(&state.registry())?))?);
         let rotation = Rotation { bytes: config.log_bytes.0, files: config.log_files.max(1) };
@@ -120,6 +129,8 @@ impl Worker {
         let app = Arc::new(App {
             config,
             state,
+            tokens,
+            admitted,
             registry,
             engine,
             deployer,
@@ -131,7 +142,7 @@ impl Worker {
             url,
             capacity,
         });
-        Ok(Self { app, provider, builds, warden, tcp, unix, hold })
+        Ok(Self { app, provider, builds, warden, tcp, certificates, unix, hold })
     }
 
     /// Where it listens.
@@ -151,7 +162,7 @@ impl Worker {
     /// # Errors
     /// When serving itself fails.
     pub async fn serve(self) -> Result<()> {
-        let Self { app, provider, builds, mut warden, tcp, unix, hold } = self;
+        let Self { app, provider, builds, mut warden, tcp, certificates, unix, hold } = self;
         let stop = app.stop.clone();
         hold.announce(&Address { pid: std::process::id(), url: app.url.clone() })
             .context("cannot write worker.json into the state directory")?;
@@ -160,11 +171,18 @@ impl Worker {
         let (engine, proc) = (Arc::clone(&app.engine), app.config.proc.clone());
         tokio::spawn(pressure::watch(engine, builds.clone(), proc, stop.clone()));
         tokio::spawn(Arc::clone(&app.stock).keep_to_budget(stop.clone()));
-        // Replies are small and each is waited for: never hold one back to fill a packet.
-        let tcp = tcp.tap_io(|stream| drop(stream.set_nodelay(true)));
-        let on_tcp = axum::serve(tcp, api::router(Arc::clone(&app), Door::Tcp))
+        let tls = certificates.as_ref().map(Certificates::acceptor).transpose()?;
+        if let Some(certificates) = certificates {
+            reread_at_sighup(certificates, stop.clone())?;
+        }
+        let door =
+            if app.config.listen.ip().is_loopback() { Door::Loopback } else { Door::Network };
+        let at_tcp = api::router(Arc::clone(&app), door);
+        let tcp = Front { listener: tcp, tls };
+        let on_tcp = axum::serve(tcp, at_tcp.into_make_service_with_connect_info::<Remote>())
             .with_graceful_shutdown(stop.clone().cancelled_owned());
-        let on_unix = axum::serve(unix, api::router(Arc::clone(&app), Door::Unix))
+        let at_unix = api::router(Arc::clone(&app), Door::Unix);
+        let on_unix = axum::serve(unix, at_unix.into_make_service_with_connect_info::<Remote>())
             .with_graceful_shutdown(stop.clone().cancelled_owned());
         let serving = async { tokio::try_join!(on_tcp.into_future(), on_unix.into_future()) };
         tokio::pin!(serving);
@@ -227,6 +245,31 @@ pub fn stop_on_signals(stop: CancellationToken) -> Result<()> {
     Ok(())
 }
 
+/// The worker's certificate, when it has one.
+fn certificates(config: &Config) -> Result<Option<Arc<Certificates>>> {
+    let (Some(certificate), Some(key)) = (&config.tls_certificate, &config.tls_key) else {
+        return Ok(None);
+    };
+    Ok(Some(Certificates::read(certificate, key)?))
+}
+
+/// Shows a certificate that was renewed without a new start.
+fn reread_at_sighup(certificates: Arc<Certificates>, stop: CancellationToken) -> Result<()> {
+    let mut hup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
+    tokio::spawn(async move {
+        while stop.run_until_cancelled(hup.recv()).await.flatten().is_some() {
+            // Two small files, once in a month.
+            match certificates.reread() {
+                Ok(()) => tracing::info!("read the certificate again"),
+                Err(error) => {
+                    tracing::error!(error = %crate::api::error::said(&error), "the certificate cannot be read: the one before stays");
+                }
+            }
+        }
+    });
+    Ok(())
+}
+
 fn engine_config(config: &Config) -> EngineConfig {
     let defaults = EngineConfig::default();
     let cap = |bytes: Option<Bytes>| bytes.map_or(u64::MAX, |bytes| bytes.0);
@@ -272,16 +315,27 @@ fn busy_port(listen: SocketAddr, error: io::Error) -> anyhow::Error {
     }
 }
 
-fn bind_unix(path: &Path) -> Result<UnixListener> {
+/// The socket, for this process's user and root; also for a group, when there is one. Who connects is asked all the same.
+fn bind_unix(state: &State, group: Option<u32>) -> Result<UnixListener> {
+    let path = &state.socket();
     let listener = UnixListener::bind(path).with_context(|| {
         format!(
             "cannot make the socket {}: a shorter --state DIR helps when the path is too long",
             path.display()
         )
     })?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
-        .with_context(|| format!("cannot protect {}", path.display()))?;
+    protect(path, if group.is_some() { 0o660 } else { 0o600 }, group)?;
+    protect(&state.run(), if group.is_some() { 0o710 } else { 0o700 }, group)?;
     Ok(listener)
+}
+
+fn protect(path: &Path, mode: u32, group: Option<u32>) -> Result<()> {
+    let unprotected = || format!("cannot protect {}", path.display());
+    if let Some(group) = group {
+        std::os::unix::fs::chown(path, None, Some(group)).with_context(unprotected)?;
+    }
+    let mode = std::fs::Permissions::from_mode(mode);
+    std::fs::set_permissions(path, mode).with_context(unprotected)
 }
 
 /// The process's one metrics recorder.

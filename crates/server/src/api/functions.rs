@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use utoipa::{IntoParams, ToSchema};
 
 use super::error::ApiError;
-use super::{App, ErrorBody, Named, body};
+use super::{App, Asked, ErrorBody, Named, body};
 use crate::logs::stamp;
 use crate::name::FunctionName;
 use crate::progress::{Event, Sender};
@@ -135,9 +135,15 @@ pub(super) struct PutQuery {
     responses((status = 200, description = "all functions, by name", body = FunctionList)))]
 pub(super) async fn list(
     State(app): State<Arc<App>>,
+    Asked(caller): Asked,
     Query(query): Query<ListQuery>,
 ) -> Json<FunctionList> {
-    let shown = app.registry.list().into_iter().filter(|function| query.hidden || !function.hidden);
+    let shown = app
+        .registry
+        .list()
+        .into_iter()
+        .filter(|function| query.hidden || !function.hidden)
+        .filter(|function| caller.may_touch(function.name()));
     Json(FunctionList { functions: shown.map(|function| FunctionSummary::of(&function)).collect() })
 }
 

@@ -2,17 +2,21 @@
 //!
 //! ```text
 //!   TCP, loopback ──► guard (no foreign web page) ──┐
-//!   Unix socket, mode 0600 ──── + POST /v1/stop ────┴──► routes ──► registry, deployer, engine, logs
+//!   TCP, elsewhere: TLS and a token, always ────────┤
+//!   Unix socket ──────────── + POST /v1/stop ───────┴─► entrance (who, and may they?) ──► routes ──► registry, deployer, …
 //! ```
 
 mod body;
+mod entrance;
 pub mod error;
 mod functions;
 mod guard;
 mod logs;
+mod needs;
 mod packages;
 mod run;
 mod status;
+mod tokens;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -29,6 +33,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::access::{Admitted, Caller, Tokens};
 use crate::capacity::Capacity;
 use crate::config::Config;
 use crate::deploy::Deployer;
@@ -44,6 +49,7 @@ pub use packages::{Broken, Checked, PackageList, PackageSummary, Pruned};
 pub use run::{INVOCATION, START};
 pub(crate) use status::read_tree;
 pub use status::{WorkerStatus, ZygoteList};
+pub use tokens::{TokenList, TokenMade, TokenRequest, TokenSummary};
 
 /// Everything that a request may need.
 #[derive(Debug)]
@@ -52,6 +58,10 @@ pub struct App {
     pub config: Config,
     /// The state directory.
     pub state: State,
+    /// Who has which token.
+    pub tokens: Arc<Tokens>,
+    /// Whom the Unix socket lets in.
+    pub admitted: Admitted,
     /// Which functions exist.
     pub registry: Arc<Registry>,
     /// Who serves calls.
@@ -78,15 +88,17 @@ pub struct App {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
     /// TCP on a loopback address: any user of the machine, any web page in a browser.
-    Tcp,
-    /// The Unix socket: its owner.
+    Loopback,
+    /// TCP on another address: any machine that reaches it.
+    Network,
+    /// The Unix socket: whom [`Admitted`] lets in.
     Unix,
 }
 
 #[derive(OpenApi)]
 #[openapi(info(
     title = "Lambswool",
-    description = "Runs Python functions on your own Linux machine. Served on a loopback address and on a Unix socket; every error is `{\"error\": {\"type\", \"message\"}}`."
+    description = "Runs Python functions on your own Linux machine. Served on a loopback address and on a Unix socket; every error is `{\"error\": {\"type\", \"message\"}}`. Once a token was made, TCP asks for one: `Authorization: Bearer wool_…`."
 ))]
 struct Described;
 
@@ -103,6 +115,8 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(status::metrics))
         .routes(routes!(status::status))
         .routes(routes!(status::zygotes))
+        .routes(routes!(tokens::list, tokens::create))
+        .routes(routes!(tokens::delete))
 }
 
 /// The description of the API, as `/openapi.json` has it.
@@ -118,12 +132,18 @@ pub fn router(app: Arc<App>, door: Door) -> Router {
         routes = routes.routes(routes!(status::stop));
     }
     let (router, _) = routes.split_for_parts();
-    let router =
-        router.fallback(nothing_here).method_not_allowed_fallback(wrong_method).with_state(app);
-    let router = router.layer(middleware::from_fn(body::read_small_first));
+    let router = router
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(wrong_method)
+        .with_state(Arc::clone(&app));
+    let entrance = entrance::Entrance { app, door };
+    let router = router
+        .layer(middleware::from_fn_with_state(entrance, entrance::identify))
+        .layer(middleware::from_fn(body::read_small_first));
     match door {
-        Door::Tcp => router.layer(middleware::from_fn(guard::refuse_foreign_pages)),
-        Door::Unix => router,
+        Door::Loopback => router.layer(middleware::from_fn(guard::refuse_foreign_pages)),
+        // A browser adds no token by itself: a page that has none of its own gets nowhere.
+        Door::Network | Door::Unix => router,
     }
 }
 
@@ -152,5 +172,17 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
             // Not UTF-8 once decoded: say the rule.
             Err(_) => Ok(Self("\u{fffd}".parse()?)),
         }
+    }
+}
+
+/// Who asks, as the entrance found out.
+struct Asked(Caller);
+
+impl<S: Send + Sync> FromRequestParts<S> for Asked {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        // Routes that ask nothing of their callers do not ask who they are.
+        parts.extensions.get().cloned().map(Self).ok_or_else(|| ApiError::internal("nobody asked"))
     }
 }

@@ -10,7 +10,8 @@ use engine::{EngineStatus, RefusedStatus, ZygoteStatus, ZygoteTree};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::App;
+use super::{App, Asked};
+use crate::access::Scope;
 use crate::capacity::Capacity;
 
 /// How the worker is.
@@ -32,7 +33,7 @@ pub struct WorkerStatus {
     pub capacity: Capacity,
     /// Pieces of output dropped because the disk could not keep up.
     pub log_pieces_dropped: u64,
-    /// Instances, zygotes, memory and queue.
+    /// Instances, memory and queue; the zygotes, which are of all tenants, for administrators.
     #[schema(value_type = Object)]
     pub engine: serde_json::Value,
 }
@@ -91,7 +92,15 @@ pub(super) async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
 /// Say how the worker is.
 #[utoipa::path(get, path = "/v1/status", tag = "worker",
     responses((status = 200, description = "how it is", body = WorkerStatus)))]
-pub(super) async fn status(State(app): State<Arc<App>>) -> Json<WorkerStatus> {
+pub(super) async fn status(
+    State(app): State<Arc<App>>,
+    Asked(caller): Asked,
+) -> Json<WorkerStatus> {
+    let mut engine = app.engine.status();
+    if !caller.may(Scope::Admin) {
+        engine.zygotes.clear();
+        engine.refused.clear();
+    }
     Json(WorkerStatus {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
@@ -101,7 +110,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Json<WorkerStatus> {
         functions: app.registry.list().len(),
         capacity: app.capacity.clone(),
         log_pieces_dropped: app.logs.dropped(),
-        engine: serde_json::to_value(app.engine.status()).unwrap_or_default(),
+        engine: serde_json::to_value(engine).unwrap_or_default(),
     })
 }
 

@@ -23,6 +23,7 @@ use engine::{LogLine, LogSink};
 use tokio::sync::{oneshot, watch};
 
 pub use file::Rotation;
+pub(crate) use file::{path as numbered, rotate};
 pub use follow::Follower;
 pub(crate) use line::stamp;
 pub use line::{Entry, ParseError};

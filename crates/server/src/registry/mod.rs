@@ -8,6 +8,7 @@
 //! Versions are immutable and named by what they are made of; a deploy adds one, or finds it there, and makes it
 //! current. The disk comes first: what `put` returned for survives `kill -9` of the worker and loss of power.
 
+pub(crate) mod millis;
 mod sqlite;
 
 use std::collections::BTreeMap;

@@ -5,11 +5,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use engine::HandlerId;
 use rusqlite::{Connection, Row, params};
 
+use super::millis::{from_millis, to_millis};
 use super::{Function, Past, Store, StoreError, Version};
 
 /// Step `n` takes schema `n` to `n + 1`.
@@ -175,14 +176,4 @@ impl Stored {
             updated: from_millis(self.updated),
         })
     }
-}
-
-/// Milliseconds since 1970: what the database holds.
-fn to_millis(time: SystemTime) -> i64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-}
-
-fn from_millis(millis: i64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(u64::try_from(millis).unwrap_or(0))
 }

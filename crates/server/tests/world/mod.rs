@@ -16,6 +16,7 @@ use hyper::{Method, StatusCode};
 use sandbox::fake::FakeProvider;
 use sandbox::wire::Convention;
 use sandbox::{Limits, Network, PythonSpec};
+use server::access::Secret;
 use server::client::Client;
 use server::config::Config;
 use server::name::FunctionName;
@@ -82,6 +83,27 @@ impl World {
         Self { provider, tcp, unix, url, stop, state, serving }
     }
 
+    /// A token, made through the Unix socket.
+    pub async fn token(&self, request: serde_json::Value) -> Secret {
+        let body = request.to_string().into();
+        let response = self.unix.ask(Method::POST, "/v1/tokens", &[], body).await.unwrap();
+        let made = self.unix.body(response).await.unwrap();
+        let made: serde_json::Value = serde_json::from_slice(&made).unwrap();
+        Secret::read(made["token"].as_str().unwrap()).unwrap()
+    }
+
+    /// A request on TCP with a token.
+    pub async fn send_as(
+        &self,
+        token: &Secret,
+        method: Method,
+        path: &str,
+        body: impl Into<Bytes>,
+    ) -> Reply {
+        let client = self.tcp.clone().with_token(Some(token.clone()));
+        exchange(&client, method, path, body).await
+    }
+
     /// Stops the worker and gives its state back.
     pub async fn stop(self) -> TempDir {
         self.stop.cancel();
@@ -114,6 +136,18 @@ impl World {
     pub async fn run(&self, name: &str, body: &str) -> Reply {
         self.send(Method::POST, &format!("/run/{name}"), &[], body.to_owned()).await
     }
+}
+
+/// A request and its reply.
+pub async fn exchange(
+    client: &Client,
+    method: Method,
+    path: &str,
+    body: impl Into<Bytes>,
+) -> Reply {
+    let response = client.send(method, path, &[], body.into()).await.unwrap();
+    let (status, headers) = (response.status(), response.headers().clone());
+    Reply { status, headers, body: client.body(response).await.unwrap() }
 }
 
 impl Reply {

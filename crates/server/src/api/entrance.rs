@@ -1,0 +1,185 @@
+//! Where callers are asked who they are, before anything is done for them.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use axum::RequestExt as _;
+use axum::extract::{ConnectInfo, MatchedPath, RawPathParams, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+
+use super::error::ApiError;
+use super::{App, Door, needs};
+use crate::access::{Caller, Refusal, Remote, Secret};
+
+/// What the door knows.
+#[derive(Clone, Debug)]
+pub(super) struct Entrance {
+    pub(super) app: Arc<App>,
+    pub(super) door: Door,
+}
+
+/// Lets a request through whose caller may do what it asks for. The handlers find the [`Caller`] among its extensions.
+pub(super) async fn identify(
+    State(entrance): State<Entrance>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    // Nothing is there: everybody may be told so.
+    let Some(path) = path else { return next.run(request).await };
+    let need = needs::of(request.method(), &path);
+    let Some(scope) = need.scope() else { return next.run(request).await };
+    let caller = match entrance.caller(&request) {
+        Ok(caller) => caller,
+        Err(refusal) => return refusal.into_response(),
+    };
+    if !need.is_met_by(&caller) {
+        return match caller {
+            Caller::Anyone => unauthorized(
+                "this takes a token with the scope admin, or the worker's Unix socket: make a token with `wool token create NAME --scope admin`",
+            ),
+            _ => {
+                let message = format!(
+                    "{caller} may not do this: it takes the scope {scope}; make a token that has it with `wool token create NAME --scope {scope}`"
+                );
+                ApiError::new(StatusCode::FORBIDDEN, "wrong-scope", message).into_response()
+            }
+        };
+    }
+    if let Some(refusal) = foreign_function(&mut request, &caller).await {
+        return refusal.into_response();
+    }
+    request.extensions_mut().insert(caller);
+    next.run(request).await
+}
+
+impl Entrance {
+    fn caller(&self, request: &Request) -> Result<Caller, Refused> {
+        let peer = match self.door {
+            Door::Unix => Some(self.peer(request)?),
+            Door::Loopback | Door::Network => None,
+        };
+        // Who shows a token is its owner to us, on the socket, too: nobody who hands one over means to do more.
+        if let Some(shown) = bearer(request.headers()) {
+            return match shown.map(|secret| self.app.tokens.find(&secret, SystemTime::now())) {
+                Some(Ok(token)) => Ok(Caller::Token(token)),
+                Some(Err(Refusal::Expired)) => Err(Refused::Expired),
+                Some(Err(Refusal::Unknown)) | None => Err(Refused::Unknown),
+            };
+        }
+        match peer {
+            Some(uid) => Ok(Caller::User { uid }),
+            None if self.is_open() => Ok(Caller::Anyone),
+            None => Err(Refused::NoToken),
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.door == Door::Loopback && self.app.config.tokens.lets_anyone_in(&self.app.tokens)
+    }
+
+    fn peer(&self, request: &Request) -> Result<u32, Refused> {
+        let peer = match request.extensions().get() {
+            Some(ConnectInfo(Remote::Unix(peer))) => Some(peer),
+            _ => None,
+        };
+        let admitted = peer.filter(|peer| self.app.admitted.lets_in(peer));
+        let uid = admitted.and_then(|peer| peer.uid);
+        uid.ok_or_else(|| Refused::Stranger(peer.and_then(|peer| peer.uid)))
+    }
+}
+
+/// A function that the caller's token is not for.
+async fn foreign_function(request: &mut Request, caller: &Caller) -> Option<ApiError> {
+    let params = request.extract_parts::<RawPathParams>().await.ok()?;
+    let (_, name) = params.iter().find(|(key, _)| *key == "name")?;
+    if caller.may_touch(name) {
+        return None;
+    }
+    let message =
+        format!("{caller} is not for the function {name:?}: it was made with --functions");
+    Some(ApiError::new(StatusCode::FORBIDDEN, "wrong-function", message))
+}
+
+/// The token in the one `Authorization` header: none when there is no such header, `Some(None)` when it holds no token.
+fn bearer(headers: &HeaderMap) -> Option<Option<Secret>> {
+    let mut all = headers.get_all(header::AUTHORIZATION).iter();
+    let first = all.next()?;
+    // Two of them: which one is meant?
+    if all.next().is_some() {
+        return Some(None);
+    }
+    let text = first.to_str().unwrap_or_default();
+    let (scheme, rest) = text.split_once(' ').unwrap_or_default();
+    Some(scheme.eq_ignore_ascii_case("bearer").then(|| Secret::read(rest)).flatten())
+}
+
+/// Why nobody was let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refused {
+    NoToken,
+    Unknown,
+    Expired,
+    Stranger(Option<u32>),
+}
+
+impl Refused {
+    fn into_response(self) -> Response {
+        metrics::counter!("lambswool_unauthorized_total").increment(1);
+        match self {
+            Self::NoToken => unauthorized(
+                "a token is needed: send it as `Authorization: Bearer wool_…`, or give it to `wool` in WOOL_TOKEN or --token-file; make one on the worker's machine with `wool token create NAME --scope …`",
+            ),
+            Self::Unknown => unauthorized(
+                "this is no token of this worker: it was mistyped, or removed; make one on the worker's machine with `wool token create NAME --scope …`",
+            ),
+            Self::Expired => unauthorized(
+                "this token has expired: make another on the worker's machine with `wool token create NAME --scope …`",
+            ),
+            Self::Stranger(uid) => {
+                let who = uid.map_or_else(|| "whoever asks".to_owned(), |uid| format!("uid {uid}"));
+                let message = format!(
+                    "{who} may not use the worker's socket: it is for the worker's own user, root, and the members of the group `admin_group`"
+                );
+                ApiError::new(StatusCode::FORBIDDEN, "stranger", message).into_response()
+            }
+        }
+    }
+}
+
+fn unauthorized(message: &str) -> Response {
+    let error = ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message);
+    let mut response = error.into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(values: &[&str]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(header::AUTHORIZATION, value.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn only_one_bearer_token_is_read_and_anything_else_is_no_token() {
+        let token = Secret::draw().unwrap();
+        let good = format!("Bearer {}", token.reveal());
+        let read = |values: &[&str]| bearer(&headers(values)).map(|found| found.is_some());
+        assert_eq!(read(&[]), None);
+        assert_eq!(read(&[&good]), Some(true));
+        assert_eq!(read(&[&good.replace("Bearer", "bearer")]), Some(true));
+        for bad in ["Bearer", "Bearer ", "Basic YTpi", "Bearer wool_x", token.reveal()] {
+            assert_eq!(read(&[bad]), Some(false), "{bad}");
+        }
+        assert_eq!(read(&[&good, &good]), Some(false));
+    }
+}
