@@ -114,3 +114,35 @@ fn beyond_this_machine_only_tls_and_tokens_are_served() {
         curl(&health, &["--cacert", &certificate]).stdout == "ok\n"
     });
 }
+
+#[test]
+fn a_secret_is_in_the_handlers_environment_and_in_no_file() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    let site = worker.site();
+    let source = site.own().join("f.py");
+    let text = "import os\nAT_LOAD = os.environ['KEY']\ndef handler(event, context):\n    return [AT_LOAD, os.environ['KEY']]\n";
+    fs::write(&source, text).unwrap();
+    // A real one is not in the shell's history: it comes from stdin, and its last line's end does not count.
+    let value = "correct-horse-battery-staple";
+    let line = format!("{value}\n");
+    drop(site.wool_reading(&["secret", "set", "f", "KEY"], line.as_bytes()).ok());
+    drop(site.wool(&["deploy", source.to_str().unwrap()]).ok());
+    assert_eq!(worker.run("f", &json!(1)).expect(200).json(), json!([value, value]));
+    assert!(site.wool(&["secret", "ls", "f"]).ok().contains("KEY"));
+    let told = site.wool(&["audit"]).ok();
+    assert!(told.contains("set secret") && told.contains("deploy") && !told.contains(value));
+    let grep =
+        Command::new("grep").args(["-rlaF", "--", value]).arg(site.state()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&grep.stdout), "", "files that hold it");
+    drop(site.wool(&["secret", "set", "f", "KEY", "another"]).ok());
+    assert_eq!(worker.run("f", &json!(1)).expect(200).json(), json!(["another", "another"]));
+    drop(site.wool(&["secret", "rm", "f", "KEY"]).ok());
+    let failed = worker.run("f", &json!(1)).expect(502);
+    assert!(failed.error().contains("KeyError"), "{}", failed.error());
+    let limits = fs::read_to_string(format!("/proc/{}/limits", worker.pid())).unwrap();
+    let cores = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(cores.split_whitespace().nth(4), Some("0"), "{cores}");
+}

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use e2e::{Site, can_run, json};
 
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 29] = [
     "up",
     "down",
     "clean",
@@ -23,6 +23,11 @@ const COMMANDS: [&str; 24] = [
     "token create",
     "token ls",
     "token rm",
+    "secret",
+    "secret set",
+    "secret ls",
+    "secret rm",
+    "audit",
     "tls",
     "tls self-signed",
     "base",
@@ -80,6 +85,9 @@ fn the_description_of_the_api_has_every_route_and_equals_the_served_one() {
         ("/v1/packages", &["get"]),
         ("/v1/packages/verify", &["post"]),
         ("/v1/packages/prune", &["post"]),
+        ("/v1/functions/{name}/secrets", &["get"]),
+        ("/v1/functions/{name}/secrets/{key}", &["put", "delete"]),
+        ("/v1/audit", &["get"]),
         ("/v1/tokens", &["get", "post"]),
         ("/v1/tokens/{token}", &["delete"]),
         ("/v1/stop", &["post"]),

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::package::Distribution;
+use crate::secrets::SecretsUnreadable;
 
 /// Names one immutable version of a deployed function: the hash of everything that it is made of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -223,6 +224,9 @@ pub enum CallError {
     /// No sandbox could be made: 503.
     #[error("no sandbox could be made")]
     NoSandbox(#[source] ProviderError),
+    /// The function's secrets cannot be read, and it is not loaded without them: 503.
+    #[error(transparent)]
+    NoSecrets(SecretsUnreadable),
     /// The worker is stopping: 503.
     #[error("the worker is stopping")]
     Stopping,

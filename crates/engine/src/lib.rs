@@ -35,6 +35,7 @@ mod pages;
 mod popularity;
 mod relay;
 mod scheduler;
+mod secrets;
 mod status;
 
 pub use budget::Pressure;
@@ -46,4 +47,5 @@ pub use engine::{Engine, Packages};
 pub use import_cache::seed::ZygoteTree;
 pub use import_cache::{ImportCache, Pick};
 pub use package::{Distribution, PackageStore};
+pub use secrets::{NoSecrets, SecretEnvironment, SecretStore, SecretsUnreadable};
 pub use status::{EngineStatus, InstanceStatus, MemoryStatus, RefusedStatus, ZygoteStatus};

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
-pub use control::{Tls, Token, TokenCreate};
+pub use control::{Audit, Secret, Tls, Token, TokenCreate};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -117,6 +117,11 @@ pub enum Command {
     /// Tokens: who may do what through the HTTP API
     #[command(subcommand)]
     Token(Token),
+    /// Secrets of functions: variables of their environment that nobody else sees
+    #[command(subcommand)]
+    Secret(Secret),
+    /// Show what was changed, and by whom
+    Audit(Audit),
     /// The worker's certificate, for other machines to know it by
     #[command(subcommand)]
     Tls(Tls),
@@ -142,6 +147,7 @@ $XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown
   tls_key = FILE               its private key, PEM
   tokens = \"auto\"              when TCP asks for a token: from the first that is made on; or \"required\", \"off\"
   admin_group = NAME           a group that may do everything through the Unix socket; default: none
+  secret_key_file = FILE       the key of secrets, 64 hex digits; default: secret.key in the state directory
   state = DIR                  see --state
   python = \"3.12\"              what functions run on unless they say; default: the newest that is found
   run_body = \"6MiB\"            largest body of a call       (WOOL_RUN_BODY)

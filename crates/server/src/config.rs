@@ -46,6 +46,9 @@ pub struct Config {
     /// A group whose members may do everything through the Unix socket, as the worker's own user and root may; they
     /// must be able to reach the state directory. Default: none.
     pub admin_group: Option<String>,
+    /// The file of the key that seals secrets: 64 hex digits, for nobody else's eyes. Default: the credential
+    /// `lambswool-secret-key` that systemd gives, else `secret.key` in the state directory, which is made.
+    pub secret_key_file: Option<PathBuf>,
     /// The state directory. Default `/var/lib/lambswool` for root, else `$XDG_STATE_HOME/lambswool`.
     pub state: PathBuf,
     /// The Python that functions run on unless they name one: a version such as `3.12`, or the path of an interpreter.
@@ -125,6 +128,7 @@ impl Default for Config {
             tls_key: None,
             tokens: Demand::Auto,
             admin_group: None,
+            secret_key_file: None,
             state: state::default_root(),
             python: None,
             run_body: Bytes(6 << 20),
@@ -316,6 +320,7 @@ fn keys() -> Vec<String> {
         "tls_certificate",
         "tls_key",
         "admin_group",
+        "secret_key_file",
         "python",
         "memory",
         "handler_cache_bytes",
@@ -434,6 +439,6 @@ mod tests {
         let config = optional.unwrap();
         assert_eq!((config.creations, config.python.as_deref()), (Some(3), Some("3.12")));
         assert_eq!(config.zygote_bytes, Some(Bytes(1 << 30)));
-        assert_eq!(keys().len(), 34);
+        assert_eq!(keys().len(), 35);
     }
 }

@@ -12,6 +12,7 @@
 
 pub mod access;
 pub mod api;
+pub mod audit;
 pub mod build;
 pub mod capacity;
 pub mod cli;
@@ -30,6 +31,7 @@ pub mod pressure;
 pub mod progress;
 pub mod quantity;
 pub mod registry;
+pub mod secrets;
 pub mod shelf;
 pub mod state;
 pub mod stock;

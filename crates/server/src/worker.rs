@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result, anyhow};
-use engine::{Engine, EngineConfig, LogSink, PackageStore, Packages, ZygoteTree};
+use engine::{Engine, EngineConfig, LogSink, PackageStore, Packages, SecretStore, ZygoteTree};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use sandbox::Provider;
 use sys::probe::Host;
@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::{Admitted, Demand, Remote, Tokens, Unprotected};
 use crate::api::{self, App, Door};
+use crate::audit::{AUDIT, Audit};
 use crate::build::BuildSandboxes;
 use crate::capacity::{self, Means};
 use crate::config::{Config, ConfigError};
@@ -37,6 +38,7 @@ use crate::parts::{Parts, Warden};
 use crate::pressure::{self, Memory};
 use crate::quantity::Bytes;
 use crate::registry::{Function, Registry, Sqlite};
+use crate::secrets::{Owner, SecretKey, Vault};
 use crate::shelf::Shelf;
 use crate::state::{Address, Hold, State};
 use crate::stock::{self, Stock};
@@ -73,6 +75,9 @@ impl Worker {
         let hold = state.hold()?;
         let descriptors = sys::descriptors::raise(0);
         let tokens = Arc::new(Tokens::open(&state.access())?);
+        let key = SecretKey::find(config.secret_key_file.as_deref(), &state.secret_key())?;
+        let vault = Arc::new(Vault::open(&state.secrets(), &key)?);
+        let audit = Audit::open(&state.audit(), AUDIT).context("cannot open the audit log")?;
         let certificates = certificates(&config)?;
         let asks = config.tokens != Demand::Off && tokens.any_good(SystemTime::now());
         Unprotected::check(config.listen, certificates.is_some(), asks)
@@ -91,7 +96,7 @@ impl Worker {
         let rotation = Rotation { bytes: config.log_bytes.0, files: config.log_files.max(1) };
         let logs =
             Arc::new(Logs::start(&state.logs(), rotation).context("cannot start writing logs")?);
-        forget_hidden(&registry, &logs).await?;
+        forget_hidden(&registry, &logs, &vault).await?;
         let store = layers::Store::open(state.root())?;
         let budget = config.install_cache_bytes.0;
         // Before there is a warden: nothing runs from these directories yet.
@@ -108,7 +113,8 @@ impl Worker {
             queue: capacity::queue(&config, descriptors),
             ..engine_config(&config)
         };
-        let engine = Engine::with_packages(Arc::clone(&provider), settings, sink, packages);
+        let secrets = Arc::clone(&vault) as Arc<dyn SecretStore>;
+        let engine = Engine::with_stores(Arc::clone(&provider), settings, sink, packages, secrets);
         let usage = Arc::new(Usage::new(Arc::clone(&registry), Arc::clone(&engine)));
         let deployer = Arc::new(Deployer::new(
             workshop,
@@ -130,6 +136,8 @@ impl Worker {
             config,
             state,
             tokens,
+            vault,
+            audit: Arc::new(audit),
             admitted,
             registry,
             engine,
@@ -364,10 +372,11 @@ async fn upkeep(metrics: PrometheusHandle, stop: CancellationToken) {
 }
 
 /// What `wool run` made lasts as long as the worker that ran it.
-async fn forget_hidden(registry: &Registry, logs: &Logs) -> Result<()> {
+async fn forget_hidden(registry: &Registry, logs: &Logs, vault: &Vault) -> Result<()> {
     for function in registry.list().into_iter().filter(|function| function.hidden) {
         registry.remove(function.name())?;
         logs.remove(function.name()).await;
+        vault.forget(&Owner::of(&function.current.handler))?;
     }
     Ok(())
 }

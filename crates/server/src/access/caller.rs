@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Scope, Token};
+use super::{Label, Scope, Token};
 
 /// Who a request comes from, once that is known.
 #[derive(Clone, Debug)]
@@ -37,6 +37,15 @@ impl Caller {
         match self {
             Self::Anyone | Self::User { .. } => true,
             Self::Token(token) => token.functions.match_function(function),
+        }
+    }
+
+    /// Whose functions the caller means.
+    #[must_use]
+    pub fn tenant(&self) -> Label {
+        match self {
+            Self::Anyone | Self::User { .. } => Label::default_tenant(),
+            Self::Token(token) => token.tenant.clone(),
         }
     }
 

@@ -9,9 +9,13 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
+use super::act::Act;
 use super::error::ApiError;
+use super::needs::Need;
 use super::{App, Door, needs};
 use crate::access::{Caller, Refusal, Remote, Secret};
+use crate::audit::Action;
+use crate::name::MAX_NAME;
 
 /// What the door knows.
 #[derive(Clone, Debug)]
@@ -35,27 +39,78 @@ pub(super) async fn identify(
         Ok(caller) => caller,
         Err(refusal) => return refusal.into_response(),
     };
-    if !need.is_met_by(&caller) {
-        return match caller {
-            Caller::Anyone => unauthorized(
-                "this takes a token with the scope admin, or the worker's Unix socket: make a token with `wool token create NAME --scope admin`",
-            ),
-            _ => {
-                let message = format!(
-                    "{caller} may not do this: it takes the scope {scope}; make a token that has it with `wool token create NAME --scope {scope}`"
-                );
-                ApiError::new(StatusCode::FORBIDDEN, "wrong-scope", message).into_response()
+    if matches!(caller, Caller::Anyone) && !need.is_met_by(&caller) {
+        return unauthorized(&format!(
+            "this takes a token with the scope {scope}, or the worker's Unix socket: make a token with `wool token create NAME --scope {scope}`"
+        ));
+    }
+    let act = entrance.begin(&mut request, &path, &caller).await;
+    let response = match refusal(&mut request, need, &caller).await {
+        Some(refusal) => refusal.into_response(),
+        None => {
+            request.extensions_mut().insert(caller);
+            if let Some(act) = &act {
+                request.extensions_mut().insert(Arc::clone(act));
             }
-        };
+            next.run(request).await
+        }
+    };
+    if let Some(act) = act {
+        act.answered(&response);
     }
-    if let Some(refusal) = foreign_function(&mut request, &caller).await {
-        return refusal.into_response();
+    response
+}
+
+/// Why a caller who is known may not do this.
+async fn refusal(request: &mut Request, need: Need, caller: &Caller) -> Option<ApiError> {
+    if let Some(scope) = need.scope().filter(|_| !need.is_met_by(caller)) {
+        let message = format!(
+            "{caller} may not do this: it takes the scope {scope}; make a token that has it with `wool token create NAME --scope {scope}`"
+        );
+        return Some(ApiError::new(StatusCode::FORBIDDEN, "wrong-scope", message));
     }
-    request.extensions_mut().insert(caller);
-    next.run(request).await
+    let name = parameter(request, "name").await?;
+    if caller.may_touch(&name) {
+        return None;
+    }
+    let message =
+        format!("{caller} is not for the function {name:?}: it was made with --functions");
+    Some(ApiError::new(StatusCode::FORBIDDEN, "wrong-function", message))
+}
+
+/// A part of the path.
+async fn parameter(request: &mut Request, wanted: &str) -> Option<String> {
+    let all = request.extract_parts::<RawPathParams>().await.ok()?;
+    all.iter().find(|(key, _)| *key == wanted).map(|(_, value)| value.to_owned())
 }
 
 impl Entrance {
+    /// The audit line of what is asked for, if that changes something.
+    async fn begin(&self, request: &mut Request, path: &str, caller: &Caller) -> Option<Arc<Act>> {
+        let action = needs::action(request.method(), path)?.to_owned();
+        let remote = match request.extensions().get::<ConnectInfo<Remote>>() {
+            Some(ConnectInfo(remote)) => remote.to_string(),
+            None => String::new(),
+        };
+        let subject = match parameter(request, "key").await {
+            Some(key) => Some(key),
+            None => parameter(request, "token").await,
+        };
+        let line = Action {
+            time: String::new(),
+            who: caller.into(),
+            remote,
+            tenant: caller.tenant().to_string(),
+            action,
+            function: parameter(request, "name").await.map(|name| cut(&name)),
+            version: None,
+            subject: subject.map(|subject| cut(&subject)),
+            // Until it is known: whoever asked has gone, and the work with it.
+            result: "unanswered".to_owned(),
+        };
+        Some(Act::begin(Arc::clone(&self.app.audit), line))
+    }
+
     fn caller(&self, request: &Request) -> Result<Caller, Refused> {
         let peer = match self.door {
             Door::Unix => Some(self.peer(request)?),
@@ -91,18 +146,6 @@ impl Entrance {
     }
 }
 
-/// A function that the caller's token is not for.
-async fn foreign_function(request: &mut Request, caller: &Caller) -> Option<ApiError> {
-    let params = request.extract_parts::<RawPathParams>().await.ok()?;
-    let (_, name) = params.iter().find(|(key, _)| *key == "name")?;
-    if caller.may_touch(name) {
-        return None;
-    }
-    let message =
-        format!("{caller} is not for the function {name:?}: it was made with --functions");
-    Some(ApiError::new(StatusCode::FORBIDDEN, "wrong-function", message))
-}
-
 /// The token in the one `Authorization` header: none when there is no such header, `Some(None)` when it holds no token.
 fn bearer(headers: &HeaderMap) -> Option<Option<Secret>> {
     let mut all = headers.get_all(header::AUTHORIZATION).iter();
@@ -114,6 +157,11 @@ fn bearer(headers: &HeaderMap) -> Option<Option<Secret>> {
     let text = first.to_str().unwrap_or_default();
     let (scheme, rest) = text.split_once(' ').unwrap_or_default();
     Some(scheme.eq_ignore_ascii_case("bearer").then(|| Secret::read(rest)).flatten())
+}
+
+/// As much of a name as any good one has.
+fn cut(name: &str) -> String {
+    name.chars().take(2 * MAX_NAME).collect()
 }
 
 /// Why nobody was let in.

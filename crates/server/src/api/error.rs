@@ -103,6 +103,9 @@ impl From<CallError> for ApiError {
                 "no-sandbox",
                 format!("{message}; `wool doctor` says what is missing"),
             ),
+            CallError::NoSecrets(_) => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "no-secrets", message)
+            }
             CallError::Stopping => Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", message),
         }
     }
@@ -136,7 +139,9 @@ impl From<NameError> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
+        let kind = ErrorType(self.detail.r#type.clone());
         let mut response = (self.status, Json(ErrorBody { error: self.detail })).into_response();
+        response.extensions_mut().insert(kind);
         if let Some(after) = self.retry_after {
             // Whole seconds are all that the header can say; zero would mean "at once".
             let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
@@ -145,6 +150,10 @@ impl IntoResponse for ApiError {
         response
     }
 }
+
+/// The type of the error that a reply tells, for whoever sees the reply and not its body.
+#[derive(Clone, Debug)]
+pub(super) struct ErrorType(pub(super) String);
 
 /// An error with all its causes, in one line.
 pub(crate) fn said(error: &dyn std::error::Error) -> String {

@@ -3,19 +3,21 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::task::JoinHandle;
 use utoipa::{IntoParams, ToSchema};
 
+use super::act::Act;
 use super::error::ApiError;
-use super::{App, Asked, ErrorBody, Named, body};
+use super::{App, Asked, ErrorBody, Named, body, secrets};
 use crate::logs::stamp;
 use crate::name::FunctionName;
 use crate::progress::{Event, Sender};
@@ -163,7 +165,7 @@ pub(super) async fn get(
     detail(&app, function).await.map(Json)
 }
 
-/// Remove a function with all its versions and its log.
+/// Remove a function with all its versions, its log and its secrets.
 #[utoipa::path(delete, path = "/v1/functions/{name}", tag = "functions",
     params(("name" = String, Path, description = "the function's name")),
     responses(
@@ -172,12 +174,16 @@ pub(super) async fn get(
     ))]
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
+    Asked(caller): Asked,
     Named(name): Named,
 ) -> Result<StatusCode, ApiError> {
     if !app.deployer.remove(&name).await? {
         return Err(ApiError::unknown_function(name.as_str()));
     }
     app.logs.remove(name.as_str()).await;
+    let (vault, owner) = (Arc::clone(&app.vault), secrets::owner(&caller, &name));
+    let forgotten = tokio::task::spawn_blocking(move || vault.forget(&owner)).await;
+    forgotten.map_err(|_| ApiError::internal("the secrets broke off"))??;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -192,6 +198,7 @@ pub(super) async fn delete(
     responses(
         (status = 201, description = "deployed, and current", body = FunctionDetail),
         (status = 400, description = "the name is none", body = ErrorBody),
+        (status = 403, description = "it has secrets, and nobody knows who asks", body = ErrorBody),
         (status = 413, description = "the bundle is too large", body = ErrorBody),
         (status = 415, description = "neither Python, ZIP nor tar", body = ErrorBody),
         (status = 422, description = "the function cannot run as it is", body = ErrorBody),
@@ -199,20 +206,42 @@ pub(super) async fn delete(
     ))]
 pub(super) async fn put(
     State(app): State<Arc<App>>,
+    Asked(caller): Asked,
+    Extension(act): Extension<Arc<Act>>,
     Named(name): Named,
     Query(query): Query<PutQuery>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
+    if !caller.is_known() && !app.vault.list(&secrets::owner(&caller, &name)).is_empty() {
+        let message = format!(
+            "{name} has secrets, which other code would be told: deploy it through the worker's Unix socket, or with a token"
+        );
+        return Err(ApiError::new(StatusCode::FORBIDDEN, "has-secrets", message));
+    }
     let packing = packing(&headers, query.module.as_deref().unwrap_or(name.as_str()))?;
     let file = body::spool(&headers, body, app.config.deploy_body.0, &app.state.run()).await?;
     let bundle = Bundle { packing, file };
     let (events, told) = unbounded_channel();
+    act.take_over();
     let work = deploy(Arc::clone(&app), name, bundle, query.hidden, Sender::new(events));
+    // Started now, whoever listens: the audit log tells how it ended.
+    let work = tokio::spawn(async move {
+        let deployed = work.await;
+        match &deployed {
+            Ok(function) => {
+                act.made(&function.summary.version);
+                act.ended("ok");
+            }
+            Err(error) => act.ended(&error.detail().r#type),
+        }
+        deployed
+    });
     if headers.get(header::ACCEPT).is_none_or(|accept| accept != NDJSON) {
         // Nobody listens: without this, events would pile up until the end.
         drop(told);
-        return Ok((StatusCode::CREATED, Json(work.await?)).into_response());
+        let deployed = work.await.map_err(|_| broke_off())??;
+        return Ok((StatusCode::CREATED, Json(deployed)).into_response());
     }
     Ok(([(header::CONTENT_TYPE, NDJSON)], Body::from_stream(lines(told, work))).into_response())
 }
@@ -248,22 +277,23 @@ pub(crate) enum Last {
 /// Events as they come, and then the outcome.
 fn lines(
     told: UnboundedReceiver<Event>,
-    work: impl Future<Output = Result<FunctionDetail, ApiError>> + Send + 'static,
+    work: JoinHandle<Result<FunctionDetail, ApiError>>,
 ) -> impl stream::Stream<Item = Result<Bytes, Infallible>> + Send {
-    // Started now, not when the client reads: the stream only listens. It ends the events by dropping its sender.
-    let work = tokio::spawn(work);
+    // The stream only listens. The work ends the events by dropping its sender.
     let events =
         stream::unfold(told, async |mut told| told.recv().await.map(|event| (line(&event), told)));
     let last = stream::once(async {
         line(&match work.await {
             Ok(Ok(deployed)) => Last::Deployed(Box::new(deployed)),
             Ok(Err(error)) => Last::Error(error.detail().clone()),
-            Err(_) => Last::Error(
-                ApiError::internal("the deploy broke off: see the worker's log").detail().clone(),
-            ),
+            Err(_) => Last::Error(broke_off().detail().clone()),
         })
     });
     events.chain(last).map(Ok)
+}
+
+fn broke_off() -> ApiError {
+    ApiError::internal("the deploy broke off: see the worker's log")
 }
 
 fn line(value: &impl Serialize) -> Bytes {

@@ -6,6 +6,8 @@
 //!   Unix socket ──────────── + POST /v1/stop ───────┴─► entrance (who, and may they?) ──► routes ──► registry, deployer, …
 //! ```
 
+mod act;
+mod audit;
 mod body;
 mod entrance;
 pub mod error;
@@ -15,6 +17,7 @@ mod logs;
 mod needs;
 mod packages;
 mod run;
+mod secrets;
 mod status;
 mod tokens;
 
@@ -34,19 +37,23 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::{Admitted, Caller, Tokens};
+use crate::audit::Audit;
 use crate::capacity::Capacity;
 use crate::config::Config;
 use crate::deploy::Deployer;
 use crate::logs::Logs;
 use crate::name::FunctionName;
 use crate::registry::Registry;
+use crate::secrets::Vault;
 use crate::state::State;
 use crate::stock::Stock;
 
+pub use audit::ActionList;
 pub use error::{ApiError, ErrorBody, ErrorDetail};
 pub use functions::{FunctionDetail, FunctionList, FunctionSummary};
 pub use packages::{Broken, Checked, PackageList, PackageSummary, Pruned};
 pub use run::{INVOCATION, START};
+pub use secrets::{SecretList, SecretSummary};
 pub(crate) use status::read_tree;
 pub use status::{WorkerStatus, ZygoteList};
 pub use tokens::{TokenList, TokenMade, TokenRequest, TokenSummary};
@@ -60,6 +67,10 @@ pub struct App {
     pub state: State,
     /// Who has which token.
     pub tokens: Arc<Tokens>,
+    /// The functions' secrets.
+    pub vault: Arc<Vault>,
+    /// What was changed, and by whom.
+    pub audit: Arc<Audit>,
     /// Whom the Unix socket lets in.
     pub admitted: Admitted,
     /// Which functions exist.
@@ -111,12 +122,15 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(packages::verify))
         .routes(routes!(packages::prune))
         .routes(routes!(run::run))
+        .routes(routes!(secrets::list))
+        .routes(routes!(secrets::put, secrets::delete))
         .routes(routes!(status::healthz))
         .routes(routes!(status::metrics))
         .routes(routes!(status::status))
         .routes(routes!(status::zygotes))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::delete))
+        .routes(routes!(audit::read))
 }
 
 /// The description of the API, as `/openapi.json` has it.

@@ -21,42 +21,59 @@ pub(super) enum Need {
 use Need::{Known, May, Nothing};
 use Scope::{Admin, Deploy, Invoke, Read};
 
+/// A route: how it is asked, what it asks, and what the audit log calls it, if it changes something.
+type Row = (&'static str, &'static str, Need, Option<&'static str>);
+
 #[rustfmt::skip]
-const NEEDS: &[(&str, &str, Need)] = &[
-    ("GET",    "/healthz",                  Nothing),
-    ("GET",    "/openapi.json",             Nothing),
+const NEEDS: &[Row] = &[
+    ("GET",    "/healthz",                            Nothing,       None),
+    ("GET",    "/openapi.json",                       Nothing,       None),
 
-    ("POST",   "/run/{name}",               May(Invoke)),
+    ("POST",   "/run/{name}",                         May(Invoke),   None),
 
-    ("GET",    "/v1/functions",             May(Read)),
-    ("GET",    "/v1/functions/{name}",      May(Read)),
-    ("GET",    "/v1/functions/{name}/logs", May(Read)),
-    ("PUT",    "/v1/functions/{name}",      May(Deploy)),
-    ("DELETE", "/v1/functions/{name}",      May(Deploy)),
+    ("GET",    "/v1/functions",                       May(Read),     None),
+    ("GET",    "/v1/functions/{name}",                May(Read),     None),
+    ("GET",    "/v1/functions/{name}/logs",           May(Read),     None),
+    ("PUT",    "/v1/functions/{name}",                May(Deploy),   Some("deploy")),
+    ("DELETE", "/v1/functions/{name}",                May(Deploy),   Some("remove")),
 
-    ("GET",    "/metrics",                  May(Read)),
-    ("GET",    "/v1/status",                May(Read)),
+    // Whoever may deploy a function may have it tell its secrets.
+    ("GET",    "/v1/functions/{name}/secrets",        Known(Deploy), None),
+    ("PUT",    "/v1/functions/{name}/secrets/{key}",  Known(Deploy), Some("set secret")),
+    ("DELETE", "/v1/functions/{name}/secrets/{key}",  Known(Deploy), Some("remove secret")),
+
+    ("GET",    "/metrics",                            May(Read),     None),
+    ("GET",    "/v1/status",                          May(Read),     None),
 
     // Packages and zygotes are of all tenants.
-    ("GET",    "/v1/zygotes",               May(Admin)),
-    ("GET",    "/v1/packages",              May(Admin)),
-    ("POST",   "/v1/packages/verify",       May(Admin)),
-    ("POST",   "/v1/packages/prune",        May(Admin)),
+    ("GET",    "/v1/zygotes",                         May(Admin),    None),
+    ("GET",    "/v1/packages",                        May(Admin),    None),
+    ("POST",   "/v1/packages/verify",                 May(Admin),    Some("verify packages")),
+    ("POST",   "/v1/packages/prune",                  May(Admin),    Some("prune packages")),
 
-    ("GET",    "/v1/tokens",                Known(Admin)),
-    ("POST",   "/v1/tokens",                Known(Admin)),
-    ("DELETE", "/v1/tokens/{token}",        Known(Admin)),
+    ("GET",    "/v1/tokens",                          Known(Admin),  None),
+    ("POST",   "/v1/tokens",                          Known(Admin),  Some("create token")),
+    ("DELETE", "/v1/tokens/{token}",                  Known(Admin),  Some("remove token")),
+    ("GET",    "/v1/audit",                           Known(Admin),  None),
 
     // Served on the Unix socket alone.
-    ("POST",   "/v1/stop",                  Known(Admin)),
+    ("POST",   "/v1/stop",                            Known(Admin),  Some("stop")),
 ];
 
 /// What a route asks of its caller.
 pub(super) fn of(method: &Method, path: &str) -> Need {
+    row(method, path).map_or(May(Admin), |(_, _, need, _)| *need)
+}
+
+/// What the audit log calls what a route does; none: it changes nothing.
+pub(super) fn action(method: &Method, path: &str) -> Option<&'static str> {
+    row(method, path).and_then(|(_, _, _, action)| *action)
+}
+
+fn row(method: &Method, path: &str) -> Option<&'static Row> {
     // Whoever may GET may ask for the headers alone.
     let method = if *method == Method::HEAD { &Method::GET } else { method };
-    let row = NEEDS.iter().find(|(verb, route, _)| *verb == method.as_str() && *route == path);
-    row.map_or(May(Admin), |(_, _, need)| *need)
+    NEEDS.iter().find(|(verb, route, ..)| *verb == method.as_str() && *route == path)
 }
 
 impl Need {
@@ -96,10 +113,18 @@ mod tests {
         // It describes the others, and not itself.
         routes.push(("GET".to_owned(), "/openapi.json".to_owned()));
         let mut table: Vec<(String, String)> =
-            NEEDS.iter().map(|(m, path, _)| ((*m).to_owned(), (*path).to_owned())).collect();
+            NEEDS.iter().map(|(m, path, ..)| ((*m).to_owned(), (*path).to_owned())).collect();
         routes.sort();
         table.sort();
         assert_eq!(routes, table);
+    }
+
+    #[test]
+    fn what_changes_something_has_a_name_in_the_audit_log() {
+        for (method, path, _, action) in NEEDS {
+            let changes = *method != "GET" && *path != "/run/{name}";
+            assert_eq!(action.is_some(), changes, "{method} {path}");
+        }
     }
 
     #[test]

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::act::Act;
 use super::error::{ApiError, said};
 use super::{App, ErrorBody, body};
 use crate::access::{Label, NewToken, Patterns, Scope, Secret, Token, TokenError};
@@ -130,6 +131,7 @@ impl TokenRequest {
     ))]
 pub(super) async fn create(
     State(app): State<Arc<App>>,
+    Extension(act): Extension<Arc<Act>>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<TokenMade>), ApiError> {
@@ -139,6 +141,7 @@ pub(super) async fn create(
         ApiError::new(StatusCode::BAD_REQUEST, "bad-token", message)
     })?;
     let new = request.read()?;
+    act.about(new.name.as_str());
     let tokens = Arc::clone(&app.tokens);
     let made = tokio::task::spawn_blocking(move || tokens.create(new)).await;
     let (token, secret) = made.map_err(|_| broke_off())??;

@@ -71,3 +71,47 @@ pub enum Tls {
 
 const SELF_SIGNED: &str = "\
 Give cert.pem, not key.pem, to those who call the worker; they name it with --ca.";
+
+/// `wool secret`
+#[derive(Clone, Debug, Subcommand)]
+pub enum Secret {
+    /// Set a secret; the function's next instances have it
+    #[command(after_help = SECRET)]
+    Set {
+        /// The function's name
+        name: String,
+        /// The variable's name
+        key: String,
+        /// The value; `-`, or nothing, for stdin
+        value: Option<String>,
+    },
+    /// List the names of a function's secrets
+    Ls {
+        /// The function's name
+        name: String,
+    },
+    /// Remove secrets; the function's next instances do without them
+    Rm {
+        /// The function's name
+        name: String,
+        /// The variables' names
+        #[arg(required = true)]
+        keys: Vec<String>,
+    },
+}
+
+const SECRET: &str = "\
+Examples:
+  wool secret set report DATABASE_URL < url.txt
+  pass show mail | wool secret set mailer PASSWORD
+
+A value on the command line stays in the shell's history, and other users see it while the command runs. One line's
+end is left out where the value comes from stdin.";
+
+/// `wool audit`
+#[derive(Clone, Debug, Args)]
+pub struct Audit {
+    /// How many actions to go back
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
+    pub lines: usize,
+}

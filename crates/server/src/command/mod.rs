@@ -1,5 +1,6 @@
 //! The commands of `wool`: each a client of a worker, except those that start or remove one.
 
+mod audit;
 mod base;
 mod call;
 mod deploy;
@@ -10,6 +11,7 @@ mod pack;
 mod packages;
 mod remove;
 mod run;
+mod secret;
 mod stop;
 mod terminal;
 mod tls;
@@ -61,6 +63,8 @@ fn dispatch(cli: Cli) -> Result<()> {
         Command::Packages(packages) => client_side(packages::packages(&global, &packages)),
         Command::Zygotes => client_side(zygotes::zygotes(&global)),
         Command::Token(token) => client_side(token::token(&global, &token)),
+        Command::Secret(secret) => client_side(secret::secret(&global, &secret)),
+        Command::Audit(audit) => client_side(audit::audit(&global, &audit)),
         Command::Tls(tls) => tls::tls(&global, &tls),
         Command::Base(base) => base::base(&global, &base),
         Command::Doctor => doctor::doctor(&state_root(&global), global.json),

@@ -188,6 +188,9 @@ impl Workshop for Words {
                 .find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "))
                 .map(str::to_owned)
         };
+        if let Some(milliseconds) = word("slow") {
+            std::thread::sleep(Duration::from_millis(milliseconds.parse().unwrap()));
+        }
         if let Some(message) = word("refuse") {
             return Err(MakeError::Function { step: "manifest", message });
         }
