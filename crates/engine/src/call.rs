@@ -24,6 +24,18 @@ impl fmt::Display for HandlerId {
     }
 }
 
+/// The tenant of whatever was given to no other.
+pub const DEFAULT_TENANT: &str = "default";
+
+fn default_tenant() -> String {
+    DEFAULT_TENANT.to_owned()
+}
+
+/// Left out where handlers are written: those of before there were tenants keep their ids.
+fn is_default_tenant(tenant: &str) -> bool {
+    tenant == DEFAULT_TENANT
+}
+
 /// One immutable version of a deployed function, ready to run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Handler {
@@ -31,6 +43,9 @@ pub struct Handler {
     pub id: HandlerId,
     /// The name it was deployed under.
     pub name: String,
+    /// Whose it is. Nothing that has run one tenant's code or imported its packages serves another's.
+    #[serde(default = "default_tenant", skip_serializing_if = "is_default_tenant")]
+    pub tenant: String,
     /// The Python it runs on.
     pub python: PythonSpec,
     /// Its exact package set; none when it locked nothing.

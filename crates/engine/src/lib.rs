@@ -40,7 +40,8 @@ mod status;
 
 pub use budget::Pressure;
 pub use call::{
-    Call, CallError, Handler, HandlerId, LogLine, LogSink, Outcome, Served, Stage, Stages, Start,
+    Call, CallError, DEFAULT_TENANT, Handler, HandlerId, LogLine, LogSink, Outcome, Served, Stage,
+    Stages, Start,
 };
 pub use config::{EngineConfig, ZygotePolicy};
 pub use engine::{Engine, Packages};

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::access::Label;
 pub use control::{Audit, Secret, Tls, Token, TokenCreate};
 
 const EXAMPLES: &str = "\
@@ -28,7 +29,7 @@ Exit status:
 
 Environment:
   WOOL_URL, WOOL_STATE  as --url and --state; every key of the configuration has such a variable (see `wool up --help`)
-  WOOL_CA               as --ca
+  WOOL_CA, WOOL_TENANT  as --ca and --tenant
   WOOL_TOKEN            a token for the worker; or WOOL_TOKEN_FILE, as --token-file
   WOOL_LOG              what the worker reports about itself, for example `debug` (default `info`)";
 
@@ -84,6 +85,15 @@ pub struct Global {
         help_heading = "Global options"
     )]
     pub ca: Option<PathBuf>,
+    /// Whose functions are meant, for an administrator [default: the tenant `default`]
+    #[arg(
+        long,
+        global = true,
+        env = "WOOL_TENANT",
+        value_name = "NAME",
+        help_heading = "Global options"
+    )]
+    pub tenant: Option<Label>,
     /// Write JSON to stdout, for scripts
     #[arg(long, global = true, help_heading = "Global options")]
     pub json: bool,

@@ -17,8 +17,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use crate::access::Secret;
-use crate::api::{ErrorBody, ErrorDetail};
+use crate::access::{Label, Secret};
+use crate::api::{ErrorBody, ErrorDetail, TENANT};
 use crate::tls::{self, TrustError};
 
 /// Where a worker listens unless told otherwise.
@@ -41,6 +41,7 @@ pub struct Client {
     target: Target,
     token: Option<Secret>,
     ca: Option<PathBuf>,
+    tenant: Option<Label>,
 }
 
 /// Why a request has no good answer.
@@ -161,13 +162,19 @@ impl Client {
     }
 
     fn to(target: Target) -> Self {
-        Self { target, token: None, ca: None }
+        Self { target, token: None, ca: None, tenant: None }
     }
 
     /// The same, with a token that goes with every request.
     #[must_use]
     pub fn with_token(self, token: Option<Secret>) -> Self {
         Self { token, ..self }
+    }
+
+    /// The same, which means the functions of a tenant.
+    #[must_use]
+    pub fn for_tenant(self, tenant: Option<Label>) -> Self {
+        Self { tenant, ..self }
     }
 
     /// The same, which knows a worker with TLS by these certificates; without, by those that this machine trusts.
@@ -210,6 +217,9 @@ impl Client {
                 .map_err(|error| self.unexpected(error.to_string()))?;
             value.set_sensitive(true);
             request = request.header(header::AUTHORIZATION, value);
+        }
+        if let Some(tenant) = &self.tenant {
+            request = request.header(TENANT, tenant.as_str());
         }
         for (name, value) in headers {
             let value = HeaderValue::from_str(value)

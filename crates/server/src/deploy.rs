@@ -16,7 +16,7 @@ use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 
-use crate::name::FunctionName;
+use crate::name::WholeName;
 use crate::progress::Progress;
 use crate::registry::{Function, Registry, StoreError, Version};
 use crate::usage::Usage;
@@ -79,13 +79,13 @@ impl Deployer {
         }
     }
 
-    /// Deploys a bundle. Goes on by itself when the caller goes away.
+    /// Deploys a bundle as a tenant's function. Goes on by itself when the caller goes away.
     ///
     /// # Errors
     /// When nothing was deployed.
     pub async fn deploy(
         self: &Arc<Self>,
-        name: FunctionName,
+        name: WholeName,
         bundle: Bundle,
         hidden: bool,
         progress: Arc<dyn Progress + Send + Sync>,
@@ -98,7 +98,7 @@ impl Deployer {
 
     async fn run(
         &self,
-        name: FunctionName,
+        name: WholeName,
         bundle: Bundle,
         hidden: bool,
         progress: Arc<dyn Progress + Send + Sync>,
@@ -109,9 +109,10 @@ impl Deployer {
         let (workshop, registry) = (Arc::clone(&self.workshop), Arc::clone(&self.registry));
         let heard = Arc::clone(&progress);
         let work = tokio::task::spawn_blocking(move || {
-            let made = workshop.make(&name, bundle, &*heard)?;
+            let made = workshop.make(name.name(), bundle, &*heard)?;
+            let handler = Handler { tenant: name.tenant().to_owned(), ..made.handler };
             let version = Version {
-                handler: Arc::new(identify(made.handler)),
+                handler: Arc::new(identify(handler)),
                 created: now(),
                 manifest: made.manifest,
                 lock: made.lock,
@@ -124,7 +125,7 @@ impl Deployer {
             self.usage.leave(&old.current.handler);
         }
         drop(turn);
-        tracing::info!(function = function.name(), version = %handler.id, "deployed");
+        tracing::info!(function = %function.whole_name(), version = %handler.id, "deployed");
         if let Some(old) = before.filter(|old| old.current.handler.id != handler.id) {
             self.engine.forget(&old.current.handler.id).await;
         }
@@ -140,12 +141,12 @@ impl Deployer {
     ///
     /// # Errors
     /// When the registry could not be written; the function is then still there.
-    pub async fn remove(&self, name: &FunctionName) -> Result<bool, DeployError> {
-        if let Some(function) = self.registry.get(name.as_str()) {
+    pub async fn remove(&self, name: &WholeName) -> Result<bool, DeployError> {
+        if let Some(function) = self.registry.get(name) {
             self.usage.leave(&function.current.handler);
         }
         let (registry, name) = (Arc::clone(&self.registry), name.clone());
-        let work = tokio::task::spawn_blocking(move || registry.remove(name.as_str()));
+        let work = tokio::task::spawn_blocking(move || registry.remove(&name));
         let removed = work.await.map_err(|_| DeployError::BrokeOff)??;
         if let Some(function) = &removed {
             self.engine.forget(&function.current.handler.id).await;

@@ -38,7 +38,7 @@ use crate::parts::{Parts, Warden};
 use crate::pressure::{self, Memory};
 use crate::quantity::Bytes;
 use crate::registry::{Function, Registry, Sqlite};
-use crate::secrets::{Owner, SecretKey, Vault};
+use crate::secrets::{SecretKey, Vault};
 use crate::shelf::Shelf;
 use crate::state::{Address, Hold, State};
 use crate::stock::{self, Stock};
@@ -374,9 +374,10 @@ async fn upkeep(metrics: PrometheusHandle, stop: CancellationToken) {
 /// What `wool run` made lasts as long as the worker that ran it.
 async fn forget_hidden(registry: &Registry, logs: &Logs, vault: &Vault) -> Result<()> {
     for function in registry.list().into_iter().filter(|function| function.hidden) {
-        registry.remove(function.name())?;
-        logs.remove(function.name()).await;
-        vault.forget(&Owner::of(&function.current.handler))?;
+        let name = function.whole_name();
+        registry.remove(&name)?;
+        logs.remove(&name).await;
+        vault.forget(&name)?;
     }
     Ok(())
 }

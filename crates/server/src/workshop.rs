@@ -7,7 +7,6 @@ use engine::Handler;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::name::FunctionName;
 use crate::progress::Progress;
 
 /// What was uploaded.
@@ -71,10 +70,5 @@ pub trait Workshop: Send + Sync + Debug {
     ///
     /// # Errors
     /// When the function or the machine does not allow it; what was finished until then stays as a cache.
-    fn make(
-        &self,
-        name: &FunctionName,
-        bundle: Bundle,
-        progress: &dyn Progress,
-    ) -> Result<Made, MakeError>;
+    fn make(&self, name: &str, bundle: Bundle, progress: &dyn Progress) -> Result<Made, MakeError>;
 }

@@ -96,6 +96,7 @@ pub fn handler(name: &str, module: &str) -> Handler {
     Handler {
         id: HandlerId(Arc::from(name)),
         name: name.to_owned(),
+        tenant: engine::DEFAULT_TENANT.to_owned(),
         python: PythonSpec {
             base: "base/b".parse().unwrap(),
             guest: "guest/g".parse().unwrap(),

@@ -40,12 +40,14 @@ impl Caller {
         }
     }
 
-    /// Whose functions the caller means.
+    /// Whose functions the caller has to do with, and no others; none: an administrator, who says whose.
     #[must_use]
-    pub fn tenant(&self) -> Label {
+    pub fn tenant(&self) -> Option<Label> {
         match self {
-            Self::Anyone | Self::User { .. } => Label::default_tenant(),
-            Self::Token(token) => token.tenant.clone(),
+            Self::Token(token) if !token.scopes.contains(&Scope::Admin) => {
+                Some(token.tenant.clone())
+            }
+            _ => None,
         }
     }
 

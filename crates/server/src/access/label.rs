@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use engine::DEFAULT_TENANT;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -22,12 +23,9 @@ pub struct LabelError(String);
 
 impl Label {
     /// The tenant of whoever was given no other.
-    pub const DEFAULT_TENANT: &str = "default";
-
-    /// The tenant of whoever was given no other.
     #[must_use]
     pub fn default_tenant() -> Self {
-        Self(Self::DEFAULT_TENANT.to_owned())
+        Self(DEFAULT_TENANT.to_owned())
     }
 
     /// The name as text.

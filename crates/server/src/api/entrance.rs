@@ -5,17 +5,20 @@ use std::time::SystemTime;
 
 use axum::RequestExt as _;
 use axum::extract::{ConnectInfo, MatchedPath, RawPathParams, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
 use super::act::Act;
-use super::error::ApiError;
+use super::error::{ApiError, said as said_of};
 use super::needs::Need;
-use super::{App, Door, needs};
-use crate::access::{Caller, Refusal, Remote, Secret};
+use super::{App, Asked, Door, needs};
+use crate::access::{Caller, Label, Refusal, Remote, Secret};
 use crate::audit::Action;
 use crate::name::MAX_NAME;
+
+/// Names the tenant whose functions an administrator means.
+pub const TENANT: HeaderName = HeaderName::from_static("lambswool-tenant");
 
 /// What the door knows.
 #[derive(Clone, Debug)]
@@ -24,7 +27,7 @@ pub(super) struct Entrance {
     pub(super) door: Door,
 }
 
-/// Lets a request through whose caller may do what it asks for. The handlers find the [`Caller`] among its extensions.
+/// Lets a request through whose caller may do what it asks for. The handlers find who asked, [`Asked`], among its extensions.
 pub(super) async fn identify(
     State(entrance): State<Entrance>,
     mut request: Request,
@@ -44,11 +47,16 @@ pub(super) async fn identify(
             "this takes a token with the scope {scope}, or the worker's Unix socket: make a token with `wool token create NAME --scope {scope}`"
         ));
     }
-    let act = entrance.begin(&mut request, &path, &caller).await;
-    let response = match refusal(&mut request, need, &caller).await {
+    let tenant = match tenant(request.headers(), &caller) {
+        Ok(tenant) => tenant,
+        Err(refusal) => return refusal.into_response(),
+    };
+    let asked = Asked { caller, tenant };
+    let act = entrance.begin(&mut request, &path, &asked).await;
+    let response = match refusal(&mut request, need, &asked.caller).await {
         Some(refusal) => refusal.into_response(),
         None => {
-            request.extensions_mut().insert(caller);
+            request.extensions_mut().insert(asked);
             if let Some(act) = &act {
                 request.extensions_mut().insert(Arc::clone(act));
             }
@@ -59,6 +67,26 @@ pub(super) async fn identify(
         act.answered(&response);
     }
     response
+}
+
+/// Whose functions are meant: those of the token's tenant; an administrator says whose.
+fn tenant(headers: &HeaderMap, caller: &Caller) -> Result<Label, ApiError> {
+    let own = caller.tenant();
+    let Some(said) = headers.get(&TENANT) else {
+        return Ok(own.unwrap_or_else(Label::default_tenant));
+    };
+    let said: Label = said
+        .to_str()
+        .unwrap_or_default()
+        .parse()
+        .map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, "bad-name", said_of(&error)))?;
+    match own {
+        Some(own) if own != said => {
+            let message = format!("{caller} is of the tenant {own}, and says nothing for {said}");
+            Err(ApiError::new(StatusCode::FORBIDDEN, "wrong-tenant", message))
+        }
+        _ => Ok(said),
+    }
 }
 
 /// Why a caller who is known may not do this.
@@ -86,7 +114,7 @@ async fn parameter(request: &mut Request, wanted: &str) -> Option<String> {
 
 impl Entrance {
     /// The audit line of what is asked for, if that changes something.
-    async fn begin(&self, request: &mut Request, path: &str, caller: &Caller) -> Option<Arc<Act>> {
+    async fn begin(&self, request: &mut Request, path: &str, asked: &Asked) -> Option<Arc<Act>> {
         let action = needs::action(request.method(), path)?.to_owned();
         let remote = match request.extensions().get::<ConnectInfo<Remote>>() {
             Some(ConnectInfo(remote)) => remote.to_string(),
@@ -98,9 +126,9 @@ impl Entrance {
         };
         let line = Action {
             time: String::new(),
-            who: caller.into(),
+            who: (&asked.caller).into(),
             remote,
-            tenant: caller.tenant().to_string(),
+            tenant: asked.tenant.to_string(),
             action,
             function: parameter(request, "name").await.map(|name| cut(&name)),
             version: None,

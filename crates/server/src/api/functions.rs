@@ -17,9 +17,9 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::act::Act;
 use super::error::ApiError;
-use super::{App, Asked, ErrorBody, Named, body, secrets};
+use super::{App, Asked, ErrorBody, Named, body};
 use crate::logs::stamp;
-use crate::name::FunctionName;
+use crate::name::{FunctionName, WholeName};
 use crate::progress::{Event, Sender};
 use crate::registry::{Function, Past};
 use crate::workshop::{Bundle, Packing};
@@ -31,6 +31,9 @@ const NDJSON: &str = "application/x-ndjson";
 pub struct FunctionSummary {
     /// Its name.
     pub name: String,
+    /// Whose it is.
+    #[serde(default)]
+    pub tenant: String,
     /// Its current version: the hash of everything that it is made of.
     pub version: String,
     /// When this version was made current, RFC 3339.
@@ -86,6 +89,7 @@ impl FunctionSummary {
         let handler = &function.current.handler;
         Self {
             name: handler.name.clone(),
+            tenant: handler.tenant.clone(),
             version: handler.id.to_string(),
             updated: stamp(function.updated),
             handler: format!("{}.{}", handler.module, handler.function),
@@ -134,10 +138,10 @@ pub(super) struct PutQuery {
 
 /// List the functions.
 #[utoipa::path(get, path = "/v1/functions", tag = "functions", params(ListQuery),
-    responses((status = 200, description = "all functions, by name", body = FunctionList)))]
+    responses((status = 200, description = "all functions of the tenant, by name", body = FunctionList)))]
 pub(super) async fn list(
     State(app): State<Arc<App>>,
-    Asked(caller): Asked,
+    Asked { caller, tenant }: Asked,
     Query(query): Query<ListQuery>,
 ) -> Json<FunctionList> {
     let shown = app
@@ -145,7 +149,7 @@ pub(super) async fn list(
         .list()
         .into_iter()
         .filter(|function| query.hidden || !function.hidden)
-        .filter(|function| caller.may_touch(function.name()));
+        .filter(|function| function.is_of(&tenant) && caller.may_touch(function.name()));
     Json(FunctionList { functions: shown.map(|function| FunctionSummary::of(&function)).collect() })
 }
 
@@ -161,7 +165,7 @@ pub(super) async fn get(
     Named(name): Named,
 ) -> Result<Json<FunctionDetail>, ApiError> {
     let function =
-        app.registry.get(name.as_str()).ok_or_else(|| ApiError::unknown_function(name.as_str()))?;
+        app.registry.get(&name).ok_or_else(|| ApiError::unknown_function(name.name()))?;
     detail(&app, function).await.map(Json)
 }
 
@@ -174,15 +178,14 @@ pub(super) async fn get(
     ))]
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
-    Asked(caller): Asked,
     Named(name): Named,
 ) -> Result<StatusCode, ApiError> {
     if !app.deployer.remove(&name).await? {
-        return Err(ApiError::unknown_function(name.as_str()));
+        return Err(ApiError::unknown_function(name.name()));
     }
-    app.logs.remove(name.as_str()).await;
-    let (vault, owner) = (Arc::clone(&app.vault), secrets::owner(&caller, &name));
-    let forgotten = tokio::task::spawn_blocking(move || vault.forget(&owner)).await;
+    app.logs.remove(&name).await;
+    let vault = Arc::clone(&app.vault);
+    let forgotten = tokio::task::spawn_blocking(move || vault.forget(&name)).await;
     forgotten.map_err(|_| ApiError::internal("the secrets broke off"))??;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -206,20 +209,20 @@ pub(super) async fn delete(
     ))]
 pub(super) async fn put(
     State(app): State<Arc<App>>,
-    Asked(caller): Asked,
+    Asked { caller, .. }: Asked,
     Extension(act): Extension<Arc<Act>>,
     Named(name): Named,
     Query(query): Query<PutQuery>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    if !caller.is_known() && !app.vault.list(&secrets::owner(&caller, &name)).is_empty() {
+    if !caller.is_known() && !app.vault.list(&name).is_empty() {
         let message = format!(
             "{name} has secrets, which other code would be told: deploy it through the worker's Unix socket, or with a token"
         );
         return Err(ApiError::new(StatusCode::FORBIDDEN, "has-secrets", message));
     }
-    let packing = packing(&headers, query.module.as_deref().unwrap_or(name.as_str()))?;
+    let packing = packing(&headers, query.module.as_deref().unwrap_or(name.name()))?;
     let file = body::spool(&headers, body, app.config.deploy_body.0, &app.state.run()).await?;
     let bundle = Bundle { packing, file };
     let (events, told) = unbounded_channel();
@@ -248,7 +251,7 @@ pub(super) async fn put(
 
 async fn deploy(
     app: Arc<App>,
-    name: FunctionName,
+    name: WholeName,
     bundle: Bundle,
     hidden: bool,
     progress: Sender,
@@ -258,7 +261,7 @@ async fn deploy(
 }
 
 async fn detail(app: &Arc<App>, function: Arc<Function>) -> Result<FunctionDetail, ApiError> {
-    let (registry, name) = (Arc::clone(&app.registry), function.name().to_owned());
+    let (registry, name) = (Arc::clone(&app.registry), function.whole_name());
     let history = tokio::task::spawn_blocking(move || registry.history(&name)).await;
     let history = history.map_err(|_| ApiError::internal("the registry broke off"))??;
     Ok(FunctionDetail::of(&function, history))

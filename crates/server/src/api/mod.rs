@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::{FromRequestParts, Path};
+use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::middleware;
@@ -36,19 +36,20 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::access::{Admitted, Caller, Tokens};
+use crate::access::{Admitted, Caller, Label, Tokens};
 use crate::audit::Audit;
 use crate::capacity::Capacity;
 use crate::config::Config;
 use crate::deploy::Deployer;
 use crate::logs::Logs;
-use crate::name::FunctionName;
+use crate::name::{FunctionName, WholeName};
 use crate::registry::Registry;
 use crate::secrets::Vault;
 use crate::state::State;
 use crate::stock::Stock;
 
 pub use audit::ActionList;
+pub use entrance::TENANT;
 pub use error::{ApiError, ErrorBody, ErrorDetail};
 pub use functions::{FunctionDetail, FunctionList, FunctionSummary};
 pub use packages::{Broken, Checked, PackageList, PackageSummary, Pruned};
@@ -174,29 +175,34 @@ async fn wrong_method() -> ApiError {
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "wrong-method", message)
 }
 
-/// The function's name in the path.
-struct Named(FunctionName);
+/// The function's name in the path, of the tenant that the caller means: another's is not there.
+struct Named(WholeName);
 
 impl<S: Send + Sync> FromRequestParts<S> for Named {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        match Path::<String>::from_request_parts(parts, state).await {
-            Ok(Path(text)) => Ok(Self(text.parse()?)),
-            // Not UTF-8 once decoded: say the rule.
-            Err(_) => Ok(Self("\u{fffd}".parse()?)),
-        }
+        let Asked { tenant, .. } = Asked::from_request_parts(parts, state).await?;
+        let path = RawPathParams::from_request_parts(parts, state).await;
+        let name = path.as_ref().ok().and_then(|all| all.iter().find(|(key, _)| *key == "name"));
+        // Not UTF-8 once decoded: say the rule.
+        let name: FunctionName = name.map_or("\u{fffd}", |(_, name)| name).parse()?;
+        Ok(Self(WholeName::new(&tenant, &name)))
     }
 }
 
-/// Who asks, as the entrance found out.
-struct Asked(Caller);
+/// Who asks, and whose functions are meant, as the entrance found out.
+#[derive(Clone, Debug)]
+struct Asked {
+    caller: Caller,
+    tenant: Label,
+}
 
 impl<S: Send + Sync> FromRequestParts<S> for Asked {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         // Routes that ask nothing of their callers do not ask who they are.
-        parts.extensions.get().cloned().map(Self).ok_or_else(|| ApiError::internal("nobody asked"))
+        parts.extensions.get().cloned().ok_or_else(|| ApiError::internal("nobody asked"))
     }
 }

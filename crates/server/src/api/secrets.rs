@@ -4,19 +4,18 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::{FromRequestParts, RawPathParams, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
 use super::error::{ApiError, said};
-use super::{App, Asked, ErrorBody, Named, body};
-use crate::access::Caller;
+use super::{App, ErrorBody, Named, body};
 use crate::logs::stamp;
-use crate::name::FunctionName;
-use crate::secrets::{Owner, SecretError};
+use crate::name::WholeName;
+use crate::secrets::SecretError;
 
 /// Longest value that is read at all, in bytes.
 const VALUE_BYTES: u64 = 64 << 10;
@@ -41,12 +40,8 @@ pub struct SecretList {
 #[utoipa::path(get, path = "/v1/functions/{name}/secrets", tag = "secrets",
     params(("name" = String, Path, description = "the function's name")),
     responses((status = 200, description = "their names", body = SecretList)))]
-pub(super) async fn list(
-    State(app): State<Arc<App>>,
-    Asked(caller): Asked,
-    Named(name): Named,
-) -> Json<SecretList> {
-    let held = app.vault.list(&owner(&caller, &name)).into_iter();
+pub(super) async fn list(State(app): State<Arc<App>>, Named(name): Named) -> Json<SecretList> {
+    let held = app.vault.list(&name).into_iter();
     let secrets = held.map(|one| SecretSummary { key: one.key, updated: stamp(one.updated) });
     Json(SecretList { secrets: secrets.collect() })
 }
@@ -65,16 +60,15 @@ pub(super) async fn list(
     ))]
 pub(super) async fn put(
     State(app): State<Arc<App>>,
-    Asked(caller): Asked,
-    path: Result<Path<(String, String)>, PathRejection>,
+    Named(name): Named,
+    Key(key): Key,
     headers: HeaderMap,
     body: Body,
 ) -> Result<StatusCode, ApiError> {
-    let (name, key) = parts(path)?;
     let value = body::collect(&headers, body, VALUE_BYTES).await?;
     // Ours alone, once it has been read: it is overwritten.
     let value = Zeroizing::new(Vec::from(value));
-    let (vault, whose) = (Arc::clone(&app.vault), owner(&caller, &name));
+    let (vault, whose) = (Arc::clone(&app.vault), name.clone());
     let set = tokio::task::spawn_blocking(move || vault.set(&whose, &key, &value)).await;
     set.map_err(|_| broke_off())??;
     renew(&app, &name);
@@ -91,13 +85,13 @@ pub(super) async fn put(
     ))]
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
-    Asked(caller): Asked,
-    path: Result<Path<(String, String)>, PathRejection>,
+    Named(name): Named,
+    Key(key): Key,
 ) -> Result<StatusCode, ApiError> {
-    let (name, key) = parts(path)?;
-    let (vault, whose, wanted) = (Arc::clone(&app.vault), owner(&caller, &name), key.clone());
+    let (vault, whose, wanted) = (Arc::clone(&app.vault), name.clone(), key.clone());
     let removed = tokio::task::spawn_blocking(move || vault.remove(&whose, &wanted)).await;
     if !removed.map_err(|_| broke_off())?? {
+        let name = name.name();
         let message = format!("{name} has no secret {key:?}: see `wool secret ls {name}`");
         return Err(ApiError::new(StatusCode::NOT_FOUND, "unknown-secret", message));
     }
@@ -105,26 +99,25 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Whose secrets a caller's are.
-pub(super) fn owner(_: &Caller, name: &FunctionName) -> Owner {
-    let tenant = crate::access::Label::DEFAULT_TENANT.to_owned();
-    Owner { tenant, function: name.to_string() }
-}
-
 /// Ends the instances that have the secrets of before.
-fn renew(app: &App, name: &FunctionName) {
-    if let Some(handler) = app.registry.resolve(name.as_str()) {
+fn renew(app: &App, name: &WholeName) {
+    if let Some(handler) = app.registry.resolve(name) {
         app.engine.renew(&handler.id);
     }
 }
 
-fn parts(
-    path: Result<Path<(String, String)>, PathRejection>,
-) -> Result<(FunctionName, String), ApiError> {
-    // Not UTF-8 once decoded: say the rule.
-    let strange = || ("\u{fffd}".to_owned(), String::new());
-    let (name, key) = path.map_or_else(|_| strange(), |Path(parts)| parts);
-    Ok((name.parse()?, key))
+/// The secret's name in the path.
+pub(super) struct Key(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Key {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let path = RawPathParams::from_request_parts(parts, state).await;
+        let key = path.as_ref().ok().and_then(|all| all.iter().find(|(key, _)| *key == "key"));
+        // Not UTF-8 once decoded: the vault says the rule.
+        Ok(Self(key.map_or("\u{fffd}", |(_, key)| key).to_owned()))
+    }
 }
 
 fn broke_off() -> ApiError {

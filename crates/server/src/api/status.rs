@@ -27,7 +27,7 @@ pub struct WorkerStatus {
     pub state: String,
     /// Seconds since it came up.
     pub uptime_seconds: f64,
-    /// Functions deployed, hidden ones included.
+    /// Functions deployed by the tenant, hidden ones included.
     pub functions: usize,
     /// How many sandboxes there may be at once, and why no more.
     pub capacity: Capacity,
@@ -94,7 +94,7 @@ pub(super) async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
     responses((status = 200, description = "how it is", body = WorkerStatus)))]
 pub(super) async fn status(
     State(app): State<Arc<App>>,
-    Asked(caller): Asked,
+    Asked { caller, tenant }: Asked,
 ) -> Json<WorkerStatus> {
     let mut engine = app.engine.status();
     if !caller.may(Scope::Admin) {
@@ -107,7 +107,7 @@ pub(super) async fn status(
         url: app.url.clone(),
         state: app.state.root().display().to_string(),
         uptime_seconds: app.began.elapsed().as_secs_f64(),
-        functions: app.registry.list().len(),
+        functions: app.registry.list().iter().filter(|one| one.is_of(&tenant)).count(),
         capacity: app.capacity.clone(),
         log_pieces_dropped: app.logs.dropped(),
         engine: serde_json::to_value(engine).unwrap_or_default(),

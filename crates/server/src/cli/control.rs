@@ -10,6 +10,7 @@ use crate::quantity::Span;
 const EXAMPLES: &str = "\
 Examples:
   wool token create ci --scope deploy,read
+  wool token create acme-ci --scope deploy,read --tenant acme
   wool token create shop --scope invoke --functions 'order-*' --expires 90d
   WOOL_TOKEN=wool_… wool --url http://127.0.0.1:8470 invoke hello
 

@@ -89,7 +89,8 @@ fn client_side(work: impl Future<Output = Result<()>>) -> Result<()> {
 fn client(global: &Global) -> Result<Client> {
     let state = state_root(global);
     let client = Client::find(global.url.as_deref(), &state, global.state.is_some())?;
-    Ok(client.with_token(token::shown(global)?).trusting(global.ca.clone()))
+    let client = client.with_token(token::shown(global)?).trusting(global.ca.clone());
+    Ok(client.for_tenant(global.tenant.clone()))
 }
 
 /// The state directory that was said, or the one that a worker of this user would take.

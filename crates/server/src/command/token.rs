@@ -60,7 +60,7 @@ fn without_worker(global: &Global) -> Result<Option<(Tokens, Hold)>> {
 async fn create(global: &Global, wanted: &TokenCreate) -> Result<()> {
     let request = TokenRequest {
         name: wanted.name.to_string(),
-        tenant: None,
+        tenant: global.tenant.as_ref().map(ToString::to_string),
         scopes: wanted.scopes.clone(),
         functions: wanted.functions.clone(),
         lifetime: wanted.expires.map(|span| span.0.as_secs_f64()),
@@ -113,13 +113,15 @@ async fn list(global: &Global) -> Result<()> {
         say("no tokens yet: make one with `wool token create NAME --scope …`");
         return Ok(());
     }
-    let header = ["NAME", "ID", "SCOPES", "FUNCTIONS", "CREATED", "EXPIRES"].map(str::to_owned);
+    let header = ["NAME", "ID", "TENANT", "SCOPES", "FUNCTIONS", "CREATED", "EXPIRES"];
+    let header = header.map(str::to_owned);
     let rows = tokens.into_iter().map(|token| {
         let scopes: Vec<&str> = token.scopes.iter().map(|scope| scope.as_str()).collect();
         let functions = token.functions.join(",");
         vec![
             token.name,
             token.id,
+            token.tenant,
             scopes.join(","),
             if functions.is_empty() { "all".to_owned() } else { functions },
             token.created,

@@ -15,4 +15,4 @@ mod seal;
 mod vault;
 
 pub use key::{KeyError, SecretKey};
-pub use vault::{Held, Owner, SecretError, Vault};
+pub use vault::{Held, SecretError, Vault};

@@ -13,6 +13,7 @@ use zeroize::Zeroizing;
 use super::key::SecretKey;
 use super::seal::{NONCE_BYTES, Sealed, Sealer, purpose};
 use crate::database::{self, DatabaseError};
+use crate::name::WholeName;
 use crate::registry::millis::{from_millis, to_millis};
 
 const MIGRATIONS: [&str; 1] = ["CREATE TABLE secrets (
@@ -38,15 +39,6 @@ const FUNCTION_BYTES: usize = 32 << 10;
 
 /// What the witness says: it tells a wrong key at the start, and not at the first call.
 const WITNESS: &[u8] = b"these secrets were sealed with this key";
-
-/// Whose secrets.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Owner {
-    /// The tenant.
-    pub tenant: String,
-    /// The function's name.
-    pub function: String,
-}
 
 /// A secret as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +83,7 @@ pub enum SecretError {
 #[derive(Debug)]
 pub struct Vault {
     sealer: Sealer,
-    known: RwLock<BTreeMap<Owner, BTreeMap<String, Row>>>,
+    known: RwLock<BTreeMap<WholeName, BTreeMap<String, Row>>>,
     // One writer at a time, and the memory follows the disk in the same order: taken before `known`.
     disk: Mutex<Connection>,
 }
@@ -119,7 +111,7 @@ impl Vault {
     ///
     /// # Errors
     /// When name or value do not fit; nothing has changed then.
-    pub fn set(&self, owner: &Owner, key: &str, value: &[u8]) -> Result<(), SecretError> {
+    pub fn set(&self, owner: &WholeName, key: &str, value: &[u8]) -> Result<(), SecretError> {
         check_key(key)?;
         if str::from_utf8(value).is_err() || value.contains(&0) {
             return Err(SecretError::Value(key.to_owned()));
@@ -134,8 +126,8 @@ impl Vault {
             return Err(SecretError::TooLarge);
         }
         let fields = params![
-            owner.tenant,
-            owner.function,
+            owner.tenant(),
+            owner.name(),
             key,
             row.sealed.nonce.as_slice(),
             row.sealed.text,
@@ -153,11 +145,10 @@ impl Vault {
     ///
     /// # Errors
     /// When the database refused; nothing has changed then.
-    pub fn remove(&self, owner: &Owner, key: &str) -> Result<bool, SecretError> {
+    pub fn remove(&self, owner: &WholeName, key: &str) -> Result<bool, SecretError> {
         let disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
         let sql = "DELETE FROM secrets WHERE tenant = ?1 AND function = ?2 AND key = ?3";
-        let removed =
-            disk.execute(sql, [&owner.tenant, &owner.function, key]).map_err(unwritable)?;
+        let removed = disk.execute(sql, [owner.tenant(), owner.name(), key]).map_err(unwritable)?;
         let mut all = self.of(owner);
         all.remove(key);
         self.put(owner, all);
@@ -168,27 +159,27 @@ impl Vault {
     ///
     /// # Errors
     /// When the database refused; nothing has changed then.
-    pub fn forget(&self, owner: &Owner) -> Result<(), SecretError> {
+    pub fn forget(&self, owner: &WholeName) -> Result<(), SecretError> {
         let disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
         let sql = "DELETE FROM secrets WHERE tenant = ?1 AND function = ?2";
-        disk.execute(sql, [&owner.tenant, &owner.function]).map_err(unwritable)?;
+        disk.execute(sql, [owner.tenant(), owner.name()]).map_err(unwritable)?;
         self.put(owner, BTreeMap::new());
         Ok(())
     }
 
     /// The names of a function's secrets.
     #[must_use]
-    pub fn list(&self, owner: &Owner) -> Vec<Held> {
+    pub fn list(&self, owner: &WholeName) -> Vec<Held> {
         let held = |(key, row): (String, Row)| Held { key, updated: row.updated };
         self.of(owner).into_iter().map(held).collect()
     }
 
-    fn of(&self, owner: &Owner) -> BTreeMap<String, Row> {
+    fn of(&self, owner: &WholeName) -> BTreeMap<String, Row> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.get(owner).cloned().unwrap_or_default()
     }
 
-    fn put(&self, owner: &Owner, all: BTreeMap<String, Row>) {
+    fn put(&self, owner: &WholeName, all: BTreeMap<String, Row>) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if all.is_empty() {
             known.remove(owner);
@@ -200,7 +191,7 @@ impl Vault {
 
 impl SecretStore for Vault {
     fn read(&self, handler: &Handler) -> Result<SecretEnvironment, SecretsUnreadable> {
-        let owner = Owner::of(handler);
+        let owner = WholeName::of(handler);
         let open = |(key, row): (String, Row)| {
             let opened = self.sealer.open(&row.sealed, &purpose_of(&owner, &key));
             // It was checked to be UTF-8 before it was sealed, and what opens is what was sealed.
@@ -208,8 +199,7 @@ impl SecretStore for Vault {
                 opened.and_then(|mut value| String::from_utf8(std::mem::take(&mut *value)).ok());
             let text = text.ok_or_else(|| {
                 SecretsUnreadable(format!(
-                    "the secret {key} of {} does not open: it was changed on disk; set it again with `wool secret set`",
-                    owner.function
+                    "the secret {key} of {owner} does not open: it was changed on disk; set it again with `wool secret set`"
                 ))
             })?;
             Ok((key, Zeroizing::new(text)))
@@ -218,19 +208,8 @@ impl SecretStore for Vault {
     }
 }
 
-impl Owner {
-    /// Of a function's secrets.
-    #[must_use]
-    pub fn of(handler: &Handler) -> Self {
-        Self {
-            tenant: crate::access::Label::DEFAULT_TENANT.to_owned(),
-            function: handler.name.clone(),
-        }
-    }
-}
-
-fn purpose_of(owner: &Owner, key: &str) -> Vec<u8> {
-    purpose(&[&owner.tenant, &owner.function, key])
+fn purpose_of(owner: &WholeName, key: &str) -> Vec<u8> {
+    purpose(&[owner.tenant(), owner.name(), key])
 }
 
 fn check_key(key: &str) -> Result<(), SecretError> {
@@ -267,15 +246,15 @@ fn ask_witness(disk: &Connection, sealer: &Sealer, path: &Path) -> Result<(), Se
     Ok(())
 }
 
-fn load(disk: &Connection) -> Result<BTreeMap<Owner, BTreeMap<String, Row>>, SecretError> {
+fn load(disk: &Connection) -> Result<BTreeMap<WholeName, BTreeMap<String, Row>>, SecretError> {
     let sql = "SELECT tenant, function, key, nonce, sealed, updated FROM secrets";
     let mut statement = disk.prepare(sql).map_err(unreadable)?;
     let rows = statement.query_map([], |row| {
-        let owner = Owner { tenant: row.get(0)?, function: row.get(1)? };
+        let owner = WholeName::stored(row.get(0)?, row.get(1)?);
         let sealed = Sealed { nonce: row.get::<_, [u8; NONCE_BYTES]>(3)?, text: row.get(4)? };
         Ok((owner, row.get(2)?, Row { sealed, updated: from_millis(row.get(5)?) }))
     });
-    let mut known: BTreeMap<Owner, BTreeMap<String, Row>> = BTreeMap::new();
+    let mut known: BTreeMap<WholeName, BTreeMap<String, Row>> = BTreeMap::new();
     for row in rows.map_err(unreadable)? {
         let (owner, key, row) = row.map_err(unreadable)?;
         known.entry(owner).or_default().insert(key, row);

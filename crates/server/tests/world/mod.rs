@@ -19,7 +19,6 @@ use sandbox::{Limits, Network, PythonSpec};
 use server::access::Secret;
 use server::client::Client;
 use server::config::Config;
-use server::name::FunctionName;
 use server::parts::Parts;
 use server::progress::Progress;
 use server::worker::Worker;
@@ -175,7 +174,7 @@ struct Words;
 impl Workshop for Words {
     fn make(
         &self,
-        name: &FunctionName,
+        name: &str,
         mut bundle: Bundle,
         progress: &dyn Progress,
     ) -> Result<Made, MakeError> {
@@ -195,7 +194,7 @@ impl Workshop for Words {
             return Err(MakeError::Function { step: "manifest", message });
         }
         Ok(Made {
-            handler: handler(name.as_str(), word),
+            handler: handler(name, word),
             manifest: serde_json::json!({ "words": words }),
             lock: String::new(),
         })
@@ -208,6 +207,7 @@ pub fn handler(name: &str, word: impl Fn(&str) -> Option<String>) -> Handler {
     Handler {
         id: HandlerId(Arc::from("")),
         name: name.to_owned(),
+        tenant: engine::DEFAULT_TENANT.to_owned(),
         python: PythonSpec {
             base: "base/1".parse().unwrap(),
             guest: "guest/1".parse().unwrap(),
