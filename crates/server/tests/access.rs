@@ -230,3 +230,37 @@ async fn a_stranger_on_the_socket_is_refused_whatever_the_files_mode_is() {
     assert!(ask(0).await.unwrap().contains("\"functions\""));
     world.stop().await;
 }
+
+/// By a supplementary group: the socket's own mode lets such a user connect, and nobody else.
+#[tokio::test]
+async fn a_member_of_the_administrators_group_is_let_in_and_nobody_beside() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can become somebody else");
+        return;
+    }
+    let world = World::with(|config| config.admin_group = Some("daemon".to_owned())).await;
+    let state = world.state.path();
+    std::fs::set_permissions(state, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let socket = state.join("run/wool.sock");
+    let ask = |groups: &'static [&'static str]| {
+        let mut curl = Command::new("setpriv");
+        curl.args(["--reuid", "54321", "--regid", "54321"]).args(groups).current_dir("/");
+        curl.args(["curl", "-sS", "--max-time", "20", "http://localhost/v1/functions"]);
+        curl.arg("--unix-socket").arg(&socket);
+        tokio::task::spawn_blocking(move || {
+            String::from_utf8(curl.output().unwrap().stdout).unwrap()
+        })
+    };
+    assert!(ask(&["--groups", "daemon"]).await.unwrap().contains("\"functions\""));
+    assert_eq!(ask(&["--clear-groups"]).await.unwrap(), "", "it cannot even connect");
+    let refused = world::bind(
+        server::config::Config {
+            admin_group: Some("no-such-group".to_owned()),
+            ..world::config(tempfile::tempdir().unwrap().path())
+        },
+        Default::default(),
+    );
+    let refused = format!("{:#}", refused.await.unwrap_err());
+    assert!(refused.contains("groupadd no-such-group"), "{refused}");
+    world.stop().await;
+}

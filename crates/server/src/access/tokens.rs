@@ -279,7 +279,7 @@ mod tests {
         for entry in std::fs::read_dir(dir.path()).unwrap() {
             let path = entry.unwrap().path();
             let bytes = std::fs::read(&path).unwrap();
-            let secret = secret.reveal()[18..].as_bytes();
+            let secret = &secret.reveal().as_bytes()[18..];
             assert!(!bytes.windows(secret.len()).any(|part| part == secret), "{path:?}");
             assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{path:?}");
         }

@@ -1,8 +1,7 @@
 //! The audit line of one control action: begun at the entrance, written when everybody who works on it has let go.
 //!
-//! A deploy that streams its steps has answered long before it is over: its work takes the line over.
+//! A deploy that streams its steps has answered long before it is over: its work holds the line, and says how it ended.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -13,17 +12,19 @@ use super::error::ErrorType;
 use crate::audit::{Action, Audit};
 use crate::logs::stamp;
 
+/// What comes of an action of which nobody says what came of it: whoever asked has gone, and the work with it.
+pub(super) const UNANSWERED: &str = "unanswered";
+
 /// An action under way. Dropping the last handle of it writes its line.
 #[derive(Debug)]
 pub(super) struct Act {
     audit: Arc<Audit>,
     line: Mutex<Action>,
-    taken_over: AtomicBool,
 }
 
 impl Act {
     pub(super) fn begin(audit: Arc<Audit>, line: Action) -> Arc<Self> {
-        Arc::new(Self { audit, line: Mutex::new(line), taken_over: AtomicBool::new(false) })
+        Arc::new(Self { audit, line: Mutex::new(line) })
     }
 
     /// Names the version that came of it.
@@ -36,19 +37,14 @@ impl Act {
         self.line().subject = Some(subject.to_owned());
     }
 
-    /// The answer will not say what came of it: whoever calls this does, by [`Act::ended`].
-    pub(super) fn take_over(&self) {
-        self.taken_over.store(true, Ordering::Relaxed);
-    }
-
     /// What came of it: `ok`, or an error's type.
     pub(super) fn ended(&self, result: &str) {
         result.clone_into(&mut self.line().result);
     }
 
-    /// What came of it, as it was answered.
+    /// What came of it, as it was answered; whoever did it may know better, and says so before or after.
     pub(super) fn answered(&self, response: &Response) {
-        if self.taken_over.load(Ordering::Relaxed) {
+        if self.line().result != UNANSWERED {
             return;
         }
         match response.extensions().get::<ErrorType>() {

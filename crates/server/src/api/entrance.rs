@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
-use super::act::Act;
+use super::act::{Act, UNANSWERED};
 use super::error::{ApiError, said as said_of};
 use super::needs::Need;
 use super::{App, Asked, Door, needs};
@@ -133,8 +133,7 @@ impl Entrance {
             function: parameter(request, "name").await.map(|name| cut(&name)),
             version: None,
             subject: subject.map(|subject| cut(&subject)),
-            // Until it is known: whoever asked has gone, and the work with it.
-            result: "unanswered".to_owned(),
+            result: UNANSWERED.to_owned(),
         };
         Some(Act::begin(Arc::clone(&self.app.audit), line))
     }

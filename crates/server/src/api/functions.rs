@@ -226,7 +226,6 @@ pub(super) async fn put(
     let file = body::spool(&headers, body, app.config.deploy_body.0, &app.state.run()).await?;
     let bundle = Bundle { packing, file };
     let (events, told) = unbounded_channel();
-    act.take_over();
     let work = deploy(Arc::clone(&app), name, bundle, query.hidden, Sender::new(events));
     // Started now, whoever listens: the audit log tells how it ended.
     let work = tokio::spawn(async move {
