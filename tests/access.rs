@@ -48,6 +48,17 @@ fn a_token_that_was_made_before_the_worker_is_asked_for_by_it() {
     drop(site.wool(&["token", "rm", "ci"]).ok());
     let words = as_ci(&["invoke", "f", "1"]).failed(1);
     assert!(words.contains("no token of this worker"), "{words}");
+    let actions = site.wool(&["audit", "--json"]).json();
+    let told: Vec<_> = (0..4).map(|at| actions[at]["action"].as_str().unwrap_or("-")).collect();
+    assert_eq!(told, ["create token", "deploy", "deploy", "remove token"], "{actions}");
+    assert_eq!(
+        (&actions[0]["remote"], &actions[0]["who"]),
+        (&json!("command line"), &json!({"uid": 0}))
+    );
+    assert_eq!(
+        (&actions[2]["result"], &actions[2]["who"]),
+        (&json!("wrong-scope"), &json!({"token": "ci"}))
+    );
 }
 
 #[test]

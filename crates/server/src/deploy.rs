@@ -79,7 +79,8 @@ impl Deployer {
         }
     }
 
-    /// Deploys a bundle as a tenant's function. Goes on by itself when the caller goes away.
+    /// Deploys a bundle as a tenant's function. Goes on by itself when the caller goes away; `ended` is told what came of it
+    /// all the same.
     ///
     /// # Errors
     /// When nothing was deployed.
@@ -89,10 +90,15 @@ impl Deployer {
         bundle: Bundle,
         hidden: bool,
         progress: Arc<dyn Progress + Send + Sync>,
+        ended: impl FnOnce(&Result<Arc<Function>, DeployError>) + Send + 'static,
     ) -> Result<Arc<Function>, DeployError> {
         let this = Arc::clone(self);
         // A task of its own: a client that hangs up half-way must not leave a version recorded and not prepared.
-        let work = tokio::spawn(async move { this.run(name, bundle, hidden, progress).await });
+        let work = tokio::spawn(async move {
+            let deployed = this.run(name, bundle, hidden, progress).await;
+            ended(&deployed);
+            deployed
+        });
         work.await.unwrap_or(Err(DeployError::BrokeOff))
     }
 

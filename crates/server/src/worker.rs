@@ -42,7 +42,7 @@ use crate::secrets::{SecretKey, Vault};
 use crate::shelf::Shelf;
 use crate::state::{Address, Hold, State};
 use crate::stock::{self, Stock};
-use crate::tls::{Certificates, Front};
+use crate::tls::{self, Certificates, Front};
 use crate::usage::Usage;
 
 /// A worker that listens and does not serve yet.
@@ -78,7 +78,7 @@ impl Worker {
         let key = SecretKey::find(config.secret_key_file.as_deref(), &state.secret_key())?;
         let vault = Arc::new(Vault::open(&state.secrets(), &key)?);
         let audit = Audit::open(&state.audit(), AUDIT).context("cannot open the audit log")?;
-        let certificates = certificates(&config)?;
+        let certificates = tls::certificates(&config)?;
         let asks = config.tokens != Demand::Off && tokens.any_good(SystemTime::now());
         Unprotected::check(config.listen, certificates.is_some(), asks)
             .map_err(ConfigError::Unprotected)?;
@@ -181,7 +181,7 @@ impl Worker {
         tokio::spawn(Arc::clone(&app.stock).keep_to_budget(stop.clone()));
         let tls = certificates.as_ref().map(Certificates::acceptor).transpose()?;
         if let Some(certificates) = certificates {
-            reread_at_sighup(certificates, stop.clone())?;
+            tls::reread_at_sighup(certificates, stop.clone())?;
         }
         let door =
             if app.config.listen.ip().is_loopback() { Door::Loopback } else { Door::Network };
@@ -248,31 +248,6 @@ pub fn stop_on_signals(stop: CancellationToken) -> Result<()> {
                 std::process::exit(1);
             }
             stop.cancel();
-        }
-    });
-    Ok(())
-}
-
-/// The worker's certificate, when it has one.
-fn certificates(config: &Config) -> Result<Option<Arc<Certificates>>> {
-    let (Some(certificate), Some(key)) = (&config.tls_certificate, &config.tls_key) else {
-        return Ok(None);
-    };
-    Ok(Some(Certificates::read(certificate, key)?))
-}
-
-/// Shows a certificate that was renewed without a new start.
-fn reread_at_sighup(certificates: Arc<Certificates>, stop: CancellationToken) -> Result<()> {
-    let mut hup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
-    tokio::spawn(async move {
-        while stop.run_until_cancelled(hup.recv()).await.flatten().is_some() {
-            // Two small files, once in a month.
-            match certificates.reread() {
-                Ok(()) => tracing::info!("read the certificate again"),
-                Err(error) => {
-                    tracing::error!(error = %crate::api::error::said(&error), "the certificate cannot be read: the one before stays");
-                }
-            }
         }
     });
     Ok(())

@@ -16,6 +16,7 @@ mod caller;
 mod label;
 mod patterns;
 mod peer;
+mod rows;
 mod scope;
 mod token;
 mod tokens;

@@ -5,26 +5,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OptionalExtension as _};
 use thiserror::Error;
 
+use super::rows::{MIGRATIONS, insert, load, unreadable};
 use super::token::TokenHash;
 use super::{Label, Patterns, Refusal, Scope, Secret, Token};
 use crate::database::{self, DatabaseError};
 use crate::registry::millis::{from_millis, to_millis};
-
-/// AUTOINCREMENT: the database remembers that there was a token once.
-const MIGRATIONS: [&str; 1] = ["CREATE TABLE tokens (
-         number    INTEGER PRIMARY KEY AUTOINCREMENT,
-         id        TEXT NOT NULL UNIQUE,
-         name      TEXT NOT NULL UNIQUE,
-         tenant    TEXT NOT NULL,
-         hash      BLOB NOT NULL,
-         scopes    TEXT NOT NULL,
-         functions TEXT NOT NULL,
-         created   INTEGER NOT NULL,
-         expires   INTEGER
-     ) STRICT;"];
 
 /// A token that is to be made.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,7 +70,7 @@ pub struct Tokens {
     disk: Mutex<Connection>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Known {
     by_id: HashMap<String, (TokenHash, Arc<Token>)>,
     ever: bool,
@@ -95,8 +83,10 @@ impl Tokens {
     /// When it cannot be opened or read, or a newer release wrote it.
     pub fn open(path: &Path) -> Result<Self, TokenError> {
         let disk = database::open(path, &MIGRATIONS)?;
-        let known = RwLock::new(load(&disk)?);
-        Ok(Self { known, disk: Mutex::new(disk) })
+        let (tokens, ever) = load(&disk)?;
+        let by_id = tokens.into_iter().map(|(hash, one)| (one.id.clone(), (hash, Arc::new(one))));
+        let known = Known { by_id: by_id.collect(), ever };
+        Ok(Self { known: RwLock::new(known), disk: Mutex::new(disk) })
     }
 
     /// Makes a token. The secret is known to who gets it from here, and to nobody else ever again. Waits for the disk.
@@ -193,66 +183,6 @@ fn expiry(created: SystemTime, lifetime: Duration) -> Result<SystemTime, TokenEr
         return Err(TokenError::Lifetime);
     }
     created.checked_add(lifetime).ok_or(TokenError::Lifetime)
-}
-
-fn unreadable(source: rusqlite::Error) -> TokenError {
-    TokenError::Sql("cannot be read", source)
-}
-
-fn insert(disk: &Connection, token: &Token, hash: &TokenHash) -> Result<(), TokenError> {
-    let scopes: Vec<&str> = token.scopes.iter().map(|scope| scope.as_str()).collect();
-    let functions = serde_json::to_string(&token.functions).unwrap_or_default();
-    let row = params![
-        token.id,
-        token.name.as_str(),
-        token.tenant.as_str(),
-        hash.0.as_slice(),
-        scopes.join(","),
-        functions,
-        to_millis(token.created),
-        token.expires.map(to_millis),
-    ];
-    let sql = "INSERT INTO tokens (id, name, tenant, hash, scopes, functions, created, expires)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-    disk.execute(sql, row).map_err(|source| TokenError::Sql("cannot be written", source))?;
-    Ok(())
-}
-
-fn load(disk: &Connection) -> Result<Known, TokenError> {
-    let mut statement = disk
-        .prepare("SELECT id, name, tenant, hash, scopes, functions, created, expires FROM tokens")
-        .map_err(unreadable)?;
-    let rows = statement.query_map([], |row| Ok(read(row))).map_err(unreadable)?;
-    let mut known = Known::default();
-    for row in rows {
-        let (hash, token) = row.map_err(unreadable)??;
-        known.by_id.insert(token.id.clone(), (hash, Arc::new(token)));
-    }
-    let made = disk
-        .query_row("SELECT seq FROM sqlite_sequence WHERE name = 'tokens'", [], |row| {
-            row.get::<_, i64>(0)
-        })
-        .optional();
-    known.ever = made.map_err(unreadable)?.is_some_and(|last| last > 0);
-    Ok(known)
-}
-
-fn read(row: &Row<'_>) -> Result<(TokenHash, Token), TokenError> {
-    let name: String = row.get(1).map_err(unreadable)?;
-    let strange = || TokenError::Row(name.clone());
-    let text = |column: usize| row.get::<_, String>(column).map_err(unreadable);
-    let hash = row.get::<_, Vec<u8>>(3).map_err(unreadable)?;
-    let scopes: Result<BTreeSet<Scope>, _> = text(4)?.split(',').map(str::parse).collect();
-    let token = Token {
-        id: text(0)?,
-        name: name.parse().map_err(|_| strange())?,
-        tenant: text(2)?.parse().map_err(|_| strange())?,
-        scopes: scopes.map_err(|_| strange())?,
-        functions: serde_json::from_str(&text(5)?).map_err(|_| strange())?,
-        created: from_millis(row.get(6).map_err(unreadable)?),
-        expires: row.get::<_, Option<i64>>(7).map_err(unreadable)?.map(from_millis),
-    };
-    Ok((TokenHash(hash.try_into().map_err(|_| strange())?), token))
 }
 
 #[cfg(test)]

@@ -113,14 +113,20 @@ impl From<CallError> for ApiError {
 
 impl From<DeployError> for ApiError {
     fn from(error: DeployError) -> Self {
-        match &error {
+        Self::from(&error)
+    }
+}
+
+impl From<&DeployError> for ApiError {
+    fn from(error: &DeployError) -> Self {
+        match error {
             DeployError::Make(MakeError::Function { step, message }) => {
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, step, message.clone())
             }
             DeployError::Make(MakeError::Machine { step, message }) => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, step, message.clone())
             }
-            DeployError::Store(_) | DeployError::BrokeOff => Self::internal(said(&error)),
+            DeployError::Store(_) | DeployError::BrokeOff => Self::internal(said(error)),
         }
     }
 }

@@ -12,12 +12,12 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::task::JoinHandle;
 use utoipa::{IntoParams, ToSchema};
 
 use super::act::Act;
 use super::error::ApiError;
 use super::{App, Asked, ErrorBody, Named, body};
+use crate::deploy::DeployError;
 use crate::logs::stamp;
 use crate::name::{FunctionName, WholeName};
 use crate::progress::{Event, Sender};
@@ -226,24 +226,11 @@ pub(super) async fn put(
     let file = body::spool(&headers, body, app.config.deploy_body.0, &app.state.run()).await?;
     let bundle = Bundle { packing, file };
     let (events, told) = unbounded_channel();
-    let work = deploy(Arc::clone(&app), name, bundle, query.hidden, Sender::new(events));
-    // Started now, whoever listens: the audit log tells how it ended.
-    let work = tokio::spawn(async move {
-        let deployed = work.await;
-        match &deployed {
-            Ok(function) => {
-                act.made(&function.summary.version);
-                act.ended("ok");
-            }
-            Err(error) => act.ended(&error.detail().r#type),
-        }
-        deployed
-    });
+    let work = deploy(Arc::clone(&app), name, bundle, query.hidden, Sender::new(events), act);
     if headers.get(header::ACCEPT).is_none_or(|accept| accept != NDJSON) {
         // Nobody listens: without this, events would pile up until the end.
         drop(told);
-        let deployed = work.await.map_err(|_| broke_off())??;
-        return Ok((StatusCode::CREATED, Json(deployed)).into_response());
+        return Ok((StatusCode::CREATED, Json(work.await?)).into_response());
     }
     Ok(([(header::CONTENT_TYPE, NDJSON)], Body::from_stream(lines(told, work))).into_response())
 }
@@ -254,8 +241,16 @@ async fn deploy(
     bundle: Bundle,
     hidden: bool,
     progress: Sender,
+    act: Arc<Act>,
 ) -> Result<FunctionDetail, ApiError> {
-    let function = app.deployer.deploy(name, bundle, hidden, Arc::new(progress)).await?;
+    let ended = move |deployed: &Result<Arc<Function>, DeployError>| match deployed {
+        Ok(function) => {
+            act.made(&function.current.handler.id.0);
+            act.ended("ok");
+        }
+        Err(error) => act.ended(&ApiError::from(error).detail().r#type),
+    };
+    let function = app.deployer.deploy(name, bundle, hidden, Arc::new(progress), ended).await?;
     detail(&app, function).await
 }
 
@@ -279,23 +274,22 @@ pub(crate) enum Last {
 /// Events as they come, and then the outcome.
 fn lines(
     told: UnboundedReceiver<Event>,
-    work: JoinHandle<Result<FunctionDetail, ApiError>>,
+    work: impl Future<Output = Result<FunctionDetail, ApiError>> + Send + 'static,
 ) -> impl stream::Stream<Item = Result<Bytes, Infallible>> + Send {
-    // The stream only listens. The work ends the events by dropping its sender.
+    // Started now, not when the client reads: the stream only listens. It ends the events by dropping its sender.
+    let work = tokio::spawn(work);
     let events =
         stream::unfold(told, async |mut told| told.recv().await.map(|event| (line(&event), told)));
     let last = stream::once(async {
         line(&match work.await {
             Ok(Ok(deployed)) => Last::Deployed(Box::new(deployed)),
             Ok(Err(error)) => Last::Error(error.detail().clone()),
-            Err(_) => Last::Error(broke_off().detail().clone()),
+            Err(_) => Last::Error(
+                ApiError::internal("the deploy broke off: see the worker's log").detail().clone(),
+            ),
         })
     });
     events.chain(last).map(Ok)
-}
-
-fn broke_off() -> ApiError {
-    ApiError::internal("the deploy broke off: see the worker's log")
 }
 
 fn line(value: &impl Serialize) -> Bytes {

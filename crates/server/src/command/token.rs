@@ -3,6 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::time::SystemTime;
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
@@ -12,7 +13,10 @@ use super::terminal::{columns, say};
 use super::{call, client, state_root, write_json, write_out};
 use crate::access::{Label, Secret, Tokens};
 use crate::api::{TokenList, TokenMade, TokenRequest, TokenSummary};
+use crate::audit::{AUDIT, Action, Audit, Who};
 use crate::cli::{Global, Token, TokenCreate};
+use crate::client::Client;
+use crate::logs::stamp;
 use crate::state::{Hold, State, StateError};
 
 pub(super) async fn token(global: &Global, token: &Token) -> Result<()> {
@@ -45,13 +49,43 @@ pub(super) fn shown(global: &Global) -> Result<Option<Secret>> {
 }
 
 /// The tokens of a state directory on which no worker runs: the first ones are made before there is one.
-fn without_worker(global: &Global) -> Result<Option<(Tokens, Hold)>> {
-    if global.url.is_some() {
+#[derive(Debug)]
+struct Offline {
+    tokens: Tokens,
+    audit: Audit,
+    _hold: Hold,
+}
+
+impl Offline {
+    /// Writes the line that a worker would write.
+    fn tell(&self, action: &str, name: &Label) {
+        self.audit.write(&Action {
+            time: stamp(SystemTime::now()),
+            who: Who::Uid(rustix::process::geteuid().as_raw()),
+            remote: "command line".to_owned(),
+            tenant: Label::default_tenant().to_string(),
+            action: action.to_owned(),
+            function: None,
+            version: None,
+            subject: Some(name.to_string()),
+            result: "ok".to_owned(),
+        });
+    }
+}
+
+async fn without_worker(global: &Global) -> Result<Option<Offline>> {
+    let root = state_root(global);
+    // Who may speak to the worker need not be one who may open its files.
+    if global.url.is_some() || Client::of(&root).healthy().await {
         return Ok(None);
     }
-    let state = State::open(&state_root(global))?;
+    let state = State::open(&root)?;
     match state.hold() {
-        Ok(hold) => Ok(Some((Tokens::open(&state.access())?, hold))),
+        Ok(hold) => {
+            let tokens = Tokens::open(&state.access())?;
+            let audit = Audit::open(&state.audit(), AUDIT).context("cannot open the audit log")?;
+            Ok(Some(Offline { tokens, audit, _hold: hold }))
+        }
         Err(StateError::Busy { .. }) => Ok(None),
         Err(other) => Err(other.into()),
     }
@@ -65,11 +99,12 @@ async fn create(global: &Global, wanted: &TokenCreate) -> Result<()> {
         functions: wanted.functions.clone(),
         lifetime: wanted.expires.map(|span| span.0.as_secs_f64()),
     };
-    let made = match without_worker(global)? {
-        Some((tokens, _hold)) => {
+    let made = match without_worker(global).await? {
+        Some(offline) => {
             let new =
                 request.read().map_err(|error| anyhow::anyhow!("{}", error.detail().message))?;
-            let (token, secret) = tokens.create(new)?;
+            let (token, secret) = offline.tokens.create(new)?;
+            offline.tell("create token", &token.name);
             TokenMade::of(&token, &secret)
         }
         None => {
@@ -100,9 +135,9 @@ async fn create(global: &Global, wanted: &TokenCreate) -> Result<()> {
 }
 
 async fn list(global: &Global) -> Result<()> {
-    let tokens = match without_worker(global)? {
-        Some((tokens, _hold)) => {
-            tokens.list().iter().map(|token| TokenSummary::of(token)).collect()
+    let tokens = match without_worker(global).await? {
+        Some(offline) => {
+            offline.tokens.list().iter().map(|token| TokenSummary::of(token)).collect()
         }
         None => client(global)?.get::<TokenList>("/v1/tokens").await?.tokens,
     };
@@ -133,13 +168,14 @@ async fn list(global: &Global) -> Result<()> {
 }
 
 async fn remove(global: &Global, names: &[Label]) -> Result<()> {
-    let offline = without_worker(global)?;
+    let offline = without_worker(global).await?;
     for name in names {
         match &offline {
-            Some((tokens, _hold)) => {
-                if !tokens.remove(name)? {
+            Some(offline) => {
+                if !offline.tokens.remove(name)? {
                     bail!("no token {name}: see what there is with `wool token ls`");
                 }
+                offline.tell("remove token", name);
             }
             None => {
                 let path = format!("/v1/tokens/{}", call::segment(name.as_str()));

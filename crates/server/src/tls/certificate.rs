@@ -1,7 +1,6 @@
 //! The worker's certificate: reading it, reading it again, making one.
 
 use std::fs;
-use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -133,12 +132,6 @@ pub fn self_signed(names: &[String]) -> Result<(String, String), CertificateErro
     let key = KeyPair::generate().map_err(CertificateError::Make)?;
     let certificate = params.self_signed(&key).map_err(CertificateError::Make)?;
     Ok((certificate.pem(), key.serialize_pem()))
-}
-
-impl From<CertificateError> for io::Error {
-    fn from(error: CertificateError) -> Self {
-        Self::other(error)
-    }
 }
 
 #[cfg(test)]

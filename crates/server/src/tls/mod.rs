@@ -9,8 +9,10 @@
 
 mod certificate;
 mod line;
+mod renew;
 mod trust;
 
 pub use certificate::{CertificateError, Certificates, self_signed};
 pub use line::{Front, Line};
+pub use renew::{certificates, reread_at_sighup};
 pub use trust::{TrustError, connector};
