@@ -1,8 +1,9 @@
 //! `wool token`, and the token that a command shows to the worker.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 use std::time::SystemTime;
 
 use anyhow::{Context as _, Result, bail};
@@ -99,30 +100,19 @@ async fn create(global: &Global, wanted: &TokenCreate) -> Result<()> {
         functions: wanted.functions.clone(),
         lifetime: wanted.expires.map(|span| span.0.as_secs_f64()),
     };
-    let made = match without_worker(global).await? {
-        Some(offline) => {
-            let new =
-                request.read().map_err(|error| anyhow::anyhow!("{}", error.detail().message))?;
-            let (token, secret) = offline.tokens.create(new)?;
-            offline.tell("create token", &token.name);
-            TokenMade::of(&token, &secret)
-        }
-        None => {
-            let client = client(global)?;
-            let json = [(header::CONTENT_TYPE, "application/json")];
-            let body = Bytes::from(serde_json::to_vec(&request)?);
-            let response = client.ask(Method::POST, "/v1/tokens", &json, body).await?;
-            let body = client.body(response).await?;
-            serde_json::from_slice(&body).map_err(|error| client.unexpected(error.to_string()))?
+    // Before there is a token, which could not be shown again.
+    let output = wanted.output.as_ref().map(|file| Ok::<_, anyhow::Error>((make(file)?, file)));
+    let output = output.transpose()?;
+    let made = match ask(global, request).await {
+        Ok(made) => made,
+        Err(error) => {
+            output.iter().for_each(|(_, file)| drop(std::fs::remove_file(file)));
+            return Err(error);
         }
     };
-    if let Some(file) = &wanted.output {
-        let unwritable = || format!("cannot write the token to {}", file.display());
-        let mut options = OpenOptions::new();
-        // One that is there may be open to others, or be a link that somebody laid out.
-        let mut out =
-            options.write(true).create_new(true).mode(0o600).open(file).with_context(unwritable)?;
-        writeln!(out, "{}", made.token).with_context(unwritable)?;
+    if let Some((mut out, file)) = output {
+        writeln!(out, "{}", made.token)
+            .with_context(|| format!("cannot write the token to {}", file.display()))?;
         say(&format!("the token {} is in {}", made.summary.name, file.display()));
         return Ok(());
     }
@@ -132,6 +122,35 @@ async fn create(global: &Global, wanted: &TokenCreate) -> Result<()> {
     write_out(format!("{}\n", made.token).as_bytes())?;
     say("keep it: it is not shown again");
     Ok(())
+}
+
+/// Makes the token: at the worker, or where none runs.
+async fn ask(global: &Global, request: TokenRequest) -> Result<TokenMade> {
+    match without_worker(global).await? {
+        Some(offline) => {
+            let new =
+                request.read().map_err(|error| anyhow::anyhow!("{}", error.detail().message))?;
+            let (token, secret) = offline.tokens.create(new)?;
+            offline.tell("create token", &token.name);
+            Ok(TokenMade::of(&token, &secret))
+        }
+        None => {
+            let client = client(global)?;
+            let json = [(header::CONTENT_TYPE, "application/json")];
+            let body = Bytes::from(serde_json::to_vec(&request)?);
+            let response = client.ask(Method::POST, "/v1/tokens", &json, body).await?;
+            let body = client.body(response).await?;
+            Ok(serde_json::from_slice(&body)
+                .map_err(|error| client.unexpected(error.to_string()))?)
+        }
+    }
+}
+
+/// A file for nobody else's eyes. One that is there may be open to others, or be a link that somebody laid out.
+fn make(file: &Path) -> Result<File> {
+    let mut options = OpenOptions::new();
+    let made = options.write(true).create_new(true).mode(0o600).open(file);
+    made.with_context(|| format!("cannot write the token to {}", file.display()))
 }
 
 async fn list(global: &Global) -> Result<()> {
