@@ -11,7 +11,7 @@ use e2e::Value;
 const ARROWS: [(&str, &[&str]); 10] = [
     ("sys", &[]),
     ("sandbox", &[]),
-    ("layers", &["sandbox"]),
+    ("layers", &["sandbox", "sys"]),
     ("warden", &["sys"]),
     ("container", &["sandbox", "warden", "sys"]),
     ("microvm", &["sandbox", "sys"]),

@@ -1,4 +1,4 @@
-//! A user who is not root, and starts the warden through sudo.
+//! A user who is not root, and starts the warden through sudo; and one for whom root starts it.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, chown};
@@ -97,4 +97,56 @@ fn without_sudo_or_its_leave_a_user_is_told_what_to_do() {
     let words = Said::from(elsewhere.output().unwrap()).failed(1);
     assert!(words.contains("there is no sudo"), "{words}");
     user.assert_all_is_his();
+}
+
+#[test]
+fn a_worker_that_root_starts_for_an_account_keeps_nothing_of_root() {
+    let Some(user) = User::without_sudo() else { return };
+    let up = ["up", "--detach", "--json", "--user", user.name()];
+    let worker = Said::from(user.command_of_root(&up).output().unwrap()).json();
+    let pid = u32::try_from(worker["pid"].as_u64().unwrap()).unwrap();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let uid = user.uid();
+    assert!(status.contains(&format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n")), "{status}");
+    assert!(!status.contains("Gid:\t0\t") && status.contains("Groups:\t \n"), "{status}");
+    assert!(status.contains("CapPrm:\t0000000000000000\n"), "{status}");
+    // The warden, and on cgroups of version 1 its guardian.
+    let left = user.roots_processes();
+    assert!(
+        matches!(left.len(), 1 | 2) && left.iter().all(|one| one.contains("wool-warden")),
+        "{left:?}"
+    );
+    let file = user.home().join("f.py");
+    fs::write(&file, "def handler(event, context):\n    return event\n").unwrap();
+    chown(&file, Some(uid), None).unwrap();
+    drop(user.wool(&["deploy", file.to_str().unwrap()]).ok());
+    assert_eq!(user.wool(&["invoke", "f", "[7]"]).json()[0], 7);
+    drop(user.wool(&["down"]).ok());
+    user.assert_all_is_his();
+    assert_eq!(traces::cgroups(&user.cgroup()), Vec::<PathBuf>::new());
+
+    // In front; the warden goes with a worker that is killed.
+    let mut worker = user.command_of_root(&["up", "--user", user.name()]).spawn().unwrap();
+    e2e::eventually("it answers", || user.wool(&["ls"]).code == 0);
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    e2e::eventually("its warden is gone", || user.roots_processes().is_empty());
+}
+
+#[test]
+fn an_account_that_cannot_be_taken_is_refused_with_the_way_out() {
+    let Some(user) = User::without_sudo() else { return };
+    let words = |arguments: &[&str]| {
+        Said::from(user.command_of_root(arguments).output().unwrap()).failed(1)
+    };
+    let unknown = words(&["up", "--user", "wool-nobody-has-this-name"]);
+    assert!(unknown.contains("there is no account") && unknown.contains("useradd"), "{unknown}");
+    let roots = user.home().join("roots");
+    fs::create_dir(&roots).unwrap();
+    fs::write(roots.join("file"), "").unwrap();
+    let owned = words(&["up", "--user", user.name(), "--state", roots.to_str().unwrap()]);
+    assert!(owned.contains("belongs to user 0") && owned.contains("chown"), "{owned}");
+    assert!(user.roots_processes().is_empty(), "no warden was started");
+    let other = user.wool(&["up", "--user", "root"]).failed(1);
+    assert!(other.contains("only root"), "{other}");
 }

@@ -1,7 +1,10 @@
 //! Starting a worker where it cannot, or must not.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 use e2e::{Site, can_run};
 
@@ -102,4 +105,67 @@ fn a_worker_that_is_told_to_stop_lets_calls_end() {
         drop(worker.stop());
         assert_eq!(call.join().unwrap().expect(200).json(), "ended");
     });
+}
+
+/// Holds every lock that somebody else can: prints how many files it has opened, and stays until its input ends.
+const HOLDER: &str = "
+import fcntl, os, sys
+held = []
+def hold(path):
+    try:
+        fd = os.open(path, os.O_RDONLY)
+        held.append(fd)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        pass
+for number in range(16):
+    hold(f'/run/lambswool/uids-{number}')
+print(len(held), flush=True)
+sys.stdin.readline()
+for top in sys.argv[1:]:
+    hold(top)
+    for directory, names, files in os.walk(top):
+        for name in names + files:
+            hold(os.path.join(directory, name))
+print(len(held), flush=True)
+sys.stdin.read()
+";
+
+#[test]
+fn who_may_only_look_cannot_hold_up_a_worker() {
+    if !can_run() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    // While it runs there are locks of kernel uids, and then all of a state directory that was used.
+    let worker = Site::new().up();
+    let state = worker.site().state();
+    let (mut holder, mut said) = (holder(&state), String::new());
+    let mut words = BufReader::new(holder.stdout.take().unwrap());
+    words.read_line(&mut said).unwrap();
+    assert_eq!(said, "0\n", "locks of kernel uids are open to everybody");
+    // A lock that somebody has already cannot be taken from him.
+    let site = worker.stop();
+    holder.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    words.read_line(&mut said).unwrap();
+    assert_ne!(said, "0\n0\n", "nothing of {} can be seen", state.display());
+    let worker = site.up();
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+    drop(worker.stop());
+}
+
+/// [`HOLDER`] on a state directory, as a user whom it does not belong to.
+fn holder(state: &Path) -> Child {
+    // The layers are many, and only ever read.
+    let parts = [state.to_owned(), state.join("run"), state.join("logs"), state.join("uv")];
+    let mut holder = Command::new("/usr/bin/setpriv");
+    holder.args([
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        "/usr/bin/python3",
+        "-c",
+        HOLDER,
+    ]);
+    holder.args(parts).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
 }

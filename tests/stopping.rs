@@ -92,6 +92,26 @@ fn hundreds_of_instances_that_a_killed_warden_left_are_gone_once_the_next_worker
     worker.assert_well();
 }
 
+#[test]
+fn a_warden_that_is_killed_while_it_stops_leaves_no_sandbox() {
+    if !can_run() {
+        return;
+    }
+    let worker = full();
+    let (warden, reaper) = (worker.warden(), worker.reaper());
+    let arguments = format!("/proc/{reaper}/cmdline");
+    let down = std::thread::scope(|scope| {
+        let down = scope.spawn(|| worker.site().wool(&["down"]));
+        // The first that goes is the sandboxes' pid 1. It stays until the last of the others is gone, without memory.
+        while std::fs::read(&arguments).is_ok_and(|arguments| !arguments.is_empty()) {}
+        signal(warden, Signal::KILL);
+        down.join().unwrap()
+    });
+    assert_eq!(down.code, 0, "{down:?}");
+    e2e::eventually("every sandbox has ended", || worker.site().sandboxed().is_empty());
+    drop(worker.stop());
+}
+
 fn assert_gone(before: &[u32], worker: &Worker) {
     let now = worker.site().sandboxed();
     let left: Vec<_> = before.iter().filter(|pid| now.contains(pid)).collect();

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sandbox::ProviderError;
-use sys::scm;
+use sys::scm::{self, Truncated};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
@@ -20,10 +20,13 @@ use crate::watch::watch;
 
 type Answered = (Answer, Vec<OwnedFd>);
 
+/// As it comes from the socket.
+type Arrived = (Answer, Result<Vec<OwnedFd>, Truncated>);
+
 #[derive(Debug, Default)]
 struct Waiting {
     next: u64,
-    answers: HashMap<u64, oneshot::Sender<Answered>>,
+    answers: HashMap<u64, oneshot::Sender<Arrived>>,
     /// Packets that the socket had no room for, in order.
     unsent: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
     closed: bool,
@@ -95,7 +98,9 @@ impl Client {
         self.send(command, fds, Some(answer))?;
         match answered.await.map_err(|_| ProviderError::WardenGone)? {
             (Answer::Failed { step, errno }, _) => Err(refusal(step, errno)),
-            other => Ok(other),
+            (answer, Ok(fds)) => Ok((answer, fds)),
+            // The warden writes no more than there is room for: it is we who may open no more files.
+            (_, Err(Truncated)) => Err(refusal("receive descriptors".to_owned(), libc::EMFILE)),
         }
     }
 
@@ -109,7 +114,7 @@ impl Client {
         &self,
         body: Command,
         fds: &[BorrowedFd<'_>],
-        answer: Option<oneshot::Sender<Answered>>,
+        answer: Option<oneshot::Sender<Arrived>>,
     ) -> Result<(), ProviderError> {
         let mut waiting = lock(&self.waiting);
         if waiting.closed {

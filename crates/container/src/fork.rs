@@ -154,6 +154,9 @@ impl Slot {
             Ok(Ok(received)) => received,
         };
         let impostor = |reason: String| ProviderError::Impostor { id: zygote, reason };
+        if !received.fds.is_ok_and(|fds| fds.is_empty()) {
+            return Err(impostor("descriptors come with its first words".to_owned()));
+        }
         if let Err(reason) = ready(role, &bytes[..received.length]) {
             return Err(unlanded(&handle, zygote, reason).await);
         }
@@ -246,6 +249,8 @@ pub(crate) async fn read_packet(
     if received.length == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
+    // None is wanted; more than there is room for is no accident.
+    received.fds?;
     bytes.truncate(received.length);
     Ok(bytes)
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   root    wool up ─► wool-warden
+//!   root, for an account  wool-warden --await, then wool up as that account
 //!   a user  wool up ─► sudo ─► wool-warden --detach ─► itself, in a session of its own
 //!             │          │ ◄──── "it serves" ─────────────┘
 //!             │ ◄─ ends ─┘
@@ -9,8 +10,10 @@
 //! ```
 //! Either way the warden connects to a socket in the state directory, and ends when the worker closes that connection.
 
+use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -19,7 +22,7 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
     sockopt::socket_peercred,
 };
-use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sys::terminal::{self, Lent};
 use thiserror::Error;
 use tokio::io::unix::AsyncFd;
@@ -40,6 +43,8 @@ pub struct WardenOptions {
     pub state: PathBuf,
     /// How sandboxes are walled off.
     pub isolation: Isolation,
+    /// The process of a warden that root has started already: see [`start_waiting`].
+    pub waiting: Option<i32>,
 }
 
 /// Why the warden did not come up.
@@ -125,18 +130,30 @@ impl WardenProcess {
 /// # Errors
 /// See [`LaunchError`].
 pub async fn launch(options: &WardenOptions) -> Result<(OwnedFd, WardenProcess), LaunchError> {
-    // By the worker, so that they are the user's and not root's.
-    for name in ["run/empty", "run/stages"] {
+    // By the worker, so that they are the user's and not root's. The first is the wardens' lock as well.
+    for name in ["run", "run/empty", "run/stages"] {
         let dir = options.state.join(name);
-        std::fs::create_dir_all(&dir).map_err(|source| LaunchError::Directory { dir, source })?;
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+        made.map_err(|source| LaunchError::Directory { dir, source })?;
     }
-    let path = options.state.join("run/warden.sock");
+    let path = options.socket();
     let broken = |source| LaunchError::Socket { dir: options.state.join("run"), source };
     let listener = listen_at(&path).map_err(broken)?;
+    if let Some(pid) = options.waiting {
+        let warden =
+            Pid::from_raw(pid).ok_or_else(|| broken(io::ErrorKind::InvalidInput.into()))?;
+        let warden = pidfd_open(warden, PidfdFlags::empty()).map_err(io::Error::from);
+        let warden = warden.and_then(watch).map_err(broken)?;
+        let socket = tokio::select! {
+            accepted = accept(&listener) => accepted.map_err(broken)?,
+            _ = warden.readable() => return Err(LaunchError::Ended { status: "unknown".to_owned() }),
+        };
+        let _ = std::fs::remove_file(&path);
+        checked(&socket).map_err(broken)??;
+        return Ok((socket, WardenProcess::Detached(warden)));
+    }
     let mut command = as_root(&options.program)?;
-    command.arg("--state").arg(&options.state).arg("--socket").arg(&path);
-    command.arg("--isolation").arg(options.isolation.to_string());
-    command.stdin(Stdio::null());
+    tell(&mut command, options);
     // Ctrl-C is for the worker, which then drains: the warden goes when the worker's socket closes.
     command.process_group(0);
     let (accepted, child) = if is_root() {
@@ -151,18 +168,54 @@ pub async fn launch(options: &WardenOptions) -> Result<(OwnedFd, WardenProcess),
     };
     let _ = std::fs::remove_file(&path);
     let socket = accepted.map_err(broken)?;
-    let peer = socket_peercred(&socket).map_err(io::Error::from).map_err(broken)?;
-    if !peer.uid.is_root() {
-        return Err(LaunchError::Impostor { uid: peer.uid.as_raw() });
-    }
+    let peer = checked(&socket).map_err(broken)??;
     let process = match child {
         Some(child) => WardenProcess::Child(child),
         None => {
-            let pidfd = pidfd_open(peer.pid, PidfdFlags::empty()).map_err(io::Error::from);
+            let pidfd = pidfd_open(peer, PidfdFlags::empty()).map_err(io::Error::from);
             WardenProcess::Detached(pidfd.and_then(watch).map_err(broken)?)
         }
     };
     Ok((socket, process))
+}
+
+/// Starts a warden that waits for its worker, which this process becomes, for at most a minute. As root. Returns its process.
+/// `apart`: for a worker in the background, whose starter's output it must not keep open; what it says is then lost.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn start_waiting(options: &WardenOptions, apart: bool) -> Result<u32, LaunchError> {
+    let mut command = Command::new(&options.program);
+    tell(&mut command, options);
+    command.arg("--await").stdout(Stdio::null());
+    if apart {
+        command.stderr(Stdio::null());
+    }
+    let child = command.as_std_mut().spawn().map_err(not_started(&options.program))?;
+    Ok(child.id())
+}
+
+/// What every warden is told.
+fn tell(command: &mut Command, options: &WardenOptions) {
+    command.arg("--state").arg(&options.state).arg("--socket").arg(options.socket());
+    command.arg("--isolation").arg(options.isolation.to_string());
+    command.stdin(Stdio::null());
+}
+
+/// The process at the other end, when it is root's.
+fn checked(socket: &OwnedFd) -> io::Result<Result<Pid, LaunchError>> {
+    let peer = socket_peercred(socket)?;
+    if peer.uid.is_root() {
+        return Ok(Ok(peer.pid));
+    }
+    Ok(Err(LaunchError::Impostor { uid: peer.uid.as_raw() }))
+}
+
+impl WardenOptions {
+    /// Where the worker waits for it.
+    fn socket(&self) -> PathBuf {
+        self.state.join("run/warden.sock")
+    }
 }
 
 /// Runs sudo to its end: the warden has then connected, and detached itself.

@@ -20,7 +20,9 @@ mod watch;
 mod zygote;
 
 pub use client::Client;
-pub use launch::{LaunchError, WardenOptions, WardenProcess, clear_leftovers, launch};
+pub use launch::{
+    LaunchError, WardenOptions, WardenProcess, clear_leftovers, launch, start_waiting,
+};
 pub use provider::{ContainerOptions, Containers};
 pub use warden::defence::{Defence, Defences};
 pub use warden::isolation::{Hang, Isolation, Namespaces, Supply};

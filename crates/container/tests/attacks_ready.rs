@@ -195,7 +195,7 @@ async fn descriptors_that_are_pushed_at_the_worker_are_closed() {
         return;
     }
     let _alone = ALONE.lock().await;
-    // With READY, and then with every frame. The child speaks the protocol otherwise.
+    // With READY, or then with every frame. The child speaks the protocol otherwise.
     let attack = format!(
         "{MEANS}
 import array, socket
@@ -203,7 +203,7 @@ def rights(count):
     return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [0] * count))]
 
 def serve(channel, count):
-    say_ready(channel, ancillary=rights(count))
+    say_ready(channel, ancillary=rights(count) if WITH_READY else [])
     end = socket.socket(fileno=os.dup(channel))
     while end.recv(65536):
         header = json.dumps({{'kind': 'loaded', 'milliseconds': 0.0}}).encode()
@@ -214,25 +214,34 @@ def attack(fds, uid, flags):
 "
     );
     let world = World::new(false, NONE).await;
-    for count in [1, 16, 40, 250] {
+    for (count, with_ready) in [1, 16, 40, 250].into_iter().flat_map(|n| [(n, true), (n, false)]) {
         let source = attack.replace("COUNT", &count.to_string());
+        let source = source.replace("WITH_READY", if with_ready { "True" } else { "False" });
         let before = own_descriptors();
         let zygote = world.containers.create_zygote(world.evil(&source)).await.unwrap();
         let with_zygote = own_descriptors();
-        let mut instance = zygote.fork(world.instance(REPORT)).await.unwrap();
-        let with_instance = own_descriptors();
-        // The channel, a pidfd, two files of its cgroup.
-        assert!(with_instance <= with_zygote + 4, "{count}: {with_zygote} then {with_instance}");
-        let mut talk = Conversation::load(instance.as_mut()).await;
-        for _ in 0..20 {
-            talk.load_again().await;
+        let forked = zygote.fork(world.instance(REPORT)).await;
+        if with_ready {
+            assert_eq!(seen(&forked.unwrap_err()), Impostor, "{count}");
+        } else {
+            let mut instance = forked.unwrap();
+            let with_instance = own_descriptors();
+            // The channel, a pidfd, two files of its cgroup.
+            assert!(
+                with_instance <= with_zygote + 4,
+                "{count}: {with_zygote} then {with_instance}"
+            );
+            let mut talk = Conversation::load(instance.as_mut()).await;
+            for _ in 0..20 {
+                talk.load_again().await;
+            }
+            assert!(
+                own_descriptors() <= with_instance + 1,
+                "{count}: {with_instance} then {}",
+                own_descriptors()
+            );
         }
-        assert!(
-            own_descriptors() <= with_instance + 1,
-            "{count}: {with_instance} then {}",
-            own_descriptors()
-        );
-        drop((talk, instance, zygote));
+        drop(zygote);
         world.settle().await;
         // An earlier test's runtime may still be closing its own: fewer is well.
         let begin = std::time::Instant::now();

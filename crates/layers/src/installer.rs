@@ -1,19 +1,19 @@
 //! Running somebody else's installer: its words are passed on as they come, and kept for the error.
 
 use std::collections::BTreeSet;
-use std::io::{self, BufRead, BufReader, Read};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::child::{self, Unfinished};
+use crate::patience::{Over, Patience};
 use crate::{Progress, requirements};
 
 /// Most bytes of an installer's words that an error keeps: the last ones.
 const KEPT: usize = 16 << 10;
-
-/// Longest time between two looks at what an installer does.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// What an installer left behind.
 #[derive(Debug)]
@@ -23,76 +23,74 @@ pub(crate) struct Finished {
     pub(crate) output: String,
     /// What it wrote to its standard error.
     pub(crate) words: String,
-    /// It was ended for what it did.
-    pub(crate) stopped: bool,
 }
 
-/// An installer that could not be run.
+/// An installer that did not come to its end.
 #[derive(Debug, Error)]
-#[error("cannot start {program}")]
-pub struct InstallerError {
-    program: String,
-    source: std::io::Error,
+pub enum InstallerError {
+    /// It could not be run.
+    #[error("cannot start {program}")]
+    Start {
+        /// What was started.
+        program: String,
+        /// Why it did not.
+        source: std::io::Error,
+    },
+    /// It was ended: an index that it asks sends too slowly, or nothing.
+    #[error(
+        "the index did not answer within {} s: try again, ask another index, or raise the setting `index_timeout`",
+        limit.as_secs()
+    )]
+    TooLong {
+        /// What all that is asked of an index may take.
+        limit: Duration,
+    },
+    /// It was ended: who wanted the packages has gone, or the worker stops.
+    #[error("the installer was ended: nobody waits for it any more")]
+    GivenUp,
+    /// It was ended: it took more than it may.
+    #[error("the installer was ended: it took more than it may")]
+    Excessive,
 }
 
-/// Runs it to its end. Its standard error is told line by line; its standard output too when `chatty`.
+impl InstallerError {
+    pub(crate) fn of(program: &OsStr, unfinished: Unfinished) -> Self {
+        match unfinished {
+            Unfinished::Start(source) => {
+                Self::Start { program: program.to_string_lossy().into_owned(), source }
+            }
+            Unfinished::Over(Over::TooLong(limit)) => Self::TooLong { limit },
+            Unfinished::Over(Over::GivenUp) => Self::GivenUp,
+            Unfinished::Over(Over::Excessive) => Self::Excessive,
+        }
+    }
+}
+
+/// Runs it to its end, or to that of `patience`. Its standard error is told line by line; its standard output too when
+/// `chatty`.
 pub(crate) fn run(
     command: &mut Command,
     chatty: bool,
+    patience: &Patience,
     progress: &dyn Progress,
 ) -> Result<Finished, InstallerError> {
-    run_watched(command, chatty, progress, None)
+    run_watched(command, chatty, patience, progress, || false)
 }
 
 /// The same, and ends it as soon as `excessive` says so, which is asked again and again.
 pub(crate) fn run_watched(
     command: &mut Command,
     chatty: bool,
+    patience: &Patience,
     progress: &dyn Progress,
-    excessive: Option<&(dyn Fn() -> bool + Sync)>,
+    excessive: impl Fn() -> bool,
 ) -> Result<Finished, InstallerError> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let failed = |source| InstallerError { program: program.clone(), source };
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    // Both at once: an installer that fills one pipe would wait for ever for who reads the other.
-    let (status, output, words, stopped) = std::thread::scope(|scope| {
-        let words =
-            scope.spawn(|| stderr.map(|pipe| lines(pipe, Some(progress))).unwrap_or_default());
-        let output = scope.spawn(|| {
-            stdout.map(|pipe| lines(pipe, chatty.then_some(progress))).unwrap_or_default()
-        });
-        let (status, stopped) = match excessive {
-            None => (child.wait(), false),
-            Some(excessive) => watch(&mut child, excessive),
-        };
-        (status, output.join().unwrap_or_default(), words.join().unwrap_or_default(), stopped)
-    });
-    Ok(Finished { status: status.map_err(failed)?, output, words: tail(words), stopped })
-}
-
-/// Waits for its end, and brings that about when it is excessive.
-fn watch(child: &mut Child, excessive: &dyn Fn() -> bool) -> (io::Result<ExitStatus>, bool) {
-    let mut pause = Duration::from_millis(1);
-    loop {
-        match child.try_wait() {
-            Ok(None) => {}
-            Ok(Some(status)) => return (Ok(status), false),
-            Err(error) => return (Err(error), false),
-        }
-        if excessive() {
-            // It may have ended by itself just now.
-            let _ = child.kill();
-            return (child.wait(), true);
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(LOOK);
-    }
+    let output = |pipe| lines(pipe, chatty.then_some(progress));
+    let over = || patience.over().or_else(|| excessive().then_some(Over::Excessive));
+    let ran = child::run(command, over, output, |pipe| lines(pipe, Some(progress)));
+    let (status, output, words) =
+        ran.map_err(|unfinished| InstallerError::of(command.get_program(), unfinished))?;
+    Ok(Finished { status, output, words: tail(words) })
 }
 
 fn lines(pipe: impl Read, progress: Option<&dyn Progress>) -> String {
@@ -208,7 +206,7 @@ mod tests {
         let heard = Heard::default();
         let mut command = Command::new("sh");
         command.args(["-c", "echo out; echo one >&2; echo two >&2; exit 3"]);
-        let finished = run(&mut command, false, &heard).unwrap();
+        let finished = run(&mut command, false, &Patience::endless(), &heard).unwrap();
         assert_eq!(finished.status.code(), Some(3));
         assert_eq!((finished.output.as_str(), finished.words.as_str()), ("out\n", "one\ntwo"));
         assert_eq!(*heard.0.lock().unwrap(), ["one", "two"]);
@@ -219,7 +217,7 @@ mod tests {
         let heard = Heard::default();
         let mut command = Command::new("sh");
         command.args(["-c", "echo 'at `https://me:hunter2@a.org/s` and http://b.org/@' >&2"]);
-        let finished = run(&mut command, false, &heard).unwrap();
+        let finished = run(&mut command, false, &Patience::endless(), &heard).unwrap();
         assert_eq!(finished.words, "at `https://****@a.org/s` and http://b.org/@");
         assert_eq!(*heard.0.lock().unwrap(), [finished.words]);
     }
@@ -252,14 +250,10 @@ mod tests {
         let room = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "touch here; exec sleep 600"]).current_dir(room.path());
-        let finished = run_watched(
-            &mut command,
-            false,
-            &crate::Silent,
-            Some(&|| room.path().join("here").exists()),
-        );
-        let finished = finished.unwrap();
-        assert!(finished.stopped && !finished.status.success());
+        let excessive = || room.path().join("here").exists();
+        let ended =
+            run_watched(&mut command, false, &Patience::endless(), &crate::Silent, excessive);
+        assert!(matches!(ended, Err(InstallerError::Excessive)), "{ended:?}");
     }
 
     #[test]
@@ -269,7 +263,7 @@ mod tests {
             "-c",
             "yes | head -c 300000 >&2; yes | head -c 300000; yes | head -c 300000 >&2",
         ]);
-        let finished = run(&mut command, false, &crate::Silent).unwrap();
+        let finished = run(&mut command, false, &Patience::endless(), &crate::Silent).unwrap();
         assert!(finished.status.success());
         assert_eq!((finished.output.len(), finished.words.len() <= KEPT), (300_000, true));
     }

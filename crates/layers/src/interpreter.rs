@@ -1,12 +1,15 @@
 //! How to run a Python of ours or of the host's, outside any sandbox.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde::de::DeserializeOwned;
 use thiserror::Error;
+
+use crate::installer::InstallerError;
+use crate::{Patience, child};
 
 /// A command line that starts an interpreter.
 #[derive(Clone, Debug)]
@@ -17,14 +20,9 @@ pub struct Interpreter {
 /// Why a script of ours has no result.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// It could not be started.
-    #[error("cannot start {}", program.display())]
-    Start {
-        /// What was started.
-        program: PathBuf,
-        /// Why it did not.
-        source: io::Error,
-    },
+    /// It could not be started, or was ended.
+    #[error(transparent)]
+    Unfinished(#[from] InstallerError),
     /// It ended badly.
     #[error("{} failed ({status}): {words}", program.display())]
     Failed {
@@ -84,15 +82,32 @@ impl Interpreter {
         script: &str,
         arguments: &[&OsStr],
     ) -> Result<T, RunError> {
-        let program = self.program();
-        let output = self.command().arg("-c").arg(script).args(arguments).output();
-        let output =
-            output.map_err(|source| RunError::Start { program: program.clone(), source })?;
-        if !output.status.success() {
-            let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            return Err(RunError::Failed { program, status: output.status, words });
-        }
-        serde_json::from_slice(&output.stdout)
-            .map_err(|source| RunError::Answer { program, source })
+        self.ask_within(&Patience::endless(), script, arguments)
     }
+
+    /// The same for a script that asks an index.
+    pub(crate) fn ask_within<T: DeserializeOwned>(
+        &self,
+        patience: &Patience,
+        script: &str,
+        arguments: &[&OsStr],
+    ) -> Result<T, RunError> {
+        let program = self.program();
+        let mut command = self.command();
+        command.arg("-c").arg(script).args(arguments);
+        let (status, output, words) = child::run(&mut command, || patience.over(), whole, whole)
+            .map_err(|unfinished| InstallerError::of(program.as_os_str(), unfinished))?;
+        if !status.success() {
+            let words = String::from_utf8_lossy(&words).trim().to_owned();
+            return Err(RunError::Failed { program, status, words });
+        }
+        serde_json::from_slice(&output).map_err(|source| RunError::Answer { program, source })
+    }
+}
+
+fn whole(mut pipe: impl Read) -> Vec<u8> {
+    let mut all = Vec::new();
+    // What was cut off shows in the status, or is no answer.
+    let _ = pipe.read_to_end(&mut all);
+    all
 }

@@ -20,7 +20,7 @@
 //!   let settings = manifest::Settings::read(bundle.path())?;          // no interpreter needed yet
 //!   let base     = base::default_or_build(&store, &settings.python()?, progress)?;
 //!   let manifest = settings.inspect(bundle.path(), &base.command(&store))?;   // parses the source, runs nothing
-//!   let uv       = uv::Uv::find_or_fetch(&store, progress)?;
+//!   let uv       = uv::Uv::find_or_fetch(&store, patience, progress)?;
 //!   let lock     = lock::resolve(&store, &uv, &base, &manifest.requirements, settings.sources(), progress)?;
 //!   let packages = packages::install(&store, &uv, &base, &lock, settings.sources(), progress)?;
 //!   let code     = bundle.seal(&store, &base)?;
@@ -31,6 +31,7 @@
 pub mod base;
 pub mod build;
 mod bytecode;
+mod child;
 pub mod code;
 mod collect;
 mod description;
@@ -43,6 +44,7 @@ mod interpreter;
 pub mod lock;
 pub mod manifest;
 pub mod packages;
+pub mod patience;
 pub mod progress;
 mod project;
 pub mod python;
@@ -56,5 +58,6 @@ pub use collect::{Collected, Scope, collect};
 pub use extent::Extent;
 pub use file_error::FileError;
 pub use interpreter::{Interpreter, RunError};
+pub use patience::Patience;
 pub use progress::{Progress, Silent};
 pub use store::Store;

@@ -43,7 +43,7 @@ pub enum LockError {
     /// A file could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The installer could not be started.
+    /// The installer could not be started, or was ended.
     #[error(transparent)]
     Start(#[from] InstallerError),
     /// A package that has no wheel for this Python and platform.
@@ -187,7 +187,7 @@ impl Resolver<'_> {
         };
         let exact = wanted.iter().all(|requirement| requirements::exact(requirement));
         if exact {
-            let cached = installer::run(&mut command(true)?, false, &crate::Silent)?;
+            let cached = installer::run(&mut command(true)?, false, uv.patience(), &crate::Silent)?;
             if cached.status.success() {
                 return Ok(cached.output);
             }
@@ -195,13 +195,13 @@ impl Resolver<'_> {
         // What it says of missing wheels is no news where they are built.
         let first = uv.building().is_some() && from_source.is_empty();
         let told = if first { &crate::Silent } else { progress };
-        let finished = installer::run(&mut command(false)?, false, told)?;
+        let finished = installer::run(&mut command(false)?, false, uv.patience(), told)?;
         if finished.status.success() {
             return Ok(finished.output);
         }
         let (mut words, python) = (finished.words, base.version.clone());
         if installer::unreachable(&words) {
-            let cached = installer::run(&mut command(true)?, false, &crate::Silent)?;
+            let cached = installer::run(&mut command(true)?, false, uv.patience(), &crate::Silent)?;
             if cached.status.success() {
                 progress.line("the package index cannot be reached; resolved from the cache");
                 return Ok(cached.output);

@@ -10,7 +10,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::FileError;
@@ -157,7 +157,9 @@ impl NameLock {
 
     fn open(parent: &Path, name: &str) -> io::Result<(PathBuf, File)> {
         let path = parent.join(format!("{LOCK}{name}"));
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
+        let mut options = OpenOptions::new();
+        // Whoever can open it can hold it.
+        let file = options.create(true).truncate(false).write(true).mode(0o600).open(&path)?;
         Ok((path, file))
     }
 }
@@ -246,6 +248,14 @@ mod tests {
         staging.seal(&parent.path().join("a")).unwrap();
         assert_eq!(names(parent.path()), ["a"]);
         assert_eq!(fs::metadata(parent.path().join("a/tool")).unwrap().mode() & 0o7777, 0o755);
+    }
+
+    #[test]
+    fn a_lock_is_nobody_elses_to_open() {
+        let parent = tempfile::tempdir().unwrap();
+        let _staging = Staging::begin(parent.path(), "a").unwrap();
+        let mode = fs::metadata(parent.path().join(".lock-a")).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o600);
     }
 
     #[test]

@@ -37,6 +37,9 @@ const PIDS: u32 = 512;
 /// Files that a build may have, in each of its two scratch directories.
 const INODES: u32 = 200_000;
 
+/// Between two looks whether anybody still waits for a build.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// The one call of each.
 const CALL: &str = "build";
 
@@ -151,10 +154,16 @@ impl Sandboxes for BuildSandboxes {
             network: Network::None,
             limits: self.limits,
         };
+        let given_up = async {
+            while !task.patience.given_up() {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
         self.runtime.block_on(async {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => Err(SandboxError::Stopping),
+                () = given_up => Err(SandboxError::Stopping),
                 answer = self.run(spec, &task.body, progress) => answer,
             }
         })

@@ -2,7 +2,7 @@
 //!
 //! | means | for others | a sandbox takes |
 //! | --- | --- | --- |
-//! | descriptors of the worker | a quarter, for connections | 8: a prepared slot's; an instance holds five |
+//! | descriptors of the worker | a quarter, for connections ([`Doors`]) | 8: a prepared slot's; an instance holds five |
 //! | sandboxes that the warden can hold | – | 1 |
 //! | processes (`kernel.pid_max`, `pids.max`) | a quarter | 4: what a handler starts has its own limit |
 //! | user namespaces | – | 1 |
@@ -106,6 +106,35 @@ pub fn queue(config: &Config, descriptors: u64) -> usize {
     config.queue.min(usize::try_from(descriptors / 8).unwrap_or(usize::MAX))
 }
 
+/// What the quarter of the descriptors goes to that is for whoever connects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Doors {
+    /// Connections over TCP, which every user of the machine may make.
+    pub tcp: usize,
+    /// Connections over the Unix socket. Its owner's own: nobody else can take them.
+    pub unix: usize,
+    /// Connections of each door beyond these, while they are refused or on their way out.
+    pub spare: usize,
+    /// Bundles that are being deployed: a file each.
+    pub bundles: usize,
+}
+
+/// Each connection takes memory, too: up to 128 KiB.
+const MOST_CONNECTIONS: usize = 1 << 15;
+
+impl Doors {
+    /// For a worker that may have that many descriptors.
+    #[must_use]
+    pub fn of(config: &Config, descriptors: u64) -> Self {
+        let quarter = usize::try_from(descriptors / 4).unwrap_or(usize::MAX);
+        let unix = (quarter / 8).clamp(1, MOST_CONNECTIONS / 8);
+        let (spare, bundles) = ((quarter / 16).clamp(1, 16), (quarter / 16).clamp(1, 256));
+        let fit = quarter.saturating_sub(unix + bundles + 2 * spare).clamp(1, MOST_CONNECTIONS);
+        let tcp = config.connections.map_or(fit, |set| set.clamp(1, fit));
+        Self { tcp, unix, spare, bundles }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,5 +175,20 @@ mod tests {
         let chosen = AMPLE.capacity().chosen(&few);
         assert_eq!((chosen.sandboxes, chosen.bound_by.contains("setting")), (7, true));
         assert_eq!(AMPLE.capacity().chosen(&Config::default()), AMPLE.capacity());
+    }
+
+    #[test]
+    fn connections_never_take_more_descriptors_than_are_left_to_them() {
+        for descriptors in [64, 300, 1024, 4096, 20_000, 1 << 20] {
+            for connections in [None, Some(0), Some(10), Some(usize::MAX)] {
+                let config = Config { connections, ..Config::default() };
+                let Doors { tcp, unix, spare, bundles } = Doors::of(&config, descriptors);
+                let taken = tcp + unix + 2 * spare + bundles;
+                assert!(taken as u64 <= descriptors / 4, "{taken} of {descriptors}");
+                assert!(tcp > 0 && unix > 0 && spare > 0 && bundles > 0, "{descriptors}");
+            }
+        }
+        let few = Config { connections: Some(7), ..Config::default() };
+        assert_eq!(Doors::of(&few, 1024).tcp, 7);
     }
 }

@@ -162,7 +162,11 @@ $XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown
   python = \"3.12\"              what functions run on unless they say; default: the newest that is found
   run_body = \"6MiB\"            largest body of a call       (WOOL_RUN_BODY)
   deploy_body = \"256MiB\"       largest bundle of a deploy
+  run_bodies = \"1GiB\"          of all calls together; default: an eighth of the memory, at most 1 GiB
+  deploy_bodies = \"1GiB\"       of all deploys together, on disk; default: four times deploy_body
   reply_body = \"6MiB\"          largest body of a reply
+  connections = 4000           over TCP at once; default: what the limit of open files leaves to them
+  client_timeout = \"30s\"      to send a request's header, or the first of its body
   handler_cache = true         keep finished instances, paused, for the next call
   idle = \"10m\"                 destroy them after this time without a call
   zygotes = \"utility\"          or \"paper\", \"static\", \"per-lock\", \"root\", \"none\" (isolation \"general\" has none)
@@ -181,6 +185,7 @@ $XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown
   build_from_source = \"sandbox\"  build packages without a wheel in a sandbox; or \"never\"
   build_memory = \"4GiB\"        of one build; default: 4 GiB, at most half of the machine's
   build_timeout = \"15m\"        of one step of a build
+  index_timeout = \"30m\"        of all that a deploy asks of package indexes
   sandboxes = 2000             most at once, over all functions; default: what the machine allows
   creations = 4                sandboxes made at the same time; default: twice the processors
   queue = 1000                 calls that may wait, over all functions
@@ -201,12 +206,18 @@ pub struct Up {
     /// The Python that functions run on unless they name one: a version, or the path of an interpreter
     #[arg(long, value_name = "PYTHON")]
     pub python: Option<String>,
+    /// The account to run as, when root starts it: only the warden then stays root
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
     /// Go on in the background once the worker answers; it writes to STATE/logs/worker.log
     #[arg(short, long)]
     pub detach: bool,
     /// Runs as the background half of --detach.
     #[arg(long, hide = true)]
     pub background: bool,
+    /// The process of a warden that waits for this worker.
+    #[arg(long, hide = true, value_name = "PID")]
+    pub warden: Option<i32>,
 }
 
 /// `wool down`

@@ -1,7 +1,9 @@
 //! A small HTTP client: one request a connection, over TCP or a Unix socket.
 
-use std::fmt;
+mod error;
+
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,29 +13,23 @@ use hyper::client::conn::http1;
 use hyper::header::{self, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use rustix::net::sockopt::socket_peercred;
 use serde::de::DeserializeOwned;
-use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::access::{Label, Secret};
-use crate::api::{ErrorBody, ErrorDetail, TENANT};
-use crate::tls::{self, TrustError};
+use crate::api::{ErrorBody, TENANT};
+use crate::tls;
+
+pub use error::{ClientError, Target};
+
+/// How long a worker may say nothing before it is asked whether it is well, and how long it may take to say so.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where a worker listens unless told otherwise.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8470";
-
-/// Where a worker is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// `host:port`
-    Tcp(String),
-    /// `host:port`, with TLS
-    Tls(String),
-    /// The worker's socket.
-    Unix(PathBuf),
-}
 
 /// Talks to one worker.
 #[derive(Clone, Debug)]
@@ -42,74 +38,6 @@ pub struct Client {
     token: Option<Secret>,
     ca: Option<PathBuf>,
     tenant: Option<Label>,
-}
-
-/// Why a request has no good answer.
-#[derive(Debug, Error)]
-pub enum ClientError {
-    /// Nothing answers there.
-    #[error(
-        "no worker answers at {target}: start one with `wool up`, or say where it is with --url or --state"
-    )]
-    NoWorker {
-        /// Where.
-        target: Target,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The URL is none that can be used.
-    #[error("{0:?} is no worker's address: use http://HOST:PORT, https://HOST:PORT or unix:PATH")]
-    Url(String),
-    /// Whoever answers there is not known.
-    #[error(
-        "the worker at {target} does not prove who it is: name its certificate, or the one that vouches for it, with --ca FILE"
-    )]
-    Unproven {
-        /// Where.
-        target: Target,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// Nobody can be known.
-    #[error(transparent)]
-    Trust(#[from] TrustError),
-    /// The connection broke.
-    #[error("the worker at {target} broke off")]
-    Broken {
-        /// Where.
-        target: Target,
-        /// Why.
-        #[source]
-        source: hyper::Error,
-    },
-    /// The worker refused.
-    #[error("{}", .detail.message)]
-    Refused {
-        /// The reply's status.
-        status: StatusCode,
-        /// What it says.
-        detail: ErrorDetail,
-    },
-    /// The reply is not what a worker says.
-    #[error("an unexpected reply from {target}: {reason}; is it a worker of this release?")]
-    Unexpected {
-        /// Where.
-        target: Target,
-        /// What does not fit.
-        reason: String,
-    },
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(authority) => write!(f, "http://{authority}"),
-            Self::Tls(authority) => write!(f, "https://{authority}"),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
 }
 
 impl Client {
@@ -191,9 +119,40 @@ impl Client {
 
     /// Whether a worker answers there and serves.
     pub async fn healthy(&self) -> bool {
-        let request = self.send(Method::GET, "/healthz", &[], Bytes::new());
-        let answer = tokio::time::timeout(Duration::from_secs(2), request).await;
+        let answer = tokio::time::timeout(Duration::from_secs(2), self.ask_health()).await;
         matches!(answer, Ok(Ok(response)) if response.status() == StatusCode::OK)
+    }
+
+    async fn ask_health(&self) -> Result<Response<Incoming>, ClientError> {
+        self.exchange(Method::GET, "/healthz", &[], Bytes::new()).await
+    }
+
+    /// Waits for what a worker does, however long that takes, unless the worker hangs: one that is well says so meanwhile.
+    async fn watched<T>(
+        &self,
+        work: impl Future<Output = Result<T, ClientError>>,
+    ) -> Result<T, ClientError> {
+        let mut work = pin!(work);
+        loop {
+            if let Ok(done) = tokio::time::timeout(PATIENCE, work.as_mut()).await {
+                return done;
+            }
+            tokio::select! {
+                done = work.as_mut() => return done,
+                // Any answer is one, and so is a refused connection: the worker stops, and ends what it has begun.
+                well = tokio::time::timeout(PATIENCE, self.ask_health()) => if well.is_err() {
+                    let (target, pid) = (self.target.clone(), self.pid());
+                    return Err(ClientError::Hung { target, after: 2 * PATIENCE, pid });
+                },
+            }
+        }
+    }
+
+    /// The worker's process, as the kernel says: that of who listens on its socket.
+    fn pid(&self) -> Option<i32> {
+        let Target::Unix(path) = &self.target else { return None };
+        let socket = std::os::unix::net::UnixStream::connect(path).ok()?;
+        Some(socket_peercred(&socket).ok()?.pid.as_raw_nonzero().get())
     }
 
     /// Sends a request; any reply will do.
@@ -201,6 +160,16 @@ impl Client {
     /// # Errors
     /// When no reply came.
     pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(header::HeaderName, &str)],
+        body: Bytes,
+    ) -> Result<Response<Incoming>, ClientError> {
+        self.watched(self.exchange(method, path, headers, body)).await
+    }
+
+    async fn exchange(
         &self,
         method: Method,
         path: &str,
@@ -233,7 +202,7 @@ impl Client {
             Target::Tcp(authority) => {
                 let stream = TcpStream::connect(authority).await.map_err(unreachable)?;
                 stream.set_nodelay(true).map_err(unreachable)?;
-                self.exchange(stream, request).await
+                self.talk(stream, request).await
             }
             Target::Tls(authority) => {
                 let connector = tls::connector(self.ca.as_deref())?;
@@ -246,11 +215,11 @@ impl Client {
                 let unproven =
                     |source| ClientError::Unproven { target: self.target.clone(), source };
                 let stream = connector.connect(name, stream).await.map_err(unproven)?;
-                self.exchange(stream, request).await
+                self.talk(stream, request).await
             }
             Target::Unix(path) => {
                 let stream = UnixStream::connect(path).await.map_err(unreachable)?;
-                self.exchange(stream, request).await
+                self.talk(stream, request).await
             }
         }
     }
@@ -293,7 +262,9 @@ impl Client {
     /// # Errors
     /// When the connection breaks.
     pub async fn body(&self, response: Response<Incoming>) -> Result<Bytes, ClientError> {
-        Ok(response.into_body().collect().await.map_err(self.broken())?.to_bytes())
+        let body = response.into_body().collect();
+        let body = self.watched(async { body.await.map_err(self.broken()) }).await?;
+        Ok(body.to_bytes())
     }
 
     /// Hands each line of a reply's body to `each`, as it arrives.
@@ -306,8 +277,11 @@ impl Client {
         mut each: impl FnMut(&[u8]),
     ) -> Result<(), ClientError> {
         let (mut body, mut pending) = (response.into_body(), Vec::new());
-        while let Some(frame) = body.frame().await {
-            let Ok(data) = frame.map_err(self.broken())?.into_data() else { continue };
+        let next = async |body: &mut Incoming| {
+            self.watched(async { body.frame().await.transpose().map_err(self.broken()) }).await
+        };
+        while let Some(frame) = next(&mut body).await? {
+            let Ok(data) = frame.into_data() else { continue };
             pending.extend_from_slice(&data);
             while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
                 each(&pending[..end]);
@@ -320,7 +294,7 @@ impl Client {
         Ok(())
     }
 
-    async fn exchange(
+    async fn talk(
         &self,
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         request: Request<Full<Bytes>>,
@@ -373,5 +347,61 @@ mod tests {
         let error = client.get::<ErrorBody>("/v1/status").await.unwrap_err();
         assert!(error.to_string().contains("wool up"), "{error}");
         assert!(!client.healthy().await);
+    }
+
+    /// A worker that hangs once `answer` is said: it takes connections, and says nothing more.
+    fn hung(answer: &'static [u8]) -> (Client, tempfile::TempDir) {
+        use tokio::io::AsyncWriteExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("s");
+        let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+        tokio::spawn(async move {
+            let (mut first, _) = listener.accept().await.unwrap();
+            first.write_all(answer).await.unwrap();
+            std::future::pending::<()>().await;
+        });
+        (Client::to(Target::Unix(socket)), dir)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_that_hangs_is_told_from_one_that_takes_its_time() {
+        let (client, _dir) = hung(b"");
+        let error = client.ask(Method::POST, "/v1/stop", &[], Bytes::new()).await.unwrap_err();
+        let words = format!("kill -9 {}", std::process::id());
+        assert!(matches!(error, ClientError::Hung { .. }), "{error}");
+        assert!(error.to_string().contains(&words), "{error}");
+        // In the middle of a reply, too.
+        let (client, _dir) =
+            hung(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\na\nb\r\n");
+        let reply = client.send(Method::GET, "/", &[], Bytes::new()).await.unwrap();
+        let mut lines = Vec::new();
+        let error = client.lines(reply, |line| lines.push(line.to_vec())).await.unwrap_err();
+        assert!(matches!(error, ClientError::Hung { .. }), "{error}");
+        assert_eq!(lines, [b"a"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_that_takes_its_time_is_waited_for_while_it_is_well() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("s");
+        let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+        let worker = tokio::spawn(async move {
+            let (mut slow, _) = listener.accept().await.unwrap();
+            for _ in 0..5 {
+                let (mut asks, _) = listener.accept().await.unwrap();
+                asks.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok\n").await.unwrap();
+                // Until it has been read.
+                drop(asks.read_to_end(&mut Vec::new()).await);
+            }
+            // It stops: nobody is there to ask any more.
+            drop(listener);
+            tokio::time::sleep(3 * PATIENCE).await;
+            slow.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ndone").await.unwrap();
+        });
+        let client = Client::to(Target::Unix(socket));
+        let reply = client.send(Method::GET, "/", &[], Bytes::new()).await.unwrap();
+        assert_eq!(client.body(reply).await.unwrap(), "done");
+        worker.await.unwrap();
     }
 }

@@ -51,6 +51,8 @@ pub struct Config {
     pub secret_key_file: Option<PathBuf>,
     /// The state directory. Default `/var/lib/lambswool` for root, else `$XDG_STATE_HOME/lambswool`.
     pub state: PathBuf,
+    /// The account that a worker which root starts runs as; only its warden then stays root. Default: whoever starts it.
+    pub user: Option<String>,
     /// The Python that functions run on unless they name one: a version such as `3.12`, or the path of an interpreter.
     /// Default: the newest that is found.
     pub python: Option<String>,
@@ -58,6 +60,17 @@ pub struct Config {
     pub run_body: Bytes,
     /// Largest bundle of a deploy. Default 256 MiB.
     pub deploy_body: Bytes,
+    /// Bodies of all calls together that are in memory, from their first byte to the end of their call. Beyond, a call is
+    /// told to come back. Default: an eighth of the machine's memory, at most 1 GiB.
+    pub run_bodies: Option<Bytes>,
+    /// Bundles of all deploys together that lie on the disk until they are deployed. Default: four times `deploy_body`.
+    pub deploy_bodies: Option<Bytes>,
+    /// Most connections over TCP at once. Beyond, the one that has been idle longest is closed; where none is idle, the
+    /// newcomer gets 503. Default, and most: what the limit of open files leaves to them.
+    pub connections: Option<usize>,
+    /// How long a client may take to send the header of its next request, or to send the first of a body; then it must
+    /// send 64 KiB a second. Default 30 seconds.
+    pub client_timeout: Span,
     /// Largest body of a reply. Default 6 MiB.
     pub reply_body: Bytes,
     /// Whether instances are kept, paused, for the next call. Default true.
@@ -104,6 +117,9 @@ pub struct Config {
     pub build_memory: Option<Bytes>,
     /// How long one step of a build may take. Default 15 minutes.
     pub build_timeout: Span,
+    /// How long a deploy may wait for package indexes, from its first question to its last download; building does not
+    /// count. Default 30 minutes.
+    pub index_timeout: Span,
     /// Most sandboxes at once over all functions, zygotes and what they keep ready included. Beyond, the least recently used
     /// idle instance makes room; where none is idle, a call is told to come back. Default: what the machine allows; see
     /// `wool doctor`.
@@ -130,9 +146,14 @@ impl Default for Config {
             admin_group: None,
             secret_key_file: None,
             state: state::default_root(),
+            user: None,
             python: None,
             run_body: Bytes(6 << 20),
             deploy_body: Bytes(256 << 20),
+            run_bodies: None,
+            deploy_bodies: None,
+            connections: None,
+            client_timeout: Span(Duration::from_secs(30)),
             reply_body: Bytes(6 << 20),
             handler_cache: true,
             memory: None,
@@ -152,6 +173,7 @@ impl Default for Config {
             build_from_source: BuildFromSource::Sandbox,
             build_memory: None,
             build_timeout: Span(Duration::from_secs(900)),
+            index_timeout: Span(Duration::from_secs(1800)),
             sandboxes: None,
             creations: None,
             queue: 1000,
@@ -217,6 +239,8 @@ pub struct Flags {
     pub state: Option<PathBuf>,
     /// `--python`
     pub python: Option<String>,
+    /// `--user`
+    pub user: Option<String>,
 }
 
 impl Config {
@@ -225,13 +249,18 @@ impl Config {
     /// # Errors
     /// When a file, a variable or a flag does not fit.
     pub fn read(flags: &Flags) -> Result<Self, ConfigError> {
-        let path =
-            flags.config.clone().or_else(|| places().into_iter().find(|path| path.is_file()));
+        let path = Self::file(flags);
         let file = match &path {
             Some(path) => Some((path.as_path(), read_file(path)?)),
             None => None,
         };
         Self::combine(file, |name| std::env::var(name).ok(), flags)
+    }
+
+    /// The file that settings are read from, if there is one.
+    #[must_use]
+    pub fn file(flags: &Flags) -> Option<PathBuf> {
+        flags.config.clone().or_else(|| places().into_iter().find(|path| path.is_file()))
     }
 
     /// Puts file, variables and flags together.
@@ -263,6 +292,7 @@ impl Config {
             ("listen", flags.listen.clone()),
             ("state", flags.state.as_ref().map(|path| path.display().to_string())),
             ("python", flags.python.clone()),
+            ("user", flags.user.clone()),
         ];
         for (key, text) in said {
             if let Some(text) = text {
@@ -299,9 +329,21 @@ impl Config {
     /// Memory of a build, in bytes.
     #[must_use]
     pub fn build_memory(&self) -> u64 {
-        let info = rustix::system::sysinfo();
-        let half = info.totalram.saturating_mul(u64::from(info.mem_unit)) / 2;
-        self.build_memory.map_or(half.min(4 << 30), |bytes| bytes.0)
+        self.build_memory.map_or((total_memory() / 2).min(4 << 30), |bytes| bytes.0)
+    }
+
+    /// Bytes of the bodies of all calls together; room for one at least.
+    #[must_use]
+    pub fn run_bodies(&self) -> u64 {
+        let bytes = self.run_bodies.map_or((total_memory() / 8).min(1 << 30), |bytes| bytes.0);
+        bytes.max(self.run_body.0)
+    }
+
+    /// Bytes of the bundles of all deploys together; room for one at least.
+    #[must_use]
+    pub fn deploy_bodies(&self) -> u64 {
+        let one = self.deploy_body.0;
+        self.deploy_bodies.map_or(one.saturating_mul(4), |bytes| bytes.0).max(one)
     }
 
     /// Which zygotes exist.
@@ -313,6 +355,12 @@ impl Config {
     }
 }
 
+/// Of this machine, in bytes.
+fn total_memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.totalram.saturating_mul(u64::from(info.mem_unit))
+}
+
 /// Every key that a configuration may hold.
 fn keys() -> Vec<String> {
     // A key whose default is "none" is missing from the table that the defaults make.
@@ -321,7 +369,11 @@ fn keys() -> Vec<String> {
         "tls_key",
         "admin_group",
         "secret_key_file",
+        "user",
         "python",
+        "run_bodies",
+        "deploy_bodies",
+        "connections",
         "memory",
         "handler_cache_bytes",
         "zygote_bytes",
@@ -439,6 +491,6 @@ mod tests {
         let config = optional.unwrap();
         assert_eq!((config.creations, config.python.as_deref()), (Some(3), Some("3.12")));
         assert_eq!(config.zygote_bytes, Some(Bytes(1 << 30)));
-        assert_eq!(keys().len(), 35);
+        assert_eq!(keys().len(), 41);
     }
 }

@@ -12,9 +12,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use engine::{Engine, Handler, HandlerId, fault};
+use layers::Patience;
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 
 use crate::name::WholeName;
 use crate::progress::Progress;
@@ -36,6 +38,8 @@ pub struct Deployer {
     engine: Arc<Engine>,
     usage: Arc<Usage>,
     turns: Arc<Semaphore>,
+    index_timeout: Duration,
+    stop: CancellationToken,
 }
 
 /// Why nothing was deployed.
@@ -47,22 +51,38 @@ pub enum DeployError {
     /// The version was made and could not be recorded.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Nobody waits for it any more, or the worker stops.
+    #[error("the deploy was given up, and nothing was deployed: deploy again")]
+    GivenUp,
     /// The work ended without a result.
     #[error("the deploy broke off: see the worker's log")]
     BrokeOff,
 }
 
 impl Deployer {
-    /// A deployer for one registry and engine.
+    /// A deployer for one registry and engine. A deploy waits at most `index_timeout` for indexes.
     #[must_use]
     pub fn new(
         workshop: Arc<dyn Workshop>,
         registry: Arc<Registry>,
         engine: Arc<Engine>,
         usage: Arc<Usage>,
+        index_timeout: Duration,
     ) -> Self {
         let turns = Arc::new(Semaphore::new(AT_ONCE as usize));
-        Self { workshop, registry, engine, usage, turns }
+        let stop = CancellationToken::new();
+        Self { workshop, registry, engine, usage, turns, index_timeout, stop }
+    }
+
+    /// Gives up the deploys that are under way, and those that would follow, unless their versions are made.
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// How long somebody waits for an index who goes only with the worker.
+    #[must_use]
+    pub fn patience(&self) -> Arc<Patience> {
+        patience(self.index_timeout, self.stop.clone())
     }
 
     /// Holds off deploys until what it returns is dropped: what a deploy has made and not yet recorded looks as if nobody
@@ -79,8 +99,8 @@ impl Deployer {
         }
     }
 
-    /// Deploys a bundle as a tenant's function. Goes on by itself when the caller goes away; `ended` is told what came of it
-    /// all the same.
+    /// Deploys a bundle as a tenant's function. When the caller goes away before its version is made, it is given up; after
+    /// that it goes on by itself. `ended` is told what came of it in any case.
     ///
     /// # Errors
     /// When nothing was deployed.
@@ -92,10 +112,11 @@ impl Deployer {
         progress: Arc<dyn Progress + Send + Sync>,
         ended: impl FnOnce(&Result<Arc<Function>, DeployError>) + Send + 'static,
     ) -> Result<Arc<Function>, DeployError> {
-        let this = Arc::clone(self);
+        let (this, given_up) = (Arc::clone(self), self.stop.child_token());
+        let _caller = given_up.clone().drop_guard();
         // A task of its own: a client that hangs up half-way must not leave a version recorded and not prepared.
         let work = tokio::spawn(async move {
-            let deployed = this.run(name, bundle, hidden, progress).await;
+            let deployed = this.run(name, bundle, hidden, given_up, progress).await;
             ended(&deployed);
             deployed
         });
@@ -107,15 +128,21 @@ impl Deployer {
         name: WholeName,
         bundle: Bundle,
         hidden: bool,
+        given_up: CancellationToken,
         progress: Arc<dyn Progress + Send + Sync>,
     ) -> Result<Arc<Function>, DeployError> {
-        let turn =
-            Arc::clone(&self.turns).acquire_owned().await.map_err(|_| DeployError::BrokeOff)?;
+        let turn = given_up.run_until_cancelled(Arc::clone(&self.turns).acquire_owned()).await;
+        let turn = turn.ok_or(DeployError::GivenUp)?.map_err(|_| DeployError::BrokeOff)?;
         fault::point("install_cache").await;
         let (workshop, registry) = (Arc::clone(&self.workshop), Arc::clone(&self.registry));
         let heard = Arc::clone(&progress);
+        let patience = patience(self.index_timeout, given_up.clone());
         let work = tokio::task::spawn_blocking(move || {
-            let made = workshop.make(name.name(), bundle, &*heard)?;
+            let made = workshop.make(name.name(), bundle, &patience, &*heard);
+            if given_up.is_cancelled() {
+                return Err(DeployError::GivenUp);
+            }
+            let made = made?;
             let handler = Handler { tenant: name.tenant().to_owned(), ..made.handler };
             let version = Version {
                 handler: Arc::new(identify(handler)),
@@ -159,6 +186,10 @@ impl Deployer {
         }
         Ok(removed.is_some())
     }
+}
+
+fn patience(limit: Duration, given_up: CancellationToken) -> Arc<Patience> {
+    Arc::new(Patience::of(limit, move || given_up.is_cancelled()))
 }
 
 /// Names a handler by everything that it is made of.

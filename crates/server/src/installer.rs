@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use layers::Store;
 use layers::uv::{Bounds, Uv, UvError};
+use layers::{Patience, Store};
 
 use crate::build::BuildSandboxes;
 use crate::progress::Progress;
@@ -14,7 +14,7 @@ pub struct Installer {
     store: Store,
     builds: Option<Arc<BuildSandboxes>>,
     bounds: Bounds,
-    known: Mutex<Option<Arc<Uv>>>,
+    known: Mutex<Option<Uv>>,
 }
 
 impl Installer {
@@ -25,22 +25,21 @@ impl Installer {
         Self { store, builds, bounds, known: Mutex::new(None) }
     }
 
-    /// The installer; fetched when this machine has none.
+    /// The installer, which is waited for no longer than that; fetched when this machine has none.
     ///
     /// # Errors
     /// When there is none and it cannot be fetched.
-    pub fn uv(&self, progress: &dyn Progress) -> Result<Arc<Uv>, UvError> {
+    pub fn uv(&self, patience: &Arc<Patience>, progress: &dyn Progress) -> Result<Uv, UvError> {
         // Held while it is fetched: whoever comes second waits for the same download.
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(uv) = &*known {
-            return Ok(Arc::clone(uv));
+            return Ok(uv.clone().waiting(Arc::clone(patience)));
         }
-        let uv = Uv::find_or_fetch(&self.store, progress)?.bounded(self.bounds);
-        let uv = Arc::new(match &self.builds {
+        let uv = Uv::find_or_fetch(&self.store, patience, progress)?.bounded(self.bounds);
+        let uv = match &self.builds {
             Some(builds) => uv.building_in(Arc::clone(builds) as _),
             None => uv,
-        });
-        *known = Some(Arc::clone(&uv));
-        Ok(uv)
+        };
+        Ok(known.insert(uv).clone().waiting(Arc::clone(patience)))
     }
 }

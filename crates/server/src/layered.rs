@@ -17,7 +17,7 @@ use layers::manifest::{ManifestError, Settings};
 use layers::packages::{self, InstallError, Packages, ViewError};
 use layers::python::PythonRequest;
 use layers::sources::Sources;
-use layers::{Store, guest};
+use layers::{Patience, Store, guest};
 
 use crate::api::error::said;
 use crate::installer::Installer;
@@ -83,12 +83,14 @@ impl Layered {
         base: &Base,
         wanted: &[String],
         sources: &Sources,
+        patience: &Arc<Patience>,
         progress: &dyn Progress,
     ) -> Result<Option<(Lock, Packages)>, MakeError> {
         if wanted.is_empty() {
             return Ok(None);
         }
-        let uv = self.installer.uv(progress).map_err(|error| machine("installer", &error))?;
+        let uv =
+            self.installer.uv(patience, progress).map_err(|error| machine("installer", &error))?;
         let locked =
             lock::resolve(&self.store, &uv, base, wanted, sources, progress).map_err(|error| {
                 match error {
@@ -120,7 +122,13 @@ impl Layered {
 }
 
 impl Workshop for Layered {
-    fn make(&self, name: &str, bundle: Bundle, progress: &dyn Progress) -> Result<Made, MakeError> {
+    fn make(
+        &self,
+        name: &str,
+        bundle: Bundle,
+        patience: &Arc<Patience>,
+        progress: &dyn Progress,
+    ) -> Result<Made, MakeError> {
         let broken = |error: ManifestError| match error {
             ManifestError::File(_) => machine("manifest", &error),
             _ => function("manifest", &error),
@@ -130,7 +138,7 @@ impl Workshop for Layered {
         let base = self.base(&settings, progress)?;
         let manifest = settings.inspect(code.path(), &base.command(&self.store)).map_err(broken)?;
         let packages =
-            self.packages(&base, &manifest.requirements, settings.sources(), progress)?;
+            self.packages(&base, &manifest.requirements, settings.sources(), patience, progress)?;
         let code = code.seal(&self.store, &base).map_err(|error| machine("code", &error))?;
         let guest = guest::install(&self.store, &base, &self.guest)
             .map_err(|error| machine("guest", &error))?;

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+mod account;
 pub mod api;
 pub mod audit;
 pub mod build;
@@ -19,11 +20,13 @@ pub mod cli;
 pub mod client;
 pub mod command;
 pub mod config;
+mod connections;
 pub mod database;
 pub mod deploy;
 pub mod doctor;
 pub mod installer;
 pub mod layered;
+mod listen;
 pub mod logs;
 pub mod name;
 pub mod parts;

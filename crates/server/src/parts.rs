@@ -53,11 +53,11 @@ pub struct Warden {
 /// How long a warden may take to remove everything.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// The parts of a real worker. Starts the warden.
+/// The parts of a real worker. Starts the warden, unless one waits already: its process.
 ///
 /// # Errors
 /// When the layers cannot be opened, or no sandbox can be made on this host.
-pub async fn real(config: &Config, state: &State) -> Result<Parts> {
+pub async fn real(config: &Config, state: &State, waiting: Option<i32>) -> Result<Parts> {
     let python = config.python.as_deref().map(PythonRequest::parse).transpose()?;
     let store = Store::open(state.root())?;
     let guest: Vec<_> =
@@ -66,6 +66,7 @@ pub async fn real(config: &Config, state: &State) -> Result<Parts> {
         program: warden_program()?,
         state: state.root().to_owned(),
         isolation: config.isolation,
+        waiting,
     };
     if config.isolation != Isolation::default() {
         let weaker = config.isolation.weaker();

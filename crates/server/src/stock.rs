@@ -132,7 +132,7 @@ impl Stock {
     pub async fn verify(self: &Arc<Self>) -> Result<Vec<Verdict>, StockError> {
         let _turns = self.deployer.pause(PATIENCE).await.ok_or(StockError::Busy)?;
         self.blocking(|stock| {
-            let uv = stock.installer.uv(&Silent)?;
+            let uv = stock.installer.uv(&stock.deployer.patience(), &Silent)?;
             let verdicts = packages::verify(&stock.store, &uv, &Silent)?;
             for Verdict { what, fault, repaired } in &verdicts {
                 match repaired {

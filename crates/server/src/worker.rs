@@ -9,30 +9,29 @@
 //! Nothing of a request depends on a clean end: after `kill -9` the next start finds every acknowledged deploy, and
 //! removes the socket and address that the dead one left.
 
-use std::io;
-use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result, anyhow};
 use engine::{Engine, EngineConfig, LogSink, PackageStore, Packages, SecretStore, ZygoteTree};
+use futures_util::future;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use sandbox::Provider;
 use sys::probe::Host;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::access::{Admitted, Demand, Remote, Tokens, Unprotected};
-use crate::api::{self, App, Door};
+use crate::access::{Admitted, Demand, Peer, Remote, Tokens, Unprotected};
+use crate::api::{self, App, Budget, Door};
 use crate::audit::{AUDIT, Audit};
 use crate::build::BuildSandboxes;
-use crate::capacity::{self, Means};
+use crate::capacity::{self, Doors, Means};
 use crate::config::{Config, ConfigError};
 use crate::deploy::Deployer;
 use crate::installer::Installer;
+use crate::listen::{self, Behind};
 use crate::logs::{Logs, Rotation};
 use crate::parts::{Parts, Warden};
 use crate::pressure::{self, Memory};
@@ -49,6 +48,7 @@ use crate::usage::Usage;
 #[derive(Debug)]
 pub struct Worker {
     app: Arc<App>,
+    doors: Doors,
     provider: Arc<dyn Provider>,
     builds: Option<Arc<BuildSandboxes>>,
     warden: Option<Warden>,
@@ -83,14 +83,12 @@ impl Worker {
         Unprotected::check(config.listen, certificates.is_some(), asks)
             .map_err(ConfigError::Unprotected)?;
         // Before anything costly: a taken port is the commonest failure.
-        let tcp = TcpListener::bind(config.listen)
-            .await
-            .map_err(|error| busy_port(config.listen, error))?;
+        let tcp = listen::bind_tcp(config.listen)?;
         let scheme = if certificates.is_some() { "https" } else { "http" };
         let address = tcp.local_addr().context("cannot read the listener's address")?;
         let url = format!("{scheme}://{address}");
         let admitted = Admitted::of_this_worker(config.admin_group.as_deref())?;
-        let unix = bind_unix(&state, admitted.group)?;
+        let unix = listen::bind_unix(&state, admitted.group)?;
         let metrics = recorder()?;
         let registry = Arc::new(Registry::open(Box::new(Sqlite::open(&state.registry())?))?);
         let rotation = Rotation { bytes: config.log_bytes.0, files: config.log_files.max(1) };
@@ -121,6 +119,7 @@ impl Worker {
             Arc::clone(&registry),
             Arc::clone(&engine),
             Arc::clone(&usage),
+            config.index_timeout.0,
         ));
         let installer = Installer::new(store.clone(), builds.clone(), config.package_bounds());
         let stock = Stock::new(
@@ -132,7 +131,12 @@ impl Worker {
             budget,
         );
         let (stop, began) = (CancellationToken::new(), Instant::now());
+        let doors = Doors::of(&config, descriptors);
+        let bundles = config.deploy_bodies();
+        let one_bundle = bundles / doors.bundles as u64;
         let app = Arc::new(App {
+            run_bodies: Budget::new(config.run_bodies(), 1, "run_bodies"),
+            deploy_bodies: Budget::new(bundles, one_bundle, "deploy_bodies"),
             config,
             state,
             tokens,
@@ -150,7 +154,7 @@ impl Worker {
             url,
             capacity,
         });
-        Ok(Self { app, provider, builds, warden, tcp, certificates, unix, hold })
+        Ok(Self { app, doors, provider, builds, warden, tcp, certificates, unix, hold })
     }
 
     /// Where it listens.
@@ -170,7 +174,7 @@ impl Worker {
     /// # Errors
     /// When serving itself fails.
     pub async fn serve(self) -> Result<()> {
-        let Self { app, provider, builds, mut warden, tcp, certificates, unix, hold } = self;
+        let Self { app, doors, provider, builds, mut warden, tcp, certificates, unix, hold } = self;
         let stop = app.stop.clone();
         hold.announce(&Address { pid: std::process::id(), url: app.url.clone() })
             .context("cannot write worker.json into the state directory")?;
@@ -183,40 +187,32 @@ impl Worker {
         if let Some(certificates) = certificates {
             tls::reread_at_sighup(certificates, stop.clone())?;
         }
+        let tcp = Front { listener: tcp, tls };
+        let behind = |door, most| {
+            let router = api::router(Arc::clone(&app), door);
+            Behind { router, most, spare: doors.spare, patience: app.config.client_timeout.0 }
+        };
         let door =
             if app.config.listen.ip().is_loopback() { Door::Loopback } else { Door::Network };
-        let at_tcp = api::router(Arc::clone(&app), door);
-        let tcp = Front { listener: tcp, tls };
-        let on_tcp = axum::serve(tcp, at_tcp.into_make_service_with_connect_info::<Remote>())
-            .with_graceful_shutdown(stop.clone().cancelled_owned());
-        let at_unix = api::router(Arc::clone(&app), Door::Unix);
-        let on_unix = axum::serve(unix, at_unix.into_make_service_with_connect_info::<Remote>())
-            .with_graceful_shutdown(stop.clone().cancelled_owned());
-        let serving = async { tokio::try_join!(on_tcp.into_future(), on_unix.into_future()) };
-        tokio::pin!(serving);
-        let mut ended_already = false;
+        let (of_tcp, of_unix) = (behind(door, doors.tcp), behind(Door::Unix, doors.unix));
+        let serving = tokio::spawn(future::join(
+            listen::serve(tcp, of_tcp, stop.clone(), |_, address| Remote::Tcp(*address)),
+            listen::serve(unix, of_unix, stop.clone(), |stream, _| Remote::Unix(Peer::of(stream))),
+        ));
+        let serving = AbortOnDropHandle::new(serving);
         let outcome = tokio::select! {
-            // With nobody connected this may come before the branch that tells of the stop.
-            ended = &mut serving => {
-                ended_already = true;
-                ended.map(drop).context("the listeners failed")
-            }
             words = Warden::lost(&mut warden) => Err(anyhow!("{words}: nothing can be run any more; start the worker again")),
             () = stop.cancelled() => Ok(()),
         };
         stop.cancel();
+        app.deployer.stop();
         if let Some(builds) = builds {
             builds.stop();
         }
         let drain = app.config.drain.0;
         tracing::info!(seconds = drain.as_secs_f64(), "stopping: running calls may end");
-        // Both at once: the last replies go out while the engine waits for their calls. What has ended is not waited for.
-        let connections = async {
-            if !ended_already {
-                drop(serving.await);
-            }
-        };
-        let end = async { tokio::join!(app.engine.stop(drain), connections) };
+        // Both at once: the last replies go out while the engine waits for their calls.
+        let end = async { tokio::join!(app.engine.stop(drain), serving) };
         if tokio::time::timeout(drain + Duration::from_secs(2), end).await.is_err() {
             tracing::warn!("some connections did not end in time and were cut");
         }
@@ -282,43 +278,6 @@ fn seed(config: &Config) -> Result<Option<ZygoteTree>> {
         format!("{} is no tree of zygotes as `wool zygotes --json` prints it", file.display())
     })?;
     Ok(Some(tree))
-}
-
-fn busy_port(listen: SocketAddr, error: io::Error) -> anyhow::Error {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => anyhow!(
-            "something already listens on {listen}: stop it, choose another port with --listen {ip}:PORT, or take a free one with --listen {ip}:0",
-            ip = if listen.is_ipv6() {
-                format!("[{}]", listen.ip())
-            } else {
-                listen.ip().to_string()
-            }
-        ),
-        _ => anyhow::Error::new(error).context(format!("cannot listen on {listen}")),
-    }
-}
-
-/// The socket, for this process's user and root; also for a group, when there is one. Who connects is asked all the same.
-fn bind_unix(state: &State, group: Option<u32>) -> Result<UnixListener> {
-    let path = &state.socket();
-    let listener = UnixListener::bind(path).with_context(|| {
-        format!(
-            "cannot make the socket {}: a shorter --state DIR helps when the path is too long",
-            path.display()
-        )
-    })?;
-    protect(path, if group.is_some() { 0o660 } else { 0o600 }, group)?;
-    protect(&state.run(), if group.is_some() { 0o710 } else { 0o700 }, group)?;
-    Ok(listener)
-}
-
-fn protect(path: &Path, mode: u32, group: Option<u32>) -> Result<()> {
-    let unprotected = || format!("cannot protect {}", path.display());
-    if let Some(group) = group {
-        std::os::unix::fs::chown(path, None, Some(group)).with_context(unprotected)?;
-    }
-    let mode = std::fs::Permissions::from_mode(mode);
-    std::fs::set_permissions(path, mode).with_context(unprotected)
 }
 
 /// The process's one metrics recorder.

@@ -2,8 +2,10 @@
 
 use std::fmt::Debug;
 use std::fs::File;
+use std::sync::Arc;
 
 use engine::Handler;
+use layers::Patience;
 use serde_json::Value;
 use thiserror::Error;
 
@@ -66,9 +68,15 @@ pub enum MakeError {
 /// Makes versions of bundles.
 pub trait Workshop: Send + Sync + Debug {
     /// Makes everything that a version needs on disk. Blocks: milliseconds when it was made before, minutes when
-    /// packages have to be fetched.
+    /// packages have to be fetched, for which it waits no longer than `patience`.
     ///
     /// # Errors
     /// When the function or the machine does not allow it; what was finished until then stays as a cache.
-    fn make(&self, name: &str, bundle: Bundle, progress: &dyn Progress) -> Result<Made, MakeError>;
+    fn make(
+        &self,
+        name: &str,
+        bundle: Bundle,
+        patience: &Arc<Patience>,
+        progress: &dyn Progress,
+    ) -> Result<Made, MakeError>;
 }

@@ -2,6 +2,8 @@
 
 mod world;
 
+use std::time::Duration;
+
 use hyper::{Method, header};
 use serde_json::{Value, json};
 use world::{World, exchange};
@@ -71,17 +73,27 @@ async fn every_control_action_leaves_a_line_that_says_who_what_and_how_it_ended(
 async fn a_deploy_whose_client_hung_up_is_told_with_its_end() {
     let world = World::new().await;
     let python = [(header::CONTENT_TYPE, "text/x-python")];
-    let deploy = world.tcp.send(Method::PUT, "/v1/functions/f", &python, "slow = 300".into());
-    let cut = tokio::time::timeout(std::time::Duration::from_millis(100), deploy).await;
-    assert!(cut.is_err(), "it was to be cut short");
-    let mut told_now = Vec::new();
-    for _ in 0..500 {
-        told_now = told(&actions(&world).await);
-        if !told_now.is_empty() {
-            break;
+    let file = world.state.path().join("run/never.x");
+    let source = format!("until = {}", file.display());
+    let deploy = world.tcp.send(Method::PUT, "/v1/functions/f", &python, source.into());
+    let begun = async {
+        while !file.with_extension("begun").exists() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    };
+    tokio::select! {
+        _ = deploy => panic!("it was to be cut short"),
+        () = begun => {}
     }
-    assert_eq!(told_now, ["anyone: deploy f - ok"]);
+    let told_now = async {
+        loop {
+            match told(&actions(&world).await) {
+                none if none.is_empty() => tokio::time::sleep(Duration::from_millis(10)).await,
+                some => return some,
+            }
+        }
+    };
+    let told_now = tokio::time::timeout(Duration::from_secs(60), told_now).await.unwrap();
+    assert_eq!(told_now, ["anyone: deploy f - stopping"], "given up, and told");
     world.stop().await;
 }

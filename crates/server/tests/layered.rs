@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use layers::uv::Bounds;
-use layers::{Silent, Store};
+use layers::{Patience, Silent, Store};
 use sandbox::wire::Convention;
 use server::installer::Installer;
 use server::layered::Layered;
@@ -27,7 +27,7 @@ fn make(source: &str) -> Result<Made, MakeError> {
     file.write_all(source.as_bytes()).unwrap();
     file.rewind().unwrap();
     let bundle = Bundle { packing: Packing::Source("hello".to_owned()), file };
-    workshop().make("deployed-name", bundle, &Silent)
+    workshop().make("deployed-name", bundle, &Arc::new(Patience::endless()), &Silent)
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -341,6 +342,24 @@ pub fn die_with_parent() -> io::Result<()> {
     // SAFETY: plain numbers.
     let result = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Has the program that `command` starts live no longer than the thread that starts it, which must wait for it, and gives
+/// it a process group of its own, so that all that it starts can be killed with it.
+pub fn bind_to_starter(command: &mut std::process::Command) {
+    let starter = std::process::id();
+    let bind = move || {
+        die_with_parent()?;
+        // SAFETY: plain numbers.
+        match u32::try_from(unsafe { libc::getppid() }) {
+            // It ended before we asked.
+            Ok(parent) if parent != starter => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            _ => Ok(()),
+        }
+    };
+    command.process_group(0);
+    // SAFETY: it makes two system calls and takes no memory.
+    unsafe { command.pre_exec(bind) };
 }
 
 /// Nothing that is executed from here on gains privilege.

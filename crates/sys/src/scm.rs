@@ -1,10 +1,13 @@
 //! Packets with descriptors and credentials: `unix(7)`.
 //!
-//! Whatever arrives beyond what the reader asked for is closed by the kernel or here, never leaked.
+//! Whatever arrives beyond what the reader asked for is closed by the kernel or here, never leaked. Descriptors that did
+//! not come along whole are an error of whoever wants them, and closed.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use thiserror::Error;
 
 /// Most descriptors in one packet.
 pub const MAX_FDS: usize = 16;
@@ -20,19 +23,29 @@ pub struct Credentials {
     pub gid: u32,
 }
 
+/// The kernel left out some of what came along with a packet: there was no room for it, or the reader may open no more
+/// files. What it did not leave out is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("not all descriptors of a packet could be received")]
+pub struct Truncated;
+
+impl From<Truncated> for io::Error {
+    fn from(error: Truncated) -> Self {
+        Self::new(io::ErrorKind::InvalidData, error)
+    }
+}
+
 /// One packet, or one read from a stream.
 #[derive(Debug)]
 pub struct Received {
     /// Bytes read; 0 at the end.
     pub length: usize,
-    /// Descriptors that came along.
-    pub fds: Vec<OwnedFd>,
+    /// Descriptors that came along, all or none.
+    pub fds: Result<Vec<OwnedFd>, Truncated>,
     /// The sender, when the socket asks for it ([`want_credentials`]).
     pub credentials: Option<Credentials>,
     /// A pidfd of the sender, when the socket asks for it (Linux ≥ 6.5).
     pub pidfd: Option<OwnedFd>,
-    /// Something did not fit: bytes of a packet, or ancillary data.
-    pub truncated: bool,
 }
 
 const SO_PASSPIDFD: i32 = 76;
@@ -68,7 +81,8 @@ pub fn send(
 /// Receives bytes with whatever comes along. `block` says whether to wait.
 ///
 /// # Errors
-/// As `recvmsg(2)`; `WouldBlock` when nothing is there and `block` is false.
+/// As `recvmsg(2)`; `WouldBlock` when nothing is there and `block` is false; `InvalidData` for a packet that is longer than
+/// `bytes`.
 pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8], block: bool) -> io::Result<Received> {
     let mut control = Control([0; 256]);
     let mut io = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
@@ -92,13 +106,8 @@ pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8], block: bool) -> io::Res
             }
         }
     };
-    let mut received = Received {
-        length,
-        fds: Vec::new(),
-        credentials: None,
-        pidfd: None,
-        truncated: header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0,
-    };
+    let mut received = Received { length, fds: Ok(Vec::new()), credentials: None, pidfd: None };
+    let mut fds = Vec::new();
     // SAFETY: the header is as the kernel left it.
     let mut at = unsafe { libc::CMSG_FIRSTHDR(&raw const header) };
     while !at.is_null() {
@@ -106,21 +115,31 @@ pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8], block: bool) -> io::Res
         let entry = unsafe { at.read_unaligned() };
         // SAFETY: as above; the data follows its header.
         let data = unsafe { libc::CMSG_DATA(at) };
-        take_entry(entry, data, &mut received);
+        take_entry(entry, data, &mut received, &mut fds);
         // SAFETY: `at` is a header of this message.
         at = unsafe { libc::CMSG_NXTHDR(&raw const header, at) };
     }
+    if header.msg_flags & libc::MSG_TRUNC != 0 {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a packet is too long"));
+    }
+    let whole = header.msg_flags & libc::MSG_CTRUNC == 0;
+    received.fds = if whole { Ok(fds) } else { Err(Truncated) };
     Ok(received)
 }
 
-fn take_entry(entry: libc::cmsghdr, data: *const u8, received: &mut Received) {
+fn take_entry(
+    entry: libc::cmsghdr,
+    data: *const u8,
+    received: &mut Received,
+    fds: &mut Vec<OwnedFd>,
+) {
     // SAFETY: a plain computation.
     let head = unsafe { libc::CMSG_LEN(0) } as usize;
     let length = entry.cmsg_len.saturating_sub(head);
     match (entry.cmsg_level, entry.cmsg_type) {
         (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
             for i in 0..length / size_of::<i32>() {
-                received.fds.extend(read_fd(data.wrapping_add(i * size_of::<i32>())));
+                fds.extend(read_fd(data.wrapping_add(i * size_of::<i32>())));
             }
         }
         (libc::SOL_SOCKET, SCM_PIDFD) if length >= size_of::<i32>() => {
@@ -179,8 +198,7 @@ mod tests {
         let mut bytes = [0; 16];
         let got = receive(ours.as_fd(), &mut bytes, false).unwrap();
         assert_eq!(&bytes[..got.length], b"hello");
-        assert_eq!(got.fds.len(), 1);
-        assert!(!got.truncated);
+        assert_eq!(got.fds.unwrap().len(), 1);
         assert_eq!(u32::try_from(got.credentials.unwrap().pid), Ok(std::process::id()));
         drop((kept, passed));
     }
@@ -190,5 +208,51 @@ mod tests {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let error = receive(ours.as_fd(), &mut [0; 4], false).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    /// Open descriptors of this process that lead to `file`.
+    fn leading_to(file: &std::fs::File) -> usize {
+        use std::os::unix::fs::MetadataExt;
+        let own = file.metadata().unwrap();
+        let same = |fd: &std::fs::DirEntry| {
+            std::fs::metadata(fd.path()).is_ok_and(|m| (m.dev(), m.ino()) == (own.dev(), own.ino()))
+        };
+        std::fs::read_dir("/proc/self/fd").unwrap().flatten().filter(same).count()
+    }
+
+    /// One that nobody else in this process has open.
+    fn file() -> std::fs::File {
+        let fd = rustix::fs::memfd_create(c"scm", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        fd.into()
+    }
+
+    #[test]
+    fn descriptors_that_do_not_all_fit_are_an_error_and_none_stays_open() {
+        use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let file = file();
+        let many = [file.as_fd(); 100];
+        let mut space = [MaybeUninit::<u8>::uninit(); rustix::cmsg_space!(ScmRights(100))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        assert!(control.push(SendAncillaryMessage::ScmRights(&many)));
+        let bytes = [io::IoSlice::new(b"many")];
+        sendmsg(theirs.as_fd(), &bytes, &mut control, SendFlags::empty()).unwrap();
+        let mut bytes = [0; 16];
+        let got = receive(ours.as_fd(), &mut bytes, false).unwrap();
+        assert_eq!((got.length, got.fds.unwrap_err()), (4, Truncated));
+        assert_eq!(leading_to(&file), 1);
+    }
+
+    #[test]
+    fn a_packet_that_is_too_long_is_an_error_and_its_descriptors_are_closed() {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+        let flags = SocketFlags::CLOEXEC;
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let file = file();
+        send(theirs.as_fd(), b"too long", &[file.as_fd()], true).unwrap();
+        let error = receive(ours.as_fd(), &mut [0; 4], false).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert_eq!(leading_to(&file), 1);
     }
 }

@@ -2,8 +2,8 @@
 //! frozen processes do not die with their place: thawed by nobody, they would keep their memory.
 //!
 //! ```text
-//!   warden ─ fork ─► guardian, waits ── the warden ends by itself: killed by it
-//!                       └───────────── the warden was killed: thaws, kills, removes, ends
+//!   warden ─ fork ─► guardian, waits ── the warden has removed everything by itself: killed by it
+//!                       └───────────── the warden was killed, while it served or stopped: thaws, kills, removes, ends
 //! ```
 //! It holds the warden's turn on the state directory, too: the next warden waits until it is done. Whoever kills both
 //! leaves the rest to that one.
@@ -12,17 +12,18 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::process::{
-    Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal,
+    Pid, Signal, WaitId, WaitIdOptions, getpid, getppid, set_parent_process_death_signal, waitid,
 };
+use sys::process::PidFd;
 
 use crate::recover;
 
 /// Where it holds the turn.
 const TURN: i32 = 0;
 
-/// The waiting process. Dropping it ends it, and nothing is cleared.
+/// The waiting process. Dropping it ends it, and nothing is cleared: the last thing that a warden does.
 #[derive(Debug)]
-pub struct Guardian(Pid);
+pub struct Guardian(PidFd);
 
 impl Guardian {
     /// Starts it, for the groups of that name. `turn` is what [`recover::await_turn`] returned. For a process with one
@@ -37,15 +38,19 @@ impl Guardian {
         if pid < 0 {
             return Err(io::Error::last_os_error());
         }
-        Pid::from_raw(pid).map_or_else(|| guard(name, turn, warden), |pid| Ok(Self(pid)))
+        if pid == 0 {
+            guard(name, turn, warden);
+        }
+        // Its number alone would be another's once somebody has reaped it.
+        Ok(Self(PidFd::open(pid)?))
     }
 }
 
 impl Drop for Guardian {
     fn drop(&mut self) {
-        let _ = kill_process(self.0, Signal::KILL);
-        // SAFETY: a child of ours; no status is asked for.
-        unsafe { libc::waitpid(self.0.as_raw_pid(), std::ptr::null_mut(), 0) };
+        let _ = self.0.kill();
+        // Fails when it was reaped with all others.
+        let _ = waitid(WaitId::PidFd(self.0.as_fd()), WaitIdOptions::EXITED);
     }
 }
 

@@ -1,12 +1,15 @@
 //! `wool-warden`: started by `wool up`, never by hand.
 
-use std::os::fd::AsFd;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::process::{Pid, getppid, setsid};
 use sys::probe::Kernel;
 use warden::defence::Defences;
 use warden::detach::Detached;
@@ -24,6 +27,7 @@ struct Arguments {
     task: Task,
     isolation: Isolation,
     detach: bool,
+    awaits: bool,
 }
 
 /// As many as the most sandboxes need.
@@ -45,10 +49,12 @@ fn main() -> Result<()> {
     let detached = if arguments.detach { Some(Detached::from_starter()?) } else { None };
     sys::process::set_undumpable().context("become undumpable")?;
     let name = recover::cgroup_name(&arguments.state)?;
-    let turn = recover::await_turn(&arguments.state)
+    let starter = if arguments.awaits { Some(Starter::leave()?) } else { None };
+    let turn = until(starter.as_ref(), || recover::await_turn(&arguments.state))
         .context("wait for another warden of this state directory")?;
     let worker = match &arguments.task {
-        Task::Serve(socket) => reach_worker(socket)?,
+        Task::Serve(socket) => until(starter.as_ref(), || reach_worker(socket))
+            .with_context(|| format!("reach the worker at {}", socket.display()))?,
         Task::Clear => {
             recover::clear(&name);
             return Ok(());
@@ -84,15 +90,16 @@ fn main() -> Result<()> {
         detached.release_starter();
     }
     let served = warden.serve(worker.as_fd()).context("serve the worker");
-    drop(guardian);
     drop(warden);
+    // The last to go: until everything is removed the warden may still be killed.
+    drop(guardian);
     Share::clear();
     served
 }
 
 fn arguments() -> Result<Arguments> {
     let (mut state, mut task, mut isolation) = (None, None, Isolation::default());
-    let mut detach = false;
+    let (mut detach, mut awaits) = (false, false);
     let mut given = std::env::args_os().skip(1);
     while let Some(name) = given.next() {
         match name.to_str() {
@@ -101,27 +108,60 @@ fn arguments() -> Result<Arguments> {
             Some("--clear") => task = Some(Task::Clear),
             // When sudo starts it.
             Some("--detach") => detach = true,
+            // When root has started it for a worker of another account.
+            Some("--await") => awaits = true,
             Some("--isolation") => {
                 let text = given.next().unwrap_or_default();
                 isolation = text.to_string_lossy().parse().context("--isolation")?;
             }
             _ => bail!(
-                "usage: wool-warden --state DIR (--socket PATH [--detach] [--isolation WHICH] | --clear); started by `wool up`"
+                "usage: wool-warden --state DIR (--socket PATH [--detach | --await] [--isolation WHICH] | --clear); started by `wool up`"
             ),
         }
     }
     let state = state.map(PathBuf::from).context("--state is missing")?;
-    Ok(Arguments { state, task: task.context("--socket is missing")?, isolation, detach })
+    Ok(Arguments { state, task: task.context("--socket is missing")?, isolation, detach, awaits })
 }
 
-fn reach_worker(path: &Path) -> Result<std::os::fd::OwnedFd> {
+fn reach_worker(path: &Path) -> io::Result<OwnedFd> {
     let socket =
-        socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-            .context("make a socket")?;
-    let address = SocketAddrUnix::new(path).context("name the worker's socket")?;
-    connect(&socket, &address)
-        .with_context(|| format!("reach the worker at {}", path.display()))?;
+        socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(socket)
+}
+
+/// Whoever has started this warden before there was a worker, and becomes that worker.
+struct Starter {
+    process: Option<Pid>,
+    since: Instant,
+}
+
+/// How long a worker may take until it listens.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Starter {
+    /// In a session of its own: what ends the worker's must not end this.
+    fn leave() -> io::Result<Self> {
+        let starter = Self { process: getppid(), since: Instant::now() };
+        setsid()?;
+        Ok(starter)
+    }
+
+    fn waits(&self) -> bool {
+        getppid() == self.process && self.since.elapsed() < PATIENCE
+    }
+}
+
+/// Tries again and again while there is a starter that is not the worker yet; else once.
+fn until<T>(starter: Option<&Starter>, mut step: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match step() {
+            Err(_) if starter.is_some_and(Starter::waits) => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            done => return done,
+        }
+    }
 }
 
 /// Nothing that is mounted here is seen outside, and nothing outside changes what is here.

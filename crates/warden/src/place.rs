@@ -201,11 +201,15 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.end();
-        // With pid 1 go all that are in P, among them the warden's other children. At most two seconds: nobody else
-        // reaps what is left behind in a container without an init of its own.
+        // With pid 1 go all that are in P, among them the warden's other children; the kernel has it wait for all of these
+        // to be reaped, so it is the last. At most two seconds: nobody else reaps what is left behind in a container
+        // without an init of its own.
         for _ in 0..1000 {
+            let ended = !self.pid_one.alive();
             // SAFETY: no status is asked for.
             match unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } {
+                // Who is still there is not in P: the guardian.
+                0 if ended => return,
                 0 => std::thread::sleep(std::time::Duration::from_millis(2)),
                 -1 => return,
                 _ => {}

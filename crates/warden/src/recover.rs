@@ -4,14 +4,13 @@
 //! nothing else: mounts were in its own namespace or detached, ids and namespaces end with their users. The cgroups'
 //! directory has a name that belongs to the state directory, and one worker holds that at a time.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 
 use crate::cgroup::{self, Cgroups, OURS};
@@ -32,10 +31,13 @@ pub fn cgroup_name(state: &Path) -> io::Result<String> {
 /// Waits until no other warden works on the state directory, and keeps others waiting for as long as the value lives. One
 /// whose worker was killed may still be removing its sandboxes, by names that the next one gives to its own.
 ///
+/// The lock is on `run`, which only the worker's user can open: anybody can lock what he can open, were it only to read.
+///
 /// # Errors
 /// When the directory is not there; EWOULDBLOCK when the other does not come to its end.
 pub fn await_turn(state: &Path) -> io::Result<OwnedFd> {
-    let directory = OwnedFd::from(File::open(state)?);
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(state.join("run"), flags, Mode::empty())?;
     let deadline = Instant::now() + PATIENCE;
     loop {
         match flock(&directory, FlockOperation::NonBlockingLockExclusive) {

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sys::mount::{Shown, Tree};
 use sys::process::PidFd;
-use sys::scm;
+use sys::scm::{self, Truncated};
 use thiserror::Error;
 
 use crate::cgroup::{Cgroups, Group};
@@ -178,7 +178,11 @@ impl Warden {
         }
     }
 
-    fn answer(&mut self, packet: &[u8], fds: Vec<OwnedFd>) -> (Numbered<Answer>, Vec<OwnedFd>) {
+    fn answer(
+        &mut self,
+        packet: &[u8],
+        fds: Result<Vec<OwnedFd>, Truncated>,
+    ) -> (Numbered<Answer>, Vec<OwnedFd>) {
         let command: Numbered<Command> = match serde_json::from_slice(packet) {
             Ok(command) => command,
             Err(_) => {
@@ -189,7 +193,8 @@ impl Warden {
                 );
             }
         };
-        let (body, fds) = match self.carry_out(command.body, fds) {
+        let fds = fds.map_err(|error| kernel("receive what comes along")(error));
+        let (body, fds) = match fds.and_then(|fds| self.carry_out(command.body, fds)) {
             Ok(answered) => answered,
             Err(refused) => (refused.answer(), Vec::new()),
         };

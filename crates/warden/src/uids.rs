@@ -7,10 +7,10 @@
 //! everything below it is gone.
 
 use std::collections::VecDeque;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -33,7 +33,7 @@ pub struct Share {
     _lock: OwnedFd,
 }
 
-/// Where the locks are.
+/// Where the locks are: nobody but root gets there.
 const LOCKS: &str = "/run/lambswool";
 
 impl Share {
@@ -59,8 +59,16 @@ impl Share {
     /// The share, unless another has it.
     fn lock(number: u32) -> io::Result<Option<Self>> {
         loop {
-            fs::create_dir_all(LOCKS)?;
-            let lock = match File::create(Self::path(number)) {
+            match DirBuilder::new().mode(0o700).create(LOCKS) {
+                // Made by a release that let others in: whoever can open a lock can hold it.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    fs::set_permissions(LOCKS, Permissions::from_mode(0o700))?;
+                }
+                made => made?,
+            }
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(false).mode(0o600);
+            let lock = match options.open(Self::path(number)) {
                 // Cleared between the two steps.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 opened => opened?,

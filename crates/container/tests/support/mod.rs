@@ -128,7 +128,7 @@ impl World {
         options: ContainerOptions,
     ) -> Self {
         let (store, base, python) = store();
-        let options_for = WardenOptions { program, state: state.clone(), isolation };
+        let options_for = WardenOptions { program, state: state.clone(), isolation, waiting: None };
         let (socket, process) = launch(&options_for).await.unwrap();
         let WardenProcess::Child(warden) = process else { panic!("root needs no sudo") };
         let client = Client::new(socket).await.unwrap();

@@ -40,7 +40,7 @@ use crate::sources::Sources;
 use crate::staging::Staging;
 use crate::store::{layer, short};
 use crate::uv::Uv;
-use crate::{FileError, Progress, Store, description, lock, packages};
+use crate::{FileError, Patience, Progress, Store, description, lock, packages};
 use source::Source;
 use system::{System, check};
 
@@ -74,6 +74,8 @@ pub struct Task<'a> {
     pub code: Layer,
     /// What to do.
     pub body: Vec<u8>,
+    /// Tells when nobody waits for it any more.
+    pub patience: &'a Patience,
 }
 
 /// Makes sandboxes to build in. Implemented where sandboxes are.
@@ -183,8 +185,11 @@ fn build(
         .map_err(|error| BuildError::Toolchain(Box::new(error)))?;
     let ask = |packages: Option<Layer>, body: Value| {
         let body = serde_json::to_vec(&body).unwrap_or_default();
-        let task = Task { base: &bench, packages, code: code.clone(), body };
-        let (said, wheel) = understand(sandboxes.call(task, progress)?)?;
+        let patience = site.uv.patience();
+        let task = Task { base: &bench, packages, code: code.clone(), body, patience };
+        // It has a limit of its own.
+        let answer = patience.aside(|| sandboxes.call(task, progress))?;
+        let (said, wheel) = understand(answer)?;
         match said {
             Said::Failed(words) => {
                 Err(BuildError::Failed { words: plain(&words), lack: lack.clone() })

@@ -56,7 +56,12 @@ impl Source {
             command.args(["--only-binary", ":all:", "--no-binary", name]);
             command.args(offline.then_some("--offline"));
             command.arg(project::FILE).current_dir(project.path());
-            Ok::<_, BuildError>(installer::run(&mut command, false, &crate::Silent)?)
+            Ok::<_, BuildError>(installer::run(
+                &mut command,
+                false,
+                site.uv.patience(),
+                &crate::Silent,
+            )?)
         };
         let mut answer = ask(true)?;
         if !answer.status.success() {
@@ -99,7 +104,9 @@ impl Source {
             limit.as_ref(),
             indexes.as_ref(),
         ];
-        let refused: Option<String> = site.base.command(site.store).ask(DOWNLOAD, &words)?;
+        let interpreter = site.base.command(site.store);
+        let refused: Option<String> =
+            interpreter.ask_within(site.uv.patience(), DOWNLOAD, &words)?;
         refused.map_or(Ok(()), |reason| {
             Err(BuildError::Fetch { file: self.file().to_owned(), reason })
         })

@@ -24,7 +24,7 @@ use super::wheel::{self, FORMAT, KIND, Wheel};
 use super::{InstallError, scripts};
 use crate::base::Base;
 use crate::build::{self, Sandboxes, Site, WheelError};
-use crate::installer::Finished;
+use crate::installer::{Finished, InstallerError};
 use crate::project::{self, Project};
 use crate::sources::Sources;
 use crate::staging::{self, Staging};
@@ -193,9 +193,9 @@ impl Fetcher<'_> {
     ) -> Result<Finished, InstallError> {
         let (watched, bounds) = (Vec::from_iter(watched), self.uv.bounds());
         let excessive = || !watched.iter().all(|directory| bounds.hold(directory));
-        let finished = installer::run_watched(command, false, progress, Some(&excessive))?;
+        let ran = installer::run_watched(command, false, self.uv.patience(), progress, excessive);
         // Also what was unpacked between two looks.
-        if finished.stopped || excessive() {
+        if matches!(ran, Err(InstallerError::Excessive)) || excessive() {
             let named = lock::distribution(requirement);
             let requirement = named.map_or_else(
                 || requirement.to_owned(),
@@ -203,7 +203,7 @@ impl Fetcher<'_> {
             );
             return Err(InstallError::Excessive { requirement, bounds });
         }
-        Ok(finished)
+        Ok(ran?)
     }
 
     fn build(

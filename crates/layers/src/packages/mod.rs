@@ -70,7 +70,7 @@ pub enum InstallError {
     /// A file could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The installer could not be started.
+    /// The installer could not be started, or was ended.
     #[error(transparent)]
     Start(#[from] InstallerError),
     /// A distribution without a wheel for this Python and platform.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::UvError;
 use crate::python::{self, HostPython};
 use crate::staging::Staging;
-use crate::{FileError, Progress, Store, installer};
+use crate::{FileError, Patience, Progress, Store, installer};
 
 /// The version that is fetched.
 pub(super) const VERSION: &str = "0.13.9";
@@ -22,14 +22,19 @@ const HASHES: [&str; 4] = [
 ];
 
 /// Fetches it to `program`. Whoever comes second waits for the first.
-pub(super) fn fetch(store: &Store, program: &Path, progress: &dyn Progress) -> Result<(), UvError> {
+pub(super) fn fetch(
+    store: &Store,
+    program: &Path,
+    patience: &Patience,
+    progress: &dyn Progress,
+) -> Result<(), UvError> {
     let staging = Staging::begin(&store.uv(), &format!("uv-{VERSION}"))?;
     if program.is_file() {
         return Ok(());
     }
     progress.step(&format!("fetching uv {VERSION}"));
     let python = python::discover().find(has_pip).ok_or(UvError::NoPip)?;
-    let wheel = download(&python, staging.path(), progress)?;
+    let wheel = download(&python, staging.path(), patience, progress)?;
     let size = fs::metadata(&wheel).map_err(FileError::at("look at", &wheel))?.len();
     progress.bytes(size, Some(size));
     let unpacked = staging.path().join("uv");
@@ -44,7 +49,12 @@ fn has_pip(python: &HostPython) -> bool {
     output.is_ok_and(|output| output.status.success())
 }
 
-fn download(python: &HostPython, to: &Path, progress: &dyn Progress) -> Result<PathBuf, UvError> {
+fn download(
+    python: &HostPython,
+    to: &Path,
+    patience: &Patience,
+    progress: &dyn Progress,
+) -> Result<PathBuf, UvError> {
     let requirements = to.join("requirements.txt");
     let hashes: String = HASHES.iter().map(|hash| format!(" --hash=sha256:{hash}")).collect();
     fs::write(&requirements, format!("uv=={VERSION}{hashes}\n"))
@@ -57,7 +67,7 @@ fn download(python: &HostPython, to: &Path, progress: &dyn Progress) -> Result<P
         .arg(&requirements)
         .arg("--dest")
         .arg(&wheels);
-    let finished = installer::run(&mut command, true, progress)?;
+    let finished = installer::run(&mut command, true, patience, progress)?;
     if !finished.status.success() {
         return Err(UvError::Fetch { words: finished.words });
     }

@@ -23,7 +23,7 @@ use crate::base::Base;
 use crate::build::Sandboxes;
 use crate::extent::Extent;
 use crate::installer::InstallerError;
-use crate::{FileError, Progress, Store};
+use crate::{FileError, Patience, Progress, Store};
 
 /// The oldest uv that knows all the options that are used.
 const OLDEST: (u64, u64) = (0, 5);
@@ -39,6 +39,7 @@ pub struct Uv {
     shared_cache: bool,
     building: Option<Arc<dyn Sandboxes>>,
     bounds: Bounds,
+    patience: Arc<Patience>,
 }
 
 /// How large a package may be, unpacked.
@@ -81,7 +82,7 @@ pub enum UvError {
     /// A file could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// pip could not be started.
+    /// pip could not be started, or was ended.
     #[error(transparent)]
     Start(#[from] InstallerError),
     /// Nothing to fetch it with.
@@ -111,10 +112,14 @@ impl Uv {
     ///
     /// # Errors
     /// When there is none and it cannot be fetched.
-    pub fn find_or_fetch(store: &Store, progress: &dyn Progress) -> Result<Self, UvError> {
+    pub fn find_or_fetch(
+        store: &Store,
+        patience: &Patience,
+        progress: &dyn Progress,
+    ) -> Result<Self, UvError> {
         match Self::on_path(store) {
             Some(uv) => Ok(uv),
-            None => Self::own(store, progress),
+            None => Self::own(store, patience, progress),
         }
     }
 
@@ -122,10 +127,14 @@ impl Uv {
     ///
     /// # Errors
     /// When it cannot be fetched.
-    pub fn own(store: &Store, progress: &dyn Progress) -> Result<Self, UvError> {
+    pub fn own(
+        store: &Store,
+        patience: &Patience,
+        progress: &dyn Progress,
+    ) -> Result<Self, UvError> {
         let program = store.uv().join("bin").join(format!("uv-{}", fetch::VERSION));
         if !program.is_file() {
-            fetch::fetch(store, &program, progress)?;
+            fetch::fetch(store, &program, patience, progress)?;
         }
         Self::at(store, &program).ok_or(UvError::Broken { path: program })
     }
@@ -150,8 +159,8 @@ impl Uv {
         let shared_cache = named.is_some();
         let cache = named.map_or_else(|| store.uv().join("cache"), PathBuf::from);
         let program = program.to_owned();
-        let bounds = Bounds::default();
-        Some(Self { program, version, cache, shared_cache, building: None, bounds })
+        let (bounds, patience) = (Bounds::default(), Arc::new(Patience::endless()));
+        Some(Self { program, version, cache, shared_cache, building: None, bounds, patience })
     }
 
     /// The same installer, which has what has no wheel built in sandboxes.
@@ -168,6 +177,17 @@ impl Uv {
 
     pub(crate) fn bounds(&self) -> Bounds {
         self.bounds
+    }
+
+    /// The same installer, which is waited for no longer than that.
+    #[must_use]
+    pub fn waiting(self, patience: Arc<Patience>) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// How long it is waited for.
+    pub(crate) fn patience(&self) -> &Patience {
+        &self.patience
     }
 
     /// The same installer, for wheels only.

@@ -7,7 +7,7 @@ use std::sync::{LazyLock, Mutex};
 use layers::base::{self, Base};
 use layers::python::PythonRequest;
 use layers::uv::Uv;
-use layers::{Progress, Silent, Store};
+use layers::{Patience, Progress, Silent, Store};
 
 /// Kept from run to run below the target directory: what is there is not made again.
 pub(crate) static STORE: LazyLock<Store> =
@@ -18,7 +18,8 @@ pub(crate) static BASE: LazyLock<Base> =
     LazyLock::new(|| base::default_or_build(&STORE, &PythonRequest::any(), &Silent).unwrap());
 
 /// The pinned uv, or none without a network.
-pub(crate) static UV: LazyLock<Option<Uv>> = LazyLock::new(|| Uv::own(&STORE, &Silent).ok());
+pub(crate) static UV: LazyLock<Option<Uv>> =
+    LazyLock::new(|| Uv::own(&STORE, &Patience::endless(), &Silent).ok());
 
 /// The pinned uv; a test that gets none has nothing to do.
 pub(crate) fn uv_or_skip(test: &str) -> Option<&'static Uv> {

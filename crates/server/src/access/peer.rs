@@ -5,10 +5,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 
-use axum::extract::connect_info::Connected;
-use axum::serve::IncomingStream;
 use rustix::process::geteuid;
-use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::net::UnixStream;
 
 /// Where a connection comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,18 +46,6 @@ impl Peer {
         // Without them, a member by a supplementary group is refused, and nobody is let in who should not be.
         groups.extend(sys::peer::groups(stream.as_fd()).unwrap_or_default());
         Self { uid: Some(credentials.uid()), groups, pid: credentials.pid() }
-    }
-}
-
-impl Connected<IncomingStream<'_, UnixListener>> for Remote {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
-        Self::Unix(Peer::of(stream.io()))
-    }
-}
-
-impl Connected<IncomingStream<'_, TcpListener>> for Remote {
-    fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Self {
-        Self::Tcp(*stream.remote_addr())
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use axum::RequestExt as _;
-use axum::extract::{ConnectInfo, MatchedPath, RawPathParams, Request, State};
+use axum::extract::{MatchedPath, RawPathParams, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
@@ -116,10 +116,7 @@ impl Entrance {
     /// The audit line of what is asked for, if that changes something.
     async fn begin(&self, request: &mut Request, path: &str, asked: &Asked) -> Option<Arc<Act>> {
         let action = needs::action(request.method(), path)?.to_owned();
-        let remote = match request.extensions().get::<ConnectInfo<Remote>>() {
-            Some(ConnectInfo(remote)) => remote.to_string(),
-            None => String::new(),
-        };
+        let remote = request.extensions().get::<Remote>().map(ToString::to_string);
         let subject = match parameter(request, "key").await {
             Some(key) => Some(key),
             None => parameter(request, "token").await,
@@ -127,7 +124,7 @@ impl Entrance {
         let line = Action {
             time: String::new(),
             who: (&asked.caller).into(),
-            remote,
+            remote: remote.unwrap_or_default(),
             tenant: asked.tenant.to_string(),
             action,
             function: parameter(request, "name").await.map(|name| cut(&name)),
@@ -164,7 +161,7 @@ impl Entrance {
 
     fn peer(&self, request: &Request) -> Result<u32, Refused> {
         let peer = match request.extensions().get() {
-            Some(ConnectInfo(Remote::Unix(peer))) => Some(peer),
+            Some(Remote::Unix(peer)) => Some(peer),
             _ => None,
         };
         let admitted = peer.filter(|peer| self.app.admitted.lets_in(peer));

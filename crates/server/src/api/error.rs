@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::Json;
+use axum::extract::rejection::QueryRejection;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use engine::CallError;
@@ -62,6 +63,20 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "unknown-function", message)
     }
 
+    /// There is no room now; there will be.
+    pub(super) fn busy(retry_after: Duration, message: impl Into<String>) -> Self {
+        let retry_after = Some(retry_after);
+        Self { retry_after, ..Self::new(StatusCode::TOO_MANY_REQUESTS, "busy", message) }
+    }
+
+    /// All connections that there may be are in use.
+    pub(super) fn too_many_connections() -> Self {
+        let message = "the worker answers as many connections as it may: try again later, or raise `connections` in its configuration";
+        let retry_after = Some(Duration::from_secs(1));
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        Self { retry_after, ..Self::new(status, "too-many-connections", message) }
+    }
+
     /// The worker could not do its own part.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
@@ -84,10 +99,7 @@ impl From<CallError> for ApiError {
     fn from(error: CallError) -> Self {
         let message = said(&error);
         match error {
-            CallError::Busy { retry_after } => Self {
-                retry_after: Some(retry_after),
-                ..Self::new(StatusCode::TOO_MANY_REQUESTS, "busy", message)
-            },
+            CallError::Busy { retry_after } => Self::busy(retry_after, message),
             CallError::Raised(failure) | CallError::NotLoaded(failure) => Self::failed(failure),
             CallError::Died(_) => Self::new(StatusCode::BAD_GATEWAY, "died", message),
             CallError::BadAnswer(_) => Self::new(StatusCode::BAD_GATEWAY, "bad-answer", message),
@@ -126,6 +138,9 @@ impl From<&DeployError> for ApiError {
             DeployError::Make(MakeError::Machine { step, message }) => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, step, message.clone())
             }
+            DeployError::GivenUp => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", error.to_string())
+            }
             DeployError::Store(_) | DeployError::BrokeOff => Self::internal(said(error)),
         }
     }
@@ -134,6 +149,13 @@ impl From<&DeployError> for ApiError {
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         Self::internal(said(&error))
+    }
+}
+
+impl From<QueryRejection> for ApiError {
+    fn from(error: QueryRejection) -> Self {
+        let message = format!("{}; /openapi.json says what this path takes", error.body_text());
+        Self::new(StatusCode::BAD_REQUEST, "bad-query", message)
     }
 }
 

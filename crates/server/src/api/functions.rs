@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
@@ -12,11 +12,12 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio_util::task::AbortOnDropHandle;
 use utoipa::{IntoParams, ToSchema};
 
 use super::act::Act;
 use super::error::ApiError;
-use super::{App, Asked, ErrorBody, Named, body};
+use super::{App, Asked, ErrorBody, Named, Query, body};
 use crate::deploy::DeployError;
 use crate::logs::stamp;
 use crate::name::{FunctionName, WholeName};
@@ -138,7 +139,8 @@ pub(super) struct PutQuery {
 
 /// List the functions.
 #[utoipa::path(get, path = "/v1/functions", tag = "functions", params(ListQuery),
-    responses((status = 200, description = "all functions of the tenant, by name", body = FunctionList)))]
+    responses((status = 200, description = "all functions of the tenant, by name", body = FunctionList),
+              (status = 400, description = "the query is none", body = ErrorBody)))]
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     Asked { caller, tenant }: Asked,
@@ -200,11 +202,13 @@ pub(super) async fn delete(
         (String = "text/x-python"), (Vec<u8> = "application/zip"), (Vec<u8> = "application/x-tar"), (Vec<u8> = "application/gzip"))),
     responses(
         (status = 201, description = "deployed, and current", body = FunctionDetail),
-        (status = 400, description = "the name is none", body = ErrorBody),
+        (status = 400, description = "the name or the query is none", body = ErrorBody),
         (status = 403, description = "it has secrets, and nobody knows who asks", body = ErrorBody),
+        (status = 408, description = "the bundle comes too slowly", body = ErrorBody),
         (status = 413, description = "the bundle is too large", body = ErrorBody),
         (status = 415, description = "neither Python, ZIP nor tar", body = ErrorBody),
         (status = 422, description = "the function cannot run as it is", body = ErrorBody),
+        (status = 429, description = "too many bundles at once; see Retry-After", body = ErrorBody),
         (status = 503, description = "the machine cannot make it", body = ErrorBody),
     ))]
 pub(super) async fn put(
@@ -223,10 +227,18 @@ pub(super) async fn put(
         return Err(ApiError::new(StatusCode::FORBIDDEN, "has-secrets", message));
     }
     let packing = packing(&headers, query.module.as_deref().unwrap_or(name.name()))?;
-    let file = body::spool(&headers, body, app.config.deploy_body.0, &app.state.run()).await?;
+    let allowed = (app.config.deploy_body.0, app.config.client_timeout.0);
+    let (budget, dir) = (&app.deploy_bodies, app.state.run());
+    let (file, held) = body::spool(&headers, body, allowed, budget, &dir).await?;
     let bundle = Bundle { packing, file };
     let (events, told) = unbounded_channel();
-    let work = deploy(Arc::clone(&app), name, bundle, query.hidden, Sender::new(events), act);
+    let (app, progress) = (Arc::clone(&app), Sender::new(events));
+    let deploying = deploy(app, name, bundle, query.hidden, progress, act);
+    let work = async move {
+        let deployed = deploying.await;
+        drop(held);
+        deployed
+    };
     if headers.get(header::ACCEPT).is_none_or(|accept| accept != NDJSON) {
         // Nobody listens: without this, events would pile up until the end.
         drop(told);
@@ -276,8 +288,9 @@ fn lines(
     told: UnboundedReceiver<Event>,
     work: impl Future<Output = Result<FunctionDetail, ApiError>> + Send + 'static,
 ) -> impl stream::Stream<Item = Result<Bytes, Infallible>> + Send {
-    // Started now, not when the client reads: the stream only listens. It ends the events by dropping its sender.
-    let work = tokio::spawn(work);
+    // Started now, not when the client reads: the stream only listens. It ends the events by dropping its sender. When
+    // the client goes, so does it.
+    let work = AbortOnDropHandle::new(tokio::spawn(work));
     let events =
         stream::unfold(told, async |mut told| told.recv().await.map(|event| (line(&event), told)));
     let last = stream::once(async {

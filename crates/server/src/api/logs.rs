@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::error::ApiError;
-use super::{App, ErrorBody, Named};
+use super::{App, ErrorBody, Named, Query};
 use crate::logs::{Entry, Follower};
 
 /// Most lines that one reply goes back.
@@ -50,6 +50,7 @@ impl LogsQuery {
     params(("name" = String, Path, description = "the function's name"), LogsQuery),
     responses(
         (status = 200, description = "one entry a line", content((String = "text/plain"), (Entry = "application/x-ndjson"))),
+        (status = 400, description = "the query is none", body = ErrorBody),
         (status = 404, description = "no such function", body = ErrorBody),
     ))]
 pub(super) async fn read(

@@ -9,6 +9,7 @@
 mod act;
 mod audit;
 mod body;
+mod budget;
 mod entrance;
 pub mod error;
 mod functions;
@@ -25,12 +26,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::{FromRequestParts, RawPathParams};
+use axum::extract::{self, FromRequestParts, RawPathParams};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::middleware;
 use engine::Engine;
 use metrics_exporter_prometheus::PrometheusHandle;
+use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -49,6 +51,7 @@ use crate::state::State;
 use crate::stock::Stock;
 
 pub use audit::ActionList;
+pub use budget::Budget;
 pub use entrance::TENANT;
 pub use error::{ApiError, ErrorBody, ErrorDetail};
 pub use functions::{FunctionDetail, FunctionList, FunctionSummary};
@@ -94,6 +97,10 @@ pub struct App {
     pub url: String,
     /// How many sandboxes there may be.
     pub capacity: Capacity,
+    /// Bodies of calls, in memory.
+    pub run_bodies: Budget,
+    /// Bundles that are being deployed, on disk.
+    pub deploy_bodies: Budget,
 }
 
 /// Through which door a request comes.
@@ -151,15 +158,20 @@ pub fn router(app: Arc<App>, door: Door) -> Router {
         .fallback(nothing_here)
         .method_not_allowed_fallback(wrong_method)
         .with_state(Arc::clone(&app));
-    let entrance = entrance::Entrance { app, door };
+    let entrance = entrance::Entrance { app: Arc::clone(&app), door };
     let router = router
         .layer(middleware::from_fn_with_state(entrance, entrance::identify))
-        .layer(middleware::from_fn(body::read_small_first));
+        .layer(middleware::from_fn_with_state(app, body::read_small_first));
     match door {
         Door::Loopback => router.layer(middleware::from_fn(guard::refuse_foreign_pages)),
         // A browser adds no token by itself: a page that has none of its own gets nowhere.
         Door::Network | Door::Unix => router,
     }
+}
+
+/// What a connection gets that there is no room for, whatever it asks for.
+pub(crate) fn refusal() -> Router {
+    Router::new().fallback(async || ApiError::too_many_connections())
 }
 
 async fn nothing_here() -> ApiError {
@@ -204,5 +216,17 @@ impl<S: Send + Sync> FromRequestParts<S> for Asked {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         // Routes that ask nothing of their callers do not ask who they are.
         parts.extensions.get().cloned().ok_or_else(|| ApiError::internal("nobody asked"))
+    }
+}
+
+/// What stands behind the `?` of a path.
+struct Query<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let extract::Query(query) = extract::Query::from_request_parts(parts, state).await?;
+        Ok(Self(query))
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -12,6 +13,7 @@ use engine::{Call, Handler, Served, Stage, Stages, Start, fault};
 use sandbox::InvocationId;
 use serde::de::IgnoredAny;
 
+use super::budget::Held;
 use super::error::ApiError;
 use super::{App, Named, body};
 
@@ -44,6 +46,7 @@ const JSON: &str = "application/json";
         )),
         (status = 400, description = "the body is no JSON, or the name is none", body = super::ErrorBody),
         (status = 404, description = "no such function", body = super::ErrorBody),
+        (status = 408, description = "the body comes too slowly", body = super::ErrorBody),
         (status = 413, description = "the body is too large", body = super::ErrorBody),
         (status = 429, description = "too many calls at once; see Retry-After", body = super::ErrorBody),
         (status = 502, description = "the function raised, died or did not answer properly", body = super::ErrorBody),
@@ -55,6 +58,7 @@ pub(super) async fn run(
     State(app): State<Arc<App>>,
     Named(name): Named,
     headers: HeaderMap,
+    counted: Option<Extension<Held>>,
     body: Body,
 ) -> Result<Response, ApiError> {
     fault::point("invoke").await;
@@ -65,7 +69,10 @@ pub(super) async fn run(
     metrics::histogram!("lambswool_stage_seconds", "stage" => Stage::Resolve.as_str())
         .record(resolved);
     fault::point(Stage::Resolve.as_str()).await;
-    let body = body::collect(&headers, body, app.config.run_body.0).await?;
+    let allowed = (app.config.run_body.0, app.config.client_timeout.0);
+    // A small one has been read, and counts until `counted` goes.
+    let budget = counted.is_none().then_some(&app.run_bodies);
+    let (body, _held) = body::collect(&headers, body, allowed, budget).await?;
     let content_type = content_type(&handler, &headers, &body)?;
     let id = invocation()?;
     let served = app.engine.serve(Call { handler, body, content_type, id: id.clone() }).await;

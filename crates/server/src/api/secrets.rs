@@ -65,7 +65,8 @@ pub(super) async fn put(
     headers: HeaderMap,
     body: Body,
 ) -> Result<StatusCode, ApiError> {
-    let value = body::collect(&headers, body, VALUE_BYTES).await?;
+    let allowed = (VALUE_BYTES, app.config.client_timeout.0);
+    let (value, _held) = body::collect(&headers, body, allowed, Some(&app.run_bodies)).await?;
     // Ours alone, once it has been read: it is overwritten.
     let value = Zeroizing::new(Vec::from(value));
     let (vault, whose) = (Arc::clone(&app.vault), name.clone());

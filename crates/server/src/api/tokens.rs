@@ -135,7 +135,8 @@ pub(super) async fn create(
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<TokenMade>), ApiError> {
-    let body = body::collect(&headers, body, REQUEST_BYTES).await?;
+    let allowed = (REQUEST_BYTES, app.config.client_timeout.0);
+    let (body, _held) = body::collect(&headers, body, allowed, Some(&app.run_bodies)).await?;
     let request: TokenRequest = serde_json::from_slice(&body).map_err(|error| {
         let message = format!("the body does not ask for a token: {error}");
         ApiError::new(StatusCode::BAD_REQUEST, "bad-token", message)

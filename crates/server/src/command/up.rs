@@ -13,6 +13,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::terminal::{Display, say};
 use super::{client_side, write_json, write_out};
+use crate::account;
 use crate::cli::{Global, Up};
 use crate::client::Client;
 use crate::config::{Config, Flags};
@@ -28,6 +29,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PATIENCE_WITH_PEOPLE: Duration = Duration::from_secs(360);
 
 pub(super) fn up(global: &Global, up: &Up) -> Result<()> {
+    let config = Config::read(&flags(global, up))?;
+    if up.warden.is_none()
+        && let Some(user) = account::wanted(&config)?
+    {
+        return Err(account::start_over(&user, &config, up));
+    }
     if up.detach && !up.background {
         return client_side(async {
             let address = start_in_background(global, up).await?;
@@ -41,7 +48,6 @@ pub(super) fn up(global: &Global, up: &Up) -> Result<()> {
             write_out(format!("{}\n", address.url).as_bytes())
         });
     }
-    let config = Config::read(&flags(global, up))?;
     let filter = EnvFilter::try_from_env("WOOL_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let colours = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
@@ -50,7 +56,9 @@ pub(super) fn up(global: &Global, up: &Up) -> Result<()> {
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
     let json = global.json;
     let served = runtime.block_on(async {
-        let worker = Worker::bind(config, parts::real).await?;
+        let real =
+            async |config: &Config, state: &State| parts::real(config, state, up.warden).await;
+        let worker = Worker::bind(config, real).await?;
         worker::stop_on_signals(worker.stopper())?;
         leave_no_core()?;
         if up.background {
@@ -85,6 +93,7 @@ fn flags(global: &Global, up: &Up) -> Flags {
         listen: up.listen.clone(),
         state: global.state.clone(),
         python: up.python.clone(),
+        user: up.user.clone(),
     }
 }
 
@@ -106,7 +115,7 @@ pub(super) async fn start_in_background(global: &Global, up: &Up) -> Result<Addr
     let log = state.worker_log();
     let mut child = spawn(&state, up, &log)?;
     // No moving bar where sudo may ask for a password.
-    let asks = !rustix::process::geteuid().is_root();
+    let asks = !rustix::process::geteuid().is_root() && up.warden.is_none();
     let display = (!asks).then(Display::new);
     match &display {
         Some(display) => display.step("starting the worker"),
@@ -162,6 +171,12 @@ fn spawn(state: &State, up: &Up, log: &Path) -> Result<Child> {
     }
     if let Some(python) = &up.python {
         command.arg("--python").arg(python);
+    }
+    if let Some(user) = &up.user {
+        command.arg("--user").arg(user);
+    }
+    if let Some(warden) = &up.warden {
+        command.arg("--warden").arg(warden.to_string());
     }
     command.stdin(Stdio::null()).stdout(output).stderr(errors);
     command.spawn().map_err(|error| anyhow!("cannot start the worker: {error}"))

@@ -5,14 +5,11 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use axum::extract::connect_info::Connected;
-use axum::serve::{IncomingStream, Listener};
+use axum::serve::Listener;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{Accept, TlsAcceptor};
-
-use crate::access::Remote;
 
 /// The TCP listener; with what makes handshakes, when there is a certificate.
 pub struct Front {
@@ -51,12 +48,6 @@ impl Listener for Front {
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
-    }
-}
-
-impl Connected<IncomingStream<'_, Front>> for Remote {
-    fn connect_info(stream: IncomingStream<'_, Front>) -> Self {
-        Self::Tcp(*stream.remote_addr())
     }
 }
 

@@ -1,6 +1,7 @@
 //! A worker on fake sandboxes, and a client for it.
 //!
-//! A function's source is its behaviour: one `key = value` a line, `module` as [`sandbox::fake`] has it.
+//! A function's source is its behaviour: one `key = value` a line, `module` as [`sandbox::fake`] has it. `until = PATH.x` is
+//! made once that file is there, or nobody waits for it any more; then and before there are `PATH.ended` and `PATH.begun`.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
@@ -13,6 +14,7 @@ use bytes::Bytes;
 use engine::{Handler, HandlerId};
 use hyper::header::{HeaderMap, HeaderName};
 use hyper::{Method, StatusCode};
+use layers::Patience;
 use sandbox::fake::FakeProvider;
 use sandbox::wire::Convention;
 use sandbox::{Limits, Network, PythonSpec};
@@ -176,6 +178,7 @@ impl Workshop for Words {
         &self,
         name: &str,
         mut bundle: Bundle,
+        patience: &Arc<Patience>,
         progress: &dyn Progress,
     ) -> Result<Made, MakeError> {
         progress.step("reading words");
@@ -187,8 +190,13 @@ impl Workshop for Words {
                 .find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "))
                 .map(str::to_owned)
         };
-        if let Some(milliseconds) = word("slow") {
-            std::thread::sleep(Duration::from_millis(milliseconds.parse().unwrap()));
+        if let Some(path) = word("until") {
+            let path = Path::new(&path);
+            std::fs::write(path.with_extension("begun"), "").unwrap();
+            while !path.exists() && patience.over().is_none() {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            std::fs::write(path.with_extension("ended"), "").unwrap();
         }
         if let Some(message) = word("refuse") {
             return Err(MakeError::Function { step: "manifest", message });

@@ -1,0 +1,207 @@
+//! Too many connections, too many bytes, and clients that do not say what they want.
+
+mod world;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::{Method, StatusCode, header};
+use sandbox::fake::FakeProvider;
+use server::quantity::{Bytes as Size, Span};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::JoinSet;
+use world::World;
+
+/// Long enough for whatever is bound to happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn connect(url: &str) -> TcpStream {
+    let connecting = TcpStream::connect(url.strip_prefix("http://").unwrap());
+    tokio::time::timeout(PATIENCE, connecting).await.expect("the kernel takes it in").unwrap()
+}
+
+/// Everything that comes until the other side closes.
+async fn rest(stream: &mut (impl AsyncRead + Unpin)) -> String {
+    let mut all = Vec::new();
+    let read = stream.read_to_end(&mut all);
+    // Cut off by a reset is closed, too.
+    drop(tokio::time::timeout(PATIENCE, read).await.expect("the connection is closed"));
+    String::from_utf8(all).unwrap()
+}
+
+async fn busy(world: &World, instances: usize) {
+    while world.provider.census().instances < instances {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[tokio::test]
+async fn connections_that_ask_nothing_make_room_for_who_asks() {
+    let world = World::with(|config| config.connections = Some(4)).await;
+    let mut silent = Vec::new();
+    for number in 0..40 {
+        let mut stream = connect(&world.url).await;
+        if number % 2 == 0 {
+            stream.write_all(b"POST /run/f HTTP/1.1\r\nhost: loc").await.unwrap();
+        }
+        silent.push(stream);
+    }
+    assert_eq!(world.get("/healthz").await.status, 200);
+    // The first to come was the first to go.
+    assert_eq!(rest(&mut silent[0]).await, "");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn who_comes_while_every_connection_is_busy_is_told_to_come_back() {
+    let world = World::with(|config| config.connections = Some(2)).await;
+    world.deploy("f", "module = sleep:60000\ntimeout = 60000").await;
+    let mut calls = JoinSet::new();
+    for _ in 0..2 {
+        let client = world.tcp.clone();
+        calls.spawn(async move {
+            drop(client.send(Method::POST, "/run/f", &[], "{}".into()).await);
+        });
+    }
+    busy(&world, 2).await;
+    let refused = world.get("/healthz").await;
+    assert_eq!((refused.status.as_u16(), refused.error().as_str()), (503, "too-many-connections"));
+    assert_eq!(refused.header("retry-after"), "1");
+    // Nobody can keep the owner out of the other door.
+    assert!(world.unix.healthy().await);
+    calls.abort_all();
+    while calls.join_next().await.is_some() {}
+    while world.get("/healthz").await.status != 200 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_that_does_not_come_whole_is_given_up() {
+    let world =
+        World::with(|config| config.client_timeout = Span(Duration::from_millis(300))).await;
+    world.deploy("f", "module = echo").await;
+    let mut header = connect(&world.url).await;
+    header.write_all(b"GET /healthz HT").await.unwrap();
+    assert_eq!(rest(&mut header).await, "");
+    let mut body = connect(&world.url).await;
+    body.write_all(b"POST /run/f HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n[1,")
+        .await
+        .unwrap();
+    let answer = rest(&mut body).await;
+    assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("slow-body"), "{answer}");
+    let mut upload = connect(&world.url).await;
+    let head = "PUT /v1/functions/g HTTP/1.1\r\nhost: localhost\r\ncontent-type: text/x-python\r\ncontent-length: 100000\r\n\r\nx";
+    upload.write_all(head.as_bytes()).await.unwrap();
+    let answer = rest(&mut upload).await;
+    assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("slow-body"), "{answer}");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn calls_whose_bodies_are_too_many_bytes_together_are_told_to_come_back() {
+    let world = World::with(|config| {
+        config.run_body = Size(1 << 20);
+        config.run_bodies = Some(Size(1 << 20));
+    })
+    .await;
+    world.deploy("slow", "module = sleep:60000\ntimeout = 60000").await;
+    world.deploy("echo", "module = echo").await;
+    let large = Bytes::from(format!("\"{}\"", "x".repeat(700 << 10)));
+    let (client, body) = (world.tcp.clone(), large.clone());
+    let first =
+        tokio::spawn(
+            async move { client.send(Method::POST, "/run/slow", &[], body).await.is_ok() },
+        );
+    busy(&world, 1).await;
+    let refused = world.send(Method::POST, "/run/echo", &[], large.clone()).await;
+    assert_eq!((refused.status, refused.error().as_str()), (StatusCode::TOO_MANY_REQUESTS, "busy"));
+    assert_eq!(refused.header("retry-after"), "1");
+    // There is room for small ones.
+    assert_eq!(world.run("echo", "1").await.text(), "1");
+    first.abort();
+    while world.send(Method::POST, "/run/echo", &[], large.clone()).await.status != 200 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn bundles_that_are_too_many_bytes_together_are_told_to_come_back() {
+    let world = World::with(|config| {
+        config.deploy_body = Size(1 << 20);
+        config.deploy_bodies = Some(Size(1 << 20));
+    })
+    .await;
+    let large = "\n".repeat(700_000);
+    let file = world.state.path().join("run/f.x");
+    let (client, source) = (world.tcp.clone(), format!("until = {}{large}", file.display()));
+    let first = tokio::spawn(async move {
+        let python = [(header::CONTENT_TYPE, "text/x-python")];
+        client.send(Method::PUT, "/v1/functions/f", &python, source.into()).await.unwrap().status()
+    });
+    while !file.with_extension("begun").exists() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let refused = world.deploy("g", &large).await;
+    assert_eq!((refused.status, refused.error().as_str()), (StatusCode::TOO_MANY_REQUESTS, "busy"));
+    assert_eq!(world.deploy("small", "module = echo").await.status, 201);
+    std::fs::write(&file, "").unwrap();
+    assert_eq!(first.await.unwrap(), 201);
+    assert_eq!(world.deploy("g", &large).await.status, 201);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_thousand_clients_at_once_are_all_answered() {
+    let state = tempfile::tempdir().unwrap();
+    let worker = world::bind(world::config(state.path()), FakeProvider::default()).await.unwrap();
+    let (url, stop) = (worker.url().to_owned(), worker.stopper());
+    let socket = state.path().join("run/wool.sock");
+    let mut clients = JoinSet::new();
+    // All of them before the worker takes in the first.
+    for _ in 0..1000 {
+        let stream = connect(&url).await;
+        clients.spawn(ask(stream));
+    }
+    for _ in 0..200 {
+        let stream = UnixStream::connect(&socket).await.unwrap();
+        clients.spawn(ask(stream));
+    }
+    let serving = tokio::spawn(worker.serve());
+    while let Some(answer) = clients.join_next().await {
+        let answer = answer.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    }
+    stop.cancel();
+    serving.await.unwrap().unwrap();
+}
+
+async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> String {
+    let request = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    stream.write_all(request).await.unwrap();
+    rest(&mut stream).await
+}
+
+#[tokio::test]
+async fn every_refusal_says_what_is_wrong_as_json() {
+    let world = World::new().await;
+    world.deploy("f", "module = echo").await;
+    let python = [(header::CONTENT_TYPE, "text/x-python")];
+    for (method, path, status, kind) in [
+        (Method::GET, "/v1/functions?hidden=perhaps", 400, "bad-query"),
+        (Method::GET, "/v1/functions/f/logs?lines=many", 400, "bad-query"),
+        (Method::GET, "/v1/functions/f/logs?lines=-1", 400, "bad-query"),
+        (Method::PUT, "/v1/functions/f?hidden=perhaps", 400, "bad-query"),
+        (Method::GET, "/v1/functions/f%ff", 400, "bad-name"),
+        (Method::POST, "/v1/functions/f", 405, "wrong-method"),
+        (Method::GET, "/v1", 404, "unknown-path"),
+    ] {
+        let reply = world.send(method, path, &python, "").await;
+        assert_eq!(reply.header("content-type"), "application/json", "{path}: {}", reply.text());
+        assert_eq!((reply.status.as_u16(), reply.error().as_str()), (status, kind), "{path}");
+    }
+    world.stop().await;
+}
