@@ -5,7 +5,7 @@ use std::path::Path;
 
 use e2e::{Site, can_run, json};
 
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 29] = [
     "up",
     "down",
     "clean",
@@ -19,6 +19,17 @@ const COMMANDS: [&str; 18] = [
     "packages prune",
     "packages verify",
     "zygotes",
+    "token",
+    "token create",
+    "token ls",
+    "token rm",
+    "secret",
+    "secret set",
+    "secret ls",
+    "secret rm",
+    "audit",
+    "tls",
+    "tls self-signed",
     "base",
     "base build",
     "doctor",
@@ -74,6 +85,11 @@ fn the_description_of_the_api_has_every_route_and_equals_the_served_one() {
         ("/v1/packages", &["get"]),
         ("/v1/packages/verify", &["post"]),
         ("/v1/packages/prune", &["post"]),
+        ("/v1/functions/{name}/secrets", &["get"]),
+        ("/v1/functions/{name}/secrets/{key}", &["put", "delete"]),
+        ("/v1/audit", &["get"]),
+        ("/v1/tokens", &["get", "post"]),
+        ("/v1/tokens/{token}", &["delete"]),
         ("/v1/stop", &["post"]),
     ] {
         for method in methods {

@@ -1,7 +1,7 @@
 //! A user who is not root, and starts the warden through sudo; and one for whom root starts it.
 
 use std::fs;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::PathBuf;
 
 use e2e::Said;
@@ -23,6 +23,8 @@ fn a_users_worker_has_no_privilege_and_leaves_nothing_that_is_not_the_users() {
     assert_eq!(uid(pid), Some(user.uid()));
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     assert!(status.contains("CapPrm:\t0000000000000000\n"), "{status}");
+    // No debugger and no core file of the user's looks into it: the kernel shows it as root's.
+    assert_eq!(fs::metadata(format!("/proc/{pid}/status")).unwrap().uid(), 0);
     // sudo has gone: the warden is left, and on cgroups of version 1 its guardian.
     let left = user.roots_processes();
     assert!(

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::package::Distribution;
+use crate::secrets::SecretsUnreadable;
 
 /// Names one immutable version of a deployed function: the hash of everything that it is made of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -23,6 +24,18 @@ impl fmt::Display for HandlerId {
     }
 }
 
+/// The tenant of whatever was given to no other.
+pub const DEFAULT_TENANT: &str = "default";
+
+fn default_tenant() -> String {
+    DEFAULT_TENANT.to_owned()
+}
+
+/// Left out where handlers are written: those of before there were tenants keep their ids.
+fn is_default_tenant(tenant: &str) -> bool {
+    tenant == DEFAULT_TENANT
+}
+
 /// One immutable version of a deployed function, ready to run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Handler {
@@ -30,6 +43,9 @@ pub struct Handler {
     pub id: HandlerId,
     /// The name it was deployed under.
     pub name: String,
+    /// Whose it is. Nothing that has run one tenant's code or imported its packages serves another's.
+    #[serde(default = "default_tenant", skip_serializing_if = "is_default_tenant")]
+    pub tenant: String,
     /// The Python it runs on.
     pub python: PythonSpec,
     /// Its exact package set; none when it locked nothing.
@@ -223,6 +239,9 @@ pub enum CallError {
     /// No sandbox could be made: 503.
     #[error("no sandbox could be made")]
     NoSandbox(#[source] ProviderError),
+    /// The function's secrets cannot be read, and it is not loaded without them: 503.
+    #[error(transparent)]
+    NoSecrets(SecretsUnreadable),
     /// The worker is stopping: 503.
     #[error("the worker is stopping")]
     Stopping,

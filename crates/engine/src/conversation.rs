@@ -16,6 +16,7 @@ use std::os::fd::OwnedFd;
 use sandbox::wire::{Decoder, FrameError, LogStream, MessageError, Reply, Request};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
+use zeroize::Zeroize as _;
 
 use crate::relay::Relay;
 
@@ -32,6 +33,8 @@ pub(crate) struct Conversation {
     reply_bytes: usize,
     outgoing: Vec<u8>,
     sent: usize,
+    /// The first request is still in there: a load, which may carry secrets.
+    holds_load: bool,
 }
 
 /// Why a conversation ended.
@@ -54,9 +57,14 @@ impl Conversation {
         // Before tokio knows the socket: registering it first costs a turn of the event loop. What fails here fails
         // again, and is told, when the reply is awaited.
         let sent = io::Write::write(&mut &stream, &outgoing).unwrap_or(0);
-        let stream = UnixStream::from_std(stream)?;
+        let holds_load = sent < outgoing.len();
+        if !holds_load {
+            outgoing.zeroize();
+        }
+        let stream = UnixStream::from_std(stream);
+        let sent = if holds_load { sent } else { 0 };
         let decoder = Decoder::new(reply_bytes.max(LOG_FRAME));
-        Ok(Self { stream, decoder, reply_bytes, outgoing, sent })
+        Ok(Self { stream: stream?, decoder, reply_bytes, outgoing, sent, holds_load })
     }
 
     /// Puts a request behind what is on its way already.
@@ -112,9 +120,17 @@ impl Conversation {
             }
         }
         // Give a large body's memory back: an idle instance should weigh little here, too.
+        self.overwrite_load();
         self.outgoing = Vec::new();
         self.sent = 0;
         Ok(())
+    }
+
+    /// No secret stays in this process's memory once it has been sent.
+    fn overwrite_load(&mut self) {
+        if std::mem::take(&mut self.holds_load) {
+            self.outgoing.zeroize();
+        }
     }
 
     fn read(&mut self, buffer: &mut [u8]) -> Result<(), Broken> {
@@ -127,6 +143,12 @@ impl Conversation {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
             Err(_) => Err(Broken::Closed),
         }
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        self.overwrite_load();
     }
 }
 

@@ -23,6 +23,7 @@ use crate::lease::Lease;
 use crate::package::PackageStore;
 use crate::relay::Relay;
 use crate::scheduler::{Grant, Scheduler};
+use crate::secrets::{NoSecrets, SecretStore};
 use crate::status::{EngineStatus, InstanceStatus, MemoryStatus};
 
 /// What is told to stop, stops within this.
@@ -46,6 +47,7 @@ pub struct Engine {
     config: Arc<EngineConfig>,
     provider: Arc<dyn Provider>,
     logs: Arc<dyn LogSink>,
+    secrets: Arc<dyn SecretStore>,
     budget: Arc<Budget>,
     scheduler: Arc<Scheduler>,
     imports: Arc<ImportCache>,
@@ -64,7 +66,7 @@ impl Engine {
         config: EngineConfig,
         logs: Arc<dyn LogSink>,
     ) -> Arc<Self> {
-        Self::with_packages(provider, config, logs, Packages::default())
+        Self::with_stores(provider, config, logs, Packages::default(), Arc::new(NoSecrets))
     }
 
     /// An engine whose import cache knows what locks hold.
@@ -74,6 +76,18 @@ impl Engine {
         config: EngineConfig,
         logs: Arc<dyn LogSink>,
         packages: Packages,
+    ) -> Arc<Self> {
+        Self::with_stores(provider, config, logs, packages, Arc::new(NoSecrets))
+    }
+
+    /// The same, whose handlers are told their functions' secrets.
+    #[must_use]
+    pub fn with_stores(
+        provider: Arc<dyn Provider>,
+        config: EngineConfig,
+        logs: Arc<dyn LogSink>,
+        packages: Packages,
+        secrets: Arc<dyn SecretStore>,
     ) -> Arc<Self> {
         let config = Arc::new(config);
         let errands = TaskTracker::new();
@@ -94,6 +108,7 @@ impl Engine {
             config,
             provider,
             logs,
+            secrets,
             budget,
             scheduler,
             imports,
@@ -137,6 +152,11 @@ impl Engine {
     pub async fn forget(&self, id: &HandlerId) {
         self.scheduler.forget(id);
         self.imports.forget(id);
+    }
+
+    /// Destroys the idle instances of a version whose secrets have changed; its busy ones follow when their calls end.
+    pub fn renew(&self, id: &HandlerId) {
+        self.scheduler.forget(id);
     }
 
     /// The zygotes that are there, in the format that seeds another engine.
@@ -257,8 +277,10 @@ impl Engine {
             looked("handler", false);
             let (sandbox, pick) = self.create(handler, journey).await?;
             let deadline = Instant::now() + handler.timeout;
-            let mut lease =
-                Lease::open(sandbox, seat, handler, &pick, &self.config).map_err(|error| {
+            // Not before it has its seat: see `SecretStore`.
+            let secrets = self.secrets.read(handler).map_err(CallError::NoSecrets)?;
+            let mut lease = Lease::open(sandbox, seat, handler, secrets, &pick, &self.config)
+                .map_err(|error| {
                     CallError::NoSandbox(ProviderError::step("open the channel")(error))
                 })?;
             drop(permit);

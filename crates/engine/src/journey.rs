@@ -74,6 +74,7 @@ fn outcome(result: &Result<Outcome, CallError>) -> &'static str {
         Err(CallError::TimedOut { .. }) => "timed-out",
         Err(CallError::BadAnswer(_)) => "bad-answer",
         Err(CallError::NoSandbox(_)) => "no-sandbox",
+        Err(CallError::NoSecrets(_)) => "no-secrets",
         Err(CallError::Stopping) => "stopping",
     }
 }

@@ -24,6 +24,7 @@ use crate::import_cache::Pick;
 use crate::pages::Pages;
 use crate::relay::Relay;
 use crate::scheduler::Seat;
+use crate::secrets::SecretEnvironment;
 
 /// Waiting for a dead sandbox's cause of death, at most: who tells it may be busy with others on a machine under load.
 const AUTOPSY: Duration = Duration::from_secs(10);
@@ -74,11 +75,21 @@ impl Lease {
         mut sandbox: Box<dyn Instance>,
         seat: Seat,
         handler: &Handler,
+        secrets: SecretEnvironment,
         pick: &Pick,
         config: &EngineConfig,
     ) -> io::Result<Self> {
-        let load = Request::Load(load(handler, pick.observe, config.pool_threads));
-        let talk = Conversation::open(sandbox.connect()?, config.reply_bytes, &load)?;
+        let mut load = load(handler, pick.observe, config.pool_threads);
+        for (name, mut value) in secrets {
+            // Moved, not copied.
+            load.environment.insert(name, std::mem::take(&mut *value));
+        }
+        let mut load = Request::Load(load);
+        let talk = Conversation::open(sandbox.connect()?, config.reply_bytes, &load);
+        if let Request::Load(load) = &mut load {
+            load.environment.values_mut().for_each(zeroize::Zeroize::zeroize);
+        }
+        let talk = talk?;
         let resident = Arc::new(Resident {
             sandbox,
             limit_bytes: handler.limits.memory_bytes,

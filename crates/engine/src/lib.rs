@@ -35,15 +35,18 @@ mod pages;
 mod popularity;
 mod relay;
 mod scheduler;
+mod secrets;
 mod status;
 
 pub use budget::Pressure;
 pub use call::{
-    Call, CallError, Handler, HandlerId, LogLine, LogSink, Outcome, Served, Stage, Stages, Start,
+    Call, CallError, DEFAULT_TENANT, Handler, HandlerId, LogLine, LogSink, Outcome, Served, Stage,
+    Stages, Start,
 };
 pub use config::{EngineConfig, ZygotePolicy};
 pub use engine::{Engine, Packages};
 pub use import_cache::seed::ZygoteTree;
 pub use import_cache::{ImportCache, Pick};
 pub use package::{Distribution, PackageStore};
+pub use secrets::{NoSecrets, SecretEnvironment, SecretStore, SecretsUnreadable};
 pub use status::{EngineStatus, InstanceStatus, MemoryStatus, RefusedStatus, ZygoteStatus};

@@ -63,6 +63,8 @@ pub struct ZygoteStatus {
     pub parent: Option<SandboxId>,
     /// The Python that it runs.
     pub base: Layer,
+    /// Whose handlers are forked from it.
+    pub tenant: String,
     /// The directory that it imports from; none for a root.
     pub packages: Option<Layer>,
     /// What is in that directory, each as `name==version`; the directory itself where its contents are not known.

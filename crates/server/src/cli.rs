@@ -1,9 +1,14 @@
 //! The command line: what can be said, and the help that explains it.
 
+mod control;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+
+use crate::access::Label;
+pub use control::{Audit, Secret, Tls, Token, TokenCreate};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,6 +29,8 @@ Exit status:
 
 Environment:
   WOOL_URL, WOOL_STATE  as --url and --state; every key of the configuration has such a variable (see `wool up --help`)
+  WOOL_CA, WOOL_TENANT  as --ca and --tenant
+  WOOL_TOKEN            a token for the worker; or WOOL_TOKEN_FILE, as --token-file
   WOOL_LOG              what the worker reports about itself, for example `debug` (default `info`)";
 
 /// Runs Python functions on this machine, in isolated containers that start in milliseconds.
@@ -41,8 +48,8 @@ pub struct Cli {
 /// What every command takes.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Global {
-    /// Where the worker is: http://HOST:PORT or unix:PATH [default: the state directory's socket, then
-    /// 127.0.0.1:8470]
+    /// Where the worker is: http://HOST:PORT, https://HOST:PORT or unix:PATH [default: the state directory's socket,
+    /// then 127.0.0.1:8470]
     #[arg(
         long,
         global = true,
@@ -60,6 +67,33 @@ pub struct Global {
         help_heading = "Global options"
     )]
     pub state: Option<PathBuf>,
+    /// A file that holds a token for the worker [default: the token in WOOL_TOKEN]
+    #[arg(
+        long,
+        global = true,
+        env = "WOOL_TOKEN_FILE",
+        value_name = "FILE",
+        help_heading = "Global options"
+    )]
+    pub token_file: Option<PathBuf>,
+    /// Certificates to know a worker at https:// by, PEM [default: those that this machine trusts]
+    #[arg(
+        long,
+        global = true,
+        env = "WOOL_CA",
+        value_name = "FILE",
+        help_heading = "Global options"
+    )]
+    pub ca: Option<PathBuf>,
+    /// Whose functions are meant, for an administrator [default: the tenant `default`]
+    #[arg(
+        long,
+        global = true,
+        env = "WOOL_TENANT",
+        value_name = "NAME",
+        help_heading = "Global options"
+    )]
+    pub tenant: Option<Label>,
     /// Write JSON to stdout, for scripts
     #[arg(long, global = true, help_heading = "Global options")]
     pub json: bool,
@@ -90,6 +124,17 @@ pub enum Command {
     Packages(Packages),
     /// List the zygotes: interpreters that have imported packages already, and what each has spared
     Zygotes,
+    /// Tokens: who may do what through the HTTP API
+    #[command(subcommand)]
+    Token(Token),
+    /// Secrets of functions: variables of their environment that nobody else sees
+    #[command(subcommand)]
+    Secret(Secret),
+    /// Show what was changed, and by whom
+    Audit(Audit),
+    /// The worker's certificate, for other machines to know it by
+    #[command(subcommand)]
+    Tls(Tls),
     /// The root file systems that functions start from, each made of a Python of this machine
     #[command(subcommand)]
     Base(Base),
@@ -107,7 +152,12 @@ pub enum Command {
 const UP: &str = "\
 Settings come from a file, then from WOOL_* variables, then from flags; the later wins. The file is --config FILE, else
 $XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown keys are errors. Keys and defaults:
-  listen = \"127.0.0.1:8470\"    only loopback addresses; port 0 takes a free port
+  listen = \"127.0.0.1:8470\"    others than loopback addresses take TLS and a token; port 0 takes a free port
+  tls_certificate = FILE       PEM; TCP then speaks TLS. Read again at SIGHUP
+  tls_key = FILE               its private key, PEM
+  tokens = \"auto\"              when TCP asks for a token: from the first that is made on; or \"required\", \"off\"
+  admin_group = NAME           a group that may do everything through the Unix socket; default: none
+  secret_key_file = FILE       the key of secrets, 64 hex digits; default: secret.key in the state directory
   state = DIR                  see --state
   python = \"3.12\"              what functions run on unless they say; default: the newest that is found
   run_body = \"6MiB\"            largest body of a call       (WOOL_RUN_BODY)
@@ -147,7 +197,7 @@ $XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown
 #[derive(Clone, Debug, Default, Args)]
 #[command(after_help = UP)]
 pub struct Up {
-    /// Where to serve HTTP: a loopback address and a port; port 0 takes a free one [default: 127.0.0.1:8470]
+    /// Where to serve HTTP: an address and a port; port 0 takes a free one [default: 127.0.0.1:8470]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<String>,
     /// The configuration file

@@ -17,8 +17,11 @@ use rustix::net::sockopt::socket_peercred;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::rustls::pki_types::ServerName;
 
-use crate::api::ErrorBody;
+use crate::access::{Label, Secret};
+use crate::api::{ErrorBody, TENANT};
+use crate::tls;
 
 pub use error::{ClientError, Target};
 
@@ -32,6 +35,9 @@ pub const DEFAULT_URL: &str = "http://127.0.0.1:8470";
 #[derive(Clone, Debug)]
 pub struct Client {
     target: Target,
+    token: Option<Secret>,
+    ca: Option<PathBuf>,
+    tenant: Option<Label>,
 }
 
 impl Client {
@@ -59,26 +65,50 @@ impl Client {
     /// The worker of a state directory.
     #[must_use]
     pub fn of(state: &Path) -> Self {
-        Self { target: Target::Unix(state.join("run/wool.sock")) }
+        Self::to(Target::Unix(state.join("run/wool.sock")))
     }
 
-    /// The worker at `http://HOST:PORT` or `unix:PATH`.
+    /// The worker at `http://HOST:PORT`, `https://HOST:PORT` or `unix:PATH`.
     ///
     /// # Errors
-    /// When the URL is neither.
+    /// When the URL is none of these.
     pub fn at(url: &str) -> Result<Self, ClientError> {
         if let Some(path) = url.strip_prefix("unix:") {
-            return Ok(Self {
-                target: Target::Unix(PathBuf::from(path.strip_prefix("//").unwrap_or(path))),
-            });
+            let path = PathBuf::from(path.strip_prefix("//").unwrap_or(path));
+            return Ok(Self::to(Target::Unix(path)));
         }
         let uri: hyper::Uri = url.parse().map_err(|_| ClientError::Url(url.to_owned()))?;
         match (uri.scheme_str(), uri.host(), uri.path()) {
             (Some("http"), Some(host), "" | "/") => {
-                Ok(Self { target: Target::Tcp(format!("{host}:{}", uri.port_u16().unwrap_or(80))) })
+                Ok(Self::to(Target::Tcp(format!("{host}:{}", uri.port_u16().unwrap_or(80)))))
+            }
+            (Some("https"), Some(host), "" | "/") => {
+                Ok(Self::to(Target::Tls(format!("{host}:{}", uri.port_u16().unwrap_or(443)))))
             }
             _ => Err(ClientError::Url(url.to_owned())),
         }
+    }
+
+    fn to(target: Target) -> Self {
+        Self { target, token: None, ca: None, tenant: None }
+    }
+
+    /// The same, with a token that goes with every request.
+    #[must_use]
+    pub fn with_token(self, token: Option<Secret>) -> Self {
+        Self { token, ..self }
+    }
+
+    /// The same, which means the functions of a tenant.
+    #[must_use]
+    pub fn for_tenant(self, tenant: Option<Label>) -> Self {
+        Self { tenant, ..self }
+    }
+
+    /// The same, which knows a worker with TLS by these certificates; without, by those that this machine trusts.
+    #[must_use]
+    pub fn trusting(self, ca: Option<PathBuf>) -> Self {
+        Self { ca, ..self }
     }
 
     /// Where it talks to.
@@ -147,10 +177,19 @@ impl Client {
         body: Bytes,
     ) -> Result<Response<Incoming>, ClientError> {
         let host = match &self.target {
-            Target::Tcp(authority) => authority.as_str(),
+            Target::Tcp(authority) | Target::Tls(authority) => authority.as_str(),
             Target::Unix(_) => "localhost",
         };
         let mut request = Request::builder().method(method).uri(path).header(header::HOST, host);
+        if let Some(token) = &self.token {
+            let mut value = HeaderValue::try_from(format!("Bearer {}", token.reveal()))
+                .map_err(|error| self.unexpected(error.to_string()))?;
+            value.set_sensitive(true);
+            request = request.header(header::AUTHORIZATION, value);
+        }
+        if let Some(tenant) = &self.tenant {
+            request = request.header(TENANT, tenant.as_str());
+        }
         for (name, value) in headers {
             let value = HeaderValue::from_str(value)
                 .map_err(|_| self.unexpected(format!("{value:?} cannot stand in a header")))?;
@@ -163,6 +202,19 @@ impl Client {
             Target::Tcp(authority) => {
                 let stream = TcpStream::connect(authority).await.map_err(unreachable)?;
                 stream.set_nodelay(true).map_err(unreachable)?;
+                self.talk(stream, request).await
+            }
+            Target::Tls(authority) => {
+                let connector = tls::connector(self.ca.as_deref())?;
+                let host = authority.rsplit_once(':').map_or(authority.as_str(), |(host, _)| host);
+                let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+                let name = ServerName::try_from(host)
+                    .map_err(|_| ClientError::Url(self.target.to_string()))?;
+                let stream = TcpStream::connect(authority).await.map_err(unreachable)?;
+                stream.set_nodelay(true).map_err(unreachable)?;
+                let unproven =
+                    |source| ClientError::Unproven { target: self.target.clone(), source };
+                let stream = connector.connect(name, stream).await.map_err(unproven)?;
                 self.talk(stream, request).await
             }
             Target::Unix(path) => {
@@ -282,7 +334,8 @@ mod tests {
             target("unix:///run/w.sock").unwrap(),
             Target::Unix(PathBuf::from("/run/w.sock"))
         );
-        for bad in ["https://x", "127.0.0.1:8470", "http://x/y", ""] {
+        assert_eq!(target("https://w.lan").unwrap(), Target::Tls("w.lan:443".to_owned()));
+        for bad in ["ftp://x", "127.0.0.1:8470", "http://x/y", ""] {
             assert!(target(bad).is_err(), "{bad}");
         }
     }
@@ -307,7 +360,7 @@ mod tests {
             first.write_all(answer).await.unwrap();
             std::future::pending::<()>().await;
         });
-        (Client { target: Target::Unix(socket) }, dir)
+        (Client::to(Target::Unix(socket)), dir)
     }
 
     #[tokio::test(start_paused = true)]
@@ -346,7 +399,7 @@ mod tests {
             tokio::time::sleep(3 * PATIENCE).await;
             slow.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ndone").await.unwrap();
         });
-        let client = Client { target: Target::Unix(socket) };
+        let client = Client::to(Target::Unix(socket));
         let reply = client.send(Method::GET, "/", &[], Bytes::new()).await.unwrap();
         assert_eq!(client.body(reply).await.unwrap(), "done");
         worker.await.unwrap();

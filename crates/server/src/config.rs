@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use toml::{Table, Value};
 
+use crate::access::{Demand, Unprotected};
 use crate::quantity::{Bytes, Span};
 use crate::state;
 
@@ -32,8 +33,22 @@ pub enum BuildFromSource {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where HTTP is served: a loopback address and a port; port 0 takes a free one. Default `127.0.0.1:8470`.
+    /// Where HTTP is served: an address and a port; port 0 takes a free one. One that other machines reach takes TLS and a
+    /// token. Default `127.0.0.1:8470`.
     pub listen: SocketAddr,
+    /// The worker's certificate, PEM, those that vouch for it behind it: TCP then speaks TLS. Read again at SIGHUP.
+    pub tls_certificate: Option<PathBuf>,
+    /// The certificate's private key, PEM.
+    pub tls_key: Option<PathBuf>,
+    /// When TCP asks for a token: `auto` (from the moment at which the first is made), `required`, or `off` (never). The
+    /// Unix socket asks for none. Default `auto`.
+    pub tokens: Demand,
+    /// A group whose members may do everything through the Unix socket, as the worker's own user and root may; they
+    /// must be able to reach the state directory. Default: none.
+    pub admin_group: Option<String>,
+    /// The file of the key that seals secrets: 64 hex digits, for nobody else's eyes. Default: the credential
+    /// `lambswool-secret-key` that systemd gives, else `secret.key` in the state directory, which is made.
+    pub secret_key_file: Option<PathBuf>,
     /// The state directory. Default `/var/lib/lambswool` for root, else `$XDG_STATE_HOME/lambswool`.
     pub state: PathBuf,
     /// The account that a worker which root starts runs as; only its warden then stays root. Default: whoever starts it.
@@ -125,6 +140,11 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8470)),
+            tls_certificate: None,
+            tls_key: None,
+            tokens: Demand::Auto,
+            admin_group: None,
+            secret_key_file: None,
             state: state::default_root(),
             user: None,
             python: None,
@@ -192,11 +212,12 @@ pub enum ConfigError {
         /// What does not fit.
         reason: String,
     },
-    /// The address is reachable from other machines.
-    #[error(
-        "refusing to listen on {0}: there are no access tokens yet, so only loopback addresses are allowed; use 127.0.0.1:{port} and a tunnel or an authenticating proxy in front", port = .0.port()
-    )]
-    NotLoopback(SocketAddr),
+    /// The address is reachable from other machines, and nothing protects who uses it there.
+    #[error("{0}")]
+    Unprotected(Unprotected),
+    /// One of the two is missing.
+    #[error("TLS takes a certificate and its key: name both files, tls_certificate and tls_key")]
+    HalfOfTls,
     /// Zygotes are asked for where nothing can be forked.
     #[error(
         "nothing can be forked in isolation \"{0}\", whose sandboxes have a mount namespace of their own: leave `zygotes` out, or choose an isolation without own=mnt"
@@ -283,9 +304,13 @@ impl Config {
             sources: sources.join(", "),
             reason: e.message().to_owned(),
         })?;
-        if !config.listen.ip().is_loopback() {
-            return Err(ConfigError::NotLoopback(config.listen));
+        if config.tls_certificate.is_some() != config.tls_key.is_some() {
+            return Err(ConfigError::HalfOfTls);
         }
+        // Whether there is a token is seen when the worker starts; without TLS it takes one in any case.
+        let tls = config.tls_certificate.is_some();
+        let asks = tls && config.tokens != Demand::Off;
+        Unprotected::check(config.listen, tls, asks).map_err(ConfigError::Unprotected)?;
         if !config.isolation.forks() && config.zygotes() != ZygotePolicy::None {
             return Err(ConfigError::NothingForks(config.isolation));
         }
@@ -340,6 +365,10 @@ fn total_memory() -> u64 {
 fn keys() -> Vec<String> {
     // A key whose default is "none" is missing from the table that the defaults make.
     let optional = [
+        "tls_certificate",
+        "tls_key",
+        "admin_group",
+        "secret_key_file",
         "user",
         "python",
         "run_bodies",
@@ -421,8 +450,14 @@ mod tests {
     #[test]
     fn an_address_that_others_can_reach_is_refused() {
         let refused = combine("listen = '0.0.0.0:8470'", &[], &Flags::default()).unwrap_err();
-        assert!(matches!(refused, ConfigError::NotLoopback(_)));
+        assert!(matches!(refused, ConfigError::Unprotected(_)), "{refused}");
         assert!(combine("listen = '[::1]:0'", &[], &Flags::default()).is_ok());
+        let tls = "listen = '0.0.0.0:8470'\ntls_certificate = 'c.pem'\ntls_key = 'k.pem'";
+        assert!(combine(tls, &[], &Flags::default()).is_ok());
+        let off = combine(tls, &[("WOOL_TOKENS", "off")], &Flags::default()).unwrap_err();
+        assert!(off.to_string().contains("wool token create"), "{off}");
+        let half = combine("tls_key = 'k.pem'", &[], &Flags::default()).unwrap_err();
+        assert!(matches!(half, ConfigError::HalfOfTls));
     }
 
     #[test]
@@ -456,6 +491,6 @@ mod tests {
         let config = optional.unwrap();
         assert_eq!((config.creations, config.python.as_deref()), (Some(3), Some("3.12")));
         assert_eq!(config.zygote_bytes, Some(Bytes(1 << 30)));
-        assert_eq!(keys().len(), 36);
+        assert_eq!(keys().len(), 41);
     }
 }

@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::name::FunctionName;
+use crate::name::WholeName;
 use crate::progress::Progress;
 use crate::registry::{Function, Registry, StoreError, Version};
 use crate::usage::Usage;
@@ -99,29 +99,33 @@ impl Deployer {
         }
     }
 
-    /// Deploys a bundle. When the caller goes away before its version is made, it is given up; after that it goes on by
-    /// itself.
+    /// Deploys a bundle as a tenant's function. When the caller goes away before its version is made, it is given up; after
+    /// that it goes on by itself. `ended` is told what came of it in any case.
     ///
     /// # Errors
     /// When nothing was deployed.
     pub async fn deploy(
         self: &Arc<Self>,
-        name: FunctionName,
+        name: WholeName,
         bundle: Bundle,
         hidden: bool,
         progress: Arc<dyn Progress + Send + Sync>,
+        ended: impl FnOnce(&Result<Arc<Function>, DeployError>) + Send + 'static,
     ) -> Result<Arc<Function>, DeployError> {
         let (this, given_up) = (Arc::clone(self), self.stop.child_token());
         let _caller = given_up.clone().drop_guard();
         // A task of its own: a client that hangs up half-way must not leave a version recorded and not prepared.
-        let work =
-            tokio::spawn(async move { this.run(name, bundle, hidden, given_up, progress).await });
+        let work = tokio::spawn(async move {
+            let deployed = this.run(name, bundle, hidden, given_up, progress).await;
+            ended(&deployed);
+            deployed
+        });
         work.await.unwrap_or(Err(DeployError::BrokeOff))
     }
 
     async fn run(
         &self,
-        name: FunctionName,
+        name: WholeName,
         bundle: Bundle,
         hidden: bool,
         given_up: CancellationToken,
@@ -134,13 +138,14 @@ impl Deployer {
         let heard = Arc::clone(&progress);
         let patience = patience(self.index_timeout, given_up.clone());
         let work = tokio::task::spawn_blocking(move || {
-            let made = workshop.make(&name, bundle, &patience, &*heard);
+            let made = workshop.make(name.name(), bundle, &patience, &*heard);
             if given_up.is_cancelled() {
                 return Err(DeployError::GivenUp);
             }
             let made = made?;
+            let handler = Handler { tenant: name.tenant().to_owned(), ..made.handler };
             let version = Version {
-                handler: Arc::new(identify(made.handler)),
+                handler: Arc::new(identify(handler)),
                 created: now(),
                 manifest: made.manifest,
                 lock: made.lock,
@@ -153,7 +158,7 @@ impl Deployer {
             self.usage.leave(&old.current.handler);
         }
         drop(turn);
-        tracing::info!(function = function.name(), version = %handler.id, "deployed");
+        tracing::info!(function = %function.whole_name(), version = %handler.id, "deployed");
         if let Some(old) = before.filter(|old| old.current.handler.id != handler.id) {
             self.engine.forget(&old.current.handler.id).await;
         }
@@ -169,12 +174,12 @@ impl Deployer {
     ///
     /// # Errors
     /// When the registry could not be written; the function is then still there.
-    pub async fn remove(&self, name: &FunctionName) -> Result<bool, DeployError> {
-        if let Some(function) = self.registry.get(name.as_str()) {
+    pub async fn remove(&self, name: &WholeName) -> Result<bool, DeployError> {
+        if let Some(function) = self.registry.get(name) {
             self.usage.leave(&function.current.handler);
         }
         let (registry, name) = (Arc::clone(&self.registry), name.clone());
-        let work = tokio::task::spawn_blocking(move || registry.remove(name.as_str()));
+        let work = tokio::task::spawn_blocking(move || registry.remove(&name));
         let removed = work.await.map_err(|_| DeployError::BrokeOff)??;
         if let Some(function) = &removed {
             self.engine.forget(&function.current.handler.id).await;

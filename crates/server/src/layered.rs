@@ -9,7 +9,7 @@
 use std::io::Read as _;
 use std::sync::Arc;
 
-use engine::{Handler, HandlerId};
+use engine::{DEFAULT_TENANT, Handler, HandlerId};
 use layers::base::{self, Base};
 use layers::code::{Bundle as Code, CodeError};
 use layers::lock::{self, Lock, LockError};
@@ -21,7 +21,6 @@ use layers::{Patience, Store, guest};
 
 use crate::api::error::said;
 use crate::installer::Installer;
-use crate::name::FunctionName;
 use crate::progress::Progress;
 use crate::shelf;
 use crate::workshop::{Bundle, Made, MakeError, Packing, Workshop};
@@ -125,7 +124,7 @@ impl Layered {
 impl Workshop for Layered {
     fn make(
         &self,
-        name: &FunctionName,
+        name: &str,
         bundle: Bundle,
         patience: &Arc<Patience>,
         progress: &dyn Progress,
@@ -149,7 +148,9 @@ impl Workshop for Layered {
         let (layer, imports) = packages.map(|packages| (packages.layer, packages.imports)).unzip();
         let handler = Handler {
             id: HandlerId(Arc::from("")),
-            name: name.to_string(),
+            name: name.to_owned(),
+            // The code has no say in it: the deploy sets whose it is.
+            tenant: DEFAULT_TENANT.to_owned(),
             python: base.python(guest),
             packages: layer,
             distributions: distributions.into(),

@@ -10,8 +10,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access;
 mod account;
 pub mod api;
+pub mod audit;
 pub mod build;
 pub mod capacity;
 pub mod cli;
@@ -19,6 +21,7 @@ pub mod client;
 pub mod command;
 pub mod config;
 mod connections;
+pub mod database;
 pub mod deploy;
 pub mod doctor;
 pub mod installer;
@@ -31,9 +34,11 @@ pub mod pressure;
 pub mod progress;
 pub mod quantity;
 pub mod registry;
+pub mod secrets;
 pub mod shelf;
 pub mod state;
 pub mod stock;
+pub mod tls;
 pub mod usage;
 pub mod worker;
 pub mod workshop;

@@ -34,8 +34,10 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::Remote;
 use crate::api;
 use crate::connections::{Busy, Connections, Seat};
+use crate::state::State;
 
 /// Connections that the kernel keeps until they are accepted; it takes at most `net.core.somaxconn` of them.
 const BACKLOG: u32 = 4096;
@@ -59,7 +61,7 @@ pub(crate) struct Behind {
     pub(crate) patience: Duration,
 }
 
-/// Listens on a loopback address.
+/// Listens on an address.
 ///
 /// # Errors
 /// When the address is taken or is none of this machine's.
@@ -74,15 +76,18 @@ pub(crate) fn bind_tcp(address: SocketAddr) -> Result<TcpListener> {
     listen().map_err(|error| busy_port(address, error))
 }
 
-/// Listens on a socket that only this user may connect to.
+/// Listens on a socket that only this user may connect to, and a group's members when there is one. Who connects is asked
+/// all the same.
 ///
 /// # Errors
 /// When it cannot be made there.
-pub(crate) fn bind_unix(path: &Path) -> Result<UnixListener> {
+pub(crate) fn bind_unix(state: &State, group: Option<u32>) -> Result<UnixListener> {
+    let path = &state.socket();
     let listen = || {
         let socket = UnixSocket::new_stream()?;
         socket.bind(path)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        protect(path, if group.is_some() { 0o660 } else { 0o600 }, group)?;
+        protect(&state.run(), if group.is_some() { 0o710 } else { 0o700 }, group)?;
         socket.listen(BACKLOG)
     };
     listen().with_context(|| {
@@ -91,6 +96,13 @@ pub(crate) fn bind_unix(path: &Path) -> Result<UnixListener> {
             path.display()
         )
     })
+}
+
+fn protect(path: &Path, mode: u32, group: Option<u32>) -> io::Result<()> {
+    if let Some(group) = group {
+        std::os::unix::fs::chown(path, None, Some(group))?;
+    }
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
 }
 
 fn busy_port(listen: SocketAddr, error: io::Error) -> anyhow::Error {
@@ -108,7 +120,13 @@ fn busy_port(listen: SocketAddr, error: io::Error) -> anyhow::Error {
 }
 
 /// Serves until `stop`, then returns when the last answer is out. Dropping it cuts the connections that are left.
-pub(crate) async fn serve(mut listener: impl Listener, behind: Behind, stop: CancellationToken) {
+/// Requests carry the [`Remote`] that `who` says of their connection.
+pub(crate) async fn serve<L: Listener>(
+    mut listener: L,
+    behind: Behind,
+    stop: CancellationToken,
+    who: impl Fn(&L::Io, &L::Addr) -> Remote,
+) {
     let Behind { router, most, spare, patience } = behind;
     let (connections, refusal) = (Connections::new(most), api::refusal());
     // However fast they come, no more descriptors than these.
@@ -117,18 +135,22 @@ pub(crate) async fn serve(mut listener: impl Listener, behind: Behind, stop: Can
     loop {
         let arrival = async {
             let descriptor = Arc::clone(&descriptors).acquire_owned().await;
-            (descriptor, listener.accept().await.0)
+            (descriptor, listener.accept().await)
         };
-        let (descriptor, stream) = tokio::select! {
+        let (descriptor, (stream, address)) = tokio::select! {
             () = stop.cancelled() => break,
             arrived = arrival => arrived,
             Some(_) = open.join_next() => continue,
         };
         let (router, refusal, leave) = (router.clone(), refusal.clone(), stop.child_token());
+        let remote = who(&stream, &address);
         let seat = connections.seat(leave.clone());
         open.spawn(async move {
             match seat {
-                Some(seat) => attend(TokioIo::new(stream), router, &seat, &leave, patience).await,
+                Some(seat) => {
+                    let stream = TokioIo::new(stream);
+                    attend(stream, (router, remote), &seat, &leave, patience).await;
+                }
                 None => refuse(TokioIo::new(stream), refusal).await,
             }
             drop(descriptor);
@@ -141,14 +163,16 @@ pub(crate) async fn serve(mut listener: impl Listener, behind: Behind, stop: Can
 /// One connection, from its first byte to its last. What goes wrong on it is its client's to see.
 async fn attend(
     stream: impl hyper::rt::Read + hyper::rt::Write + Unpin,
-    router: Router,
+    (router, remote): (Router, Remote),
     seat: &Arc<Seat>,
     leave: &CancellationToken,
     patience: Duration,
 ) {
     let answer = service_fn(|request: Request<Incoming>| {
         let busy = seat.busy();
-        let answer = TowerToHyperService::new(router.clone()).call(request.map(Body::new));
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(remote.clone());
+        let answer = TowerToHyperService::new(router.clone()).call(request);
         async move {
             let answer = answer.await?;
             Ok::<_, Infallible>(answer.map(|body| Answer { body, _busy: busy }))

@@ -4,6 +4,9 @@
 //!   STATE/version          the layout's version: older is migrated, newer is refused
 //!   STATE/lock             held (flock) by the one worker; its pid stands inside
 //!   STATE/registry.sqlite  functions and versions
+//!   STATE/access.sqlite    tokens, by their hashes
+//!   STATE/secrets.sqlite   functions' secrets, sealed; STATE/secret.key opens them, unless the key is elsewhere
+//!   STATE/audit/           what was changed, and by whom
 //!   STATE/layers/ uv/      read-only directories and the installer
 //!   STATE/logs/<name>/     output of functions; logs/worker.log of a worker in the background
 //!   STATE/run/             worker.json, wool.sock, half-received uploads: nothing that outlives the worker
@@ -134,6 +137,30 @@ impl State {
     #[must_use]
     pub fn registry(&self) -> PathBuf {
         self.root.join("registry.sqlite")
+    }
+
+    /// The database of tokens.
+    #[must_use]
+    pub fn access(&self) -> PathBuf {
+        self.root.join("access.sqlite")
+    }
+
+    /// The database of secrets.
+    #[must_use]
+    pub fn secrets(&self) -> PathBuf {
+        self.root.join("secrets.sqlite")
+    }
+
+    /// The key of secrets, when it is nowhere else.
+    #[must_use]
+    pub fn secret_key(&self) -> PathBuf {
+        self.root.join("secret.key")
+    }
+
+    /// The audit log.
+    #[must_use]
+    pub fn audit(&self) -> PathBuf {
+        self.root.join("audit")
     }
 
     /// Output of functions.

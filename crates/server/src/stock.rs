@@ -105,7 +105,7 @@ impl Stock {
             let mut users: BTreeMap<Layer, Vec<String>> = BTreeMap::new();
             for function in stock.registry.list() {
                 if let Some(layer) = function.current.handler.packages.clone() {
-                    users.entry(layer).or_default().push(function.name().to_owned());
+                    users.entry(layer).or_default().push(function.whole_name().to_string());
                 }
             }
             let mut of_wheel: BTreeMap<String, Vec<String>> = BTreeMap::new();

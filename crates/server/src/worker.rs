@@ -10,11 +10,10 @@
 //! removes the socket and address that the dead one left.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result, anyhow};
-use axum::serve::ListenerExt as _;
-use engine::{Engine, EngineConfig, LogSink, PackageStore, Packages, ZygoteTree};
+use engine::{Engine, EngineConfig, LogSink, PackageStore, Packages, SecretStore, ZygoteTree};
 use futures_util::future;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use sandbox::Provider;
@@ -24,10 +23,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::access::{Admitted, Demand, Peer, Remote, Tokens, Unprotected};
 use crate::api::{self, App, Budget, Door};
+use crate::audit::{AUDIT, Audit};
 use crate::build::BuildSandboxes;
 use crate::capacity::{self, Doors, Means};
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
 use crate::deploy::Deployer;
 use crate::installer::Installer;
 use crate::listen::{self, Behind};
@@ -36,9 +37,11 @@ use crate::parts::{Parts, Warden};
 use crate::pressure::{self, Memory};
 use crate::quantity::Bytes;
 use crate::registry::{Function, Registry, Sqlite};
+use crate::secrets::{SecretKey, Vault};
 use crate::shelf::Shelf;
 use crate::state::{Address, Hold, State};
 use crate::stock::{self, Stock};
+use crate::tls::{self, Certificates, Front};
 use crate::usage::Usage;
 
 /// A worker that listens and does not serve yet.
@@ -50,6 +53,7 @@ pub struct Worker {
     builds: Option<Arc<BuildSandboxes>>,
     warden: Option<Warden>,
     tcp: TcpListener,
+    certificates: Option<Arc<Certificates>>,
     unix: UnixListener,
     hold: Hold,
 }
@@ -70,17 +74,27 @@ impl Worker {
         let state = State::open(&config.state)?;
         let hold = state.hold()?;
         let descriptors = sys::descriptors::raise(0);
+        let tokens = Arc::new(Tokens::open(&state.access())?);
+        let key = SecretKey::find(config.secret_key_file.as_deref(), &state.secret_key())?;
+        let vault = Arc::new(Vault::open(&state.secrets(), &key)?);
+        let audit = Audit::open(&state.audit(), AUDIT).context("cannot open the audit log")?;
+        let certificates = tls::certificates(&config)?;
+        let asks = config.tokens != Demand::Off && tokens.any_good(SystemTime::now());
+        Unprotected::check(config.listen, certificates.is_some(), asks)
+            .map_err(ConfigError::Unprotected)?;
         // Before anything costly: a taken port is the commonest failure.
         let tcp = listen::bind_tcp(config.listen)?;
-        let url =
-            format!("http://{}", tcp.local_addr().context("cannot read the listener's address")?);
-        let unix = listen::bind_unix(&state.socket())?;
+        let scheme = if certificates.is_some() { "https" } else { "http" };
+        let address = tcp.local_addr().context("cannot read the listener's address")?;
+        let url = format!("{scheme}://{address}");
+        let admitted = Admitted::of_this_worker(config.admin_group.as_deref())?;
+        let unix = listen::bind_unix(&state, admitted.group)?;
         let metrics = recorder()?;
         let registry = Arc::new(Registry::open(Box::new(Sqlite::open(&state.registry())?))?);
         let rotation = Rotation { bytes: config.log_bytes.0, files: config.log_files.max(1) };
         let logs =
             Arc::new(Logs::start(&state.logs(), rotation).context("cannot start writing logs")?);
-        forget_hidden(&registry, &logs).await?;
+        forget_hidden(&registry, &logs, &vault).await?;
         let store = layers::Store::open(state.root())?;
         let budget = config.install_cache_bytes.0;
         // Before there is a warden: nothing runs from these directories yet.
@@ -97,7 +111,8 @@ impl Worker {
             queue: capacity::queue(&config, descriptors),
             ..engine_config(&config)
         };
-        let engine = Engine::with_packages(Arc::clone(&provider), settings, sink, packages);
+        let secrets = Arc::clone(&vault) as Arc<dyn SecretStore>;
+        let engine = Engine::with_stores(Arc::clone(&provider), settings, sink, packages, secrets);
         let usage = Arc::new(Usage::new(Arc::clone(&registry), Arc::clone(&engine)));
         let deployer = Arc::new(Deployer::new(
             workshop,
@@ -124,6 +139,10 @@ impl Worker {
             deploy_bodies: Budget::new(bundles, one_bundle, "deploy_bodies"),
             config,
             state,
+            tokens,
+            vault,
+            audit: Arc::new(audit),
+            admitted,
             registry,
             engine,
             deployer,
@@ -135,7 +154,7 @@ impl Worker {
             url,
             capacity,
         });
-        Ok(Self { app, doors, provider, builds, warden, tcp, unix, hold })
+        Ok(Self { app, doors, provider, builds, warden, tcp, certificates, unix, hold })
     }
 
     /// Where it listens.
@@ -155,7 +174,7 @@ impl Worker {
     /// # Errors
     /// When serving itself fails.
     pub async fn serve(self) -> Result<()> {
-        let Self { app, doors, provider, builds, mut warden, tcp, unix, hold } = self;
+        let Self { app, doors, provider, builds, mut warden, tcp, certificates, unix, hold } = self;
         let stop = app.stop.clone();
         hold.announce(&Address { pid: std::process::id(), url: app.url.clone() })
             .context("cannot write worker.json into the state directory")?;
@@ -164,15 +183,21 @@ impl Worker {
         let (engine, proc) = (Arc::clone(&app.engine), app.config.proc.clone());
         tokio::spawn(pressure::watch(engine, builds.clone(), proc, stop.clone()));
         tokio::spawn(Arc::clone(&app.stock).keep_to_budget(stop.clone()));
-        // Replies are small and each is waited for: never hold one back to fill a packet.
-        let tcp = tcp.tap_io(|stream| drop(stream.set_nodelay(true)));
+        let tls = certificates.as_ref().map(Certificates::acceptor).transpose()?;
+        if let Some(certificates) = certificates {
+            tls::reread_at_sighup(certificates, stop.clone())?;
+        }
+        let tcp = Front { listener: tcp, tls };
         let behind = |door, most| {
             let router = api::router(Arc::clone(&app), door);
             Behind { router, most, spare: doors.spare, patience: app.config.client_timeout.0 }
         };
+        let door =
+            if app.config.listen.ip().is_loopback() { Door::Loopback } else { Door::Network };
+        let (of_tcp, of_unix) = (behind(door, doors.tcp), behind(Door::Unix, doors.unix));
         let serving = tokio::spawn(future::join(
-            listen::serve(tcp, behind(Door::Tcp, doors.tcp), stop.clone()),
-            listen::serve(unix, behind(Door::Unix, doors.unix), stop.clone()),
+            listen::serve(tcp, of_tcp, stop.clone(), |_, address| Remote::Tcp(*address)),
+            listen::serve(unix, of_unix, stop.clone(), |stream, _| Remote::Unix(Peer::of(stream))),
         ));
         let serving = AbortOnDropHandle::new(serving);
         let outcome = tokio::select! {
@@ -281,10 +306,12 @@ async fn upkeep(metrics: PrometheusHandle, stop: CancellationToken) {
 }
 
 /// What `wool run` made lasts as long as the worker that ran it.
-async fn forget_hidden(registry: &Registry, logs: &Logs) -> Result<()> {
+async fn forget_hidden(registry: &Registry, logs: &Logs, vault: &Vault) -> Result<()> {
     for function in registry.list().into_iter().filter(|function| function.hidden) {
-        registry.remove(function.name())?;
-        logs.remove(function.name()).await;
+        let name = function.whole_name();
+        registry.remove(&name)?;
+        logs.remove(&name).await;
+        vault.forget(&name)?;
     }
     Ok(())
 }

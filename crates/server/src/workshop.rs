@@ -9,7 +9,6 @@ use layers::Patience;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::name::FunctionName;
 use crate::progress::Progress;
 
 /// What was uploaded.
@@ -75,7 +74,7 @@ pub trait Workshop: Send + Sync + Debug {
     /// When the function or the machine does not allow it; what was finished until then stays as a cache.
     fn make(
         &self,
-        name: &FunctionName,
+        name: &str,
         bundle: Bundle,
         patience: &Arc<Patience>,
         progress: &dyn Progress,

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use engine::HandlerId;
+use server::access::Label;
+use server::name::WholeName;
 use server::registry::{Registry, Sqlite, StoreError, Version};
 
 const CHILD: &str = "LAMBSWOOL_TEST_REGISTRY";
@@ -22,6 +24,10 @@ fn version(name: &str, number: u64) -> Version {
         manifest: serde_json::json!({ "number": number }),
         lock: format!("lock {number}\n"),
     }
+}
+
+fn named(name: &str) -> WholeName {
+    WholeName::new(&Label::default_tenant(), &name.parse().unwrap())
 }
 
 fn open(path: &Path) -> Registry {
@@ -52,20 +58,25 @@ fn a_killed_writer_loses_nothing_that_it_acknowledged() {
         child.kill().unwrap();
         child.wait().unwrap();
         let registry = open(&path);
-        let current = registry.get("f").unwrap();
+        let current = registry.get(&named("f")).unwrap();
         let number = current.current.manifest["number"].as_u64().unwrap();
         assert!(number >= acknowledged, "{number} is older than the acknowledged {acknowledged}");
         assert_eq!(*current.current, version("f", number), "no version is half there");
-        let own = registry.get(&format!("f{acknowledged}")).unwrap();
+        let own = registry.get(&named(&format!("f{acknowledged}"))).unwrap();
         assert_eq!(own.current.handler.id.to_string(), format!("f{acknowledged}-{acknowledged}"));
     }
-    assert_eq!(open(&path).history("f").unwrap().len(), 100, "history shows the newest hundred");
+    assert_eq!(
+        open(&path).history(&named("f")).unwrap().len(),
+        100,
+        "history shows the newest hundred"
+    );
     assert!(acknowledged >= 60);
 }
 
 fn write_for_ever(path: &Path) {
     let registry = open(path);
-    let first = registry.get("f").map_or(0, |f| f.current.manifest["number"].as_u64().unwrap());
+    let first =
+        registry.get(&named("f")).map_or(0, |f| f.current.manifest["number"].as_u64().unwrap());
     for number in first + 1.. {
         registry.put(version("f", number), false).unwrap();
         registry.put(version(&format!("f{number}"), number), false).unwrap();
@@ -107,7 +118,7 @@ fn a_registry_of_the_first_schema_is_brought_up_to_date() {
         .unwrap();
     connection.execute("INSERT INTO functions VALUES ('f', 'f-7')", []).unwrap();
     drop(connection);
-    let function = open(&path).get("f").unwrap();
+    let function = open(&path).get(&named("f")).unwrap();
     assert_eq!(*function.current, old);
     assert_eq!((function.hidden, function.updated), (false, old.created));
 }
@@ -120,8 +131,8 @@ fn removing_a_function_is_for_good_and_spares_the_others() {
     for name in ["f", "g"] {
         registry.put(version(name, 1), false).unwrap();
     }
-    assert!(registry.remove("f").unwrap().is_some());
-    assert!(registry.remove("f").unwrap().is_none());
+    assert!(registry.remove(&named("f")).unwrap().is_some());
+    assert!(registry.remove(&named("f")).unwrap().is_none());
     drop(registry);
     let names: Vec<String> = open(&path).list().iter().map(|f| f.name().to_owned()).collect();
     assert_eq!(names, ["g"]);

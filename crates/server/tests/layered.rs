@@ -10,7 +10,6 @@ use layers::{Patience, Silent, Store};
 use sandbox::wire::Convention;
 use server::installer::Installer;
 use server::layered::Layered;
-use server::name::FunctionName;
 use server::workshop::{Bundle, Made, MakeError, Packing, Workshop as _};
 
 /// One state for all tests and runs: a base takes seconds to make.
@@ -27,9 +26,8 @@ fn make(source: &str) -> Result<Made, MakeError> {
     let mut file: File = tempfile::tempfile().unwrap();
     file.write_all(source.as_bytes()).unwrap();
     file.rewind().unwrap();
-    let name: FunctionName = "deployed-name".parse().unwrap();
     let bundle = Bundle { packing: Packing::Source("hello".to_owned()), file };
-    workshop().make(&name, bundle, &Arc::new(Patience::endless()), &Silent)
+    workshop().make("deployed-name", bundle, &Arc::new(Patience::endless()), &Silent)
 }
 
 #[test]

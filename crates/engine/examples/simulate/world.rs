@@ -141,6 +141,7 @@ fn handler(number: usize, function: &Function) -> Handler {
     Handler {
         id: HandlerId(Arc::from(&*name)),
         name,
+        tenant: engine::DEFAULT_TENANT.to_owned(),
         python,
         packages: place.clone(),
         distributions: Arc::clone(&function.pins),

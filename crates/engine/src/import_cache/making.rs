@@ -15,7 +15,7 @@ use super::kept::{Kept, Key, View};
 use super::profile::Belief;
 use super::select::{Standing, unfit};
 use super::set::Set;
-use super::state::{Node, State};
+use super::state::{Node, Realm, State};
 use super::worth::ancestor;
 use crate::budget::Reserved;
 use crate::config::ZygotePolicy;
@@ -83,7 +83,7 @@ impl ImportCache {
         key: &Key,
         from: Option<Arc<Kept>>,
     ) -> Result<Derived, ProviderError> {
-        let (python, network) = self.state().python(key.realm).clone();
+        let Realm { python, network, .. } = self.state().realm(key.realm).clone();
         let spec = ZygoteSpec {
             python,
             packages: None,

@@ -46,6 +46,16 @@ struct Setback {
     until: Instant,
 }
 
+/// What a zygote never leaves: it serves only handlers of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Realm {
+    pub(super) python: PythonSpec,
+    pub(super) network: Network,
+    /// A zygote has full power over what is forked from it, and what is forked may learn from it (its address-space
+    /// layout, what is left in its memory): not even a root is shared.
+    pub(super) tenant: String,
+}
+
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) nodes: HashMap<Key, Node>,
@@ -53,7 +63,7 @@ pub(super) struct State {
     setbacks: HashMap<(usize, Set), Setback>,
     pub(super) book: Arc<Book>,
     pub(super) profiles: BTreeMap<HandlerId, Arc<Profile>>,
-    realms: Vec<(PythonSpec, Network)>,
+    realms: Vec<Realm>,
     /// The part of starts of late that were of locks never seen before.
     pub(super) novelty: f64,
     /// Starts so far: the clock by which popularity fades.
@@ -95,7 +105,7 @@ impl State {
         if let Some(profile) = self.profiles.get(&handler.id) {
             return Arc::clone(profile);
         }
-        let realm = self.realm(&handler.python, handler.network);
+        let realm = self.realm_of(handler);
         let book = Arc::make_mut(&mut self.book);
         let locked: Set = match &handler.packages {
             None => Set::default(),
@@ -149,16 +159,22 @@ impl State {
         self.profiles.retain(|_, profile| profile.weight(starts, 1e3) > bar);
     }
 
-    fn realm(&mut self, python: &PythonSpec, network: Network) -> usize {
-        let same = |(own, class): &(PythonSpec, Network)| own == python && *class == network;
+    fn realm_of(&mut self, handler: &Handler) -> usize {
+        let same = |realm: &Realm| {
+            realm.python == handler.python
+                && realm.network == handler.network
+                && realm.tenant == handler.tenant
+        };
         self.realms.iter().position(same).unwrap_or_else(|| {
-            self.realms.push((python.clone(), network));
+            let Handler { python, network, tenant, .. } = handler;
+            let (python, network, tenant) = (python.clone(), *network, tenant.clone());
+            self.realms.push(Realm { python, network, tenant });
             self.realms.len() - 1
         })
     }
 
-    pub(super) fn python(&self, realm: usize) -> &(PythonSpec, Network) {
-        &self.realms[realm]
+    pub(super) fn realm(&self, number: usize) -> &Realm {
+        &self.realms[number]
     }
 
     pub(super) fn view(&mut self) -> Arc<View> {

@@ -19,7 +19,8 @@ impl ImportCache {
         let zygotes = view.kept.iter().zip(&view.entries).map(|(kept, entry)| ZygoteStatus {
             id: kept.zygote.id(),
             parent: entry.parent.map(|at| view.kept[at].zygote.id()),
-            base: state.python(kept.key.realm).0.base.clone(),
+            base: state.realm(kept.key.realm).python.base.clone(),
+            tenant: state.realm(kept.key.realm).tenant.clone(),
             packages: kept.zygote.spec().packages.clone(),
             distributions: labels(&state, kept),
             imports: kept.zygote.spec().imports.clone(),

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Call, Engine, EngineConfig, Handler, HandlerId, LogLine, LogSink, Served};
+use engine::{
+    Call, Engine, EngineConfig, Handler, HandlerId, LogLine, LogSink, Packages, SecretStore, Served,
+};
 use sandbox::fake::{Census, FakeProvider, FakeSettings};
 use sandbox::wire::Convention;
 use sandbox::{InvocationId, Limits, Network, PythonSpec};
@@ -37,6 +39,16 @@ impl World {
         let lines = Arc::new(Lines::default());
         let engine =
             Engine::new(Arc::new(provider.clone()), config, Arc::clone(&lines) as Arc<dyn LogSink>);
+        Self { provider, engine, lines }
+    }
+
+    /// An engine whose handlers have secrets.
+    pub fn with_secrets(secrets: Arc<dyn SecretStore>) -> Self {
+        let (provider, lines) = (FakeProvider::default(), Arc::new(Lines::default()));
+        let sink = Arc::clone(&lines) as Arc<dyn LogSink>;
+        let (config, packages) = (EngineConfig::default(), Packages::default());
+        let engine =
+            Engine::with_stores(Arc::new(provider.clone()), config, sink, packages, secrets);
         Self { provider, engine, lines }
     }
 
@@ -84,6 +96,7 @@ pub fn handler(name: &str, module: &str) -> Handler {
     Handler {
         id: HandlerId(Arc::from(name)),
         name: name.to_owned(),
+        tenant: engine::DEFAULT_TENANT.to_owned(),
         python: PythonSpec {
             base: "base/b".parse().unwrap(),
             guest: "guest/g".parse().unwrap(),

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `echo` (and any other name) | returns the body as it came |
 //! | `sleep:MS` | returns after that time |
+//! | `environment:MS` | returns, after that time, the variables that it was loaded with, as JSON |
 //! | `uses:A+B/C` | returns; says, when asked, that loading imported A and B and the first call C, as far as its zygote had not; ten milliseconds each |
 //! | `print` | writes a line while loading and one while called, then returns |
 //! | `flood:BYTES` | writes that much output in frames of 64 KiB, then returns |
@@ -98,7 +99,9 @@ impl Guest {
             };
             let done = Reply::Done { id: id.clone(), content_type };
             match verb {
-                "sleep" => tokio::time::sleep(Duration::from_millis(number as u64)).await,
+                "sleep" | "environment" => {
+                    tokio::time::sleep(Duration::from_millis(number as u64)).await;
+                }
                 "print" => self.print(&id, b"called\n").await?,
                 "flood" => self.print_much(&id, number).await?,
                 "exit" => return Ok(Death::Exited(i32::try_from(number).unwrap_or(i32::MAX))),
@@ -122,6 +125,10 @@ impl Guest {
                     let other =
                         Reply::Done { id: "another".to_owned(), content_type: String::new() };
                     self.say(&other, b"").await?;
+                }
+                "environment" => {
+                    let variables = serde_json::to_vec(&load.environment)?;
+                    self.say(&done, &variables).await?;
                 }
                 _ => self.say(&done, &body).await?,
             }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use zeroize::Zeroizing;
 
 use super::frame::{Frame, FrameError};
 
@@ -142,7 +143,21 @@ impl Request {
     /// # Errors
     /// When it is too long.
     pub fn encode(&self, body: &[u8], out: &mut Vec<u8>) -> Result<(), MessageError> {
-        Ok(Frame::encode(&serde_json::to_vec(self)?, body, out)?)
+        // A load may carry secrets. Room for all of it, however it is escaped: growing would leave a copy behind.
+        let mut header = Zeroizing::new(Vec::with_capacity(self.length_at_most()));
+        serde_json::to_writer(&mut *header, self)?;
+        Ok(Frame::encode(&header, body, out)?)
+    }
+
+    /// Bytes of its header, at most or a little more.
+    fn length_at_most(&self) -> usize {
+        // `\u0000`
+        const ESCAPED: usize = 6;
+        let variables = match self {
+            Self::Load(load) => load.environment.iter().map(|(k, v)| k.len() + v.len() + 2).sum(),
+            Self::Invoke { .. } | Self::Wake {} => 0,
+        };
+        1024 + ESCAPED * variables
     }
 
     /// Reads a message from its frame; the body comes along.

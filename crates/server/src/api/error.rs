@@ -115,6 +115,9 @@ impl From<CallError> for ApiError {
                 "no-sandbox",
                 format!("{message}; `wool doctor` says what is missing"),
             ),
+            CallError::NoSecrets(_) => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "no-secrets", message)
+            }
             CallError::Stopping => Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", message),
         }
     }
@@ -122,7 +125,13 @@ impl From<CallError> for ApiError {
 
 impl From<DeployError> for ApiError {
     fn from(error: DeployError) -> Self {
-        match &error {
+        Self::from(&error)
+    }
+}
+
+impl From<&DeployError> for ApiError {
+    fn from(error: &DeployError) -> Self {
+        match error {
             DeployError::Make(MakeError::Function { step, message }) => {
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, step, message.clone())
             }
@@ -132,7 +141,7 @@ impl From<DeployError> for ApiError {
             DeployError::GivenUp => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", error.to_string())
             }
-            DeployError::Store(_) | DeployError::BrokeOff => Self::internal(said(&error)),
+            DeployError::Store(_) | DeployError::BrokeOff => Self::internal(said(error)),
         }
     }
 }
@@ -158,7 +167,9 @@ impl From<NameError> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
+        let kind = ErrorType(self.detail.r#type.clone());
         let mut response = (self.status, Json(ErrorBody { error: self.detail })).into_response();
+        response.extensions_mut().insert(kind);
         if let Some(after) = self.retry_after {
             // Whole seconds are all that the header can say; zero would mean "at once".
             let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
@@ -167,6 +178,10 @@ impl IntoResponse for ApiError {
         response
     }
 }
+
+/// The type of the error that a reply tells, for whoever sees the reply and not its body.
+#[derive(Clone, Debug)]
+pub(super) struct ErrorType(pub(super) String);
 
 /// An error with all its causes, in one line.
 pub(crate) fn said(error: &dyn std::error::Error) -> String {

@@ -3,11 +3,11 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
@@ -15,10 +15,12 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::task::AbortOnDropHandle;
 use utoipa::{IntoParams, ToSchema};
 
+use super::act::Act;
 use super::error::ApiError;
-use super::{App, ErrorBody, Named, Query, body};
+use super::{App, Asked, ErrorBody, Named, Query, body};
+use crate::deploy::DeployError;
 use crate::logs::stamp;
-use crate::name::FunctionName;
+use crate::name::{FunctionName, WholeName};
 use crate::progress::{Event, Sender};
 use crate::registry::{Function, Past};
 use crate::workshop::{Bundle, Packing};
@@ -30,6 +32,9 @@ const NDJSON: &str = "application/x-ndjson";
 pub struct FunctionSummary {
     /// Its name.
     pub name: String,
+    /// Whose it is.
+    #[serde(default)]
+    pub tenant: String,
     /// Its current version: the hash of everything that it is made of.
     pub version: String,
     /// When this version was made current, RFC 3339.
@@ -85,6 +90,7 @@ impl FunctionSummary {
         let handler = &function.current.handler;
         Self {
             name: handler.name.clone(),
+            tenant: handler.tenant.clone(),
             version: handler.id.to_string(),
             updated: stamp(function.updated),
             handler: format!("{}.{}", handler.module, handler.function),
@@ -133,13 +139,19 @@ pub(super) struct PutQuery {
 
 /// List the functions.
 #[utoipa::path(get, path = "/v1/functions", tag = "functions", params(ListQuery),
-    responses((status = 200, description = "all functions, by name", body = FunctionList),
+    responses((status = 200, description = "all functions of the tenant, by name", body = FunctionList),
               (status = 400, description = "the query is none", body = ErrorBody)))]
 pub(super) async fn list(
     State(app): State<Arc<App>>,
+    Asked { caller, tenant }: Asked,
     Query(query): Query<ListQuery>,
 ) -> Json<FunctionList> {
-    let shown = app.registry.list().into_iter().filter(|function| query.hidden || !function.hidden);
+    let shown = app
+        .registry
+        .list()
+        .into_iter()
+        .filter(|function| query.hidden || !function.hidden)
+        .filter(|function| function.is_of(&tenant) && caller.may_touch(function.name()));
     Json(FunctionList { functions: shown.map(|function| FunctionSummary::of(&function)).collect() })
 }
 
@@ -155,11 +167,11 @@ pub(super) async fn get(
     Named(name): Named,
 ) -> Result<Json<FunctionDetail>, ApiError> {
     let function =
-        app.registry.get(name.as_str()).ok_or_else(|| ApiError::unknown_function(name.as_str()))?;
+        app.registry.get(&name).ok_or_else(|| ApiError::unknown_function(name.name()))?;
     detail(&app, function).await.map(Json)
 }
 
-/// Remove a function with all its versions and its log.
+/// Remove a function with all its versions, its log and its secrets.
 #[utoipa::path(delete, path = "/v1/functions/{name}", tag = "functions",
     params(("name" = String, Path, description = "the function's name")),
     responses(
@@ -171,9 +183,12 @@ pub(super) async fn delete(
     Named(name): Named,
 ) -> Result<StatusCode, ApiError> {
     if !app.deployer.remove(&name).await? {
-        return Err(ApiError::unknown_function(name.as_str()));
+        return Err(ApiError::unknown_function(name.name()));
     }
-    app.logs.remove(name.as_str()).await;
+    app.logs.remove(&name).await;
+    let vault = Arc::clone(&app.vault);
+    let forgotten = tokio::task::spawn_blocking(move || vault.forget(&name)).await;
+    forgotten.map_err(|_| ApiError::internal("the secrets broke off"))??;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -188,6 +203,7 @@ pub(super) async fn delete(
     responses(
         (status = 201, description = "deployed, and current", body = FunctionDetail),
         (status = 400, description = "the name or the query is none", body = ErrorBody),
+        (status = 403, description = "it has secrets, and nobody knows who asks", body = ErrorBody),
         (status = 408, description = "the bundle comes too slowly", body = ErrorBody),
         (status = 413, description = "the bundle is too large", body = ErrorBody),
         (status = 415, description = "neither Python, ZIP nor tar", body = ErrorBody),
@@ -197,18 +213,27 @@ pub(super) async fn delete(
     ))]
 pub(super) async fn put(
     State(app): State<Arc<App>>,
+    Asked { caller, .. }: Asked,
+    Extension(act): Extension<Arc<Act>>,
     Named(name): Named,
     Query(query): Query<PutQuery>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let packing = packing(&headers, query.module.as_deref().unwrap_or(name.as_str()))?;
+    if !caller.is_known() && !app.vault.list(&name).is_empty() {
+        let message = format!(
+            "{name} has secrets, which other code would be told: deploy it through the worker's Unix socket, or with a token"
+        );
+        return Err(ApiError::new(StatusCode::FORBIDDEN, "has-secrets", message));
+    }
+    let packing = packing(&headers, query.module.as_deref().unwrap_or(name.name()))?;
     let allowed = (app.config.deploy_body.0, app.config.client_timeout.0);
     let (budget, dir) = (&app.deploy_bodies, app.state.run());
     let (file, held) = body::spool(&headers, body, allowed, budget, &dir).await?;
     let bundle = Bundle { packing, file };
     let (events, told) = unbounded_channel();
-    let deploying = deploy(Arc::clone(&app), name, bundle, query.hidden, Sender::new(events));
+    let (app, progress) = (Arc::clone(&app), Sender::new(events));
+    let deploying = deploy(app, name, bundle, query.hidden, progress, act);
     let work = async move {
         let deployed = deploying.await;
         drop(held);
@@ -224,17 +249,25 @@ pub(super) async fn put(
 
 async fn deploy(
     app: Arc<App>,
-    name: FunctionName,
+    name: WholeName,
     bundle: Bundle,
     hidden: bool,
     progress: Sender,
+    act: Arc<Act>,
 ) -> Result<FunctionDetail, ApiError> {
-    let function = app.deployer.deploy(name, bundle, hidden, Arc::new(progress)).await?;
+    let ended = move |deployed: &Result<Arc<Function>, DeployError>| match deployed {
+        Ok(function) => {
+            act.made(&function.current.handler.id.0);
+            act.ended("ok");
+        }
+        Err(error) => act.ended(&ApiError::from(error).detail().r#type),
+    };
+    let function = app.deployer.deploy(name, bundle, hidden, Arc::new(progress), ended).await?;
     detail(&app, function).await
 }
 
 async fn detail(app: &Arc<App>, function: Arc<Function>) -> Result<FunctionDetail, ApiError> {
-    let (registry, name) = (Arc::clone(&app.registry), function.name().to_owned());
+    let (registry, name) = (Arc::clone(&app.registry), function.whole_name());
     let history = tokio::task::spawn_blocking(move || registry.history(&name)).await;
     let history = history.map_err(|_| ApiError::internal("the registry broke off"))??;
     Ok(FunctionDetail::of(&function, history))

@@ -59,12 +59,12 @@ pub(super) async fn read(
     Query(query): Query<LogsQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    if app.registry.get(name.as_str()).is_none() {
-        return Err(ApiError::unknown_function(name.as_str()));
+    if app.registry.get(&name).is_none() {
+        return Err(ApiError::unknown_function(name.name()));
     }
     app.logs.flush().await;
     let (logs, lines) = (Arc::clone(&app.logs), query.lines.unwrap_or(100).min(MOST));
-    let read = tokio::task::spawn_blocking(move || logs.read(name.as_str(), lines)).await;
+    let read = tokio::task::spawn_blocking(move || logs.read(&name, lines)).await;
     let unreadable =
         |error: std::io::Error| ApiError::internal(format!("the log cannot be read: {error}"));
     let (entries, follower) =

@@ -2,24 +2,31 @@
 //!
 //! ```text
 //!   TCP, loopback ──► guard (no foreign web page) ──┐
-//!   Unix socket, mode 0600 ──── + POST /v1/stop ────┴──► routes ──► registry, deployer, engine, logs
+//!   TCP, elsewhere: TLS and a token, always ────────┤
+//!   Unix socket ──────────── + POST /v1/stop ───────┴─► entrance (who, and may they?) ──► routes ──► registry, deployer, …
 //! ```
 
+mod act;
+mod audit;
 mod body;
 mod budget;
+mod entrance;
 pub mod error;
 mod functions;
 mod guard;
 mod logs;
+mod needs;
 mod packages;
 mod run;
+mod secrets;
 mod status;
+mod tokens;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::{self, FromRequestParts, Path};
+use axum::extract::{self, FromRequestParts, RawPathParams};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::middleware;
@@ -31,22 +38,29 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::access::{Admitted, Caller, Label, Tokens};
+use crate::audit::Audit;
 use crate::capacity::Capacity;
 use crate::config::Config;
 use crate::deploy::Deployer;
 use crate::logs::Logs;
-use crate::name::FunctionName;
+use crate::name::{FunctionName, WholeName};
 use crate::registry::Registry;
+use crate::secrets::Vault;
 use crate::state::State;
 use crate::stock::Stock;
 
+pub use audit::ActionList;
 pub use budget::Budget;
+pub use entrance::TENANT;
 pub use error::{ApiError, ErrorBody, ErrorDetail};
 pub use functions::{FunctionDetail, FunctionList, FunctionSummary};
 pub use packages::{Broken, Checked, PackageList, PackageSummary, Pruned};
 pub use run::{INVOCATION, START};
+pub use secrets::{SecretList, SecretSummary};
 pub(crate) use status::read_tree;
 pub use status::{WorkerStatus, ZygoteList};
+pub use tokens::{TokenList, TokenMade, TokenRequest, TokenSummary};
 
 /// Everything that a request may need.
 #[derive(Debug)]
@@ -55,6 +69,14 @@ pub struct App {
     pub config: Config,
     /// The state directory.
     pub state: State,
+    /// Who has which token.
+    pub tokens: Arc<Tokens>,
+    /// The functions' secrets.
+    pub vault: Arc<Vault>,
+    /// What was changed, and by whom.
+    pub audit: Arc<Audit>,
+    /// Whom the Unix socket lets in.
+    pub admitted: Admitted,
     /// Which functions exist.
     pub registry: Arc<Registry>,
     /// Who serves calls.
@@ -85,15 +107,17 @@ pub struct App {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
     /// TCP on a loopback address: any user of the machine, any web page in a browser.
-    Tcp,
-    /// The Unix socket: its owner.
+    Loopback,
+    /// TCP on another address: any machine that reaches it.
+    Network,
+    /// The Unix socket: whom [`Admitted`] lets in.
     Unix,
 }
 
 #[derive(OpenApi)]
 #[openapi(info(
     title = "Lambswool",
-    description = "Runs Python functions on your own Linux machine. Served on a loopback address and on a Unix socket; every error is `{\"error\": {\"type\", \"message\"}}`."
+    description = "Runs Python functions on your own Linux machine. Served on a loopback address and on a Unix socket; every error is `{\"error\": {\"type\", \"message\"}}`. Once a token was made, TCP asks for one: `Authorization: Bearer wool_…`."
 ))]
 struct Described;
 
@@ -106,10 +130,15 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(packages::verify))
         .routes(routes!(packages::prune))
         .routes(routes!(run::run))
+        .routes(routes!(secrets::list))
+        .routes(routes!(secrets::put, secrets::delete))
         .routes(routes!(status::healthz))
         .routes(routes!(status::metrics))
         .routes(routes!(status::status))
         .routes(routes!(status::zygotes))
+        .routes(routes!(tokens::list, tokens::create))
+        .routes(routes!(tokens::delete))
+        .routes(routes!(audit::read))
 }
 
 /// The description of the API, as `/openapi.json` has it.
@@ -128,11 +157,15 @@ pub fn router(app: Arc<App>, door: Door) -> Router {
     let router = router
         .fallback(nothing_here)
         .method_not_allowed_fallback(wrong_method)
-        .with_state(app.clone());
-    let router = router.layer(middleware::from_fn_with_state(app, body::read_small_first));
+        .with_state(Arc::clone(&app));
+    let entrance = entrance::Entrance { app: Arc::clone(&app), door };
+    let router = router
+        .layer(middleware::from_fn_with_state(entrance, entrance::identify))
+        .layer(middleware::from_fn_with_state(app, body::read_small_first));
     match door {
-        Door::Tcp => router.layer(middleware::from_fn(guard::refuse_foreign_pages)),
-        Door::Unix => router,
+        Door::Loopback => router.layer(middleware::from_fn(guard::refuse_foreign_pages)),
+        // A browser adds no token by itself: a page that has none of its own gets nowhere.
+        Door::Network | Door::Unix => router,
     }
 }
 
@@ -154,18 +187,35 @@ async fn wrong_method() -> ApiError {
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "wrong-method", message)
 }
 
-/// The function's name in the path.
-struct Named(FunctionName);
+/// The function's name in the path, of the tenant that the caller means: another's is not there.
+struct Named(WholeName);
 
 impl<S: Send + Sync> FromRequestParts<S> for Named {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        match Path::<String>::from_request_parts(parts, state).await {
-            Ok(Path(text)) => Ok(Self(text.parse()?)),
-            // Not UTF-8 once decoded: say the rule.
-            Err(_) => Ok(Self("\u{fffd}".parse()?)),
-        }
+        let Asked { tenant, .. } = Asked::from_request_parts(parts, state).await?;
+        let path = RawPathParams::from_request_parts(parts, state).await;
+        let name = path.as_ref().ok().and_then(|all| all.iter().find(|(key, _)| *key == "name"));
+        // Not UTF-8 once decoded: say the rule.
+        let name: FunctionName = name.map_or("\u{fffd}", |(_, name)| name).parse()?;
+        Ok(Self(WholeName::new(&tenant, &name)))
+    }
+}
+
+/// Who asks, and whose functions are meant, as the entrance found out.
+#[derive(Clone, Debug)]
+struct Asked {
+    caller: Caller,
+    tenant: Label,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Asked {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        // Routes that ask nothing of their callers do not ask who they are.
+        parts.extensions.get().cloned().ok_or_else(|| ApiError::internal("nobody asked"))
     }
 }
 

@@ -63,10 +63,8 @@ pub(super) async fn run(
 ) -> Result<Response, ApiError> {
     fault::point("invoke").await;
     let began = Instant::now();
-    let handler = app
-        .registry
-        .resolve(name.as_str())
-        .ok_or_else(|| ApiError::unknown_function(name.as_str()))?;
+    let handler =
+        app.registry.resolve(&name).ok_or_else(|| ApiError::unknown_function(name.name()))?;
     let resolved = began.elapsed();
     metrics::histogram!("lambswool_stage_seconds", "stage" => Stage::Resolve.as_str())
         .record(resolved);

@@ -10,7 +10,8 @@ use engine::{EngineStatus, RefusedStatus, ZygoteStatus, ZygoteTree};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::App;
+use super::{App, Asked};
+use crate::access::Scope;
 use crate::capacity::Capacity;
 
 /// How the worker is.
@@ -26,13 +27,13 @@ pub struct WorkerStatus {
     pub state: String,
     /// Seconds since it came up.
     pub uptime_seconds: f64,
-    /// Functions deployed, hidden ones included.
+    /// Functions deployed by the tenant, hidden ones included.
     pub functions: usize,
     /// How many sandboxes there may be at once, and why no more.
     pub capacity: Capacity,
     /// Pieces of output dropped because the disk could not keep up.
     pub log_pieces_dropped: u64,
-    /// Instances, zygotes, memory and queue.
+    /// Instances, memory and queue; the zygotes, which are of all tenants, for administrators.
     #[schema(value_type = Object)]
     pub engine: serde_json::Value,
 }
@@ -91,17 +92,25 @@ pub(super) async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
 /// Say how the worker is.
 #[utoipa::path(get, path = "/v1/status", tag = "worker",
     responses((status = 200, description = "how it is", body = WorkerStatus)))]
-pub(super) async fn status(State(app): State<Arc<App>>) -> Json<WorkerStatus> {
+pub(super) async fn status(
+    State(app): State<Arc<App>>,
+    Asked { caller, tenant }: Asked,
+) -> Json<WorkerStatus> {
+    let mut engine = app.engine.status();
+    if !caller.may(Scope::Admin) {
+        engine.zygotes.clear();
+        engine.refused.clear();
+    }
     Json(WorkerStatus {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         url: app.url.clone(),
         state: app.state.root().display().to_string(),
         uptime_seconds: app.began.elapsed().as_secs_f64(),
-        functions: app.registry.list().len(),
+        functions: app.registry.list().iter().filter(|one| one.is_of(&tenant)).count(),
         capacity: app.capacity.clone(),
         log_pieces_dropped: app.logs.dropped(),
-        engine: serde_json::to_value(app.engine.status()).unwrap_or_default(),
+        engine: serde_json::to_value(engine).unwrap_or_default(),
     })
 }
 

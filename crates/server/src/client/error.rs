@@ -8,12 +8,15 @@ use hyper::StatusCode;
 use thiserror::Error;
 
 use crate::api::ErrorDetail;
+use crate::tls::TrustError;
 
 /// Where a worker is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// `host:port`
     Tcp(String),
+    /// `host:port`, with TLS
+    Tls(String),
     /// The worker's socket.
     Unix(PathBuf),
 }
@@ -33,8 +36,22 @@ pub enum ClientError {
         source: std::io::Error,
     },
     /// The URL is none that can be used.
-    #[error("{0:?} is no worker's address: use http://HOST:PORT or unix:PATH")]
+    #[error("{0:?} is no worker's address: use http://HOST:PORT, https://HOST:PORT or unix:PATH")]
     Url(String),
+    /// Whoever answers there is not known.
+    #[error(
+        "the worker at {target} does not prove who it is: name its certificate, or the one that vouches for it, with --ca FILE"
+    )]
+    Unproven {
+        /// Where.
+        target: Target,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Nobody can be known.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     /// It takes connections and says nothing.
     #[error(
         "the worker at {target} has not answered for {} s and does not say that it is well: look into its log, or end its process{}", after.as_secs(), ending(*pid)
@@ -82,6 +99,7 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(authority) => write!(f, "http://{authority}"),
+            Self::Tls(authority) => write!(f, "https://{authority}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }

@@ -1,5 +1,6 @@
 //! The commands of `wool`: each a client of a worker, except those that start or remove one.
 
+mod audit;
 mod base;
 mod call;
 mod deploy;
@@ -10,8 +11,11 @@ mod pack;
 mod packages;
 mod remove;
 mod run;
+mod secret;
 mod stop;
 mod terminal;
+mod tls;
+mod token;
 mod up;
 mod zygotes;
 
@@ -58,6 +62,10 @@ fn dispatch(cli: Cli) -> Result<()> {
         Command::Logs(logs) => client_side(logs::logs(&global, &logs)),
         Command::Packages(packages) => client_side(packages::packages(&global, &packages)),
         Command::Zygotes => client_side(zygotes::zygotes(&global)),
+        Command::Token(token) => client_side(token::token(&global, &token)),
+        Command::Secret(secret) => client_side(secret::secret(&global, &secret)),
+        Command::Audit(audit) => client_side(audit::audit(&global, &audit)),
+        Command::Tls(tls) => tls::tls(&global, &tls),
         Command::Base(base) => base::base(&global, &base),
         Command::Doctor => doctor::doctor(&state_root(&global), global.json),
         Command::Completions { shell } => {
@@ -80,7 +88,9 @@ fn client_side(work: impl Future<Output = Result<()>>) -> Result<()> {
 
 fn client(global: &Global) -> Result<Client> {
     let state = state_root(global);
-    Ok(Client::find(global.url.as_deref(), &state, global.state.is_some())?)
+    let client = Client::find(global.url.as_deref(), &state, global.state.is_some())?;
+    let client = client.with_token(token::shown(global)?).trusting(global.ca.clone());
+    Ok(client.for_tenant(global.tenant.clone()))
 }
 
 /// The state directory that was said, or the one that a worker of this user would take.

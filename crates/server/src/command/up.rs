@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use tracing_subscriber::EnvFilter;
 
 use super::terminal::{Display, say};
@@ -59,6 +60,7 @@ pub(super) fn up(global: &Global, up: &Up) -> Result<()> {
             async |config: &Config, state: &State| parts::real(config, state, up.warden).await;
         let worker = Worker::bind(config, real).await?;
         worker::stop_on_signals(worker.stopper())?;
+        leave_no_core()?;
         if up.background {
             // Away from the terminal, with which it must not end; not before, because sudo may ask for a password there.
             // Fails only for a group's leader, which is away already.
@@ -74,6 +76,15 @@ pub(super) fn up(global: &Global, up: &Up) -> Result<()> {
     // Deploys still being made stop here: what they have finished stays, the rest is swept at the next start.
     runtime.shutdown_timeout(Duration::from_secs(1));
     served
+}
+
+/// What this process knows is written to no core file, and read by no debugger of the same user's: secrets pass through
+/// it. Not before the worker is bound: probing the host takes a child whose `/proc` is ours to write.
+fn leave_no_core() -> Result<()> {
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    setrlimit(Resource::Core, none).context("cannot forbid core files")?;
+    // The limit alone does not count where the kernel pipes cores to a program (core(5)).
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).context("cannot forbid core files")
 }
 
 fn flags(global: &Global, up: &Up) -> Flags {

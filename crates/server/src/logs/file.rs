@@ -115,12 +115,12 @@ impl Current {
 }
 
 /// The log's file number `n`: 0 is the current one, larger numbers are older.
-pub(super) fn path(dir: &Path, number: usize) -> PathBuf {
+pub(crate) fn path(dir: &Path, number: usize) -> PathBuf {
     if number == 0 { dir.join("current.log") } else { dir.join(format!("{number}.log")) }
 }
 
 /// Makes each file one older; the oldest is overwritten or removed.
-fn rotate(dir: &Path, rotation: Rotation) -> io::Result<()> {
+pub(crate) fn rotate(dir: &Path, rotation: Rotation) -> io::Result<()> {
     if rotation.files <= 1 {
         return fs::remove_file(path(dir, 0));
     }

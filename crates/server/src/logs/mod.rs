@@ -23,10 +23,12 @@ use engine::{LogLine, LogSink};
 use tokio::sync::{oneshot, watch};
 
 pub use file::Rotation;
+pub(crate) use file::{path as numbered, rotate};
 pub use follow::Follower;
 pub(crate) use line::stamp;
 pub use line::{Entry, ParseError};
 
+use crate::name::{WholeName, directory};
 use file::Files;
 
 /// Pieces that may wait for the writer; each holds at most 64 KiB.
@@ -84,8 +86,8 @@ impl Logs {
     }
 
     /// Forgets what a function wrote; for a function that was removed.
-    pub async fn remove(&self, name: &str) {
-        let (queue, name) = (self.queue.clone(), name.to_owned());
+    pub async fn remove(&self, name: &WholeName) {
+        let (queue, name) = (self.queue.clone(), name.directory().into_owned());
         drop(tokio::task::spawn_blocking(move || queue.send(Message::Remove(name))).await);
     }
 
@@ -93,9 +95,10 @@ impl Logs {
     ///
     /// # Errors
     /// When the files cannot be read.
-    pub fn read(&self, name: &str, lines: usize) -> std::io::Result<(Vec<Entry>, Follower)> {
-        let follower = Follower::at_end(self.root.join(name), self.written.clone())?;
-        let entries = follow::tail(&self.root.join(name), self.rotation, lines, &follower)?;
+    pub fn read(&self, name: &WholeName, lines: usize) -> std::io::Result<(Vec<Entry>, Follower)> {
+        let directory = self.root.join(&*name.directory());
+        let follower = Follower::at_end(directory.clone(), self.written.clone())?;
+        let entries = follow::tail(&directory, self.rotation, lines, &follower)?;
         Ok((entries, follower))
     }
 }
@@ -118,9 +121,12 @@ fn write_all(messages: &Receiver<Message>, mut files: Files, written: &watch::Se
         // Everything that is there already goes into one write per file.
         for message in std::iter::once(first).chain(messages.try_iter().take(QUEUE)) {
             match message {
-                Message::Line(at, line) => files.append(&line.handler.name, |out| {
-                    line::render(out, at, &line.invocation, line.stream, &line.text);
-                }),
+                Message::Line(at, line) => {
+                    let directory = directory(&line.handler.tenant, &line.handler.name);
+                    files.append(&directory, |out| {
+                        line::render(out, at, &line.invocation, line.stream, &line.text);
+                    });
+                }
                 Message::Remove(name) => files.remove(&name),
                 Message::Flush(done) => flushed.push(done),
             }

@@ -8,6 +8,7 @@
 //! Versions are immutable and named by what they are made of; a deploy adds one, or finds it there, and makes it
 //! current. The disk comes first: what `put` returned for survives `kill -9` of the worker and loss of power.
 
+pub(crate) mod millis;
 mod sqlite;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,9 @@ use serde_json::Value;
 use thiserror::Error;
 
 pub use sqlite::Sqlite;
+
+use crate::access::Label;
+use crate::name::WholeName;
 
 /// One immutable version of a function, with what it was made from.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +54,18 @@ impl Function {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.current.handler.name
+    }
+
+    /// The same, and whose it is.
+    #[must_use]
+    pub fn whole_name(&self) -> WholeName {
+        WholeName::of(&self.current.handler)
+    }
+
+    /// Whether it is a tenant's.
+    #[must_use]
+    pub fn is_of(&self, tenant: &Label) -> bool {
+        self.current.handler.tenant == tenant.as_str()
     }
 }
 
@@ -101,7 +117,7 @@ pub trait Store: Send + Debug {
     ///
     /// # Errors
     /// When nothing was changed.
-    fn remove(&mut self, name: &str) -> Result<bool, StoreError>;
+    fn remove(&mut self, name: &WholeName) -> Result<bool, StoreError>;
 
     /// All functions.
     ///
@@ -113,13 +129,13 @@ pub trait Store: Send + Debug {
     ///
     /// # Errors
     /// When the store cannot be read.
-    fn history(&self, name: &str) -> Result<Vec<Past>, StoreError>;
+    fn history(&self, name: &WholeName) -> Result<Vec<Past>, StoreError>;
 }
 
 /// The functions of a worker: a store, and all current versions in memory.
 #[derive(Debug)]
 pub struct Registry {
-    functions: RwLock<BTreeMap<String, Arc<Function>>>,
+    functions: RwLock<BTreeMap<WholeName, Arc<Function>>>,
     // One writer at a time, and the memory follows the disk in the same order: taken before `functions`.
     store: Mutex<Box<dyn Store>>,
 }
@@ -130,25 +146,24 @@ impl Registry {
     /// # Errors
     /// When the store cannot be read.
     pub fn open(store: Box<dyn Store>) -> Result<Self, StoreError> {
-        let functions =
-            store.load()?.into_iter().map(|f| (f.name().to_owned(), Arc::new(f))).collect();
+        let functions = store.load()?.into_iter().map(|f| (f.whole_name(), Arc::new(f))).collect();
         Ok(Self { functions: RwLock::new(functions), store: Mutex::new(store) })
     }
 
     /// A function's current version.
     #[must_use]
-    pub fn resolve(&self, name: &str) -> Option<Arc<Handler>> {
+    pub fn resolve(&self, name: &WholeName) -> Option<Arc<Handler>> {
         let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
         functions.get(name).map(|function| Arc::clone(&function.current.handler))
     }
 
     /// A function.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<Arc<Function>> {
+    pub fn get(&self, name: &WholeName) -> Option<Arc<Function>> {
         self.functions.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    /// All functions, by name.
+    /// All functions of all tenants, by tenant and name.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<Function>> {
         self.functions.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
@@ -166,13 +181,14 @@ impl Registry {
         let updated = version.created;
         let mut function = Function { current: Arc::new(version), hidden, updated };
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = self.get(function.name()) {
+        let name = function.whole_name();
+        if let Some(known) = self.get(&name) {
             function.hidden = hidden && known.hidden;
         }
         store.put(&function)?;
         let function = Arc::new(function);
         let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
-        let before = functions.insert(function.name().to_owned(), Arc::clone(&function));
+        let before = functions.insert(name, Arc::clone(&function));
         Ok((function, before))
     }
 
@@ -180,7 +196,7 @@ impl Registry {
     ///
     /// # Errors
     /// When the store refused; nothing has changed then.
-    pub fn remove(&self, name: &str) -> Result<Option<Arc<Function>>, StoreError> {
+    pub fn remove(&self, name: &WholeName) -> Result<Option<Arc<Function>>, StoreError> {
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         store.remove(name)?;
         Ok(self.functions.write().unwrap_or_else(PoisonError::into_inner).remove(name))
@@ -190,7 +206,7 @@ impl Registry {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn history(&self, name: &str) -> Result<Vec<Past>, StoreError> {
+    pub fn history(&self, name: &WholeName) -> Result<Vec<Past>, StoreError> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner).history(name)
     }
 }

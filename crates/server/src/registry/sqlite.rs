@@ -5,15 +5,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use engine::HandlerId;
 use rusqlite::{Connection, Row, params};
 
+use super::millis::{from_millis, to_millis};
 use super::{Function, Past, Store, StoreError, Version};
+use crate::name::WholeName;
 
 /// Step `n` takes schema `n` to `n + 1`.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     "CREATE TABLE versions (
          id       TEXT PRIMARY KEY,
          name     TEXT NOT NULL,
@@ -30,9 +32,23 @@ const MIGRATIONS: [&str; 2] = [
     "ALTER TABLE functions ADD COLUMN updated INTEGER NOT NULL DEFAULT 0;
      ALTER TABLE functions ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0;
      UPDATE functions SET updated = (SELECT created FROM versions WHERE id = current);",
+    "ALTER TABLE versions ADD COLUMN tenant TEXT NOT NULL DEFAULT 'default';
+     DROP INDEX versions_of;
+     CREATE INDEX versions_of ON versions (tenant, name, created);
+     ALTER TABLE functions RENAME TO functions_of_one_tenant;
+     CREATE TABLE functions (
+         tenant  TEXT NOT NULL,
+         name    TEXT NOT NULL,
+         current TEXT NOT NULL REFERENCES versions (id),
+         updated INTEGER NOT NULL,
+         hidden  INTEGER NOT NULL,
+         PRIMARY KEY (tenant, name)
+     ) STRICT;
+     INSERT INTO functions SELECT 'default', name, current, updated, hidden FROM functions_of_one_tenant;
+     DROP TABLE functions_of_one_tenant;",
 ];
 
-const SCHEMA: u32 = 2;
+const SCHEMA: u32 = 3;
 const _: () = assert!(MIGRATIONS.len() == SCHEMA as usize);
 
 /// A registry in a SQLite file.
@@ -85,27 +101,45 @@ impl Store for Sqlite {
         let transaction = self.connection.transaction().map_err(failed)?;
         transaction
             .execute(
-                "INSERT INTO versions (id, name, created, handler, manifest, lock) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-                 ON CONFLICT (id) DO NOTHING",
-                params![handler.id.0, handler.name, to_millis(*created), text, manifest, lock],
+                "INSERT INTO versions (id, name, created, handler, manifest, lock, tenant)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO NOTHING",
+                params![
+                    handler.id.0,
+                    handler.name,
+                    to_millis(*created),
+                    text,
+                    manifest,
+                    lock,
+                    handler.tenant
+                ],
             )
             .map_err(failed)?;
         transaction
             .execute(
-                "INSERT INTO functions (name, current, updated, hidden) VALUES (?1, ?2, ?3, ?4)
-                 ON CONFLICT (name) DO UPDATE SET current = ?2, updated = ?3, hidden = ?4",
-                params![handler.name, handler.id.0, to_millis(function.updated), function.hidden],
+                "INSERT INTO functions (tenant, name, current, updated, hidden) VALUES (?1, ?2, ?3, ?4, ?5)
+                 ON CONFLICT (tenant, name) DO UPDATE SET current = ?3, updated = ?4, hidden = ?5",
+                params![
+                    handler.tenant,
+                    handler.name,
+                    handler.id.0,
+                    to_millis(function.updated),
+                    function.hidden
+                ],
             )
             .map_err(failed)?;
         transaction.commit().map_err(failed)
     }
 
-    fn remove(&mut self, name: &str) -> Result<bool, StoreError> {
+    fn remove(&mut self, name: &WholeName) -> Result<bool, StoreError> {
         let failed = |source| StoreError::Database("cannot be written", source);
         let transaction = self.connection.transaction().map_err(failed)?;
-        let removed =
-            transaction.execute("DELETE FROM functions WHERE name = ?1", [name]).map_err(failed)?;
-        transaction.execute("DELETE FROM versions WHERE name = ?1", [name]).map_err(failed)?;
+        let whose = [name.tenant(), name.name()];
+        let removed = transaction
+            .execute("DELETE FROM functions WHERE tenant = ?1 AND name = ?2", whose)
+            .map_err(failed)?;
+        transaction
+            .execute("DELETE FROM versions WHERE tenant = ?1 AND name = ?2", whose)
+            .map_err(failed)?;
         transaction.commit().map_err(failed)?;
         Ok(removed > 0)
     }
@@ -123,17 +157,24 @@ impl Store for Sqlite {
         rows.map(|row| row.map_err(failed)?.function()).collect()
     }
 
-    fn history(&self, name: &str) -> Result<Vec<Past>, StoreError> {
+    fn history(&self, name: &WholeName) -> Result<Vec<Past>, StoreError> {
         let failed = |source| StoreError::Database("cannot be read", source);
         let mut statement = self
             .connection
-            .prepare("SELECT id, created FROM versions WHERE name = ?1 ORDER BY created DESC, rowid DESC LIMIT 100")
+            .prepare(
+                "SELECT id, created FROM versions WHERE tenant = ?1 AND name = ?2
+                 ORDER BY created DESC, rowid DESC LIMIT 100",
+            )
             .map_err(failed)?;
         let past = |row: &Row<'_>| {
             let id: String = row.get(0)?;
             Ok(Past { id: HandlerId(Arc::from(id)), created: from_millis(row.get(1)?) })
         };
-        statement.query_map([name], past).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)
+        statement
+            .query_map([name.tenant(), name.name()], past)
+            .map_err(failed)?
+            .collect::<Result<_, _>>()
+            .map_err(failed)
     }
 }
 
@@ -175,14 +216,4 @@ impl Stored {
             updated: from_millis(self.updated),
         })
     }
-}
-
-/// Milliseconds since 1970: what the database holds.
-fn to_millis(time: SystemTime) -> i64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-}
-
-fn from_millis(millis: i64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(u64::try_from(millis).unwrap_or(0))
 }

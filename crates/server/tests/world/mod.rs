@@ -18,9 +18,9 @@ use layers::Patience;
 use sandbox::fake::FakeProvider;
 use sandbox::wire::Convention;
 use sandbox::{Limits, Network, PythonSpec};
+use server::access::Secret;
 use server::client::Client;
 use server::config::Config;
-use server::name::FunctionName;
 use server::parts::Parts;
 use server::progress::Progress;
 use server::worker::Worker;
@@ -84,6 +84,27 @@ impl World {
         Self { provider, tcp, unix, url, stop, state, serving }
     }
 
+    /// A token, made through the Unix socket.
+    pub async fn token(&self, request: serde_json::Value) -> Secret {
+        let body = request.to_string().into();
+        let response = self.unix.ask(Method::POST, "/v1/tokens", &[], body).await.unwrap();
+        let made = self.unix.body(response).await.unwrap();
+        let made: serde_json::Value = serde_json::from_slice(&made).unwrap();
+        Secret::read(made["token"].as_str().unwrap()).unwrap()
+    }
+
+    /// A request on TCP with a token.
+    pub async fn send_as(
+        &self,
+        token: &Secret,
+        method: Method,
+        path: &str,
+        body: impl Into<Bytes>,
+    ) -> Reply {
+        let client = self.tcp.clone().with_token(Some(token.clone()));
+        exchange(&client, method, path, body).await
+    }
+
     /// Stops the worker and gives its state back.
     pub async fn stop(self) -> TempDir {
         self.stop.cancel();
@@ -118,6 +139,18 @@ impl World {
     }
 }
 
+/// A request and its reply.
+pub async fn exchange(
+    client: &Client,
+    method: Method,
+    path: &str,
+    body: impl Into<Bytes>,
+) -> Reply {
+    let response = client.send(method, path, &[], body.into()).await.unwrap();
+    let (status, headers) = (response.status(), response.headers().clone());
+    Reply { status, headers, body: client.body(response).await.unwrap() }
+}
+
 impl Reply {
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap()
@@ -143,7 +176,7 @@ struct Words;
 impl Workshop for Words {
     fn make(
         &self,
-        name: &FunctionName,
+        name: &str,
         mut bundle: Bundle,
         patience: &Arc<Patience>,
         progress: &dyn Progress,
@@ -169,7 +202,7 @@ impl Workshop for Words {
             return Err(MakeError::Function { step: "manifest", message });
         }
         Ok(Made {
-            handler: handler(name.as_str(), word),
+            handler: handler(name, word),
             manifest: serde_json::json!({ "words": words }),
             lock: String::new(),
         })
@@ -182,6 +215,7 @@ pub fn handler(name: &str, word: impl Fn(&str) -> Option<String>) -> Handler {
     Handler {
         id: HandlerId(Arc::from("")),
         name: name.to_owned(),
+        tenant: engine::DEFAULT_TENANT.to_owned(),
         python: PythonSpec {
             base: "base/1".parse().unwrap(),
             guest: "guest/1".parse().unwrap(),

@@ -1,0 +1,59 @@
+//! Who may do what.
+//!
+//! ```text
+//!   TCP ──┬─ Authorization: Bearer wool_… ──► Tokens::find ──► Caller::Token    its scopes, its functions, its tenant
+//!         ├─ none, and no token was ever made ───────────────► Caller::Anyone   on a loopback address only
+//!         └─ none; or unknown, removed, expired ─────────────► 401
+//!   Unix ──── peer credentials ─┬─ ours, root's, the group's ► Caller::User     everything
+//!                               └─ anybody else's ───────────► 403, whatever the file's mode is
+//! ```
+//!
+//! What a route asks of its caller is in the table of `api::needs`, and asked before the route is reached.
+//!
+//! Losing `access.sqlite` opens nothing beyond this machine: a listener on another address does not start without a token.
+
+mod caller;
+mod label;
+mod patterns;
+mod peer;
+mod rows;
+mod scope;
+mod token;
+mod tokens;
+mod unprotected;
+
+pub use caller::Caller;
+pub use label::{Label, LabelError};
+pub use patterns::{PatternError, Patterns};
+pub use peer::{Admitted, Peer, Remote};
+pub use scope::{Scope, ScopeError};
+pub use token::{Refusal, Secret, Token};
+pub use tokens::{NewToken, TokenError, Tokens};
+pub use unprotected::Unprotected;
+
+use serde::{Deserialize, Serialize};
+
+/// When TCP asks for a token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Demand {
+    /// From the moment at which the first token is made; removing the last one does not open the door again.
+    #[default]
+    Auto,
+    /// Always.
+    Required,
+    /// Never: every user of this machine may do everything. Only on a loopback address.
+    Off,
+}
+
+impl Demand {
+    /// Whether somebody without a token is let in.
+    #[must_use]
+    pub fn lets_anyone_in(self, tokens: &Tokens) -> bool {
+        match self {
+            Self::Auto => !tokens.ever_made(),
+            Self::Required => false,
+            Self::Off => true,
+        }
+    }
+}

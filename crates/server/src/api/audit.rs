@@ -1,0 +1,44 @@
+//! `/v1/audit`: what was changed, and by whom.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::error::ApiError;
+use super::{App, Query};
+use crate::audit::Action;
+
+/// Most actions that one reply goes back.
+const MOST: usize = 100_000;
+
+/// Which actions.
+#[derive(Debug, Deserialize, IntoParams)]
+pub(super) struct AuditQuery {
+    /// How many to go back; 100 unless said, at most 100 000.
+    lines: Option<usize>,
+}
+
+/// Control actions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ActionList {
+    /// Oldest first.
+    pub actions: Vec<Action>,
+}
+
+/// Read the last control actions.
+#[utoipa::path(get, path = "/v1/audit", tag = "access", params(AuditQuery),
+    responses((status = 200, description = "the last of them, oldest first", body = ActionList)))]
+pub(super) async fn read(
+    State(app): State<Arc<App>>,
+    Query(query): Query<AuditQuery>,
+) -> Result<Json<ActionList>, ApiError> {
+    let (audit, most) = (Arc::clone(&app.audit), query.lines.unwrap_or(100).min(MOST));
+    let read = tokio::task::spawn_blocking(move || audit.read(most)).await;
+    let read = read.map_err(|_| ApiError::internal("the audit log cannot be read"))?;
+    let actions =
+        read.map_err(|error| ApiError::internal(format!("the audit log cannot be read: {error}")))?;
+    Ok(Json(ActionList { actions }))
+}

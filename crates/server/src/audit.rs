@@ -1,0 +1,224 @@
+//! What was changed, by whom: a line of JSON for each control action.
+//!
+//! ```text
+//!   STATE/audit/current.log ──► 1.log ──► …      mode 0600, rotated by size
+//! ```
+//!
+//! A line is in the file before the action's answer is on its way; it is not forced to the disk. Nothing of a body, a
+//! token or a secret's value is in it. Who shows no token, or one that is unknown, leaves no line: whoever can reach the
+//! port could otherwise push all others out.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::access::Caller;
+use crate::logs::{Rotation, numbered, rotate};
+
+/// How much of it is kept: some half a million actions.
+pub const AUDIT: Rotation = Rotation { bytes: 10 << 20, files: 10 };
+
+/// One control action.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Action {
+    /// When it ended, RFC 3339.
+    pub time: String,
+    /// Who asked for it.
+    pub who: Who,
+    /// From where: an address, or the process on the Unix socket.
+    pub remote: String,
+    /// Whose functions it was about.
+    pub tenant: String,
+    /// What, in one word or two: `deploy`, `remove`, `token create`.
+    pub action: String,
+    /// About which function.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// The version that came of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// What else it was about: a token's name, a secret's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// What came of it: `ok`, or the type of the error that was answered.
+    pub result: String,
+}
+
+/// Who asked for an action.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Who {
+    /// Any user of the machine: TCP asked for no token.
+    Anyone,
+    /// Who has the token of this name.
+    Token(String),
+    /// The user of this number, on the Unix socket or at the command line.
+    Uid(u32),
+}
+
+impl From<&Caller> for Who {
+    fn from(caller: &Caller) -> Self {
+        match caller {
+            Caller::Anyone => Self::Anyone,
+            Caller::Token(token) => Self::Token(token.name.to_string()),
+            Caller::User { uid } => Self::Uid(*uid),
+        }
+    }
+}
+
+/// The audit log of a state directory.
+#[derive(Debug)]
+pub struct Audit {
+    dir: PathBuf,
+    rotation: Rotation,
+    current: Mutex<Option<Current>>,
+}
+
+#[derive(Debug)]
+struct Current {
+    file: File,
+    size: u64,
+}
+
+impl Audit {
+    /// The log in a directory, which is made for nobody else's eyes.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn open(dir: &Path, rotation: Rotation) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        let current = Mutex::new(Some(Current::open(dir)?));
+        Ok(Self { dir: dir.to_owned(), rotation, current })
+    }
+
+    /// Writes a line. A disk that does not take it is told in the worker's log: refusing what has been done already
+    /// would help nobody.
+    pub fn write(&self, action: &Action) {
+        // Plain data: it always serializes.
+        let mut line = serde_json::to_vec(action).unwrap_or_default();
+        line.push(b'\n');
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = self.append(&mut current, &line) {
+            *current = None;
+            let line = String::from_utf8_lossy(&line);
+            tracing::error!(%error, line = line.trim_end(), "the audit log cannot be written");
+        }
+    }
+
+    fn append(&self, current: &mut Option<Current>, line: &[u8]) -> io::Result<()> {
+        let mut open = match current.take() {
+            Some(open) => open,
+            None => Current::open(&self.dir)?,
+        };
+        if open.size > 0 && open.size + line.len() as u64 > self.rotation.bytes {
+            rotate(&self.dir, self.rotation)?;
+            open = Current::open(&self.dir)?;
+        }
+        open.file.write_all(line)?;
+        open.size += line.len() as u64;
+        *current = Some(open);
+        Ok(())
+    }
+
+    /// The last actions, oldest first. Blocks on disk.
+    ///
+    /// # Errors
+    /// When the files cannot be read.
+    pub fn read(&self, most: usize) -> io::Result<Vec<Action>> {
+        let mut newest_first = Vec::new();
+        for number in 0..self.rotation.files {
+            let text = match fs::read_to_string(numbered(&self.dir, number)) {
+                Ok(text) => text,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+                Err(error) => return Err(error),
+            };
+            // One that a crash cut off is no action.
+            let actions = text.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
+            newest_first.extend(actions.take(most - newest_first.len()));
+        }
+        newest_first.reverse();
+        Ok(newest_first)
+    }
+}
+
+impl Current {
+    fn open(dir: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.create(true).read(true).append(true).mode(0o600);
+        let mut file = options.open(numbered(dir, 0))?;
+        let mut size = file.metadata()?.len();
+        let mut last = [b'\n'];
+        if size > 0 {
+            file.read_exact_at(&mut last, size - 1)?;
+        }
+        if last != [b'\n'] {
+            // A crash cut the last line off: it must not take the next one with it.
+            file.write_all(b"\n")?;
+            size += 1;
+        }
+        Ok(Self { file, size })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn action(number: usize) -> Action {
+        Action {
+            time: "2026-11-22T00:00:00.000Z".to_owned(),
+            who: Who::Token("ci".to_owned()),
+            remote: "127.0.0.1:5".to_owned(),
+            tenant: "default".to_owned(),
+            action: "deploy".to_owned(),
+            function: Some(format!("f{number:04}")),
+            version: None,
+            subject: None,
+            result: "ok".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_last_actions_are_read_across_files_and_the_oldest_files_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("audit");
+        let line = serde_json::to_vec(&action(0)).unwrap().len() as u64 + 1;
+        let rotation = Rotation { bytes: 10 * line, files: 3 };
+        let audit = Audit::open(&dir, rotation).unwrap();
+        for number in 0..15 {
+            audit.write(&action(number));
+        }
+        // As after a crash in the middle of a line.
+        drop(audit);
+        let mut options = OpenOptions::new();
+        options.append(true).open(numbered(&dir, 0)).unwrap().write_all(b"{\"time\": \"2").unwrap();
+        let audit = Audit::open(&dir, rotation).unwrap();
+        let names = |most| -> Vec<String> {
+            let read = audit.read(most).unwrap();
+            read.into_iter().map(|action| action.function.unwrap()).collect()
+        };
+        assert_eq!(names(2), ["f0013", "f0014"]);
+        assert_eq!(names(100).len(), 15);
+        audit.write(&action(15));
+        assert_eq!(names(1), ["f0015"], "what was cut off took nothing with it");
+        for number in 16..100 {
+            audit.write(&action(number));
+        }
+        let kept = names(1000);
+        assert!((20..=30).contains(&kept.len()), "{}", kept.len());
+        assert_eq!(kept.last().map(String::as_str), Some("f0099"));
+        assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
+        for entry in fs::read_dir(&dir).unwrap() {
+            let data = entry.unwrap().metadata().unwrap();
+            assert_eq!(data.permissions().mode() & 0o777, 0o600);
+            assert!(data.len() <= rotation.bytes);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The key that seals secrets, and the file that it is in.
+//!
+//! The first of: the file that `secret_key_file` names; `lambswool-secret-key` in systemd's `$CREDENTIALS_DIRECTORY`;
+//! `STATE/secret.key`, which is made when it is not there.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+/// The credential's name.
+const CREDENTIAL: &str = "lambswool-secret-key";
+
+const BYTES: usize = 32;
+
+/// 256 random bits, overwritten when they are dropped.
+pub struct SecretKey(pub(super) Zeroizing<[u8; BYTES]>);
+
+/// Why there is no key.
+#[derive(Debug, Error)]
+pub enum KeyError {
+    /// The file cannot be read.
+    #[error("cannot read the key of secrets from {path}")]
+    Unreadable {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It cannot be made.
+    #[error("cannot make the key of secrets in {path}")]
+    Unwritable {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Other users can read it.
+    #[error("other users of this machine may read the key of secrets {0}: chmod 600 it")]
+    Open(PathBuf),
+    /// It holds something else.
+    #[error(
+        "{0} holds no key of secrets: it takes 64 hex digits, as `openssl rand -hex 32` writes them"
+    )]
+    Strange(PathBuf),
+}
+
+impl SecretKey {
+    /// Finds the key; makes `own` when no other place was named.
+    ///
+    /// # Errors
+    /// When it cannot be read or made, or others can read it.
+    pub fn find(named: Option<&Path>, own: &Path) -> Result<Self, KeyError> {
+        if let Some(path) = named {
+            return Self::read_private(path);
+        }
+        let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
+        if let Some(path) = credentials.map(|dir| dir.join(CREDENTIAL)).filter(|path| path.exists())
+        {
+            // systemd sees to who can read it.
+            return Self::read(&path);
+        }
+        match Self::read_private(own) {
+            Err(KeyError::Unreadable { source, .. })
+                if source.kind() == io::ErrorKind::NotFound =>
+            {
+                Self::make(own)
+            }
+            found => found,
+        }
+    }
+
+    fn read_private(path: &Path) -> Result<Self, KeyError> {
+        let unreadable = |source| KeyError::Unreadable { path: path.to_owned(), source };
+        let mode = fs::metadata(path).map_err(unreadable)?.permissions().mode();
+        if mode & 0o077 != 0 {
+            return Err(KeyError::Open(path.to_owned()));
+        }
+        Self::read(path)
+    }
+
+    fn read(path: &Path) -> Result<Self, KeyError> {
+        let unreadable = |source| KeyError::Unreadable { path: path.to_owned(), source };
+        let text = Zeroizing::new(fs::read(path).map_err(unreadable)?);
+        let mut key = Self(Zeroizing::new([0; BYTES]));
+        let digits = text.trim_ascii();
+        if digits.len() != 2 * BYTES {
+            return Err(KeyError::Strange(path.to_owned()));
+        }
+        for (byte, pair) in key.0.iter_mut().zip(digits.chunks_exact(2)) {
+            let digit = |at: usize| char::from(pair[at]).to_digit(16);
+            let (Some(high), Some(low)) = (digit(0), digit(1)) else {
+                return Err(KeyError::Strange(path.to_owned()));
+            };
+            *byte = u8::try_from(high << 4 | low).unwrap_or_default();
+        }
+        Ok(key)
+    }
+
+    fn make(path: &Path) -> Result<Self, KeyError> {
+        let unwritable = |source| KeyError::Unwritable { path: path.to_owned(), source };
+        let mut key = Self(Zeroizing::new([0; BYTES]));
+        super::seal::fill(&mut *key.0).map_err(unwritable)?;
+        let mut text = Zeroizing::new(String::with_capacity(2 * BYTES + 1));
+        for byte in key.0.iter() {
+            for digit in [byte >> 4, byte & 15] {
+                text.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
+            }
+        }
+        text.push('\n');
+        let mut options = OpenOptions::new();
+        let mut file =
+            options.write(true).create_new(true).mode(0o600).open(path).map_err(unwritable)?;
+        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(unwritable)?;
+        // The name as well: secrets that are sealed from now on are lost with it.
+        let dir = path.parent().unwrap_or(Path::new("/"));
+        fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(unwritable)?;
+        Ok(key)
+    }
+}
+
+impl std::fmt::Debug for SecretKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SecretKey(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_made_once_and_for_its_owner_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("secret.key");
+        let first = SecretKey::find(None, &own).unwrap();
+        assert_eq!(fs::metadata(&own).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(*SecretKey::find(None, &own).unwrap().0, *first.0);
+        assert_eq!(*SecretKey::find(Some(&own), Path::new("/nowhere")).unwrap().0, *first.0);
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(matches!(SecretKey::find(None, &own), Err(KeyError::Open(_))));
+    }
+
+    #[test]
+    fn a_named_key_is_never_made_and_a_strange_one_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let named = dir.path().join("key");
+        let missing = SecretKey::find(Some(&named), &dir.path().join("own"));
+        assert!(matches!(missing, Err(KeyError::Unreadable { .. })));
+        for text in ["", "00", &"0g".repeat(32), &"00".repeat(33)] {
+            fs::write(&named, text).unwrap();
+            fs::set_permissions(&named, fs::Permissions::from_mode(0o600)).unwrap();
+            let refused = SecretKey::find(Some(&named), &dir.path().join("own")).unwrap_err();
+            assert!(refused.to_string().contains("openssl rand"), "{refused}");
+        }
+        assert!(!dir.path().join("own").exists());
+    }
+}

@@ -1,0 +1,42 @@
+//! The certificate of the settings, and a newer one in its place.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::certificate::{CertificateError, Certificates};
+use crate::api::error::said;
+use crate::config::Config;
+
+/// The worker's certificate, when it has one.
+///
+/// # Errors
+/// When it cannot be read or used.
+pub fn certificates(config: &Config) -> Result<Option<Arc<Certificates>>, CertificateError> {
+    let (Some(certificate), Some(key)) = (&config.tls_certificate, &config.tls_key) else {
+        return Ok(None);
+    };
+    Certificates::read(certificate, key).map(Some)
+}
+
+/// Shows a certificate that was renewed without a new start. Inside a tokio runtime.
+///
+/// # Errors
+/// When the process cannot have signal handlers.
+pub fn reread_at_sighup(certificates: Arc<Certificates>, stop: CancellationToken) -> Result<()> {
+    let mut hup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
+    tokio::spawn(async move {
+        while stop.run_until_cancelled(hup.recv()).await.flatten().is_some() {
+            // Two small files, once in a month.
+            match certificates.reread() {
+                Ok(()) => tracing::info!("read the certificate again"),
+                Err(error) => {
+                    tracing::error!(error = %said(&error), "the certificate cannot be read: the one before stays");
+                }
+            }
+        }
+    });
+    Ok(())
+}

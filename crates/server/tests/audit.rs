@@ -1,0 +1,99 @@
+//! The audit log, on fake sandboxes.
+
+mod world;
+
+use std::time::Duration;
+
+use hyper::{Method, header};
+use serde_json::{Value, json};
+use world::{World, exchange};
+
+async fn actions(world: &World) -> Vec<Value> {
+    let list = exchange(&world.unix, Method::GET, "/v1/audit", "").await.json();
+    list["actions"].as_array().unwrap().clone()
+}
+
+/// `who action on result`, one a line.
+fn told(actions: &[Value]) -> Vec<String> {
+    let uid = rustix::process::geteuid().as_raw();
+    let who = |action: &Value| match &action["who"] {
+        Value::Object(who) if who.get("uid") == Some(&json!(uid)) => "us".to_owned(),
+        Value::Object(who) => format!("token {}", who["token"].as_str().unwrap()),
+        other => other.as_str().unwrap().to_owned(),
+    };
+    let text = |action: &Value, key: &str| action[key].as_str().unwrap_or("-").to_owned();
+    let line = |action: &Value| {
+        let keys = ["action", "function", "subject", "result"];
+        format!("{}: {}", who(action), keys.map(|key| text(action, key)).join(" "))
+    };
+    actions.iter().map(line).collect()
+}
+
+#[tokio::test]
+async fn every_control_action_leaves_a_line_that_says_who_what_and_how_it_ended() {
+    let world = World::new().await;
+    let python = [(header::CONTENT_TYPE, "text/x-python")];
+    let version = world.deploy("f", "module = echo").await.json()["version"].clone();
+    world.deploy("g", "refuse = no handler").await;
+    let lines = [(header::CONTENT_TYPE, "text/x-python"), (header::ACCEPT, "application/x-ndjson")];
+    world.send(Method::PUT, "/v1/functions/h", &lines, "module = echo").await;
+    world.send(Method::PUT, "/v1/functions/i", &lines, "refuse = no handler").await;
+    exchange(&world.unix, Method::PUT, "/v1/functions/f/secrets/KEY", "hunter2").await;
+    let ci = world.token(json!({ "name": "ci", "scopes": ["deploy", "invoke"] })).await;
+    world.send(Method::PUT, "/v1/functions/f", &python, "nobody is let in").await;
+    world.send_as(&ci, Method::POST, "/run/f", "{}").await;
+    world.send_as(&ci, Method::POST, "/v1/packages/prune", "").await;
+    world.send_as(&ci, Method::DELETE, "/v1/functions/f", "").await;
+    exchange(&world.unix, Method::DELETE, "/v1/tokens/ci", "").await;
+    let all = actions(&world).await;
+    assert_eq!(
+        told(&all),
+        [
+            "anyone: deploy f - ok",
+            "anyone: deploy g - manifest",
+            "anyone: deploy h - ok",
+            "anyone: deploy i - manifest",
+            "us: set secret f KEY ok",
+            "us: create token - ci ok",
+            "token ci: prune packages - - wrong-scope",
+            "token ci: remove f - ok",
+            "us: remove token - ci ok",
+        ]
+    );
+    assert_eq!(all[0]["version"], version);
+    assert!(all[0]["remote"].as_str().unwrap().starts_with("127.0.0.1:"), "{}", all[0]);
+    assert!(all[4]["remote"].as_str().unwrap().contains("pid"), "{}", all[4]);
+    assert!(all.windows(2).all(|two| two[0]["time"].as_str() <= two[1]["time"].as_str()));
+    let log = std::fs::read_to_string(world.state.path().join("audit/current.log")).unwrap();
+    assert!(!log.contains("hunter2") && !log.contains(ci.reveal()), "{log}");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_deploy_whose_client_hung_up_is_told_with_its_end() {
+    let world = World::new().await;
+    let python = [(header::CONTENT_TYPE, "text/x-python")];
+    let file = world.state.path().join("run/never.x");
+    let source = format!("until = {}", file.display());
+    let deploy = world.tcp.send(Method::PUT, "/v1/functions/f", &python, source.into());
+    let begun = async {
+        while !file.with_extension("begun").exists() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::select! {
+        _ = deploy => panic!("it was to be cut short"),
+        () = begun => {}
+    }
+    let told_now = async {
+        loop {
+            match told(&actions(&world).await) {
+                none if none.is_empty() => tokio::time::sleep(Duration::from_millis(10)).await,
+                some => return some,
+            }
+        }
+    };
+    let told_now = tokio::time::timeout(Duration::from_secs(60), told_now).await.unwrap();
+    assert_eq!(told_now, ["anyone: deploy f - stopping"], "given up, and told");
+    world.stop().await;
+}
