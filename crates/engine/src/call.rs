@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sandbox::wire::{Convention, Failure, LogStream};
-use sandbox::{Death, InvocationId, Layer, Limits, Network, ProviderError, PythonSpec};
+use sandbox::{
+    Death, InvocationId, Kind, Layer, Limits, Network, ProviderError, PythonSpec, Reset,
+};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -30,6 +32,12 @@ pub struct Handler {
     pub id: HandlerId,
     /// The name it was deployed under.
     pub name: String,
+    /// What it runs in.
+    #[serde(default, skip_serializing_if = "Kind::is_container")]
+    pub kind: Kind,
+    /// What a call finds of the one before.
+    #[serde(default, skip_serializing_if = "Reset::is_never")]
+    pub reset: Reset,
     /// The Python it runs on.
     pub python: PythonSpec,
     /// Its exact package set; none when it locked nothing.

@@ -10,7 +10,8 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, SeekFrom, fcntl_add_seals, ftruncate, memfd_create, seek};
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use rustix::mm::{madvise, mmap, mmap_anonymous, mprotect, munmap};
 
@@ -221,6 +222,30 @@ impl Frozen {
         let (at, length) = (offset(self.base, &range), length_of(&range));
         // SAFETY: `offset` checked the range; the file is sealed, so nobody writes to it.
         unsafe { std::slice::from_raw_parts(at, length) }
+    }
+
+    /// Those parts of a range that hold anything; elsewhere it is zero. Looking there would take memory.
+    ///
+    /// # Errors
+    /// When the host does not tell.
+    pub fn filled(&self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
+        let mut found = Vec::new();
+        let mut from = range.start;
+        while from < range.end {
+            let start = match seek(&self.file, SeekFrom::Data(from)) {
+                Ok(start) => start,
+                // Nothing more.
+                Err(Errno::NXIO) => break,
+                Err(error) => return Err(error.into()),
+            };
+            let end = seek(&self.file, SeekFrom::Hole(start))?.min(range.end);
+            if start >= end {
+                break;
+            }
+            found.push(start..end);
+            from = end;
+        }
+        Ok(found)
     }
 
     /// Where clones have memory of their own from the start.

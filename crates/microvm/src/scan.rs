@@ -60,6 +60,15 @@ impl Scanner {
         Ok(Self { pagemap: File::open("/proc/self/pagemap")?, list: vec![Found::default(); MOST] })
     }
 
+    /// Another one, for another thread. With room for fewer ranges: they are many, and each keeps its list.
+    ///
+    /// # Errors
+    /// When there are no descriptors left.
+    pub fn another(&self) -> io::Result<Self> {
+        let list = vec![Found::default(); MOST / 8];
+        Ok(Self { pagemap: self.pagemap.try_clone()?, list })
+    }
+
     /// With room for fewer ranges, so that walks stop early.
     #[must_use]
     pub fn with_room(mut self, ranges: usize) -> Self {

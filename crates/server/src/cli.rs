@@ -194,9 +194,32 @@ pub struct Clean {
 pub struct Run {
     /// A .py file or a folder
     pub path: PathBuf,
+    /// What to run it in [default: what the function says, else a container]
+    #[arg(long, value_name = "KIND")]
+    pub isolation: Option<Isolation>,
     /// How to call it.
     #[command(flatten)]
     pub event: Event,
+}
+
+/// What a function can run in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Isolation {
+    /// A container
+    Container,
+    /// A machine of its own, without a kernel: needs KVM
+    Microvm,
+}
+
+impl Isolation {
+    /// As the API says it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Container => "container",
+            Self::Microvm => "microvm",
+        }
+    }
 }
 
 /// `wool deploy`

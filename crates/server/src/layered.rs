@@ -18,6 +18,7 @@ use layers::packages::{self, InstallError, Packages, ViewError};
 use layers::python::PythonRequest;
 use layers::sources::Sources;
 use layers::{Patience, Store, guest};
+use sandbox::{Kind, Reset};
 
 use crate::api::error::said;
 use crate::installer::Installer;
@@ -134,6 +135,7 @@ impl Workshop for Layered {
             ManifestError::File(_) => machine("manifest", &error),
             _ => function("manifest", &error),
         };
+        let wanted = bundle.kind;
         let code = self.unpack(bundle)?;
         let settings = Settings::read(code.path()).map_err(broken)?;
         let base = self.base(&settings, progress)?;
@@ -150,6 +152,12 @@ impl Workshop for Layered {
         let handler = Handler {
             id: HandlerId(Arc::from("")),
             name: name.to_string(),
+            kind: wanted.unwrap_or(manifest.kind),
+            // A container cannot be reset.
+            reset: match wanted {
+                Some(Kind::Container) => Reset::Never,
+                _ => manifest.reset,
+            },
             python: base.python(guest),
             packages: layer,
             distributions: distributions.into(),

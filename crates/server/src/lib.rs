@@ -29,6 +29,7 @@ pub mod name;
 pub mod parts;
 pub mod pressure;
 pub mod progress;
+mod providers;
 pub mod quantity;
 pub mod registry;
 pub mod shelf;

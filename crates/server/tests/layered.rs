@@ -28,7 +28,7 @@ fn make(source: &str) -> Result<Made, MakeError> {
     file.write_all(source.as_bytes()).unwrap();
     file.rewind().unwrap();
     let name: FunctionName = "deployed-name".parse().unwrap();
-    let bundle = Bundle { packing: Packing::Source("hello".to_owned()), file };
+    let bundle = Bundle { packing: Packing::Source("hello".to_owned()), file, kind: None };
     workshop().make(&name, bundle, &Arc::new(Patience::endless()), &Silent)
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandbox::{Network, PythonSpec};
+use sandbox::{Kind, Network, PythonSpec};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -46,6 +46,14 @@ struct Setback {
     until: Instant,
 }
 
+/// What zygotes must have in common with the instances that are forked from them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Realm {
+    pub(super) kind: Kind,
+    pub(super) python: PythonSpec,
+    pub(super) network: Network,
+}
+
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) nodes: HashMap<Key, Node>,
@@ -53,7 +61,7 @@ pub(super) struct State {
     setbacks: HashMap<(usize, Set), Setback>,
     pub(super) book: Arc<Book>,
     pub(super) profiles: BTreeMap<HandlerId, Arc<Profile>>,
-    realms: Vec<(PythonSpec, Network)>,
+    realms: Vec<Realm>,
     /// The part of starts of late that were of locks never seen before.
     pub(super) novelty: f64,
     /// Starts so far: the clock by which popularity fades.
@@ -95,7 +103,11 @@ impl State {
         if let Some(profile) = self.profiles.get(&handler.id) {
             return Arc::clone(profile);
         }
-        let realm = self.realm(&handler.python, handler.network);
+        let realm = self.realm(Realm {
+            kind: handler.kind,
+            python: handler.python.clone(),
+            network: handler.network,
+        });
         let book = Arc::make_mut(&mut self.book);
         let locked: Set = match &handler.packages {
             None => Set::default(),
@@ -149,16 +161,15 @@ impl State {
         self.profiles.retain(|_, profile| profile.weight(starts, 1e3) > bar);
     }
 
-    fn realm(&mut self, python: &PythonSpec, network: Network) -> usize {
-        let same = |(own, class): &(PythonSpec, Network)| own == python && *class == network;
-        self.realms.iter().position(same).unwrap_or_else(|| {
-            self.realms.push((python.clone(), network));
+    fn realm(&mut self, realm: Realm) -> usize {
+        self.realms.iter().position(|known| *known == realm).unwrap_or_else(|| {
+            self.realms.push(realm);
             self.realms.len() - 1
         })
     }
 
-    pub(super) fn python(&self, realm: usize) -> &(PythonSpec, Network) {
-        &self.realms[realm]
+    pub(super) fn realm_of(&self, key: &Key) -> &Realm {
+        &self.realms[key.realm]
     }
 
     pub(super) fn view(&mut self) -> Arc<View> {

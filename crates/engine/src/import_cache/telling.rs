@@ -19,7 +19,7 @@ impl ImportCache {
         let zygotes = view.kept.iter().zip(&view.entries).map(|(kept, entry)| ZygoteStatus {
             id: kept.zygote.id(),
             parent: entry.parent.map(|at| view.kept[at].zygote.id()),
-            base: state.python(kept.key.realm).0.base.clone(),
+            base: state.realm_of(&kept.key).python.base.clone(),
             packages: kept.zygote.spec().packages.clone(),
             distributions: labels(&state, kept),
             imports: kept.zygote.spec().imports.clone(),

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use engine::{Call, Engine, EngineConfig, Handler, HandlerId, LogLine, LogSink, Served};
 use sandbox::fake::{Census, FakeProvider, FakeSettings};
 use sandbox::wire::Convention;
-use sandbox::{InvocationId, Limits, Network, PythonSpec};
+use sandbox::{InvocationId, Kind, Limits, Network, PythonSpec, Reset};
 
 /// Everything that was logged.
 #[derive(Debug, Default)]
@@ -84,6 +84,8 @@ pub fn handler(name: &str, module: &str) -> Handler {
     Handler {
         id: HandlerId(Arc::from(name)),
         name: name.to_owned(),
+        kind: Kind::Container,
+        reset: Reset::Never,
         python: PythonSpec {
             base: "base/b".parse().unwrap(),
             guest: "guest/g".parse().unwrap(),

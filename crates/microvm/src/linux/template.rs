@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   Process, idle ── seal ──► Template ── spawn ──► Process ── run ──► … ── reset ──► as it was spawned
-//!                                └───────────────► Process …             (or it is lost, and dropped)
+//!                                │                     └─ seal_clone ──► Template    (or it is lost, and dropped)
+//!                                └───────────────► Process …
 //! ```
 //!
 //! A template is everything that a call can change:
@@ -69,6 +70,21 @@ impl Template {
     /// # Errors
     /// When the host refuses; the process is lost.
     pub fn seal(process: Process) -> Result<Self, ProcessError> {
+        Self::freeze(process, Ok)
+    }
+
+    /// Freezes a clone that is idle, with a copy of all its memory. The process itself ends.
+    ///
+    /// # Errors
+    /// As for [`Template::seal`]; before Linux 6.7.
+    pub fn seal_clone(process: Process, scanner: &mut Scanner) -> Result<Self, ProcessError> {
+        Self::freeze(process, |space| space.into_own(scanner))
+    }
+
+    fn freeze(
+        process: Process,
+        own: impl FnOnce(Space) -> io::Result<Space>,
+    ) -> Result<Self, ProcessError> {
         // Each field is named: one that is added later has to be decided about.
         let Process {
             mut vcpu,
@@ -80,6 +96,7 @@ impl Template {
             outgoing: _,
             output: _,
             untaken: _,
+            prompt: _,
             stopper: _,
             unknown: _,
             calls: _,
@@ -88,7 +105,7 @@ impl Template {
         let cpu = CpuState::save(&mut vcpu)?;
         // KVM's slots refer to the memory.
         drop(vcpu);
-        let (frozen, space) = space.freeze()?;
+        let (frozen, space) = own(space)?.freeze()?;
         Ok(Self { frozen, space, cpu, kernel })
     }
 
@@ -128,6 +145,7 @@ impl Template {
             outgoing,
             output,
             untaken,
+            prompt: _,
             stopper,
             unknown: _,
             calls: _,

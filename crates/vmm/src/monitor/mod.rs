@@ -1,0 +1,17 @@
+//! Inside `wool-vmm`: one family of machines, behind its jail's walls.
+//!
+//! ```text
+//!   main thread:  orders ──► Reference ── freeze ──► Family ◄── a thread for each clone: channel ⇄ machine
+//!                 watches the channels: one that closes stops its machine
+//! ```
+
+mod clone;
+mod conversation;
+mod family;
+mod filter;
+pub mod jail;
+mod pristine;
+mod reference;
+mod serve;
+
+pub use serve::serve;
