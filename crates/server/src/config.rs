@@ -88,6 +88,8 @@ pub struct Config {
     /// How sandboxes are walled off: `lean`, `sock` or `general`, then changes, as in `lean,own=net`: see [`Isolation`].
     /// All but `lean` are there to be measured against. Default `lean`.
     pub isolation: Isolation,
+    /// Whether functions that ask for it run in micro-VMs. Default true.
+    pub microvms: bool,
     /// Disk space of all packages, code and bases together; what no function uses goes, the least recently used first.
     /// Default 20 GiB.
     pub install_cache_bytes: Bytes,
@@ -147,6 +149,7 @@ impl Default for Config {
             slots: 4,
             spares: 8,
             isolation: Isolation::LEAN,
+            microvms: true,
             install_cache_bytes: Bytes(20 << 30),
             package_bytes: Bytes(4 << 30),
             package_files: 50_000,
@@ -456,6 +459,6 @@ mod tests {
         let config = optional.unwrap();
         assert_eq!((config.creations, config.python.as_deref()), (Some(3), Some("3.12")));
         assert_eq!(config.zygote_bytes, Some(Bytes(1 << 30)));
-        assert_eq!(keys().len(), 36);
+        assert_eq!(keys().len(), 37);
     }
 }

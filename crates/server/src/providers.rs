@@ -12,9 +12,9 @@ pub(crate) struct Providers {
 }
 
 impl Providers {
-    /// On top of one warden.
-    pub(crate) fn new(containers: Containers) -> Self {
-        let machines = Machines::new(&containers);
+    /// On top of one warden; `microvms` is the setting of that name.
+    pub(crate) fn new(containers: Containers, microvms: bool) -> Self {
+        let machines = if microvms { Machines::new(&containers) } else { Err(Absent::SwitchedOff) };
         if let Err(absent) = &machines {
             tracing::info!(%absent, "functions run in containers only");
         }

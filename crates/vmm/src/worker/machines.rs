@@ -23,6 +23,11 @@ pub enum Absent {
         "this machine has no /dev/kvm: switch virtualisation on in its firmware (or, for a virtual machine, nested virtualisation in its host) and load the module kvm_intel or kvm_amd; or let the function fall back: fallback = \"container\""
     )]
     NoKvm,
+    /// The operator does not want them.
+    #[error(
+        "micro-VMs are switched off on this machine: have `microvms` set to true, or let the function fall back: fallback = \"container\""
+    )]
+    SwitchedOff,
 }
 
 /// Makes micro-VMs.
