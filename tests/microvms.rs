@@ -124,7 +124,8 @@ fn what_goes_wrong_in_a_machine_is_told_and_harms_nobody_else() {
     if !can_run_machines() {
         return;
     }
-    let worker = Site::new().up();
+    // Spares have threads, too.
+    let worker = Site::new().up_with(&[("WOOL_SPARES", "0")]);
     drop(worker.try_out("bystander", &in_machine("", "return 1")).expect(200));
     for (name, body, words) in [
         ("exits", "os._exit(3)", "it exited with status 3"),

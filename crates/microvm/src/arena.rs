@@ -130,6 +130,15 @@ impl Arena {
         self.bytes_mut(address..address + 8).copy_from_slice(&word.to_le_bytes());
     }
 
+    /// Has the host put whole pages in their place that will be touched soon: together that takes a fraction of what it
+    /// takes one by one. `write` makes them a clone's own. Where the host cannot (before Linux 5.14) nothing happens.
+    pub fn expect(&mut self, range: Range<u64>, write: bool) {
+        let advice = if write { Advice::LinuxPopulateWrite } else { Advice::LinuxPopulateRead };
+        let (at, length) = (self.at(&range), length_of(&range));
+        // SAFETY: the range lies in the arena, and its contents stay what they are.
+        let _ = unsafe { madvise(at.cast(), length, advice) };
+    }
+
     /// Gives the memory of whole pages back. Those of [`Arena::zero_on_reuse`] excepted, they read as zero from now on.
     ///
     /// # Errors

@@ -81,6 +81,23 @@ impl Scanner {
     /// # Errors
     /// ENOTTY before Linux 6.7.
     pub fn private(&mut self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
+        self.walk(range, (FILE, FILE))
+    }
+
+    /// The pages in a range of this process's addresses that are there, whosever they are.
+    ///
+    /// # Errors
+    /// ENOTTY before Linux 6.7.
+    pub fn present(&mut self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
+        self.walk(range, (0, PRESENT))
+    }
+
+    /// Pages in memory or in swap of which these categories hold, some of them inverted.
+    fn walk(
+        &mut self,
+        range: Range<u64>,
+        (category_inverted, category_mask): (u64, u64),
+    ) -> io::Result<Vec<Range<u64>>> {
         let mut all = Vec::new();
         let mut from = range.start;
         while from < range.end {
@@ -90,8 +107,8 @@ impl Scanner {
                 end: range.end,
                 list: self.list.as_mut_ptr().addr() as u64,
                 list_length: self.list.len() as u64,
-                category_inverted: FILE,
-                category_mask: FILE,
+                category_inverted,
+                category_mask,
                 category_any_of: PRESENT | SWAPPED,
                 returned: PRESENT | SWAPPED,
                 ..Request::default()

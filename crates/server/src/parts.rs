@@ -81,7 +81,8 @@ pub async fn real(config: &Config, state: &State, waiting: Option<i32>) -> Resul
     let containers =
         Containers::new(client, ContainerOptions { slots: config.slots, spares: config.spares });
     let counting = tokio::spawn(count(containers.clone()));
-    let provider: Arc<dyn Provider> = Arc::new(Providers::new(containers.clone(), config.microvms));
+    let provider: Arc<dyn Provider> =
+        Arc::new(Providers::new(containers.clone(), config.microvms, config.spares));
     let builds = (config.build_from_source == BuildFromSource::Sandbox).then(|| {
         let (memory, timeout) = (config.build_memory(), config.build_timeout.0);
         Arc::new(BuildSandboxes::new(&provider, store.clone(), guest.clone(), memory, timeout))

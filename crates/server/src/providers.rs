@@ -12,9 +12,10 @@ pub(crate) struct Providers {
 }
 
 impl Providers {
-    /// On top of one warden; `microvms` is the setting of that name.
-    pub(crate) fn new(containers: Containers, microvms: bool) -> Self {
-        let machines = if microvms { Machines::new(&containers) } else { Err(Absent::SwitchedOff) };
+    /// On top of one warden; `microvms` and `spares` are the settings of these names.
+    pub(crate) fn new(containers: Containers, microvms: bool, spares: usize) -> Self {
+        let machines =
+            if microvms { Machines::new(&containers, spares) } else { Err(Absent::SwitchedOff) };
         if let Err(absent) = &machines {
             tracing::info!(%absent, "functions run in containers only");
         }

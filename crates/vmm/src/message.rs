@@ -33,7 +33,10 @@ pub enum Order {
         path: Vec<String>,
     },
     /// Freeze it. Answered by [`Event::Frozen`].
-    Freeze {},
+    Freeze {
+        /// Clones to keep rehearsed, for those that are ordered.
+        spares: usize,
+    },
     /// Make a clone. The channel's descriptor comes along, then one for each layer. Answered by [`Event::Cloned`].
     Clone {
         /// Its name; never reused.

@@ -1,7 +1,7 @@
 //! One clone, on a thread of its own, from its making to its end.
 //!
 //! ```text
-//!   spawn ─► wake ─► told: cloned ─► channel ─► feed ─► run ─► idle ─┐      closed: dropped
+//!   spawn, or a spare ─► wake ─► told: cloned ─► channel ─► feed ─► run ─► idle ─┐      closed: dropped
 //!                                       ▲                            │      ended: told how, channel closed
 //!                                       └────────────────────────────┘
 //! ```
@@ -43,9 +43,9 @@ pub(super) struct Clone {
 pub(super) type End = Option<Death>;
 
 impl Clone {
-    /// Runs on its own thread, to its end.
-    pub(super) fn live(self) {
-        let end = if self.reset { pristine::live(&self) } else { self.converse() };
+    /// Runs on its own thread, to its end. `spare` is a machine that waits for its order.
+    pub(super) fn live(self, spare: Option<Process>) {
+        let end = if self.reset { pristine::live(&self) } else { self.converse(spare) };
         let death = end.unwrap_or_else(|trouble| {
             let (reason, exhausted) = (chain(&trouble), is_exhausted(&trouble));
             self.family.tell(&Event::Failed { number: Some(self.number), reason, exhausted });
@@ -57,8 +57,11 @@ impl Clone {
         self.channel.close();
     }
 
-    fn converse(&self) -> Result<End, Trouble> {
-        let mut process = self.spawn(&self.family.template)?;
+    fn converse(&self, spare: Option<Process>) -> Result<End, Trouble> {
+        let mut process = match spare {
+            Some(spare) => self.adopt(spare),
+            None => self.spawn(&self.family.template)?,
+        };
         for (place, branch) in &self.layers {
             process.attach(&place.at, Arc::clone(branch)).map_err(Trouble::Attach)?;
         }
@@ -83,14 +86,17 @@ impl Clone {
 
     /// A machine that goes on where the template stands, woken, within this clone's limits.
     pub(super) fn spawn(&self, template: &Template) -> Result<Process, Trouble> {
-        let mut process = template.spawn(&self.family.host)?;
+        Ok(self.adopt(template.spawn(&self.family.host)?))
+    }
+
+    fn adopt(&self, mut process: Process) -> Process {
         let Limits { memory_bytes, scratch_bytes, scratch_inodes, .. } = self.limits;
         // Of either scratch directory; they share their room here.
         process.limit(memory_bytes, scratch_bytes, scratch_inodes);
         process.stop_by(self.stopper.clone());
         process.be_prompt();
         wake(&mut process);
-        Ok(process)
+        process
     }
 
     /// Runs it until it waits for its channel, passing on what it says.

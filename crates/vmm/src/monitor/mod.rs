@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   main thread:  orders ──► Reference ── freeze ──► Family ◄── a thread for each clone: channel ⇄ machine
-//!                 watches the channels: one that closes stops its machine
+//!                 watches the channels: one that      └──────── a thread for each spare, that becomes a clone
+//!                 closes stops its machine
 //! ```
 
 mod clone;
@@ -13,5 +14,6 @@ pub mod jail;
 mod pristine;
 mod reference;
 mod serve;
+mod spare;
 
 pub use serve::serve;

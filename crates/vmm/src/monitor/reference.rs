@@ -50,9 +50,22 @@ pub(super) enum Trouble {
 /// A message of the monitor's own to the guest.
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-enum Word<'a> {
+pub(super) enum Word<'a> {
+    /// To a reference machine.
     Import { modules: &'a [String], path: &'a [String] },
+    /// To a reference machine: nothing is imported any more.
     Settle {},
+    /// To a clone.
+    Rehearse {},
+}
+
+impl Word<'_> {
+    pub(super) fn encoded(&self) -> Result<Vec<u8>, FrameError> {
+        let mut bytes = Vec::new();
+        // Plain data: it can be written.
+        Frame::encode(&serde_json::to_vec(self).unwrap_or_default(), b"", &mut bytes)?;
+        Ok(bytes)
+    }
 }
 
 /// A machine that imports.
@@ -109,9 +122,7 @@ impl Reference {
     }
 
     fn say(&mut self, word: &Word<'_>) -> Result<(), Trouble> {
-        let mut bytes = Vec::new();
-        Frame::encode(&serde_json::to_vec(word).unwrap_or_default(), b"", &mut bytes)?;
-        self.process.feed(&bytes);
+        self.process.feed(&word.encoded()?);
         Ok(())
     }
 

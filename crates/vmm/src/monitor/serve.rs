@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use microvm::hypervisor::Hypervisor;
+use microvm::linux::Template;
 use microvm::scan::Scanner;
 use microvm::stop::Stopper;
 use microvm::vfs::Branch;
@@ -17,6 +18,7 @@ use super::clone::{Clone, chain, is_exhausted};
 use super::conversation::Channel;
 use super::family::{Family, tell};
 use super::reference::{Reference, Trouble};
+use super::spare::{Spares, rehearse};
 use crate::message::{Event, MAX_PACKET, Order, PACKAGES, Place};
 
 /// Bytes of files in one packet, at most.
@@ -47,16 +49,16 @@ pub fn serve(control: OwnedFd, host: Hypervisor, mut scanner: Scanner) -> io::Re
                     reference = Some(importing);
                 })
             }
-            (Order::Freeze {}, Some(imported)) => {
-                let frozen = imported.freeze().and_then(|template| {
-                    let weight = weigh(&template, &host, &mut scanner)?;
+            (Order::Freeze { spares }, Some(imported)) => {
+                let frozen = imported.freeze().and_then(|mut template| {
+                    let weight = try_out(&mut template, &host, &mut scanner)?;
                     Ok((template, weight))
                 });
                 match frozen {
                     Ok((template, clone_bytes)) => {
                         let family = Family::new(host, template, scanner, Arc::clone(&control));
                         tell(&control, &Event::Frozen { clone_bytes });
-                        return Nursery::of(Arc::new(family), control).watch();
+                        return Nursery::of(Arc::new(family), control, spares).watch();
                     }
                     Err(trouble) => Err(trouble),
                 }
@@ -70,16 +72,16 @@ pub fn serve(control: OwnedFd, host: Hypervisor, mut scanner: Scanner) -> io::Re
     }
 }
 
-/// Bytes of its own that a clone has when it waits for its code.
-fn weigh(
-    template: &microvm::linux::Template,
+/// Rehearses with a first clone, and learns from it what all of them will touch. Bytes of its own that it then has.
+fn try_out(
+    template: &mut Template,
     host: &Hypervisor,
     scanner: &mut Scanner,
 ) -> Result<u64, Trouble> {
     let mut clone = template.spawn(host)?;
-    super::clone::wake(&mut clone);
-    clone.run()?;
+    rehearse(&mut clone)?;
     // Before Linux 6.7 nobody can tell.
+    drop(template.learn(&clone, scanner));
     Ok(clone.weigh(scanner).unwrap_or(0))
 }
 
@@ -114,11 +116,13 @@ struct Nursery {
     control: Arc<OwnedFd>,
     branches: HashMap<Place, Arc<Branch>>,
     watched: Vec<(Channel, Stopper)>,
+    spares: Spares,
 }
 
 impl Nursery {
-    fn of(family: Arc<Family>, control: Arc<OwnedFd>) -> Self {
-        Self { family, control, branches: HashMap::new(), watched: Vec::new() }
+    fn of(family: Arc<Family>, control: Arc<OwnedFd>, spares: usize) -> Self {
+        let spares = Spares::new(Arc::clone(&family), spares);
+        Self { family, control, branches: HashMap::new(), watched: Vec::new(), spares }
     }
 
     fn watch(mut self) -> io::Result<()> {
@@ -161,10 +165,15 @@ impl Nursery {
             let (family, stopper) = (Arc::clone(&self.family), stopper.clone());
             let watched = channel.clone();
             let clone = Clone { family, number, layers, limits, reset, channel, stopper };
-            let thread = std::thread::Builder::new().name(format!("clone-{number}"));
-            thread.spawn(move || clone.live())?;
+            // One that is reset goes on from a machine with its code in it.
+            let clone = if reset { Some(clone) } else { self.spares.give(clone) };
+            if let Some(clone) = clone {
+                let thread = std::thread::Builder::new().name(format!("clone-{number}"));
+                thread.spawn(move || clone.live(None))?;
+            }
             Ok(watched)
         });
+        self.spares.fill();
         match made {
             Ok(channel) => self.watched.push((channel, stopper)),
             Err(trouble) => {

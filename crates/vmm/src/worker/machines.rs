@@ -42,14 +42,16 @@ pub(super) struct Shared {
     pub(super) containers: Containers,
     /// Of each monitor: guests have limits of their own.
     pub(super) limits: Limits,
+    /// Clones that each family keeps rehearsed.
+    pub(super) spares: usize,
 }
 
 impl Machines {
-    /// A provider on top of the containers' warden.
+    /// A provider on top of the containers' warden; `spares` are the clones that each family keeps rehearsed.
     ///
     /// # Errors
     /// Where the machine has no KVM.
-    pub fn new(containers: &Containers) -> Result<Self, Absent> {
+    pub fn new(containers: &Containers, spares: usize) -> Result<Self, Absent> {
         // Whether it opens is seen when the first monitor starts, as root.
         if !Path::new("/dev/kvm").exists() {
             return Err(Absent::NoKvm);
@@ -63,7 +65,7 @@ impl Machines {
             scratch_inodes: 0,
         };
         let containers = containers.clone();
-        Ok(Self { shared: Arc::new(Shared { containers, limits }) })
+        Ok(Self { shared: Arc::new(Shared { containers, limits, spares }) })
     }
 
     async fn zygote(&self, spec: ZygoteSpec) -> Result<MachineZygote, ProviderError> {

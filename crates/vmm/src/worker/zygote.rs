@@ -77,7 +77,7 @@ impl MachineZygote {
             all.failed.extend(imports.failed);
         }
         all.files = std::mem::take(&mut files);
-        family.order(&Order::Freeze {}, &[]).await?;
+        family.order(&Order::Freeze { spares: shared.spares }, &[]).await?;
         let Event::Frozen { clone_bytes } = answer(&family, &mut told, &mut files).await? else {
             return Err(unexpected(&family));
         };
