@@ -96,6 +96,7 @@ impl Space {
                 tables::set(&mut self.arena, whole, rights)?;
             }
         }
+        self.arena.collapse(0..USER_END)?;
         let break_end = self.state.break_now.next_multiple_of(BLOCK).max(PROGRAM);
         let break_growth = if self.state.regions.touch(break_end..BREAK_END) {
             BREAK_END..BREAK_END

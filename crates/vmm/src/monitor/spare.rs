@@ -40,10 +40,11 @@ impl Spares {
         spares
     }
 
-    /// Gives an order to a spare that is ready. Back comes what none could take.
+    /// Gives an order to a spare that is ready, else to the one that will be first. Back comes what none could take.
     pub(super) fn give(&mut self, mut clone: Clone) -> Option<Clone> {
-        while let Some(at) = self.all.iter().position(|spare| spare.ready.load(Ordering::Acquire)) {
-            let Some(spare) = self.all.remove(at) else { break };
+        while !self.all.is_empty() {
+            let ready = self.all.iter().position(|spare| spare.ready.load(Ordering::Acquire));
+            let Some(spare) = self.all.remove(ready.unwrap_or(0)) else { break };
             match spare.orders.send(clone) {
                 Ok(()) => return None,
                 // It could not be made after all.
@@ -70,17 +71,19 @@ impl Spares {
 
 /// Runs on the spare's own thread, and goes on as the clone that it becomes.
 fn wait(family: &Family, given: &Receiver<Clone>, ready: &AtomicBool) {
-    let rehearsed = rehearsed(family);
-    // One that could not be made is told to be ready as well: it takes no order, and is not counted on any more.
+    let Ok(process) = family.template.spawn(&family.host) else { return };
+    // Who is waited for does not rehearse.
+    if let Ok(clone) = given.try_recv() {
+        return clone.live(Some(process));
+    }
+    let rehearsed = rehearsed(family, process);
     ready.store(true, Ordering::Release);
-    let Ok(process) = rehearsed else { return };
     if let Ok(clone) = given.recv() {
-        clone.live(Some(process));
+        clone.live(rehearsed.ok());
     }
 }
 
-fn rehearsed(family: &Family) -> Result<Process, Trouble> {
-    let mut process = family.template.spawn(&family.host)?;
+fn rehearsed(family: &Family, mut process: Process) -> Result<Process, Trouble> {
     rehearse(&mut process)?;
     let mut scanner = family.scanner()?;
     Ok(family.template.reset(process, &mut scanner)?.0)
