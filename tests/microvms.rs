@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::process::Command;
 
 use e2e::machine::skip;
-use e2e::{Reply, Site, Value, can_run, eventually, json};
+use e2e::{Reply, Site, Value, Worker, can_run, eventually, json};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Whether there can be micro-VMs here.
@@ -195,10 +196,15 @@ fn a_monitor_that_dies_takes_its_own_calls_with_it_and_nothing_else() {
     worker.assert_well();
 }
 
-/// Draws from every source of randomness that Python has, and says what it finds of earlier calls.
-const DRAWS: &str = "\n    import random, secrets, ssl, uuid\n    found = [os.listdir('/tmp'), os.getcwd(), hasattr(sys, 'left'), os.environ.get('LEFT')]\n    \
-    open('/tmp/left', 'w').write('x'); os.chdir('/'); sys.left = True; os.environ['LEFT'] = '1'\n    \
-    return {'found': found, 'drawn': [str(random.random()), str(uuid.uuid4()), uuid.uuid1().hex, secrets.token_hex(8), ssl.RAND_bytes(8).hex()]}";
+/// Draws from every source of randomness that Python has, all of them imported before the first call, and says what it
+/// finds of earlier calls.
+fn draws(more: &str) -> String {
+    let body = "\n    found = [os.listdir('/tmp'), os.getcwd(), hasattr(sys, 'left'), os.environ.get('LEFT')]\n    \
+        open('/tmp/left', 'w').write('x'); os.chdir('/'); sys.left = True; os.environ['LEFT'] = '1'\n    \
+        return {'found': found, 'drawn': [str(random.random()), str(uuid.uuid4()), uuid.uuid1().hex, secrets.token_hex(8), ssl.RAND_bytes(8).hex()]}";
+    in_machine(more, body)
+        .replace("import os, sys, time", "import os, sys, random, secrets, ssl, uuid")
+}
 
 fn assert_all_differ(answers: &[Value]) {
     for source in 0..5 {
@@ -214,7 +220,7 @@ fn machines_that_were_cloned_from_one_draw_different_numbers() {
         return;
     }
     let worker = Site::new().up_with(&[("WOOL_HANDLER_CACHE", "false")]);
-    drop(worker.deploy("draws", &in_machine("", DRAWS)).expect(201));
+    drop(worker.deploy("draws", &draws("")).expect(201));
     let answers: Vec<Value> =
         (0..6).map(|_| worker.run("draws", &json!({})).expect(200).json()).collect();
     assert_all_differ(&answers);
@@ -226,8 +232,8 @@ fn a_machine_that_is_reset_finds_nothing_of_the_call_before_and_draws_different_
         return;
     }
     let worker = Site::new().up();
-    drop(worker.deploy("pristine", &in_machine("reset = \"always\"", DRAWS)).expect(201));
-    drop(worker.deploy("kept", &in_machine("", DRAWS)).expect(201));
+    drop(worker.deploy("pristine", &draws("reset = \"always\"")).expect(201));
+    drop(worker.deploy("kept", &draws("")).expect(201));
     let calls = |name: &str| -> Vec<(Value, String)> {
         let call = |_| {
             let reply = worker.run(name, &json!({})).expect(200);
@@ -273,6 +279,89 @@ fn without_micro_vms_a_function_says_why_or_falls_back_if_it_allows_that() {
     worker.assert_well();
 }
 
+/// Builds a unikernel of C.
+fn unikernel(site: &Site, name: &str, source: &str) -> std::path::PathBuf {
+    let file = site.own().join(name);
+    let header = e2e::machine::manifest_dir().join("../guest/unikernel");
+    fs::write(file.with_extension("c"), source).unwrap();
+    let mut cc = Command::new("cc");
+    cc.args([
+        "-O2",
+        "-static",
+        "-nostdlib",
+        "-ffreestanding",
+        "-fno-stack-protector",
+        "-fno-pie",
+        "-no-pie",
+    ]);
+    cc.arg("-I").arg(header).arg("-o").arg(&file).arg(file.with_extension("c"));
+    assert!(cc.status().unwrap().success());
+    file
+}
+
+#[test]
+fn a_unikernel_answers_its_requests_and_exits_with_its_own_status() {
+    if !can_run_machines() {
+        return;
+    }
+    let site = Site::new();
+    let example = e2e::machine::manifest_dir().join("../examples/unikernel/hello.c");
+    let source = fs::read_to_string(example).unwrap().replace("../../guest/unikernel/", "");
+    let hello = unikernel(&site, "hello", &source);
+    let said = site.wool(&["unikernel", "run", hello.to_str().unwrap(), "Ada", "Grace"]);
+    assert_eq!(
+        (said.code, said.stdout.as_str()),
+        (0, "hello, Ada\nhello, Grace\n"),
+        "{}",
+        said.stderr
+    );
+    let run = |name: &str, body: &str| {
+        let source = format!("#include \"wool.h\"\nvoid _start(void) {{ {body} }}\n");
+        let file = unikernel(&site, name, &source);
+        site.wool(&["unikernel", "run", "--timeout", "1s", file.to_str().unwrap()])
+    };
+    let exits = run("exits", "wool_log(\"bye\", 3); wool_exit(42);");
+    assert_eq!((exits.code, exits.stderr.as_str()), (42, "bye"));
+    let faults = run("faults", "*(volatile char *)8 = 1; wool_exit(0);");
+    assert!(faults.code == 1 && faults.stderr.contains("exception 14"), "{}", faults.stderr);
+    let spins = run("spins", "for (;;) ;");
+    assert!(spins.code == 1 && spins.stderr.contains("--timeout"), "{}", spins.stderr);
+    // What is no such program.
+    let missing = site.wool(&["unikernel", "run", "/nowhere"]);
+    assert!(missing.failed(1).contains("/nowhere"));
+    let dynamic = site.wool(&["unikernel", "run", "/proc/self/exe"]);
+    assert!(dynamic.failed(1).contains("statically"));
+}
+
+#[test]
+fn the_doctor_tries_kvm_out_and_tells_what_functions_missed() {
+    if !can_run_machines() {
+        return;
+    }
+    let worker = Site::new().up();
+    // sysfs(2): obsolete, and in nobody's list.
+    let misses = in_machine("", "import ctypes; return ctypes.CDLL(None).syscall(139, 3)");
+    assert_eq!(worker.try_out("misses", &misses).expect(200).json(), -1);
+    // Told when the machine is weighed, after its first rounds.
+    let findings = |site: &Site| {
+        let said = site.wool(&["doctor", "--microvm", "--json"]);
+        serde_json::from_str::<Value>(&said.stdout).unwrap()
+    };
+    let find = |all: &Value, what: &str| {
+        let found = all.as_array().unwrap().iter().find(|finding| finding["what"] == what);
+        found.unwrap_or_else(|| panic!("{what}: {all}"))["found"].as_str().unwrap().to_owned()
+    };
+    eventually("the doctor knows", || {
+        find(&findings(worker.site()), "micro-VMs, missed").contains("139")
+    });
+    let found = findings(worker.site());
+    assert!(find(&found, "micro-VMs").contains("µs from a guest"), "{found}");
+    assert!(find(&found, "micro-VMs, quirks").contains("int 0x80"), "{found}");
+    // Not unless asked.
+    let plain = worker.site().wool(&["doctor", "--json"]);
+    assert!(!plain.stdout.contains("micro-VMs, "), "{}", plain.stdout);
+}
+
 #[test]
 fn numpy_works_in_a_machine_and_its_clones_draw_different_numbers() {
     if !can_run_machines() {
@@ -282,9 +371,9 @@ fn numpy_works_in_a_machine_and_its_clones_draw_different_numbers() {
     let source = |more: &str| {
         format!(
             "# /// script\n# dependencies = [\"numpy==2.2.6\"]\n# [tool.lambswool]\n# isolation = \"microvm\"\n{more}# ///\n\
-             import numpy, os\ndef handler(event, context):\n    whole = numpy.arange(10_000).reshape(100, 100) % 7\n    \
+             import os, sys\nhad = 'numpy.random' in sys.modules\nimport numpy, numpy.random\ndef handler(event, context):\n    whole = numpy.arange(10_000).reshape(100, 100) % 7\n    \
              right = bool((whole.astype(float) @ whole.astype(float) == whole @ whole).all())\n    \
-             return [os.uname().nodename, right, str(numpy.random.rand())]\n"
+             return [os.uname().nodename, right, str(numpy.random.rand()), had]\n"
         )
     };
     let deployed = worker.deploy("clones", &source(""));
@@ -294,7 +383,7 @@ fn numpy_works_in_a_machine_and_its_clones_draw_different_numbers() {
     }
     drop(deployed.expect(201));
     drop(worker.deploy("resets", &source("# reset = \"always\"\n")).expect(201));
-    for name in ["clones", "resets"] {
+    let calls = |worker: &Worker, name: &str| {
         let mut drawn = BTreeSet::new();
         for _ in 0..4 {
             let answer = worker.run(name, &json!({})).expect(200).json();
@@ -302,5 +391,12 @@ fn numpy_works_in_a_machine_and_its_clones_draw_different_numbers() {
             drawn.insert(answer[2].as_str().unwrap().to_owned());
         }
         assert_eq!(drawn.len(), 4, "{name}: {drawn:?}");
-    }
+    };
+    // Each call another clone of the machine that has imported numpy; then one that is reset.
+    eventually("clones have imported numpy before their code is loaded", || {
+        worker.run("clones", &json!({})).expect(200).json()[3] == true
+    });
+    calls(&worker, "clones");
+    let worker = worker.stop().up();
+    calls(&worker, "resets");
 }

@@ -94,7 +94,10 @@ pub enum Command {
     #[command(subcommand)]
     Base(Base),
     /// Say what this machine can do, and what is missing or degraded
-    Doctor,
+    Doctor(Doctor),
+    /// Programs that are machines of their own, without an operating system
+    #[command(subcommand)]
+    Unikernel(Unikernel),
     /// Write a completion script for a shell to stdout
     Completions {
         /// Which shell
@@ -313,6 +316,39 @@ pub enum PackagesAction {
     Prune,
     /// Read every file of every package, and fetch again what is not as it was
     Verify,
+}
+
+/// `wool doctor`
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Doctor {
+    /// Also try KVM out, and tell what functions missed in micro-VMs
+    #[arg(long)]
+    pub microvm: bool,
+}
+
+/// `wool unikernel`
+#[derive(Clone, Debug, Subcommand)]
+pub enum Unikernel {
+    /// Run a static program that is built with guest/unikernel/wool.h; it exits with the program's own status
+    #[command(
+        after_help = "Example:\n  cc -O2 -static -nostdlib -ffreestanding -fno-stack-protector -fno-pie -no-pie -o hello examples/unikernel/hello.c\n  wool unikernel run hello Ada Grace\n\nWhat it answers goes to stdout, a line each; what it logs goes to stderr."
+    )]
+    Run(RunUnikernel),
+}
+
+/// `wool unikernel run`
+#[derive(Clone, Debug, Args)]
+pub struct RunUnikernel {
+    /// The program: an ELF file
+    pub file: PathBuf,
+    /// Requests for it to answer, one after another
+    pub requests: Vec<String>,
+    /// What it is started with
+    #[arg(long, default_value = "")]
+    pub argument: String,
+    /// Stop it after this time
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    pub timeout: crate::quantity::Span,
 }
 
 /// `wool base`

@@ -83,7 +83,8 @@ pub struct Config {
     pub idle: Span,
     /// Slots that each zygote keeps prepared. Default 4.
     pub slots: usize,
-    /// Forks that a busy zygote keeps landed and waiting for code, and two where it is not busy. Default 8.
+    /// Forks that a busy zygote keeps landed and waiting for code, and two where it is not busy; of a micro-VM's, as many
+    /// rehearsed clones, two at most. Default 8.
     pub spares: usize,
     /// How sandboxes are walled off: `lean`, `sock` or `general`, then changes, as in `lean,own=net`: see [`Isolation`].
     /// All but `lean` are there to be measured against. Default `lean`.

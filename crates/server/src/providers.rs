@@ -1,8 +1,12 @@
 //! Containers and micro-VMs as one provider: what a sandbox is stands in its specification.
 
+use std::path::Path;
+
 use container::Containers;
 use sandbox::{Instance, InstanceSpec, Kind, Pending, Provider, ProviderError, Zygote, ZygoteSpec};
 use vmm::{Absent, Machines};
+
+use crate::config::Config;
 
 /// Makes whatever is asked for.
 #[derive(Debug)]
@@ -12,10 +16,13 @@ pub(crate) struct Providers {
 }
 
 impl Providers {
-    /// On top of one warden; `microvms` and `spares` are the settings of these names.
-    pub(crate) fn new(containers: Containers, microvms: bool, spares: usize) -> Self {
-        let machines =
-            if microvms { Machines::new(&containers, spares) } else { Err(Absent::SwitchedOff) };
+    /// On top of one warden, on a state directory.
+    pub(crate) fn new(containers: Containers, state: &Path, config: &Config) -> Self {
+        let machines = if config.microvms {
+            Machines::new(&containers, state, config.spares)
+        } else {
+            Err(Absent::SwitchedOff)
+        };
         if let Err(absent) = &machines {
             tracing::info!(%absent, "functions run in containers only");
         }

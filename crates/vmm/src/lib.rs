@@ -18,8 +18,10 @@
 //! | a monitor dies | the calls of its family fail, and nothing else |
 //! | the worker dies | the control socket closes: the monitor ends, and all machines with it |
 
+pub mod lacking;
 pub mod message;
 pub mod monitor;
 mod worker;
 
+pub use monitor::Examination;
 pub use worker::{Absent, Machines};

@@ -66,10 +66,18 @@ pub fn enter() -> Result<OwnedFd, JailError> {
     become_user(INNER).map_err(step("take user id"))?;
     drop_capabilities().map_err(step("drop capabilities"))?;
     set_undumpable().map_err(step("become undumpable"))?;
+    confine()?;
+    Ok(control)
+}
+
+/// The walls that need nobody's help: Landlock and the filter. For what a user runs as himself.
+///
+/// # Errors
+/// The step that failed: the process must end.
+pub fn confine() -> Result<(), JailError> {
     set_no_new_privileges().map_err(step("give up privileges"))?;
     restrict().map_err(step("restrict by Landlock"))?;
-    install_filter(&filter::build()).map_err(step("install filter"))?;
-    Ok(control)
+    install_filter(&filter::build()).map_err(step("install filter"))
 }
 
 /// A descriptor that the warden has put at this number.

@@ -8,6 +8,7 @@
 
 mod clone;
 mod conversation;
+mod examine;
 mod family;
 mod filter;
 pub mod jail;
@@ -15,5 +16,7 @@ mod pristine;
 mod reference;
 mod serve;
 mod spare;
+pub mod unikernel;
 
+pub use examine::{Examination, examine};
 pub use serve::serve;

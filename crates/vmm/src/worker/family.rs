@@ -13,6 +13,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, watch};
 
 use super::warded::Warded;
+use crate::lacking::Lacking;
 use crate::message::{Event, MAX_PACKET, Order};
 
 /// Files that a reference machine may say it has loaded, at most.
@@ -31,6 +32,7 @@ struct Wire {
     socket: AsyncFd<OwnedFd>,
     clones: Mutex<HashMap<u64, Arc<State>>>,
     lost: AtomicBool,
+    lacking: Arc<Lacking>,
 }
 
 /// What the monitor has told of a clone.
@@ -77,10 +79,11 @@ impl Family {
     pub(super) fn new(
         warded: Warded,
         control: OwnedFd,
+        lacking: Arc<Lacking>,
     ) -> io::Result<(Self, mpsc::UnboundedReceiver<Event>)> {
         let socket = container::watch(control)?;
         let (clones, lost) = (Mutex::default(), AtomicBool::new(false));
-        let wire = Arc::new(Wire { socket, clones, lost });
+        let wire = Arc::new(Wire { socket, clones, lost, lacking });
         let (tell, told) = mpsc::unbounded_channel();
         let reader = tokio::spawn(read(Arc::clone(&wire), tell));
         Ok((Self { warded, wire, reader }, told))
@@ -144,6 +147,7 @@ impl Wire {
             }
             Event::Lacks { call } => {
                 tracing::info!(call, "a guest tried a system call that micro-VMs do not have");
+                self.lacking.note(call);
                 return None;
             }
             Event::Cloned { number } => (number, Stage::Lives),

@@ -9,6 +9,7 @@ use sandbox::{Limits, ProviderError};
 use thiserror::Error;
 
 use super::zygote::MachineZygote;
+use crate::lacking::Lacking;
 
 /// Most of the machine's memory that one family may have.
 const PART_OF_MEMORY: u64 = 2;
@@ -44,14 +45,15 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     /// Clones that each family keeps rehearsed.
     pub(super) spares: usize,
+    pub(super) lacking: Arc<Lacking>,
 }
 
 impl Machines {
-    /// A provider on top of the containers' warden; `spares` are the clones that each family keeps rehearsed.
+    /// A provider on top of the containers' warden, on a state directory; `spares` are the clones that each family keeps rehearsed.
     ///
     /// # Errors
     /// Where the machine has no KVM.
-    pub fn new(containers: &Containers, spares: usize) -> Result<Self, Absent> {
+    pub fn new(containers: &Containers, state: &Path, spares: usize) -> Result<Self, Absent> {
         // Whether it opens is seen when the first monitor starts, as root.
         if !Path::new("/dev/kvm").exists() {
             return Err(Absent::NoKvm);
@@ -64,8 +66,8 @@ impl Machines {
             scratch_bytes: 0,
             scratch_inodes: 0,
         };
-        let containers = containers.clone();
-        Ok(Self { shared: Arc::new(Shared { containers, limits, spares }) })
+        let (containers, lacking) = (containers.clone(), Arc::new(Lacking::open(state)));
+        Ok(Self { shared: Arc::new(Shared { containers, limits, spares, lacking }) })
     }
 
     async fn zygote(&self, spec: ZygoteSpec) -> Result<MachineZygote, ProviderError> {

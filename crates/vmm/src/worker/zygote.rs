@@ -45,8 +45,8 @@ impl MachineZygote {
         modules: Vec<String>,
     ) -> Result<Self, ProviderError> {
         let (warded, control) = Warded::start(&shared.containers, shared.limits).await?;
-        let (family, mut told) =
-            Family::new(warded, control).map_err(ProviderError::step("watch the monitor"))?;
+        let (family, mut told) = Family::new(warded, control, Arc::clone(&shared.lacking))
+            .map_err(ProviderError::step("watch the monitor"))?;
         let python = &spec.python;
         let mut layers = vec![
             (python.base.to_string(), "/".to_owned()),
