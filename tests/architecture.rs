@@ -19,7 +19,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("engine", &["sandbox"]),
     ("server", &["engine", "vmm", "container", "layers", "sandbox", "sys"]),
     // The harness measures parts by themselves, too.
-    ("bench", &["sys", "sandbox", "layers", "warden", "container", "engine"]),
+    ("bench", &["sys", "sandbox", "layers", "warden", "container", "microvm", "engine"]),
     // These tests know the worker as its users do.
     ("e2e", &[]),
 ];
