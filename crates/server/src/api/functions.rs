@@ -131,6 +131,7 @@ pub(super) struct PutQuery {
     /// The module's name for a single Python source; the function's name unless said.
     module: Option<String>,
     /// What to run it in, whatever it says itself: `container` or `microvm`.
+    #[param(inline)]
     isolation: Option<Isolation>,
 }
 
