@@ -43,10 +43,12 @@ def test_what_is_imported_is_told_and_is_there_for_the_handler(
     assert imported(reference, "ours", path=packages)["files"] == []
     reference.peer.send({"kind": "settle"})
     (task / "main.py").write_text(
-        "import sys\nTHERE = 'ours' in sys.modules\ndef handler(event, context):\n    return THERE\n"
+        "import os, sys\nTHERE = 'ours' in sys.modules\n"
+        "def handler(event, context):\n    return [THERE, os.environ['OMP_NUM_THREADS']]\n"
     )
-    assert reference.load().kind == "loaded"
-    assert reference.call().value is True
+    # A machine has one processor, whatever the worker allows.
+    assert reference.load(threads=4).kind == "loaded"
+    assert reference.call().value == [True, "1"]
 
 
 def test_a_clone_that_wakes_draws_anew_and_a_rehearsal_leaves_nothing(

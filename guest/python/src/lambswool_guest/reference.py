@@ -49,6 +49,7 @@ def serve(fd: int, places: "Places") -> "NoReturn":
             break
         said = imports.run(header["modules"], header["path"], places)
         channel.send({"kind": "imported"}, json.dumps(said).encode())
+    pools.most = 1
     pools.find()
     rehearsal.in_zygote(places, logs)
     for stream in (sys.stdout, sys.stderr):
