@@ -16,6 +16,9 @@ const PART_OF_MEMORY: u64 = 2;
 /// Threads of a monitor: one for each clone, and one of the kernel's own for each.
 const THREADS: u32 = 8192;
 
+/// Clones that a family keeps rehearsed, at most: each costs about a megabyte and some milliseconds.
+const MOST_SPARES: usize = 2;
+
 /// Why there can be no micro-VMs on this machine.
 #[derive(Debug, Error)]
 pub enum Absent {
@@ -67,7 +70,14 @@ impl Machines {
             scratch_inodes: 0,
         };
         let (containers, lacking) = (containers.clone(), Arc::new(Lacking::open(state)));
-        Ok(Self { shared: Arc::new(Shared { containers, limits, spares, lacking }) })
+        Ok(Self {
+            shared: Arc::new(Shared {
+                containers,
+                limits,
+                spares: spares.min(MOST_SPARES),
+                lacking,
+            }),
+        })
     }
 
     async fn zygote(&self, spec: ZygoteSpec) -> Result<MachineZygote, ProviderError> {

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use container::{Client, Containers};
 use sandbox::{Death, Limits, ProviderError, SandboxId};
@@ -73,8 +74,15 @@ impl Warded {
         number.ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// How it ended, and its last words.
+    /// How it ended, and its last words. When its sockets have closed.
     pub(super) async fn inspect(&self) -> Result<(Death, String), ProviderError> {
+        // Its sockets close an instant before it has ended; a longer one on a machine under load.
+        for _ in 0..1000 {
+            if !self.process.alive() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         let command = Command::Inspect { sandbox: self.name.id.0 };
         let (Answer::Died { out_of_memory, exited, signal, stderr }, _) =
             self.name.client.call(command, &[]).await?
