@@ -41,6 +41,18 @@ cat "$out/hello.first"; echo
 printf 'thumbnail: %s bytes of JPEG out of %s\n' "$(stat -c %s "$out/thumbnail.first")" "$(stat -c %s "$here/data/photo.jpg")"
 cat "$out/report.first"; echo
 
+if [ -e /dev/kvm ]; then
+    title "The same function side by side: in a container, and in a micro-VM of its own"
+    for kind in container microvm; do
+        for call in first again; do
+            printf '%s, %s: ' "$kind" "$call"
+            wool run --isolation "$kind" "$here/hello/hello.py" '{"name": "Ada"}' --timings
+        done
+    done
+else
+    title "No micro-VM beside the container: this machine has no /dev/kvm"
+fi
+
 title "Stop"
 wool down
 mounts_after=$(wc -l < /proc/self/mountinfo)

@@ -4,6 +4,7 @@
 //!   experiments/  one file for each figure: arms, levels, rounds, what is compared
 //!   baselines/    what others do, on the same base layer
 //!   worker, functions, stage    the real worker, its functions, both put in place
+//!   guests        programs in C, as processes and in machines
 //!   libraries, wheel, index    the libraries of the paper's figures, packages made here, and where they are installed from
 //!   load, http, cpu, calls      calls and what they cost
 //!   sample, run, environment, plot, evidence    what is said of it, and what is kept
@@ -19,6 +20,7 @@ mod environment;
 mod evidence;
 mod experiments;
 mod functions;
+mod guests;
 mod http;
 mod index;
 mod libraries;

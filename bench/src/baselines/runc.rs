@@ -22,20 +22,31 @@ pub(crate) struct Runc {
 impl Runc {
     /// None when it is not installed. Keeps its files in `work`.
     pub(crate) fn find(rootfs: &Rootfs, work: &Path) -> Result<Option<Self>> {
+        let arguments = std::iter::once(rootfs.interpreter.as_str()).chain(NO_OP);
+        Self::of(&rootfs.root, arguments, work)
+    }
+
+    /// The same of any program that says one byte.
+    pub(crate) fn of<'a>(
+        root: &Path,
+        arguments: impl Iterator<Item = &'a str>,
+        work: &Path,
+    ) -> Result<Option<Self>> {
         if super::version("runc").is_none() {
             return Ok(None);
         }
         let (bundle, containers) = (work.join("bundle"), work.join("containers"));
         fs::create_dir_all(&bundle).context("make the bundle")?;
-        let config = serde_json::to_vec_pretty(&config(rootfs)).context("write the bundle")?;
+        let config =
+            serde_json::to_vec_pretty(&config(root, arguments)).context("write the bundle")?;
         fs::write(bundle.join("config.json"), config).context("write the bundle")?;
         Ok(Some(Self { bundle, containers, next: Cell::new(0) }))
     }
 }
 
 /// `runc spec`'s own, without a terminal and with fewer mounts; what Docker adds (a writable layer, a bridge) is not here.
-fn config(rootfs: &Rootfs) -> serde_json::Value {
-    let arguments: Vec<_> = std::iter::once(rootfs.interpreter.as_str()).chain(NO_OP).collect();
+fn config<'a>(root: &Path, arguments: impl Iterator<Item = &'a str>) -> serde_json::Value {
+    let arguments: Vec<_> = arguments.collect();
     let namespaces = ["pid", "network", "ipc", "uts", "mount"].map(|kind| json!({ "type": kind }));
     let mount = |at: &str, kind: &str, options: &[&str]| json!({ "destination": at, "type": kind, "source": kind, "options": options });
     json!({
@@ -49,7 +60,7 @@ fn config(rootfs: &Rootfs) -> serde_json::Value {
             "capabilities": {},
             "noNewPrivileges": true
         },
-        "root": { "path": rootfs.root, "readonly": true },
+        "root": { "path": root, "readonly": true },
         "hostname": "bench",
         "mounts": [
             mount("/proc", "proc", &[]),

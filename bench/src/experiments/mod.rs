@@ -3,9 +3,12 @@
 mod cold_targets;
 mod density;
 mod first_calls;
+mod hotos_fig3;
+mod hyperfork_fig2;
 mod idle_density;
 mod import_targets;
 mod isolation;
+mod microvm_targets;
 mod policies;
 mod resumes;
 mod sock_fig14_containers;
@@ -57,6 +60,16 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
         measure: |stage| Box::pin(first_calls::measure(stage)),
     },
     Experiment {
+        figure: hotos_fig3::FIGURE,
+        title: hotos_fig3::TITLE,
+        measure: |stage| Box::pin(hotos_fig3::measure(stage)),
+    },
+    Experiment {
+        figure: hyperfork_fig2::FIGURE,
+        title: hyperfork_fig2::TITLE,
+        measure: |stage| Box::pin(hyperfork_fig2::measure(stage)),
+    },
+    Experiment {
         figure: idle_density::FIGURE,
         title: idle_density::TITLE,
         measure: |stage| Box::pin(idle_density::measure(stage)),
@@ -70,6 +83,11 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
         figure: isolation::FIGURE,
         title: isolation::TITLE,
         measure: |stage| Box::pin(isolation::measure(stage)),
+    },
+    Experiment {
+        figure: microvm_targets::FIGURE,
+        title: microvm_targets::TITLE,
+        measure: |stage| Box::pin(microvm_targets::measure(stage)),
     },
     Experiment {
         figure: policies::FIGURE,

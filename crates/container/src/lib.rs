@@ -27,6 +27,7 @@ pub use provider::{ContainerOptions, Containers};
 pub use warden::defence::{Defence, Defences};
 pub use warden::isolation::{Hang, Isolation, Namespaces, Supply};
 pub use warden::protocol::Layout;
+pub use watch::watch;
 
 /// The guest's native extension, to be laid beside the guest's Python files as [`LANDING_FILE`].
 pub const LANDING: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/landing.so"));

@@ -69,6 +69,18 @@ impl Containers {
         Self { shared: Arc::new(Shared { client, options, names, reaping }) }
     }
 
+    /// The connection to the warden: for who has it start other things than containers.
+    #[must_use]
+    pub fn client(&self) -> Arc<Client> {
+        Arc::clone(&self.shared.client)
+    }
+
+    /// A name that no other sandbox of this warden has, or will have.
+    #[must_use]
+    pub fn new_name(&self) -> SandboxId {
+        self.shared.new_name()
+    }
+
     /// What sandboxes have on this host.
     #[must_use]
     pub fn host(&self) -> &warden::protocol::Host {

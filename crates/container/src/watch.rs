@@ -6,7 +6,10 @@ use std::os::fd::OwnedFd;
 use tokio::io::unix::AsyncFd;
 
 /// Registers a descriptor with the runtime. Whoever waits uses calls that do not block themselves.
-pub(crate) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+///
+/// # Errors
+/// As `epoll_ctl(2)`.
+pub fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` names the same open descriptor until the `AsyncFd` that takes it over is dropped.
     let watched = unsafe { AsyncFd::register(fd) };
     watched.map_err(Into::into)

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sandbox::wire::{Convention, Failure, LogStream};
-use sandbox::{Death, InvocationId, Layer, Limits, Network, ProviderError, PythonSpec};
+use sandbox::{
+    Death, InvocationId, Kind, Layer, Limits, Network, ProviderError, PythonSpec, Reset,
+};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -46,6 +48,12 @@ pub struct Handler {
     /// Whose it is. Nothing that has run one tenant's code or imported its packages serves another's.
     #[serde(default = "default_tenant", skip_serializing_if = "is_default_tenant")]
     pub tenant: String,
+    /// What it runs in.
+    #[serde(default, skip_serializing_if = "Kind::is_container")]
+    pub kind: Kind,
+    /// What a call finds of the one before.
+    #[serde(default, skip_serializing_if = "Reset::is_never")]
+    pub reset: Reset,
     /// The Python it runs on.
     pub python: PythonSpec,
     /// Its exact package set; none when it locked nothing.

@@ -355,6 +355,8 @@ impl Engine {
         from: Option<&Kept>,
     ) -> Result<Box<dyn Instance>, ProviderError> {
         let spec = InstanceSpec {
+            kind: handler.kind,
+            reset: handler.reset,
             python: handler.python.clone(),
             packages: handler.packages.clone(),
             code: handler.code.clone(),

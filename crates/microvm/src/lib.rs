@@ -15,7 +15,7 @@
 //! Three walls stand between a guest and the host. The hardware's: CPL 3, and page tables that map nothing but what the
 //! program asked for. The monitor's: every pointer is checked against the same mappings before it is followed, descriptors
 //! and paths are the monitor's own. And the process's: whoever runs untrusted guests has to put the monitor itself into a
-//! jail. **That third wall does not exist yet.**
+//! jail, as the crate `vmm` does. **This crate is two walls without the third.**
 //!
 //! # What works
 //!
@@ -25,17 +25,16 @@
 //!   math, dict, list, float, re, struct, json and zlib, numpy; Lambswool's guest on descriptor 3.
 //! - Memory with real protections, W^X among them; system calls compared with Linux's by random scripts.
 //! - Places that make system calls are patched to hand over without ring 0.
+//! - Limits of memory, scratch and descriptors; branches that a clone's tree gets after its template was sealed.
 //! - Clones that share pages with their template until they write, and resets in place that ask the kernel which pages are a
 //!   clone's own (Linux ≥ 6.7; before that, clone anew).
 //!
 //! # What does not, yet
 //!
-//! - The `Provider` of the seam, a process for each family of machines, and its jail: seccomp, namespaces, Landlock, cgroup.
-//!   Until then a guest's memory is bounded by the arena (2 GiB) alone, and its time by whoever stops it.
 //! - Threads, and so everything that starts one. Processes and sockets are refused as by a limit.
 //! - Permission bits are kept but not enforced: the only user owns everything. MADV_DONTNEED on a file's pages reads as zero.
 //! - Floating point state is not saved in signal frames; no signal comes from outside.
-//! - A clock without system calls (vDSO), code placed on huge pages, recorded working sets, clones by fork.
+//! - A clock without system calls (vDSO), code placed on huge pages, clones by fork.
 //! - Snapshots on disk. Template and clones live in one process.
 //!
 //! Seen on one host only, whose KVM is paravirtualised: the guest's user mode native, ring 0 emulated. What is known of

@@ -35,6 +35,31 @@ impl Space {
         Ok(reset)
     }
 
+    /// A copy with memory of its own, that can be frozen.
+    pub(crate) fn into_own(self, scanner: &mut Scanner) -> io::Result<Self> {
+        let origin = self.arena.origin().cloned();
+        let origin = origin.ok_or_else(|| io::Error::other("not a clone"))?;
+        let base = self.arena.address();
+        let mut own = Self::of(Arena::new()?, self.state.clone());
+        let mapped = self.state.regions.iter().map(|(range, _)| range);
+        for range in mapped.chain(std::iter::once(MONITOR..ARENA_BYTES)) {
+            let mut filled = Vec::new();
+            for part in self.arena.inherited(range.clone()) {
+                filled.extend(origin.filled(part)?);
+            }
+            let private = scanner.private(base + range.start..base + range.end)?;
+            filled.extend(private.iter().map(|part| part.start - base..part.end - base));
+            for page in filled.into_iter().flat_map(pages) {
+                let bytes = self.arena.bytes(page..page + PAGE);
+                // A page of zeros is what the new one is already.
+                if bytes.iter().any(|byte| *byte != 0) {
+                    own.arena.bytes_mut(page..page + PAGE).copy_from_slice(bytes);
+                }
+            }
+        }
+        Ok(own)
+    }
+
     /// What differs from the state that it was cloned in.
     pub(crate) fn differences(
         &self,

@@ -60,6 +60,15 @@ impl Scanner {
         Ok(Self { pagemap: File::open("/proc/self/pagemap")?, list: vec![Found::default(); MOST] })
     }
 
+    /// Another one, for another thread. With room for fewer ranges: they are many, and each keeps its list.
+    ///
+    /// # Errors
+    /// When there are no descriptors left.
+    pub fn another(&self) -> io::Result<Self> {
+        let list = vec![Found::default(); MOST / 8];
+        Ok(Self { pagemap: self.pagemap.try_clone()?, list })
+    }
+
     /// With room for fewer ranges, so that walks stop early.
     #[must_use]
     pub fn with_room(mut self, ranges: usize) -> Self {
@@ -72,6 +81,23 @@ impl Scanner {
     /// # Errors
     /// ENOTTY before Linux 6.7.
     pub fn private(&mut self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
+        self.walk(range, (FILE, FILE))
+    }
+
+    /// The pages in a range of this process's addresses that are there, whosever they are.
+    ///
+    /// # Errors
+    /// ENOTTY before Linux 6.7.
+    pub fn present(&mut self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
+        self.walk(range, (0, PRESENT))
+    }
+
+    /// Pages in memory or in swap of which these categories hold, some of them inverted.
+    fn walk(
+        &mut self,
+        range: Range<u64>,
+        (category_inverted, category_mask): (u64, u64),
+    ) -> io::Result<Vec<Range<u64>>> {
         let mut all = Vec::new();
         let mut from = range.start;
         while from < range.end {
@@ -81,8 +107,8 @@ impl Scanner {
                 end: range.end,
                 list: self.list.as_mut_ptr().addr() as u64,
                 list_length: self.list.len() as u64,
-                category_inverted: FILE,
-                category_mask: FILE,
+                category_inverted,
+                category_mask,
                 category_any_of: PRESENT | SWAPPED,
                 returned: PRESENT | SWAPPED,
                 ..Request::default()

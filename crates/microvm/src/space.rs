@@ -30,6 +30,8 @@ pub struct Space {
     pub(crate) state: SpaceState,
     /// What a reset has to undo; in a clone only.
     pub(crate) journal: Journal,
+    /// Most bytes that may be mapped.
+    limit: u64,
 }
 
 /// What the monitor knows of an address space beyond the arena's bytes.
@@ -68,8 +70,11 @@ impl Space {
         let mut arena = Arena::new()?;
         tables::lay_out(&mut arena);
         crate::ring0::lay_out(&mut arena);
-        let state = SpaceState { floor: MAP_START, ..SpaceState::default() };
-        Ok(Self { arena, state, journal: Journal::default() })
+        Ok(Self::of(arena, SpaceState { floor: MAP_START, ..SpaceState::default() }))
+    }
+
+    pub(crate) fn of(arena: Arena, state: SpaceState) -> Self {
+        Self { arena, state, journal: Journal::default(), limit: u64::MAX }
     }
 
     /// One that continues a frozen one.
@@ -77,7 +82,7 @@ impl Space {
     /// # Errors
     /// When the host has no address space for it.
     pub(crate) fn clone_of(frozen: &Arc<Frozen>, state: SpaceState) -> io::Result<Self> {
-        Ok(Self { arena: Arena::clone_of(frozen)?, state, journal: Journal::default() })
+        Ok(Self::of(Arena::clone_of(frozen)?, state))
     }
 
     /// Freezes it, to be cloned. Blocks that are all of one kind become huge pages of the guest's.
@@ -91,6 +96,7 @@ impl Space {
                 tables::set(&mut self.arena, whole, rights)?;
             }
         }
+        self.arena.collapse(0..USER_END)?;
         let break_end = self.state.break_now.next_multiple_of(BLOCK).max(PROGRAM);
         let break_growth = if self.state.regions.touch(break_end..BREAK_END) {
             BREAK_END..BREAK_END
@@ -101,6 +107,25 @@ impl Space {
         self.state.floor = floor;
         let frozen = self.arena.freeze([break_growth, floor..USER_END])?;
         Ok((frozen, self.state))
+    }
+
+    /// Allows `more` bytes to be mapped beyond those that are; what cannot be touched does not count.
+    pub fn allow(&mut self, more: u64) {
+        self.limit = self.mapped().saturating_add(more);
+    }
+
+    /// Bytes that are mapped and can be touched.
+    fn mapped(&self) -> u64 {
+        let touchable = self.state.regions.iter().filter(|(_, rights)| *rights != Rights::NONE);
+        touchable.map(|(range, _)| range.end - range.start).sum()
+    }
+
+    /// ENOMEM where `more` bytes would be too many.
+    fn check_room(&self, more: u64) -> Result<(), Errno> {
+        if self.limit != u64::MAX && self.mapped().saturating_add(more) > self.limit {
+            return Err(Errno::NOMEM);
+        }
+        Ok(())
     }
 
     /// The memory itself.
@@ -158,6 +183,9 @@ impl Space {
 
     /// Maps what is free.
     fn grant(&mut self, range: Range<u64>, rights: Rights) -> Result<(), Errno> {
+        if rights != Rights::NONE {
+            self.check_room(range.end - range.start)?;
+        }
         self.arena.zero_on_reuse(range.clone());
         self.state.regions.set(range.clone(), rights);
         self.enter(range, rights)
@@ -214,6 +242,12 @@ impl Space {
         }
         if end > USER_END || !self.state.regions.cover(range.clone()) {
             return Err(Errno::NOMEM);
+        }
+        let hidden =
+            self.state.regions.inside(range.clone()).filter(|(_, now)| *now == Rights::NONE);
+        let more = hidden.map(|(part, _)| part.end - part.start).sum();
+        if rights != Rights::NONE && more > 0 {
+            self.check_room(more)?;
         }
         let parts = self.state.regions.inside(range.clone());
         let shrinking = parts.filter(|(_, now)| now.shrink_to(rights)).map(|(part, _)| part);

@@ -236,6 +236,51 @@ fn rights_that_a_call_added_are_gone_after_a_reset() {
 }
 
 #[test]
+fn a_clone_is_frozen_with_all_that_it_has_changed() {
+    let Some(mut world) = World::new() else { return };
+    let mut origin = world.spawn();
+    // Pages of its template's, memory of its own in both zones, files.
+    for letter in "dkmf".chars() {
+        assert_eq!(ask(&mut origin, letter), Ok(1), "{letter}");
+    }
+    let mapped = origin.space().regions().iter().map(|(range, _)| range);
+    let before: Vec<_> =
+        mapped.map(|it| (it.clone(), origin.space().arena().bytes(it).to_vec())).collect();
+    world.template = Template::seal_clone(origin, &mut world.scanner).unwrap();
+    let mut process = world.spawn();
+    assert_eq!(world.differences(&mut process), Vec::<String>::new());
+    for (range, bytes) in before {
+        let same = process.space().arena().bytes(range.clone()) == bytes;
+        assert!(same, "{range:x?} is not what it was");
+    }
+    // What `d` has left is there, and is what a reset goes back to.
+    assert_eq!(ask(&mut process, '?'), Ok(10));
+    for letter in "bmkn".chars() {
+        assert_eq!(ask(&mut process, letter), Ok(1), "{letter}");
+        process = world.reset(process);
+        assert_eq!(world.differences(&mut process), Vec::<String>::new(), "{letter}");
+        assert_eq!(ask(&mut process, '?'), Ok(10), "after {letter}");
+        process = world.reset(process);
+    }
+}
+
+#[test]
+fn what_clones_get_at_once_is_what_they_would_find_one_by_one() {
+    let Some(mut world) = World::new() else { return };
+    let mut first = world.spawn();
+    for letter in "dbmk".chars() {
+        assert_eq!(ask(&mut first, letter), Ok(1), "{letter}");
+    }
+    world.template.learn(&first, &mut world.scanner).unwrap();
+    let mut process = world.spawn();
+    assert!(process.weigh(&mut world.scanner).unwrap() > 1 << 20, "it has learned something");
+    assert_eq!(world.differences(&mut process), Vec::<String>::new());
+    assert_eq!(ask(&mut process, '?'), Ok(1));
+    process = world.reset(process);
+    assert_eq!(world.differences(&mut process), Vec::<String>::new());
+}
+
+#[test]
 fn a_process_that_ended_can_be_reset() {
     let Some(mut world) = World::new() else { return };
     let mut process = world.spawn();

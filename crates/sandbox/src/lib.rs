@@ -25,4 +25,6 @@ pub use id::{InvocationId, SandboxId};
 pub use provider::{
     Death, Imports, Instance, LoadedFile, Pending, Provider, ProviderError, Sandbox, Zygote,
 };
-pub use spec::{InstanceSpec, Layer, LayerError, Limits, Network, PythonSpec, ZygoteSpec};
+pub use spec::{
+    InstanceSpec, Kind, Layer, LayerError, Limits, Network, PythonSpec, Reset, ZygoteSpec,
+};

@@ -175,6 +175,9 @@ pub enum ProviderError {
         #[source]
         source: io::Error,
     },
+    /// This machine cannot make such sandboxes: what to do about it.
+    #[error("{0}")]
+    Absent(String),
     /// The privileged helper refused.
     #[error("the warden could not: {0}")]
     Refused(String),

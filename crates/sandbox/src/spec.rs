@@ -69,6 +69,46 @@ pub enum Network {
     None,
 }
 
+/// What a sandbox is. A zygote's kind is its children's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A container.
+    #[default]
+    Container,
+    /// A micro-VM. Where the host has none, nothing.
+    Microvm,
+    /// A micro-VM; where the host has none, a container.
+    MicrovmOrContainer,
+}
+
+impl Kind {
+    /// Whether it is the default; for serde.
+    #[must_use]
+    pub fn is_container(&self) -> bool {
+        *self == Self::Container
+    }
+}
+
+/// What a call finds of the one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reset {
+    /// Whatever that left behind in the same instance.
+    #[default]
+    Never,
+    /// Nothing: after each call the instance goes back to where its code had just been loaded. Micro-VMs only.
+    Always,
+}
+
+impl Reset {
+    /// Whether it is the default; for serde.
+    #[must_use]
+    pub fn is_never(&self) -> bool {
+        *self == Self::Never
+    }
+}
+
 /// Limits of one sandbox. On a host that cannot enforce one, `wool doctor` says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
@@ -102,6 +142,8 @@ pub struct PythonSpec {
 /// A zygote: it exists to be forked and is never called.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZygoteSpec {
+    /// What it is. A derived zygote keeps its parent's.
+    pub kind: Kind,
     /// The Python it runs. A derived zygote keeps its parent's.
     pub python: PythonSpec,
     /// The exact package set that it may import from, as `/opt/python`; none for a root zygote.
@@ -117,6 +159,10 @@ pub struct ZygoteSpec {
 /// An instance: it serves one handler and is never forked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstanceSpec {
+    /// What it is: must equal its zygote's kind.
+    pub kind: Kind,
+    /// What a call finds of the one before.
+    pub reset: Reset,
     /// The Python it runs.
     pub python: PythonSpec,
     /// The handler's exact package set, as `/opt/python`.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use layers::build::{FUNCTION, MODULE, SandboxError, Sandboxes, Task, plain};
 use layers::{Store, guest};
 use sandbox::wire::{Convention, Decoder, Load, Reply, Request};
-use sandbox::{Death, Instance, InstanceSpec, Limits, Network, Provider};
+use sandbox::{Death, Instance, InstanceSpec, Kind, Limits, Network, Provider, Reset};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::runtime::Handle;
@@ -148,6 +148,8 @@ impl Sandboxes for BuildSandboxes {
         let guest = guest::install(&self.store, task.base, &self.guest)
             .map_err(|error| SandboxError::None(error.into()))?;
         let spec = InstanceSpec {
+            kind: Kind::Container,
+            reset: Reset::Never,
             python: task.base.python(guest),
             packages: task.packages,
             code: task.code,

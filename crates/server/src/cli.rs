@@ -139,7 +139,10 @@ pub enum Command {
     #[command(subcommand)]
     Base(Base),
     /// Say what this machine can do, and what is missing or degraded
-    Doctor,
+    Doctor(Doctor),
+    /// Programs that are machines of their own, without an operating system
+    #[command(subcommand)]
+    Unikernel(Unikernel),
     /// Write a completion script for a shell to stdout
     Completions {
         /// Which shell
@@ -179,6 +182,7 @@ $XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown
   slots = 4                    slots that each zygote keeps prepared
   spares = 8                   forks that a busy zygote keeps landed and waiting for code (two when it is not busy)
   isolation = \"lean\"           or, to measure against: \"sock\", \"general\"; then changes, as in \"lean,own=net\"
+  microvms = true              run functions in micro-VMs when they ask for it
   install_cache_bytes = \"20GiB\"  disk space of packages, code and bases; what no function uses goes, oldest first
   package_bytes = \"4GiB\"       largest package, unpacked
   package_files = 50000        most files of a package
@@ -244,9 +248,32 @@ pub struct Clean {
 pub struct Run {
     /// A .py file or a folder
     pub path: PathBuf,
+    /// What to run it in [default: what the function says, else a container]
+    #[arg(long, value_name = "KIND")]
+    pub isolation: Option<Isolation>,
     /// How to call it.
     #[command(flatten)]
     pub event: Event,
+}
+
+/// What a function can run in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Isolation {
+    /// A container
+    Container,
+    /// A machine of its own, without a kernel: needs KVM
+    Microvm,
+}
+
+impl Isolation {
+    /// As the API says it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Container => "container",
+            Self::Microvm => "microvm",
+        }
+    }
 }
 
 /// `wool deploy`
@@ -339,6 +366,39 @@ pub enum PackagesAction {
     Prune,
     /// Read every file of every package, and fetch again what is not as it was
     Verify,
+}
+
+/// `wool doctor`
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Doctor {
+    /// Also try KVM out, and tell what functions missed in micro-VMs
+    #[arg(long)]
+    pub microvm: bool,
+}
+
+/// `wool unikernel`
+#[derive(Clone, Debug, Subcommand)]
+pub enum Unikernel {
+    /// Run a static program that is built with guest/unikernel/wool.h; it exits with the program's own status
+    #[command(
+        after_help = "Example:\n  cc -O2 -static -nostdlib -ffreestanding -fno-stack-protector -fno-pie -no-pie -o hello examples/unikernel/hello.c\n  wool unikernel run hello Ada Grace\n\nWhat it answers goes to stdout, a line each; what it logs goes to stderr."
+    )]
+    Run(RunUnikernel),
+}
+
+/// `wool unikernel run`
+#[derive(Clone, Debug, Args)]
+pub struct RunUnikernel {
+    /// The program: an ELF file
+    pub file: PathBuf,
+    /// Requests for it to answer, one after another
+    pub requests: Vec<String>,
+    /// What it is started with
+    #[arg(long, default_value = "")]
+    pub argument: String,
+    /// Stop it after this time
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    pub timeout: crate::quantity::Span,
 }
 
 /// `wool base`

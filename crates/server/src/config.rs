@@ -98,11 +98,14 @@ pub struct Config {
     pub idle: Span,
     /// Slots that each zygote keeps prepared. Default 4.
     pub slots: usize,
-    /// Forks that a busy zygote keeps landed and waiting for code, and two where it is not busy. Default 8.
+    /// Forks that a busy zygote keeps landed and waiting for code, and two where it is not busy; of a micro-VM's, as many
+    /// rehearsed clones, two at most. Default 8.
     pub spares: usize,
     /// How sandboxes are walled off: `lean`, `sock` or `general`, then changes, as in `lean,own=net`: see [`Isolation`].
     /// All but `lean` are there to be measured against. Default `lean`.
     pub isolation: Isolation,
+    /// Whether functions that ask for it run in micro-VMs. Default true.
+    pub microvms: bool,
     /// Disk space of all packages, code and bases together; what no function uses goes, the least recently used first.
     /// Default 20 GiB.
     pub install_cache_bytes: Bytes,
@@ -167,6 +170,7 @@ impl Default for Config {
             slots: 4,
             spares: 8,
             isolation: Isolation::LEAN,
+            microvms: true,
             install_cache_bytes: Bytes(20 << 30),
             package_bytes: Bytes(4 << 30),
             package_files: 50_000,
@@ -491,6 +495,6 @@ mod tests {
         let config = optional.unwrap();
         assert_eq!((config.creations, config.python.as_deref()), (Some(3), Some("3.12")));
         assert_eq!(config.zygote_bytes, Some(Bytes(1 << 30)));
-        assert_eq!(keys().len(), 41);
+        assert_eq!(keys().len(), 42);
     }
 }

@@ -4,6 +4,7 @@
 
 mod checks;
 mod host;
+mod machines;
 mod settings;
 
 use std::io::Write as _;
@@ -88,9 +89,12 @@ pub fn examine(state: &Path, config: Option<&Config>) -> Vec<Finding> {
 ///
 /// # Errors
 /// When something is missing that the worker needs.
-pub fn doctor(state: &Path, json: bool) -> Result<()> {
+pub fn doctor(state: &Path, microvm: bool, json: bool) -> Result<()> {
     let config = Config::read(&Flags::default());
     let mut findings = examine(state, config.as_ref().ok());
+    if microvm {
+        findings.extend(machines::all(state));
+    }
     if let Err(error) = config {
         findings.push(Finding::missing("settings", error.to_string(), "put this right"));
     }

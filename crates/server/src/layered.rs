@@ -18,6 +18,7 @@ use layers::packages::{self, InstallError, Packages, ViewError};
 use layers::python::PythonRequest;
 use layers::sources::Sources;
 use layers::{Patience, Store, guest};
+use sandbox::{Kind, Reset};
 
 use crate::api::error::said;
 use crate::installer::Installer;
@@ -133,6 +134,7 @@ impl Workshop for Layered {
             ManifestError::File(_) => machine("manifest", &error),
             _ => function("manifest", &error),
         };
+        let wanted = bundle.kind;
         let code = self.unpack(bundle)?;
         let settings = Settings::read(code.path()).map_err(broken)?;
         let base = self.base(&settings, progress)?;
@@ -151,6 +153,12 @@ impl Workshop for Layered {
             name: name.to_owned(),
             // The code has no say in it: the deploy sets whose it is.
             tenant: DEFAULT_TENANT.to_owned(),
+            kind: wanted.unwrap_or(manifest.kind),
+            // A container cannot be reset.
+            reset: match wanted {
+                Some(Kind::Container) => Reset::Never,
+                _ => manifest.reset,
+            },
             python: base.python(guest),
             packages: layer,
             distributions: distributions.into(),

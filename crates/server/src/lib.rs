@@ -32,6 +32,7 @@ pub mod name;
 pub mod parts;
 pub mod pressure;
 pub mod progress;
+mod providers;
 pub mod quantity;
 pub mod registry;
 pub mod secrets;

@@ -24,6 +24,7 @@ use crate::build::BuildSandboxes;
 use crate::config::{BuildFromSource, Config};
 use crate::installer::Installer;
 use crate::layered::Layered;
+use crate::providers::Providers;
 use crate::state::State;
 use crate::workshop::Workshop;
 
@@ -80,7 +81,8 @@ pub async fn real(config: &Config, state: &State, waiting: Option<i32>) -> Resul
     let containers =
         Containers::new(client, ContainerOptions { slots: config.slots, spares: config.spares });
     let counting = tokio::spawn(count(containers.clone()));
-    let provider: Arc<dyn Provider> = Arc::new(containers.clone());
+    let provider: Arc<dyn Provider> =
+        Arc::new(Providers::new(containers.clone(), state.root(), config));
     let builds = (config.build_from_source == BuildFromSource::Sandbox).then(|| {
         let (memory, timeout) = (config.build_memory(), config.build_timeout.0);
         Arc::new(BuildSandboxes::new(&provider, store.clone(), guest.clone(), memory, timeout))
@@ -154,6 +156,18 @@ async fn count(containers: Containers) {
 /// # Errors
 /// When this program cannot find itself.
 pub fn warden_program() -> Result<PathBuf> {
+    beside_us("wool-warden")
+}
+
+/// The micro-VMs' monitor: it lies there, too.
+///
+/// # Errors
+/// When this program cannot find itself.
+pub fn monitor_program() -> Result<PathBuf> {
+    beside_us("wool-vmm")
+}
+
+fn beside_us(program: &str) -> Result<PathBuf> {
     let us = std::env::current_exe().context("cannot find this program")?;
-    Ok(us.parent().unwrap_or(Path::new("/")).join("wool-warden"))
+    Ok(us.parent().unwrap_or(Path::new("/")).join(program))
 }

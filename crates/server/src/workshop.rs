@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use engine::Handler;
 use layers::Patience;
+use sandbox::Kind;
 use serde_json::Value;
 use thiserror::Error;
 
@@ -18,6 +19,8 @@ pub struct Bundle {
     pub packing: Packing,
     /// Its bytes, read from the beginning.
     pub file: File,
+    /// What it is to run in, whatever it says itself.
+    pub kind: Option<Kind>,
 }
 
 /// How a bundle is packed.

@@ -26,7 +26,7 @@ fn make(source: &str) -> Result<Made, MakeError> {
     let mut file: File = tempfile::tempfile().unwrap();
     file.write_all(source.as_bytes()).unwrap();
     file.rewind().unwrap();
-    let bundle = Bundle { packing: Packing::Source("hello".to_owned()), file };
+    let bundle = Bundle { packing: Packing::Source("hello".to_owned()), file, kind: None };
     workshop().make("deployed-name", bundle, &Arc::new(Patience::endless()), &Silent)
 }
 

@@ -28,6 +28,7 @@ pub mod filter;
 pub mod guardian;
 pub mod isolation;
 mod land;
+mod monitor;
 mod pacemaker;
 pub mod place;
 mod prepare;

@@ -10,7 +10,7 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -180,6 +180,19 @@ impl Place {
         }
         rustix::process::fchdir(root)?;
         Ok(rustix::process::chroot(".")?)
+    }
+
+    /// Runs in a child of the warden: processes that it makes from now on are in P.
+    ///
+    /// # Errors
+    /// As `setns(2)`.
+    pub(crate) fn enter_processes(&self) -> io::Result<()> {
+        Ok(move_into_link_name_space(self.pid.as_fd(), Some(LinkNameSpaceType::ProcessID))?)
+    }
+
+    /// The namespaces of the place that a process enters by itself, the mount namespace last.
+    pub(crate) fn namespaces(&self) -> [BorrowedFd<'_>; 4] {
+        [&self.network, &self.ipc, &self.uts, &self.mount].map(AsFd::as_fd)
     }
 
     /// Runs in a child of the warden, in a mount namespace of its own that is a copy of the warden's: makes `root` all

@@ -324,7 +324,7 @@ fn channel(kind: SocketType) -> Result<(OwnedFd, OwnedFd), Refused> {
         .map_err(kernel("make channel"))
 }
 
-fn split(files: cgroup::Files) -> (Files, Vec<OwnedFd>) {
+pub(crate) fn split(files: cgroup::Files) -> (Files, Vec<OwnedFd>) {
     split_with_procs(files, &mut Vec::new())
 }
 

@@ -11,7 +11,10 @@ use crate::isolation::Isolation;
 pub const MAX_PACKET: usize = 32 << 10;
 
 /// Version of this protocol: both sides come from one build and must agree.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
+
+/// Layers of one [`Command::Open`].
+pub const MOST_OPENED: usize = 8;
 
 /// A numbered command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +70,20 @@ pub enum Command {
         code: Option<String>,
         /// Its limits.
         limits: Limits,
+    },
+    /// Start a monitor of micro-VMs, whose only way to the outside is its channel. It is an instance as far as its cgroup,
+    /// death and release go. Answered by [`Answer::Started`].
+    Monitor {
+        /// Its name.
+        sandbox: u64,
+        /// Its limits; it has no scratch.
+        limits: Limits,
+    },
+    /// Open layers for a monitor, each as a read-only tree that hangs nowhere. Answered by [`Answer::Done`] with a
+    /// descriptor for each.
+    Open {
+        /// Which, at most [`MOST_OPENED`].
+        layers: Vec<String>,
     },
     /// Prepare a slot for a fork of `zygote`. Answered by [`Answer::Slot`].
     Prepare {

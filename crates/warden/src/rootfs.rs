@@ -169,6 +169,14 @@ impl Roots {
         self.attach(root, contents)
     }
 
+    /// A layer as a tree that hangs nowhere, for who sees no path of this machine.
+    ///
+    /// # Errors
+    /// When there is none of this name.
+    pub fn open(&self, layer: &str) -> Result<OwnedFd, RootError> {
+        self.layer(layer).map(Tree::into_fd)
+    }
+
     fn attach(&self, root: BorrowedFd<'_>, contents: Contents<'_>) -> Result<(), RootError> {
         if let Some(packages) = contents.packages {
             let layer = self.layer(packages)?;

@@ -214,6 +214,11 @@ impl Warden {
                 let limits = self.host.isolation.enforced(limits);
                 self.start(sandbox, python, packages.as_deref(), code.as_deref(), limits)
             }
+            Command::Monitor { sandbox, limits } => {
+                self.check_new(sandbox)?;
+                self.monitor(sandbox, limits)
+            }
+            Command::Open { layers } => self.open_layers(&layers),
             Command::Prepare { sandbox, zygote, derive, packages, limits } => {
                 self.check_new(sandbox)?;
                 let limits = self.host.isolation.enforced(limits);

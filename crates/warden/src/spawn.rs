@@ -41,7 +41,7 @@ use crate::root::Root;
 /// Where the guest finds its channel.
 const CHANNEL: i32 = 3;
 /// Where it tells of a step that failed; closed by the exec.
-const TELL: i32 = 4;
+pub(crate) const TELL: i32 = 4;
 
 /// What is to be started.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ pub struct SpawnError {
     pub source: io::Error,
 }
 
-fn failed(step: &str) -> impl FnOnce(io::Error) -> SpawnError {
+pub(crate) fn failed(step: &str) -> impl FnOnce(io::Error) -> SpawnError {
     move |source| SpawnError { step: step.to_owned(), source }
 }
 
@@ -133,23 +133,23 @@ pub fn start(
 }
 
 /// Waits for a child of ours that has ended or is about to.
-fn reap(pid: i32) {
+pub(crate) fn reap(pid: i32) {
     // SAFETY: no status is asked for.
     unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
 }
 
 /// What the children have said.
 #[derive(Default)]
-struct Told {
+pub(crate) struct Told {
     /// The process that the mover made in P.
-    moved: Option<i32>,
+    pub(crate) moved: Option<i32>,
     /// The one that this one made in a namespace of its own.
     instance: Option<i32>,
-    failure: Option<SpawnError>,
+    pub(crate) failure: Option<SpawnError>,
 }
 
 /// Listens until the last of them has executed or ended. What comes from two processes comes in any order.
-fn listen(told: BorrowedFd<'_>) -> Told {
+pub(crate) fn listen(told: BorrowedFd<'_>) -> Told {
     let mut all = Told::default();
     let mut bytes = [0u8; 512];
     while let Ok(received) = scm::receive(told, &mut bytes, true) {
@@ -168,7 +168,7 @@ fn listen(told: BorrowedFd<'_>) -> Told {
     all
 }
 
-fn report(tell: BorrowedFd<'_>, error: &SpawnError) {
+pub(crate) fn report(tell: BorrowedFd<'_>, error: &SpawnError) {
     let code = error.source.raw_os_error().unwrap_or(0);
     let _ = rustix::io::write(tell, format!("E{code} {}", error.step).as_bytes());
 }
@@ -226,7 +226,7 @@ fn furnish(
             .and_then(|proc| proc.attach(rustix::fs::CWD, "/proc"))
             .map_err(failed("mount /proc"))?;
     }
-    arrange_descriptors(what.channel, stderr, tell).map_err(failed("arrange descriptors"))?;
+    arrange_descriptors(what.channel, stderr, tell, &[]).map_err(failed("arrange descriptors"))?;
     if what.isolation.has(Defence::CloseDescriptors) {
         // SAFETY: this process executes an interpreter or ends, and drops nothing that owns a descriptor.
         unsafe { close_from(5) }.map_err(failed("close descriptors"))?;
@@ -235,7 +235,7 @@ fn furnish(
 }
 
 /// A fork with flags. Returns 0 in the child.
-fn clone(flags: i32) -> io::Result<i32> {
+pub(crate) fn clone(flags: i32) -> io::Result<i32> {
     // SAFETY: a fork of a process with one thread.
     let pid = unsafe { libc::syscall(libc::SYS_clone, flags | libc::SIGCHLD, 0, 0, 0, 0) };
     if pid < 0 {
@@ -271,11 +271,13 @@ fn become_interpreter(what: &Start<'_>) -> SpawnError {
     }
 }
 
-/// 0 and 1 to `/dev/null`, 2 to the warden's pipe, 3 the channel, 4 the socket that tells of failure; nothing else.
-fn arrange_descriptors(
+/// 0 and 1 to `/dev/null`, 2 to the warden's pipe, 3 the channel, 4 the socket that tells of failure, from 5 on `more`.
+/// Whatever stands beyond is the caller's to close.
+pub(crate) fn arrange_descriptors(
     channel: BorrowedFd<'_>,
     stderr: BorrowedFd<'_>,
     tell: BorrowedFd<'_>,
+    more: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     let null = ManuallyDrop::new(null);
@@ -284,13 +286,16 @@ fn arrange_descriptors(
         |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 16).map(IntoRawFd::into_raw_fd);
     let (null, channel, stderr, tell) =
         (high(null.as_fd())?, high(channel)?, high(stderr)?, high(tell)?);
-    for (fd, number, flags) in [
+    let more = more.iter().map(|fd| high(*fd)).collect::<Result<Vec<_>, _>>()?;
+    let fixed = [
         (null, 0, 0),
         (null, 1, 0),
         (stderr, 2, 0),
         (channel, CHANNEL, 0),
         (tell, TELL, libc::O_CLOEXEC),
-    ] {
+    ];
+    let more = more.into_iter().zip(TELL + 1..).map(|(fd, number)| (fd, number, 0));
+    for (fd, number, flags) in fixed.into_iter().chain(more) {
         // SAFETY: plain numbers; whatever stood at `number` is used by nobody in this process any more.
         if unsafe { libc::dup3(fd, number, flags) } < 0 {
             return Err(io::Error::last_os_error());
@@ -311,7 +316,7 @@ fn arguments(what: &Start<'_>) -> io::Result<Vec<CString>> {
         .collect()
 }
 
-fn exec(argv: &[CString], environment: &[CString]) -> io::Error {
+pub(crate) fn exec(argv: &[CString], environment: &[CString]) -> io::Error {
     let pointers = |list: &[CString]| -> Vec<*const libc::c_char> {
         list.iter().map(|entry| entry.as_ptr()).chain([std::ptr::null()]).collect()
     };

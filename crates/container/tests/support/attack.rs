@@ -1,6 +1,6 @@
 //! Python that attacks from inside: as a handler, and as a package that a zygote imports.
 
-use sandbox::{InstanceSpec, Limits, Network, Zygote, ZygoteSpec};
+use sandbox::{InstanceSpec, Kind, Limits, Network, Zygote, ZygoteSpec};
 
 use super::World;
 
@@ -66,6 +66,7 @@ impl World {
             include_str!("evil.py")
         );
         ZygoteSpec {
+            kind: Kind::Container,
             python: self.python.clone(),
             packages: Some(self.package("evil", &source)),
             imports: vec!["evil".to_owned()],

@@ -15,7 +15,9 @@ use container::{
 };
 use layers::{Silent, Store, base, code, guest, python};
 use sandbox::wire::{Convention, Decoder, Load, Reply, Request};
-use sandbox::{Instance, InstanceSpec, Layer, Limits, Network, PythonSpec, ZygoteSpec};
+use sandbox::{
+    Instance, InstanceSpec, Kind, Layer, Limits, Network, PythonSpec, Reset, ZygoteSpec,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
@@ -232,6 +234,7 @@ impl World {
 
     pub(crate) fn zygote(&self, imports: &[&str]) -> ZygoteSpec {
         ZygoteSpec {
+            kind: Kind::Container,
             python: self.python.clone(),
             packages: None,
             imports: imports.iter().map(ToString::to_string).collect(),
@@ -247,6 +250,8 @@ impl World {
 
     pub(crate) fn instance(&self, source: &str) -> InstanceSpec {
         InstanceSpec {
+            kind: Kind::Container,
+            reset: Reset::Never,
             python: self.python.clone(),
             packages: None,
             code: self.code(source),

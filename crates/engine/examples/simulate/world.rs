@@ -11,7 +11,7 @@ use engine::{
 };
 use sandbox::fake::{FakeProvider, FakeSettings};
 use sandbox::wire::Convention;
-use sandbox::{Layer, Limits, Network, Pending, PythonSpec};
+use sandbox::{Kind, Layer, Limits, Network, Pending, PythonSpec, Reset};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -142,6 +142,8 @@ fn handler(number: usize, function: &Function) -> Handler {
         id: HandlerId(Arc::from(&*name)),
         name,
         tenant: engine::DEFAULT_TENANT.to_owned(),
+        kind: Kind::Container,
+        reset: Reset::Never,
         python,
         packages: place.clone(),
         distributions: Arc::clone(&function.pins),

@@ -83,8 +83,9 @@ impl ImportCache {
         key: &Key,
         from: Option<Arc<Kept>>,
     ) -> Result<Derived, ProviderError> {
-        let Realm { python, network, .. } = self.state().realm(key.realm).clone();
+        let Realm { kind, python, network, .. } = self.state().realm(key.realm).clone();
         let spec = ZygoteSpec {
+            kind,
             python,
             packages: None,
             imports: Vec::new(),
@@ -287,6 +288,7 @@ fn retell(error: &ProviderError) -> ProviderError {
         ProviderError::Step { step, source } => {
             ProviderError::Step { step, source: io::Error::new(source.kind(), source.to_string()) }
         }
+        ProviderError::Absent(text) => ProviderError::Absent(text.clone()),
         ProviderError::WardenGone => ProviderError::WardenGone,
         ProviderError::Interpreter(text) => ProviderError::Interpreter(text.clone()),
         ProviderError::Refused(text) => ProviderError::Refused(text.clone()),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandbox::{Network, PythonSpec};
+use sandbox::{Kind, Network, PythonSpec};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -47,8 +47,9 @@ struct Setback {
 }
 
 /// What a zygote never leaves: it serves only handlers of its own.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Realm {
+    pub(super) kind: Kind,
     pub(super) python: PythonSpec,
     pub(super) network: Network,
     /// A zygote has full power over what is forked from it, and what is forked may learn from it (its address-space
@@ -161,14 +162,15 @@ impl State {
 
     fn realm_of(&mut self, handler: &Handler) -> usize {
         let same = |realm: &Realm| {
-            realm.python == handler.python
+            realm.kind == handler.kind
+                && realm.python == handler.python
                 && realm.network == handler.network
                 && realm.tenant == handler.tenant
         };
         self.realms.iter().position(same).unwrap_or_else(|| {
-            let Handler { python, network, tenant, .. } = handler;
+            let Handler { kind, python, network, tenant, .. } = handler;
             let (python, network, tenant) = (python.clone(), *network, tenant.clone());
-            self.realms.push(Realm { python, network, tenant });
+            self.realms.push(Realm { kind: *kind, python, network, tenant });
             self.realms.len() - 1
         })
     }

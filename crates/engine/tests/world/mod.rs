@@ -11,7 +11,7 @@ use engine::{
 };
 use sandbox::fake::{Census, FakeProvider, FakeSettings};
 use sandbox::wire::Convention;
-use sandbox::{InvocationId, Limits, Network, PythonSpec};
+use sandbox::{InvocationId, Kind, Limits, Network, PythonSpec, Reset};
 
 /// Everything that was logged.
 #[derive(Debug, Default)]
@@ -97,6 +97,8 @@ pub fn handler(name: &str, module: &str) -> Handler {
         id: HandlerId(Arc::from(name)),
         name: name.to_owned(),
         tenant: engine::DEFAULT_TENANT.to_owned(),
+        kind: Kind::Container,
+        reset: Reset::Never,
         python: PythonSpec {
             base: "base/b".parse().unwrap(),
             guest: "guest/g".parse().unwrap(),

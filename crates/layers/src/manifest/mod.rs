@@ -23,7 +23,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use sandbox::wire::Convention;
-use sandbox::{Limits, Network};
+use sandbox::{Kind, Limits, Network, Reset};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -48,6 +48,12 @@ pub struct Manifest {
     pub requires_python: Option<String>,
     /// The Python that it asks for: `3.12`.
     pub python: Option<String>,
+    /// What it runs in.
+    #[serde(default, skip_serializing_if = "Kind::is_container")]
+    pub kind: Kind,
+    /// What a call finds of the one before.
+    #[serde(default, skip_serializing_if = "Reset::is_never")]
+    pub reset: Reset,
     /// Limits of each instance.
     pub limits: Limits,
     /// What it may reach.

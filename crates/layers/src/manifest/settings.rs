@@ -106,6 +106,8 @@ impl Settings {
             requirements: self.requirements.clone(),
             requires_python: self.requires_python.clone(),
             python: self.chosen.python.clone(),
+            kind: self.chosen.kind,
+            reset: self.chosen.reset,
             limits: self.chosen.limits,
             network: self.chosen.network,
             timeout: self.chosen.timeout,

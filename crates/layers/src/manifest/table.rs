@@ -3,20 +3,23 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sandbox::{Limits, Network};
+use sandbox::{Kind, Limits, Network, Reset};
 use toml::{Table, Value};
 
 use super::{ManifestError, quantity};
 
-const KNOWN: [&str; 10] = [
+const KNOWN: [&str; 13] = [
     "binary",
     "concurrency",
     "environment",
+    "fallback",
     "handler",
+    "isolation",
     "memory",
     "network",
     "pids",
     "python",
+    "reset",
     "scratch",
     "timeout",
 ];
@@ -32,6 +35,8 @@ pub(super) struct Chosen {
     pub(super) concurrency: u32,
     pub(super) binary: bool,
     pub(super) handler: Option<String>,
+    pub(super) kind: Kind,
+    pub(super) reset: Reset,
 }
 
 impl Default for Chosen {
@@ -45,6 +50,8 @@ impl Default for Chosen {
             concurrency: 64,
             binary: false,
             handler: None,
+            kind: Kind::Container,
+            reset: Reset::Never,
         }
     }
 }
@@ -73,6 +80,9 @@ pub(super) fn read(table: &Table, file: &str) -> Result<Chosen, ManifestError> {
                     value.as_bool().ok_or_else(|| wrong("write true or false".to_owned()))?
             }
             "handler" => chosen.handler = Some(text(value).map_err(wrong)?),
+            "isolation" => chosen.kind = kind(value, table.get("fallback")).map_err(wrong)?,
+            "fallback" => fallback(value, table.get("isolation")).map_err(wrong)?,
+            "reset" => chosen.reset = reset(value, table).map_err(wrong)?,
             _ => return Err(unknown(key, file)),
         }
     }
@@ -118,6 +128,37 @@ fn network(value: &Value) -> Result<Network, String> {
         }
         Some("egress") => Err("not available yet; the only value is \"none\"".to_owned()),
         _ => Err("the only value is \"none\"".to_owned()),
+    }
+}
+
+fn kind(value: &Value, fallback: Option<&Value>) -> Result<Kind, String> {
+    match (value.as_str(), fallback) {
+        (Some("container"), _) => Ok(Kind::Container),
+        (Some("microvm"), None) => Ok(Kind::Microvm),
+        (Some("microvm"), Some(_)) => Ok(Kind::MicrovmOrContainer),
+        _ => Err("write \"container\" or \"microvm\"".to_owned()),
+    }
+}
+
+/// What a machine without micro-VMs runs the function in.
+fn fallback(value: &Value, isolation: Option<&Value>) -> Result<(), String> {
+    match (value.as_str(), isolation.and_then(Value::as_str)) {
+        (Some("container"), Some("microvm")) => Ok(()),
+        (Some("container"), _) => Err("it goes with isolation = \"microvm\"".to_owned()),
+        _ => Err("the only value is \"container\"".to_owned()),
+    }
+}
+
+fn reset(value: &Value, table: &Table) -> Result<Reset, String> {
+    let is_machine = table.get("isolation").and_then(Value::as_str) == Some("microvm");
+    match value.as_str() {
+        Some("never") => Ok(Reset::Never),
+        Some("always") if is_machine && !table.contains_key("fallback") => Ok(Reset::Always),
+        Some("always") => {
+            Err("a container cannot be reset: set isolation = \"microvm\", and no fallback"
+                .to_owned())
+        }
+        _ => Err("write \"never\" or \"always\"".to_owned()),
     }
 }
 
@@ -173,6 +214,18 @@ mod tests {
     }
 
     #[test]
+    fn a_micro_vm_is_asked_for_with_or_without_a_way_out() {
+        let chosen = of("isolation = \"microvm\"\nreset = \"always\"").unwrap();
+        assert_eq!((chosen.kind, chosen.reset), (Kind::Microvm, Reset::Always));
+        let chosen = of("isolation = \"microvm\"\nfallback = \"container\"").unwrap();
+        assert_eq!((chosen.kind, chosen.reset), (Kind::MicrovmOrContainer, Reset::Never));
+        assert_eq!(of("isolation = \"container\"").unwrap().kind, Kind::Container);
+        // What falls back to a container could not be reset there.
+        let both = "isolation = \"microvm\"\nfallback = \"container\"\nreset = \"always\"";
+        assert!(of(both).unwrap_err().contains("cannot be reset"));
+    }
+
+    #[test]
     fn an_unknown_setting_is_answered_with_the_nearest_and_all_known() {
         let error = of("memroy = 1").unwrap_err();
         assert!(error.contains("did you mean \"memory\"") && error.contains("timeout"), "{error}");
@@ -187,6 +240,9 @@ mod tests {
             "pids = 0",
             "network = \"host\"",
             "network = \"egress\"",
+            "isolation = \"vm\"",
+            "fallback = \"container\"",
+            "reset = \"always\"",
             "binary = 1",
             "environment = [1]",
             "environment = { A = [] }",

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   start ──► run ──► Pause::Idle     it waits on the channel for what is not there yet: feed it, run again
-//!              ▲  └──► Pause::Stopped  somebody outside asked for it: run again
+//!              ▲  ├──► Pause::Spoke    what it said is there to be taken: run again
+//!              │  └──► Pause::Stopped  somebody outside asked for it: run again
 //!              └──────┘
 //!                 └──► Pause::Exited | Killed                 over
 //! ```
@@ -11,6 +12,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
+use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::io::Errno;
@@ -23,13 +25,14 @@ use super::start;
 use super::template::Kernel;
 use crate::hypervisor::Hypervisor;
 use crate::image::{Image, ImageError};
-use crate::layout::{INTERPRETER, PROGRAM};
+use crate::layout::{ARENA_BYTES, INTERPRETER, PROGRAM};
 use crate::rights::Rights;
 use crate::ring0::PATCHED;
+use crate::scan::Scanner;
 use crate::space::Space;
 use crate::stop::Stopper;
 use crate::vcpu::{Exit, Fault, Vcpu, VcpuError};
-use crate::vfs::Tree;
+use crate::vfs::{Branch, Tree};
 
 /// The channel's descriptor.
 const CHANNEL: u64 = 3;
@@ -61,6 +64,8 @@ pub struct Process {
     pub(super) outgoing: Vec<u8>,
     pub(super) output: Vec<(Stream, Vec<u8>)>,
     pub(super) untaken: usize,
+    /// Whether it pauses whenever it has said something.
+    pub(super) prompt: bool,
     pub(super) stopper: Stopper,
     pub(super) unknown: BTreeSet<u64>,
     pub(super) calls: u64,
@@ -72,6 +77,8 @@ pub struct Process {
 pub enum Pause {
     /// It waits for something from the worker.
     Idle,
+    /// It has said something: take it and run it again. Only of one that is [`Process::be_prompt`].
+    Spoke,
     /// It was stopped from outside.
     Stopped,
     /// It exited with this status.
@@ -165,11 +172,46 @@ impl Process {
             outgoing: Vec::new(),
             output: Vec::new(),
             untaken: 0,
+            prompt: false,
             stopper: Stopper::default(),
             unknown: BTreeSet::new(),
             calls: 0,
             patched: 0,
         }
+    }
+
+    /// Has it stopped by this from now on.
+    pub fn stop_by(&mut self, stopper: Stopper) {
+        self.stopper = stopper;
+    }
+
+    /// Has it pause whenever it has said something, so that nobody has to wait for what was said until it waits itself.
+    pub fn be_prompt(&mut self) {
+        self.prompt = true;
+    }
+
+    /// Puts a branch into its tree. Before it runs on, since it may know what was there.
+    ///
+    /// # Errors
+    /// See [`Tree::attach`].
+    pub fn attach(&mut self, at: &str, branch: Arc<Branch>) -> Result<(), Errno> {
+        self.kernel.tree.attach(at, branch)
+    }
+
+    /// Bounds what it uses from now on: bytes of memory beyond those that it has mapped, bytes and files of scratch.
+    pub fn limit(&mut self, memory: u64, scratch_bytes: u64, scratch_nodes: u32) {
+        self.space.allow(memory);
+        self.kernel.tree.set_room(scratch_bytes, scratch_nodes);
+    }
+
+    /// Bytes of memory that it does not share with what it was cloned from; KVM's own for it apart.
+    ///
+    /// # Errors
+    /// Before Linux 6.7.
+    pub fn weigh(&self, scanner: &mut Scanner) -> io::Result<u64> {
+        let base = self.space.arena().address();
+        let own = scanner.private(base..base + ARENA_BYTES)?;
+        Ok(own.iter().map(|range| range.end - range.start).sum())
     }
 
     /// What stops it from another thread.
@@ -228,6 +270,9 @@ impl Process {
         loop {
             if stopper.wanted() {
                 return Ok(Pause::Stopped);
+            }
+            if self.prompt && !self.outgoing.is_empty() {
+                return Ok(Pause::Spoke);
             }
             let pause = match self.vcpu.run(&mut self.space)? {
                 Exit::Stopped => None,

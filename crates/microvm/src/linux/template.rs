@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   Process, idle ── seal ──► Template ── spawn ──► Process ── run ──► … ── reset ──► as it was spawned
-//!                                └───────────────► Process …             (or it is lost, and dropped)
+//!                                │                     └─ seal_clone ──► Template    (or it is lost, and dropped)
+//!                                └───────────────► Process …
 //! ```
 //!
 //! A template is everything that a call can change:
@@ -20,6 +21,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -29,6 +31,7 @@ use super::signals::Signals;
 use crate::arena::Frozen;
 use crate::cpu::CpuState;
 use crate::hypervisor::Hypervisor;
+use crate::layout::ARENA_BYTES;
 use crate::scan::Scanner;
 use crate::space::{Space, SpaceState};
 use crate::vcpu::Vcpu;
@@ -41,6 +44,8 @@ pub struct Template {
     space: SpaceState,
     cpu: CpuState,
     kernel: Kernel,
+    /// What clones touch soon, and whether they write to it.
+    touched: Vec<(Range<u64>, bool)>,
 }
 
 /// What the monitor, as the kernel, knows of a process.
@@ -69,6 +74,21 @@ impl Template {
     /// # Errors
     /// When the host refuses; the process is lost.
     pub fn seal(process: Process) -> Result<Self, ProcessError> {
+        Self::freeze(process, Ok)
+    }
+
+    /// Freezes a clone that is idle, with a copy of all its memory. The process itself ends.
+    ///
+    /// # Errors
+    /// As for [`Template::seal`]; before Linux 6.7.
+    pub fn seal_clone(process: Process, scanner: &mut Scanner) -> Result<Self, ProcessError> {
+        Self::freeze(process, |space| space.into_own(scanner))
+    }
+
+    fn freeze(
+        process: Process,
+        own: impl FnOnce(Space) -> io::Result<Space>,
+    ) -> Result<Self, ProcessError> {
         // Each field is named: one that is added later has to be decided about.
         let Process {
             mut vcpu,
@@ -80,6 +100,7 @@ impl Template {
             outgoing: _,
             output: _,
             untaken: _,
+            prompt: _,
             stopper: _,
             unknown: _,
             calls: _,
@@ -88,8 +109,26 @@ impl Template {
         let cpu = CpuState::save(&mut vcpu)?;
         // KVM's slots refer to the memory.
         drop(vcpu);
-        let (frozen, space) = space.freeze()?;
-        Ok(Self { frozen, space, cpu, kernel })
+        let (frozen, space) = own(space)?.freeze()?;
+        Ok(Self { frozen, space, cpu, kernel, touched: Vec::new() })
+    }
+
+    /// Learns from a clone that has run: what it has touched further clones get at once.
+    ///
+    /// # Errors
+    /// Before Linux 6.7. Clones then find out one page at a time.
+    pub fn learn(&mut self, clone: &Process, scanner: &mut Scanner) -> io::Result<()> {
+        let (arena, base) = (clone.space.arena(), clone.space.arena().address());
+        let mut touched = Vec::new();
+        // What a clone has mapped since is nobody else's.
+        for part in arena.inherited(0..ARENA_BYTES) {
+            let there = base + part.start..base + part.end;
+            let here = |range: Range<u64>| range.start - base..range.end - base;
+            touched.extend(scanner.present(there.clone())?.into_iter().map(|it| (here(it), false)));
+            touched.extend(scanner.private(there)?.into_iter().map(|it| (here(it), true)));
+        }
+        self.touched = touched;
+        Ok(())
     }
 
     /// A process that goes on where the template stands, sharing its memory until it writes.
@@ -97,7 +136,10 @@ impl Template {
     /// # Errors
     /// When the host refuses a machine.
     pub fn spawn(&self, host: &Hypervisor) -> Result<Process, ProcessError> {
-        let space = Space::clone_of(&self.frozen, self.space.clone())?;
+        let mut space = Space::clone_of(&self.frozen, self.space.clone())?;
+        for (range, write) in &self.touched {
+            space.arena_mut().expect(range.clone(), *write);
+        }
         let mut vcpu = Vcpu::new(host, &space, 0, 0)?;
         self.cpu.restore(&mut vcpu)?;
         Ok(Process::assemble(vcpu, space, self.kernel.clone()))
@@ -128,6 +170,7 @@ impl Template {
             outgoing,
             output,
             untaken,
+            prompt: _,
             stopper,
             unknown: _,
             calls: _,

@@ -1,16 +1,19 @@
 //! Putting a tree together, from layers of the host's and the monitor's own.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::layer::{Layer, LayerError, What};
+use super::layer::{Entry, Layer, LayerError, What};
 use super::node::{Contents, Device, Node, NodeId};
-use super::tree::{ROOT, SCRATCH, Tree};
+use super::tree::{MOST_NODES, ROOT, SCRATCH, Tree};
 
-/// A tree in the making.
+/// A tree in the making, or a branch of one.
 #[derive(Debug)]
 pub struct TreeBuilder {
+    /// The number of the first node, which is the top.
+    first: u32,
     nodes: Vec<Node>,
     layers: Vec<Layer>,
     scratch: Vec<Node>,
@@ -18,8 +21,7 @@ pub struct TreeBuilder {
 
 impl Default for TreeBuilder {
     fn default() -> Self {
-        let root = directory(ROOT, 0o755);
-        Self { nodes: vec![root], layers: Vec::new(), scratch: Vec::new() }
+        Self::numbered(ROOT.0)
     }
 }
 
@@ -29,12 +31,28 @@ fn directory(parent: NodeId, mode: u32) -> Node {
 }
 
 impl TreeBuilder {
+    pub(super) fn numbered(first: u32) -> Self {
+        let root = directory(NodeId(first), 0o755);
+        Self { first, nodes: vec![root], layers: Vec::new(), scratch: Vec::new() }
+    }
+
     /// Puts a read-only layer at an absolute path.
     ///
     /// # Errors
     /// When the host's directory cannot be read.
-    pub fn layer(mut self, at: &str, host: &Path) -> Result<Self, LayerError> {
-        let (layer, entries) = Layer::open(host)?;
+    pub fn layer(self, at: &str, host: &Path) -> Result<Self, LayerError> {
+        Ok(self.add_layer(at, Layer::open(host)?))
+    }
+
+    /// As [`TreeBuilder::layer`], of an open directory: for who cannot see the host's paths.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn layer_of(self, at: &str, directory: OwnedFd) -> Result<Self, LayerError> {
+        Ok(self.add_layer(at, Layer::index(directory)?))
+    }
+
+    fn add_layer(mut self, at: &str, (layer, entries): (Layer, Vec<Entry>)) -> Self {
         let number = self.layers.len();
         self.layers.push(layer);
         let top = self.make_directories(at.as_bytes());
@@ -58,7 +76,7 @@ impl TreeBuilder {
             let (mode, modified) = (entry.mode, entry.modified);
             self.add(parent, name, Node { contents, parent, mode, modified, linked: true });
         }
-        Ok(self)
+        self
     }
 
     /// Puts an empty writable directory at an absolute path.
@@ -115,8 +133,13 @@ impl TreeBuilder {
         Tree::new(self.nodes, self.layers, self.scratch, (scratch_bytes, scratch_nodes))
     }
 
+    /// What cannot be written to, as a part of a tree.
+    pub(super) fn into_sealed(self) -> (Vec<Node>, Vec<Layer>) {
+        (self.nodes, self.layers)
+    }
+
     fn make_directories(&mut self, path: &[u8]) -> NodeId {
-        self.descend(ROOT, path)
+        self.descend(NodeId(self.first), path)
     }
 
     fn descend(&mut self, from: NodeId, path: &[u8]) -> NodeId {
@@ -136,19 +159,22 @@ impl TreeBuilder {
     }
 
     fn contents(&self, id: NodeId) -> Option<&Contents> {
-        self.nodes.get(id.0 as usize).map(|node| &node.contents)
+        let index = id.0.checked_sub(self.first)?;
+        self.nodes.get(index as usize).map(|node| &node.contents)
     }
 
     fn add(&mut self, parent: NodeId, name: &[u8], node: Node) -> NodeId {
-        let id = NodeId(self.nodes.len().try_into().unwrap_or(SCRATCH - 1));
+        let index = u32::try_from(self.nodes.len()).unwrap_or(MOST_NODES).min(MOST_NODES - 1);
+        let id = NodeId(self.first + index);
         self.nodes.push(node);
         self.link(parent, name, id);
         id
     }
 
     fn link(&mut self, parent: NodeId, name: &[u8], id: NodeId) {
+        let index = parent.0.saturating_sub(self.first) as usize;
         if let Some(Contents::Directory(entries)) =
-            self.nodes.get_mut(parent.0 as usize).map(|node| &mut node.contents)
+            self.nodes.get_mut(index).map(|node| &mut node.contents)
         {
             entries.insert(name.to_vec(), id);
         }

@@ -2,17 +2,17 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, openat2, readlinkat, statat};
 use thiserror::Error;
 
 /// An open layer. What is below its directory must not change while it is used.
 #[derive(Debug)]
 pub struct Layer {
-    root: File,
+    root: OwnedFd,
 }
 
 /// One name of a layer.
@@ -38,43 +38,72 @@ pub struct LayerError {
 }
 
 impl Layer {
-    /// Opens the directory and lists everything below it, parents first. Sockets, devices and the like are left out.
+    /// Opens the directory and lists everything below it. See [`Layer::index`].
     pub(crate) fn open(path: &Path) -> Result<(Self, Vec<Entry>), LayerError> {
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            move |source| LayerError { path, source }
-        };
-        let root = File::open(path).map_err(failed(path))?;
+        let failed = |source| LayerError { path: path.to_owned(), source };
+        Self::index(File::open(path).map_err(failed)?.into())
+    }
+
+    /// Lists everything below an open directory, parents first. Sockets, devices and the like are left out, and what is
+    /// mounted there. No path outside the directory is looked at: whoever does this need not see any.
+    pub(crate) fn index(root: OwnedFd) -> Result<(Self, Vec<Entry>), LayerError> {
+        let layer = Self { root };
         let mut entries = Vec::new();
         let mut open = vec![PathBuf::new()];
         while let Some(directory) = open.pop() {
-            let here = path.join(&directory);
-            for entry in std::fs::read_dir(&here).map_err(failed(&here))? {
-                let entry = entry.map_err(failed(&here))?;
-                let metadata = entry.metadata().map_err(failed(&here))?;
-                let inside = directory.join(entry.file_name());
-                let what = if metadata.is_dir() {
-                    open.push(inside.clone());
-                    What::Directory
-                } else if metadata.is_file() {
-                    What::File(metadata.len())
-                } else if metadata.is_symlink() {
-                    let target = std::fs::read_link(entry.path()).map_err(failed(&here))?;
-                    What::Link(target.as_os_str().as_bytes().to_vec())
-                } else {
-                    continue;
-                };
-                let (mode, modified) = (metadata.mode() & 0o777, metadata.mtime());
-                entries.push(Entry { path: inside, what, mode, modified });
-            }
+            layer
+                .list(&directory, &mut entries, &mut open)
+                .map_err(|source| LayerError { path: directory, source })?;
         }
-        Ok((Self { root }, entries))
+        Ok((layer, entries))
+    }
+
+    fn list(
+        &self,
+        directory: &Path,
+        entries: &mut Vec<Entry>,
+        open: &mut Vec<PathBuf>,
+    ) -> io::Result<()> {
+        let here = match directory.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => directory,
+        };
+        let here = self.resolve(here, OFlags::DIRECTORY)?;
+        for entry in Dir::new(here.try_clone()?)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let status = statat(&here, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            let path = directory.join(std::ffi::OsStr::from_bytes(name.to_bytes()));
+            let what = match FileType::from_raw_mode(status.st_mode) {
+                FileType::Directory => {
+                    open.push(path.clone());
+                    What::Directory
+                }
+                FileType::RegularFile => What::File(u64::try_from(status.st_size).unwrap_or(0)),
+                FileType::Symlink => {
+                    let target = readlinkat(&here, name, Vec::new())?;
+                    What::Link(target.into_bytes())
+                }
+                _ => continue,
+            };
+            let (mode, modified) = (status.st_mode & 0o777, status.st_mtime);
+            entries.push(Entry { path, what, mode, modified });
+        }
+        Ok(())
     }
 
     /// Opens a file that the index has.
     pub(crate) fn file(&self, path: &Path) -> io::Result<File> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        Ok(self.resolve(path, OFlags::NONBLOCK)?.into())
+    }
+
+    /// Opens what is below the directory, through no link and no mount.
+    fn resolve(&self, path: &Path, kind: OFlags) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | kind;
         let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-        Ok(openat2(&self.root, path, flags, Mode::empty(), beneath)?.into())
+        Ok(openat2(&self.root, path, flags, Mode::empty(), beneath)?)
     }
 }

@@ -11,11 +11,13 @@
 //! **A path of the guest never reaches the host.** It is looked up in the index, links included; what is then opened is
 //! the index's own path, beneath the layer's directory and through no link. What the guest writes stays in the monitor.
 
+mod branch;
 mod builder;
 mod layer;
 mod node;
 mod tree;
 
+pub use branch::Branch;
 pub use builder::TreeBuilder;
 pub use layer::{Layer, LayerError};
 pub use node::{Contents, Device, Kind, NodeId};

@@ -6,12 +6,15 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use super::branch::Branch;
 use super::layer::Layer;
 use super::node::{Contents, Node, NodeId};
 
 pub(super) const ROOT: NodeId = NodeId(0);
 /// Nodes from here on are scratch; those before are the same for all machines of a tree.
 pub(super) const SCRATCH: u32 = 1 << 31;
+/// Nodes of a tree, or of a branch, at most: the bits above say which branch.
+pub(super) const MOST_NODES: u32 = 1 << 24;
 const MOST_LINKS: usize = 40;
 const PATH_MAX: usize = 4096;
 const NAME_MAX: usize = 255;
@@ -19,15 +22,18 @@ const NAME_MAX: usize = 255;
 /// The files of one guest. Cloning copies its scratch and shares the rest.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    sealed: Arc<Sealed>,
+    pub(super) sealed: Arc<Sealed>,
+    /// By number, from 1 on: the directory whose place the branch takes, and the branch.
+    pub(super) branches: Vec<Option<(NodeId, Arc<Branch>)>>,
     scratch: Vec<Option<Node>>,
     room: Room,
 }
 
+/// What cannot be written to.
 #[derive(Debug)]
-struct Sealed {
-    nodes: Vec<Node>,
-    layers: Vec<Layer>,
+pub(super) struct Sealed {
+    pub(super) nodes: Vec<Node>,
+    pub(super) layers: Vec<Layer>,
 }
 
 /// How much scratch there may be.
@@ -57,7 +63,12 @@ impl Tree {
     ) -> Self {
         let sealed = Arc::new(Sealed { nodes, layers });
         let scratch = scratch.into_iter().map(Some).collect();
-        Self { sealed, scratch, room: Room { bytes, nodes: most } }
+        Self { sealed, branches: Vec::new(), scratch, room: Room { bytes, nodes: most } }
+    }
+
+    /// Says how much there may be in the scratch directories together.
+    pub fn set_room(&mut self, bytes: u64, nodes: u32) {
+        self.room = Room { bytes, nodes };
     }
 
     /// The top of the tree.
@@ -92,8 +103,8 @@ impl Tree {
             let last = rest.is_empty();
             let node = match name.as_slice() {
                 b"." => Some(at),
-                b".." => Some(self.node(at).map_or(ROOT, |node| node.parent)),
-                name => entries.get(name).copied(),
+                b".." => Some(self.parent(at)),
+                name => entries.get(name).map(|node| self.covered(*node)),
             };
             let Some(node) = node else {
                 return if last {
@@ -163,7 +174,7 @@ impl Tree {
     /// The directory that a directory is in.
     #[must_use]
     pub fn parent(&self, id: NodeId) -> NodeId {
-        self.node(id).map_or(ROOT, |node| node.parent)
+        self.node(self.uncovered(id)).map_or(ROOT, |node| node.parent)
     }
 
     /// A directory's absolute path.
@@ -172,8 +183,9 @@ impl Tree {
         let mut names = Vec::new();
         while id != ROOT {
             let parent = self.parent(id);
+            let there = self.uncovered(id);
             let entries = self.entries(parent).ok();
-            let name = entries.and_then(|all| all.iter().find(|(_, node)| **node == id));
+            let name = entries.and_then(|all| all.iter().find(|(_, node)| **node == there));
             let Some((name, _)) = name else { break };
             names.push(name.clone());
             id = parent;
@@ -192,7 +204,8 @@ impl Tree {
     /// EIO when the host no longer has it.
     pub fn open(&self, id: NodeId) -> Result<Option<File>, Errno> {
         let Contents::Sealed { layer, path, .. } = self.contents(id) else { return Ok(None) };
-        self.sealed.layers[*layer].file(path).map(Some).map_err(|error| {
+        let layer = self.part(id).and_then(|part| part.layers.get(*layer)).ok_or(Errno::IO)?;
+        layer.file(path).map(Some).map_err(|error| {
             tracing::warn!(%error, path = %path.display(), "a layer has lost a file");
             Errno::IO
         })
@@ -338,7 +351,7 @@ impl Tree {
     fn node(&self, id: NodeId) -> Option<&Node> {
         match scratch_index(id) {
             Some(index) => self.scratch.get(index)?.as_ref(),
-            None => self.sealed.nodes.get(id.0 as usize),
+            None => self.part(id)?.nodes.get((id.0 & (MOST_NODES - 1)) as usize),
         }
     }
 

@@ -6,7 +6,7 @@ use tokio::net::UnixStream;
 
 use super::*;
 use crate::wire::{Convention, Decoder, Load, Reply, Request};
-use crate::{Death, Limits, Network, PythonSpec};
+use crate::{Death, Kind, Limits, Network, PythonSpec, Reset};
 
 fn python() -> PythonSpec {
     PythonSpec {
@@ -18,6 +18,8 @@ fn python() -> PythonSpec {
 
 fn instance_spec() -> InstanceSpec {
     InstanceSpec {
+        kind: Kind::Container,
+        reset: Reset::Never,
         python: python(),
         packages: None,
         code: "code/c".parse().unwrap(),
@@ -28,6 +30,7 @@ fn instance_spec() -> InstanceSpec {
 
 fn zygote_spec(imports: &[&str]) -> ZygoteSpec {
     ZygoteSpec {
+        kind: Kind::Container,
         python: python(),
         packages: None,
         imports: imports.iter().map(|name| (*name).to_owned()).collect(),

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
+use sandbox::Kind;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::task::AbortOnDropHandle;
@@ -135,6 +136,19 @@ pub(super) struct PutQuery {
     hidden: bool,
     /// The module's name for a single Python source; the function's name unless said.
     module: Option<String>,
+    /// What to run it in, whatever it says itself: `container` or `microvm`.
+    #[param(inline)]
+    isolation: Option<Isolation>,
+}
+
+/// What a function can run in.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Isolation {
+    /// A container.
+    Container,
+    /// A micro-VM.
+    Microvm,
 }
 
 /// List the functions.
@@ -230,7 +244,11 @@ pub(super) async fn put(
     let allowed = (app.config.deploy_body.0, app.config.client_timeout.0);
     let (budget, dir) = (&app.deploy_bodies, app.state.run());
     let (file, held) = body::spool(&headers, body, allowed, budget, &dir).await?;
-    let bundle = Bundle { packing, file };
+    let kind = query.isolation.map(|isolation| match isolation {
+        Isolation::Container => Kind::Container,
+        Isolation::Microvm => Kind::Microvm,
+    });
+    let bundle = Bundle { packing, file, kind };
     let (events, told) = unbounded_channel();
     let (app, progress) = (Arc::clone(&app), Sender::new(events));
     let deploying = deploy(app, name, bundle, query.hidden, progress, act);

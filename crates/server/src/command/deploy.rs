@@ -7,7 +7,7 @@ use super::pack::{Packed, pack};
 use super::terminal::{Display, say};
 use super::{call, client, write_json, write_out};
 use crate::api::{ErrorDetail, FunctionDetail};
-use crate::cli::{Deploy, Global};
+use crate::cli::{Deploy, Global, Isolation};
 use crate::client::{Client, ClientError};
 use crate::name::FunctionName;
 use crate::progress::{Event, Progress as _};
@@ -24,7 +24,7 @@ pub(super) async fn deploy(global: &Global, deploy: &Deploy) -> Result<()> {
         })?,
     };
     let client = client(global)?;
-    let deployed = upload(&client, name.as_str(), packed, false).await?;
+    let deployed = upload(&client, name.as_str(), packed, false, None).await?;
     if global.json {
         return write_json(&deployed);
     }
@@ -40,13 +40,19 @@ pub(super) async fn upload(
     name: &str,
     packed: Packed,
     hidden: bool,
+    isolation: Option<Isolation>,
 ) -> Result<FunctionDetail> {
     // The source keeps its own name whatever it is deployed as: tracebacks then show the file that people know.
     let module = packed
         .stem
         .parse::<FunctionName>()
         .map_or_else(|_| "main".to_owned(), |stem| stem.to_string());
-    let path = format!("/v1/functions/{}?hidden={hidden}&module={module}", call::segment(name));
+    let isolation = isolation.map(|kind| format!("&isolation={}", kind.as_str()));
+    let path = format!(
+        "/v1/functions/{}?hidden={hidden}&module={module}{}",
+        call::segment(name),
+        isolation.unwrap_or_default()
+    );
     let headers =
         [(header::CONTENT_TYPE, packed.content_type), (header::ACCEPT, "application/x-ndjson")];
     let display = Display::new();

@@ -16,6 +16,7 @@ mod stop;
 mod terminal;
 mod tls;
 mod token;
+mod unikernel;
 mod up;
 mod zygotes;
 
@@ -28,7 +29,7 @@ use clap::CommandFactory as _;
 use hyper::StatusCode;
 
 use crate::api;
-use crate::cli::{Cli, Command, Global};
+use crate::cli::{Cli, Command, Global, Unikernel};
 use crate::client::{Client, ClientError};
 use crate::config::{Config, Flags};
 use crate::doctor;
@@ -38,7 +39,7 @@ use crate::state;
 #[must_use]
 pub fn main(cli: Cli) -> ExitCode {
     match dispatch(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         // Whoever read our output has gone, for example `head`: nothing is wrong.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -48,9 +49,11 @@ pub fn main(cli: Cli) -> ExitCode {
     }
 }
 
-fn dispatch(cli: Cli) -> Result<()> {
+fn dispatch(cli: Cli) -> Result<ExitCode> {
     let Cli { global, command } = cli;
-    match command {
+    let done = match command {
+        // Its exit status is the program's.
+        Command::Unikernel(Unikernel::Run(run)) => return client_side(unikernel::run(&run)),
         Command::Up(up) => up::up(&global, &up),
         Command::Down(down) => client_side(stop::down(&global, &down)),
         Command::Clean(clean) => client_side(stop::clean(&global, &clean)),
@@ -67,7 +70,9 @@ fn dispatch(cli: Cli) -> Result<()> {
         Command::Audit(audit) => client_side(audit::audit(&global, &audit)),
         Command::Tls(tls) => tls::tls(&global, &tls),
         Command::Base(base) => base::base(&global, &base),
-        Command::Doctor => doctor::doctor(&state_root(&global), global.json),
+        Command::Doctor(doctor) => {
+            doctor::doctor(&state_root(&global), doctor.microvm, global.json)
+        }
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "wool", &mut script);
@@ -77,11 +82,12 @@ fn dispatch(cli: Cli) -> Result<()> {
             format!("{}\n", api::openapi().to_pretty_json().context("cannot describe the API")?)
                 .as_bytes(),
         ),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 /// Runs a client: one thread is enough.
-fn client_side(work: impl Future<Output = Result<()>>) -> Result<()> {
+fn client_side<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot start")?.block_on(work)
 }

@@ -12,16 +12,16 @@ use hyper::{Method, StatusCode, header};
 use super::pack::{Packed, pack};
 use super::terminal::say;
 use super::{call, client, deploy, state_root, up};
-use crate::cli::{Global, Run};
+use crate::cli::{Global, Isolation, Run};
 use crate::client::{Client, ClientError};
 use crate::logs::{Entry, stamp};
 
 pub(super) async fn run(global: &Global, run: &Run) -> Result<()> {
     let packed = pack(&run.path)?;
     let client = reach(global).await?;
-    let name = name_of(&packed);
+    let name = name_of(&packed, run.isolation);
     if !is_there(&client, &name).await? {
-        deploy::upload(&client, &name, packed, true).await?;
+        deploy::upload(&client, &name, packed, true, run.isolation).await?;
     }
     // A millisecond early: the log's times are cut to whole ones.
     let began = stamp(SystemTime::now() - std::time::Duration::from_millis(1));
@@ -50,9 +50,11 @@ async fn reach(global: &Global) -> Result<Client> {
     Ok(started)
 }
 
-fn name_of(packed: &Packed) -> String {
+fn name_of(packed: &Packed, isolation: Option<Isolation>) -> String {
     let mut hasher = blake3::Hasher::new();
-    for part in [packed.stem.as_bytes(), packed.content_type.as_bytes(), &packed.bytes] {
+    let isolation = isolation.map_or("", Isolation::as_str);
+    let stem = packed.stem.as_bytes();
+    for part in [isolation.as_bytes(), stem, packed.content_type.as_bytes(), &packed.bytes] {
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part);
     }
@@ -92,9 +94,10 @@ mod tests {
             content_type: "text/x-python",
             bytes: Bytes::from_static(bytes),
         };
-        let (one, other) = (name_of(&packed(b"x = 1")), name_of(&packed(b"x = 2")));
+        let (one, other) = (name_of(&packed(b"x = 1"), None), name_of(&packed(b"x = 2"), None));
         assert_ne!(one, other);
-        assert_eq!(one, name_of(&packed(b"x = 1")));
+        assert_eq!(one, name_of(&packed(b"x = 1"), None));
+        assert_ne!(one, name_of(&packed(b"x = 1"), Some(Isolation::Microvm)));
         assert!(one.parse::<crate::name::FunctionName>().is_ok());
     }
 }

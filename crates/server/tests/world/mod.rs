@@ -17,7 +17,7 @@ use hyper::{Method, StatusCode};
 use layers::Patience;
 use sandbox::fake::FakeProvider;
 use sandbox::wire::Convention;
-use sandbox::{Limits, Network, PythonSpec};
+use sandbox::{Kind, Limits, Network, PythonSpec, Reset};
 use server::access::Secret;
 use server::client::Client;
 use server::config::Config;
@@ -216,6 +216,8 @@ pub fn handler(name: &str, word: impl Fn(&str) -> Option<String>) -> Handler {
         id: HandlerId(Arc::from("")),
         name: name.to_owned(),
         tenant: engine::DEFAULT_TENANT.to_owned(),
+        kind: Kind::Container,
+        reset: Reset::Never,
         python: PythonSpec {
             base: "base/1".parse().unwrap(),
             guest: "guest/1".parse().unwrap(),

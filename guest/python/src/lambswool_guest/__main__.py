@@ -1,6 +1,7 @@
 """Entry: `python3 -I -S -B …/__main__.py ROLE [--task DIR] [--packages DIR]`, the channel as fd 3.
 
-ROLE is `instance` (a fresh interpreter for one handler) or `zygote`. The directories default to the
+ROLE is `instance` (a fresh interpreter for one handler), `zygote` or `reference` (the same for
+micro-VMs). The directories default to the
 sandbox's own and are said only by tests.
 """
 
@@ -25,13 +26,18 @@ def main(arguments: list[str]) -> None:
         task=options.pop("--task", "/var/task"),
         packages=options.pop("--packages", "/opt/python"),
     )
-    if role not in ("instance", "zygote") or options:
-        sys.exit("usage: __main__.py instance|zygote [--task DIR] [--packages DIR]")
+    if role not in ("instance", "zygote", "reference") or options:
+        sys.exit("usage: __main__.py instance|zygote|reference [--task DIR] [--packages DIR]")
     if role == "zygote":
         from lambswool_guest import zygote
 
         sys.path.remove(root)
         zygote.serve(CHANNEL, places)
+    if role == "reference":
+        from lambswool_guest import reference
+
+        sys.path.remove(root)
+        reference.serve(CHANNEL, places)
     from lambswool_guest import instance
 
     sys.path.remove(root)

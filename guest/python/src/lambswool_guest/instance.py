@@ -8,6 +8,7 @@
 ```
 
 A clone of a micro-VM is told so by `wake`, before whatever else it is asked; that has no answer.
+Neither has `rehearse`, which the machine's monitor asks of a clone that it will reset afterwards.
 
 When `load` asks for it, `imports` goes before `loaded` and before the first call's answer: what the
 handler imported from its packages.
@@ -72,6 +73,10 @@ class Instance:
                 self.invoke(header, body)
             elif header["kind"] == "wake":
                 reseed.after_clone()
+            elif header["kind"] == "rehearse":
+                from lambswool_guest import rehearsal
+
+                rehearsal.once(self._places, self._logs)
 
     def load(self, header: dict) -> None:
         if header.get("observe"):

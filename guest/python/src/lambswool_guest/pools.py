@@ -36,6 +36,9 @@ _OPENMP = ("libgomp", "libomp", "libiomp5")
 _LINK_MAP = 2
 """RTLD_DI_LINKMAP of `dlfcn.h`."""
 
+most = 1 << 16
+"""Threads that a pool may have at most; a micro-VM has one processor, and no threads."""
+
 _found: dict[str, list[tuple[bytes, "Callable"]]] = {}
 
 
@@ -59,6 +62,7 @@ def find() -> None:
 def restore(threads: int, own: dict[str, str]) -> None:
     """In an instance, before the handler is imported: that many threads, but where its own
     environment says otherwise."""
+    threads = min(threads, most)
     number = b"%d" % threads
     for variable in _VARIABLES:
         if variable.decode() not in own:
@@ -69,7 +73,7 @@ def restore(threads: int, own: dict[str, str]) -> None:
             wanted = own.get(variable.decode(), "")
             number = int(wanted) if wanted.isdecimal() and int(wanted) > 0 else threads
             try:
-                set_threads(number)
+                set_threads(min(number, most))
             except Exception:  # it has one thread, then: the handler is right, and slower
                 continue
 

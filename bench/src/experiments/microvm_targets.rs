@@ -1,0 +1,205 @@
+//! The table of targets for micro-VMs: calls to fresh clones and to machines that are reset, memory of a clone.
+//!
+//! The functions do the same in all arms: they take JSON apart and put it together again, or multiply matrices.
+
+use std::fs;
+
+use anyhow::Result;
+
+use super::{Measured, at_most, density, distribution};
+use crate::functions::{self, Bundle, Function, Kind};
+use crate::load::{Pending, Shot, Target, Until, closed};
+use crate::plot::Plot;
+use crate::run::Run;
+use crate::sample::Mode;
+use crate::stage::{NOTHING_KEPT, Stage};
+use crate::worker::Worker;
+
+pub(super) const FIGURE: &str = "microvm_targets";
+pub(super) const TITLE: &str = "Calls through HTTP to micro-VMs: fresh clones, machines reset after each call, memory of a clone";
+
+const EVENT: &str = "{\"words\": [\"a\", \"b\", \"c\"], \"numbers\": [1, 2.5, 3]}";
+const CLONE: &str = "fresh clone";
+const RESET: &str = "reset after each call";
+const CONTAINER: &str = "container, forked";
+const NUMPY_CLONE: &str = "numpy, fresh clone";
+const NUMPY_RESET: &str = "numpy, reset after each call";
+
+/// What the functions of an arm are.
+#[derive(Clone, Copy, Debug)]
+struct Machines {
+    name: &'static str,
+    settings: &'static str,
+    head: &'static str,
+    body: &'static str,
+}
+
+const JSON: &str = "import json\n\n\ndef handler(event, context):\n    \
+    return json.loads(json.dumps({'got': event, 'squares': [n * n for n in range(50)]}))\n";
+const NUMPY: &str = "import numpy\n\n\ndef handler(event, context):\n    \
+    matrix = numpy.arange(10_000.0).reshape(100, 100)\n    return float((matrix @ matrix).sum())\n";
+const NEEDS_NUMPY: &str = "# dependencies = [\"numpy==2.2.6\"]\n";
+
+const CLONES: Machines = Machines {
+    name: "microvm-json",
+    settings: "# isolation = \"microvm\"\n",
+    head: "",
+    body: JSON,
+};
+const RESETS: Machines = Machines {
+    name: "microvm-json-reset",
+    settings: "# isolation = \"microvm\"\n# reset = \"always\"\n",
+    ..CLONES
+};
+const CONTAINERS: Machines = Machines { name: "container-json", settings: "", ..CLONES };
+const NUMPY_CLONES: Machines =
+    Machines { name: "microvm-numpy", head: NEEDS_NUMPY, body: NUMPY, ..CLONES };
+const NUMPY_RESETS: Machines =
+    Machines { name: "microvm-numpy-reset", head: NEEDS_NUMPY, body: NUMPY, ..RESETS };
+
+impl Kind for Machines {
+    fn name(&self) -> String {
+        self.name.to_owned()
+    }
+
+    fn function(&self, number: usize) -> Result<Function> {
+        let Self { settings, head, body, .. } = self;
+        let source =
+            format!("# /// script\n{head}# [tool.lambswool]\n{settings}# ///\n# {number}\n{body}");
+        Ok(Function { name: functions::name(number), bundle: Bundle::Source(source) })
+    }
+}
+
+pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
+    let mut run = Run::new(FIGURE, TITLE);
+    run.method = vec![
+        format!("KVM of this machine: {}", kvm()),
+        format!(
+            "`{CLONE}`: `handler_cache = false`: each call has a clone of its own, which loads the code; rehearsed clones are kept ready, and making them is in the processor time"
+        ),
+        format!(
+            "`{RESET}`: `reset = \"always\"`: one machine, put back after each call to where its code had been loaded; the reset is done when the next call is answered, or it waits for it"
+        ),
+        format!("`{CONTAINER}`: the same function in containers, `handler_cache = false`"),
+        "memory: `MemAvailable` over the number of kept clones, least squares; raw/memory.csv"
+            .to_owned(),
+    ];
+    let mut workers = Vec::new();
+    for (name, kind, settings) in [
+        (CLONE, CLONES, &[NOTHING_KEPT][..]),
+        (RESET, RESETS, &[]),
+        (CONTAINER, CONTAINERS, &[NOTHING_KEPT]),
+        (NUMPY_CLONE, NUMPY_CLONES, &[NOTHING_KEPT]),
+        (NUMPY_RESET, NUMPY_RESETS, &[]),
+    ] {
+        match start(stage, name, kind, settings).await {
+            Ok(worker) => workers.push(worker),
+            Err(error) if kind.head.is_empty() => return Err(error),
+            Err(error) => run.warnings.push(format!("{name}: not measured: {error:#}")),
+        }
+    }
+    stage.rest(&mut run).await?;
+    let (rounds, calls) = stage.amount((5, 200), (2, 10));
+    for round in 0..rounds {
+        for turn in 0..workers.len() {
+            let arm = &workers[(turn + round as usize) % workers.len()];
+            run.add(closed(arm, round, 1, Until::Calls(calls)).await?);
+        }
+    }
+    for Again(worker) in workers {
+        worker.stop().await?;
+    }
+    let template = stage.template(&CLONES, stage.amount(200, 20)).await?;
+    let worker = stage.worker_on(&template, CLONE, &[], 1).await?;
+    let (clones, step) = stage.amount((150, 15), (10, 5));
+    let cost = density::measure(&worker, &worker, &mut run, "memory", (clones, step)).await?;
+    worker.stop().await?;
+    compare(&mut run, cost);
+    let arms = [CLONE, RESET, CONTAINER, NUMPY_CLONE, NUMPY_RESET];
+    let lines = arms.map(|arm| distribution(&run, arm));
+    let plot = Plot {
+        title: TITLE.to_owned(),
+        x: "latency, ms".to_owned(),
+        y: "share of calls".to_owned(),
+        log_x: true,
+        log_y: false,
+        room: 1.2,
+        lines: lines.into_iter().filter(|line| !line.points.is_empty()).collect(),
+    };
+    Ok(Measured { run, plots: vec![("plot", plot)] })
+}
+
+/// A worker with one function of a kind, called until nothing is made for the first time any more.
+async fn start(
+    stage: &Stage,
+    name: &str,
+    kind: Machines,
+    settings: &[(&str, &str)],
+) -> Result<Again> {
+    let template = stage.template(&kind, 1).await?;
+    let worker = Again(stage.worker_on(&template, name, settings, 1).await?);
+    for _ in 0..5 {
+        worker.shoot(0).await?;
+        worker.0.settle().await?;
+    }
+    Ok(worker)
+}
+
+/// A worker whose first function is called again and again.
+struct Again(Worker);
+
+impl Target for Again {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn shoot(&self, _client: usize) -> Pending<'_, Shot> {
+        Box::pin(async move { Ok(self.0.ask(&functions::name(0), EVENT).await?.0) })
+    }
+
+    fn group(&self) -> Option<&crate::cpu::CpuGroup> {
+        self.0.group()
+    }
+}
+
+fn compare(run: &mut Run, cost: density::Cost) {
+    let median = |arm: &str| {
+        let row = run.row(arm, Mode::Closed, 1.0);
+        row.latency_ms.map_or(f64::NAN, |latency| latency.p50)
+    };
+    let mib = f64::from(1 << 20);
+    let mut comparisons = vec![
+        at_most(
+            "Python, JSON: fresh clone, p50 (zeroboot's page says ~8 ms)",
+            median(CLONE),
+            " ms",
+            4.0,
+        ),
+        at_most("Python, JSON: reset after each call, p50", median(RESET), " ms", 0.7),
+        at_most("numpy: fresh clone, p50", median(NUMPY_CLONE), " ms", 7.0),
+        at_most("numpy: reset after each call, p50", median(NUMPY_RESET), " ms", 1.2),
+    ];
+    comparisons.push(at_most(
+        &format!(
+            "host memory a kept clone (± {:.2}; page tables {:.2}, other kernel {:.2})",
+            cost.available.1 / mib,
+            cost.page_tables / mib,
+            cost.kernel / mib
+        ),
+        cost.available.0 / mib,
+        " MiB",
+        2.0,
+    ));
+    run.comparisons = comparisons;
+}
+
+/// Which KVM there is; numbers of a paravirtualised one are its own.
+pub(super) fn kvm() -> String {
+    let modules = ["kvm_intel", "kvm_amd"].into_iter();
+    let mut native =
+        modules.filter(|name| fs::exists(format!("/sys/module/{name}")).unwrap_or(false));
+    match native.next() {
+        Some(name) => name.to_owned(),
+        None => "paravirtualised (neither kvm_intel nor kvm_amd)".to_owned(),
+    }
+}

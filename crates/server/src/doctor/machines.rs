@@ -1,0 +1,99 @@
+//! What this machine's KVM is like, and what functions missed in micro-VMs.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+use vmm::{Examination, lacking};
+
+use super::Finding;
+use crate::parts::monitor_program;
+
+/// A way to the monitor that takes longer is not the processor's own.
+const NATIVE_US: f64 = 5.0;
+
+/// Tries KVM out.
+pub(super) fn all(state: &Path) -> Vec<Finding> {
+    let mut findings = match examine() {
+        Ok(found) => vec![way(&found), reset(&found), quirks(&found)],
+        Err(error) => vec![Finding::degraded(
+            "micro-VMs",
+            format!("there are none: {error:#}"),
+            "functions run in containers; for micro-VMs have /dev/kvm opened to this user",
+        )],
+    };
+    findings.push(missed(state));
+    findings
+}
+
+fn examine() -> Result<Examination> {
+    let program = monitor_program()?;
+    let said = Command::new(&program).arg("examine").output();
+    let said = said.with_context(|| {
+        format!("{} cannot be started; it belongs beside `wool`", program.display())
+    })?;
+    if !said.status.success() {
+        let words = String::from_utf8_lossy(&said.stderr);
+        bail!("{}", words.trim().lines().next().unwrap_or("its monitor ended"));
+    }
+    serde_json::from_slice(&said.stdout).context("its monitor says something else")
+}
+
+/// How long it takes from a guest to the monitor and back.
+fn way(found: &Examination) -> Finding {
+    let what = "micro-VMs";
+    let took = format!("{:.1} µs from a guest to its monitor and back", found.call_us);
+    if found.call_us > NATIVE_US {
+        return Finding::degraded(
+            what,
+            format!("{took}: KVM is itself in a virtual machine, or paravirtualised"),
+            "nothing has to be done: system calls of functions take longer than on the processor's own virtualisation",
+        );
+    }
+    Finding::ok(what, took)
+}
+
+fn reset(found: &Examination) -> Finding {
+    let what = "micro-VMs, reset";
+    if found.tells_pages {
+        return Finding::ok(what, "in place");
+    }
+    Finding::degraded(
+        what,
+        "the kernel does not tell which pages a machine has changed",
+        "functions with reset = \"always\" get a new machine for each call: Linux 6.7 or newer resets in place",
+    )
+}
+
+/// What no guest relies on, and our own code had to know.
+fn quirks(found: &Examination) -> Finding {
+    let interrupt = match found.interrupt {
+        Some(13) => "int 0x80 is a protection fault, as on the processor",
+        Some(6) => "int 0x80 is an invalid opcode: ring 0 is emulated",
+        Some(_) => "int 0x80 is another exception than on the processor",
+        None => "int 0x80 is no exception",
+    };
+    let keys = match found.keys {
+        true => "programs can use protection keys although their machine has none",
+        false => "no protection keys",
+    };
+    Finding::ok("micro-VMs, quirks", format!("{interrupt}; {keys}"))
+}
+
+fn missed(state: &Path) -> Finding {
+    let what = "micro-VMs, missed";
+    let text = fs::read_to_string(lacking::file(state)).unwrap_or_default();
+    let calls: Vec<&str> = text.lines().collect();
+    if calls.is_empty() {
+        return Finding::ok(what, "no function has tried a system call that is not there");
+    }
+    Finding::degraded(
+        what,
+        format!(
+            "functions have tried Linux system calls that are not there, by number: {}",
+            calls.join(", ")
+        ),
+        "if such a function fails, run it in a container; and tell us",
+    )
+}

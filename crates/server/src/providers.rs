@@ -1,0 +1,54 @@
+//! Containers and micro-VMs as one provider: what a sandbox is stands in its specification.
+
+use std::path::Path;
+
+use container::Containers;
+use sandbox::{Instance, InstanceSpec, Kind, Pending, Provider, ProviderError, Zygote, ZygoteSpec};
+use vmm::{Absent, Machines};
+
+use crate::config::Config;
+
+/// Makes whatever is asked for.
+#[derive(Debug)]
+pub(crate) struct Providers {
+    containers: Containers,
+    machines: Result<Machines, Absent>,
+}
+
+impl Providers {
+    /// On top of one warden, on a state directory.
+    pub(crate) fn new(containers: Containers, state: &Path, config: &Config) -> Self {
+        let machines = if config.microvms {
+            Machines::new(&containers, state, config.spares)
+        } else {
+            Err(Absent::SwitchedOff)
+        };
+        if let Err(absent) = &machines {
+            tracing::info!(%absent, "functions run in containers only");
+        }
+        Self { containers, machines }
+    }
+
+    /// Who makes sandboxes of a kind.
+    fn of(&self, kind: Kind) -> Result<&dyn Provider, ProviderError> {
+        match (kind, &self.machines) {
+            (Kind::Container, _) | (Kind::MicrovmOrContainer, Err(_)) => Ok(&self.containers),
+            (Kind::Microvm | Kind::MicrovmOrContainer, Ok(machines)) => Ok(machines),
+            (Kind::Microvm, Err(absent)) => Err(ProviderError::Absent(absent.to_string())),
+        }
+    }
+}
+
+impl Provider for Providers {
+    fn create_zygote(&self, spec: ZygoteSpec) -> Pending<'_, Box<dyn Zygote>> {
+        Box::pin(async move { self.of(spec.kind)?.create_zygote(spec).await })
+    }
+
+    fn create_instance(&self, spec: InstanceSpec) -> Pending<'_, Box<dyn Instance>> {
+        Box::pin(async move { self.of(spec.kind)?.create_instance(spec).await })
+    }
+
+    fn reaping(&self) -> usize {
+        self.containers.reaping()
+    }
+}

@@ -1,0 +1,63 @@
+//! Which system calls functions have tried that micro-VMs do not have: kept in the state directory for `wool doctor
+//! --microvm`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// Kinds that are kept: a guest can try any number.
+const MOST: usize = 256;
+
+/// Where they are kept: a number a line.
+#[must_use]
+pub fn file(state: &Path) -> PathBuf {
+    state.join("microvm-lacking")
+}
+
+/// Those that are known.
+#[derive(Debug)]
+pub(crate) struct Lacking {
+    file: PathBuf,
+    calls: Mutex<BTreeSet<u64>>,
+}
+
+impl Lacking {
+    /// Goes on from what a state directory holds.
+    pub(crate) fn open(state: &Path) -> Self {
+        let file = file(state);
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        let calls = text.lines().filter_map(|line| line.parse().ok()).take(MOST).collect();
+        Self { file, calls: Mutex::new(calls) }
+    }
+
+    /// Notes one.
+    pub(crate) fn note(&self, call: u64) {
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        if calls.len() >= MOST || !calls.insert(call) {
+            return;
+        }
+        let text: String = calls.iter().map(|call| format!("{call}\n")).collect();
+        if let Err(error) = fs::write(&self.file, text) {
+            tracing::warn!(%error, "what micro-VMs lack could not be written down");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_missed_is_remembered_once_each_and_not_without_end() {
+        let state = tempfile::tempdir().unwrap();
+        let lacking = Lacking::open(state.path());
+        for call in [9, 7, 9] {
+            lacking.note(call);
+        }
+        assert_eq!(fs::read_to_string(file(state.path())).unwrap(), "7\n9\n");
+        let lacking = Lacking::open(state.path());
+        (0..1000).for_each(|call| lacking.note(call));
+        assert_eq!(fs::read_to_string(file(state.path())).unwrap().lines().count(), MOST);
+    }
+}

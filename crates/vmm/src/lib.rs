@@ -1,0 +1,27 @@
+//! Micro-VMs behind the seam.
+//!
+//! ```text
+//!   worker: Machines (Provider) ──► warden ── starts ──► wool-vmm, jailed: one for each family
+//!      │                                                   │
+//!      ├── control socket: orders, layers' descriptors ──► ├── reference machine, frozen once it has imported
+//!      └── a channel for each instance: sandbox::wire ───► └── clones of it, a thread each
+//! ```
+//!
+//! A *family* is a reference machine and its clones. To the engine the reference machine is a zygote and a clone an
+//! instance; what they say to the engine is the same as a container's guest says. A machine that does not run costs
+//! nothing but memory, so there is nothing to pause.
+//!
+//! | if | then |
+//! | --- | --- |
+//! | a guest faults, exits or wants too much | its channel closes; the worker is told why |
+//! | a worker lets go of a channel | its machine is stopped, wherever it is, and dropped |
+//! | a monitor dies | the calls of its family fail, and nothing else |
+//! | the worker dies | the control socket closes: the monitor ends, and all machines with it |
+
+pub mod lacking;
+pub mod message;
+pub mod monitor;
+mod worker;
+
+pub use monitor::Examination;
+pub use worker::{Absent, Machines};

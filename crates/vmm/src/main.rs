@@ -1,0 +1,47 @@
+//! `wool-vmm`: started by the warden, or by `wool`; never by hand.
+//!
+//! | arguments | standard input | is |
+//! | --- | --- | --- |
+//! | none | | a family's monitor, started by the warden |
+//! | `unikernel ARGUMENT REQUEST…` | the program | `wool unikernel run` |
+//! | `examine` | | `wool doctor --microvm`: JSON on standard output |
+
+use std::io::{Read as _, Write as _};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use microvm::hypervisor::Hypervisor;
+use microvm::scan::Scanner;
+use vmm::monitor::{examine, jail, serve, unikernel};
+
+fn main() -> Result<ExitCode> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    // What has a path is opened before there are none any more.
+    let host = Hypervisor::open()?;
+    let mut scanner = Scanner::open().context("open /proc/self/pagemap")?;
+    match arguments.first().map(String::as_str) {
+        None => {
+            let control = jail::enter().context("go to jail")?;
+            serve(control, host, scanner).context("serve the worker")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some("unikernel") => {
+            let mut file = Vec::new();
+            std::io::stdin().read_to_end(&mut file).context("read the program")?;
+            jail::confine().context("go to jail")?;
+            let (argument, requests) = match &arguments[1..] {
+                [argument, requests @ ..] => (argument.as_str(), requests),
+                [] => ("", &[][..]),
+            };
+            Ok(ExitCode::from(unikernel::run(&host, &file, argument, requests)?))
+        }
+        Some("examine") => {
+            jail::confine().context("go to jail")?;
+            let found = examine(&host, &mut scanner)?;
+            let text = serde_json::to_vec(&found).context("write what was found")?;
+            std::io::stdout().write_all(&text).context("write what was found")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(_) => bail!("wool-vmm is started by `wool`: see `wool unikernel run`"),
+    }
+}

@@ -1,0 +1,116 @@
+//! What the worker and a monitor say to each other: one JSON object a packet, descriptors beside it.
+
+use sandbox::{Death, Imports, Limits, LoadedFile};
+use serde::{Deserialize, Serialize};
+
+/// Longest packet either side accepts, in bytes.
+pub const MAX_PACKET: usize = 64 << 10;
+
+/// Where packages go.
+pub const PACKAGES: &str = "/opt/python";
+/// Where code goes.
+pub const CODE: &str = "/var/task";
+/// Where Lambswool's own Python goes.
+pub const GUEST: &str = "/opt/lambswool";
+
+/// From the worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum Order {
+    /// First of all: start the reference machine. A descriptor for each layer comes along. Answered by
+    /// [`Event::Ready`].
+    Refer {
+        /// The interpreter's path in the base.
+        interpreter: String,
+        /// Where each layer goes, the base first.
+        layers: Vec<String>,
+    },
+    /// Import these modules in it. Answered by [`Event::Imported`].
+    Import {
+        /// Which.
+        modules: Vec<String>,
+        /// What stands before the standard library on `sys.path`.
+        path: Vec<String>,
+    },
+    /// Freeze it. Answered by [`Event::Frozen`].
+    Freeze {
+        /// Clones to keep rehearsed, for those that are ordered.
+        spares: usize,
+    },
+    /// Make a clone. The channel's descriptor comes along, then one for each layer. Answered by [`Event::Cloned`].
+    Clone {
+        /// Its name; never reused.
+        number: u64,
+        /// Layers beyond the reference machine's.
+        layers: Vec<Place>,
+        /// Its limits.
+        limits: Limits,
+        /// Whether it goes back, after each call, to where its code had just been loaded.
+        reset: bool,
+    },
+}
+
+/// A layer of a clone's own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Place {
+    /// The layer's name; equal names mean equal contents.
+    pub layer: String,
+    /// Where it goes.
+    pub at: String,
+}
+
+/// From a monitor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "kebab-case")]
+pub enum Event {
+    /// The reference machine's interpreter is up.
+    Ready {},
+    /// Some of the files that an import has loaded: before [`Event::Imported`], as many packets as it takes.
+    Files {
+        /// In the order in which their imports ended.
+        files: Vec<LoadedFile>,
+    },
+    /// What an import did, the files apart.
+    Imported {
+        /// See [`Imports`].
+        imports: Imports,
+    },
+    /// Clones can be made.
+    Frozen {
+        /// Bytes that a clone has of its own once it waits for its code.
+        clone_bytes: u64,
+    },
+    /// A clone waits for its code.
+    Cloned {
+        /// Which.
+        number: u64,
+    },
+    /// An order was not carried out. Without a number: the reference machine is lost, and nothing follows.
+    Failed {
+        /// Which clone there is not.
+        number: Option<u64>,
+        /// Why.
+        reason: String,
+        /// The host is out of something: try later.
+        exhausted: bool,
+    },
+    /// What a clone weighs.
+    Weighs {
+        /// Which.
+        number: u64,
+        /// Bytes that are its own.
+        bytes: u64,
+    },
+    /// A clone's guest has ended; its channel is closed.
+    Ended {
+        /// Which.
+        number: u64,
+        /// How.
+        death: Death,
+    },
+    /// A guest tried a system call that does not exist here; once for each kind.
+    Lacks {
+        /// Its number.
+        call: u64,
+    },
+}

@@ -1,0 +1,186 @@
+//! One clone, on a thread of its own, from its making to its end.
+//!
+//! ```text
+//!   spawn, or a spare ─► wake ─► told: cloned ─► channel ─► feed ─► run ─► idle ─┐      closed: dropped
+//!                                       ▲                            │      ended: told how, channel closed
+//!                                       └────────────────────────────┘
+//! ```
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use microvm::linux::{Pause, Process, Template};
+use microvm::scan::Scanner;
+use microvm::stop::Stopper;
+use microvm::vfs::Branch;
+use sandbox::wire::Request;
+use sandbox::{Death, Limits};
+
+use super::conversation::Channel;
+use super::family::Family;
+use super::pristine;
+use super::reference::Trouble;
+use crate::message::{Event, Place};
+
+/// Bytes read at a time.
+const READ: usize = 16 << 10;
+
+/// What a clone is made of.
+#[derive(Debug)]
+pub(super) struct Clone {
+    pub(super) family: Arc<Family>,
+    pub(super) number: u64,
+    /// Beyond the reference machine's.
+    pub(super) layers: Vec<(Place, Arc<Branch>)>,
+    pub(super) limits: Limits,
+    pub(super) reset: bool,
+    pub(super) channel: Channel,
+    /// Stops it when the other end of its channel closes.
+    pub(super) stopper: Stopper,
+}
+
+/// How it ended: by itself, or because nobody wants it any more.
+pub(super) type End = Option<Death>;
+
+impl Clone {
+    /// Runs on its own thread, to its end. `spare` is a machine that waits for its order.
+    pub(super) fn live(self, spare: Option<Process>) {
+        let end = if self.reset { pristine::live(&self) } else { self.converse(spare) };
+        let death = end.unwrap_or_else(|trouble| {
+            let (reason, exhausted) = (chain(&trouble), is_exhausted(&trouble));
+            self.family.tell(&Event::Failed { number: Some(self.number), reason, exhausted });
+            Some(Death::Unknown)
+        });
+        if let Some(death) = death {
+            self.family.tell(&Event::Ended { number: self.number, death });
+        }
+        self.channel.close();
+    }
+
+    fn converse(&self, spare: Option<Process>) -> Result<End, Trouble> {
+        let mut process = match spare {
+            Some(spare) => self.adopt(spare),
+            None => self.spawn(&self.family.template)?,
+        };
+        for (place, branch) in &self.layers {
+            process.attach(&place.at, Arc::clone(branch)).map_err(Trouble::Attach)?;
+        }
+        self.family.tell(&Event::Cloned { number: self.number });
+        if let ControlFlow::Break(end) = self.run(&mut process)? {
+            return Ok(end);
+        }
+        let mut scale = Scale::new(self)?;
+        let mut buffer = vec![0; READ];
+        loop {
+            let count = self.channel.read(&mut buffer);
+            if count == 0 {
+                return Ok(None);
+            }
+            process.feed(&buffer[..count]);
+            if let ControlFlow::Break(end) = self.run(&mut process)? {
+                return Ok(end);
+            }
+            scale.weigh(self, &process);
+        }
+    }
+
+    /// A machine that goes on where the template stands, woken, within this clone's limits.
+    pub(super) fn spawn(&self, template: &Template) -> Result<Process, Trouble> {
+        Ok(self.adopt(template.spawn(&self.family.host)?))
+    }
+
+    fn adopt(&self, mut process: Process) -> Process {
+        let Limits { memory_bytes, scratch_bytes, scratch_inodes, .. } = self.limits;
+        // Of either scratch directory; they share their room here.
+        process.limit(memory_bytes, scratch_bytes, scratch_inodes);
+        process.stop_by(self.stopper.clone());
+        process.be_prompt();
+        wake(&mut process);
+        process
+    }
+
+    /// Runs it until it waits for its channel, passing on what it says.
+    pub(super) fn run(&self, process: &mut Process) -> Result<ControlFlow<End>, Trouble> {
+        loop {
+            let pause = process.run()?;
+            let said = process.take_said();
+            // What went around the guest's own streams: nobody reads it.
+            drop(process.take_output());
+            if !self.channel.write(&said) {
+                return Ok(ControlFlow::Break(None));
+            }
+            match pause {
+                Pause::Spoke => {}
+                Pause::Idle => return Ok(ControlFlow::Continue(())),
+                Pause::Stopped => return Ok(ControlFlow::Break(None)),
+                Pause::Stuck => {
+                    // As a process that waits for itself: until its time is over.
+                    self.channel.outlast();
+                    return Ok(ControlFlow::Break(None));
+                }
+                Pause::Exited(status) => {
+                    return Ok(ControlFlow::Break(Some(Death::Exited(status))));
+                }
+                Pause::Killed(signal, _) => {
+                    return Ok(ControlFlow::Break(Some(Death::Signal(signal))));
+                }
+            }
+        }
+    }
+}
+
+/// It is a clone, or was reset: its randomness must not be a sibling's.
+pub(super) fn wake(process: &mut Process) {
+    let mut bytes = Vec::new();
+    // Shorter than any limit.
+    let _ = Request::Wake {}.encode(b"", &mut bytes);
+    process.feed(&bytes);
+}
+
+/// Tells what a clone weighs: after its first call, and then ever more rarely, since it takes some microseconds.
+#[derive(Debug)]
+pub(super) struct Scale {
+    pub(super) scanner: Scanner,
+    rounds: u32,
+}
+
+impl Scale {
+    pub(super) fn new(clone: &Clone) -> Result<Self, Trouble> {
+        Ok(Self { scanner: clone.family.scanner()?, rounds: 0 })
+    }
+
+    pub(super) fn weigh(&mut self, clone: &Clone, process: &Process) {
+        self.rounds = self.rounds.saturating_add(1);
+        if !self.rounds.is_power_of_two() {
+            return;
+        }
+        if let Ok(bytes) = process.weigh(&mut self.scanner) {
+            clone.family.tell(&Event::Weighs { number: clone.number, bytes });
+        }
+        clone.family.note_lacking(process.unknown_calls());
+    }
+}
+
+/// An error with all that led to it.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        words = format!("{words}: {error}");
+        source = error.source();
+    }
+    words
+}
+
+/// Whether the host lacks something that may be there again later.
+pub(super) fn is_exhausted(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let number = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
+        if matches!(number, Some(libc::ENOMEM | libc::EMFILE | libc::ENFILE | libc::EAGAIN)) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}

@@ -1,0 +1,131 @@
+//! A clone's channel, from the guest's side.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::{SendFlags, Shutdown, send, shutdown};
+
+/// The monitor's end of an instance's channel.
+#[derive(Clone, Debug)]
+pub(super) struct Channel(Arc<OwnedFd>);
+
+impl Channel {
+    pub(super) fn new(socket: OwnedFd) -> Self {
+        Self(Arc::new(socket))
+    }
+
+    /// What can be watched for the other end's closing.
+    pub(super) fn socket(&self) -> &OwnedFd {
+        &self.0
+    }
+
+    /// Waits for something to read. 0: the other end is closed.
+    pub(super) fn read(&self, buffer: &mut [u8]) -> usize {
+        loop {
+            match rustix::io::read(&*self.0, &mut *buffer) {
+                Err(Errno::INTR) => {}
+                other => return other.unwrap_or(0),
+            }
+        }
+    }
+
+    /// Writes all of it, waiting for whoever reads. False: the other end is closed.
+    pub(super) fn write(&self, mut bytes: &[u8]) -> bool {
+        while !bytes.is_empty() {
+            match send(&*self.0, bytes, SendFlags::NOSIGNAL) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(Errno::INTR) => {}
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// Waits until the other end is closed.
+    pub(super) fn outlast(&self) {
+        let mut buffer = [0; 4096];
+        while self.read(&mut buffer) > 0 {}
+    }
+
+    /// Nothing more will be read or written. The other end sees it at once, whoever else holds this one.
+    pub(super) fn close(&self) {
+        let _ = shutdown(&*self.0, Shutdown::Both);
+    }
+}
+
+/// Follows a stream of frames (`sandbox::wire`) and knows where one ends.
+#[derive(Debug, Default)]
+pub(super) struct Boundary {
+    prefix: Vec<u8>,
+    left: u64,
+}
+
+impl Boundary {
+    const PREFIX: usize = 8;
+
+    /// Takes bytes up to the end of a frame; how many those were.
+    pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
+        let mut taken = 0;
+        while taken < bytes.len() {
+            if self.left > 0 {
+                let rest = (bytes.len() - taken) as u64;
+                let step = self.left.min(rest);
+                self.left -= step;
+                taken += usize::try_from(step).unwrap_or(usize::MAX);
+                if self.left == 0 {
+                    self.prefix.clear();
+                    return taken;
+                }
+                continue;
+            }
+            self.prefix.push(bytes[taken]);
+            taken += 1;
+            if self.prefix.len() == Self::PREFIX {
+                let length = |at: usize| {
+                    let bytes = &self.prefix[at..at + 4];
+                    u64::from(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+                };
+                self.left = length(0) + length(4);
+                if self.left == 0 {
+                    self.prefix.clear();
+                    return taken;
+                }
+            }
+        }
+        taken
+    }
+
+    /// Whether all frames so far are whole.
+    pub(super) fn is_between(&self) -> bool {
+        self.prefix.is_empty() && self.left == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sandbox::wire::Frame;
+
+    use super::*;
+
+    #[test]
+    fn a_frame_ends_where_it_says_however_it_is_cut() {
+        let mut stream = Vec::new();
+        let mut ends = Vec::new();
+        for (header, body) in [(&b"abc"[..], &b"12345"[..]), (b"", b""), (b"x", b""), (b"", b"yz")]
+        {
+            Frame::encode(header, body, &mut stream).unwrap();
+            ends.push(stream.len());
+        }
+        for step in 1..stream.len() {
+            let (mut boundary, mut at, mut seen) = (Boundary::default(), 0, Vec::new());
+            while at < stream.len() {
+                at += boundary.take(&stream[at..stream.len().min(at + step)]);
+                if boundary.is_between() {
+                    seen.push(at);
+                }
+            }
+            assert_eq!(seen, ends, "in pieces of {step}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The system calls that a monitor makes once it is in its jail; everything else is ENOSYS. Shorter than a container's
+//! list: nothing is executed, no process is made, no socket.
+
+use std::collections::BTreeMap;
+
+use libc::c_long;
+use warden::filter::program::{Foreign, Program, Rule, Test, compile};
+
+/// Reading layers, of which it has only descriptors; talking; the files that memory is made of.
+const FILES: &[c_long] = &[
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_pread64,
+    libc::SYS_openat2,
+    libc::SYS_close,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_getdents64,
+    libc::SYS_readlinkat,
+    libc::SYS_lseek,
+    libc::SYS_fcntl,
+    libc::SYS_memfd_create,
+    libc::SYS_ftruncate,
+    libc::SYS_poll,
+    libc::SYS_ppoll,
+    libc::SYS_sendmsg,
+    libc::SYS_recvmsg,
+    libc::SYS_sendto,
+    libc::SYS_recvfrom,
+    libc::SYS_shutdown,
+];
+
+/// Memory of its own, guests' included.
+const MEMORY: &[c_long] = &[
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_mprotect,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+];
+
+/// Threads, and stopping the one that runs a guest; `clone` separately.
+const THREADS: &[c_long] = &[
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_futex,
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+    libc::SYS_tgkill,
+    libc::SYS_rseq,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_yield,
+    libc::SYS_set_robust_list,
+    libc::SYS_sigaltstack,
+    libc::SYS_restart_syscall,
+];
+
+/// Clocks and randomness: guests get theirs from here.
+const TIME: &[c_long] =
+    &[libc::SYS_clock_gettime, libc::SYS_clock_nanosleep, libc::SYS_nanosleep, libc::SYS_getrandom];
+
+/// What is asked of KVM, by the kernel's names, and of `/proc/self/pagemap`.
+const REQUESTS: &[u32] = &[
+    0xae01,      // KVM_CREATE_VM
+    0xae03,      // KVM_CHECK_EXTENSION
+    0xae04,      // KVM_GET_VCPU_MMAP_SIZE
+    0xae41,      // KVM_CREATE_VCPU
+    0xae80,      // KVM_RUN
+    0x4020_ae46, // KVM_SET_USER_MEMORY_REGION
+    0x8090_ae81, // KVM_GET_REGS
+    0x4090_ae82, // KVM_SET_REGS
+    0x8138_ae83, // KVM_GET_SREGS
+    0x4138_ae84, // KVM_SET_SREGS
+    0x4008_ae89, // KVM_SET_MSRS
+    0x4004_ae8b, // KVM_SET_SIGNAL_MASK
+    0x4008_ae90, // KVM_SET_CPUID2
+    0x8040_ae9f, // KVM_GET_VCPU_EVENTS
+    0x9000_aea4, // KVM_GET_XSAVE
+    0x5000_aea5, // KVM_SET_XSAVE
+    0x4188_aea7, // KVM_SET_XCRS
+    0xc060_6610, // PAGEMAP_SCAN
+];
+
+/// Builds the filter.
+#[must_use]
+pub(super) fn build() -> Program {
+    let groups = [FILES, MEMORY, THREADS, TIME];
+    let mut rules: BTreeMap<c_long, Rule> =
+        groups.into_iter().flatten().map(|call| (*call, Rule::Always)).collect();
+    let requests = REQUESTS.iter().map(|request| vec![(1, Test::Is(*request))]);
+    rules.insert(libc::SYS_ioctl, Rule::When(requests.collect()));
+    // A thread, and no process. The C library asks with clone3 first, which is ENOSYS.
+    let thread = (libc::CLONE_VM | libc::CLONE_THREAD).unsigned_abs();
+    let thread = Test::Masked { mask: thread, value: thread };
+    rules.insert(libc::SYS_clone, Rule::When(vec![vec![(0, thread)]]));
+    let name = Test::Is(libc::PR_SET_NAME.unsigned_abs());
+    rules.insert(libc::SYS_prctl, Rule::When(vec![vec![(0, name)]]));
+    compile(&rules, Foreign::Killed)
+}

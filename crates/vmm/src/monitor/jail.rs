@@ -1,0 +1,105 @@
+//! The monitor's own walls. Entered by the single-threaded program that the warden has executed as root, before it hears
+//! anything.
+//!
+//! ```text
+//!   descriptors:  3 control   5 network, 6 IPC, 7 UTS, 8 mount namespace: the sandboxes' place
+//!                             9 user namespace of its own
+//! ```
+//! | wall | what is left |
+//! | --- | --- |
+//! | mount namespace of the place | one empty read-only file system |
+//! | network, IPC, UTS, PID namespace | empty, or only other sandboxes that are not its own uid's |
+//! | user namespace, uid, no capability | nobody's rights |
+//! | cgroup, by the warden | memory, threads |
+//! | Landlock | no TCP, no abstract socket, no signal outside |
+//! | seccomp | what [`super::filter`] lists |
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use landlock::{AccessNet, Ruleset, RulesetAttr, Scope};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use sys::process::{
+    become_user, drop_capabilities, install_filter, set_no_new_privileges, set_undumpable,
+};
+use thiserror::Error;
+use warden::uids::INNER;
+
+use super::filter;
+
+const CONTROL: RawFd = 3;
+const NAMESPACES: [(RawFd, LinkNameSpaceType); 5] = [
+    (5, LinkNameSpaceType::Network),
+    (6, LinkNameSpaceType::InterProcessCommunication),
+    (7, LinkNameSpaceType::HostNameAndNISDomainName),
+    // Takes the root along: no path leads anywhere from here on.
+    (8, LinkNameSpaceType::Mount),
+    (9, LinkNameSpaceType::User),
+];
+/// A clone takes some six, and each file that a guest has open one.
+const DESCRIPTORS: u64 = 16 << 10;
+
+/// Why there is no jail. The program ends.
+#[derive(Debug, Error)]
+#[error("{step}")]
+pub struct JailError {
+    step: &'static str,
+    source: io::Error,
+}
+
+fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> JailError {
+    move |source| JailError { step, source: source.into() }
+}
+
+/// Goes to jail, for good. Once, by a process of one thread, before it reads from anybody. Returns the control socket.
+///
+/// # Errors
+/// The step that failed: the process must end.
+pub fn enter() -> Result<OwnedFd, JailError> {
+    sys::descriptors::raise(DESCRIPTORS);
+    for (number, kind) in NAMESPACES {
+        let namespace = take(number).map_err(step("find the place's namespaces"))?;
+        move_into_link_name_space(std::os::fd::AsFd::as_fd(&namespace), Some(kind))
+            .map_err(step("enter the place's namespaces"))?;
+    }
+    let control = take(CONTROL).map_err(step("find the control socket"))?;
+    become_user(INNER).map_err(step("take user id"))?;
+    drop_capabilities().map_err(step("drop capabilities"))?;
+    set_undumpable().map_err(step("become undumpable"))?;
+    confine()?;
+    Ok(control)
+}
+
+/// The walls that need nobody's help: Landlock and the filter. For what a user runs as himself.
+///
+/// # Errors
+/// The step that failed: the process must end.
+pub fn confine() -> Result<(), JailError> {
+    set_no_new_privileges().map_err(step("give up privileges"))?;
+    restrict().map_err(step("restrict by Landlock"))?;
+    install_filter(&filter::build()).map_err(step("install filter"))
+}
+
+/// A descriptor that the warden has put at this number.
+fn take(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: asks for flags, and changes nothing.
+    if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: open, by the line above; nothing in this program owns it, which has just begun.
+    let fd = unsafe { OwnedFd::from_raw_fd(number) };
+    debug_assert_eq!(fd.as_raw_fd(), number);
+    Ok(fd)
+}
+
+fn restrict() -> io::Result<()> {
+    let restrict = || -> Result<(), landlock::RulesetError> {
+        Ruleset::default()
+            .handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?
+            .scope(Scope::AbstractUnixSocket | Scope::Signal)?
+            .create()?
+            .restrict_self()?;
+        Ok(())
+    };
+    restrict().map_err(io::Error::other)
+}

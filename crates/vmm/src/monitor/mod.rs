@@ -1,0 +1,22 @@
+//! Inside `wool-vmm`: one family of machines, behind its jail's walls.
+//!
+//! ```text
+//!   main thread:  orders ──► Reference ── freeze ──► Family ◄── a thread for each clone: channel ⇄ machine
+//!                 watches the channels: one that      └──────── a thread for each spare, that becomes a clone
+//!                 closes stops its machine
+//! ```
+
+mod clone;
+mod conversation;
+mod examine;
+mod family;
+mod filter;
+pub mod jail;
+mod pristine;
+mod reference;
+mod serve;
+mod spare;
+pub mod unikernel;
+
+pub use examine::{Examination, examine};
+pub use serve::serve;

@@ -1,0 +1,188 @@
+//! Clones that answer every call from the same state: `reset = "always"`.
+//!
+//! ```text
+//!   reference ─ clone ─► load ─ freeze ─► Function ─ clone ─► wake ─► call ─► reply ─┐
+//!                                                               ▲                    │ after the reply, off its way
+//!                                                               └────── reset ◄──────┘
+//! ```
+//! The code is loaded once for all clones of a function: what it said meanwhile is said again for each. A machine that
+//! cannot be reset is dropped, and cloned anew.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use microvm::linux::{Pause, Process, Template};
+use sandbox::wire::{Decoder, Reply};
+
+use super::clone::{Clone, End, Scale, wake};
+use super::conversation::Boundary;
+use super::family::Loading;
+use super::reference::Trouble;
+use crate::message::Event;
+
+/// Bytes read at a time.
+const READ: usize = 16 << 10;
+/// Longest reply to `load` that is looked into.
+const REPLY_BYTES: usize = 64 << 20;
+
+/// A machine in which a function's code is loaded, frozen.
+#[derive(Debug)]
+pub(super) struct Function {
+    template: Template,
+    /// What it said while it loaded.
+    said: Vec<u8>,
+}
+
+/// What loading came to.
+enum Made {
+    /// It can be called.
+    Loaded(Arc<Function>),
+    /// It cannot: this was said.
+    Failed(Vec<u8>),
+    /// The guest ended, or nobody wants it any more.
+    Over(End),
+}
+
+/// Runs on the clone's own thread, to its end.
+pub(super) fn live(clone: &Clone) -> Result<End, Trouble> {
+    clone.family.tell(&Event::Cloned { number: clone.number });
+    let mut input = Input { boundary: Boundary::default(), ahead: Vec::new() };
+    let mut message = Vec::new();
+    while message.is_empty() || !input.boundary.is_between() {
+        match input.read(clone) {
+            Some(bytes) => message.extend(bytes),
+            None => return Ok(None),
+        }
+    }
+    let layers = clone.layers.iter().map(|(place, _)| place.clone()).collect();
+    let loading = Loading { layers, message };
+    let mut scale = Scale::new(clone)?;
+    let function = match clone.family.loaded(&loading) {
+        Some(function) => function,
+        None => match load(clone, &loading, &mut scale)? {
+            Made::Loaded(function) => {
+                clone.family.keep(loading, Arc::clone(&function));
+                function
+            }
+            Made::Failed(said) => {
+                clone.channel.write(&said);
+                clone.channel.outlast();
+                return Ok(None);
+            }
+            Made::Over(end) => return Ok(end),
+        },
+    };
+    if !clone.channel.write(&function.said) {
+        return Ok(None);
+    }
+    let mut process = clone.spawn(&function.template)?;
+    loop {
+        if let ControlFlow::Break(end) = call(clone, &mut input, &mut process)? {
+            return Ok(end);
+        }
+        scale.weigh(clone, &process);
+        process = match function.template.reset(process, &mut scale.scanner) {
+            Ok((mut process, _)) => {
+                wake(&mut process);
+                process
+            }
+            // Before Linux 6.7.
+            Err(_) => clone.spawn(&function.template)?,
+        };
+    }
+}
+
+/// Loads the code into a clone of the reference machine and freezes that.
+fn load(clone: &Clone, loading: &Loading, scale: &mut Scale) -> Result<Made, Trouble> {
+    let mut process = clone.spawn(&clone.family.template)?;
+    for (place, branch) in &clone.layers {
+        process.attach(&place.at, Arc::clone(branch)).map_err(Trouble::Attach)?;
+    }
+    process.feed(&loading.message);
+    let mut said = Vec::new();
+    loop {
+        let pause = process.run()?;
+        said.extend(process.take_said());
+        drop(process.take_output());
+        match pause {
+            Pause::Spoke => {}
+            Pause::Idle => break,
+            Pause::Stopped => return Ok(Made::Over(None)),
+            Pause::Stuck => {
+                clone.channel.outlast();
+                return Ok(Made::Over(None));
+            }
+            Pause::Exited(status) => {
+                return Ok(Made::Over(Some(sandbox::Death::Exited(status))));
+            }
+            Pause::Killed(signal, _) => {
+                return Ok(Made::Over(Some(sandbox::Death::Signal(signal))));
+            }
+        }
+    }
+    if !is_loaded(&said) {
+        return Ok(Made::Failed(said));
+    }
+    let template = Template::seal_clone(process, &mut scale.scanner)?;
+    Ok(Made::Loaded(Arc::new(Function { template, said })))
+}
+
+/// Whether the guest said that the code is loaded.
+fn is_loaded(said: &[u8]) -> bool {
+    let mut decoder = Decoder::new(REPLY_BYTES);
+    decoder.push(said);
+    while let Ok(Some(frame)) = decoder.next_frame() {
+        if let Ok((Reply::Loaded { .. }, _)) = Reply::decode(frame) {
+            return true;
+        }
+    }
+    false
+}
+
+/// One call, from its first byte to the guest's waiting for the next.
+fn call(
+    clone: &Clone,
+    input: &mut Input,
+    process: &mut Process,
+) -> Result<ControlFlow<End>, Trouble> {
+    // What a clone does when it wakes is done before anybody waits for it.
+    if let ControlFlow::Break(end) = clone.run(process)? {
+        return Ok(ControlFlow::Break(end));
+    }
+    loop {
+        let Some(bytes) = input.read(clone) else { return Ok(ControlFlow::Break(None)) };
+        process.feed(&bytes);
+        if let ControlFlow::Break(end) = clone.run(process)? {
+            return Ok(ControlFlow::Break(end));
+        }
+        if input.boundary.is_between() {
+            return Ok(ControlFlow::Continue(()));
+        }
+    }
+}
+
+/// What comes from the worker, cut where a frame ends.
+#[derive(Debug)]
+struct Input {
+    boundary: Boundary,
+    /// Read already, of the next frame.
+    ahead: Vec<u8>,
+}
+
+impl Input {
+    /// The next bytes, none of them behind the end of a frame. None: the other end is closed.
+    fn read(&mut self, clone: &Clone) -> Option<Vec<u8>> {
+        let mut bytes = std::mem::take(&mut self.ahead);
+        if bytes.is_empty() {
+            bytes.resize(READ, 0);
+            let count = clone.channel.read(&mut bytes);
+            bytes.truncate(count);
+        }
+        if bytes.is_empty() {
+            return None;
+        }
+        let taken = self.boundary.take(&bytes);
+        self.ahead = bytes.split_off(taken);
+        Some(bytes)
+    }
+}

@@ -1,0 +1,146 @@
+//! The reference machine: an interpreter that imports what its clones shall find imported, and is then frozen.
+
+use std::os::fd::OwnedFd;
+
+use microvm::hypervisor::Hypervisor;
+use microvm::linux::{Options, Pause, Process, ProcessError, Template};
+use microvm::vfs::{LayerError, TreeBuilder};
+use rustix::io::Errno;
+use sandbox::Imports;
+use sandbox::wire::{Decoder, Frame, FrameError, Reply};
+use serde::Serialize;
+use thiserror::Error;
+
+const AGENT: &str = "/opt/lambswool/lambswool_guest/__main__.py";
+/// Longest report of an import.
+const REPORT_BYTES: usize = 64 << 20;
+/// Of what a guest that ended wrote, so much is told.
+const WORDS: usize = 4096;
+/// What a container's interpreter finds: numeric pools start at one thread, and stay there, since a machine has one.
+const ENVIRONMENT: [&str; 8] = [
+    "PATH=/usr/bin",
+    "LANG=C.UTF-8",
+    "HOME=/tmp",
+    "TMPDIR=/tmp",
+    "OPENBLAS_NUM_THREADS=1",
+    "OMP_NUM_THREADS=1",
+    "MKL_NUM_THREADS=1",
+    "NUMEXPR_NUM_THREADS=1",
+];
+
+/// Why a machine could not be made, or was lost.
+#[derive(Debug, Error)]
+pub(super) enum Trouble {
+    #[error(transparent)]
+    Layer(#[from] LayerError),
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    #[error("put a layer in its place: {0}")]
+    Attach(Errno),
+    #[error("{0:?}: {1}")]
+    Ended(Pause, String),
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    #[error("the guest said something else than expected")]
+    Unexpected,
+    #[error(transparent)]
+    Host(#[from] std::io::Error),
+}
+
+/// A message of the monitor's own to the guest.
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub(super) enum Word<'a> {
+    /// To a reference machine.
+    Import { modules: &'a [String], path: &'a [String] },
+    /// To a reference machine: nothing is imported any more.
+    Settle {},
+    /// To a clone.
+    Rehearse {},
+}
+
+impl Word<'_> {
+    pub(super) fn encoded(&self) -> Result<Vec<u8>, FrameError> {
+        let mut bytes = Vec::new();
+        // Plain data: it can be written.
+        Frame::encode(&serde_json::to_vec(self).unwrap_or_default(), b"", &mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+/// A machine that imports.
+#[derive(Debug)]
+pub(super) struct Reference {
+    process: Process,
+    decoder: Decoder,
+}
+
+impl Reference {
+    /// Starts it from its layers and waits until its interpreter is up.
+    pub(super) fn start(
+        host: &Hypervisor,
+        interpreter: &str,
+        layers: impl IntoIterator<Item = (String, OwnedFd)>,
+    ) -> Result<Self, Trouble> {
+        let mut tree = TreeBuilder::default();
+        for (at, directory) in layers {
+            tree = tree.layer_of(&at, directory)?;
+        }
+        // Room is a clone's own matter.
+        let tree = tree.devices().scratch("/tmp").scratch("/dev/shm").build(64 << 20, 4096);
+        let program = [interpreter, "-I", "-S", "-B", AGENT, "reference"];
+        let program = program.map(str::to_owned).to_vec();
+        let environment = ENVIRONMENT.map(str::to_owned).to_vec();
+        let options = Options { program, environment, channel: true };
+        let process = Process::start(host, tree, &options)?;
+        let mut reference = Self { process, decoder: Decoder::new(REPORT_BYTES) };
+        let ready = reference.hear()?.ok_or(Trouble::Unexpected)?;
+        match Reply::decode(ready) {
+            Ok((Reply::Ready { .. }, _)) => Ok(reference),
+            _ => Err(Trouble::Unexpected),
+        }
+    }
+
+    /// Has it import modules.
+    pub(super) fn import(
+        &mut self,
+        modules: &[String],
+        path: &[String],
+    ) -> Result<Imports, Trouble> {
+        self.say(&Word::Import { modules, path })?;
+        let report = self.hear()?.ok_or(Trouble::Unexpected)?;
+        serde_json::from_slice(&report.body).map_err(|_| Trouble::Unexpected)
+    }
+
+    /// Freezes it.
+    pub(super) fn freeze(mut self) -> Result<Template, Trouble> {
+        self.say(&Word::Settle {})?;
+        match self.hear()? {
+            None => Ok(Template::seal(self.process)?),
+            Some(_) => Err(Trouble::Unexpected),
+        }
+    }
+
+    fn say(&mut self, word: &Word<'_>) -> Result<(), Trouble> {
+        self.process.feed(&word.encoded()?);
+        Ok(())
+    }
+
+    /// What it says before it waits again.
+    fn hear(&mut self) -> Result<Option<Frame>, Trouble> {
+        match self.process.run()? {
+            Pause::Idle => {
+                self.decoder.push(&self.process.take_said());
+                Ok(self.decoder.next_frame()?)
+            }
+            pause => Err(Trouble::Ended(pause, words(&mut self.process))),
+        }
+    }
+}
+
+/// The end of what a guest wrote to its standard streams.
+fn words(process: &mut Process) -> String {
+    let output: Vec<u8> = process.take_output().into_iter().flat_map(|(_, bytes)| bytes).collect();
+    let end = &output[output.len().saturating_sub(WORDS)..];
+    String::from_utf8_lossy(end).trim().to_owned()
+}

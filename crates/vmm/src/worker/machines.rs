@@ -1,0 +1,113 @@
+//! The provider.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use container::Containers;
+use sandbox::{Instance, InstanceSpec, Pending, Provider, Zygote, ZygoteSpec};
+use sandbox::{Limits, ProviderError};
+use thiserror::Error;
+
+use super::zygote::MachineZygote;
+use crate::lacking::Lacking;
+
+/// Most of the machine's memory that one family may have.
+const PART_OF_MEMORY: u64 = 2;
+/// Threads of a monitor: one for each clone, and one of the kernel's own for each.
+const THREADS: u32 = 8192;
+
+/// Clones that a family keeps rehearsed, at most: each costs about a megabyte and some milliseconds.
+const MOST_SPARES: usize = 2;
+
+/// Why there can be no micro-VMs on this machine.
+#[derive(Debug, Error)]
+pub enum Absent {
+    /// No KVM.
+    #[error(
+        "this machine has no /dev/kvm: switch virtualisation on in its firmware (or, for a virtual machine, nested virtualisation in its host) and load the module kvm_intel or kvm_amd; or let the function fall back: fallback = \"container\""
+    )]
+    NoKvm,
+    /// The operator does not want them.
+    #[error(
+        "micro-VMs are switched off on this machine: have `microvms` set to true, or let the function fall back: fallback = \"container\""
+    )]
+    SwitchedOff,
+}
+
+/// Makes micro-VMs.
+#[derive(Debug, Clone)]
+pub struct Machines {
+    shared: Arc<Shared>,
+}
+
+/// What all families have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) containers: Containers,
+    /// Of each monitor: guests have limits of their own.
+    pub(super) limits: Limits,
+    /// Clones that each family keeps rehearsed.
+    pub(super) spares: usize,
+    pub(super) lacking: Arc<Lacking>,
+}
+
+impl Machines {
+    /// A provider on top of the containers' warden, on a state directory; `spares` are the clones that each family keeps rehearsed.
+    ///
+    /// # Errors
+    /// Where the machine has no KVM.
+    pub fn new(containers: &Containers, state: &Path, spares: usize) -> Result<Self, Absent> {
+        // Whether it opens is seen when the first monitor starts, as root.
+        if !Path::new("/dev/kvm").exists() {
+            return Err(Absent::NoKvm);
+        }
+        let info = rustix::system::sysinfo();
+        let memory = info.totalram.saturating_mul(u64::from(info.mem_unit));
+        let limits = Limits {
+            memory_bytes: memory / PART_OF_MEMORY,
+            pids: THREADS,
+            scratch_bytes: 0,
+            scratch_inodes: 0,
+        };
+        let (containers, lacking) = (containers.clone(), Arc::new(Lacking::open(state)));
+        Ok(Self {
+            shared: Arc::new(Shared {
+                containers,
+                limits,
+                spares: spares.min(MOST_SPARES),
+                lacking,
+            }),
+        })
+    }
+
+    async fn zygote(&self, spec: ZygoteSpec) -> Result<MachineZygote, ProviderError> {
+        let imports = spec.imports.clone();
+        MachineZygote::make(Arc::clone(&self.shared), spec, imports).await
+    }
+}
+
+impl Provider for Machines {
+    fn create_zygote(&self, spec: ZygoteSpec) -> Pending<'_, Box<dyn Zygote>> {
+        Box::pin(async move { Ok(Box::new(self.zygote(spec).await?) as Box<dyn Zygote>) })
+    }
+
+    fn create_instance(&self, spec: InstanceSpec) -> Pending<'_, Box<dyn Instance>> {
+        Box::pin(async move {
+            // The instance keeps its family.
+            let zygote = ZygoteSpec {
+                kind: spec.kind,
+                python: spec.python.clone(),
+                packages: None,
+                imports: Vec::new(),
+                network: spec.network,
+                limits: spec.limits,
+            };
+            self.zygote(zygote).await?.fork(spec).await
+        })
+    }
+
+    fn reaping(&self) -> usize {
+        // Monitors are among those that the containers' provider counts.
+        0
+    }
+}

@@ -1,0 +1,9 @@
+//! The worker's side: families of micro-VMs as the engine sees them.
+
+mod family;
+mod instance;
+mod machines;
+mod warded;
+mod zygote;
+
+pub use machines::{Absent, Machines};

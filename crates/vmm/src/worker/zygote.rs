@@ -1,0 +1,212 @@
+//! A reference machine, as the engine's zygote.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use sandbox::{
+    Imports, Instance, InstanceSpec, Layer, Pending, ProviderError, Sandbox, SandboxId, Zygote,
+    ZygoteSpec,
+};
+
+use super::family::{Family, Stage, answer};
+use super::instance::MachineInstance;
+use super::machines::Shared;
+use super::warded::Warded;
+use crate::message::{CODE, Event, GUEST, Order, PACKAGES, Place};
+
+/// Longest list of modules in one order.
+const MODULES_BYTES: usize = 32 << 10;
+/// Layers whose descriptors are kept at hand.
+const MOST_LAYERS: usize = 64;
+
+/// A frozen machine that clones are made of.
+#[derive(Debug)]
+pub(super) struct MachineZygote {
+    shared: Arc<Shared>,
+    family: Arc<Family>,
+    spec: ZygoteSpec,
+    imports: Imports,
+    /// All that it has imported: of its ancestors, too.
+    modules: Vec<String>,
+    /// Bytes that it weighed when it had no clones.
+    bytes: io::Result<u64>,
+    clone_bytes: u64,
+    opened: Mutex<HashMap<String, Arc<OwnedFd>>>,
+}
+
+impl MachineZygote {
+    /// Starts a monitor and has its reference machine import `modules`.
+    pub(super) async fn make(
+        shared: Arc<Shared>,
+        spec: ZygoteSpec,
+        modules: Vec<String>,
+    ) -> Result<Self, ProviderError> {
+        let (warded, control) = Warded::start(&shared.containers, shared.limits).await?;
+        let (family, mut told) = Family::new(warded, control, Arc::clone(&shared.lacking))
+            .map_err(ProviderError::step("watch the monitor"))?;
+        let python = &spec.python;
+        let mut layers = vec![
+            (python.base.to_string(), "/".to_owned()),
+            (python.guest.to_string(), GUEST.to_owned()),
+        ];
+        layers.extend(spec.packages.iter().map(|layer| (layer.to_string(), PACKAGES.to_owned())));
+        let (names, places) = layers.into_iter().unzip();
+        let fds = family.warded.open(names).await?;
+        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        let mut files = Vec::new();
+        let interpreter = python.interpreter.clone();
+        family.order(&Order::Refer { interpreter, layers: places }, &fds).await?;
+        let Event::Ready {} = answer(&family, &mut told, &mut files).await? else {
+            return Err(unexpected(&family));
+        };
+        let mut all = Imports::default();
+        let path = spec.packages.iter().map(|_| PACKAGES.to_owned()).collect::<Vec<_>>();
+        for some in in_orders(&modules) {
+            let order = Order::Import { modules: some.to_vec(), path: path.clone() };
+            family.order(&order, &[]).await?;
+            let Event::Imported { imports } = answer(&family, &mut told, &mut files).await? else {
+                return Err(unexpected(&family));
+            };
+            all.milliseconds += imports.milliseconds;
+            all.threads = imports.threads;
+            all.fds += imports.fds;
+            all.left_by.extend(imports.left_by);
+            all.failed.extend(imports.failed);
+        }
+        all.files = std::mem::take(&mut files);
+        family.order(&Order::Freeze { spares: shared.spares }, &[]).await?;
+        let Event::Frozen { clone_bytes } = answer(&family, &mut told, &mut files).await? else {
+            return Err(unexpected(&family));
+        };
+        let bytes = family.warded.memory();
+        let (family, opened) = (Arc::new(family), Mutex::default());
+        Ok(Self { shared, family, spec, imports: all, modules, bytes, clone_bytes, opened })
+    }
+
+    async fn clone_for(&self, spec: InstanceSpec) -> Result<MachineInstance, ProviderError> {
+        if spec.python != self.spec.python || spec.network != self.spec.network {
+            return Err(ProviderError::Refused(
+                "clone into another Python or network class".to_owned(),
+            ));
+        }
+        let mut wanted: Vec<(&Layer, &str)> = Vec::new();
+        // Those that the reference machine imported from are there.
+        let packages =
+            spec.packages.iter().filter(|layer| self.spec.packages.as_ref() != Some(*layer));
+        wanted.extend(packages.map(|layer| (layer, PACKAGES)));
+        wanted.push((&spec.code, CODE));
+        let mut layers = Vec::new();
+        let mut opened = Vec::new();
+        for (layer, at) in wanted {
+            opened.push(self.open(layer).await?);
+            layers.push(Place { layer: layer.to_string(), at: at.to_owned() });
+        }
+        let kind = SocketType::STREAM;
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
+            .map_err(ProviderError::step("make a channel"))?;
+        let id = self.shared.containers.new_name();
+        let state = self.family.expect(id.0, self.clone_bytes);
+        let instance = MachineInstance::new(id, Arc::clone(&self.family), Arc::clone(&state), ours);
+        let reset = !spec.reset.is_never();
+        let order = Order::Clone { number: id.0, layers, limits: spec.limits, reset };
+        let fds: Vec<BorrowedFd<'_>> =
+            std::iter::once(theirs.as_fd()).chain(opened.iter().map(|fd| fd.as_fd())).collect();
+        self.family.order(&order, &fds).await?;
+        match state.beyond(&[Stage::Ordered]).await {
+            Stage::Lives | Stage::Ended(_) => Ok(instance),
+            Stage::Refused(what, true) => Err(ProviderError::Exhausted { what }),
+            Stage::Refused(reason, false) => {
+                Err(ProviderError::ZygoteLost { id: self.id(), reason })
+            }
+            Stage::Ordered | Stage::Lost => {
+                let reason = "its monitor ended".to_owned();
+                Err(ProviderError::ZygoteLost { id: self.id(), reason })
+            }
+        }
+    }
+
+    /// A layer's descriptor, which the warden is asked for once.
+    async fn open(&self, layer: &Layer) -> Result<Arc<OwnedFd>, ProviderError> {
+        let name = layer.to_string();
+        if let Some(found) = self.opened().get(&name) {
+            return Ok(Arc::clone(found));
+        }
+        let fds = self.family.warded.open(vec![name.clone()]).await?;
+        let fd = Arc::new(fds.into_iter().next().ok_or_else(|| unexpected(&self.family))?);
+        let mut opened = self.opened();
+        if opened.len() >= MOST_LAYERS {
+            opened.clear();
+        }
+        opened.insert(name, Arc::clone(&fd));
+        Ok(fd)
+    }
+
+    fn opened(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<OwnedFd>>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The modules, as many at a time as fit into an order; none is an order, too.
+fn in_orders(mut modules: &[String]) -> impl Iterator<Item = &[String]> {
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = modules.iter().take_while(|module| {
+            bytes += module.len() + 4;
+            bytes <= MODULES_BYTES
+        });
+        let count = fits.count().max(1).min(modules.len());
+        let (some, rest) = modules.split_at(count);
+        modules = rest;
+        Some(some).filter(|some| !some.is_empty())
+    })
+}
+
+fn unexpected(family: &Family) -> ProviderError {
+    let reason = "its monitor's answer does not fit the order".to_owned();
+    ProviderError::ZygoteLost { id: family.warded.id(), reason }
+}
+
+impl Sandbox for MachineZygote {
+    fn id(&self) -> SandboxId {
+        self.family.warded.id()
+    }
+
+    /// As it was when it was frozen: its clones weigh for themselves.
+    fn memory(&self) -> io::Result<u64> {
+        match &self.bytes {
+            Ok(bytes) => Ok(*bytes),
+            Err(error) => Err(error.kind().into()),
+        }
+    }
+
+    fn alive(&self) -> bool {
+        self.family.alive()
+    }
+}
+
+impl Zygote for MachineZygote {
+    fn spec(&self) -> &ZygoteSpec {
+        &self.spec
+    }
+
+    fn imports(&self) -> &Imports {
+        &self.imports
+    }
+
+    /// A reference machine of its own, that imports what this one has imported as well: a frozen one cannot go on.
+    fn derive(&self, spec: ZygoteSpec) -> Pending<'_, Box<dyn Zygote>> {
+        Box::pin(async move {
+            let modules = self.modules.iter().chain(&spec.imports).cloned().collect();
+            let shared = Arc::clone(&self.shared);
+            let zygote = Self::make(shared, spec, modules).await?;
+            Ok(Box::new(zygote) as Box<dyn Zygote>)
+        })
+    }
+
+    fn fork(&self, spec: InstanceSpec) -> Pending<'_, Box<dyn Instance>> {
+        Box::pin(async move { Ok(Box::new(self.clone_for(spec).await?) as Box<dyn Instance>) })
+    }
+}

@@ -1,0 +1,174 @@
+//! Monitors of micro-VMs: started here because only the warden can give a process a uid, a cgroup and namespaces.
+//!
+//! ```text
+//!   warden ─ fork ─► mover: joins the cgroup, enters P ─ clone(CLONE_PARENT) ─► exec wool-vmm, still root
+//!                                                                                 │ opens /dev/kvm
+//!                                                                                 │ network, IPC, UTS: the place's
+//!                                                                                 │ mounts: the place's, so an empty root
+//!                                                                                 │ user namespace of its own, uid, no capability
+//!                                                                                 ▼ Landlock, seccomp; only then reads its channel
+//! ```
+//! What is executed is the program beside the warden's own, in the machine's own root: it takes its libraries from there
+//! and shuts itself in before it hears anything from anybody (`vmm::jail`). No interpreter and no path comes with the
+//! command.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::pipe::{PipeFlags, pipe_with};
+use sys::namespace::{IdMap, Parent, user_namespace};
+use sys::process::{PidFd, close_from, default_signals};
+
+use crate::cgroup::Group;
+use crate::protocol::{Answer, Limits, MOST_OPENED, Python};
+use crate::serve::{Answered, Refused, Warden, kernel};
+use crate::slot::{Kind, Sandbox};
+use crate::spawn::{self, SpawnError, failed};
+use crate::uids::{Allotment, INNER};
+
+/// Behind the standard streams, the channel, the socket that tells of failure, and five namespaces.
+const BEYOND: u32 = 10;
+
+/// The program, beside the warden's own.
+const PROGRAM: &str = "wool-vmm";
+
+impl Warden {
+    pub(crate) fn monitor(&mut self, name: u64, limits: Limits) -> Answered {
+        let uid = self.uids.take_one().ok_or(Refused::Wrong("no kernel uid is free"))?;
+        let made = self.cgroups.make(name, limits, uid).map_err(kernel("make cgroup"));
+        let started = made.and_then(|group| match self.start_monitor(&group, uid) {
+            Ok(started) => Ok((group, started)),
+            Err(refused) => {
+                self.cgroups.kill(&group);
+                self.cgroups.remove(&group);
+                Err(refused)
+            }
+        });
+        let (group, (channel, process, stderr)) = match started {
+            Ok(started) => started,
+            Err(refused) => {
+                self.give_back(Allotment::Single(uid), None);
+                return Err(refused);
+            }
+        };
+        let shared = process.as_fd().try_clone_to_owned().map_err(kernel("share pidfd"))?;
+        let files = self.cgroups.files(&group, uid).map_err(kernel("open cgroup"))?;
+        let (files, cgroup_files) = crate::prepare::split(files);
+        let sandbox = Sandbox {
+            kind: Kind::Instance,
+            uid,
+            allotment: Allotment::Single(uid),
+            group,
+            root: None,
+            python: Python {
+                base: String::new(),
+                guest: String::new(),
+                interpreter: String::new(),
+            },
+            limits,
+            process: Some(process),
+            inside: None,
+            zygote: None,
+            stderr: Some(stderr),
+            child: true,
+            dying: false,
+        };
+        self.sandboxes.insert(name, sandbox);
+        let rest = [channel, shared].into_iter().chain(cgroup_files).collect();
+        Ok((Answer::Started { uid, files }, rest))
+    }
+
+    pub(crate) fn open_layers(&self, layers: &[String]) -> Answered {
+        if layers.len() > MOST_OPENED {
+            return Err(Refused::Wrong("too many layers at once"));
+        }
+        let opened: Result<Vec<_>, _> = layers.iter().map(|layer| self.roots.open(layer)).collect();
+        Ok((Answer::Done, opened?))
+    }
+
+    fn start_monitor(&self, group: &Group, uid: u32) -> Result<(OwnedFd, PidFd, OwnedFd), Refused> {
+        let map = IdMap { inside: INNER, outside: uid, count: 1 };
+        let namespace =
+            user_namespace(Parent::Initial, uid, map).map_err(kernel("make user namespace"))?;
+        let pair = |kind| socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
+        let (ours, theirs) = pair(SocketType::SEQPACKET).map_err(kernel("make channel"))?;
+        let (told, tell) = pair(SocketType::SEQPACKET).map_err(kernel("socket pair"))?;
+        let (stderr, stderr_end) =
+            pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(kernel("pipe"))?;
+        let program = program().map_err(kernel("find wool-vmm"))?;
+        // SAFETY: a fork of a process with one thread: the child may go on with anything.
+        let mover = unsafe { libc::fork() };
+        if mover < 0 {
+            return Err(kernel("fork")(io::Error::last_os_error()));
+        }
+        if mover == 0 {
+            let end =
+                Ends { channel: theirs.as_fd(), stderr: stderr_end.as_fd(), tell: tell.as_fd() };
+            if let Err(error) = self.move_in(group, &end, namespace.as_fd(), &program) {
+                spawn::report(tell.as_fd(), &error);
+            }
+            // SAFETY: ends the process; the warden's destructors are not this process's to run.
+            unsafe { libc::_exit(1) };
+        }
+        drop((tell, stderr_end));
+        spawn::reap(mover);
+        let said = spawn::listen(told.as_fd());
+        if let Some(error) = said.failure {
+            said.moved.into_iter().for_each(spawn::reap);
+            return Err(error.into());
+        }
+        let ended = || kernel("start")(io::Error::other("the child ended early"));
+        let process = PidFd::open(said.moved.ok_or_else(ended)?).map_err(kernel("open process"))?;
+        Ok((ours, process, stderr))
+    }
+
+    /// Runs in the mover; goes on in the monitor-to-be. Returns only with an error, and only in the mover.
+    fn move_in(
+        &self,
+        group: &Group,
+        ends: &Ends<'_>,
+        namespace: BorrowedFd<'_>,
+        program: &CString,
+    ) -> Result<(), SpawnError> {
+        // Before the fork: pages touched before joining would stay charged to the warden.
+        self.cgroups.enter(group).map_err(failed("enter cgroup"))?;
+        self.place.enter_processes().map_err(failed("enter the sandboxes' processes"))?;
+        let pid = spawn::clone(libc::CLONE_PARENT).map_err(failed("clone"))?;
+        if pid > 0 {
+            let _ = rustix::io::write(ends.tell, format!("P{pid}").as_bytes());
+            // SAFETY: ends the mover.
+            unsafe { libc::_exit(0) };
+        }
+        let [network, ipc, uts, mount] = self.place.namespaces();
+        let more = [network, ipc, uts, mount, namespace];
+        let arranged = spawn::arrange_descriptors(ends.channel, ends.stderr, ends.tell, &more);
+        // SAFETY: this process executes the monitor or ends, and drops nothing that owns a descriptor.
+        let error = match arranged.and_then(|()| unsafe { close_from(BEYOND) }) {
+            Ok(()) => {
+                default_signals();
+                failed("execute wool-vmm")(spawn::exec(std::slice::from_ref(program), &[]))
+            }
+            Err(error) => failed("arrange descriptors")(error),
+        };
+        // SAFETY: descriptor 4 is the socket, or closed: then nothing is told.
+        spawn::report(unsafe { BorrowedFd::borrow_raw(spawn::TELL) }, &error);
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(1) }
+    }
+}
+
+/// The monitor's ends of what it is born with.
+struct Ends<'a> {
+    channel: BorrowedFd<'a>,
+    stderr: BorrowedFd<'a>,
+    tell: BorrowedFd<'a>,
+}
+
+fn program() -> io::Result<CString> {
+    let path = std::env::current_exe()?.with_file_name(PROGRAM);
+    std::fs::metadata(&path)?;
+    CString::new(path.into_os_string().into_vec()).map_err(io::Error::other)
+}

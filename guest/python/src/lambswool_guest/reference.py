@@ -1,0 +1,60 @@
+"""A reference machine: imports modules, then is what clones of the machine go on from.
+
+```text
+  monitor                                    reference machine
+    │ ◄──── ready ─────────────────────────── │
+    │ ───── import {modules, path} ─────────► │   each module on its own: one that fails stops none
+    │ ◄──── imported + {milliseconds, …} ──── │   the report is the body: it may be long
+    │ ───── settle ─────────────────────────► │   rehearses, and waits as an instance does: frozen here
+    ├─ clone ──► wake ─► load ─► …            the rest is `instance`
+```
+
+What a fork of a zygote gets by being forked, a clone gets by `wake`. `json` and `traceback` are
+imported although the guest could do without: most handlers want them, and they are shared by all.
+"""
+
+import gc
+import json
+import linecache  # noqa: F401 - for the clones
+import posix
+import sys
+import traceback  # noqa: F401 - for the clones
+
+from lambswool_guest import (  # noqa: F401 - for the clones
+    failure,
+    imports,
+    instance,
+    pools,
+    rehearsal,
+)
+from lambswool_guest.logs import Logs
+from lambswool_guest.wire import Channel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from lambswool_guest.places import Places
+
+
+def serve(fd: int, places: "Places") -> "NoReturn":
+    """Imports what it is told on `fd`, then goes on as an instance."""
+    channel = Channel(fd)
+    logs = Logs()
+    logs.install()
+    channel.send({"kind": "ready", "pid": posix.getpid()})
+    while (message := channel.receive()) is not None:
+        header, _ = message
+        if header["kind"] == "settle":
+            break
+        said = imports.run(header["modules"], header["path"], places)
+        channel.send({"kind": "imported"}, json.dumps(said).encode())
+    pools.most = 1
+    pools.find()
+    rehearsal.in_zygote(places, logs)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    # Hidden from the collector: one that runs in a clone writes to no shared page.
+    gc.collect()
+    gc.freeze()
+    instance.go_on(channel, places, logs)

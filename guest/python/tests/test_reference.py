@@ -1,0 +1,72 @@
+"""The reference machine's role: imports, then what its clones go on from. Here nothing is cloned:
+the same process goes on."""
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import PATIENCE, Guest, Peer, spawn
+
+
+@pytest.fixture
+def reference(task: Path, packages: Path) -> Iterator[Guest]:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = spawn("reference", task, packages, theirs)
+    guest = Guest(Peer(ours), process)
+    yield guest
+    ours.close()
+    try:
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+
+
+def imported(guest: Guest, *modules: str, path: Path) -> dict:
+    guest.peer.send({"kind": "import", "modules": list(modules), "path": [str(path)]})
+    answer = guest.answer()
+    assert answer.kind == "imported"
+    return json.loads(answer.body)
+
+
+def test_what_is_imported_is_told_and_is_there_for_the_handler(
+    reference: Guest, task: Path, packages: Path
+) -> None:
+    (packages / "ours.py").write_text("import random\nDRAWN = random.random()\n")
+    (packages / "broken.py").write_text("raise ValueError('so')\n")
+    said = imported(reference, "ours", "broken", path=packages)
+    assert [module for module, *_ in said["files"]] == ["ours"]
+    assert said["failed"] == [["broken", "ValueError: so"]]
+    assert imported(reference, "ours", path=packages)["files"] == []
+    reference.peer.send({"kind": "settle"})
+    (task / "main.py").write_text(
+        "import os, sys\nTHERE = 'ours' in sys.modules\n"
+        "def handler(event, context):\n    return [THERE, os.environ['OMP_NUM_THREADS']]\n"
+    )
+    # A machine has one processor, whatever the worker allows.
+    assert reference.load(threads=4).kind == "loaded"
+    assert reference.call().value == [True, "1"]
+
+
+def test_a_clone_that_wakes_draws_anew_and_a_rehearsal_leaves_nothing(
+    reference: Guest, task: Path, packages: Path
+) -> None:
+    (packages / "seeded.py").write_text("import random\nrandom.seed(7)\n")
+    imported(reference, "seeded", path=packages)
+    reference.peer.send({"kind": "settle"})
+    (task / "main.py").write_text(
+        "import os, random, sys\ndef handler(event, context):\n"
+        "    return [random.getstate()[1][1:4], os.getcwd(), 'rehearsed' in sys.modules]\n"
+    )
+    # What is woken twice has drawn twice; no clone of ours keeps the state that it was frozen with.
+    reference.peer.send({"kind": "wake"})
+    reference.peer.send({"kind": "rehearse"})
+    assert reference.load().kind == "loaded"
+    first = reference.call().value
+    reference.peer.send({"kind": "wake"})
+    second = reference.call().value
+    assert first[0] != second[0]
+    assert first[1:] == second[1:] == [str(task), False]
