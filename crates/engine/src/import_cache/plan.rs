@@ -78,8 +78,11 @@ pub(crate) fn plan(
             }
         }
     }
+    // Also where it costs nothing: what nobody may use serves nobody.
     offers.retain(|offer| {
-        offer.gain >= even * offer.price.milliseconds && offer.price.bytes <= room.bytes
+        offer.gain > 0.0
+            && offer.gain >= even * offer.price.milliseconds
+            && offer.price.bytes <= room.bytes
     });
     offers.sort_by(|one, other| other.density().total_cmp(&one.density()));
     let before = worth.total(&vec![true; entries.len()]);
