@@ -5,7 +5,7 @@
     │ ◄──── ready ─────────────────────────── │
     │ ───── import {modules, path} ─────────► │   each module on its own: one that fails stops none
     │ ◄──── imported + {milliseconds, …} ──── │   the report is the body: it may be long
-    │ ───── settle ─────────────────────────► │   rehearses, and waits as an instance does: frozen here
+    │ ───── settle ─────────────────────────► │   rehearses, and waits: it is frozen here
     ├─ clone ──► wake ─► load ─► …            the rest is `instance`
 ```
 
