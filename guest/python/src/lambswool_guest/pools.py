@@ -129,9 +129,9 @@ def _setters(path: str | None, names: dict[str, bytes]) -> list[tuple[bytes, "Ca
 
 def _at_first_use(library: "ctypes.CDLL", set_threads: "Callable") -> "Callable":
     """Like `set_threads` of OpenBLAS, which starts the threads at once, and they spin: milliseconds
-    of all processors for a handler that may never multiply. A pool that was shut down starts as many
-    as it should have when it is first needed: so it is shut down here, in the zygote, where it has
-    no thread, and a fork tells it the number only."""
+    of all processors for a handler that may never multiply. A pool that was shut down starts as
+    many as it should have when it is first needed: so it is shut down here, in the zygote, where it
+    has no thread, and a fork tells it the number only."""
     import ctypes
 
     names = ("blas_server_avail", "blas_num_threads", "blas_cpu_number")
