@@ -114,3 +114,50 @@ fn a_program_that_spins_or_sleeps_is_stopped_from_outside() {
         outside.join().unwrap();
     }
 }
+
+#[test]
+fn nothing_is_made_in_a_directory_that_was_removed_and_is_held_open() {
+    let ended = run(r#"
+        #include <errno.h>
+        #include <fcntl.h>
+        #include <sys/stat.h>
+        #include <unistd.h>
+        int main() {
+            mkdir("/tmp/p", 0700);
+            mkdir("/tmp/p/q", 0700);
+            int q = open("/tmp/p/q", O_RDONLY | O_DIRECTORY);
+            if (rmdir("/tmp/p/q")) return 1;
+            if (mkdirat(q, "r", 0700) != -1 || errno != ENOENT) return 2;
+            if (openat(q, "f", O_CREAT | O_WRONLY, 0600) != -1 || errno != ENOENT) return 3;
+            close(open("/tmp/f", O_CREAT | O_WRONLY, 0600));
+            if (fchdir(q)) return 4;
+            if (rename("/tmp/f", "f") != -1 || errno != ENOENT) return 5;
+            return 0;
+        }"#);
+    let Some(ended) = ended else { return };
+    assert_eq!(ended.0, Pause::Exited(0));
+}
+
+#[test]
+fn what_a_file_no_longer_has_is_given_back() {
+    let Some(host) = kvm() else { return };
+    let source = r#"
+        #include <fcntl.h>
+        #include <unistd.h>
+        static char block[1 << 19];
+        int main() {
+            for (int round = 0; round < 4; round++) {
+                char name[] = { '/', 't', 'm', 'p', '/', 'a' + round, 0 };
+                int file = open(name, O_CREAT | O_WRONLY, 0600);
+                if (write(file, block, sizeof block) != sizeof block) return 1;
+                if (ftruncate(file, 0)) return 2;
+            }
+            return 0;
+        }"#;
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options { program: vec!["/program".into()], ..Options::default() };
+    let tree = tree(&compile(source, &["-static"]), directory.path());
+    let mut process = Process::start(&host, tree, &options).unwrap();
+    assert_eq!(process.run().unwrap(), Pause::Exited(0));
+    assert!(process.scratch_held() < 1 << 19, "{}", process.scratch_held());
+}

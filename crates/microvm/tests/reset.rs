@@ -236,6 +236,15 @@ fn rights_that_a_call_added_are_gone_after_a_reset() {
 }
 
 #[test]
+fn a_stop_that_comes_before_a_reset_is_not_lost() {
+    let Some(mut world) = World::new() else { return };
+    let mut process = world.spawn();
+    process.stopper().stop();
+    process = world.reset(process);
+    assert_eq!(ask(&mut process, '?'), Err(Pause::Stopped));
+}
+
+#[test]
 fn a_clone_is_frozen_with_all_that_it_has_changed() {
     let Some(mut world) = World::new() else { return };
     let mut origin = world.spawn();

@@ -136,7 +136,7 @@ pub(super) fn open(
             return Err(Errno::ROFS);
         }
         Contents::Bytes(_) if flags & TRUNCATE != 0 => {
-            process.kernel.tree.bytes_mut(node, 0, super::clock::now())?.clear();
+            *process.kernel.tree.bytes_mut(node, 0, super::clock::now())? = Vec::new();
         }
         _ => {}
     }

@@ -34,6 +34,9 @@ use crate::stop::Stopper;
 use crate::vcpu::{Exit, Fault, Vcpu, VcpuError};
 use crate::vfs::{Branch, Tree};
 
+/// Beyond all numbers of system calls that Linux has.
+const MOST_CALLS: u64 = 1024;
+
 /// The channel's descriptor.
 const CHANNEL: u64 = 3;
 /// Bytes that a process may have said without anybody taking them.
@@ -204,14 +207,21 @@ impl Process {
         self.kernel.tree.set_room(scratch_bytes, scratch_nodes);
     }
 
-    /// Bytes of memory that it does not share with what it was cloned from; KVM's own for it apart.
+    /// Bytes of the monitor's memory that its scratch files hold.
+    #[must_use]
+    pub fn scratch_held(&self) -> u64 {
+        self.kernel.tree.held()
+    }
+
+    /// Bytes of memory that it does not share with what it was cloned from, scratch files included; KVM's own for it apart.
     ///
     /// # Errors
     /// Before Linux 6.7.
     pub fn weigh(&self, scanner: &mut Scanner) -> io::Result<u64> {
         let base = self.space.arena().address();
         let own = scanner.private(base..base + ARENA_BYTES)?;
-        Ok(own.iter().map(|range| range.end - range.start).sum())
+        let own: u64 = own.iter().map(|range| range.end - range.start).sum();
+        Ok(own + self.scratch_held())
     }
 
     /// What stops it from another thread.
@@ -313,7 +323,8 @@ impl Process {
         let answer = match flow {
             Flow::Answer(answer) => answer,
             Flow::Unknown => {
-                if self.unknown.insert(number) {
+                // No more than there could be: the guest invents numbers.
+                if number < MOST_CALLS && self.unknown.insert(number) {
                     tracing::info!(
                         number,
                         "the guest tried a system call that does not exist here"

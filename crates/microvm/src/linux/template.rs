@@ -171,7 +171,8 @@ impl Template {
             output,
             untaken,
             prompt: _,
-            stopper,
+            // A stop that came meanwhile is not lost: nobody would send another one.
+            stopper: _,
             unknown: _,
             calls: _,
             patched: _,
@@ -181,7 +182,6 @@ impl Template {
         outgoing.clear();
         output.clear();
         *untaken = 0;
-        stopper.clear();
         Ok((process, reset))
     }
 

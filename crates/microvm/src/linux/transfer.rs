@@ -344,6 +344,9 @@ pub(super) fn ftruncate(process: &mut Process, fd_: u64, length: u64) -> Answer 
         return Err(Errno::INVAL);
     };
     let grow = length.saturating_sub(bytes.len() as u64);
-    process.kernel.tree.bytes_mut(node, grow, super::clock::now())?.resize(place(length)?, 0);
+    let bytes = process.kernel.tree.bytes_mut(node, grow, super::clock::now())?;
+    bytes.resize(place(length)?, 0);
+    // Scratch is counted by length: what a file no longer has is given back.
+    bytes.shrink_to(bytes.len());
     Ok(0)
 }

@@ -214,7 +214,7 @@ impl Tree {
     /// Makes a node in a scratch directory.
     ///
     /// # Errors
-    /// EROFS elsewhere, EEXIST, ENOSPC.
+    /// EROFS elsewhere, ENOENT in a directory that was removed, EEXIST, ENOSPC.
     pub fn create(
         &mut self,
         directory: NodeId,
@@ -229,6 +229,7 @@ impl Tree {
         if directory.0 < SCRATCH {
             return Err(Errno::ROFS);
         }
+        self.still_linked(directory)?;
         let parent = directory;
         let node = Node { contents, parent, mode, modified: now, linked: true };
         let free = self.scratch.iter().position(Option::is_none);
@@ -279,6 +280,7 @@ impl Tree {
         if node.0 < SCRATCH || to.directory.0 < SCRATCH {
             return Err(Errno::ROFS);
         }
+        self.still_linked(to.directory)?;
         let mut above = to.directory;
         while above != ROOT {
             if above == node {
@@ -348,6 +350,16 @@ impl Tree {
         (nodes.clone().map(|node| node.contents.size()).sum(), nodes.count())
     }
 
+    /// Bytes of the monitor's memory that scratch files hold, whether written or not.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        let held = self.scratch.iter().flatten().map(|node| match &node.contents {
+            Contents::Bytes(bytes) => bytes.capacity() as u64,
+            _ => 0,
+        });
+        held.sum()
+    }
+
     fn node(&self, id: NodeId) -> Option<&Node> {
         match scratch_index(id) {
             Some(index) => self.scratch.get(index)?.as_ref(),
@@ -357,6 +369,15 @@ impl Tree {
 
     fn scratch_mut(&mut self, id: NodeId) -> Option<&mut Node> {
         self.scratch.get_mut(scratch_index(id)?)?.as_mut()
+    }
+
+    /// ENOENT for a scratch directory that was removed and is only held open. It stays empty: were something made in it, the
+    /// number of what was above it could be that of what is below it, and the way up would never end.
+    fn still_linked(&mut self, id: NodeId) -> Result<(), Errno> {
+        match self.scratch_mut(id) {
+            Some(node) if !node.linked => Err(Errno::NOENT),
+            _ => Ok(()),
+        }
     }
 
     fn scratch_entries(&mut self, id: NodeId) -> Result<&mut BTreeMap<Vec<u8>, NodeId>, Errno> {

@@ -121,15 +121,20 @@ pub(super) fn complain(error: &anyhow::Error) {
     say(&format!("wool: {error:#}"));
 }
 
-/// Rows as aligned columns.
+/// Rows as aligned columns. Control characters, which may come from whoever named something, are told, not sent to the terminal.
 pub(super) fn columns(rows: &[Vec<String>]) -> String {
+    let plain = |cell: &String| match cell.contains(char::is_control) {
+        true => cell.escape_debug().to_string(),
+        false => cell.clone(),
+    };
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(plain).collect()).collect();
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|c| c.chars().count()).max()
     };
     let widths: Vec<usize> = (0..count).map(|column| width(column).unwrap_or(0)).collect();
     let mut out = String::new();
-    for row in rows {
+    for row in &rows {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
         out.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
         out.push('\n');
@@ -146,5 +151,7 @@ mod tests {
         let row = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
         let rows = [row(&["NAME", "VERSION"]), row(&["ä-long-name", "1"]), row(&["b", ""])];
         assert_eq!(columns(&rows), "NAME         VERSION\nä-long-name  1\nb\n");
+        let forged = [row(&["x\n2026  root", "\u{1b}[2J"])];
+        assert_eq!(columns(&forged), "x\\n2026  root  \\u{1b}[2J\n");
     }
 }

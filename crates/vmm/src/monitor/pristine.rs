@@ -104,6 +104,9 @@ fn load(clone: &Clone, loading: &Loading, scale: &mut Scale) -> Result<Made, Tro
         let pause = process.run()?;
         said.extend(process.take_said());
         drop(process.take_output());
+        if said.len() > REPLY_BYTES {
+            return Ok(Made::Failed(said));
+        }
         match pause {
             Pause::Spoke => {}
             Pause::Idle => break,
