@@ -40,14 +40,19 @@ fn a_users_worker_has_no_privilege_and_leaves_nothing_that_is_not_the_users() {
 fn what_a_killed_warden_left_to_a_user_is_cleaned_through_sudo() {
     let Some(user) = User::make("NOPASSWD:") else { return };
     let worker = user.wool(&["up", "--detach", "--json"]).json();
-    let warden = user.roots_processes()[0].split(' ').next().unwrap().parse().unwrap();
-    for (pid, signal) in [
-        // Stopped, so that it cannot end before it is killed.
-        (i32::try_from(worker["pid"].as_u64().unwrap()).unwrap(), Signal::STOP),
-        (warden, Signal::KILL),
-        (i32::try_from(worker["pid"].as_u64().unwrap()).unwrap(), Signal::KILL),
-    ] {
-        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+    let worker = i32::try_from(worker["pid"].as_u64().unwrap()).unwrap();
+    let everyone: Vec<i32> = user
+        .roots_processes()
+        .iter()
+        .filter_map(|line| traces::pid_of(line).map(u32::cast_signed))
+        .chain([worker])
+        .collect();
+    // All are stopped before any is killed: the worker would end, and the guardian would clear up.
+    for signal in [Signal::STOP, Signal::KILL] {
+        for pid in &everyone {
+            // One that was about to end anyway may have.
+            let _ = kill_process(Pid::from_raw(*pid).unwrap(), signal);
+        }
     }
     let name = user.cgroup();
     assert_ne!(traces::cgroups(&name), Vec::<PathBuf>::new());
