@@ -25,12 +25,7 @@ fn a_users_worker_has_no_privilege_and_leaves_nothing_that_is_not_the_users() {
     assert!(status.contains("CapPrm:\t0000000000000000\n"), "{status}");
     // No debugger and no core file of the user's looks into it: the kernel shows it as root's.
     assert_eq!(fs::metadata(format!("/proc/{pid}/status")).unwrap().uid(), 0);
-    // sudo has gone: the warden is left, and on cgroups of version 1 its guardian.
-    let left = user.roots_processes();
-    assert!(
-        matches!(left.len(), 1 | 2) && !left.iter().any(|one| one.contains("sudo ")),
-        "{left:?}"
-    );
+    only_wardens_are_left(&user);
     drop(user.wool(&["down"]).ok());
     user.assert_all_is_his();
     assert_eq!(traces::cgroups(&user.cgroup()), Vec::<PathBuf>::new());
@@ -115,12 +110,7 @@ fn a_worker_that_root_starts_for_an_account_keeps_nothing_of_root() {
     assert!(status.contains(&format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n")), "{status}");
     assert!(!status.contains("Gid:\t0\t") && status.contains("Groups:\t \n"), "{status}");
     assert!(status.contains("CapPrm:\t0000000000000000\n"), "{status}");
-    // The warden, and on cgroups of version 1 its guardian.
-    let left = user.roots_processes();
-    assert!(
-        matches!(left.len(), 1 | 2) && left.iter().all(|one| one.contains("wool-warden")),
-        "{left:?}"
-    );
+    only_wardens_are_left(&user);
     let file = user.home().join("f.py");
     fs::write(&file, "def handler(event, context):\n    return event\n").unwrap();
     chown(&file, Some(uid), None).unwrap();
@@ -136,6 +126,16 @@ fn a_worker_that_root_starts_for_an_account_keeps_nothing_of_root() {
     worker.kill().unwrap();
     worker.wait().unwrap();
     e2e::eventually("its warden is gone", || user.roots_processes().is_empty());
+}
+
+/// sudo has gone, and nothing of root's is there but the warden and, on cgroups of version 1, its guardian.
+fn only_wardens_are_left(user: &User) {
+    let is_warden = |line: &String| line.contains("wool-warden") && !line.contains("sudo ");
+    // A sandbox that is being prepared is root's until it has given everything up.
+    e2e::eventually("the warden and its guardian are all that is root's", || {
+        let left = user.roots_processes();
+        matches!(left.len(), 1 | 2) && left.iter().all(is_warden)
+    });
 }
 
 #[test]
