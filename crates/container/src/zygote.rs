@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,10 @@ use crate::fork::{Landed, Role, Slot};
 use crate::imports::{Steps, import, left_something};
 use crate::provider::Shared;
 use crate::watch::watch;
+
+/// Spares that are made at a time. The zygote forks one after the other, but what comes before and after the fork overlaps:
+/// one filler is hardly quicker than one client, so that after a wait the pool never fills up again.
+const FILLERS: usize = 2;
 
 /// How long spares outlast the load that they were made for.
 const SURPLUS: Duration = Duration::from_secs(1);
@@ -49,7 +53,9 @@ struct Inner {
     spares: Mutex<VecDeque<Landed>>,
     demand: Mutex<Demand>,
     trimming: AtomicBool,
-    filling: AtomicBool,
+    fillers: AtomicUsize,
+    /// Spares on their way.
+    landing: AtomicUsize,
 }
 
 fn lock<T>(pool: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -79,7 +85,8 @@ impl ContainerZygote {
             spares: Mutex::default(),
             demand: Mutex::default(),
             trimming: AtomicBool::new(false),
-            filling: AtomicBool::new(false),
+            fillers: AtomicUsize::new(0),
+            landing: AtomicUsize::new(0),
         });
         // What is not fit to be forked is not prepared for it.
         if !left_something(&inner.imports) {
@@ -108,10 +115,14 @@ impl ContainerZygote {
 }
 
 impl Inner {
-    /// Fills the pools in the background: at most one filler at a time.
+    /// Fills the pools in the background: [`FILLERS`] at most at a time.
     fn fill(self: &Arc<Self>) {
         let options = self.shared.options;
-        if options.slots == 0 && options.spares == 0 || self.filling.swap(true, Ordering::AcqRel) {
+        if options.slots == 0 && options.spares == 0 {
+            return;
+        }
+        let one_more = |fillers| (fillers < FILLERS).then_some(fillers + 1);
+        if self.fillers.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).is_err() {
             return;
         }
         // Weak: a zygote that is dropped must not be kept alive by its filler.
@@ -124,13 +135,13 @@ impl Inner {
                 match zygote.fill_one().await {
                     Ok(true) => {}
                     Ok(false) => {
-                        zygote.filling.store(false, Ordering::Release);
+                        zygote.fillers.fetch_sub(1, Ordering::AcqRel);
                         zygote.trim();
                         return;
                     }
                     Err(error) => {
                         tracing::debug!(zygote = %zygote.handle.id, %error, "a pool was not filled");
-                        zygote.filling.store(false, Ordering::Release);
+                        zygote.fillers.fetch_sub(1, Ordering::AcqRel);
                         return;
                     }
                 }
@@ -173,15 +184,15 @@ impl Inner {
         let options = self.shared.options;
         let late = self.handle.client.host().late_mounts;
         let wanted = lock(&self.demand).spares(Instant::now(), options.spares);
-        if late && lock(&self.spares).len() < wanted {
-            let prepared = lock(&self.slots).pop_front();
-            let slot = match prepared {
-                Some(slot) => slot,
-                None => self.prepare().await?,
-            };
-            let landed = slot.land(self.control.as_fd(), true).await?;
-            lock(&self.spares).push_back(landed);
-            return Ok(true);
+        if late {
+            let here = lock(&self.spares).len();
+            let take = |landing| (here + landing < wanted).then_some(landing + 1);
+            if self.landing.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).is_ok() {
+                let landed = self.land_spare().await;
+                self.landing.fetch_sub(1, Ordering::AcqRel);
+                lock(&self.spares).push_back(landed?);
+                return Ok(true);
+            }
         }
         if lock(&self.slots).len() < options.slots {
             let slot = self.prepare().await?;
@@ -189,6 +200,15 @@ impl Inner {
             return Ok(true);
         }
         Ok(false)
+    }
+
+    async fn land_spare(&self) -> Result<Landed, ProviderError> {
+        let prepared = lock(&self.slots).pop_front();
+        let slot = match prepared {
+            Some(slot) => slot,
+            None => self.prepare().await?,
+        };
+        slot.land(self.control.as_fd(), true).await
     }
 
     async fn prepare(&self) -> Result<Slot, ProviderError> {
