@@ -68,6 +68,7 @@ defences! {
     CgroupCredentials "cgroup-credentials" "zygotes get cgroup files that root has opened"
     CheckUid "check-uid" "whoever answers in a slot's name is not asked for its uid"
     CheckCgroup "check-cgroup" "whoever answers in a slot's name is not asked for its cgroups"
+    CheckNetwork "check-network" "whoever answers in a slot's name is not asked for its network"
     CheckPidNamespace "check-pid-namespace" "whoever answers in a slot's name is not asked for its PID namespace"
     FilterArchitecture "filter-architecture" "calls by another architecture's convention pass"
     FilterNamespaces "filter-namespaces" "namespaces can be made and entered"

@@ -33,6 +33,8 @@ mod pacemaker;
 pub mod place;
 mod prepare;
 pub mod protocol;
+mod proxy;
+mod reach;
 mod reap;
 pub mod recover;
 pub mod root;

@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use sys::process::PidFd;
 
 use crate::cgroup::Group;
-use crate::protocol::{Limits, Python};
+use crate::protocol::{Limits, Network, Python};
 use crate::root::Root;
 use crate::uids::{Allotment, Block};
 
@@ -32,6 +32,10 @@ pub struct Sandbox {
     pub root: Option<Root>,
     /// What it runs.
     pub python: Python,
+    /// Which network it is in.
+    pub network: Network,
+    /// Its own network's inode, once [`Command::Reach`](crate::protocol::Command::Reach) has filled it.
+    pub reaches: Option<u64>,
     /// Limits in force.
     pub limits: Limits,
     /// Its main process, once known.
