@@ -8,8 +8,8 @@ use std::time::Duration;
 use egress::Rules;
 use sandbox::wire::{Decoder, Reply};
 use sandbox::{
-    Instance, InstanceSpec, Network, Pending, Provider, ProviderError, PythonSpec, SandboxId, Zygote,
-    ZygoteSpec,
+    Instance, InstanceSpec, Network, Pending, Provider, ProviderError, PythonSpec, SandboxId,
+    Zygote, ZygoteSpec,
 };
 use sys::process::PidFd;
 use warden::protocol::{Answer, Command, Python};

@@ -98,7 +98,10 @@ mod tests {
 
     #[test]
     fn the_longest_list_fits_into_a_packet() {
-        let name = format!("{}.example.com:65535", ["a".repeat(60); 3].join("."));
+        let name = format!(
+            "{}.example.com:65535",
+            ["a".repeat(60), "b".repeat(60), "c".repeat(60)].join(".")
+        );
         let destinations = vec![name.parse().unwrap(); sandbox::network::MOST_DESTINATIONS];
         let order = Order::Open { sandbox: u64::MAX, destinations };
         assert!(serde_json::to_vec(&order).unwrap().len() < MAX_PACKET);

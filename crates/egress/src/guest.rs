@@ -213,7 +213,9 @@ impl Policy {
                 Some(name) if listed(&|one| one.has_name(&name)) => resolve(&name, port).await,
                 _ => Err(refused),
             },
-            _ if listed(&|one| one.has_address(address)) => Ok(vec![SocketAddr::new(address, port)]),
+            _ if listed(&|one| one.has_address(address)) => {
+                Ok(vec![SocketAddr::new(address, port)])
+            }
             _ => Err(refused),
         }
     }
@@ -250,8 +252,7 @@ impl Policy {
         let ports = self.destinations.iter().filter(|one| one.has_name(name)).map(|one| one.port);
         let mut why = None;
         for port in ports {
-            let at_port: Vec<_> =
-                found.iter().map(|to| SocketAddr::new(to.ip(), port)).collect();
+            let at_port: Vec<_> = found.iter().map(|to| SocketAddr::new(to.ip(), port)).collect();
             match permitted(&self.rules, &at_port, &own) {
                 Ok(_) => {
                     let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,7 @@
 //! `wool-egress`: started by the warden, never by hand. Standard input is nothing; descriptor 3 is the worker's.
 
+#![forbid(unsafe_code)]
+
 use anyhow::{Context as _, Result, bail};
 use egress::{jail, proxy};
 

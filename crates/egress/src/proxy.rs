@@ -71,10 +71,7 @@ fn read(control: &OwnedFd, orders: &mpsc::Sender<(Order, Vec<OwnedFd>)>) -> io::
 }
 
 /// The socket for names first, where there is one.
-fn sockets(
-    names: bool,
-    fds: Vec<OwnedFd>,
-) -> io::Result<(Option<UdpSocket>, Vec<TcpListener>)> {
+fn sockets(names: bool, fds: Vec<OwnedFd>) -> io::Result<(Option<UdpSocket>, Vec<TcpListener>)> {
     let mut fds = fds.into_iter();
     let names = match names.then(|| fds.next()).flatten() {
         Some(fd) => Some(UdpSocket::from_std(fd.into())?),

@@ -27,6 +27,4 @@ pub use network::{Destination, Network};
 pub use provider::{
     Death, Imports, Instance, LoadedFile, Pending, Provider, ProviderError, Sandbox, Zygote,
 };
-pub use spec::{
-    InstanceSpec, Kind, Layer, LayerError, Limits, PythonSpec, Reset, ZygoteSpec,
-};
+pub use spec::{InstanceSpec, Kind, Layer, LayerError, Limits, PythonSpec, Reset, ZygoteSpec};

@@ -65,7 +65,9 @@ pub enum Host {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DestinationError {
     /// No port.
-    #[error("{0:?} names no port from 1 to 65535: write it behind a colon, as in \"api.example.com:443\"")]
+    #[error(
+        "{0:?} names no port from 1 to 65535: write it behind a colon, as in \"api.example.com:443\""
+    )]
     Port(String),
     /// Neither a name nor addresses.
     #[error(
@@ -80,9 +82,9 @@ impl Destination {
     pub fn has_name(&self, name: &str) -> bool {
         match &self.host {
             Host::Name(one) => one == name,
-            Host::Below(above) => {
-                name.strip_suffix(above.as_str()).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
-            }
+            Host::Below(above) => name
+                .strip_suffix(above.as_str())
+                .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
             Host::Addresses(_) => false,
         }
     }
@@ -116,11 +118,16 @@ pub(crate) fn network(text: &str) -> Option<IpNet> {
         let address = text.split_once('/').map_or(text, |(address, _)| address);
         // Without brackets it would not be clear where the port begins.
         address.parse::<Ipv4Addr>().ok()?;
-        return text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok().map(|n| n.trunc());
+        return text
+            .parse::<IpNet>()
+            .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
+            .ok()
+            .map(|n| n.trunc());
     };
     let (inside, behind) = rest.split_once(']')?;
     let whole = format!("{inside}{behind}");
-    let network = whole.parse::<IpNet>().or_else(|_| whole.parse::<IpAddr>().map(IpNet::from)).ok()?;
+    let network =
+        whole.parse::<IpNet>().or_else(|_| whole.parse::<IpAddr>().map(IpNet::from)).ok()?;
     // An IPv4 address in the clothes of an IPv6 one would be told from itself.
     let plain = network.addr().to_canonical() == network.addr() && network.addr().is_ipv6();
     plain.then(|| network.trunc())
@@ -205,10 +212,29 @@ mod tests {
     #[test]
     fn what_is_no_destination_is_refused_with_an_example() {
         for bad in [
-            "", "example.com", "example.com:", "example.com:0", "example.com:65536", "example.com:+1", ":443",
-            "https://example.com:443", "*:443", "*.:443", "a..b:1", "a b:1", "-a:1", "a/24:1",
-            "127.1:80", "0x7f.1:80", "1:80", "192.0.2.256:80", "192.0.2.0/33:80", "::1:80",
-            "[192.0.2.7]:80", "[::ffff:127.0.0.1]:80", "[::1:80",
+            "",
+            "example.com",
+            "example.com:",
+            "example.com:0",
+            "example.com:65536",
+            "example.com:+1",
+            ":443",
+            "https://example.com:443",
+            "*:443",
+            "*.:443",
+            "a..b:1",
+            "a b:1",
+            "-a:1",
+            "a/24:1",
+            "127.1:80",
+            "0x7f.1:80",
+            "1:80",
+            "192.0.2.256:80",
+            "192.0.2.0/33:80",
+            "::1:80",
+            "[192.0.2.7]:80",
+            "[::ffff:127.0.0.1]:80",
+            "[::1:80",
         ] {
             let error = bad.parse::<Destination>().unwrap_err().to_string();
             assert!(error.contains("example.com"), "{bad}: {error}");

@@ -76,7 +76,8 @@ fn new_route(address: IpAddr, prefix: u8) -> Vec<u8> {
         IpAddr::V6(address) => (AddressFamily::INET6, address.octets().to_vec()),
     };
     let family = u8::try_from(family.as_raw()).unwrap_or_default();
-    let mut body = vec![family, prefix, 0, 0, RT_TABLE_LOCAL, RTPROT_STATIC, RT_SCOPE_HOST, RTN_LOCAL];
+    let mut body =
+        vec![family, prefix, 0, 0, RT_TABLE_LOCAL, RTPROT_STATIC, RT_SCOPE_HOST, RTN_LOCAL];
     body.extend(0u32.to_ne_bytes());
     for (kind, value) in [(RTA_DST, &bytes[..]), (RTA_OIF, &LOOPBACK.to_ne_bytes())] {
         // Both are whole words: no padding.

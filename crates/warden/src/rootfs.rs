@@ -212,11 +212,7 @@ impl Roots {
     }
 
     /// What it has from its beginning: scratch, and in the host's network the host's resolver.
-    fn attach_own(
-        &self,
-        root: BorrowedFd<'_>,
-        contents: Contents<'_>,
-    ) -> Result<(), RootError> {
+    fn attach_own(&self, root: BorrowedFd<'_>, contents: Contents<'_>) -> Result<(), RootError> {
         let scratch = || match &self.common {
             Some(common) => Tree::clone_of(common.as_fd(), false),
             None => own_scratch(contents.uid, contents.limits),

@@ -119,9 +119,8 @@ impl Warden {
         Self {
             proxies: Proxies::default(),
             pacemaker,
-            zygote_filters: [Network::None, Network::Egress, Network::Host].map(|network| {
-                (network, filter::build(Role::Zygote, scopes, isolation, network))
-            }),
+            zygote_filters: [Network::None, Network::Egress, Network::Host]
+                .map(|network| (network, filter::build(Role::Zygote, scopes, isolation, network))),
             instance_filter: filter::build(Role::Instance, scopes, isolation, Network::None),
             place,
             roots,

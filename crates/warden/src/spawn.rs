@@ -262,7 +262,8 @@ fn become_interpreter(what: &Start<'_>) -> SpawnError {
             become_user_with_capabilities(what.uid).map_err(failed("take user id"))?;
         }
         set_no_new_privileges().map_err(failed("give up privileges"))?;
-        confine::restrict_network(what.isolation, what.network).map_err(failed("restrict by Landlock"))?;
+        confine::restrict_network(what.isolation, what.network)
+            .map_err(failed("restrict by Landlock"))?;
         let argv = arguments(what).map_err(failed("name the interpreter"))?;
         let environment =
             confine::environment(what.isolation).map_err(failed("name the environment"))?;

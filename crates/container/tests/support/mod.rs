@@ -5,7 +5,7 @@
 pub(crate) mod attack;
 pub(crate) mod host;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -130,6 +130,21 @@ impl World {
         rules: Rules,
     ) -> Self {
         Self::made(program(), empty_state(), isolation, options, rules).await
+    }
+
+    /// The same, on a host that knows these names, one line each as in hosts(5): a file that the test may change.
+    pub(crate) async fn knowing(hosts: &Path, rules: Rules) -> Self {
+        let state = empty_state();
+        let starter = state.join("starter");
+        let text = format!(
+            "#!/bin/sh\nexec unshare --mount sh -c 'mount --bind {hosts} /etc/hosts && exec {program} \"$@\"' sh \"$@\"\n",
+            hosts = hosts.display(),
+            program = program().display(),
+        );
+        std::fs::write(&starter, text).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&starter, mode).unwrap();
+        Self::made(starter, state, rooted(false), NONE, rules).await
     }
 
     /// The warden is that program, or started by it.

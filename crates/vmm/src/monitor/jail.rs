@@ -58,7 +58,8 @@ fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> JailError {
 pub fn enter() -> Result<OwnedFd, JailError> {
     sys::descriptors::raise(DESCRIPTORS);
     for (number, kind) in NAMESPACES {
-        let namespace = sys::descriptors::take(number).map_err(step("find the place's namespaces"))?;
+        let namespace =
+            sys::descriptors::take(number).map_err(step("find the place's namespaces"))?;
         move_into_link_name_space(std::os::fd::AsFd::as_fd(&namespace), Some(kind))
             .map_err(step("enter the place's namespaces"))?;
     }
