@@ -81,7 +81,8 @@ impl Proxy {
         };
         let control = fds.pop().ok_or_else(unexpected)?;
         let new = Link::new(control).map_err(ProviderError::step("watch the proxy"))?;
-        new.order(Order::Bound { rules: self.rules.clone() }, Vec::new());
+        let isolation = client.host().isolation;
+        new.order(Order::Bound { rules: self.rules.clone(), isolation }, Vec::new());
         Ok(Arc::clone(link.insert(Arc::new(new))))
     }
 }

@@ -253,7 +253,7 @@ async fn nothing_of_an_instance_is_left_with_the_proxy_when_it_is_gone() {
     let port = answering("listed");
     let world = World::bounded(support::rooted(false), NONE, rules(&["127.0.0.1"])).await;
     let zygote = zygote(&world, Network::Egress).await;
-    let spec = reaching(&world, &[format!("127.0.0.1:{port}"), "localhost:1".to_owned()]);
+    let spec = reaching(&world, &[format!("127.0.0.1:{port}"), "api.test:1".to_owned()]);
     let mut before = None;
     for _ in 0..3 {
         let (instance, mut talk) = forked(zygote.as_ref(), spec.clone()).await;

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use sandbox::Destination;
 use sandbox::network::Host;
 use serde::{Deserialize, Serialize};
+use warden::isolation::Isolation;
 
 use crate::addresses::FOR_NAMES;
 use crate::rules::Rules;
@@ -21,6 +22,8 @@ pub enum Order {
     Bound {
         /// The rules.
         rules: Rules,
+        /// Which lines of defence are in force.
+        isolation: Isolation,
     },
     /// A sandbox has come. Descriptors: its socket for names, where its [`Plan`] has one, then one that listens for each port.
     Open {

@@ -19,12 +19,14 @@ use sandbox::network::is_host_name;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
+use warden::defence::Defence;
+use warden::isolation::Isolation;
 
 use crate::addresses::FOR_NAMES;
 use crate::names::{LONGEST, Names, Question, Said};
 use crate::outside::{connect, own_addresses, permitted, resolve};
 use crate::relay::relay;
-use crate::rules::Rules;
+use crate::rules::{Refusal, Rules};
 
 /// Connections of one sandbox at once; beyond, they are reset.
 const CONNECTIONS: usize = 128;
@@ -32,11 +34,35 @@ const CONNECTIONS: usize = 128;
 /// Questions of one sandbox at once; beyond, they get no answer.
 const QUESTIONS: usize = 16;
 
+/// Names of one sandbox that are resolved at once; beyond, they wait.
+const RESOLVING: usize = 8;
+
 /// How long nothing may pass over a connection.
 const IDLE: Duration = Duration::from_secs(600);
 
 /// Refusals of one sandbox that are told: it can make as many as it likes.
 const TOLD: u32 = 10;
+
+/// What holds for every sandbox.
+#[derive(Debug, Default)]
+pub(crate) struct Bounds {
+    pub(crate) rules: Rules,
+    pub(crate) isolation: Isolation,
+}
+
+impl Bounds {
+    /// Those of some addresses that may be connected to.
+    fn permitted(
+        &self,
+        found: &[SocketAddr],
+        own: &[IpAddr],
+    ) -> Result<Vec<SocketAddr>, Option<Refusal>> {
+        if !self.isolation.has(Defence::EgressRules) {
+            return Ok(found.to_vec());
+        }
+        permitted(&self.rules, found, own)
+    }
+}
 
 /// A sandbox that is served. It is no longer when this is dropped.
 #[derive(Debug)]
@@ -49,7 +75,7 @@ impl Guest {
     pub(crate) fn serve(
         sandbox: u64,
         destinations: Vec<Destination>,
-        rules: Arc<Rules>,
+        bounds: Arc<Bounds>,
         most: Arc<Semaphore>,
         names: Option<UdpSocket>,
         listeners: Vec<TcpListener>,
@@ -58,8 +84,9 @@ impl Guest {
         let policy = Arc::new(Policy {
             sandbox,
             destinations,
-            rules,
+            bounds,
             names: Mutex::default(),
+            resolving: Semaphore::new(RESOLVING),
             told: AtomicU32::new(0),
         });
         let own = Arc::new(Semaphore::new(CONNECTIONS));
@@ -177,8 +204,10 @@ async fn answer_forever(
 struct Policy {
     sandbox: u64,
     destinations: Vec<Destination>,
-    rules: Arc<Rules>,
+    bounds: Arc<Bounds>,
     names: Mutex<Names>,
+    /// The host's resolver takes a thread for each.
+    resolving: Semaphore,
     told: AtomicU32,
 }
 
@@ -188,7 +217,7 @@ impl Policy {
         // What the sandbox has connected to: the address is local there.
         let wanted = inside.local_addr()?;
         let found = self.lead(wanted.ip().to_canonical(), wanted.port()).await?;
-        let permitted = permitted(&self.rules, &found, &own_addresses()?).map_err(|refusal| {
+        let permitted = self.bounds.permitted(&found, &own_addresses()?).map_err(|refusal| {
             let why = refusal.map_or_else(String::new, |refusal| refusal.to_string());
             self.tell(&format!("a connection to port {} was refused: {why}", wanted.port()));
             io::Error::from(io::ErrorKind::PermissionDenied)
@@ -208,16 +237,22 @@ impl Policy {
             self.destinations.iter().any(|one| one.port == port && host(one))
         };
         let refused = io::Error::from(io::ErrorKind::PermissionDenied);
+        let any = !self.bounds.isolation.has(Defence::EgressList);
         match address {
             IpAddr::V4(made_up) if FOR_NAMES.contains(&made_up) => match self.name_at(made_up) {
-                Some(name) if listed(&|one| one.has_name(&name)) => resolve(&name, port).await,
+                Some(name) if listed(&|one| one.has_name(&name)) => self.resolve(&name, port).await,
                 _ => Err(refused),
             },
-            _ if listed(&|one| one.has_address(address)) => {
+            _ if any || listed(&|one| one.has_address(address)) => {
                 Ok(vec![SocketAddr::new(address, port)])
             }
             _ => Err(refused),
         }
+    }
+
+    async fn resolve(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        let _turn = self.resolving.acquire().await.map_err(io::Error::other)?;
+        resolve(name, port).await
     }
 
     fn name_at(&self, address: Ipv4Addr) -> Option<Arc<str>> {
@@ -240,7 +275,7 @@ impl Policy {
         if !address {
             return Said::Nothing;
         }
-        let found = match resolve(name, listed.port).await {
+        let found = match self.resolve(name, listed.port).await {
             Ok(found) => found,
             // The resolver does not tell "no such name" from "no answer" in a way that has a number.
             Err(error) => {
@@ -253,7 +288,7 @@ impl Policy {
         let mut why = None;
         for port in ports {
             let at_port: Vec<_> = found.iter().map(|to| SocketAddr::new(to.ip(), port)).collect();
-            match permitted(&self.rules, &at_port, &own) {
+            match self.bounds.permitted(&at_port, &own) {
                 Ok(_) => {
                     let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
                     return names.address_of(name).map_or(Said::Failed, Said::Address);

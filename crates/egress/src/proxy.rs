@@ -10,8 +10,7 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::control::{MAX_PACKET, Order, Plan};
-use crate::guest::Guest;
-use crate::rules::Rules;
+use crate::guest::{Bounds, Guest};
 
 /// Connections of all sandboxes at once: each takes two descriptors and two buffers.
 const CONNECTIONS: usize = 4096;
@@ -26,16 +25,16 @@ pub fn serve(control: OwnedFd) -> io::Result<()> {
     // A thread of its own: it waits for packets with descriptors, in the way of everybody else who does here.
     let reader = std::thread::spawn(move || read(&control, &orders));
     runtime.block_on(async {
-        let (mut rules, mut guests) = (Arc::new(Rules::default()), HashMap::new());
+        let (mut bounds, mut guests) = (Arc::new(Bounds::default()), HashMap::new());
         let most = Arc::new(Semaphore::new(CONNECTIONS));
         while let Some((order, fds)) = received.recv().await {
             match order {
-                Order::Bound { rules: new } => rules = Arc::new(new),
+                Order::Bound { rules, isolation } => bounds = Arc::new(Bounds { rules, isolation }),
                 Order::Open { sandbox, destinations } => {
                     let names = Plan::of(&destinations).names;
                     let (names, listeners) = sockets(names, fds)?;
-                    let (rules, most) = (Arc::clone(&rules), Arc::clone(&most));
-                    let guest = Guest::serve(sandbox, destinations, rules, most, names, listeners);
+                    let (bounds, most) = (Arc::clone(&bounds), Arc::clone(&most));
+                    let guest = Guest::serve(sandbox, destinations, bounds, most, names, listeners);
                     guests.insert(sandbox, guest);
                 }
                 Order::Pause { sandbox } => guests.get(&sandbox).into_iter().for_each(Guest::pause),

@@ -69,6 +69,11 @@ pub enum DestinationError {
         "{0:?} names no port from 1 to 65535: write it behind a colon, as in \"api.example.com:443\""
     )]
     Port(String),
+    /// The sandbox would not ask anybody for that name.
+    #[error(
+        "{0:?} is the sandbox itself in there: name an address of the host, as in \"127.0.0.1:5432\""
+    )]
+    Itself(String),
     /// Neither a name nor addresses.
     #[error(
         "{0:?} is neither a host name, such as \"api.example.com\" or \"*.example.com\", nor a network, such as \"192.0.2.0/24\" or \"[2001:db8::]/32\""
@@ -108,6 +113,11 @@ impl FromStr for Destination {
             Some(found) => found,
             None => return Err(DestinationError::Host(host.to_owned())),
         };
+        let host = match host {
+            Host::Name(name) if is_localhost(&name) => return Err(DestinationError::Itself(name)),
+            Host::Below(name) if is_localhost(&name) => return Err(DestinationError::Itself(name)),
+            other => other,
+        };
         Ok(Self { host, port: port.ok_or_else(|| DestinationError::Port(text.to_owned()))? })
     }
 }
@@ -143,6 +153,11 @@ fn name(text: &str) -> Option<Host> {
         return None;
     }
     Some(if below { Host::Below(name) } else { Host::Name(name) })
+}
+
+/// Resolvers know it by themselves (RFC 6761, 6.3).
+fn is_localhost(name: &str) -> bool {
+    name == "localhost" || name.ends_with(".localhost")
 }
 
 /// Whether it is a host's name in lower case, and nothing that a resolver would take for an address (`127.1`, `0x7f.1`).
@@ -238,6 +253,14 @@ mod tests {
         ] {
             let error = bad.parse::<Destination>().unwrap_err().to_string();
             assert!(error.contains("example.com"), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_sandbox_itself_is_no_destination() {
+        for itself in ["localhost:80", "LOCALHOST:80", "a.localhost:80", "*.localhost:80"] {
+            let error = itself.parse::<Destination>().unwrap_err().to_string();
+            assert!(error.contains("127.0.0.1:5432"), "{itself}: {error}");
         }
     }
 

@@ -160,6 +160,14 @@ pub fn warden_program() -> Result<PathBuf> {
     beside_us("wool-warden")
 }
 
+/// The proxy of functions that may reach something: it lies there, too.
+///
+/// # Errors
+/// When this program cannot find itself.
+pub fn proxy_program() -> Result<PathBuf> {
+    beside_us("wool-egress")
+}
+
 /// The micro-VMs' monitor: it lies there, too.
 ///
 /// # Errors

@@ -42,6 +42,8 @@ defences! {
     NetworkNamespace "network-namespace" "sandboxes are in the host's network"
     HiddenSockets "hidden-sockets" "/proc says which sockets there are in the network that sandboxes share"
     LoopbackDown "loopback-down" "the loopback that sandboxes share is up"
+    EgressList "egress-list" "who may connect to some places may connect to any"
+    EgressRules "egress-rules" "functions reach private addresses and the host's own services"
     IpcNamespace "ipc-namespace" "sandboxes are in the host's IPC namespace"
     EmptyPlace "empty-place" "sandboxes are in the warden's mount namespace"
     PrivateStages "private-stages" "anybody may enter the directory that bound roots hang in"

@@ -15,7 +15,7 @@ use sys::process::{close_from, default_signals, die_with_parent};
 
 use crate::cgroup::Group;
 use crate::protocol::{Answer, Limits};
-use crate::serve::{Answered, Warden, kernel};
+use crate::serve::{Answered, Refused, Warden, kernel};
 use crate::spawn::{self, failed};
 
 /// The program, beside the warden's own.
@@ -25,9 +25,16 @@ const PROGRAM: &str = "wool-egress";
 const LIMITS: Limits =
     Limits { memory_bytes: 512 << 20, pids: 600, scratch_bytes: 0, scratch_inodes: 0 };
 
+/// One, and those that are about to end.
+const MOST: usize = 4;
+
 impl Warden {
     /// See [`Command::Proxy`](crate::protocol::Command::Proxy).
     pub(crate) fn start_proxy(&mut self) -> Answered {
+        self.proxies.reap();
+        if self.proxies.children.len() >= MOST {
+            return Err(Refused::Wrong("enough proxies run"));
+        }
         let group = match &self.proxies.group {
             Some(group) => group.clone(),
             None => {

@@ -21,6 +21,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_w
 use crate::defence::Defence;
 use crate::protocol::{Answer, MOST_NETWORKS, MOST_PORTS, Network};
 use crate::serve::{Answered, Refused, Warden, kernel};
+use crate::slot::Filled;
 
 /// Where names are asked for: where a resolver asks that was told of no server (resolv.conf(5)).
 const NAMES: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 53);
@@ -60,14 +61,15 @@ impl Warden {
         }
         let filled = sys::network::within(namespace.as_fd(), || fill(networks, ports, names));
         let sockets = filled.map_err(kernel("fill the sandbox's network"))?;
-        self.find(name)?.reaches = Some(inode);
+        self.find(name)?.reaches = Some(Filled { inode, namespace: namespace.into() });
         Ok((Answer::Done, sockets))
     }
 
     /// Whether a network is neither ours nor the place's, and has not been filled for another sandbox.
     fn is_nobodys(&self, inode: u64) -> Result<bool, Refused> {
         let ours = rustix::fs::stat("/proc/self/ns/net").map_err(kernel("name our own network"))?;
-        let filled = self.sandboxes.values().any(|sandbox| sandbox.reaches == Some(inode));
+        let is_it = |filled: &Filled| filled.inode == inode;
+        let filled = self.sandboxes.values().any(|one| one.reaches.as_ref().is_some_and(is_it));
         Ok(inode != ours.st_ino && !self.place.is_network(inode) && !filled)
     }
 }
@@ -75,7 +77,11 @@ impl Warden {
 /// Runs in the sandbox's network.
 fn fill(networks: &[(IpAddr, u8)], ports: &[u16], names: bool) -> io::Result<Vec<OwnedFd>> {
     for (address, prefix) in networks {
-        sys::network::make_local(*address, *prefix)?;
+        match sys::network::make_local(*address, *prefix) {
+            // A host without IPv6 reaches nobody there either.
+            Err(error) if address.is_ipv6() && lacks_ipv6(&error) => {}
+            made => made?,
+        }
     }
     let mut sockets = Vec::new();
     if names {
@@ -87,6 +93,11 @@ fn fill(networks: &[(IpAddr, u8)], ports: &[u16], names: bool) -> io::Result<Vec
         sockets.push(listen_on(*port)?);
     }
     Ok(sockets)
+}
+
+/// Switched off in the kernel, or on the device.
+fn lacks_ipv6(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EAFNOSUPPORT | libc::EACCES))
 }
 
 /// At every address, of both kinds where the host has both.

@@ -34,8 +34,8 @@ pub struct Sandbox {
     pub python: Python,
     /// Which network it is in.
     pub network: Network,
-    /// Its own network's inode, once [`Command::Reach`](crate::protocol::Command::Reach) has filled it.
-    pub reaches: Option<u64>,
+    /// Its own network, once [`Command::Reach`](crate::protocol::Command::Reach) has filled it.
+    pub reaches: Option<Filled>,
     /// Limits in force.
     pub limits: Limits,
     /// Its main process, once known.
@@ -50,6 +50,15 @@ pub struct Sandbox {
     pub child: bool,
     /// Release was asked for.
     pub dying: bool,
+}
+
+/// A network that was filled for one sandbox.
+#[derive(Debug)]
+pub struct Filled {
+    /// Names it, for as long as it is held.
+    pub inode: u64,
+    /// Holds it: the kernel gives the number of one that is gone to the next.
+    pub namespace: OwnedFd,
 }
 
 /// Zygote or instance.
