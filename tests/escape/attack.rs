@@ -26,6 +26,10 @@ pub(crate) enum Who {
     SecondLanding,
     /// A bundle whose layer is a link to a directory of the host.
     Bundle,
+    /// A handler that may connect to a list of places, from a zygote of its class.
+    Reaching,
+    /// As [`Who::Landing`], where the zygote's forks may connect to something.
+    ReachingLanding,
 }
 
 /// One attack, real code that tries and is expected to fail.

@@ -7,18 +7,26 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use egress::Rules;
+use sandbox::Destination;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// What the file says that nobody in a sandbox may read.
 const SECRET: &str = "a secret of the host";
 
+/// Where a second service is.
+const ELSEWHERE: &str = "127.0.0.2";
+
 /// See the module's own words. Services end with the test's process.
 pub(crate) struct Bait {
     dir: TempDir,
     udp: u16,
     tcp: u16,
+    /// Listens at another address, which the operator allows and no function asks for.
+    elsewhere: u16,
     name: String,
     segment: Segment,
     _socket: UnixListener,
@@ -38,7 +46,8 @@ impl Bait {
             _socket: UnixListener::bind(dir.path().join("api.sock")).unwrap(),
             _abstract: UnixListener::bind_addr(&address).unwrap(),
             udp: echo(),
-            tcp: greet(),
+            tcp: greet("127.0.0.1", "the control API"),
+            elsewhere: greet(ELSEWHERE, "a service elsewhere"),
             segment: Segment::new(),
             name,
             dir,
@@ -54,6 +63,18 @@ impl Bait {
         self.dir().join("canary")
     }
 
+    /// Where those may connect to who may connect to something: to a service that the operator does not allow, and to nobody
+    /// at the port of one that he does.
+    pub(crate) fn destinations(&self) -> Arc<[Destination]> {
+        let list = [format!("127.0.0.1:{}", self.tcp), format!("127.0.0.9:{}", self.elsewhere)];
+        list.iter().map(|one| one.parse().unwrap()).collect()
+    }
+
+    /// What the operator allows all of them.
+    pub(crate) fn rules(&self) -> Rules {
+        Rules { allow: vec![ELSEWHERE.parse().unwrap()], ..Rules::default() }
+    }
+
     /// What attackers are told: they may know everything.
     pub(crate) fn facts(&self) -> Value {
         json!({
@@ -61,6 +82,7 @@ impl Bait {
             "handle": handle(&self.canary()),
             "udp": self.udp,
             "tcp": self.tcp,
+            "elsewhere": [ELSEWHERE, self.elsewhere],
             "socket": self.dir().join("api.sock"),
             "abstract": self.name,
             "segment": self.segment.key,
@@ -111,12 +133,12 @@ fn echo() -> u16 {
     port
 }
 
-fn greet() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+fn greet(address: &str, words: &'static str) -> u16 {
+    let listener = TcpListener::bind((address, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         for mut caller in listener.incoming().flatten() {
-            let _ = caller.write_all(b"the control API");
+            let _ = caller.write_all(words.as_bytes());
             let _ = caller.read(&mut [0]);
         }
     });

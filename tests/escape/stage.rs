@@ -4,7 +4,9 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
 use container::{Defence, Hang, Isolation};
 use rustix::fs::{FileType, Mode, makedev, mknodat};
-use sandbox::{Instance, InstanceSpec, Layer, Limits, Provider, ProviderError, Zygote, ZygoteSpec};
+use sandbox::{
+    Instance, InstanceSpec, Layer, Limits, Network, Provider, ProviderError, Zygote, ZygoteSpec,
+};
 use serde_json::{Value, json};
 
 use crate::attack::{Attack, Outcome, Who};
@@ -28,7 +30,8 @@ pub(crate) struct Stage<'a> {
 impl<'a> Stage<'a> {
     pub(crate) async fn new(root: Hang, without: &[Defence], bait: &'a Bait) -> Self {
         let without = without.iter().copied().collect();
-        let world = World::isolated(Isolation { root, without, ..Isolation::LEAN }, NONE).await;
+        let isolation = Isolation { root, without, ..Isolation::LEAN };
+        let world = World::bounded(isolation, NONE, bait.rules()).await;
         let packages = careless_packages(&world);
         let honest = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
         Self { world, honest, bait, packages }
@@ -55,6 +58,21 @@ impl<'a> Stage<'a> {
         match attack.who {
             Who::Handler | Who::Fresh | Who::Careless | Who::Bundle => self.handler(attack).await,
             Who::Heir => self.heir(attack).await,
+            Who::Reaching => {
+                let zygote = self.zygote(self.of_class(self.world.zygote(&[]))).await;
+                let spec = self.reaching(self.instance(attack.source));
+                let mut party = Party::new(&self.world, Some(zygote.as_ref()), spec).await.unwrap();
+                let facts = self.bait.facts();
+                let event = json!({"who": "attacker", "turn": 0, "told": null, "host": facts});
+                match party.ask(&event).await {
+                    Ok(said) => Outcome::of(&said),
+                    Err(ended) => Outcome::Contained(ended),
+                }
+            }
+            Who::ReachingLanding => {
+                let zygote = self.zygote(self.of_class(self.evil(attack))).await;
+                believed(zygote.fork(self.reaching(self.world.instance(REPORT))).await)
+            }
             Who::Package | Who::BoundPackage => {
                 let zygote = self.zygote(self.evil(attack)).await;
                 Outcome::of(&self.world.report(zygote.as_ref()).await)
@@ -75,13 +93,22 @@ impl<'a> Stage<'a> {
         }
     }
 
+    /// A zygote whose forks may connect to something.
+    fn of_class(&self, spec: ZygoteSpec) -> ZygoteSpec {
+        ZygoteSpec { network: Network::Egress, ..spec }
+    }
+
+    fn reaching(&self, spec: InstanceSpec) -> InstanceSpec {
+        InstanceSpec { network: Network::Egress, egress: self.bait.destinations(), ..spec }
+    }
+
     async fn zygote(&self, spec: ZygoteSpec) -> Box<dyn Zygote> {
         self.world.containers.create_zygote(spec).await.unwrap()
     }
 
     /// A malicious package.
     fn evil(&self, attack: &Attack) -> ZygoteSpec {
-        let lands = !matches!(attack.who, Who::Landing | Who::Deriving);
+        let lands = !matches!(attack.who, Who::Landing | Who::ReachingLanding | Who::Deriving);
         let (means, facts) = (include_str!("means.py"), self.bait.facts().to_string());
         let lands = if lands { "True" } else { "False" };
         let source = format!(

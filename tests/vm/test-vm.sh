@@ -55,7 +55,7 @@ echo "copying"
 tree=$dir/tree
 rm -rf "$tree"
 mkdir -p "$tree/target/debug/deps" "$tree/target/tmp" "$tree/tests/vm" "$tree/mnt"
-install -s target/release/wool target/release/wool-warden target/release/wool-vmm -t "$tree/target/debug"
+install -s target/release/wool target/release/wool-warden target/release/wool-egress target/release/wool-vmm -t "$tree/target/debug"
 install "$here"/{guest.sh,unit.sh,unit-test.service} -t "$tree/tests/vm"
 cp -r examples packaging "$tree/"
 for package in crates/sys crates/warden crates/container tests; do

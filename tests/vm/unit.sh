@@ -36,7 +36,7 @@ healthy() { wool ls --json; }
 group_of() { cut -d: -f3 "/proc/$1/cgroup"; }
 
 install_it() {
-    install -D target/debug/wool target/debug/wool-warden target/debug/wool-vmm -t /usr/local/bin
+    install -D target/debug/wool target/debug/wool-warden target/debug/wool-egress target/debug/wool-vmm -t /usr/local/bin
     install -D -m 0644 packaging/$unit -t /etc/systemd/system
     systemctl daemon-reload
     # Unknown to systemd before 254, as the unit says.

@@ -11,6 +11,7 @@ use sys::process::{Ended, PidFd};
 use warden::protocol::{self, Answer, Command, Files, Layout};
 
 use crate::client::{Client, unexpected};
+use crate::reach::Reach;
 
 /// A sandbox's name at the warden's, and its cgroup's files. Dropping it has the warden destroy the sandbox.
 #[derive(Debug)]
@@ -96,6 +97,7 @@ pub(crate) struct ContainerInstance {
     pub(crate) handle: Handle,
     pub(crate) channel: Option<OwnedFd>,
     pub(crate) process: PidFd,
+    pub(crate) reach: Option<Reach>,
 }
 
 impl Sandbox for ContainerInstance {
@@ -108,7 +110,7 @@ impl Sandbox for ContainerInstance {
     }
 
     fn alive(&self) -> bool {
-        self.process.alive()
+        self.process.alive() && self.reach.as_ref().is_none_or(Reach::alive)
     }
 }
 
@@ -120,10 +122,13 @@ impl Instance for ContainerInstance {
     }
 
     fn pause(&self) -> io::Result<()> {
-        self.handle.freeze(true)
+        self.handle.freeze(true)?;
+        self.reach.iter().for_each(Reach::pause);
+        Ok(())
     }
 
     fn resume(&self) -> io::Result<()> {
+        self.reach.iter().for_each(Reach::resume);
         self.handle.freeze(false)
     }
 

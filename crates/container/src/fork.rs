@@ -23,7 +23,7 @@ use sys::scm;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use warden::defence::Defence;
-use warden::protocol::{Answer, Command, Host, Limits};
+use warden::protocol::{Answer, Command, Host, Limits, Network};
 
 use crate::client::{Client, unexpected};
 use crate::container::Handle;
@@ -69,6 +69,7 @@ pub(crate) struct Slot {
     role: Role,
     uid: u32,
     inner_uid: u32,
+    network: Network,
     /// In the order that the zygote expects; the root missing where mounts cannot come late.
     for_zygote: Vec<OwnedFd>,
     has_root: bool,
@@ -88,7 +89,7 @@ impl Slot {
         client: &Arc<Client>,
         name: SandboxId,
         zygote: SandboxId,
-        role: Role,
+        (role, network): (Role, Network),
         packages: Option<String>,
         limits: Limits,
     ) -> Result<Self, ProviderError> {
@@ -108,7 +109,9 @@ impl Slot {
         let mut rest = fds.split_off(count).into_iter();
         let channel = rest.next().ok_or_else(unexpected)?;
         handle.take_files(files, rest);
-        Ok(Self { handle, zygote, role, uid, inner_uid, for_zygote: fds, has_root: root, channel })
+        let for_zygote = fds;
+        let has_root = root;
+        Ok(Self { handle, zygote, role, uid, inner_uid, network, for_zygote, has_root, channel })
     }
 
     /// Brings the root that was made late (`Command::Place` with early mounts).
@@ -128,11 +131,11 @@ impl Slot {
         control: BorrowedFd<'_>,
         rehearse: bool,
     ) -> Result<Landed, ProviderError> {
-        let Self { handle, zygote, role, uid, inner_uid, for_zygote, channel, .. } = self;
+        let Self { handle, zygote, role, uid, inner_uid, network, for_zygote, channel, .. } = self;
         scm::want_credentials(channel.as_fd(), true)
             .map_err(ProviderError::step("ask for credentials"))?;
         let host = handle.client.host();
-        let flags = steps(role, host) | if rehearse { flag::REHEARSE } else { 0 };
+        let flags = steps(role, network, host) | if rehearse { flag::REHEARSE } else { 0 };
         let message = fork_message(inner_uid, flags);
         let borrowed: Vec<_> = for_zygote.iter().map(AsFd::as_fd).collect();
         let lost = |reason: String| ProviderError::ZygoteLost { id: zygote, reason };
@@ -184,7 +187,7 @@ impl Slot {
 }
 
 /// The steps of a landing, those left out that a measurement switches off.
-fn steps(role: Role, host: &Host) -> u32 {
+fn steps(role: Role, network: Network, host: &Host) -> u32 {
     let instance = role == Role::Instance;
     let steps = [
         (Defence::PidNamespace, instance, flag::NEW_PID),
@@ -196,7 +199,7 @@ fn steps(role: Role, host: &Host) -> u32 {
     ];
     let taken =
         steps.into_iter().filter(|(defence, asked, _)| *asked && host.isolation.has(*defence));
-    let own = host.isolation.own.bits().cast_unsigned();
+    let own = network.own(instance, host.isolation.own).bits().cast_unsigned();
     let always = flag::USER_NS | own | if instance { flag::INSTANCE } else { 0 };
     taken.fold(always, |all, (_, _, step)| all | step)
 }

@@ -16,6 +16,7 @@ mod fork;
 mod imports;
 mod launch;
 mod provider;
+mod reach;
 mod watch;
 mod zygote;
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use egress::Rules;
 use sandbox::wire::{Decoder, Reply};
 use sandbox::{
-    Instance, InstanceSpec, Pending, Provider, ProviderError, PythonSpec, SandboxId, Zygote,
-    ZygoteSpec,
+    Instance, InstanceSpec, Network, Pending, Provider, ProviderError, PythonSpec, SandboxId,
+    Zygote, ZygoteSpec,
 };
 use sys::process::PidFd;
 use warden::protocol::{Answer, Command, Python};
@@ -17,6 +18,7 @@ use crate::client::{Client, unexpected};
 use crate::container::{ContainerInstance, Handle, limits};
 use crate::fork::read_packet;
 use crate::imports::Steps;
+use crate::reach::{Proxy, network};
 use crate::watch::watch;
 use crate::zygote::ContainerZygote;
 
@@ -50,6 +52,7 @@ pub struct Containers {
 pub(crate) struct Shared {
     pub(crate) client: Arc<Client>,
     pub(crate) options: ContainerOptions,
+    pub(crate) proxy: Proxy,
     names: AtomicU64,
     reaping: AtomicUsize,
 }
@@ -61,12 +64,18 @@ impl Shared {
 }
 
 impl Containers {
-    /// A provider on top of a connected warden.
+    /// A provider on top of a connected warden. What functions may reach is bounded by our own rules alone.
     #[must_use]
     pub fn new(client: Client, options: ContainerOptions) -> Self {
-        let client = Arc::new(client);
+        Self::bounded(client, options, Rules::default())
+    }
+
+    /// The same, where these rules bound what functions may reach.
+    #[must_use]
+    pub fn bounded(client: Client, options: ContainerOptions, rules: Rules) -> Self {
+        let (client, proxy) = (Arc::new(client), Proxy::new(rules));
         let (names, reaping) = (AtomicU64::new(0), AtomicUsize::new(0));
-        Self { shared: Arc::new(Shared { client, options, names, reaping }) }
+        Self { shared: Arc::new(Shared { client, options, proxy, names, reaping }) }
     }
 
     /// The connection to the warden: for who has it start other things than containers.
@@ -121,7 +130,8 @@ impl Containers {
     ) -> Result<ContainerZygote, ProviderError> {
         let shared = Arc::clone(&self.shared);
         let packages = spec.packages.as_ref().map(ToString::to_string);
-        let started = start(&shared, &spec.python, packages, None, limits(spec.limits)).await?;
+        let what = (&spec.python, spec.network);
+        let started = start(&shared, what, packages, None, limits(spec.limits)).await?;
         let control =
             watch(started.channel).map_err(ProviderError::step("watch the control socket"))?;
         let said = read_packet(&control, START_PATIENCE).await;
@@ -146,14 +156,13 @@ impl Provider for Containers {
         Box::pin(async move {
             let packages = spec.packages.as_ref().map(ToString::to_string);
             let code = Some(spec.code.to_string());
-            let started =
-                start(&self.shared, &spec.python, packages, code, limits(spec.limits)).await?;
-            let channel = wait_ready(started.channel, &started.handle).await?;
-            Ok(Box::new(ContainerInstance {
-                handle: started.handle,
-                channel: Some(channel),
-                process: started.process,
-            }) as Box<dyn Instance>)
+            let what = (&spec.python, spec.network);
+            let started = start(&self.shared, what, packages, code, limits(spec.limits)).await?;
+            let Started { handle, channel, process } = started;
+            let channel = Some(wait_ready(channel, &handle).await?);
+            let Shared { client, proxy, .. } = &*self.shared;
+            let reach = proxy.reach(client, handle.id, spec.network, &spec.egress).await?;
+            Ok(Box::new(ContainerInstance { handle, channel, process, reach }) as Box<dyn Instance>)
         })
     }
 
@@ -170,7 +179,7 @@ struct Started {
 
 async fn start(
     shared: &Arc<Shared>,
-    python: &PythonSpec,
+    (python, class): (&PythonSpec, Network),
     packages: Option<String>,
     code: Option<String>,
     limits: warden::protocol::Limits,
@@ -181,8 +190,9 @@ async fn start(
         guest: python.guest.to_string(),
         interpreter: python.interpreter.clone(),
     };
+    let network = network(class);
     let mut handle = Handle::new(Arc::clone(&shared.client), name);
-    let command = Command::Start { sandbox: name.0, python, packages, code, limits };
+    let command = Command::Start { sandbox: name.0, python, packages, code, network, limits };
     let (Answer::Started { files, .. }, fds) = shared.client.call(command, &[]).await? else {
         return Err(unexpected());
     };

@@ -26,6 +26,7 @@ use crate::demand::{self, Demand};
 use crate::fork::{Landed, Role, Slot};
 use crate::imports::{Steps, import, left_something};
 use crate::provider::Shared;
+use crate::reach::network;
 use crate::watch::watch;
 
 /// Spares that are made at a time. The zygote forks one after the other, but what comes before and after the fork overlaps:
@@ -215,7 +216,8 @@ impl Inner {
         let client = &self.handle.client;
         let name = self.shared.new_name();
         let default = limits(sandbox::Limits::default());
-        Slot::prepare(client, name, self.handle.id, Role::Instance, None, default).await
+        let what = (Role::Instance, network(self.spec.network));
+        Slot::prepare(client, name, self.handle.id, what, None, default).await
     }
 
     fn check(
@@ -264,7 +266,9 @@ impl Inner {
             }
         };
         let Landed { handle, channel, process } = landed;
-        Ok(ContainerInstance { handle, channel: Some(channel), process })
+        let proxy = &self.shared.proxy;
+        let reach = proxy.reach(client, handle.id, spec.network, &spec.egress).await?;
+        Ok(ContainerInstance { handle, channel: Some(channel), process, reach })
     }
 
     async fn derive(
@@ -280,7 +284,7 @@ impl Inner {
             client,
             name,
             self.handle.id,
-            Role::Zygote,
+            (Role::Zygote, network(self.spec.network)),
             packages,
             limits(spec.limits),
         );

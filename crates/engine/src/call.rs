@@ -8,7 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use sandbox::wire::{Convention, Failure, LogStream};
 use sandbox::{
-    Death, InvocationId, Kind, Layer, Limits, Network, ProviderError, PythonSpec, Reset,
+    Death, Destination, InvocationId, Kind, Layer, Limits, Network, ProviderError, PythonSpec,
+    Reset,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -36,6 +37,15 @@ fn default_tenant() -> String {
 /// Left out where handlers are written: those of before there were tenants keep their ids.
 fn is_default_tenant(tenant: &str) -> bool {
     tenant == DEFAULT_TENANT
+}
+
+fn nowhere() -> Arc<[Destination]> {
+    [].into()
+}
+
+/// Left out likewise.
+fn is_nowhere(destinations: &Arc<[Destination]>) -> bool {
+    destinations.is_empty()
 }
 
 /// One immutable version of a deployed function, ready to run.
@@ -79,6 +89,9 @@ pub struct Handler {
     pub limits: Limits,
     /// Network class.
     pub network: Network,
+    /// Where it may connect to, where that class is [`Network::Egress`].
+    #[serde(default = "nowhere", skip_serializing_if = "is_nowhere")]
+    pub egress: Arc<[Destination]>,
     /// Longest call.
     pub timeout: Duration,
     /// Most instances at a time.

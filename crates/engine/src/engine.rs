@@ -361,6 +361,7 @@ impl Engine {
             packages: handler.packages.clone(),
             code: handler.code.clone(),
             network: handler.network,
+            egress: Arc::clone(&handler.egress),
             limits: handler.limits,
         };
         let patience = self.config.creation_timeout;

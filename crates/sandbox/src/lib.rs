@@ -14,6 +14,7 @@
 
 pub mod guest;
 mod id;
+pub mod network;
 mod provider;
 mod spec;
 pub mod wire;
@@ -22,9 +23,8 @@ pub mod wire;
 pub mod fake;
 
 pub use id::{InvocationId, SandboxId};
+pub use network::{Destination, Network};
 pub use provider::{
     Death, Imports, Instance, LoadedFile, Pending, Provider, ProviderError, Sandbox, Zygote,
 };
-pub use spec::{
-    InstanceSpec, Kind, Layer, LayerError, Limits, Network, PythonSpec, Reset, ZygoteSpec,
-};
+pub use spec::{InstanceSpec, Kind, Layer, LayerError, Limits, PythonSpec, Reset, ZygoteSpec};

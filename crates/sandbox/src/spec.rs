@@ -1,11 +1,14 @@
-//! What a sandbox is made of: layers, limits, network class.
+//! What a sandbox is made of: layers, limits, what it may reach.
 
 use std::fmt;
 use std::path::{Component, Path};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+use crate::network::{Destination, Network};
 
 /// A read-only directory of the root file system, named by its path relative to the state directory's `layers/`
 /// (for example `packages/4f1c…`). Never absolute, never with `..`, never empty.
@@ -58,15 +61,6 @@ impl fmt::Display for Layer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
-}
-
-/// What a sandbox may reach. A zygote's class is its children's class: nobody leaves it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Network {
-    /// Nothing, not even loopback.
-    #[default]
-    None,
 }
 
 /// What a sandbox is. A zygote's kind is its children's.
@@ -171,6 +165,8 @@ pub struct InstanceSpec {
     pub code: Layer,
     /// What it may reach: must equal its zygote's class.
     pub network: Network,
+    /// Where it may connect to, where that class is [`Network::Egress`].
+    pub egress: Arc<[Destination]>,
     /// Its limits.
     pub limits: Limits,
 }

@@ -154,6 +154,7 @@ impl Sandboxes for BuildSandboxes {
             packages: task.packages,
             code: task.code,
             network: Network::None,
+            egress: [].into(),
             limits: self.limits,
         };
         let given_up = async {

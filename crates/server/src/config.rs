@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use container::Isolation;
+use egress::Rule;
 use engine::ZygotePolicy;
 use layers::uv::Bounds;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,7 @@ use thiserror::Error;
 use toml::{Table, Value};
 
 use crate::access::{Demand, Unprotected};
+use crate::networks::{Listed, Pattern};
 use crate::quantity::{Bytes, Span};
 use crate::state;
 
@@ -106,6 +108,17 @@ pub struct Config {
     pub isolation: Isolation,
     /// Whether functions that ask for it run in micro-VMs. Default true.
     pub microvms: bool,
+    /// Functions that may have `network = "egress"`: patterns of names, such as `report-*`, of a tenant's functions
+    /// `acme/*`. Default: none.
+    pub egress: Listed<Pattern>,
+    /// Addresses that such functions may reach although they are not public, with a port or without: `10.1.0.0/16:5432`.
+    /// The most specific entry of this list, the next and our own decides. Default: none.
+    pub egress_allow: Listed<Rule>,
+    /// Addresses that no such function reaches; with `0.0.0.0/0` and `[::]/0`, all but those of `egress_allow`. Default: none.
+    pub egress_deny: Listed<Rule>,
+    /// Functions that may have `network = "host"`, as in `egress`: they reach whatever this host reaches, the worker's API
+    /// included. Default: none.
+    pub host_network: Listed<Pattern>,
     /// Disk space of all packages, code and bases together; what no function uses goes, the least recently used first.
     /// Default 20 GiB.
     pub install_cache_bytes: Bytes,
@@ -171,6 +184,10 @@ impl Default for Config {
             spares: 8,
             isolation: Isolation::LEAN,
             microvms: true,
+            egress: Listed::default(),
+            egress_allow: Listed::default(),
+            egress_deny: Listed::default(),
+            host_network: Listed::default(),
             install_cache_bytes: Bytes(20 << 30),
             package_bytes: Bytes(4 << 30),
             package_files: 50_000,
@@ -495,6 +512,6 @@ mod tests {
         let config = optional.unwrap();
         assert_eq!((config.creations, config.python.as_deref()), (Some(3), Some("3.12")));
         assert_eq!(config.zygote_bytes, Some(Bytes(1 << 30)));
-        assert_eq!(keys().len(), 42);
+        assert_eq!(keys().len(), 46);
     }
 }

@@ -13,12 +13,14 @@ use std::time::{Duration, SystemTime};
 
 use engine::{Engine, Handler, HandlerId, fault};
 use layers::Patience;
+use sandbox::Network;
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::name::WholeName;
+use crate::networks::Networks;
 use crate::progress::Progress;
 use crate::registry::{Function, Registry, StoreError, Version};
 use crate::usage::Usage;
@@ -37,6 +39,7 @@ pub struct Deployer {
     registry: Arc<Registry>,
     engine: Arc<Engine>,
     usage: Arc<Usage>,
+    networks: Arc<Networks>,
     turns: Arc<Semaphore>,
     index_timeout: Duration,
     stop: CancellationToken,
@@ -67,11 +70,12 @@ impl Deployer {
         registry: Arc<Registry>,
         engine: Arc<Engine>,
         usage: Arc<Usage>,
+        networks: Arc<Networks>,
         index_timeout: Duration,
     ) -> Self {
         let turns = Arc::new(Semaphore::new(AT_ONCE as usize));
         let stop = CancellationToken::new();
-        Self { workshop, registry, engine, usage, turns, index_timeout, stop }
+        Self { workshop, registry, engine, usage, networks, turns, index_timeout, stop }
     }
 
     /// Gives up the deploys that are under way, and those that would follow, unless their versions are made.
@@ -135,6 +139,7 @@ impl Deployer {
         let turn = turn.ok_or(DeployError::GivenUp)?.map_err(|_| DeployError::BrokeOff)?;
         fault::point("install_cache").await;
         let (workshop, registry) = (Arc::clone(&self.workshop), Arc::clone(&self.registry));
+        let networks = Arc::clone(&self.networks);
         let heard = Arc::clone(&progress);
         let patience = patience(self.index_timeout, given_up.clone());
         let work = tokio::task::spawn_blocking(move || {
@@ -144,6 +149,10 @@ impl Deployer {
             }
             let made = made?;
             let handler = Handler { tenant: name.tenant().to_owned(), ..made.handler };
+            networks.check(&handler).map_err(|refused| MakeError::Function {
+                step: "network",
+                message: refused.to_string(),
+            })?;
             let version = Version {
                 handler: Arc::new(identify(handler)),
                 created: now(),
@@ -161,6 +170,9 @@ impl Deployer {
         tracing::info!(function = %function.whole_name(), version = %handler.id, "deployed");
         if let Some(old) = before.filter(|old| old.current.handler.id != handler.id) {
             self.engine.forget(&old.current.handler.id).await;
+        }
+        if let Some(said) = reaches(handler) {
+            progress.step(&said);
         }
         if !handler.imports.is_empty() {
             progress
@@ -190,6 +202,18 @@ impl Deployer {
 
 fn patience(limit: Duration, given_up: CancellationToken) -> Arc<Patience> {
     Arc::new(Patience::of(limit, move || given_up.is_cancelled()))
+}
+
+/// What a function may reach, for whoever deploys it.
+fn reaches(handler: &Handler) -> Option<String> {
+    match handler.network {
+        Network::None => None,
+        Network::Egress => {
+            let all: Vec<_> = handler.egress.iter().map(ToString::to_string).collect();
+            Some(format!("it may connect to {}, and to nothing else", all.join(", ")))
+        }
+        Network::Host => Some("it may reach whatever this host reaches".to_owned()),
+    }
 }
 
 /// Names a handler by everything that it is made of.

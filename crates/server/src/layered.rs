@@ -18,7 +18,8 @@ use layers::packages::{self, InstallError, Packages, ViewError};
 use layers::python::PythonRequest;
 use layers::sources::Sources;
 use layers::{Patience, Store, guest};
-use sandbox::{Kind, Reset};
+use sandbox::{Kind, Network, Reset};
+use thiserror::Error;
 
 use crate::api::error::said;
 use crate::installer::Installer;
@@ -139,6 +140,10 @@ impl Workshop for Layered {
         let settings = Settings::read(code.path()).map_err(broken)?;
         let base = self.base(&settings, progress)?;
         let manifest = settings.inspect(code.path(), &base.command(&self.store)).map_err(broken)?;
+        let kind = wanted.unwrap_or(manifest.kind);
+        if kind != Kind::Container && manifest.network != Network::None {
+            return Err(function("manifest", &MachineWithNetwork(manifest.network.as_str())));
+        }
         let packages =
             self.packages(&base, &manifest.requirements, settings.sources(), patience, progress)?;
         let code = code.seal(&self.store, &base).map_err(|error| machine("code", &error))?;
@@ -153,7 +158,7 @@ impl Workshop for Layered {
             name: name.to_owned(),
             // The code has no say in it: the deploy sets whose it is.
             tenant: DEFAULT_TENANT.to_owned(),
-            kind: wanted.unwrap_or(manifest.kind),
+            kind,
             // A container cannot be reset.
             reset: match wanted {
                 Some(Kind::Container) => Reset::Never,
@@ -171,12 +176,20 @@ impl Workshop for Layered {
             environment: manifest.environment,
             limits: manifest.limits,
             network: manifest.network,
+            egress: manifest.egress.into(),
             timeout: manifest.timeout,
             concurrency: manifest.concurrency,
         };
         Ok(Made { handler, manifest: said, lock: lock.map(|lock| lock.text).unwrap_or_default() })
     }
 }
+
+/// A function wants both.
+#[derive(Debug, Error)]
+#[error(
+    "network = \"{0}\" is for containers, a micro-VM has no network: leave `isolation` out, or set network = \"none\""
+)]
+struct MachineWithNetwork(&'static str);
 
 fn function(step: &'static str, error: &dyn std::error::Error) -> MakeError {
     MakeError::Function { step, message: said(error) }

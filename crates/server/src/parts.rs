@@ -24,6 +24,7 @@ use crate::build::BuildSandboxes;
 use crate::config::{BuildFromSource, Config};
 use crate::installer::Installer;
 use crate::layered::Layered;
+use crate::networks;
 use crate::providers::Providers;
 use crate::state::State;
 use crate::workshop::Workshop;
@@ -78,8 +79,8 @@ pub async fn real(config: &Config, state: &State, waiting: Option<i32>) -> Resul
     let client = Client::new(socket).await.context("the warden does not answer")?;
     say_which_cgroups(client.host().cgroups);
     let sandboxes = client.host().sandboxes;
-    let containers =
-        Containers::new(client, ContainerOptions { slots: config.slots, spares: config.spares });
+    let options = ContainerOptions { slots: config.slots, spares: config.spares };
+    let containers = Containers::bounded(client, options, networks::rules(config));
     let counting = tokio::spawn(count(containers.clone()));
     let provider: Arc<dyn Provider> =
         Arc::new(Providers::new(containers.clone(), state.root(), config));
@@ -157,6 +158,14 @@ async fn count(containers: Containers) {
 /// When this program cannot find itself.
 pub fn warden_program() -> Result<PathBuf> {
     beside_us("wool-warden")
+}
+
+/// The proxy of functions that may reach something: it lies there, too.
+///
+/// # Errors
+/// When this program cannot find itself.
+pub fn proxy_program() -> Result<PathBuf> {
+    beside_us("wool-egress")
 }
 
 /// The micro-VMs' monitor: it lies there, too.

@@ -33,6 +33,7 @@ use crate::deploy::Deployer;
 use crate::installer::Installer;
 use crate::listen::{self, Behind};
 use crate::logs::{Logs, Rotation};
+use crate::networks::Networks;
 use crate::parts::{Parts, Warden};
 use crate::pressure::{self, Memory};
 use crate::quantity::Bytes;
@@ -87,6 +88,8 @@ impl Worker {
         let scheme = if certificates.is_some() { "https" } else { "http" };
         let address = tcp.local_addr().context("cannot read the listener's address")?;
         let url = format!("{scheme}://{address}");
+        // From here on they say which port it is.
+        let config = Config { listen: address, ..config };
         let admitted = Admitted::of_this_worker(config.admin_group.as_deref())?;
         let unix = listen::bind_unix(&state, admitted.group)?;
         let metrics = recorder()?;
@@ -114,11 +117,13 @@ impl Worker {
         let secrets = Arc::clone(&vault) as Arc<dyn SecretStore>;
         let engine = Engine::with_stores(Arc::clone(&provider), settings, sink, packages, secrets);
         let usage = Arc::new(Usage::new(Arc::clone(&registry), Arc::clone(&engine)));
+        let networks = Arc::new(Networks::of(&config));
         let deployer = Arc::new(Deployer::new(
             workshop,
             Arc::clone(&registry),
             Arc::clone(&engine),
             Arc::clone(&usage),
+            Arc::clone(&networks),
             config.index_timeout.0,
         ));
         let installer = Installer::new(store.clone(), builds.clone(), config.package_bounds());
@@ -146,6 +151,7 @@ impl Worker {
             registry,
             engine,
             deployer,
+            networks,
             stock: Arc::new(stock),
             logs,
             metrics,

@@ -1,4 +1,7 @@
-//! How many descriptors this process may have.
+//! How many descriptors this process may have, and those that it was started with.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -19,6 +22,20 @@ pub fn raise(wanted: u64) -> u64 {
         }
     }
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// A descriptor that whoever has started this program has put at a number. Once for each number, before anything else was
+/// opened.
+///
+/// # Errors
+/// EBADF when nothing stands there.
+pub fn take(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: asks for flags, and changes nothing.
+    if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: open, by the line above; nothing in this program owns it, which has just begun.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 #[cfg(test)]

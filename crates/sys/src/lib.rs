@@ -9,6 +9,7 @@ pub mod descriptors;
 pub mod loopback;
 pub mod mount;
 pub mod namespace;
+pub mod network;
 pub mod peer;
 pub mod probe;
 pub mod process;

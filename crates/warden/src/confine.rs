@@ -8,6 +8,7 @@ use landlock::{AccessNet, Ruleset, RulesetAttr, Scope};
 
 use crate::defence::Defence;
 use crate::isolation::Isolation;
+use crate::protocol::Network;
 
 /// How much sooner than others sandboxes go when the host itself is out of memory: half of all memory's worth (proc(5)).
 const DIE_FIRST: &str = "500";
@@ -50,13 +51,15 @@ pub(crate) fn limit_resources(isolation: Isolation) -> io::Result<()> {
 }
 
 /// No TCP at all, and no abstract socket or signal out of the domain, as far as the kernel's Landlock goes: a second
-/// line behind the empty network namespace. Files are the root tree's job: inherited file rules would make a tmpfs
+/// line behind the empty network namespace. Who may connect to something still listens nowhere. Files are the root tree's job: inherited file rules would make a tmpfs
 /// that is mounted later inaccessible.
-pub(crate) fn restrict_network(isolation: Isolation) -> io::Result<()> {
+pub(crate) fn restrict_network(isolation: Isolation, network: Network) -> io::Result<()> {
     let restrict = || -> Result<(), landlock::RulesetError> {
         let mut rules = Ruleset::default();
         if isolation.has(Defence::LandlockNetwork) {
-            rules = rules.handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?;
+            let connects = network != Network::None;
+            let all = AccessNet::BindTcp | AccessNet::ConnectTcp;
+            rules = rules.handle_access(if connects { AccessNet::BindTcp.into() } else { all })?;
         }
         if isolation.has(Defence::LandlockScopes) {
             rules = rules.scope(Scope::AbstractUnixSocket | Scope::Signal)?;

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::defence::{Defence, Defences};
-use crate::protocol::Limits;
+use crate::protocol::{Limits, Network};
 
 /// See the module's own words. As text: a recipe, then changes, as in `sock,cgroups=fresh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,6 +99,18 @@ impl Namespaces {
     #[must_use]
     pub const fn bits(self) -> i32 {
         self.0
+    }
+}
+
+impl Network {
+    /// The namespaces that a sandbox in this network makes for itself, where the isolation has `own`.
+    #[must_use]
+    pub fn own(self, instance: bool, own: Namespaces) -> Namespaces {
+        match self {
+            Self::Egress if instance => own.and(Namespaces::NETWORK),
+            Self::None | Self::Egress => own,
+            Self::Host => Namespaces(own.0 & !Namespaces::NETWORK.0),
+        }
     }
 }
 

@@ -21,7 +21,8 @@ impl Warden {
     ) -> Answered {
         let sandbox = self.find(name)?;
         let (uid, python, before) = (sandbox.uid, sandbox.python.clone(), sandbox.limits);
-        let contents = Contents { packages, code: Some(code), uid, limits };
+        let network = sandbox.network;
+        let contents = Contents { packages, code: Some(code), uid, network, limits };
         let root = sandbox.root.as_ref().map(|root| root.as_fd().try_clone_to_owned()).transpose();
         let root = root.map_err(kernel("share root"))?;
         let mut fds = Vec::new();

@@ -7,6 +7,7 @@
 //!     └──── control socket ───────────────────────────► zygote ──► instance            all in the place:
 //!                                                        PID namespace P with a reaper of ours as pid 1,
 //!                                                        mount namespace M with one empty tmpfs, empty network
+//!     └──── control socket ───────────────────────────► wool-egress         only where a function may reach something
 //! ```
 //!
 //! It has one thread, takes one command at a time, and decides nothing: which sandbox to make and when is the
@@ -33,6 +34,8 @@ mod pacemaker;
 pub mod place;
 mod prepare;
 pub mod protocol;
+mod proxy;
+mod reach;
 mod reap;
 pub mod recover;
 pub mod root;

@@ -15,7 +15,6 @@
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -23,7 +22,7 @@ use sys::namespace::{IdMap, Parent, user_namespace};
 use sys::process::{PidFd, close_from, default_signals};
 
 use crate::cgroup::Group;
-use crate::protocol::{Answer, Limits, MOST_OPENED, Python};
+use crate::protocol::{Answer, Limits, MOST_OPENED, Network, Python};
 use crate::serve::{Answered, Refused, Warden, kernel};
 use crate::slot::{Kind, Sandbox};
 use crate::spawn::{self, SpawnError, failed};
@@ -68,6 +67,8 @@ impl Warden {
                 guest: String::new(),
                 interpreter: String::new(),
             },
+            network: Network::None,
+            reaches: None,
             limits,
             process: Some(process),
             inside: None,
@@ -98,7 +99,7 @@ impl Warden {
         let (told, tell) = pair(SocketType::SEQPACKET).map_err(kernel("socket pair"))?;
         let (stderr, stderr_end) =
             pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(kernel("pipe"))?;
-        let program = program().map_err(kernel("find wool-vmm"))?;
+        let program = spawn::beside_us(PROGRAM).map_err(kernel("find wool-vmm"))?;
         // SAFETY: a fork of a process with one thread: the child may go on with anything.
         let mover = unsafe { libc::fork() };
         if mover < 0 {
@@ -165,10 +166,4 @@ struct Ends<'a> {
     channel: BorrowedFd<'a>,
     stderr: BorrowedFd<'a>,
     tell: BorrowedFd<'a>,
-}
-
-fn program() -> io::Result<CString> {
-    let path = std::env::current_exe()?.with_file_name(PROGRAM);
-    std::fs::metadata(&path)?;
-    CString::new(path.into_os_string().into_vec()).map_err(io::Error::other)
 }

@@ -25,6 +25,7 @@ use thiserror::Error;
 use crate::deaths::{DEAD, Deaths, reap_and_tell};
 use crate::defence::Defence;
 use crate::isolation::{Isolation, Namespaces};
+use crate::protocol::Network;
 use crate::root::Root;
 use crate::uids;
 
@@ -143,6 +144,12 @@ impl Place {
         let _ = self.pid_one.kill();
     }
 
+    /// Whether this is the network that sandboxes without one of their own share.
+    #[must_use]
+    pub(crate) fn is_network(&self, inode: u64) -> bool {
+        rustix::fs::fstat(&self.network).map_or(true, |ours| ours.st_ino == inode)
+    }
+
     /// Whether the process has a PID namespace of its own below P. One that lives in P itself would get a `/proc` with
     /// everybody's processes.
     #[must_use]
@@ -157,11 +164,15 @@ impl Place {
     ///
     /// # Errors
     /// As `setns(2)`, `unshare(2)`, `pivot_root(2)`.
-    pub fn enter(&self, root: &Root, own: Namespaces) -> io::Result<()> {
+    pub fn enter(&self, root: &Root, own: Namespaces, network: Network) -> io::Result<()> {
         // The mount namespace last: it takes the working directory and root along.
         for (fd, kind, shared) in [
             (&self.pid, LinkNameSpaceType::ProcessID, true),
-            (&self.network, LinkNameSpaceType::Network, !own.has(Namespaces::NETWORK)),
+            (
+                &self.network,
+                LinkNameSpaceType::Network,
+                network != Network::Host && !own.has(Namespaces::NETWORK),
+            ),
             (&self.ipc, LinkNameSpaceType::InterProcessCommunication, !own.has(Namespaces::IPC)),
             // A new one has the host name of the one before.
             (&self.uts, LinkNameSpaceType::HostNameAndNISDomainName, true),

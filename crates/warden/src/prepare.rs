@@ -16,7 +16,7 @@ use crate::cgroup::{self, Group};
 use crate::defence::Defence;
 use crate::filter::Role;
 use crate::isolation::Isolation;
-use crate::protocol::{Answer, Files, Limits, Python};
+use crate::protocol::{Answer, Files, Limits, Network, Python};
 use crate::rootfs::Contents;
 use crate::serve::{Answered, Refused, Warden, kernel};
 use crate::slot::{FileId, Kind, Sandbox, Zygote};
@@ -30,6 +30,7 @@ impl Warden {
         python: Python,
         packages: Option<&str>,
         code: Option<&str>,
+        network: Network,
         limits: Limits,
     ) -> Answered {
         let role = if code.is_some() { Role::Instance } else { Role::Zygote };
@@ -49,7 +50,7 @@ impl Warden {
                 (block.first, Allotment::Block(block.first), Some(block))
             }
         };
-        let started = self.start_as(name, role, python, packages, code, limits, uid);
+        let started = self.start_as(name, role, python, packages, code, network, limits, uid);
         let (mut sandbox, answered) = match started {
             Ok(started) => started,
             Err(refused) => {
@@ -75,23 +76,26 @@ impl Warden {
         python: Python,
         packages: Option<&str>,
         code: Option<&str>,
+        network: Network,
         limits: Limits,
         uid: u32,
     ) -> Result<(Sandbox, (Answer, Vec<OwnedFd>)), Refused> {
-        let contents = Contents { packages, code, uid, limits };
+        let contents = Contents { packages, code, uid, network, limits };
         let root = self.roots.make(&python, contents)?;
         let group = self.group_for(name, role, limits, uid).map_err(kernel("make cgroup"))?;
         let kind = if role == Role::Zygote { SocketType::SEQPACKET } else { SocketType::STREAM };
         let started = channel(kind).and_then(|(ours, theirs)| {
             let filter = match role {
-                Role::Zygote => &self.zygote_filter,
-                Role::Instance => &self.instance_filter,
+                Role::Zygote => self.zygote_filters.iter().find(|(one, _)| *one == network),
+                Role::Instance => None,
             };
+            let filter = filter.map_or(&self.instance_filter, |(_, filter)| filter);
             let what = spawn::Start {
                 role,
                 interpreter: &python.interpreter,
                 root: &root,
                 isolation: self.host.isolation,
+                network,
                 channel: theirs.as_fd(),
                 uid,
                 group: &group,
@@ -122,6 +126,8 @@ impl Warden {
             group,
             root: Some(root),
             python,
+            network,
+            reaches: None,
             limits,
             process: Some(process),
             zygote: None,
@@ -166,17 +172,16 @@ impl Warden {
             Some(found) if !found.dying => found,
             _ => return Err(Refused::Wrong("no such sandbox")),
         };
-        let (python, zygote_uid, zygote_group) =
-            (parent.python.clone(), parent.uid, parent.group.clone());
+        let found = (parent.python.clone(), parent.network, parent.uid, parent.group.clone());
+        let zygote_uid = parent.uid;
         let own = parent.as_zygote_mut().ok_or(Refused::Wrong("an instance is never forked"))?;
         let stderr = own.stderr;
         let ids = take_ids(&mut self.uids, own, derive, self.host.isolation)?;
         let idle = if derive { None } else { own.idle_groups.pop() };
         let allotment = ids.allotment;
         let made = own_namespace(own, zygote_uid, &ids).and_then(|namespace| {
-            let found = (python, zygote_uid, zygote_group, stderr);
             let slot = (ids, namespace, idle.clone());
-            self.furnish(name, zygote, found, derive, packages, limits, slot)
+            self.furnish(name, zygote, (found, stderr), derive, packages, limits, slot)
         });
         if made.is_err() {
             // Nobody has held any of it yet.
@@ -193,7 +198,7 @@ impl Warden {
         &mut self,
         name: u64,
         zygote: u64,
-        (python, zygote_uid, zygote_group, stderr): (Python, u32, Group, FileId),
+        ((python, network, zygote_uid, zygote_group), stderr): (Inherited, FileId),
         derive: bool,
         packages: Option<&str>,
         limits: Limits,
@@ -201,7 +206,7 @@ impl Warden {
     ) -> Answered {
         let late = self.host.late_mounts;
         let root = if derive || late {
-            let contents = Contents { packages, code: None, uid: ids.uid, limits };
+            let contents = Contents { packages, code: None, uid: ids.uid, network, limits };
             Some(self.roots.make(&python, contents)?)
         } else {
             None
@@ -249,6 +254,8 @@ impl Warden {
             group,
             root,
             python,
+            network,
+            reaches: None,
             limits,
             process: None,
             zygote: Some(zygote),
@@ -266,6 +273,9 @@ impl Warden {
         Ok((answer, fds))
     }
 }
+
+/// What a slot has from its zygote: Python, network, and the zygote's uid and cgroup.
+type Inherited = (Python, Network, u32, Group);
 
 /// The ids of a slot.
 struct Ids {

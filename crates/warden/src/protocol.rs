@@ -3,6 +3,8 @@
 //! Every command is answered once, in order, with its own number. A sandbox is named by the worker's number; names
 //! are never reused.
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::isolation::Isolation;
@@ -11,10 +13,15 @@ use crate::isolation::Isolation;
 pub const MAX_PACKET: usize = 32 << 10;
 
 /// Version of this protocol: both sides come from one build and must agree.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// Layers of one [`Command::Open`].
 pub const MOST_OPENED: usize = 8;
+
+/// Networks and ports of one [`Command::Reach`].
+pub const MOST_NETWORKS: usize = 65;
+/// See [`MOST_NETWORKS`]. With the socket for names they fit into one packet.
+pub const MOST_PORTS: usize = 12;
 
 /// A numbered command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +56,19 @@ pub struct Limits {
     pub scratch_inodes: u32,
 }
 
+/// Which network a sandbox is in. A zygote's is its forks'.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Network {
+    /// The place's, which all sandboxes share and in which nothing is.
+    #[default]
+    None,
+    /// An instance's: one of its own, in which there is what [`Command::Reach`] puts there. A zygote's: the place's.
+    Egress,
+    /// The host's.
+    Host,
+}
+
 /// From the worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
@@ -68,6 +88,8 @@ pub enum Command {
         packages: Option<String>,
         /// Code layer: an instance's; none makes it a zygote.
         code: Option<String>,
+        /// Which network it is in.
+        network: Network,
         /// Its limits.
         limits: Limits,
     },
@@ -116,6 +138,21 @@ pub enum Command {
         /// Which slot.
         sandbox: u64,
     },
+    /// Make these networks local in an instance's own network, and listen there on these ports, whatever the address that is
+    /// connected to; and for questions about names, where it may ask some. Once, of an instance that has landed in
+    /// [`Network::Egress`]. Answered by [`Answer::Done`] with the socket for names first, if any, then one for each port.
+    Reach {
+        /// Which.
+        sandbox: u64,
+        /// Address and length of the prefix, at most [`MOST_NETWORKS`].
+        networks: Vec<(IpAddr, u8)>,
+        /// At most [`MOST_PORTS`].
+        ports: Vec<u16>,
+        /// Whether it may ask for names.
+        names: bool,
+    },
+    /// Start the proxy, beside the one there may be. Answered by [`Answer::Done`] with our end of its control socket: it ends when that closes.
+    Proxy,
     /// What have its imports left that a fork would share or lose? Answered by [`Answer::Examined`]. Of a zygote, when it
     /// has said what it imported and before anything is forked from it.
     Examine {

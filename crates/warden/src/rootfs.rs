@@ -7,6 +7,7 @@
 //!   /opt/python     packages  read-only            ┐
 //!   /var/task       code      read-only            │ per sandbox
 //!   /tmp, /dev/shm  tmpfs of the sandbox's uid     │
+//!   /etc/resolv.conf  in the host's network: its   │
 //!   /proc           its own processes, where known ┘
 //! ```
 //!
@@ -30,9 +31,12 @@ use thiserror::Error;
 
 use crate::defence::Defence;
 use crate::isolation::{Hang, Isolation};
-use crate::protocol::{Limits, Python};
+use crate::protocol::{Limits, Network, Python};
 use crate::root::Root;
 use crate::scratch::{common_scratch, own_scratch};
+
+/// Which servers for names there are, relative to a root.
+const RESOLVER: &str = "etc/resolv.conf";
 
 /// Why a root file system could not be made.
 #[derive(Debug, Error)]
@@ -78,6 +82,8 @@ pub struct Contents<'a> {
     pub code: Option<&'a str>,
     /// Owner of the scratch file systems.
     pub uid: u32,
+    /// Whose resolver `/etc/resolv.conf` names.
+    pub network: Network,
     /// Their sizes.
     pub limits: Limits,
 }
@@ -157,7 +163,7 @@ impl Roots {
             Root::from(tree)
         };
         self.attach(root.as_fd(), contents)?;
-        self.attach_scratch(root.as_fd(), contents)?;
+        self.attach_own(root.as_fd(), contents)?;
         Ok(root)
     }
 
@@ -195,27 +201,36 @@ impl Roots {
         contents: Contents<'_>,
     ) -> Result<Root, RootError> {
         let attached =
-            self.attach(template, contents).and_then(|()| self.attach_scratch(template, contents));
+            self.attach(template, contents).and_then(|()| self.attach_own(template, contents));
         let cloned =
             attached.and_then(|()| Tree::clone_of(template, true).map_err(mounting("clone stage")));
         // Taken off whatever happened: the stage must be as it was.
-        for path in ["var/task", "opt/python", "dev/shm", "tmp"] {
+        for path in ["var/task", "opt/python", "dev/shm", "tmp", RESOLVER] {
             let _ = unmount(stage.join(path), UnmountFlags::DETACH);
         }
         Ok(Root::from(cloned?))
     }
 
-    fn attach_scratch(
-        &self,
-        root: BorrowedFd<'_>,
-        contents: Contents<'_>,
-    ) -> Result<(), RootError> {
+    /// What it has from its beginning: scratch, and in the host's network the host's resolver.
+    fn attach_own(&self, root: BorrowedFd<'_>, contents: Contents<'_>) -> Result<(), RootError> {
         let scratch = || match &self.common {
             Some(common) => Tree::clone_of(common.as_fd(), false),
             None => own_scratch(contents.uid, contents.limits),
         };
+        if contents.network == Network::Host {
+            self.attach_resolver(root).map_err(mounting("attach /etc/resolv.conf"))?;
+        }
         scratch().and_then(|tree| tree.attach(root, "tmp")).map_err(mounting("attach /tmp"))?;
         scratch().and_then(|tree| tree.attach(root, "dev/shm")).map_err(mounting("attach /dev/shm"))
+    }
+
+    fn attach_resolver(&self, root: BorrowedFd<'_>) -> io::Result<()> {
+        // Wherever it leads: the host's own service for names may keep it.
+        let path = Path::new("/").join(RESOLVER);
+        let file = rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let tree = Tree::clone_of(file.as_fd(), false)?;
+        tree.restrict(Attributes::layer(true, true), false)?;
+        tree.attach(root, RESOLVER)
     }
 
     fn template(&mut self, python: &Python) -> Result<(), RootError> {

@@ -19,7 +19,8 @@ use crate::filter::{self, Role};
 use crate::isolation::Isolation;
 use crate::pacemaker::Pacemaker;
 use crate::place::Place;
-use crate::protocol::{Answer, Command, Host, MAX_PACKET, Numbered, VERSION};
+use crate::protocol::{Answer, Command, Host, MAX_PACKET, Network, Numbered, VERSION};
+use crate::proxy::Proxies;
 use crate::root::Root;
 use crate::rootfs::{RootError, Roots, attach_proc};
 use crate::slot::Sandbox;
@@ -74,6 +75,7 @@ pub(crate) type Answered = Result<(Answer, Vec<OwnedFd>), Refused>;
 /// The warden's whole state.
 #[derive(Debug)]
 pub struct Warden {
+    pub(crate) proxies: Proxies,
     /// Before the place, which waits for all of the warden's children.
     pub(crate) pacemaker: Option<Pacemaker>,
     pub(crate) place: Place,
@@ -84,7 +86,8 @@ pub struct Warden {
     pub(crate) dying: VecDeque<u64>,
     /// Cgroups of earlier instances that no zygote forked, ready for the next ones.
     pub(crate) idle_groups: Vec<Group>,
-    pub(crate) zygote_filter: Program,
+    /// By what they are in: their forks make other namespaces.
+    pub(crate) zygote_filters: [(Network, Program); 3],
     pub(crate) instance_filter: Program,
     pub(crate) host: Host,
 }
@@ -114,9 +117,11 @@ impl Warden {
         // Without it all works as well, only slower now and then.
         let pacemaker = Pacemaker::start(&cgroups).ok().flatten();
         Self {
+            proxies: Proxies::default(),
             pacemaker,
-            zygote_filter: filter::build(Role::Zygote, scopes, isolation),
-            instance_filter: filter::build(Role::Instance, scopes, isolation),
+            zygote_filters: [Network::None, Network::Egress, Network::Host]
+                .map(|network| (network, filter::build(Role::Zygote, scopes, isolation, network))),
+            instance_filter: filter::build(Role::Instance, scopes, isolation, Network::None),
             place,
             roots,
             cgroups,
@@ -172,6 +177,7 @@ impl Warden {
             }
             reaped = self.reap_one();
             self.place.hear_of_deaths();
+            self.proxies.reap();
             if !self.place.alive() {
                 return Err(io::Error::other("the sandboxes' pid 1 is gone"));
             }
@@ -209,10 +215,10 @@ impl Warden {
             Command::Hello { .. } => {
                 Err(Refused::Wrong("wool and wool-warden are not of one build: install both again"))
             }
-            Command::Start { sandbox, python, packages, code, limits } => {
+            Command::Start { sandbox, python, packages, code, network, limits } => {
                 self.check_new(sandbox)?;
                 let limits = self.host.isolation.enforced(limits);
-                self.start(sandbox, python, packages.as_deref(), code.as_deref(), limits)
+                self.start(sandbox, python, packages.as_deref(), code.as_deref(), network, limits)
             }
             Command::Monitor { sandbox, limits } => {
                 self.check_new(sandbox)?;
@@ -232,6 +238,10 @@ impl Warden {
                 let pidfd = fds.pop().ok_or(Refused::Wrong("a pidfd must come along"))?;
                 self.landed(sandbox, pidfd.into())
             }
+            Command::Reach { sandbox, networks, ports, names } => {
+                self.reach(sandbox, &networks, &ports, names)
+            }
+            Command::Proxy => self.start_proxy(),
             Command::Examine { sandbox } => self.examine(sandbox),
             Command::Inspect { sandbox } => self.inspect(sandbox),
             Command::Release { sandbox } => {

@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use sys::process::PidFd;
 
 use crate::cgroup::Group;
-use crate::protocol::{Limits, Python};
+use crate::protocol::{Limits, Network, Python};
 use crate::root::Root;
 use crate::uids::{Allotment, Block};
 
@@ -32,6 +32,10 @@ pub struct Sandbox {
     pub root: Option<Root>,
     /// What it runs.
     pub python: Python,
+    /// Which network it is in.
+    pub network: Network,
+    /// Its own network, once [`Command::Reach`](crate::protocol::Command::Reach) has filled it.
+    pub reaches: Option<Filled>,
     /// Limits in force.
     pub limits: Limits,
     /// Its main process, once known.
@@ -46,6 +50,15 @@ pub struct Sandbox {
     pub child: bool,
     /// Release was asked for.
     pub dying: bool,
+}
+
+/// A network that was filled for one sandbox.
+#[derive(Debug)]
+pub struct Filled {
+    /// Names it, for as long as it is held.
+    pub inode: u64,
+    /// Holds it: the kernel gives the number of one that is gone to the next.
+    pub namespace: OwnedFd,
 }
 
 /// Zygote or instance.

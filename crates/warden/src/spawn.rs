@@ -17,6 +17,7 @@ use std::ffi::CString;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -36,6 +37,7 @@ use crate::filter::Role;
 use crate::filter::program::Program;
 use crate::isolation::{Isolation, Namespaces};
 use crate::place::Place;
+use crate::protocol::Network;
 use crate::root::Root;
 
 /// Where the guest finds its channel.
@@ -54,6 +56,8 @@ pub struct Start<'a> {
     pub root: &'a Root,
     /// How it is walled off.
     pub isolation: Isolation,
+    /// Which network it is in.
+    pub network: Network,
     /// The guest's end of the channel.
     pub channel: BorrowedFd<'a>,
     /// Kernel uid.
@@ -184,7 +188,8 @@ fn move_in(
     // Before the fork: pages touched before joining would stay charged to the warden.
     cgroups.enter(what.group).map_err(failed("enter cgroup"))?;
     confine::die_first(what.isolation);
-    place.enter(what.root, what.isolation.own).map_err(failed("enter the sandboxes' place"))?;
+    let own = what.network.own(what.role == Role::Instance, what.isolation.own);
+    place.enter(what.root, own, what.network).map_err(failed("enter the sandboxes' place"))?;
     let pid = clone(libc::CLONE_PARENT).map_err(failed("clone"))?;
     if pid > 0 {
         let _ = rustix::io::write(tell, format!("P{pid}").as_bytes());
@@ -257,7 +262,8 @@ fn become_interpreter(what: &Start<'_>) -> SpawnError {
             become_user_with_capabilities(what.uid).map_err(failed("take user id"))?;
         }
         set_no_new_privileges().map_err(failed("give up privileges"))?;
-        confine::restrict_network(what.isolation).map_err(failed("restrict by Landlock"))?;
+        confine::restrict_network(what.isolation, what.network)
+            .map_err(failed("restrict by Landlock"))?;
         let argv = arguments(what).map_err(failed("name the interpreter"))?;
         let environment =
             confine::environment(what.isolation).map_err(failed("name the environment"))?;
@@ -314,6 +320,13 @@ fn arguments(what: &Start<'_>) -> io::Result<Vec<CString>> {
         .into_iter()
         .map(|a| Ok(CString::new(a)?))
         .collect()
+}
+
+/// A program beside the warden's own.
+pub(crate) fn beside_us(program: &str) -> io::Result<CString> {
+    let path = std::env::current_exe()?.with_file_name(program);
+    std::fs::metadata(&path)?;
+    CString::new(path.into_os_string().into_vec()).map_err(io::Error::other)
 }
 
 pub(crate) fn exec(argv: &[CString], environment: &[CString]) -> io::Error {

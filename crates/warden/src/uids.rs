@@ -19,6 +19,9 @@ use rustix::fs::{FlockOperation, flock};
 /// it as unused, "UIDs and GIDs", table of special ranges).
 pub const FIRST: u32 = 0x7000_0000;
 
+/// The proxy's: no sandbox's.
+pub const PROXY: u32 = FIRST - 3;
+
 /// Ids of a block: a zygote and what it forks at a time.
 pub const RANGE: u32 = 1 << 16;
 

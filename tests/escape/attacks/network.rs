@@ -65,6 +65,51 @@ def attack(turn, told):
 ",
     ),
     Attack::new(
+        Who::Reaching,
+        "connect to a service of the host that it lists itself",
+        "TCP to a listed address",
+        &[Defence::EgressRules],
+        &["ECONNRESET"],
+        "
+def attack(turn, told):
+    return attempted(lambda: socket.create_connection(('127.0.0.1', HOST['tcp']), 30).recv(64).decode())
+",
+    ),
+    Attack::new(
+        Who::Reaching,
+        "connect to a place that others may list",
+        "TCP to another address at a listed port",
+        &[Defence::EgressList],
+        &["ECONNRESET"],
+        "
+def attack(turn, told):
+    return attempted(lambda: socket.create_connection(tuple(HOST['elsewhere']), 30).recv(64).decode())
+",
+    ),
+    Attack::new(
+        Who::Reaching,
+        "change what its own network is",
+        "ioctl(SIOCSIFFLAGS) on its loopback",
+        &[Defence::Capabilities],
+        &["EPERM"],
+        "
+def attack(turn, told):
+    down = struct.pack('16sH14x', b'lo', 0)
+    return attempted(lambda: (fcntl.ioctl(socket.socket(socket.AF_INET, socket.SOCK_DGRAM), 0x8914, down), 'down')[1])
+",
+    ),
+    Attack::new(
+        Who::ReachingLanding,
+        "have everybody's network filled for it",
+        "READY by a process in no network of its own",
+        &[Defence::CheckNetwork, Defence::LoopbackDown],
+        &["the warden could not: the process has no network of its own"],
+        "
+def attack(fds, uid, flags):
+    landed(fds, uid, lambda: (say_ready(fds[1]), time.sleep(2)))
+",
+    ),
+    Attack::new(
         Who::Handler,
         "talk to a neighbour over loopback",
         "UDP over IPv4",

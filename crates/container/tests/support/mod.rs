@@ -5,7 +5,7 @@
 pub(crate) mod attack;
 pub(crate) mod host;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use container::{
     Client, ContainerOptions, Containers, Hang, Isolation, LANDING, LANDING_FILE, WardenOptions,
     WardenProcess, launch,
 };
+use egress::Rules;
 use layers::{Silent, Store, base, code, guest, python};
 use sandbox::wire::{Convention, Decoder, Load, Reply, Request};
 use sandbox::{
@@ -122,6 +123,30 @@ impl World {
         Self::served_by(program(), state, isolation, options).await
     }
 
+    /// Where these rules bound what sandboxes may reach.
+    pub(crate) async fn bounded(
+        isolation: Isolation,
+        options: ContainerOptions,
+        rules: Rules,
+    ) -> Self {
+        Self::made(program(), empty_state(), isolation, options, rules).await
+    }
+
+    /// The same, on a host that knows these names, one line each as in hosts(5): a file that the test may change.
+    pub(crate) async fn knowing(hosts: &Path, rules: Rules) -> Self {
+        let state = empty_state();
+        let starter = state.join("starter");
+        let text = format!(
+            "#!/bin/sh\nexec unshare --mount sh -c 'mount --bind {hosts} /etc/hosts && exec {program} \"$@\"' sh \"$@\"\n",
+            hosts = hosts.display(),
+            program = program().display(),
+        );
+        std::fs::write(&starter, text).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&starter, mode).unwrap();
+        Self::made(starter, state, rooted(false), NONE, rules).await
+    }
+
     /// The warden is that program, or started by it.
     pub(crate) async fn served_by(
         program: PathBuf,
@@ -129,12 +154,22 @@ impl World {
         isolation: Isolation,
         options: ContainerOptions,
     ) -> Self {
+        Self::made(program, state, isolation, options, Rules::default()).await
+    }
+
+    async fn made(
+        program: PathBuf,
+        state: PathBuf,
+        isolation: Isolation,
+        options: ContainerOptions,
+        rules: Rules,
+    ) -> Self {
         let (store, base, python) = store();
         let options_for = WardenOptions { program, state: state.clone(), isolation, waiting: None };
         let (socket, process) = launch(&options_for).await.unwrap();
         let WardenProcess::Child(warden) = process else { panic!("root needs no sudo") };
         let client = Client::new(socket).await.unwrap();
-        let containers = Containers::new(client, options);
+        let containers = Containers::bounded(client, options, rules);
         Self { containers, python, store, state, base, warden }
     }
 
@@ -256,6 +291,7 @@ impl World {
             packages: None,
             code: self.code(source),
             network: Network::None,
+            egress: [].into(),
             limits: Limits::default(),
         }
     }

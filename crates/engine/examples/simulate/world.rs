@@ -156,6 +156,7 @@ fn handler(number: usize, function: &Function) -> Handler {
         environment: BTreeMap::new(),
         limits: Limits::default(),
         network: Network::None,
+        egress: [].into(),
         timeout: Duration::from_secs(30),
         concurrency: 1,
     }

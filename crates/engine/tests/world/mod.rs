@@ -115,6 +115,7 @@ pub fn handler(name: &str, module: &str) -> Handler {
         environment: BTreeMap::new(),
         limits: Limits::default(),
         network: Network::None,
+        egress: [].into(),
         timeout: Duration::from_secs(20),
         concurrency: 100,
     }

@@ -13,7 +13,7 @@ use crate::store::{layer, short};
 use crate::{FileError, Interpreter, Progress, Store, bytecode};
 
 /// Changes whenever the same host would give another base.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 
 /// Makes a base, unless the same one is there already.
 ///

@@ -43,8 +43,8 @@ const TEXTS: [(&str, &str); 7] = [
     ("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
     ("etc/hostname", "sandbox\n"),
     ("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"),
-    // Written per network class when there is a network.
-    ("etc/resolv.conf", ""),
+    // Where a sandbox that may reach names asks for them; covered by the host's own in the host's network.
+    ("etc/resolv.conf", "nameserver 127.0.0.1\n"),
     ("etc/os-release", "NAME=Lambswool\nID=lambswool\nPRETTY_NAME=\"Lambswool sandbox\"\n"),
 ];
 

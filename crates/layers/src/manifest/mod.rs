@@ -23,7 +23,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use sandbox::wire::Convention;
-use sandbox::{Kind, Limits, Network, Reset};
+use sandbox::{Destination, Kind, Limits, Network, Reset};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -58,6 +58,9 @@ pub struct Manifest {
     pub limits: Limits,
     /// What it may reach.
     pub network: Network,
+    /// Where it may connect to, where that is [`Network::Egress`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub egress: Vec<Destination>,
     /// Longest call.
     pub timeout: Duration,
     /// Most instances at a time.

@@ -110,6 +110,7 @@ impl Settings {
             reset: self.chosen.reset,
             limits: self.chosen.limits,
             network: self.chosen.network,
+            egress: self.chosen.egress.clone(),
             timeout: self.chosen.timeout,
             concurrency: self.chosen.concurrency,
             environment: self.chosen.environment.clone(),

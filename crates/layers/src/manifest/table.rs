@@ -1,16 +1,18 @@
 //! `[tool.lambswool]`, setting by setting.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use sandbox::{Kind, Limits, Network, Reset};
+use sandbox::network::{DestinationError, MOST_DESTINATIONS, MOST_PORTS};
+use sandbox::{Destination, Kind, Limits, Network, Reset};
 use toml::{Table, Value};
 
 use super::{ManifestError, quantity};
 
-const KNOWN: [&str; 13] = [
+const KNOWN: [&str; 14] = [
     "binary",
     "concurrency",
+    "egress",
     "environment",
     "fallback",
     "handler",
@@ -30,6 +32,7 @@ pub(super) struct Chosen {
     pub(super) limits: Limits,
     pub(super) timeout: Duration,
     pub(super) network: Network,
+    pub(super) egress: Vec<Destination>,
     pub(super) environment: BTreeMap<String, String>,
     pub(super) python: Option<String>,
     pub(super) concurrency: u32,
@@ -45,6 +48,7 @@ impl Default for Chosen {
             limits: Limits::default(),
             timeout: Duration::from_secs(30),
             network: Network::None,
+            egress: Vec::new(),
             environment: BTreeMap::new(),
             python: None,
             concurrency: 64,
@@ -71,7 +75,8 @@ pub(super) fn read(table: &Table, file: &str) -> Result<Chosen, ManifestError> {
             "scratch" => chosen.limits.scratch_bytes = quantity::bytes(value).map_err(wrong)?,
             "pids" => chosen.limits.pids = number(value).map_err(wrong)?,
             "timeout" => chosen.timeout = quantity::duration(value).map_err(wrong)?,
-            "network" => chosen.network = network(value).map_err(wrong)?,
+            "network" => chosen.network = network(value, table).map_err(wrong)?,
+            "egress" => chosen.egress = egress(value, table).map_err(wrong)?,
             "environment" => chosen.environment = environment(value).map_err(wrong)?,
             "python" => chosen.python = Some(text(value).map_err(wrong)?),
             "concurrency" => chosen.concurrency = number(value).map_err(wrong)?,
@@ -120,14 +125,35 @@ fn text(value: &Value) -> Result<String, String> {
     value.as_str().map(str::to_owned).ok_or_else(|| "write a text in quotes".to_owned())
 }
 
-fn network(value: &Value) -> Result<Network, String> {
+fn network(value: &Value, table: &Table) -> Result<Network, String> {
     match value.as_str() {
         Some("none") => Ok(Network::None),
-        Some("host") => {
-            Err("a function never gets the host's network; the only value is \"none\"".to_owned())
+        Some("egress") if table.contains_key("egress") => Ok(Network::Egress),
+        Some("egress") => Err(format!("say where to, {EGRESS}")),
+        Some("host") => Ok(Network::Host),
+        _ => Err("write \"none\", \"egress\" or \"host\"".to_owned()),
+    }
+}
+
+const EGRESS: &str = "as in egress = [\"api.example.com:443\", \"192.0.2.0/24:5432\"]";
+
+/// Where a function may connect to.
+fn egress(value: &Value, table: &Table) -> Result<Vec<Destination>, String> {
+    if table.get("network").and_then(Value::as_str) != Some("egress") {
+        return Err("it goes with network = \"egress\"".to_owned());
+    }
+    let texts = value.as_array().and_then(|list| list.iter().map(Value::as_str).collect());
+    let texts: Vec<&str> = texts.ok_or_else(|| format!("write a list of texts, {EGRESS}"))?;
+    let parsed =
+        texts.into_iter().map(|text| text.parse().map_err(|e: DestinationError| e.to_string()));
+    let destinations = parsed.collect::<Result<Vec<Destination>, _>>()?;
+    let ports: BTreeSet<u16> = destinations.iter().map(|destination| destination.port).collect();
+    match (destinations.len(), ports.len()) {
+        (0, _) => Err(format!("say where to, {EGRESS}; or set network = \"none\"")),
+        (1..=MOST_DESTINATIONS, ..=MOST_PORTS) => Ok(destinations),
+        _ => {
+            Err(format!("at most {MOST_DESTINATIONS} destinations at {MOST_PORTS} different ports"))
         }
-        Some("egress") => Err("not available yet; the only value is \"none\"".to_owned()),
-        _ => Err("the only value is \"none\"".to_owned()),
     }
 }
 
@@ -226,6 +252,29 @@ mod tests {
     }
 
     #[test]
+    fn a_network_is_asked_for_with_a_list_of_where_to() {
+        let list = |list: &str| of(&format!("network = \"egress\"\negress = {list}"));
+        let chosen = list("[\"API.example.com:443\", \"192.0.2.7/24:5432\"]").unwrap();
+        let to: Vec<String> = chosen.egress.iter().map(ToString::to_string).collect();
+        assert_eq!(chosen.network, Network::Egress);
+        assert_eq!(to, ["api.example.com:443", "192.0.2.0/24:5432"]);
+        assert_eq!(of("network = \"host\"").unwrap().network, Network::Host);
+        let many: Vec<_> = (1..=13).map(|port| format!("\"example.com:{port}\"")).collect();
+        for (bad, word) in [
+            ("[]", "say where to"),
+            ("\"example.com:443\"", "a list of texts"),
+            ("[\"example.com\"]", "names no port"),
+            ("[\"https://example.com:443\"]", "neither a host name"),
+            (&format!("[{}]", many.join(", ")), "at most"),
+        ] {
+            let error = list(bad).unwrap_err();
+            assert!(error.starts_with("main.py: egress") && error.contains(word), "{error}");
+        }
+        let both = "network = \"none\"\negress = [\"example.com:443\"]";
+        assert!(of(both).unwrap_err().contains("it goes with"));
+    }
+
+    #[test]
     fn an_unknown_setting_is_answered_with_the_nearest_and_all_known() {
         let error = of("memroy = 1").unwrap_err();
         assert!(error.contains("did you mean \"memory\"") && error.contains("timeout"), "{error}");
@@ -238,8 +287,9 @@ mod tests {
             "memory = \"1MB\"",
             "timeout = \"x\"",
             "pids = 0",
-            "network = \"host\"",
+            "network = \"internet\"",
             "network = \"egress\"",
+            "egress = [\"example.com:443\"]",
             "isolation = \"vm\"",
             "fallback = \"container\"",
             "reset = \"always\"",
@@ -255,6 +305,5 @@ mod tests {
                 "{error}"
             );
         }
-        assert!(of("network = \"egress\"").unwrap_err().contains("not available yet"));
     }
 }

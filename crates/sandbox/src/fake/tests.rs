@@ -24,6 +24,7 @@ fn instance_spec() -> InstanceSpec {
         packages: None,
         code: "code/c".parse().unwrap(),
         network: Network::None,
+        egress: [].into(),
         limits: Limits::default(),
     }
 }

@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 
 use crate::deploy::DeployError;
 use crate::name::NameError;
+use crate::networks::NotAllowed;
 use crate::registry::StoreError;
 use crate::workshop::MakeError;
 
@@ -61,6 +62,11 @@ impl ApiError {
             "no function {name:?}: deploy it with `wool deploy`, or see what is there with `wool ls`"
         );
         Self::new(StatusCode::NOT_FOUND, "unknown-function", message)
+    }
+
+    /// The operator does not allow, or no longer, what the function asks for.
+    pub(super) fn not_allowed(refused: NotAllowed) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "network", refused.to_string())
     }
 
     /// There is no room now; there will be.

@@ -45,6 +45,7 @@ use crate::config::Config;
 use crate::deploy::Deployer;
 use crate::logs::Logs;
 use crate::name::{FunctionName, WholeName};
+use crate::networks::Networks;
 use crate::registry::Registry;
 use crate::secrets::Vault;
 use crate::state::State;
@@ -83,6 +84,8 @@ pub struct App {
     pub engine: Arc<Engine>,
     /// Who deploys.
     pub deployer: Arc<Deployer>,
+    /// Which functions may reach something.
+    pub networks: Arc<Networks>,
     /// Who looks after packages.
     pub stock: Arc<Stock>,
     /// Output of functions.

@@ -45,6 +45,7 @@ const JSON: &str = "application/json";
             ("lambswool-invocation" = String, description = "the invocation's id"),
         )),
         (status = 400, description = "the body is no JSON, or the name is none", body = super::ErrorBody),
+        (status = 403, description = "the operator no longer allows the function its network", body = super::ErrorBody),
         (status = 404, description = "no such function", body = super::ErrorBody),
         (status = 408, description = "the body comes too slowly", body = super::ErrorBody),
         (status = 413, description = "the body is too large", body = super::ErrorBody),
@@ -65,6 +66,7 @@ pub(super) async fn run(
     let began = Instant::now();
     let handler =
         app.registry.resolve(&name).ok_or_else(|| ApiError::unknown_function(name.name()))?;
+    app.networks.check(&handler).map_err(ApiError::not_allowed)?;
     let resolved = began.elapsed();
     metrics::histogram!("lambswool_stage_seconds", "stage" => Stage::Resolve.as_str())
         .record(resolved);

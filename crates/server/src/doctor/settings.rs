@@ -7,12 +7,13 @@ use super::Finding;
 use super::host::DETACHED;
 use crate::capacity::{Capacity, Means};
 use crate::config::Config;
+use crate::networks::{Listed, Pattern};
 
 /// Fewer sandboxes at once than this are soon taken by a zygote, what it keeps ready, and a few calls.
 const FEW: usize = 64;
 
-pub(super) fn all(host: &Host, config: &Config) -> [Finding; 2] {
-    [isolation(host.kernel, config.isolation), capacity(host, config)]
+pub(super) fn all(host: &Host, config: &Config) -> [Finding; 3] {
+    [isolation(host.kernel, config.isolation), network(config), capacity(host, config)]
 }
 
 /// Which isolation is set, how it is done on this kernel, and what it costs.
@@ -50,6 +51,43 @@ fn isolation(kernel: Kernel, set: Isolation) -> Finding {
     )
 }
 
+/// Which functions may reach something.
+fn network(config: &Config) -> Finding {
+    let what = "network";
+    let names = |patterns: &Listed<Pattern>| {
+        patterns.0.iter().cloned().map(String::from).collect::<Vec<_>>().join(", ")
+    };
+    if !config.host_network.0.is_empty() {
+        return Finding::degraded(
+            what,
+            format!("functions in the host's own: {}", names(&config.host_network)),
+            "they reach whatever this host reaches, the worker's API included: where a list of destinations would do, move them from `host_network` to `egress`",
+        );
+    }
+    let program = crate::parts::proxy_program();
+    if !config.egress.0.is_empty() && !program.as_ref().is_ok_and(|path| path.is_file()) {
+        return Finding::missing(
+            what,
+            "no wool-egress beside this program",
+            "install it there: functions with `network = \"egress\"` are served by it",
+        );
+    }
+    match (config.egress.0.is_empty(), config.egress_allow.0.len()) {
+        (true, _) => Finding::ok(what, "no function reaches anything"),
+        (false, 0) => Finding::ok(
+            what,
+            format!("public addresses that they list: functions {}", names(&config.egress)),
+        ),
+        (false, more) => Finding::ok(
+            what,
+            format!(
+                "public addresses that they list, and {more} entries of egress_allow: functions {}",
+                names(&config.egress)
+            ),
+        ),
+    }
+}
+
 /// How many sandboxes there may be at once.
 fn capacity(host: &Host, config: &Config) -> Finding {
     let what = "sandboxes";
@@ -77,6 +115,20 @@ mod tests {
         assert!(sock.found.starts_with("sock: roots in"), "{sock:?}");
         assert!(sock.advice.contains("hostile package"), "{sock:?}");
         assert!(judged("general").advice.contains("nothing is forked"));
+    }
+
+    #[test]
+    fn who_reaches_something_is_told_and_the_hosts_network_with_a_warning() {
+        let listed = |text: &str| Listed(vec![text.parse().unwrap()]);
+        let none = network(&Config::default());
+        assert_eq!((none.level, none.found.as_str()), (Level::Ok, "no function reaches anything"));
+        let host = Config { host_network: listed("metrics"), ..Config::default() };
+        let judged = network(&host);
+        assert_eq!(judged.level, Level::Degraded);
+        assert!(judged.found.contains("metrics") && judged.advice.contains("egress"), "{judged:?}");
+        // The tests' own program has none beside it.
+        let egress = Config { egress: listed("fetch-*"), ..Config::default() };
+        assert_eq!(network(&egress).level, Level::Missing);
     }
 
     #[test]

@@ -234,6 +234,7 @@ pub fn handler(name: &str, word: impl Fn(&str) -> Option<String>) -> Handler {
         environment: word("version").map(|text| ("VERSION".to_owned(), text)).into_iter().collect(),
         limits: Limits::default(),
         network: Network::None,
+        egress: [].into(),
         timeout: Duration::from_millis(number("timeout", 30_000)),
         concurrency: u32::try_from(number("concurrency", 64)).unwrap(),
     }

@@ -15,7 +15,7 @@
 //! | seccomp | what [`super::filter`] lists |
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 
 use landlock::{AccessNet, Ruleset, RulesetAttr, Scope};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -58,11 +58,12 @@ fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> JailError {
 pub fn enter() -> Result<OwnedFd, JailError> {
     sys::descriptors::raise(DESCRIPTORS);
     for (number, kind) in NAMESPACES {
-        let namespace = take(number).map_err(step("find the place's namespaces"))?;
+        let namespace =
+            sys::descriptors::take(number).map_err(step("find the place's namespaces"))?;
         move_into_link_name_space(std::os::fd::AsFd::as_fd(&namespace), Some(kind))
             .map_err(step("enter the place's namespaces"))?;
     }
-    let control = take(CONTROL).map_err(step("find the control socket"))?;
+    let control = sys::descriptors::take(CONTROL).map_err(step("find the control socket"))?;
     become_user(INNER).map_err(step("take user id"))?;
     drop_capabilities().map_err(step("drop capabilities"))?;
     set_undumpable().map_err(step("become undumpable"))?;
@@ -78,18 +79,6 @@ pub fn confine() -> Result<(), JailError> {
     set_no_new_privileges().map_err(step("give up privileges"))?;
     restrict().map_err(step("restrict by Landlock"))?;
     install_filter(&filter::build()).map_err(step("install filter"))
-}
-
-/// A descriptor that the warden has put at this number.
-fn take(number: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: asks for flags, and changes nothing.
-    if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: open, by the line above; nothing in this program owns it, which has just begun.
-    let fd = unsafe { OwnedFd::from_raw_fd(number) };
-    debug_assert_eq!(fd.as_raw_fd(), number);
-    Ok(fd)
 }
 
 fn restrict() -> io::Result<()> {

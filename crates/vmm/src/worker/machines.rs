@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use container::Containers;
 use sandbox::{Instance, InstanceSpec, Pending, Provider, Zygote, ZygoteSpec};
-use sandbox::{Limits, ProviderError};
+use sandbox::{Limits, Network, ProviderError};
 use thiserror::Error;
 
 use super::zygote::MachineZygote;
@@ -81,6 +81,11 @@ impl Machines {
     }
 
     async fn zygote(&self, spec: ZygoteSpec) -> Result<MachineZygote, ProviderError> {
+        if spec.network != Network::None {
+            return Err(ProviderError::Absent(
+                "a micro-VM has no network: set network = \"none\"".to_owned(),
+            ));
+        }
         let imports = spec.imports.clone();
         MachineZygote::make(Arc::clone(&self.shared), spec, imports).await
     }

@@ -15,6 +15,7 @@ use libc::c_long;
 
 use crate::defence::Defence;
 use crate::isolation::{Isolation, Namespaces};
+use crate::protocol::Network;
 use program::{Foreign, Program, Rule, Test, compile};
 
 /// A system call's name, as libc has it (`SYS_read`), and its number on this architecture.
@@ -50,7 +51,7 @@ const PARENT: u32 = libc::CLONE_PARENT.unsigned_abs();
 /// Builds the filter. `unix_sockets` is false where abstract sockets have no Landlock scope (before Linux 6.12): all
 /// sandboxes of a network class share one network namespace, and with it the abstract names.
 #[must_use]
-pub fn build(role: Role, unix_sockets: bool, isolation: Isolation) -> Program {
+pub fn build(role: Role, unix_sockets: bool, isolation: Isolation, network: Network) -> Program {
     let mut rules: BTreeMap<c_long, Rule> = BTreeMap::new();
     for (_, number) in allowed::GROUPS.iter().flat_map(|group| group.calls) {
         rules.insert(*number, Rule::Always);
@@ -73,7 +74,8 @@ pub fn build(role: Role, unix_sockets: bool, isolation: Isolation) -> Program {
         keep_core_limit(&mut rules);
     }
     if role == Role::Zygote {
-        landing(&mut rules, isolation.own);
+        let own = |instance| network.own(instance, isolation.own);
+        landing(&mut rules, own(false), own(true));
     }
     for refusal in refused::REFUSALS.iter().filter(|refusal| !isolation.has(refusal.defence)) {
         rules.extend(refusal.calls.iter().map(|(_, number)| (*number, Rule::Always)));
@@ -154,14 +156,14 @@ fn socket_families(unix_sockets: bool) -> (Rule, Rule) {
     (Rule::When(sockets), Rule::When(pairs))
 }
 
-/// What a zygote needs to land its forks; `own` are the namespaces that they make for themselves.
-fn landing(rules: &mut BTreeMap<c_long, Rule>, own: Namespaces) {
+/// What a zygote needs to land its forks: the namespaces that further zygotes and instances make for themselves.
+fn landing(rules: &mut BTreeMap<c_long, Rule>, zygotes: Namespaces, instances: Namespaces) {
     // Not by pidfd: that takes a process's namespaces, whatever the flags of the slot's own.
     rules.insert(libc::SYS_setns, Rule::When(vec![vec![(1, is(libc::CLONE_NEWUSER))]]));
     // Exactly what an instance's landing makes, and what a further zygote's makes.
-    let mut unshared = vec![libc::CLONE_NEWPID | own.bits()];
-    if own != Namespaces::NONE {
-        unshared.push(own.bits());
+    let mut unshared = vec![libc::CLONE_NEWPID | instances.bits()];
+    if zygotes != Namespaces::NONE {
+        unshared.push(zygotes.bits());
     }
     let allowed = unshared.into_iter().map(|kinds| vec![(0, is(kinds))]).collect();
     rules.insert(libc::SYS_unshare, Rule::When(allowed));

@@ -1,0 +1,177 @@
+//! What an instance may reach outside: its own network, filled by the warden, and the proxy that serves it.
+//!
+//! ```text
+//!   landed ── Reach ─► warden: routes and listening sockets in the instance's network ── sockets ─┐
+//!                                                            Open, with the list ◄────────────────┘
+//!                                                              ▼ the proxy, started by the warden at the first
+//!   pause ── Pause ─►   resume ── Resume ─►   dropped ── Close ─►
+//! ```
+//! Orders go one way and in order, and nobody waits for them: whoever connects before the proxy listens waits in the kernel's
+//! queue. When the proxy dies, instances that it served are as good as dead, and the next one starts another.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use egress::Rules;
+use egress::control::{Order, Plan};
+use sandbox::{Destination, Network, ProviderError, SandboxId};
+use sys::scm;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{Mutex, mpsc};
+use warden::protocol::{self, Answer, Command};
+
+use crate::client::{Client, unexpected};
+use crate::watch::watch;
+
+/// As the warden names it.
+pub(crate) fn network(network: Network) -> protocol::Network {
+    match network {
+        Network::None => protocol::Network::None,
+        Network::Egress => protocol::Network::Egress,
+        Network::Host => protocol::Network::Host,
+    }
+}
+
+/// The one proxy of a worker, while there is one.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    rules: Rules,
+    link: Mutex<Option<Arc<Link>>>,
+}
+
+impl Proxy {
+    /// One that is started when somebody needs it; `rules` bound every function.
+    pub(crate) fn new(rules: Rules) -> Self {
+        Self { rules, link: Mutex::default() }
+    }
+
+    /// Gives an instance that has landed what it may reach; none where it is of another class.
+    pub(crate) async fn reach(
+        &self,
+        client: &Client,
+        id: SandboxId,
+        class: Network,
+        destinations: &[Destination],
+    ) -> Result<Option<Reach>, ProviderError> {
+        if class != Network::Egress {
+            return Ok(None);
+        }
+        let Plan { networks, ports, names } = Plan::of(destinations);
+        let command = Command::Reach { sandbox: id.0, networks, ports, names };
+        let (Answer::Done, sockets) = client.call(command, &[]).await? else {
+            return Err(unexpected());
+        };
+        let link = self.link(client).await?;
+        let destinations = destinations.to_vec();
+        link.order(Order::Open { sandbox: id.0, destinations }, sockets);
+        Ok(Some(Reach { id, link }))
+    }
+
+    /// The connection to the proxy that runs; to a new one where none does.
+    async fn link(&self, client: &Client) -> Result<Arc<Link>, ProviderError> {
+        let mut link = self.link.lock().await;
+        if let Some(link) = link.as_ref().filter(|link| link.alive()) {
+            return Ok(Arc::clone(link));
+        }
+        let (Answer::Done, mut fds) = client.call(Command::Proxy, &[]).await? else {
+            return Err(unexpected());
+        };
+        let control = fds.pop().ok_or_else(unexpected)?;
+        let new = Link::new(control).map_err(ProviderError::step("watch the proxy"))?;
+        let isolation = client.host().isolation;
+        new.order(Order::Bound { rules: self.rules.clone(), isolation }, Vec::new());
+        Ok(Arc::clone(link.insert(Arc::new(new))))
+    }
+}
+
+/// An order, and what comes along.
+type Ordered = (Order, Vec<OwnedFd>);
+
+/// A connection to a proxy.
+#[derive(Debug)]
+struct Link {
+    orders: mpsc::UnboundedSender<Ordered>,
+    alive: Arc<AtomicBool>,
+}
+
+impl Link {
+    fn new(control: OwnedFd) -> io::Result<Self> {
+        let control = watch(control)?;
+        let (orders, mut given) = mpsc::unbounded_channel::<Ordered>();
+        let alive = Arc::new(AtomicBool::new(true));
+        let still = Arc::clone(&alive);
+        tokio::spawn(async move {
+            loop {
+                let sent = tokio::select! {
+                    order = given.recv() => match order {
+                        Some((order, fds)) => send(&control, &order, &fds).await,
+                        // Nobody needs it any more: it ends with the socket.
+                        None => return,
+                    },
+                    () = gone(&control) => Err(io::ErrorKind::BrokenPipe.into()),
+                };
+                if let Err(error) = sent {
+                    still.store(false, Ordering::Release);
+                    tracing::warn!(%error, "the proxy of functions with a network is gone; the next call starts another");
+                    return;
+                }
+            }
+        });
+        Ok(Self { orders, alive })
+    }
+
+    fn alive(&self) -> bool {
+        self.alive.load(Ordering::Acquire)
+    }
+
+    fn order(&self, order: Order, fds: Vec<OwnedFd>) {
+        // Gone: then so is whatever the order was about.
+        let _ = self.orders.send((order, fds));
+    }
+}
+
+async fn send(control: &AsyncFd<OwnedFd>, order: &Order, fds: &[OwnedFd]) -> io::Result<()> {
+    let packet = serde_json::to_vec(order)?;
+    let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+    let send = |fd: &OwnedFd| scm::send(fd.as_fd(), &packet, &borrowed, false);
+    control.async_io(Interest::WRITABLE, send).await.map(drop)
+}
+
+/// Returns when the proxy has ended: it says nothing.
+async fn gone(control: &AsyncFd<OwnedFd>) {
+    let receive = |fd: &OwnedFd| scm::receive(fd.as_fd(), &mut [0; 1], false);
+    let _ = control.async_io(Interest::READABLE, receive).await;
+}
+
+/// What one instance may reach. Dropping it ends that.
+#[derive(Debug)]
+pub(crate) struct Reach {
+    id: SandboxId,
+    link: Arc<Link>,
+}
+
+impl Reach {
+    /// Whether somebody serves it.
+    pub(crate) fn alive(&self) -> bool {
+        self.link.alive()
+    }
+
+    /// Ends its connections until [`Reach::resume`].
+    pub(crate) fn pause(&self) {
+        self.link.order(Order::Pause { sandbox: self.id.0 }, Vec::new());
+    }
+
+    /// Lets it connect again.
+    pub(crate) fn resume(&self) {
+        self.link.order(Order::Resume { sandbox: self.id.0 }, Vec::new());
+    }
+}
+
+impl Drop for Reach {
+    fn drop(&mut self) {
+        self.link.order(Order::Close { sandbox: self.id.0 }, Vec::new());
+    }
+}

@@ -1,0 +1,359 @@
+//! What a sandbox reaches that may reach something, and that it is nothing else.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{IpAddr, TcpListener};
+use std::path::Path;
+
+use egress::Rules;
+use sandbox::{Destination, Instance, InstanceSpec, Network, Provider, Zygote, ZygoteSpec};
+use serde_json::{Value, json};
+use support::{Conversation, NONE, World, can_run, host, patience};
+
+/// Connects to each place of its event, and says what came of it.
+const CONNECT: &str = r#"
+import errno, socket
+
+KEPT = []
+
+def said(action):
+    try:
+        return action()
+    except socket.gaierror as error:
+        return "no such name" if error.errno == socket.EAI_NONAME else str(error)
+    except OSError as error:
+        return errno.errorcode.get(error.errno, str(error))
+
+def talk(host, port):
+    with socket.create_connection((host, port), 30) as end:
+        end.sendall(b"hello")
+        return end.recv(64).decode() or "nothing"
+
+def keep(host, port):
+    KEPT.append(socket.create_connection((host, port), 30))
+    KEPT[-1].sendall(b"hello")
+    return KEPT[-1].recv(64).decode()
+
+def listen(port):
+    with socket.socket() as end:
+        end.bind(("127.0.0.1", port))
+        return "bound"
+
+def handler(event, context):
+    words = {"keep": keep, "kept": lambda: KEPT[-1].recv(64).decode() or "ended", "listen": listen}
+    return [said(lambda: words.get(one[0], lambda *_: talk(*one))(*one[1:])) for one in event]
+"#;
+
+/// Answers whoever connects at an address with what they have said, after its own name, until they go.
+fn answering_at(address: &str, name: &'static str) -> u16 {
+    let listener = TcpListener::bind((address, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut caller in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut bytes = [0; 64];
+                while let Ok(got @ 1..) = caller.read(&mut bytes) {
+                    let _ = caller.write_all(&[name.as_bytes(), b": ", &bytes[..got]].concat());
+                }
+            });
+        }
+    });
+    port
+}
+
+fn answering(name: &'static str) -> u16 {
+    answering_at("127.0.0.1", name)
+}
+
+fn rules(allow: &[&str]) -> Rules {
+    let allow = allow.iter().map(|rule| rule.parse().unwrap()).collect();
+    Rules { allow, ..Rules::default() }
+}
+
+fn reaching(world: &World, destinations: &[String]) -> InstanceSpec {
+    let egress: Vec<Destination> = destinations.iter().map(|one| one.parse().unwrap()).collect();
+    InstanceSpec { network: Network::Egress, egress: egress.into(), ..world.instance(CONNECT) }
+}
+
+async fn zygote(world: &World, network: Network) -> Box<dyn Zygote> {
+    let spec = ZygoteSpec { network, ..world.zygote(&[]) };
+    world.containers.create_zygote(spec).await.unwrap()
+}
+
+/// One instance, and a conversation with it.
+async fn forked(zygote: &dyn Zygote, spec: InstanceSpec) -> (Box<dyn Instance>, Conversation) {
+    let mut instance = zygote.fork(spec).await.unwrap();
+    let talk = Conversation::load(instance.as_mut()).await;
+    (instance, talk)
+}
+
+async fn ask(talk: &mut Conversation, event: Value) -> Value {
+    talk.ask(&event.to_string()).await
+}
+
+/// The proxy of a world.
+fn proxy(world: &World) -> host::Process {
+    let mut all = host::children(world.warden());
+    all.retain(|process| process.uid == warden::uids::PROXY && !process.zombie());
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.remove(0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destination_of_the_list_is_reached_and_no_other() {
+    if !can_run() {
+        return;
+    }
+    let (listed, other) = (answering("listed"), answering("other"));
+    let places = json!([
+        ["127.0.0.1", listed],
+        ["127.0.0.1", other],
+        ["127.0.0.2", listed],
+        ["8.8.8.8", listed],
+        ["169.254.169.254", 80],
+        ["2001:db8::1", listed],
+        ["example.com", listed],
+    ]);
+    let met = json!([
+        "listed: hello",
+        "ECONNREFUSED",
+        "ECONNRESET",
+        "ENETUNREACH",
+        "ENETUNREACH",
+        "ENETUNREACH",
+        "Temporary failure in name resolution",
+    ]);
+    let met = |said: Value| {
+        // Without a name in the list there is nobody to ask; what a resolver makes of it is its own.
+        let (said, met) = (said.as_array().unwrap().clone(), met.as_array().unwrap());
+        assert_eq!(said[..6], met[..6]);
+        assert!(said[6].as_str().unwrap().contains("name"), "{said:?}");
+    };
+    for staged in [false, true] {
+        let world = World::bounded(support::rooted(staged), NONE, rules(&["127.0.0.1"])).await;
+        let destinations = [format!("127.0.0.1:{listed}")];
+        let zygote = zygote(&world, Network::Egress).await;
+        let (instance, mut talk) = forked(zygote.as_ref(), reaching(&world, &destinations)).await;
+        met(ask(&mut talk, places.clone()).await);
+        // What no zygote has forked has it as well.
+        let mut fresh =
+            world.containers.create_instance(reaching(&world, &destinations)).await.unwrap();
+        let mut alone = Conversation::load(fresh.as_mut()).await;
+        met(ask(&mut alone, places.clone()).await);
+        drop((talk, instance, alone, fresh, zygote));
+        world.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_of_the_list_is_reached_while_it_leads_where_it_may() {
+    if !can_run() {
+        return;
+    }
+    let port = answering("listed");
+    let hosts = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    // For everybody to read, as /etc/hosts is.
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    std::fs::set_permissions(hosts.path(), mode).unwrap();
+    let known = |lines: &str| std::fs::write(hosts.path(), lines).unwrap();
+    known("127.0.0.1 api.test a.below.test other.test\n10.9.9.9 private.below.test\n");
+    let world = World::knowing(hosts.path(), rules(&["127.0.0.1"])).await;
+    let destinations = [format!("api.test:{port}"), format!("*.below.test:{port}")];
+    let zygote = zygote(&world, Network::Egress).await;
+    let (instance, mut talk) = forked(zygote.as_ref(), reaching(&world, &destinations)).await;
+    let event = json!([
+        ["api.test", port],
+        ["API.test", port],
+        ["a.below.test", port],
+        ["other.test", port],
+        ["nobody.below.test", port],
+        ["private.below.test", port],
+        ["below.test", port],
+        ["198.18.0.77", port],
+    ]);
+    assert_eq!(
+        ask(&mut talk, event).await,
+        json!([
+            "listed: hello",
+            "listed: hello",
+            "listed: hello",
+            "no such name",
+            "no such name",
+            "no such name",
+            "no such name",
+            "ECONNRESET",
+        ])
+    );
+    // The address that the sandbox was given leads wherever the name does: when that is inside, nowhere.
+    known("127.0.0.3 api.test\n");
+    assert_eq!(ask(&mut talk, json!([["198.18.0.1", port]])).await, json!(["ECONNRESET"]));
+    assert_eq!(ask(&mut talk, json!([["api.test", port]])).await, json!(["no such name"]));
+    known("127.0.0.1 api.test\n");
+    assert_eq!(ask(&mut talk, json!([["198.18.0.1", port]])).await, json!(["listed: hello"]));
+    drop((talk, instance, zygote));
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_workers_api_is_not_reached_at_any_address_of_the_host() {
+    if !can_run() {
+        return;
+    }
+    let api = answering_at("0.0.0.0", "the control API");
+    let other = answering_at("0.0.0.0", "another service");
+    let mut own: BTreeSet<IpAddr> = host::addresses();
+    own.insert("127.0.0.1".parse().unwrap());
+    own.insert("127.9.9.9".parse().unwrap());
+    let allow = own.iter().map(|one| one.to_string().parse().unwrap()).collect();
+    let rules = Rules { allow, worker: Some(api), ..Rules::default() };
+    let world = World::bounded(support::rooted(false), NONE, rules).await;
+    let at = |port: u16| own.iter().map(move |one| format!("{one}:{port}"));
+    let destinations: Vec<_> = at(api).chain(at(other)).collect();
+    let zygote = zygote(&world, Network::Egress).await;
+    let (instance, mut talk) = forked(zygote.as_ref(), reaching(&world, &destinations)).await;
+    for address in &own {
+        let said = ask(&mut talk, json!([[address, api], [address, other]])).await;
+        assert_eq!(said, json!(["ECONNRESET", "another service: hello"]), "{address}");
+    }
+    drop((talk, instance, zygote));
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_end_when_their_instance_is_paused_and_it_connects_again_when_it_goes_on() {
+    if !can_run() {
+        return;
+    }
+    let port = answering("listed");
+    let world = World::bounded(support::rooted(false), NONE, rules(&["127.0.0.1"])).await;
+    let zygote = zygote(&world, Network::Egress).await;
+    let spec = reaching(&world, &[format!("127.0.0.1:{port}")]);
+    let (instance, mut talk) = forked(zygote.as_ref(), spec).await;
+    assert_eq!(
+        ask(&mut talk, json!([["keep", "127.0.0.1", port]])).await,
+        json!(["listed: hello"])
+    );
+    for _ in 0..3 {
+        instance.pause().unwrap();
+        instance.resume().unwrap();
+        let said = ask(&mut talk, json!([["kept"], ["keep", "127.0.0.1", port]])).await;
+        assert_eq!(said, json!(["ECONNRESET", "listed: hello"]));
+    }
+    drop((talk, instance, zygote));
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_of_an_instance_is_left_with_the_proxy_when_it_is_gone() {
+    if !can_run() {
+        return;
+    }
+    let port = answering("listed");
+    let world = World::bounded(support::rooted(false), NONE, rules(&["127.0.0.1"])).await;
+    let zygote = zygote(&world, Network::Egress).await;
+    let spec = reaching(&world, &[format!("127.0.0.1:{port}"), "api.test:1".to_owned()]);
+    let mut before = None;
+    for _ in 0..3 {
+        let (instance, mut talk) = forked(zygote.as_ref(), spec.clone()).await;
+        let said = ask(&mut talk, json!([["keep", "127.0.0.1", port]])).await;
+        assert_eq!(said, json!(["listed: hello"]));
+        let descriptors = format!("/proc/{}/fd", proxy(&world).pid);
+        let open = || std::fs::read_dir(&descriptors).unwrap().count();
+        // Two that listen, one for names, two of the connection.
+        assert!(before.is_none_or(|before| open() >= before + 5));
+        drop((talk, instance));
+        world.settle().await;
+        let least = before.unwrap_or_else(|| open().min(12));
+        let deadline = std::time::Instant::now() + patience(10);
+        while open() > least {
+            assert!(std::time::Instant::now() < deadline, "{} instead of {least}", open());
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        before = Some(open());
+    }
+    drop(zygote);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_proxy_has_nobodys_rights_and_another_follows_when_it_is_killed() {
+    if !can_run() {
+        return;
+    }
+    let port = answering("listed");
+    let world = World::bounded(support::rooted(false), NONE, rules(&["127.0.0.1"])).await;
+    let zygote = zygote(&world, Network::Egress).await;
+    let spec = reaching(&world, &[format!("127.0.0.1:{port}")]);
+    let (instance, mut talk) = forked(zygote.as_ref(), spec.clone()).await;
+    assert_eq!(ask(&mut talk, json!([["127.0.0.1", port]])).await, json!(["listed: hello"]));
+    let first = proxy(&world);
+    for capabilities in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+        assert_eq!(first.status[capabilities], "0000000000000000", "{capabilities}");
+    }
+    assert_eq!((first.status["NoNewPrivs"].as_str(), first.status["Seccomp"].as_str()), ("1", "2"));
+    assert_eq!(first.status["Groups"], "");
+    let pid = rustix::process::Pid::from_raw(first.pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    // Nobody listens there any more, and whoever asks is told that the instance is of no use.
+    let deadline = std::time::Instant::now() + patience(10);
+    while instance.alive() {
+        assert!(std::time::Instant::now() < deadline, "it passes for alive");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert_eq!(ask(&mut talk, json!([["127.0.0.1", port]])).await, json!(["ECONNREFUSED"]));
+    let (second, mut talk) = forked(zygote.as_ref(), spec).await;
+    assert_eq!(ask(&mut talk, json!([["127.0.0.1", port]])).await, json!(["listed: hello"]));
+    assert_ne!(proxy(&world).pid, first.pid);
+    drop((talk, instance, second, zygote));
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_the_hosts_network_everything_is_reached_and_nothing_is_served() {
+    if !can_run() {
+        return;
+    }
+    let port = answering("a service of the host");
+    let world = World::new(false, NONE).await;
+    let zygote = zygote(&world, Network::Host).await;
+    let spec = InstanceSpec { network: Network::Host, ..world.instance(CONNECT) };
+    let (instance, mut talk) = forked(zygote.as_ref(), spec).await;
+    let said = ask(&mut talk, json!([["127.0.0.1", port], ["listen", 0]])).await;
+    assert_eq!(said, json!(["a service of the host: hello", "EACCES"]));
+    // Others are as before, beside it.
+    let none = self::zygote(&world, Network::None).await;
+    let (other, mut quiet) = forked(none.as_ref(), world.instance(CONNECT)).await;
+    let said = ask(&mut quiet, json!([["127.0.0.1", port]])).await;
+    assert!(["EACCES", "ENETUNREACH"].contains(&said[0].as_str().unwrap()), "{said}");
+    // And nobody changes from one to the other.
+    let spec = InstanceSpec { network: Network::Host, ..world.instance(CONNECT) };
+    let refused = none.fork(spec).await.unwrap_err().to_string();
+    assert!(refused.contains("network class"), "{refused}");
+    drop((talk, instance, quiet, other, zygote, none));
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resolv_conf_names_whom_the_sandbox_may_ask() {
+    if !can_run() {
+        return;
+    }
+    const READ: &str = "def handler(event, context):\n    return open('/etc/resolv.conf').read()\n";
+    for staged in [false, true] {
+        let world = World::new(staged, NONE).await;
+        for (network, expected) in [
+            (Network::None, "nameserver 127.0.0.1\n".to_owned()),
+            (Network::Egress, "nameserver 127.0.0.1\n".to_owned()),
+            (Network::Host, std::fs::read_to_string(Path::new("/etc/resolv.conf")).unwrap()),
+        ] {
+            let zygote = zygote(&world, network).await;
+            let spec = InstanceSpec { network, ..world.instance(READ) };
+            let (instance, mut talk) = forked(zygote.as_ref(), spec).await;
+            assert_eq!(ask(&mut talk, json!(null)).await, json!(expected), "{network:?}");
+            drop((talk, instance, zygote));
+        }
+        world.end().await;
+    }
+}

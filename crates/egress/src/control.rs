@@ -1,0 +1,112 @@
+//! What the worker tells the proxy: one JSON object a packet, descriptors beside it. The proxy answers nothing, so that nobody
+//! waits for it: who connects before it listens waits in the kernel's queue.
+
+use std::net::IpAddr;
+
+use sandbox::Destination;
+use sandbox::network::Host;
+use serde::{Deserialize, Serialize};
+use warden::isolation::Isolation;
+
+use crate::addresses::FOR_NAMES;
+use crate::rules::Rules;
+
+/// Longest packet, in bytes: as many of the longest destinations as there may be.
+pub const MAX_PACKET: usize = 32 << 10;
+
+/// From the worker. A sandbox is named by its number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum Order {
+    /// First of all: what bounds every function.
+    Bound {
+        /// The rules.
+        rules: Rules,
+        /// Which lines of defence are in force.
+        isolation: Isolation,
+    },
+    /// A sandbox has come. Descriptors: its socket for names, where its [`Plan`] has one, then one that listens for each port.
+    Open {
+        /// Which.
+        sandbox: u64,
+        /// Where it may connect to.
+        destinations: Vec<Destination>,
+    },
+    /// It is paused: its connections end, and new ones wait.
+    Pause {
+        /// Which.
+        sandbox: u64,
+    },
+    /// It goes on.
+    Resume {
+        /// Which.
+        sandbox: u64,
+    },
+    /// It is gone.
+    Close {
+        /// Which.
+        sandbox: u64,
+    },
+}
+
+/// What a list of destinations takes in a sandbox's network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Networks whose addresses are local there: address and length of the prefix.
+    pub networks: Vec<(IpAddr, u8)>,
+    /// Ports that are listened on.
+    pub ports: Vec<u16>,
+    /// Whether it asks for names.
+    pub names: bool,
+}
+
+impl Plan {
+    /// The plan of a list.
+    #[must_use]
+    pub fn of(destinations: &[Destination]) -> Self {
+        let mut networks = Vec::new();
+        let mut names = false;
+        for destination in destinations {
+            match &destination.host {
+                Host::Addresses(network) => networks.push((network.addr(), network.prefix_len())),
+                Host::Name(_) | Host::Below(_) => names = true,
+            }
+        }
+        if names {
+            networks.push((FOR_NAMES.addr().into(), FOR_NAMES.prefix_len()));
+        }
+        networks.sort_unstable();
+        networks.dedup();
+        let mut ports: Vec<u16> = destinations.iter().map(|destination| destination.port).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        Self { networks, ports, names }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_has_each_network_and_port_once_and_a_place_for_names_where_there_are_some() {
+        let list = |texts: &[&str]| -> Vec<Destination> {
+            texts.iter().map(|text| text.parse().unwrap()).collect()
+        };
+        let plan = Plan::of(&list(&["192.0.2.0/24:80", "192.0.2.0/24:443", "[2001:db8::1]:443"]));
+        assert_eq!((plan.networks.len(), plan.ports, plan.names), (2, vec![80, 443], false));
+        let plan = Plan::of(&list(&["*.example.com:443", "example.com:443"]));
+        assert_eq!((plan.networks, plan.names), (vec![("198.18.0.0".parse().unwrap(), 16)], true));
+    }
+
+    #[test]
+    fn the_longest_list_fits_into_a_packet() {
+        let name = format!(
+            "{}.example.com:65535",
+            ["a".repeat(60), "b".repeat(60), "c".repeat(60)].join(".")
+        );
+        let destinations = vec![name.parse().unwrap(); sandbox::network::MOST_DESTINATIONS];
+        let order = Order::Open { sandbox: u64::MAX, destinations };
+        assert!(serde_json::to_vec(&order).unwrap().len() < MAX_PACKET);
+    }
+}

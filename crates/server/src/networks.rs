@@ -1,0 +1,227 @@
+//! Which functions may reach something, as the operator has it, and what bounds them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use egress::{Refusal, Rule, Rules};
+use engine::{DEFAULT_TENANT, Handler};
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use sandbox::{Destination, Network};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use thiserror::Error;
+
+use crate::config::Config;
+
+/// Values of a setting: a list, or, as in a variable, one text with commas.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Listed<T>(pub Vec<T>);
+
+impl<T> Default for Listed<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Listed<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "write a list of texts")]
+        enum Written {
+            List(Vec<String>),
+            Text(String),
+        }
+        let texts = match Written::deserialize(deserializer)? {
+            Written::List(texts) => texts,
+            Written::Text(text) => text.split(',').map(|one| one.trim().to_owned()).collect(),
+        };
+        let values = texts.iter().map(|text| text.parse().map_err(D::Error::custom));
+        values.collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// Names of functions: `report-*`, or with their tenant, `acme/*`. A star stands for anything.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "String")]
+pub struct Pattern(Glob);
+
+/// Why a text is no [`Pattern`].
+#[derive(Debug, Error)]
+#[error(
+    "{0}; write a function's name, in which `*` stands for anything, as in \"report-*\" or \"acme/*\""
+)]
+pub struct PatternError(globset::Error);
+
+impl FromStr for Pattern {
+    type Err = PatternError;
+
+    fn from_str(text: &str) -> Result<Self, PatternError> {
+        Glob::new(text).map(Self).map_err(PatternError)
+    }
+}
+
+impl From<Pattern> for String {
+    fn from(pattern: Pattern) -> Self {
+        pattern.0.glob().to_owned()
+    }
+}
+
+/// Why a function may not run as it asks to.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NotAllowed {
+    /// Its class is not for it.
+    #[error(
+        "{name} asks for network = \"{class}\", which this worker's operator has not allowed it: have {name:?} added to `{setting}` in the worker's configuration, or set network = \"none\""
+    )]
+    Class {
+        /// Which function.
+        name: String,
+        /// What it asks for.
+        class: &'static str,
+        /// Where the operator would allow it.
+        setting: &'static str,
+    },
+    /// It could never reach what it lists.
+    #[error("egress = [\"{destination}\"] cannot be: {refusal}")]
+    Destination {
+        /// Which.
+        destination: Destination,
+        /// Why.
+        refusal: Refusal,
+    },
+}
+
+/// See the module's own words.
+#[derive(Clone, Debug, Default)]
+pub struct Networks {
+    egress: GlobSet,
+    host: GlobSet,
+    rules: Rules,
+}
+
+impl Networks {
+    /// Those of a worker that listens where its settings say.
+    #[must_use]
+    pub fn of(config: &Config) -> Self {
+        Self { egress: set(&config.egress), host: set(&config.host_network), rules: rules(config) }
+    }
+
+    /// Whether a function may run as it asks to.
+    ///
+    /// # Errors
+    /// Why not, and who has to do what about it.
+    pub fn check(&self, handler: &Handler) -> Result<(), NotAllowed> {
+        let (set, setting) = match handler.network {
+            Network::None => return Ok(()),
+            Network::Egress => (&self.egress, "egress"),
+            Network::Host => (&self.host, "host_network"),
+        };
+        let whole = format!("{}/{}", handler.tenant, handler.name);
+        let plain = handler.tenant == DEFAULT_TENANT && set.is_match(&handler.name);
+        if !plain && !set.is_match(&whole) {
+            let name = if handler.tenant == DEFAULT_TENANT { handler.name.clone() } else { whole };
+            let class = handler.network.as_str();
+            return Err(NotAllowed::Class { name, class, setting });
+        }
+        for destination in handler.egress.iter() {
+            self.rules.judge_wish(destination).map_err(|refusal| NotAllowed::Destination {
+                destination: destination.clone(),
+                refusal,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn set(patterns: &Listed<Pattern>) -> GlobSet {
+    let mut set = GlobSetBuilder::new();
+    for Pattern(glob) in &patterns.0 {
+        set.add(glob.clone());
+    }
+    // Each was good by itself; too many together let nobody through.
+    set.build().unwrap_or_default()
+}
+
+/// What bounds every function.
+#[must_use]
+pub fn rules(config: &Config) -> Rules {
+    let (allow, deny): (Vec<Rule>, Vec<Rule>) =
+        (config.egress_allow.0.clone(), config.egress_deny.0.clone());
+    Rules { allow, deny, worker: Some(config.listen.port()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Flags;
+
+    fn networks(text: &str) -> Networks {
+        let file = Some((std::path::Path::new("config.toml"), text.to_owned()));
+        Networks::of(&Config::combine(file, |_| None, &Flags::default()).unwrap())
+    }
+
+    fn handler(tenant: &str, name: &str, network: Network, egress: &[&str]) -> Handler {
+        let mut handler: Handler = serde_json::from_value(serde_json::json!({
+            "id": "", "name": name, "tenant": tenant, "packages": null, "imports": [], "code": "code/c",
+            "python": { "base": "base/b", "guest": "guest/g", "interpreter": "/usr/bin/python3" },
+            "module": "m", "function": "f", "convention": "lambda", "binary": false, "environment": {},
+            "limits": sandbox::Limits::default(), "network": "none",
+            "timeout": { "secs": 1, "nanos": 0 }, "concurrency": 1,
+        }))
+        .unwrap();
+        handler.network = network;
+        handler.egress = egress.iter().map(|one| one.parse().unwrap()).collect();
+        handler
+    }
+
+    #[test]
+    fn without_a_word_of_the_operators_nobody_reaches_anything() {
+        let none = networks("");
+        assert_eq!(none.check(&handler("default", "f", Network::None, &[])), Ok(()));
+        for (class, setting) in [(Network::Egress, "`egress`"), (Network::Host, "`host_network`")] {
+            let refused = none.check(&handler("default", "f", class, &[])).unwrap_err().to_string();
+            assert!(refused.contains(setting) && refused.contains("\"f\""), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_with_a_tenant_is_for_that_tenant_and_one_without_for_the_operators_own() {
+        let some = networks("egress = [\"report-*\", \"acme/*\"]\nhost_network = \"metrics\"");
+        let may = |tenant: &str, name: &str, class| {
+            some.check(&handler(tenant, name, class, &[])).is_ok()
+        };
+        assert!(may("default", "report-daily", Network::Egress));
+        assert!(may("acme", "anything", Network::Egress));
+        assert!(may("default", "metrics", Network::Host));
+        assert!(!may("emca", "report-daily", Network::Egress), "another tenant took the name");
+        assert!(!may("default", "report", Network::Egress));
+        assert!(!may("default", "report-daily", Network::Host));
+        assert!(!may("acme", "metrics", Network::Host));
+    }
+
+    #[test]
+    fn a_destination_that_can_never_be_reached_is_told_before_any_call() {
+        let some = networks("egress = [\"*\"]\negress_allow = \"10.1.0.0/16:5432\"");
+        let check = |to: &str| some.check(&handler("acme", "f", Network::Egress, &[to]));
+        assert_eq!(check("10.1.2.3:5432"), Ok(()));
+        assert_eq!(check("api.example.com:443"), Ok(()));
+        let refused = check("10.2.0.1:5432").unwrap_err().to_string();
+        assert!(refused.contains("egress_allow"), "{refused}");
+        let refused = check("169.254.169.254:80").unwrap_err().to_string();
+        assert!(refused.contains("metadata"), "{refused}");
+    }
+
+    #[test]
+    fn what_is_no_pattern_or_rule_is_refused_with_an_example() {
+        for (text, example) in [
+            ("egress = [\"[\"]", "report-*"),
+            ("egress_allow = [\"example.com:443\"]", "10.0.0.0/8"),
+            ("egress_deny = 7", "a list of texts"),
+        ] {
+            let file = Some((std::path::Path::new("config.toml"), text.to_owned()));
+            let refused = Config::combine(file, |_| None, &Flags::default()).unwrap_err();
+            assert!(refused.to_string().contains(example), "{refused}");
+        }
+    }
+}

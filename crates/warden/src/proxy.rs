@@ -1,0 +1,123 @@
+//! The proxy of sandboxes that may reach something: started here because only the warden can give a process a uid of its own.
+//!
+//! ```text
+//!   warden ─ fork ─► joins a cgroup ─► exec wool-egress, still root ─► uid, no capability, Landlock, seccomp; only then
+//!                                                                      reads its control socket, which the worker has
+//! ```
+//! It is in the host's network, and in none of the sandboxes' namespaces. What is executed is the program beside the
+//! warden's own; no path comes with the command.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use sys::process::{close_from, default_signals, die_with_parent};
+
+use crate::cgroup::Group;
+use crate::protocol::{Answer, Limits};
+use crate::serve::{Answered, Refused, Warden, kernel};
+use crate::spawn::{self, failed};
+
+/// The program, beside the warden's own.
+const PROGRAM: &str = "wool-egress";
+
+/// What it needs for thousands of connections.
+const LIMITS: Limits =
+    Limits { memory_bytes: 512 << 20, pids: 600, scratch_bytes: 0, scratch_inodes: 0 };
+
+/// One, and those that are about to end.
+const MOST: usize = 4;
+
+impl Warden {
+    /// See [`Command::Proxy`](crate::protocol::Command::Proxy).
+    pub(crate) fn start_proxy(&mut self) -> Answered {
+        self.proxies.reap();
+        if self.proxies.children.len() >= MOST {
+            return Err(Refused::Wrong("enough proxies run"));
+        }
+        let group = match &self.proxies.group {
+            Some(group) => group.clone(),
+            None => {
+                let made = self.cgroups.make_apart("egress", LIMITS);
+                self.proxies.group.insert(made.map_err(kernel("make cgroup"))?).clone()
+            }
+        };
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(kernel("make channel"))?;
+        let (told, tell) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(kernel("socket pair"))?;
+        let program = spawn::beside_us(PROGRAM).map_err(kernel("find wool-egress"))?;
+        // SAFETY: a fork of a process with one thread: the child may go on with anything.
+        let child = unsafe { libc::fork() };
+        if child < 0 {
+            return Err(kernel("fork")(io::Error::last_os_error()));
+        }
+        if child == 0 {
+            let arranged = self.become_proxy(&group, theirs.as_fd(), tell.as_fd());
+            let error = match arranged {
+                Ok(()) => {
+                    default_signals();
+                    let environment = [c"PATH=/usr/bin:/bin".to_owned()];
+                    failed("execute wool-egress")(spawn::exec(&[program], &environment))
+                }
+                Err(error) => failed("arrange the proxy")(error),
+            };
+            // SAFETY: descriptor 4 is the socket, or closed: then nothing is told.
+            spawn::report(unsafe { BorrowedFd::borrow_raw(spawn::TELL) }, &error);
+            // SAFETY: ends the process; the warden's destructors are not this process's to run.
+            unsafe { libc::_exit(1) };
+        }
+        drop((theirs, tell));
+        if let Some(error) = spawn::listen(told.as_fd()).failure {
+            spawn::reap(child);
+            return Err(error.into());
+        }
+        self.proxies.children.push(child);
+        Ok((Answer::Done, vec![ours]))
+    }
+
+    /// Runs in the child.
+    fn become_proxy(
+        &self,
+        group: &Group,
+        control: BorrowedFd<'_>,
+        tell: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        self.cgroups.enter(group)?;
+        die_with_parent()?;
+        // What it says goes where the warden's own words go.
+        let words = std::io::stderr();
+        spawn::arrange_descriptors(control, words.as_fd(), tell, &[])?;
+        // SAFETY: this process executes the proxy or ends, and drops nothing that owns a descriptor.
+        unsafe { close_from(5) }
+    }
+}
+
+/// Those that run, one but for the moment after one has died. They end when this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Proxies {
+    children: Vec<i32>,
+    group: Option<Group>,
+}
+
+impl Proxies {
+    /// Waits for those that have ended: nobody else does.
+    pub(crate) fn reap(&mut self) {
+        self.children.retain(|child| {
+            // SAFETY: a child of ours that was not waited for; no status is asked for.
+            unsafe { libc::waitpid(*child, std::ptr::null_mut(), libc::WNOHANG) == 0 }
+        });
+    }
+}
+
+impl Drop for Proxies {
+    fn drop(&mut self) {
+        for child in self.children.drain(..) {
+            // SAFETY: a child of ours that was not waited for: the number is no other's.
+            unsafe { libc::kill(child, libc::SIGKILL) };
+            spawn::reap(child);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! A network of an instance's own, and what is put there: nothing but loopback, on which the addresses of an allow-list are
+//! local and somebody else listens.
+//!
+//! ```text
+//!   landed (in a network namespace that its landing made) ─► Reach ─► enter it ─► routes ─► listen ─► go back
+//!                                                                                             │ sockets
+//!   in there:  connect(192.0.2.7:5432) ─► local, listened on ─────────────────────────────────┴─► the proxy's accept()
+//!              connect(192.0.2.7:22)   ─► local, nobody listens: ECONNREFUSED
+//!              connect(10.0.0.1:5432)  ─► no route: ENETUNREACH
+//! ```
+//! No packet leaves that namespace, which has no other device and no way to get one: who is in it has no capability over
+//! it. What goes outside is decided and done by the proxy, which got the listening sockets, in its own namespace.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::net::sockopt::set_ipv6_v6only;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
+
+use crate::defence::Defence;
+use crate::protocol::{Answer, MOST_NETWORKS, MOST_PORTS, Network};
+use crate::serve::{Answered, Refused, Warden, kernel};
+use crate::slot::Filled;
+
+/// Where names are asked for: where a resolver asks that was told of no server (resolv.conf(5)).
+const NAMES: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 53);
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 128;
+
+impl Warden {
+    /// See [`Command::Reach`](crate::protocol::Command::Reach).
+    pub(crate) fn reach(
+        &mut self,
+        name: u64,
+        networks: &[(IpAddr, u8)],
+        ports: &[u16],
+        names: bool,
+    ) -> Answered {
+        if networks.len() > MOST_NETWORKS || ports.len() > MOST_PORTS {
+            return Err(Refused::Wrong("too many networks or ports at once"));
+        }
+        let sandbox = self.find(name)?;
+        if sandbox.network != Network::Egress || sandbox.reaches.is_some() {
+            return Err(Refused::Wrong("the sandbox's network is not to be filled"));
+        }
+        let process = sandbox.process.as_ref().ok_or(Refused::Wrong("nobody has landed"))?;
+        let pid = process.identity().ok_or(Refused::Wrong("the process is gone"))?.pid;
+        let namespace = std::fs::File::open(format!("/proc/{pid}/ns/net"))
+            .map_err(kernel("open the sandbox's network"))?;
+        // The pidfd keeps the number from naming another process: it still lived after the look.
+        if !process.alive() {
+            return Err(Refused::Wrong("the process is gone"));
+        }
+        let stat = rustix::fs::fstat(&namespace).map_err(kernel("name the sandbox's network"))?;
+        let inode = stat.st_ino;
+        // A zygote may have left out the step: then it would be filled for everybody who is there.
+        if self.host.isolation.has(Defence::CheckNetwork) && !self.is_nobodys(inode)? {
+            return Err(Refused::Wrong("the process has no network of its own"));
+        }
+        let filled = sys::network::within(namespace.as_fd(), || fill(networks, ports, names));
+        let sockets = filled.map_err(kernel("fill the sandbox's network"))?;
+        self.find(name)?.reaches = Some(Filled { inode, namespace: namespace.into() });
+        Ok((Answer::Done, sockets))
+    }
+
+    /// Whether a network is neither ours nor the place's, and has not been filled for another sandbox.
+    fn is_nobodys(&self, inode: u64) -> Result<bool, Refused> {
+        let ours = rustix::fs::stat("/proc/self/ns/net").map_err(kernel("name our own network"))?;
+        let is_it = |filled: &Filled| filled.inode == inode;
+        let filled = self.sandboxes.values().any(|one| one.reaches.as_ref().is_some_and(is_it));
+        Ok(inode != ours.st_ino && !self.place.is_network(inode) && !filled)
+    }
+}
+
+/// Runs in the sandbox's network.
+fn fill(networks: &[(IpAddr, u8)], ports: &[u16], names: bool) -> io::Result<Vec<OwnedFd>> {
+    for (address, prefix) in networks {
+        match sys::network::make_local(*address, *prefix) {
+            // A host without IPv6 reaches nobody there either.
+            Err(error) if address.is_ipv6() && lacks_ipv6(&error) => {}
+            made => made?,
+        }
+    }
+    let mut sockets = Vec::new();
+    if names {
+        let socket = made(AddressFamily::INET, SocketType::DGRAM)?;
+        bind(&socket, &NAMES)?;
+        sockets.push(socket);
+    }
+    for port in ports {
+        sockets.push(listen_on(*port)?);
+    }
+    Ok(sockets)
+}
+
+/// Switched off in the kernel, or on the device.
+fn lacks_ipv6(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EAFNOSUPPORT | libc::EACCES))
+}
+
+/// At every address, of both kinds where the host has both.
+fn listen_on(port: u16) -> io::Result<OwnedFd> {
+    let both = || -> io::Result<OwnedFd> {
+        let socket = made(AddressFamily::INET6, SocketType::STREAM)?;
+        set_ipv6_v6only(&socket, false)?;
+        bind(&socket, &SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0))?;
+        Ok(socket)
+    };
+    let socket = both().or_else(|_| -> io::Result<OwnedFd> {
+        let socket = made(AddressFamily::INET, SocketType::STREAM)?;
+        bind(&socket, &SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port))?;
+        Ok(socket)
+    })?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+fn made(family: AddressFamily, kind: SocketType) -> io::Result<OwnedFd> {
+    Ok(socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?)
+}
