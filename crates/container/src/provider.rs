@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use sandbox::wire::{Decoder, Reply};
 use sandbox::{
-    Instance, InstanceSpec, Pending, Provider, ProviderError, PythonSpec, SandboxId, Zygote,
-    ZygoteSpec,
+    CpuBounds, Instance, InstanceSpec, Limits, Pending, Provider, ProviderError, PythonSpec,
+    SandboxId, Zygote, ZygoteSpec,
 };
 use sys::process::PidFd;
 use warden::protocol::{Answer, Command, Python};
 
 use crate::client::{Client, unexpected};
-use crate::container::{ContainerInstance, Handle, limits};
+use crate::container::{ContainerInstance, Handle, in_the_wardens_words};
 use crate::fork::read_packet;
 use crate::imports::Steps;
 use crate::watch::watch;
@@ -31,11 +31,13 @@ pub struct ContainerOptions {
     /// Forks that a busy zygote keeps landed and waiting for code; two where it is not busy. They hide the fork, and what
     /// the kernel makes a rare cgroup attach wait; each costs about a megabyte.
     pub spares: usize,
+    /// Bounds of every sandbox's processors.
+    pub cpu: CpuBounds,
 }
 
 impl Default for ContainerOptions {
     fn default() -> Self {
-        Self { slots: 4, spares: 8 }
+        Self { slots: 4, spares: 8, cpu: CpuBounds::NONE }
     }
 }
 
@@ -55,6 +57,16 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// The limits of an instance that asks for these.
+    pub(crate) fn of_instance(&self, asked: Limits) -> warden::protocol::Limits {
+        in_the_wardens_words(Limits { cpu: self.options.cpu.of_instance(asked.cpu), ..asked })
+    }
+
+    /// The limits of a zygote that asks for these.
+    pub(crate) fn of_zygote(&self, asked: Limits) -> warden::protocol::Limits {
+        in_the_wardens_words(Limits { cpu: self.options.cpu.bounded(asked.cpu), ..asked })
+    }
+
     pub(crate) fn new_name(&self) -> SandboxId {
         SandboxId(self.names.fetch_add(1, Ordering::Relaxed) + 1)
     }
@@ -121,7 +133,8 @@ impl Containers {
     ) -> Result<ContainerZygote, ProviderError> {
         let shared = Arc::clone(&self.shared);
         let packages = spec.packages.as_ref().map(ToString::to_string);
-        let started = start(&shared, &spec.python, packages, None, limits(spec.limits)).await?;
+        let limits = shared.of_zygote(spec.limits);
+        let started = start(&shared, &spec.python, packages, None, limits).await?;
         let control =
             watch(started.channel).map_err(ProviderError::step("watch the control socket"))?;
         let said = read_packet(&control, START_PATIENCE).await;
@@ -146,8 +159,8 @@ impl Provider for Containers {
         Box::pin(async move {
             let packages = spec.packages.as_ref().map(ToString::to_string);
             let code = Some(spec.code.to_string());
-            let started =
-                start(&self.shared, &spec.python, packages, code, limits(spec.limits)).await?;
+            let limits = self.shared.of_instance(spec.limits);
+            let started = start(&self.shared, &spec.python, packages, code, limits).await?;
             let channel = wait_ready(started.channel, &started.handle).await?;
             Ok(Box::new(ContainerInstance {
                 handle: started.handle,

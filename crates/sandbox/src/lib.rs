@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cpu;
 pub mod guest;
 mod id;
 mod provider;
@@ -21,6 +22,7 @@ pub mod wire;
 #[cfg(feature = "fake")]
 pub mod fake;
 
+pub use cpu::{Cpu, CpuBounds, NoProcessors, Processors};
 pub use id::{InvocationId, SandboxId};
 pub use provider::{
     Death, Imports, Instance, LoadedFile, Pending, Provider, ProviderError, Sandbox, Zygote,

@@ -213,6 +213,9 @@ pub struct Up {
     /// The account to run as, when root starts it: only the warden then stays root
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
+    /// Refuse to start where this host does not enforce every limit and line of defence
+    #[arg(long)]
+    pub strict: bool,
     /// Go on in the background once the worker answers; it writes to STATE/logs/worker.log
     #[arg(short, long)]
     pub detach: bool,

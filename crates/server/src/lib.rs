@@ -40,6 +40,7 @@ pub mod shelf;
 pub mod state;
 pub mod stock;
 pub mod tls;
+pub mod unenforced;
 pub mod usage;
 pub mod worker;
 pub mod workshop;

@@ -99,7 +99,8 @@ impl Worker {
         let budget = config.install_cache_bytes.0;
         // Before there is a warden: nothing runs from these directories yet.
         stock::tidy(&store, &registry, budget)?;
-        let Parts { provider, workshop, builds, warden } = parts(&config, &state).await?;
+        let Parts { provider, workshop, builds, warden, unenforced } =
+            parts(&config, &state).await?;
         let sink = Arc::clone(&logs) as Arc<dyn LogSink>;
         let shelf = Arc::new(Shelf::new(store.clone())) as Arc<dyn PackageStore>;
         let packages = Packages { store: Some(shelf), seed: seed(&config)? };
@@ -153,6 +154,7 @@ impl Worker {
             began,
             url,
             capacity,
+            unenforced,
         });
         Ok(Self { app, doors, provider, builds, warden, tcp, certificates, unix, hold })
     }

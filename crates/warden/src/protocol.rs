@@ -11,7 +11,7 @@ use crate::isolation::Isolation;
 pub const MAX_PACKET: usize = 32 << 10;
 
 /// Version of this protocol: both sides come from one build and must agree.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// Layers of one [`Command::Open`].
 pub const MOST_OPENED: usize = 8;
@@ -47,6 +47,23 @@ pub struct Limits {
     pub scratch_bytes: u64,
     /// Files of `/tmp`, and again of `/dev/shm`.
     pub scratch_inodes: u32,
+    /// Its part of the processors.
+    #[serde(default)]
+    pub cpu: Cpu,
+}
+
+/// A part of the processors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// The most, in thousandths of one processor.
+    pub quota: Option<u32>,
+    /// Its part beside others: 100 is one thread's that has none.
+    pub weight: Option<u16>,
+}
+
+impl Cpu {
+    /// No limit.
+    pub const UNLIMITED: Self = Self { quota: None, weight: None };
 }
 
 /// From the worker.
@@ -242,6 +259,8 @@ pub struct Host {
     pub isolation: Isolation,
     /// Landlock scopes for abstract sockets and signals: Linux ≥ 6.12.
     pub scopes: bool,
+    /// Limits of processors are enforced.
+    pub cpu: bool,
     /// Sandboxes and slots that the warden can hold at once, by its descriptors.
     pub sandboxes: u64,
 }

@@ -49,6 +49,7 @@ use crate::registry::Registry;
 use crate::secrets::Vault;
 use crate::state::State;
 use crate::stock::Stock;
+use crate::unenforced::Unenforced;
 
 pub use audit::ActionList;
 pub use budget::Budget;
@@ -97,6 +98,8 @@ pub struct App {
     pub url: String,
     /// How many sandboxes there may be.
     pub capacity: Capacity,
+    /// What sandboxes lack here.
+    pub unenforced: Vec<Unenforced>,
     /// Bodies of calls, in memory.
     pub run_bodies: Budget,
     /// Bundles that are being deployed, on disk.

@@ -1,13 +1,15 @@
-//! Cgroups, version 1 and hybrid: a directory for each sandbox in each of three hierarchies.
+//! Cgroups, version 1 and hybrid: a directory for each sandbox in each of three hierarchies, and in that of the processors
+//! for who has a limit of those.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{
-    Files, Group, UNCHARGED, is_empty, open_as, open_read, open_write, read_number, write_to,
+    Files, Group, PERIOD, UNCHARGED, is_empty, microseconds, move_to, open_as, open_read,
+    open_write, read_number, write_to,
 };
-use crate::protocol::Limits;
+use crate::protocol::{Cpu, Limits};
 
 /// The freezer last, and so first when everything is cleared from the end: what it holds does not die.
 const CONTROLLERS: [&str; 3] = ["memory", "pids", "freezer"];
@@ -19,7 +21,16 @@ pub struct Hierarchies {
     memory: PathBuf,
     pids: PathBuf,
     freezer: PathBuf,
+    cpu: Option<CpuHierarchy>,
     name: String,
+}
+
+/// Where processors are limited.
+#[derive(Debug)]
+struct CpuHierarchy {
+    top: PathBuf,
+    /// Where the warden is, and whoever is not limited.
+    outside: PathBuf,
 }
 
 impl Hierarchies {
@@ -27,19 +38,25 @@ impl Hierarchies {
     #[must_use]
     pub fn detect(name: &str) -> Option<Self> {
         let [memory, pids, freezer] = tops(name);
-        let found = Self { memory: memory?, pids: pids?, freezer: freezer?, name: name.to_owned() };
-        for dir in found.tops() {
-            if let Err(error) = fs::create_dir(dir)
-                && error.kind() != io::ErrorKind::AlreadyExists
-            {
-                return None;
-            }
-        }
+        let mut found = Self {
+            memory: memory?,
+            pids: pids?,
+            freezer: freezer?,
+            cpu: None,
+            name: name.to_owned(),
+        };
+        found.tops().into_iter().try_for_each(|top| made(top)).ok()?;
+        found.cpu = CpuHierarchy::detect(name);
         Some(found)
     }
 
     pub(super) fn tops(&self) -> [&PathBuf; 3] {
         [&self.memory, &self.pids, &self.freezer]
+    }
+
+    /// With that of the processors, the freezer's last.
+    pub(super) fn all_tops(&self) -> Vec<&PathBuf> {
+        self.cpu.iter().map(|cpu| &cpu.top).chain(self.tops()).collect()
     }
 
     pub(super) fn make(&self, group: &Group) -> io::Result<()> {
@@ -75,6 +92,35 @@ impl Hierarchies {
         let memory = self.memory.join(&group.name).join("memory.limit_in_bytes");
         write_to(&memory, &limits.memory_bytes.to_string())?;
         write_to(&self.pids.join(&group.name).join("pids.max"), &limits.pids.to_string())
+    }
+
+    pub(super) fn limits_cpu(&self) -> bool {
+        self.cpu.is_some()
+    }
+
+    /// Beside the threads of those who have no limit, each of which weighs 1024 in the same place.
+    pub(super) fn limit_cpu(&self, group: &Group, cpu: Cpu, pids: &[i32]) -> io::Result<()> {
+        let Some(hierarchy) = &self.cpu else { return Ok(()) };
+        let dir = hierarchy.top.join(&group.name);
+        made(&dir)?;
+        let quota = cpu.quota.map_or(-1, |quota| microseconds(quota).cast_signed());
+        let shares = cpu.weight.map_or(1024, |weight| (u64::from(weight) * 1024 / 100).max(2));
+        write_to(&dir.join("cpu.cfs_period_us"), &PERIOD.to_string())?;
+        write_to(&dir.join("cpu.cfs_quota_us"), &quota.to_string())?;
+        write_to(&dir.join("cpu.shares"), &shares.to_string())?;
+        move_to(&dir.join("cgroup.procs"), pids)
+    }
+
+    pub(super) fn unlimit_cpu(&self, group: &Group) -> io::Result<()> {
+        let Some(hierarchy) = &self.cpu else { return Ok(()) };
+        let dir = hierarchy.top.join(&group.name);
+        let listed = match fs::read_to_string(dir.join("cgroup.procs")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            listed => listed?,
+        };
+        let pids: Vec<i32> = listed.lines().filter_map(|line| line.parse().ok()).collect();
+        move_to(&hierarchy.outside, &pids)?;
+        fs::remove_dir(&dir)
     }
 
     pub(super) fn named_in(&self, group: &Group, proc_cgroup: &str) -> bool {
@@ -113,7 +159,7 @@ impl Hierarchies {
 
     pub(super) fn remove(&self, group: &Group) -> bool {
         let mut gone = true;
-        for top in self.tops() {
+        for top in self.all_tops() {
             let dir = top.join(&group.name);
             gone &= fs::remove_dir(&dir).is_ok() || !dir.exists();
         }
@@ -121,16 +167,50 @@ impl Hierarchies {
     }
 }
 
+impl CpuHierarchy {
+    fn detect(name: &str) -> Option<Self> {
+        let mount = mount_of("cpu")?;
+        let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let own = groups.lines().find_map(|line| {
+            let mut fields = line.splitn(3, ':').skip(1);
+            let listed = fields.next()?.split(',').any(|controller| controller == "cpu");
+            listed.then(|| fields.next()).flatten()
+        })?;
+        // Where only a part of the hierarchy is mounted, the path begins above it.
+        let outside = [mount.join(own.trim_start_matches('/')), mount.clone()];
+        let outside =
+            outside.map(|dir| dir.join("cgroup.procs")).into_iter().find(|p| p.exists())?;
+        let top = mount.join(name);
+        made(&top).ok()?;
+        // A kernel may weigh without limiting: CONFIG_CFS_BANDWIDTH.
+        top.join("cpu.cfs_quota_us").exists().then_some(Self { top, outside })
+    }
+}
+
+fn made(dir: &Path) -> io::Result<()> {
+    match fs::create_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    }
+}
+
 /// Where our directory is, or would be, in the hierarchy of each controller.
 pub(super) fn tops(name: &str) -> [Option<PathBuf>; 3] {
+    CONTROLLERS.map(|controller| mount_of(controller).map(|at| at.join(name)))
+}
+
+/// The same in that of the processors.
+pub(super) fn top_of_cpu(name: &str) -> Option<PathBuf> {
+    mount_of("cpu").map(|at| at.join(name))
+}
+
+fn mount_of(controller: &str) -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    CONTROLLERS.map(|controller| {
-        mounts.lines().find_map(|line| {
-            let mut fields = line.split(' ').skip(1);
-            let (at, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
-            let ours = kind == "cgroup" && options.split(',').any(|o| o == controller);
-            ours.then(|| Path::new(at).join(name))
-        })
+    mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        let (at, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
+        let ours = kind == "cgroup" && options.split(',').any(|option| option == controller);
+        ours.then(|| at.into())
     })
 }
 
@@ -145,6 +225,7 @@ mod tests {
             memory: at("memory"),
             pids: at("pids"),
             freezer: at("freezer"),
+            cpu: None,
             name: "lambswool-x".to_owned(),
         }
     }
