@@ -144,6 +144,9 @@ pub struct Config {
     pub drain: Span,
     /// Size at which a function's log is rotated. Default 10 MiB.
     pub log_bytes: Bytes,
+    /// Bytes a second that a function may write to its log on the average, over all its calls; `log_bytes` at once. What is
+    /// more is dropped, and the log says how much. Default 1 MiB.
+    pub log_rate: Bytes,
     /// Log files kept for each function, the current one included. Default 3.
     pub log_files: usize,
 }
@@ -195,6 +198,7 @@ impl Default for Config {
             queue: 1000,
             drain: Span(Duration::from_secs(10)),
             log_bytes: Bytes(10 << 20),
+            log_rate: Bytes(1 << 20),
             log_files: 3,
         }
     }
@@ -533,6 +537,6 @@ mod tests {
         let config = optional.unwrap();
         assert_eq!((config.creations, config.python.as_deref()), (Some(3), Some("3.12")));
         assert_eq!(config.zygote_bytes, Some(Bytes(1 << 30)));
-        assert_eq!(keys().len(), 45);
+        assert_eq!(keys().len(), 46);
     }
 }

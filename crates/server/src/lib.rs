@@ -14,6 +14,7 @@ pub mod access;
 mod account;
 pub mod api;
 pub mod audit;
+pub mod bucket;
 pub mod build;
 pub mod capacity;
 pub mod cli;

@@ -26,6 +26,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::access::{Admitted, Demand, Peer, Remote, Tokens, Unprotected};
 use crate::api::{self, App, Budget, Door};
 use crate::audit::{AUDIT, Audit};
+use crate::bucket::Rate;
 use crate::build::BuildSandboxes;
 use crate::capacity::{self, Doors, Means};
 use crate::config::{Config, ConfigError};
@@ -92,8 +93,10 @@ impl Worker {
         let metrics = recorder()?;
         let registry = Arc::new(Registry::open(Box::new(Sqlite::open(&state.registry())?))?);
         let rotation = Rotation { bytes: config.log_bytes.0, files: config.log_files.max(1) };
-        let logs =
-            Arc::new(Logs::start(&state.logs(), rotation).context("cannot start writing logs")?);
+        let (each_second, burst) = (config.log_rate.0 as f64, config.log_bytes.0 as f64);
+        let rate = Rate { each_second, burst };
+        let logs = Logs::start(&state.logs(), rotation, rate);
+        let logs = Arc::new(logs.context("cannot start writing logs")?);
         forget_hidden(&registry, &logs, &vault).await?;
         let store = layers::Store::open(state.root())?;
         let budget = config.install_cache_bytes.0;
