@@ -3,6 +3,7 @@
 //! The file is `--config FILE`, else the first of `$XDG_CONFIG_HOME/lambswool/config.toml` and
 //! `/etc/lambswool/config.toml` that exists. Every key `k` has a variable `WOOL_K` (`log_bytes` → `WOOL_LOG_BYTES`).
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,6 +18,7 @@ use toml::{Table, Value};
 
 use crate::access::{Demand, Unprotected};
 use crate::quantity::{Bytes, Cpus, Span};
+use crate::quotas::TenantLimits;
 use crate::state;
 
 /// What becomes of a package that has no wheel.
@@ -130,6 +132,8 @@ pub struct Config {
     pub sandboxes: Option<usize>,
     /// Sandboxes being made at the same time. Default: twice the processors, at least 4.
     pub creations: Option<usize>,
+    /// What each tenant may take of the machine, a table each; `[tenants."*"]` is for those without one. Default: no limits.
+    pub tenants: BTreeMap<String, TenantLimits>,
     /// Whether the worker refuses to start where a limit or a line of defence is not enforced, and says which; else it
     /// warns, and each deploy's answer names it. Default false.
     pub strict: bool,
@@ -192,6 +196,7 @@ impl Default for Config {
             index_timeout: Span(Duration::from_secs(1800)),
             sandboxes: None,
             creations: None,
+            tenants: BTreeMap::new(),
             strict: false,
             cpu_most: None,
             cpu: None,
@@ -537,6 +542,6 @@ mod tests {
         let config = optional.unwrap();
         assert_eq!((config.creations, config.python.as_deref()), (Some(3), Some("3.12")));
         assert_eq!(config.zygote_bytes, Some(Bytes(1 << 30)));
-        assert_eq!(keys().len(), 46);
+        assert_eq!(keys().len(), 47);
     }
 }

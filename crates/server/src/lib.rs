@@ -35,6 +35,7 @@ pub mod pressure;
 pub mod progress;
 mod providers;
 pub mod quantity;
+pub mod quotas;
 pub mod registry;
 pub mod secrets;
 pub mod shelf;

@@ -37,6 +37,7 @@ use crate::logs::{Logs, Rotation};
 use crate::parts::{Parts, Warden};
 use crate::pressure::{self, Memory};
 use crate::quantity::Bytes;
+use crate::quotas::Quotas;
 use crate::registry::{Function, Registry, Sqlite};
 use crate::secrets::{SecretKey, Vault};
 use crate::shelf::Shelf;
@@ -118,11 +119,13 @@ impl Worker {
         let secrets = Arc::clone(&vault) as Arc<dyn SecretStore>;
         let engine = Engine::with_stores(Arc::clone(&provider), settings, sink, packages, secrets);
         let usage = Arc::new(Usage::new(Arc::clone(&registry), Arc::clone(&engine)));
+        let quotas = Arc::new(Quotas::new(config.tenants.clone()));
         let deployer = Arc::new(Deployer::new(
             workshop,
             Arc::clone(&registry),
             Arc::clone(&engine),
             Arc::clone(&usage),
+            Arc::clone(&quotas),
             config.index_timeout.0,
         ));
         let installer = Installer::new(store.clone(), builds.clone(), config.package_bounds());
@@ -158,6 +161,7 @@ impl Worker {
             url,
             capacity,
             unenforced,
+            quotas,
         });
         Ok(Self { app, doors, provider, builds, warden, tcp, certificates, unix, hold })
     }

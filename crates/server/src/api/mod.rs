@@ -45,6 +45,7 @@ use crate::config::Config;
 use crate::deploy::Deployer;
 use crate::logs::Logs;
 use crate::name::{FunctionName, WholeName};
+use crate::quotas::Quotas;
 use crate::registry::Registry;
 use crate::secrets::Vault;
 use crate::state::State;
@@ -100,6 +101,8 @@ pub struct App {
     pub capacity: Capacity,
     /// What sandboxes lack here.
     pub unenforced: Vec<Unenforced>,
+    /// What each tenant may take.
+    pub quotas: Arc<Quotas>,
     /// Bodies of calls, in memory.
     pub run_bodies: Budget,
     /// Bundles that are being deployed, on disk.
