@@ -152,3 +152,35 @@ fn a_worker_that_is_strict_starts_only_where_everything_is_enforced() {
     assert_eq!(worker.deploy("told", IDLES).expect(201).json()["unenforced"], json!([]));
     worker.assert_well();
 }
+
+#[test]
+fn a_host_that_cannot_limit_processors_is_told_by_the_doctor_and_at_each_deploy() {
+    if !can_run() {
+        return;
+    }
+    let mount = "/sys/fs/cgroup/cpu";
+    if !std::path::Path::new(mount).exists() {
+        eprintln!("SKIPPED: needs the controller `cpu` on a hierarchy of version 1");
+        return;
+    }
+    // In a mount namespace where it is not mounted.
+    let without =
+        |words: &str| format!("unshare --mount sh -c 'umount -l {mount} && exec {words}'");
+    let site = Site::new();
+    let mut shell = site.command();
+    let wool = shell.get_program().to_string_lossy().into_owned();
+    let mut doctor = std::process::Command::new("sh");
+    doctor.args(["-c", &without(&format!("{wool} doctor"))]);
+    for (name, value) in shell.env("WOOL_STRICT", "true").get_envs() {
+        doctor.env(name, value.unwrap_or_default());
+    }
+    let said = e2e::Said::from(doctor.output().unwrap());
+    assert!(said.stdout.contains("not enforced: processors (no cgroup controller"), "{said:?}");
+    let worker = site.up_after(&format!("exec {} \"$0\" \"$@\"", without("\"$0\" \"$@\"")));
+    let asks = with("# cpu = 0.1\n", IDLES);
+    let deployed = worker.deploy("asks", &asks).expect(201).json();
+    assert_eq!(deployed["unenforced"][0]["what"], "processors", "{deployed}");
+    assert_eq!(worker.run("asks", &json!({})).expect(200).json(), "idle");
+    assert_eq!(quotas(&worker), [0; 0]);
+    worker.assert_well();
+}

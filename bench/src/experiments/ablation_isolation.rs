@@ -23,10 +23,13 @@ const AGAIN: &str = "all defences, again";
 /// Lines of defence that go together, by what their names begin with.
 const FAMILIES: [&str; 4] = ["filter-", "limit-", "landlock-", "check-"];
 
-/// A worker without some defences.
+/// A quota that no call reaches, for each instance: what nobody has who does not ask.
+const QUOTA: &str = "no quota of processors, beside one for each instance";
+
+/// A worker that differs from the others in something.
 struct Arm {
     name: String,
-    isolation: String,
+    setting: (&'static str, String),
 }
 
 /// Microseconds that a call takes less without them, a round each.
@@ -38,9 +41,10 @@ struct Cost {
 fn arms() -> Vec<Arm> {
     let without = |name: String, defences: &str| Arm {
         name,
-        isolation: format!("lean,unsafe-without={defences}"),
+        setting: ("isolation", format!("lean,unsafe-without={defences}")),
     };
-    let again = Arm { name: AGAIN.to_owned(), isolation: "lean".to_owned() };
+    let again = Arm { name: AGAIN.to_owned(), setting: ("isolation", "lean".to_owned()) };
+    let quota = Arm { name: QUOTA.to_owned(), setting: ("cpu", "1".to_owned()) };
     let families = FAMILIES.map(|family| {
         let members: Vec<&str> = Defence::ALL
             .iter()
@@ -50,7 +54,7 @@ fn arms() -> Vec<Arm> {
         without(format!("every {family}…"), &members.join("+"))
     });
     let each = Defence::ALL.iter().map(|one| without(one.name().to_owned(), one.name()));
-    std::iter::once(again).chain(families).chain(each).collect()
+    [again, quota].into_iter().chain(families).chain(each).collect()
 }
 
 pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
@@ -62,12 +66,12 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     ];
     stage.rest(&mut run).await?;
     let all = arms();
-    let some = stage.amount(all.len(), 3);
+    let some = stage.amount(all.len(), 4);
     let (rounds, calls) = stage.amount((10, 40), (2, 5));
     let mut costs = Vec::new();
     for (number, arm) in all.into_iter().take(some).enumerate() {
         let with = stage.worker(ALL, &[NOTHING_KEPT], 1).await?;
-        let settings = [NOTHING_KEPT, ("isolation", arm.isolation.as_str())];
+        let settings = [NOTHING_KEPT, (arm.setting.0, arm.setting.1.as_str())];
         let without = stage.worker(&arm.name, &settings, 1).await?;
         let mut cost = Cost { name: arm.name, rounds: Vec::new() };
         for round in 0..rounds {

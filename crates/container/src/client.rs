@@ -250,6 +250,7 @@ mod tests {
         proc: false,
         isolation: Isolation::LEAN,
         scopes: false,
+        cpu: false,
         sandboxes: 1,
     };
 

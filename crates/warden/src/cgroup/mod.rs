@@ -6,9 +6,8 @@
 //! - A cgroup is used again by the same zygote only, and only thawed, empty and uncharged: a frozen one would stop the
 //!   zygote in its vfork. Making one costs four times as much as reusing one.
 //! - A frozen process does not die of SIGKILL on v1: whoever destroys thaws first.
-//! - Limits of processors are for those that ask for some, and cost nobody else anything: one more move at each start on
-//!   v1, one more level of the scheduler on v2. The warden makes that move itself, when who asks has landed.
 
+mod processors;
 pub mod v1;
 pub mod v2;
 
@@ -23,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use sys::process::as_effective_user;
 
-use crate::protocol::{Cpu, Layout, Limits};
+use crate::protocol::{Layout, Limits};
 
 /// What the names of our directories begin with.
 pub(crate) const OURS: &str = "lambswool-";
@@ -31,9 +30,6 @@ pub(crate) const OURS: &str = "lambswool-";
 /// Charged bytes that an empty group may still have and count as uncharged: what the kernel keeps in per-CPU stocks and
 /// gives back later (up to 0.8 MB seen). The smallest limit that a function can ask for is sixteen times that.
 const UNCHARGED: u64 = 1 << 20;
-
-/// Microseconds in which a quota of processors is used up or not: the kernel's own default, and everybody's.
-const PERIOD: u64 = 100_000;
 
 /// The host's way of grouping processes, with the directory that holds ours.
 #[derive(Debug)]
@@ -211,41 +207,6 @@ impl Cgroups {
         }
     }
 
-    /// Whether limits of processors are enforced.
-    #[must_use]
-    pub fn limits_cpu(&self) -> bool {
-        match self {
-            Self::V1(h) => h.limits_cpu(),
-            Self::V2(h) => h.limits_cpu(),
-            Self::None => false,
-        }
-    }
-
-    /// Limits the processors of who is in the group now and of all that they will start. Where the host cannot, nothing is
-    /// done: [`Cgroups::limits_cpu`] says so.
-    ///
-    /// # Errors
-    /// As `mkdir(2)` and `write(2)`; EINVAL when a group above is given less.
-    pub fn limit_cpu(&self, group: &Group, cpu: Cpu) -> io::Result<()> {
-        match self {
-            Self::V1(h) => h.limit_cpu(group, cpu, &self.pids(group)),
-            Self::V2(h) => h.limit_cpu(group, cpu),
-            Self::None => Ok(()),
-        }
-    }
-
-    /// Undoes [`Cgroups::limit_cpu`], for who is in the group and for who comes.
-    ///
-    /// # Errors
-    /// As `write(2)`.
-    pub fn unlimit_cpu(&self, group: &Group) -> io::Result<()> {
-        match self {
-            Self::V1(h) => h.unlimit_cpu(group),
-            Self::V2(h) => h.unlimit_cpu(group),
-            Self::None => Ok(()),
-        }
-    }
-
     /// Whether the process is in the group, in every hierarchy. Without cgroups there is nothing to check.
     #[must_use]
     pub fn contains(&self, group: &Group, pid: i32) -> bool {
@@ -326,7 +287,10 @@ impl Cgroups {
     /// Kills everything in our directory and removes it.
     pub fn clear(&self) {
         match self {
-            Self::V1(h) => h.all_tops().into_iter().rev().for_each(|top| clear_tree(top)),
+            Self::V1(h) => {
+                h.tops().into_iter().rev().for_each(|top| clear_tree(top));
+                h.limited().iter().for_each(|dir| clear_tree(dir));
+            }
             Self::V2(h) => clear_tree(h.top()),
             Self::None => {}
         }
@@ -337,8 +301,8 @@ impl Cgroups {
 /// Anybody may ask.
 #[must_use]
 pub fn left_by(name: &str) -> Vec<PathBuf> {
-    let tops = v1::tops(name).into_iter().rev().chain([v1::top_of_cpu(name)]);
-    tops.flatten().filter(|top| top.exists()).chain(v2::named(name)).collect()
+    let tops = v1::tops(name).into_iter().rev().flatten().filter(|top| top.exists());
+    tops.chain(v1::limited_by(name)).chain(v2::named(name)).collect()
 }
 
 /// Kills everything in what [`left_by`] finds, and removes it.
@@ -379,19 +343,6 @@ fn kill_listed(procs: &[PathBuf]) {
             unsafe { libc::kill(pid, libc::SIGKILL) };
         }
     }
-}
-
-/// Moves processes; one that has ended meanwhile need not be moved.
-fn move_to(procs: &Path, pids: &[i32]) -> io::Result<()> {
-    pids.iter().try_for_each(|pid| match write_to(procs, &pid.to_string()) {
-        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
-        moved => moved,
-    })
-}
-
-/// Processors in thousandths as microseconds of [`PERIOD`].
-fn microseconds(quota: u32) -> u64 {
-    u64::from(quota) * PERIOD / 1000
 }
 
 /// A thousand sandboxes are gone within a second; on a machine under heavy load it may take several.

@@ -5,9 +5,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::StatVfsMountFlags;
+
+use super::processors::{PERIOD, microseconds, move_to};
 use super::{
-    Files, Group, PERIOD, UNCHARGED, is_empty, microseconds, move_to, open_as, open_read,
-    open_write, read_number, write_to,
+    Files, Group, UNCHARGED, is_empty, open_as, open_read, open_write, read_number, write_to,
 };
 use crate::protocol::{Cpu, Limits};
 
@@ -25,12 +27,14 @@ pub struct Hierarchies {
     name: String,
 }
 
-/// Where processors are limited.
+/// Where processors are limited: beside the threads of who is not limited, so that weights count against those, and below
+/// whatever limits the warden itself. There is no directory of ours in between: it would weigh as one thread.
 #[derive(Debug)]
 struct CpuHierarchy {
-    top: PathBuf,
-    /// Where the warden is, and whoever is not limited.
-    outside: PathBuf,
+    /// The warden's own group.
+    beside: PathBuf,
+    /// What the names of our groups begin with.
+    prefix: String,
 }
 
 impl Hierarchies {
@@ -45,7 +49,13 @@ impl Hierarchies {
             cpu: None,
             name: name.to_owned(),
         };
-        found.tops().into_iter().try_for_each(|top| made(top)).ok()?;
+        for dir in found.tops() {
+            if let Err(error) = fs::create_dir(dir)
+                && error.kind() != io::ErrorKind::AlreadyExists
+            {
+                return None;
+            }
+        }
         found.cpu = CpuHierarchy::detect(name);
         Some(found)
     }
@@ -54,9 +64,9 @@ impl Hierarchies {
         [&self.memory, &self.pids, &self.freezer]
     }
 
-    /// With that of the processors, the freezer's last.
-    pub(super) fn all_tops(&self) -> Vec<&PathBuf> {
-        self.cpu.iter().map(|cpu| &cpu.top).chain(self.tops()).collect()
+    /// Groups in which processors are limited.
+    pub(super) fn limited(&self) -> Vec<PathBuf> {
+        self.cpu.iter().flat_map(CpuHierarchy::groups).collect()
     }
 
     pub(super) fn make(&self, group: &Group) -> io::Result<()> {
@@ -98,12 +108,15 @@ impl Hierarchies {
         self.cpu.is_some()
     }
 
-    /// Beside the threads of those who have no limit, each of which weighs 1024 in the same place.
     pub(super) fn limit_cpu(&self, group: &Group, cpu: Cpu, pids: &[i32]) -> io::Result<()> {
         let Some(hierarchy) = &self.cpu else { return Ok(()) };
-        let dir = hierarchy.top.join(&group.name);
-        made(&dir)?;
+        let dir = hierarchy.dir(group);
+        match fs::create_dir(&dir) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
         let quota = cpu.quota.map_or(-1, |quota| microseconds(quota).cast_signed());
+        // One thread without a group weighs 1024; the kernel takes no less than 2.
         let shares = cpu.weight.map_or(1024, |weight| (u64::from(weight) * 1024 / 100).max(2));
         write_to(&dir.join("cpu.cfs_period_us"), &PERIOD.to_string())?;
         write_to(&dir.join("cpu.cfs_quota_us"), &quota.to_string())?;
@@ -113,14 +126,16 @@ impl Hierarchies {
 
     pub(super) fn unlimit_cpu(&self, group: &Group) -> io::Result<()> {
         let Some(hierarchy) = &self.cpu else { return Ok(()) };
-        let dir = hierarchy.top.join(&group.name);
+        let dir = hierarchy.dir(group);
         let listed = match fs::read_to_string(dir.join("cgroup.procs")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             listed => listed?,
         };
         let pids: Vec<i32> = listed.lines().filter_map(|line| line.parse().ok()).collect();
-        move_to(&hierarchy.outside, &pids)?;
-        fs::remove_dir(&dir)
+        move_to(&hierarchy.beside.join("cgroup.procs"), &pids)?;
+        // What still ends in it is no reason to fail: it goes with the group.
+        let _ = fs::remove_dir(&dir);
+        Ok(())
     }
 
     pub(super) fn named_in(&self, group: &Group, proc_cgroup: &str) -> bool {
@@ -159,8 +174,8 @@ impl Hierarchies {
 
     pub(super) fn remove(&self, group: &Group) -> bool {
         let mut gone = true;
-        for top in self.all_tops() {
-            let dir = top.join(&group.name);
+        let limited = self.cpu.as_ref().map(|hierarchy| hierarchy.dir(group));
+        for dir in self.tops().map(|top| top.join(&group.name)).into_iter().chain(limited) {
             gone &= fs::remove_dir(&dir).is_ok() || !dir.exists();
         }
         gone
@@ -177,31 +192,53 @@ impl CpuHierarchy {
             listed.then(|| fields.next()).flatten()
         })?;
         // Where only a part of the hierarchy is mounted, the path begins above it.
-        let outside = [mount.join(own.trim_start_matches('/')), mount.clone()];
-        let outside =
-            outside.map(|dir| dir.join("cgroup.procs")).into_iter().find(|p| p.exists())?;
-        let top = mount.join(name);
-        made(&top).ok()?;
+        let own = mount.join(own.trim_start_matches('/'));
+        let beside = if own.is_dir() { own } else { mount };
+        let writable = rustix::fs::statvfs(&beside)
+            .is_ok_and(|stat| !stat.f_flag.contains(StatVfsMountFlags::RDONLY));
         // A kernel may weigh without limiting: CONFIG_CFS_BANDWIDTH.
-        top.join("cpu.cfs_quota_us").exists().then_some(Self { top, outside })
+        let limits = beside.join("cpu.cfs_quota_us").exists();
+        (writable && limits).then(|| Self { beside, prefix: prefix(name) })
+    }
+
+    fn dir(&self, group: &Group) -> PathBuf {
+        self.beside.join(format!("{}{}", self.prefix, group.name))
+    }
+
+    fn groups(&self) -> Vec<PathBuf> {
+        below(&self.beside)
+            .filter(|(_, name)| name.starts_with(&self.prefix))
+            .map(|(at, _)| at)
+            .collect()
     }
 }
 
-fn made(dir: &Path) -> io::Result<()> {
-    match fs::create_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other,
+fn prefix(name: &str) -> String {
+    format!("{name}.")
+}
+
+/// The directories in `dir`, with their names.
+fn below(dir: &Path) -> impl Iterator<Item = (PathBuf, String)> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let dirs = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    dirs.map(|entry| (entry.path(), entry.file_name().to_string_lossy().into_owned()))
+}
+
+/// The groups that an earlier start of this name has left in the hierarchy of the processors: it may have been elsewhere.
+pub(super) fn limited_by(name: &str) -> Vec<PathBuf> {
+    let prefix = prefix(name);
+    let (mut found, mut open) = (Vec::new(), Vec::from_iter(mount_of("cpu")));
+    while let Some(dir) = open.pop() {
+        for (path, name) in below(&dir) {
+            if name.starts_with(&prefix) { found.push(path) } else { open.push(path) }
+        }
     }
+    found
 }
 
 /// Where our directory is, or would be, in the hierarchy of each controller.
 pub(super) fn tops(name: &str) -> [Option<PathBuf>; 3] {
     CONTROLLERS.map(|controller| mount_of(controller).map(|at| at.join(name)))
-}
-
-/// The same in that of the processors.
-pub(super) fn top_of_cpu(name: &str) -> Option<PathBuf> {
-    mount_of("cpu").map(|at| at.join(name))
 }
 
 fn mount_of(controller: &str) -> Option<PathBuf> {

@@ -16,9 +16,10 @@ use std::path::{Path, PathBuf};
 
 use sys::unified::{Ground, Unified};
 
+use super::processors::{PERIOD, microseconds};
 use super::{
-    Files, Group, OURS, PERIOD, UNCHARGED, is_empty, kill_listed, microseconds, open_as, open_read,
-    open_write, read_number, write_to,
+    Files, Group, OURS, UNCHARGED, is_empty, kill_listed, open_as, open_read, open_write,
+    read_number, write_to,
 };
 use crate::protocol::{Cpu, Limits};
 
