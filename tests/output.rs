@@ -113,6 +113,34 @@ def handler(event, context):
     worker.assert_well();
 }
 
+#[test]
+fn a_function_that_prints_without_end_is_held_to_its_rate() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up_with(&[("WOOL_LOG_BYTES", "1MiB"), ("WOOL_LOG_RATE", "1")]);
+    let source =
+        "def handler(event, context):\n    for _ in range(8):\n        print('x' * 49_999)\n";
+    drop(worker.deploy("loud", source).expect(201));
+    for _ in 0..5 {
+        drop(worker.run("loud", &json!({})).expect(200));
+    }
+    // 2 MB came, and what may come at once is what fits into one file.
+    let log = worker.logs("loud");
+    let kept = of(&log, log[0]["invocation"].as_str().unwrap()).len();
+    let bytes: usize = log.iter().map(|entry| entry["text"].as_str().unwrap().len()).sum();
+    assert!(bytes <= 1 << 20 && kept == 8, "{bytes} bytes, {kept} lines of the first call");
+    let metrics = worker.get("/metrics").expect(200).text();
+    let dropped =
+        metrics.lines().find(|line| line.starts_with("lambswool_log_pieces_dropped_total"));
+    assert!(dropped.is_some_and(|line| !line.ends_with(" 0")), "{dropped:?}");
+    // It is its own rate.
+    let quiet = "def handler(event, context):\n    print('quiet')\n";
+    drop(worker.try_out("quiet", quiet).expect(200));
+    assert_eq!(worker.logs("quiet")[0]["text"], "quiet");
+    worker.assert_well();
+}
+
 /// Stream and text of an invocation's entries.
 fn of(log: &[Value], invocation: &str) -> Vec<String> {
     let own = log.iter().filter(|entry| entry["invocation"] == invocation);

@@ -5,7 +5,8 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use container::{Defence, Hang, Isolation};
 use rustix::fs::{FileType, Mode, makedev, mknodat};
 use sandbox::{
-    Instance, InstanceSpec, Layer, Limits, Network, Provider, ProviderError, Zygote, ZygoteSpec,
+    Cpu, Instance, InstanceSpec, Layer, Limits, Network, Provider, ProviderError, Zygote,
+    ZygoteSpec,
 };
 use serde_json::{Value, json};
 
@@ -15,8 +16,13 @@ use crate::support::attack::{REPORT, handler};
 use crate::support::{Conversation, NONE, World, patience};
 
 /// Small enough that whoever takes too much meets them at once.
-const LIMITS: Limits =
-    Limits { memory_bytes: 160 << 20, pids: 24, scratch_bytes: 8 << 20, scratch_inodes: 500 };
+const LIMITS: Limits = Limits {
+    memory_bytes: 160 << 20,
+    pids: 24,
+    scratch_bytes: 8 << 20,
+    scratch_inodes: 500,
+    cpu: Cpu { quota: None, weight: None },
+};
 
 /// See the module's own words.
 pub(crate) struct Stage<'a> {
@@ -161,6 +167,10 @@ impl<'a> Stage<'a> {
             _ => Some(from.as_deref().unwrap_or(self.honest.as_ref())),
         };
         let mut spec = self.instance(source);
+        if attack.pair() == Some(Defence::LimitCpu) {
+            // Not for the others, which would only take longer.
+            spec.limits.cpu.quota = Some(0.05.try_into().unwrap());
+        }
         if attack.who == Who::Bundle {
             spec.packages = Some(linked(&self.world, self.bait));
         }

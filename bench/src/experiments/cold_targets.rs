@@ -131,7 +131,7 @@ async fn kept(stage: &Stage, run: &mut Run) -> Result<density::Cost> {
     Ok(cost)
 }
 
-fn never_twice(worker: &Worker) -> Result<()> {
+pub(super) fn never_twice(worker: &Worker) -> Result<()> {
     ensure!(!worker.came_round(), "{} functions were called more than once", worker.name());
     Ok(())
 }

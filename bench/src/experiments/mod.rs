@@ -1,5 +1,6 @@
 //! One file for each figure.
 
+mod ablation_isolation;
 mod cold_targets;
 mod density;
 mod first_calls;
@@ -11,6 +12,7 @@ mod isolation;
 mod microvm_targets;
 mod policies;
 mod resumes;
+mod sock_fig02_mount_scalability;
 mod sock_fig14_containers;
 mod sock_fig15_preinitialisation;
 mod sock_fig16_reuse;
@@ -49,6 +51,11 @@ pub(crate) struct Measured {
 
 /// All of them.
 pub(crate) const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        figure: ablation_isolation::FIGURE,
+        title: ablation_isolation::TITLE,
+        measure: |stage| Box::pin(ablation_isolation::measure(stage)),
+    },
     Experiment {
         figure: cold_targets::FIGURE,
         title: cold_targets::TITLE,
@@ -93,6 +100,11 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
         figure: policies::FIGURE,
         title: policies::TITLE,
         measure: |stage| Box::pin(policies::measure(stage)),
+    },
+    Experiment {
+        figure: sock_fig02_mount_scalability::FIGURE,
+        title: sock_fig02_mount_scalability::TITLE,
+        measure: |stage| Box::pin(sock_fig02_mount_scalability::measure(stage)),
     },
     Experiment {
         figure: sock_fig14_containers::FIGURE,

@@ -63,6 +63,7 @@ impl Client {
             proc: false,
             isolation: Isolation::default(),
             scopes: false,
+            cpu: false,
             sandboxes: 0,
         };
         let mut client = Self { socket, waiting, reader, host };
@@ -249,6 +250,7 @@ mod tests {
         proc: false,
         isolation: Isolation::LEAN,
         scopes: false,
+        cpu: false,
         sandboxes: 1,
     };
 

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use sandbox::{Death, Instance, Limits, Pending, ProviderError, Sandbox, SandboxId};
+use sandbox::{Death, Instance, Limits, Pending, Processors, ProviderError, Sandbox, SandboxId};
 use sys::process::{Ended, PidFd};
 use warden::protocol::{self, Answer, Command, Files, Layout};
 
@@ -82,8 +82,15 @@ impl Drop for Handle {
     }
 }
 
-pub(crate) fn limits(limits: Limits) -> protocol::Limits {
+/// Limits in the warden's words.
+#[must_use]
+pub fn in_the_wardens_words(limits: Limits) -> protocol::Limits {
+    let cpu = protocol::Cpu {
+        quota: limits.cpu.quota.map(Processors::thousandths),
+        weight: limits.cpu.weight,
+    };
     protocol::Limits {
+        cpu,
         memory_bytes: limits.memory_bytes,
         pids: limits.pids,
         scratch_bytes: limits.scratch_bytes,

@@ -21,13 +21,14 @@ mod watch;
 mod zygote;
 
 pub use client::Client;
+pub use container::in_the_wardens_words;
 pub use launch::{
     LaunchError, WardenOptions, WardenProcess, clear_leftovers, launch, start_waiting,
 };
 pub use provider::{ContainerOptions, Containers};
 pub use warden::defence::{Defence, Defences};
 pub use warden::isolation::{Hang, Isolation, Namespaces, Supply};
-pub use warden::protocol::Layout;
+pub use warden::protocol::{Host, Layout};
 pub use watch::watch;
 
 /// The guest's native extension, to be laid beside the guest's Python files as [`LANDING_FILE`].

@@ -8,14 +8,14 @@ use std::time::Duration;
 use egress::Rules;
 use sandbox::wire::{Decoder, Reply};
 use sandbox::{
-    Instance, InstanceSpec, Network, Pending, Provider, ProviderError, PythonSpec, SandboxId,
-    Zygote, ZygoteSpec,
+    CpuBounds, Instance, InstanceSpec, Limits, Network, Pending, Provider, ProviderError,
+    PythonSpec, SandboxId, Zygote, ZygoteSpec,
 };
 use sys::process::PidFd;
 use warden::protocol::{Answer, Command, Python};
 
 use crate::client::{Client, unexpected};
-use crate::container::{ContainerInstance, Handle, limits};
+use crate::container::{ContainerInstance, Handle, in_the_wardens_words};
 use crate::fork::read_packet;
 use crate::imports::Steps;
 use crate::reach::{Proxy, network};
@@ -33,11 +33,13 @@ pub struct ContainerOptions {
     /// Forks that a busy zygote keeps landed and waiting for code; two where it is not busy. They hide the fork, and what
     /// the kernel makes a rare cgroup attach wait; each costs about a megabyte.
     pub spares: usize,
+    /// Bounds of every sandbox's processors.
+    pub cpu: CpuBounds,
 }
 
 impl Default for ContainerOptions {
     fn default() -> Self {
-        Self { slots: 4, spares: 8 }
+        Self { slots: 4, spares: 8, cpu: CpuBounds::NONE }
     }
 }
 
@@ -58,6 +60,16 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// The limits of an instance that asks for these.
+    pub(crate) fn of_instance(&self, asked: Limits) -> warden::protocol::Limits {
+        in_the_wardens_words(Limits { cpu: self.options.cpu.of_instance(asked.cpu), ..asked })
+    }
+
+    /// The limits of a zygote that asks for these.
+    pub(crate) fn of_zygote(&self, asked: Limits) -> warden::protocol::Limits {
+        in_the_wardens_words(Limits { cpu: self.options.cpu.bounded(asked.cpu), ..asked })
+    }
+
     pub(crate) fn new_name(&self) -> SandboxId {
         SandboxId(self.names.fetch_add(1, Ordering::Relaxed) + 1)
     }
@@ -131,7 +143,8 @@ impl Containers {
         let shared = Arc::clone(&self.shared);
         let packages = spec.packages.as_ref().map(ToString::to_string);
         let what = (&spec.python, spec.network);
-        let started = start(&shared, what, packages, None, limits(spec.limits)).await?;
+        let limits = shared.of_zygote(spec.limits);
+        let started = start(&shared, what, packages, None, limits).await?;
         let control =
             watch(started.channel).map_err(ProviderError::step("watch the control socket"))?;
         let said = read_packet(&control, START_PATIENCE).await;
@@ -157,7 +170,8 @@ impl Provider for Containers {
             let packages = spec.packages.as_ref().map(ToString::to_string);
             let code = Some(spec.code.to_string());
             let what = (&spec.python, spec.network);
-            let started = start(&self.shared, what, packages, code, limits(spec.limits)).await?;
+            let limits = self.shared.of_instance(spec.limits);
+            let started = start(&self.shared, what, packages, code, limits).await?;
             let Started { handle, channel, process } = started;
             let channel = Some(wait_ready(channel, &handle).await?);
             let Shared { client, proxy, .. } = &*self.shared;

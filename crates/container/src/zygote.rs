@@ -21,7 +21,7 @@ use sys::process::PidFd;
 use tokio::io::unix::AsyncFd;
 use warden::protocol::Command;
 
-use crate::container::{ContainerInstance, Handle, limits};
+use crate::container::{ContainerInstance, Handle, in_the_wardens_words};
 use crate::demand::{self, Demand};
 use crate::fork::{Landed, Role, Slot};
 use crate::imports::{Steps, import, left_something};
@@ -215,7 +215,7 @@ impl Inner {
     async fn prepare(&self) -> Result<Slot, ProviderError> {
         let client = &self.handle.client;
         let name = self.shared.new_name();
-        let default = limits(sandbox::Limits::default());
+        let default = in_the_wardens_words(sandbox::Limits::default());
         let what = (Role::Instance, network(self.spec.network));
         Slot::prepare(client, name, self.handle.id, what, None, default).await
     }
@@ -237,7 +237,7 @@ impl Inner {
             sandbox: id.0,
             packages: spec.packages.as_ref().map(ToString::to_string),
             code: spec.code.to_string(),
-            limits: limits(spec.limits),
+            limits: self.shared.of_instance(spec.limits),
         };
         let client = &self.handle.client;
         lock(&self.demand).note(Instant::now());
@@ -286,7 +286,7 @@ impl Inner {
             self.handle.id,
             (Role::Zygote, network(self.spec.network)),
             packages,
-            limits(spec.limits),
+            self.shared.of_zygote(spec.limits),
         );
         let landed = slot.await?.land(self.control.as_fd(), false).await?;
         let control =

@@ -326,7 +326,8 @@ async fn what_a_killed_warden_left_is_gone_when_the_next_one_serves() {
     }
     let _alone = ALONE.lock().await;
     for isolation in [Isolation::SOCK, Isolation::GENERAL] {
-        let world = World::isolated(isolation, ContainerOptions { slots: 2, spares: 1 }).await;
+        let world =
+            World::isolated(isolation, ContainerOptions { slots: 2, spares: 1, ..NONE }).await;
         let (name, hosts) = (world.cgroup_name(), host::mounts());
         let root = zygote(&world).await;
         let mut made = instance(&world, root.as_deref(), WHO).await;

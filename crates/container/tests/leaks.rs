@@ -145,7 +145,7 @@ async fn a_worker_that_goes_takes_everything_along() {
     }
     let _alone = ALONE.lock().await;
     for staged in [false, true] {
-        let world = World::new(staged, ContainerOptions { slots: 3, spares: 2 }).await;
+        let world = World::new(staged, ContainerOptions { slots: 3, spares: 2, ..NONE }).await;
         let (place, name) = (host::place_of(world.pid_one()), world.cgroup_name());
         let root = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
         let derived = root.derive(world.zygote(&["decimal"])).await.unwrap();

@@ -5,10 +5,10 @@ mod support;
 use std::time::Instant;
 
 use container::ContainerOptions;
-use sandbox::Provider;
+use sandbox::{CpuBounds, Provider};
 use support::{Conversation, World, can_run};
 
-const NONE: ContainerOptions = ContainerOptions { slots: 0, spares: 0 };
+const NONE: ContainerOptions = ContainerOptions { slots: 0, spares: 0, cpu: CpuBounds::NONE };
 
 const WHERE: &str = "
 import os

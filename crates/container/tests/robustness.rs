@@ -114,7 +114,7 @@ async fn a_memory_limit_that_is_far_too_small_kills_the_child_and_never_the_zygo
     if !can_run() {
         return;
     }
-    for options in [NONE, ContainerOptions { slots: 2, spares: 0 }] {
+    for options in [NONE, ContainerOptions { slots: 2, spares: 0, ..NONE }] {
         for staged in [false, true] {
             let world = World::new(staged, options).await;
             // Its memory is what a fork's page tables describe: large enough for them not to fit.
@@ -308,7 +308,7 @@ async fn no_sandbox_has_a_privilege_in_the_hosts_eyes() {
         return;
     }
     for staged in [false, true] {
-        let world = World::new(staged, ContainerOptions { slots: 1, spares: 1 }).await;
+        let world = World::new(staged, ContainerOptions { slots: 1, spares: 1, ..NONE }).await;
         let root = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
         let derived = root.derive(world.zygote(&["decimal"])).await.unwrap();
         let before = world.processes();
@@ -371,7 +371,7 @@ def handler(event, context):
         str(uuid.uuid1()), os.urandom(16).hex(), secrets.token_hex(16), next(tempfile._get_candidate_names()),
     ]
 ";
-    let world = World::new(false, ContainerOptions { slots: 2, spares: 2 }).await;
+    let world = World::new(false, ContainerOptions { slots: 2, spares: 2, ..NONE }).await;
     let modules = ["random", "ssl", "uuid", "secrets", "tempfile", "hashlib"];
     let warm = world.containers.create_zygote(world.zygote(&modules)).await.unwrap();
     assert_eq!(warm.imports().failed, []);

@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cpu;
 pub mod guest;
 mod id;
 pub mod network;
@@ -22,6 +23,7 @@ pub mod wire;
 #[cfg(feature = "fake")]
 pub mod fake;
 
+pub use cpu::{Cpu, CpuBounds, NoProcessors, Processors};
 pub use id::{InvocationId, SandboxId};
 pub use network::{Destination, Network};
 pub use provider::{

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::cpu::Cpu;
 use crate::network::{Destination, Network};
-
 /// A read-only directory of the root file system, named by its path relative to the state directory's `layers/`
 /// (for example `packages/4f1c…`). Never absolute, never with `..`, never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -114,11 +114,20 @@ pub struct Limits {
     pub scratch_bytes: u64,
     /// Files that `/tmp` holds; `/dev/shm` holds as many again.
     pub scratch_inodes: u32,
+    /// Its part of the processors.
+    #[serde(default, skip_serializing_if = "Cpu::is_unlimited")]
+    pub cpu: Cpu,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { memory_bytes: 512 << 20, pids: 64, scratch_bytes: 64 << 20, scratch_inodes: 4096 }
+        Self {
+            memory_bytes: 512 << 20,
+            pids: 64,
+            scratch_bytes: 64 << 20,
+            scratch_inodes: 4096,
+            cpu: Cpu::default(),
+        }
     }
 }
 

@@ -70,8 +70,13 @@ impl BuildSandboxes {
         timeout: Duration,
     ) -> Self {
         let scratch_bytes = memory / 2;
-        let limits =
-            Limits { memory_bytes: memory, pids: PIDS, scratch_bytes, scratch_inodes: INODES };
+        let limits = Limits {
+            memory_bytes: memory,
+            pids: PIDS,
+            scratch_bytes,
+            scratch_inodes: INODES,
+            ..Limits::default()
+        };
         Self {
             provider: Arc::downgrade(provider),
             store,

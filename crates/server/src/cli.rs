@@ -191,10 +191,15 @@ $XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown
   build_timeout = \"15m\"        of one step of a build
   index_timeout = \"30m\"        of all that a deploy asks of package indexes
   sandboxes = 2000             most at once, over all functions; default: what the machine allows
+  cpu_most = 2                 processors of any one sandbox at most; default: all
+  cpu = 0.5                    of an instance whose function says nothing; default: cpu_most
+  tenants = {}                 what each may take: [tenants.NAME] functions, concurrency, calls_per_second, memory
+  strict = false               refuse to start where a limit or a line of defence is not enforced
   creations = 4                sandboxes made at the same time; default: twice the processors
   queue = 1000                 calls that may wait, over all functions
   drain = \"10s\"                how long running calls may take to end when the worker stops
   log_bytes = \"10MiB\"          size at which a function's log is rotated
+  log_rate = \"1MiB\"           a second that a function may write to it on the average; log_bytes at once
   log_files = 3                files kept for each function";
 
 /// `wool up`
@@ -213,6 +218,9 @@ pub struct Up {
     /// The account to run as, when root starts it: only the warden then stays root
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
+    /// Refuse to start where this host does not enforce every limit and line of defence
+    #[arg(long)]
+    pub strict: bool,
     /// Go on in the background once the worker answers; it writes to STATE/logs/worker.log
     #[arg(short, long)]
     pub detach: bool,

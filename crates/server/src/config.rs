@@ -3,6 +3,7 @@
 //! The file is `--config FILE`, else the first of `$XDG_CONFIG_HOME/lambswool/config.toml` and
 //! `/etc/lambswool/config.toml` that exists. Every key `k` has a variable `WOOL_K` (`log_bytes` → `WOOL_LOG_BYTES`).
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,13 +12,15 @@ use container::Isolation;
 use egress::Rule;
 use engine::ZygotePolicy;
 use layers::uv::Bounds;
+use sandbox::CpuBounds;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use toml::{Table, Value};
 
 use crate::access::{Demand, Unprotected};
 use crate::networks::{Listed, Pattern};
-use crate::quantity::{Bytes, Span};
+use crate::quantity::{Bytes, Cpus, Span};
+use crate::quotas::TenantLimits;
 use crate::state;
 
 /// What becomes of a package that has no wheel.
@@ -142,12 +145,25 @@ pub struct Config {
     pub sandboxes: Option<usize>,
     /// Sandboxes being made at the same time. Default: twice the processors, at least 4.
     pub creations: Option<usize>,
+    /// What each tenant may take of the machine, a table each; `[tenants."*"]` is for those without one. Default: no limits.
+    pub tenants: BTreeMap<String, TenantLimits>,
+    /// Whether the worker refuses to start where a limit or a line of defence is not enforced, and says which; else it
+    /// warns, and each deploy's answer names it. Default false.
+    pub strict: bool,
+    /// Most processors that any one sandbox may take, whatever its function says: instances, zygotes while they import,
+    /// builds; of micro-VMs, all that come from one reference machine together. Default: all.
+    pub cpu_most: Option<Cpus>,
+    /// Processors of an instance whose function says nothing: `0.5` is half of one. Default: `cpu_most`.
+    pub cpu: Option<Cpus>,
     /// Calls waiting for a sandbox, over all functions. Default 1000.
     pub queue: usize,
     /// How long running calls may take to end when the worker stops. Default 10 seconds.
     pub drain: Span,
     /// Size at which a function's log is rotated. Default 10 MiB.
     pub log_bytes: Bytes,
+    /// Bytes a second that a function may write to its log on the average, over all its calls; `log_bytes` at once. What is
+    /// more is dropped, and the log says how much. Default 1 MiB.
+    pub log_rate: Bytes,
     /// Log files kept for each function, the current one included. Default 3.
     pub log_files: usize,
 }
@@ -197,9 +213,14 @@ impl Default for Config {
             index_timeout: Span(Duration::from_secs(1800)),
             sandboxes: None,
             creations: None,
+            tenants: BTreeMap::new(),
+            strict: false,
+            cpu_most: None,
+            cpu: None,
             queue: 1000,
             drain: Span(Duration::from_secs(10)),
             log_bytes: Bytes(10 << 20),
+            log_rate: Bytes(1 << 20),
             log_files: 3,
         }
     }
@@ -262,6 +283,8 @@ pub struct Flags {
     pub python: Option<String>,
     /// `--user`
     pub user: Option<String>,
+    /// `--strict`
+    pub strict: bool,
 }
 
 impl Config {
@@ -321,6 +344,10 @@ impl Config {
                 sources.push(format!("--{key}"));
             }
         }
+        if flags.strict {
+            table.insert("strict".to_owned(), Value::Boolean(true));
+            sources.push("--strict".to_owned());
+        }
         let config: Self = table.try_into().map_err(|e: toml::de::Error| ConfigError::Value {
             sources: sources.join(", "),
             reason: e.message().to_owned(),
@@ -339,6 +366,13 @@ impl Config {
             return Err(ConfigError::NoSeed);
         }
         Ok(config)
+    }
+
+    /// What is said of processors.
+    #[must_use]
+    pub fn cpu_bounds(&self) -> CpuBounds {
+        let processors = |cpus: Option<Cpus>| cpus.map(|cpus| cpus.0);
+        CpuBounds { default: processors(self.cpu), most: processors(self.cpu_most) }
     }
 
     /// How large a package may be.
@@ -403,6 +437,8 @@ fn keys() -> Vec<String> {
         "build_memory",
         "sandboxes",
         "creations",
+        "cpu_most",
+        "cpu",
     ];
     let mut keys: Vec<String> =
         Table::try_from(Config::default()).unwrap_or_default().keys().cloned().collect();
@@ -494,6 +530,17 @@ mod tests {
     }
 
     #[test]
+    fn processors_are_numbers_in_a_file_and_texts_in_a_variable() {
+        let config = combine("cpu = 0.5", &[("WOOL_CPU_MOST", "1.5")], &Flags::default()).unwrap();
+        let bounds = config.cpu_bounds();
+        assert_eq!(bounds.default.unwrap().number(), 0.5);
+        assert_eq!(bounds.most.unwrap().number(), 1.5);
+        let refused = combine("cpu = '50%'", &[], &Flags::default()).unwrap_err().to_string();
+        assert!(refused.contains("0.5 for half of one"), "{refused}");
+        assert!(combine("", &[], &Flags { strict: true, ..Flags::default() }).unwrap().strict);
+    }
+
+    #[test]
     fn a_static_tree_has_to_be_named() {
         let refused = combine("zygotes = 'static'", &[], &Flags::default()).unwrap_err();
         assert!(refused.to_string().contains("zygote_seed"), "{refused}");
@@ -512,6 +559,6 @@ mod tests {
         let config = optional.unwrap();
         assert_eq!((config.creations, config.python.as_deref()), (Some(3), Some("3.12")));
         assert_eq!(config.zygote_bytes, Some(Bytes(1 << 30)));
-        assert_eq!(keys().len(), 46);
+        assert_eq!(keys().len(), 51);
     }
 }

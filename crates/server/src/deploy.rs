@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::name::WholeName;
 use crate::networks::Networks;
 use crate::progress::Progress;
+use crate::quotas::Quotas;
 use crate::registry::{Function, Registry, StoreError, Version};
 use crate::usage::Usage;
 use crate::workshop::{Bundle, MakeError, Workshop};
@@ -40,6 +41,7 @@ pub struct Deployer {
     engine: Arc<Engine>,
     usage: Arc<Usage>,
     networks: Arc<Networks>,
+    quotas: Arc<Quotas>,
     turns: Arc<Semaphore>,
     index_timeout: Duration,
     stop: CancellationToken,
@@ -71,11 +73,12 @@ impl Deployer {
         engine: Arc<Engine>,
         usage: Arc<Usage>,
         networks: Arc<Networks>,
+        quotas: Arc<Quotas>,
         index_timeout: Duration,
     ) -> Self {
         let turns = Arc::new(Semaphore::new(AT_ONCE as usize));
         let stop = CancellationToken::new();
-        Self { workshop, registry, engine, usage, networks, turns, index_timeout, stop }
+        Self { workshop, registry, engine, usage, networks, quotas, turns, index_timeout, stop }
     }
 
     /// Gives up the deploys that are under way, and those that would follow, unless their versions are made.
@@ -142,6 +145,9 @@ impl Deployer {
         let networks = Arc::clone(&self.networks);
         let heard = Arc::clone(&progress);
         let patience = patience(self.index_timeout, given_up.clone());
+        let most = self.quotas.functions(name.tenant());
+        // Before all the work, and once more when it is recorded.
+        registry.check_room(&name, most)?;
         let work = tokio::task::spawn_blocking(move || {
             let made = workshop.make(name.name(), bundle, &patience, &*heard);
             if given_up.is_cancelled() {
@@ -159,7 +165,7 @@ impl Deployer {
                 manifest: made.manifest,
                 lock: made.lock,
             };
-            Ok::<_, DeployError>(registry.put(version, hidden)?)
+            Ok::<_, DeployError>(registry.put(version, hidden, most)?)
         });
         let (function, before) = work.await.unwrap_or(Err(DeployError::BrokeOff))?;
         let handler = &function.current.handler;

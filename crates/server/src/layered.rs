@@ -18,7 +18,7 @@ use layers::packages::{self, InstallError, Packages, ViewError};
 use layers::python::PythonRequest;
 use layers::sources::Sources;
 use layers::{Patience, Store, guest};
-use sandbox::{Kind, Network, Reset};
+use sandbox::{Cpu, CpuBounds, Kind, Network, Reset};
 use thiserror::Error;
 
 use crate::api::error::said;
@@ -34,6 +34,7 @@ pub struct Layered {
     guest: Vec<(&'static str, &'static [u8])>,
     python: Option<PythonRequest>,
     installer: Installer,
+    cpu: CpuBounds,
 }
 
 impl Layered {
@@ -46,7 +47,32 @@ impl Layered {
         python: Option<PythonRequest>,
         installer: Installer,
     ) -> Self {
-        Self { store, guest, python, installer }
+        Self { store, guest, python, installer, cpu: CpuBounds::NONE }
+    }
+
+    /// The same, on a machine where functions have no more of the processors than that.
+    #[must_use]
+    pub fn with_cpu(self, cpu: CpuBounds) -> Self {
+        Self { cpu, ..self }
+    }
+
+    /// Refuses what this machine would not give it.
+    fn check_cpu(&self, asked: Cpu, wanted: Option<Kind>) -> Result<(), MakeError> {
+        if wanted == Some(Kind::Microvm) && !asked.is_unlimited() {
+            return Err(MakeError::Function {
+                step: "manifest",
+                message: "the processors of a micro-VM cannot be limited yet: leave cpu and cpu_weight out, or run it in a container".to_owned(),
+            });
+        }
+        match (asked.quota, self.cpu.most) {
+            (Some(asked), Some(most)) if asked > most => Err(MakeError::Function {
+                step: "manifest",
+                message: format!(
+                    "it asks for {asked} processors, and this worker gives no function more than {most}: ask for at most cpu = {most}, or have the operator raise cpu_most"
+                ),
+            }),
+            _ => Ok(()),
+        }
     }
 
     fn unpack(&self, mut bundle: Bundle) -> Result<Code, MakeError> {
@@ -138,6 +164,7 @@ impl Workshop for Layered {
         let wanted = bundle.kind;
         let code = self.unpack(bundle)?;
         let settings = Settings::read(code.path()).map_err(broken)?;
+        self.check_cpu(settings.cpu(), wanted)?;
         let base = self.base(&settings, progress)?;
         let manifest = settings.inspect(code.path(), &base.command(&self.store)).map_err(broken)?;
         let kind = wanted.unwrap_or(manifest.kind);

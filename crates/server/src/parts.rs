@@ -10,7 +10,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use container::{
     Client, ContainerOptions, Containers, Isolation, LANDING, LANDING_FILE, Layout, WardenOptions,
     WardenProcess,
@@ -27,6 +27,7 @@ use crate::layered::Layered;
 use crate::networks;
 use crate::providers::Providers;
 use crate::state::State;
+use crate::unenforced::{self, Means, Unenforced};
 use crate::workshop::Workshop;
 
 /// What a worker is given: who makes sandboxes, and who makes what they are made of.
@@ -40,6 +41,8 @@ pub struct Parts {
     pub builds: Option<Arc<BuildSandboxes>>,
     /// The process that the provider depends on, when there is one.
     pub warden: Option<Warden>,
+    /// What sandboxes lack here.
+    pub unenforced: Vec<Unenforced>,
 }
 
 /// The privileged process, as the worker sees it.
@@ -78,8 +81,10 @@ pub async fn real(config: &Config, state: &State, waiting: Option<i32>) -> Resul
     let (socket, process) = container::launch(&options).await?;
     let client = Client::new(socket).await.context("the warden does not answer")?;
     say_which_cgroups(client.host().cgroups);
+    let unenforced = unenforced(client.host(), config)?;
     let sandboxes = client.host().sandboxes;
-    let options = ContainerOptions { slots: config.slots, spares: config.spares };
+    let options =
+        ContainerOptions { slots: config.slots, spares: config.spares, cpu: config.cpu_bounds() };
     let containers = Containers::bounded(client, options, networks::rules(config));
     let counting = tokio::spawn(count(containers.clone()));
     let provider: Arc<dyn Provider> =
@@ -91,10 +96,31 @@ pub async fn real(config: &Config, state: &State, waiting: Option<i32>) -> Resul
     let installer = Installer::new(store.clone(), builds.clone(), config.package_bounds());
     Ok(Parts {
         provider,
-        workshop: Arc::new(Layered::new(store, guest, python, installer)),
+        workshop: Arc::new(
+            Layered::new(store, guest, python, installer).with_cpu(config.cpu_bounds()),
+        ),
         builds,
         warden: Some(Warden { sandboxes, process, containers, counting }),
+        unenforced,
     })
+}
+
+/// What is not enforced here; with `strict`, an error that names it.
+fn unenforced(host: &container::Host, config: &Config) -> Result<Vec<Unenforced>> {
+    let probed = sys::probe::Host::probe();
+    let means = Means::of_warden(host.cgroups, host.cpu, &probed, host.isolation);
+    let missing = means.unenforced();
+    if missing.is_empty() {
+        return Ok(missing);
+    }
+    let listed = unenforced::listed(&missing);
+    if config.strict {
+        bail!(
+            "this host does not enforce {listed}; put that right, or leave `strict` out to start without"
+        );
+    }
+    tracing::warn!(missing = listed, "not everything is enforced on this host");
+    Ok(missing)
 }
 
 fn say_which_cgroups(layout: Layout) {

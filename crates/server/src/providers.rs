@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use container::Containers;
-use sandbox::{Instance, InstanceSpec, Kind, Pending, Provider, ProviderError, Zygote, ZygoteSpec};
+use sandbox::{
+    Cpu, Instance, InstanceSpec, Kind, Pending, Provider, ProviderError, Zygote, ZygoteSpec,
+};
 use vmm::{Absent, Machines};
 
 use crate::config::Config;
@@ -19,7 +21,12 @@ impl Providers {
     /// On top of one warden, on a state directory.
     pub(crate) fn new(containers: Containers, state: &Path, config: &Config) -> Self {
         let machines = if config.microvms {
-            Machines::new(&containers, state, config.spares)
+            Machines::new(
+                &containers,
+                state,
+                config.spares,
+                config.cpu_bounds().bounded(Cpu::default()),
+            )
         } else {
             Err(Absent::SwitchedOff)
         };

@@ -1,9 +1,10 @@
-//! Quantities that people write in settings: bytes (`6MiB`) and spans of time (`30s`).
+//! Quantities that people write in settings: bytes (`6MiB`), spans of time (`30s`) and processors (`0.5`).
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use sandbox::{NoProcessors, Processors};
 use serde::de::{Error as _, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
@@ -16,6 +17,10 @@ pub struct Bytes(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
 
+/// A number of processors: `2`, `0.5`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cpus(pub Processors);
+
 /// Why a text is no quantity.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum QuantityError {
@@ -25,6 +30,9 @@ pub enum QuantityError {
     /// Not a span of time.
     #[error("{0:?} is no time: write for example 30, 500ms, 30s or 10m")]
     Span(String),
+    /// Not a number of processors.
+    #[error(transparent)]
+    Cpus(#[from] NoProcessors),
 }
 
 const UNITS: [(&str, u64); 8] = [
@@ -90,6 +98,20 @@ impl fmt::Display for Span {
     }
 }
 
+impl FromStr for Cpus {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        Ok(Self(text.parse()?))
+    }
+}
+
+impl fmt::Display for Cpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 struct Quantity<T>(std::marker::PhantomData<T>);
 
 impl<T: FromStr<Err = QuantityError>> Visitor<'_> for Quantity<T> {
@@ -122,6 +144,12 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
+impl<'de> Deserialize<'de> for Cpus {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Quantity(std::marker::PhantomData)).map_err(D::Error::custom)
+    }
+}
+
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_any(Quantity(std::marker::PhantomData)).map_err(D::Error::custom)
@@ -129,6 +157,12 @@ impl<'de> Deserialize<'de> for Span {
 }
 
 impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl Serialize for Cpus {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(self)
     }

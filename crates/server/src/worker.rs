@@ -26,6 +26,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::access::{Admitted, Demand, Peer, Remote, Tokens, Unprotected};
 use crate::api::{self, App, Budget, Door};
 use crate::audit::{AUDIT, Audit};
+use crate::bucket::Rate;
 use crate::build::BuildSandboxes;
 use crate::capacity::{self, Doors, Means};
 use crate::config::{Config, ConfigError};
@@ -37,6 +38,7 @@ use crate::networks::Networks;
 use crate::parts::{Parts, Warden};
 use crate::pressure::{self, Memory};
 use crate::quantity::Bytes;
+use crate::quotas::Quotas;
 use crate::registry::{Function, Registry, Sqlite};
 use crate::secrets::{SecretKey, Vault};
 use crate::shelf::Shelf;
@@ -95,14 +97,17 @@ impl Worker {
         let metrics = recorder()?;
         let registry = Arc::new(Registry::open(Box::new(Sqlite::open(&state.registry())?))?);
         let rotation = Rotation { bytes: config.log_bytes.0, files: config.log_files.max(1) };
-        let logs =
-            Arc::new(Logs::start(&state.logs(), rotation).context("cannot start writing logs")?);
+        let (each_second, burst) = (config.log_rate.0 as f64, config.log_bytes.0 as f64);
+        let rate = Rate { each_second, burst };
+        let logs = Logs::start(&state.logs(), rotation, rate);
+        let logs = Arc::new(logs.context("cannot start writing logs")?);
         forget_hidden(&registry, &logs, &vault).await?;
         let store = layers::Store::open(state.root())?;
         let budget = config.install_cache_bytes.0;
         // Before there is a warden: nothing runs from these directories yet.
         stock::tidy(&store, &registry, budget)?;
-        let Parts { provider, workshop, builds, warden } = parts(&config, &state).await?;
+        let Parts { provider, workshop, builds, warden, unenforced } =
+            parts(&config, &state).await?;
         let sink = Arc::clone(&logs) as Arc<dyn LogSink>;
         let shelf = Arc::new(Shelf::new(store.clone())) as Arc<dyn PackageStore>;
         let packages = Packages { store: Some(shelf), seed: seed(&config)? };
@@ -118,12 +123,14 @@ impl Worker {
         let engine = Engine::with_stores(Arc::clone(&provider), settings, sink, packages, secrets);
         let usage = Arc::new(Usage::new(Arc::clone(&registry), Arc::clone(&engine)));
         let networks = Arc::new(Networks::of(&config));
+        let quotas = Arc::new(Quotas::new(config.tenants.clone()));
         let deployer = Arc::new(Deployer::new(
             workshop,
             Arc::clone(&registry),
             Arc::clone(&engine),
             Arc::clone(&usage),
             Arc::clone(&networks),
+            Arc::clone(&quotas),
             config.index_timeout.0,
         ));
         let installer = Installer::new(store.clone(), builds.clone(), config.package_bounds());
@@ -159,6 +166,8 @@ impl Worker {
             began,
             url,
             capacity,
+            unenforced,
+            quotas,
         });
         Ok(Self { app, doors, provider, builds, warden, tcp, certificates, unix, hold })
     }

@@ -78,8 +78,8 @@ fn write_for_ever(path: &Path) {
     let first =
         registry.get(&named("f")).map_or(0, |f| f.current.manifest["number"].as_u64().unwrap());
     for number in first + 1.. {
-        registry.put(version("f", number), false).unwrap();
-        registry.put(version(&format!("f{number}"), number), false).unwrap();
+        registry.put(version("f", number), false, usize::MAX).unwrap();
+        registry.put(version(&format!("f{number}"), number), false, usize::MAX).unwrap();
         // A line of its own: the test harness has written before it.
         let mut stdout = std::io::stdout();
         writeln!(stdout, "\nput {number}").and_then(|()| stdout.flush()).unwrap();
@@ -129,7 +129,7 @@ fn removing_a_function_is_for_good_and_spares_the_others() {
     let path = dir.path().join("registry.sqlite");
     let registry = open(&path);
     for name in ["f", "g"] {
-        registry.put(version(name, 1), false).unwrap();
+        registry.put(version(name, 1), false, usize::MAX).unwrap();
     }
     assert!(registry.remove(&named("f")).unwrap().is_some());
     assert!(registry.remove(&named("f")).unwrap().is_none());

@@ -3,12 +3,14 @@
 mod world;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use hyper::{Method, header};
 use serde_json::json;
 use server::access::{Label, Secret};
 use server::api::TENANT;
 use server::client::Client;
+use server::quotas::TenantLimits;
 use world::{Reply, World, exchange};
 
 const ALL: [&str; 3] = ["deploy", "invoke", "read"];
@@ -125,5 +127,42 @@ async fn an_administrator_says_whose_functions_are_meant_and_nobody_else_may() {
     let deployed =
         actions["actions"].as_array().unwrap().iter().find(|one| one["action"] == "deploy");
     assert_eq!(deployed.unwrap()["tenant"], "acme");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_tenant_takes_no_more_than_the_operator_allows_and_nothing_from_another() {
+    let limits = TenantLimits { functions: Some(2), concurrency: Some(1), ..Default::default() };
+    let world = World::with(|config| config.tenants = [("acme".to_owned(), limits)].into()).await;
+    let token = |name: &'static str| json!({ "name": name, "tenant": name, "scopes": ALL });
+    let (acme, emca) = (world.token(token("acme")).await, world.token(token("emca")).await);
+    for token in [&acme, &emca] {
+        assert_eq!(deploy(&world, token, "waits", "module = sleep:600000").await.status, 201);
+        assert_eq!(deploy(&world, token, "echo", "module = echo").await.status, 201);
+    }
+    let full = deploy(&world, &acme, "third", "module = echo").await;
+    assert_eq!((full.status.as_u16(), full.error().as_str()), (403, "quota"));
+    assert!(full.text().contains("[tenants.acme]"), "{}", full.text());
+    // Another version of one that is there is none more, and another tenant has its own count.
+    assert_eq!(deploy(&world, &acme, "echo", "module = echo\nversion = 2").await.status, 201);
+    assert_eq!(deploy(&world, &emca, "third", "module = echo").await.status, 201);
+    let client = world.tcp.clone().with_token(Some(acme.clone()));
+    let waiting =
+        tokio::spawn(async move { exchange(&client, Method::POST, "/run/waits", "{}").await });
+    let run = async |token| world.send_as(token, Method::POST, "/run/echo", "{}").await;
+    let status = async || exchange(&world.unix, Method::GET, "/v1/status", "").await.json();
+    while status().await["engine"]["instances"]["busy"] != 1 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let refused = run(&acme).await;
+    assert_eq!((refused.status.as_u16(), refused.error().as_str()), (429, "busy"));
+    assert_eq!(refused.header("retry-after"), "1");
+    assert!(refused.text().contains("raise `concurrency` in [tenants.acme]"), "{}", refused.text());
+    assert_eq!(run(&emca).await.status, 200);
+    // Who hangs up gives its place back.
+    waiting.abort();
+    while run(&acme).await.status != 200 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
     world.stop().await;
 }

@@ -80,6 +80,8 @@ pub struct Host {
     pub cgroups: CgroupLayout,
     /// Controllers among `memory`, `pids` and `freezer` that cannot be had (version 2 freezes without one).
     pub missing_controllers: Vec<&'static str>,
+    /// Whether the controller `cpu` can be had.
+    pub cpu: bool,
     /// Most user namespaces per user; 0 where they are off.
     pub user_namespaces: u64,
     /// Most processes of all sandboxes together: `kernel.pid_max`, `kernel.threads-max`, and the `pids.max` of the groups
@@ -108,6 +110,7 @@ impl Host {
         let (cgroups, missing_controllers) = cgroups(&mounts, unified.as_ref());
         Self {
             processes: processes(&mounts, unified.as_ref()),
+            cpu: limits_cpu(&mounts, unified.as_ref()),
             kernel: Kernel::running(),
             surroundings: surroundings(),
             cgroups,
@@ -161,14 +164,7 @@ fn surroundings() -> Surroundings {
 fn cgroups(mounts: &str, unified: Option<&Unified>) -> (CgroupLayout, Vec<&'static str>) {
     const ON_V1: [&str; 3] = ["memory", "pids", "freezer"];
     const ON_V2: [&str; 2] = ["memory", "pids"];
-    let v1 = |wanted: &dyn Fn(&str) -> bool| {
-        mounts.lines().any(|line| {
-            let mut fields = line.split(' ').skip(2);
-            let (kind, options) = (fields.next(), fields.next().unwrap_or(""));
-            // As in a container that may only look: nothing of it can be had.
-            kind == Some("cgroup") && !options.starts_with("ro") && options.split(',').any(wanted)
-        })
-    };
+    let v1 = |wanted: &dyn Fn(&str) -> bool| on_v1(mounts, wanted);
     let missing: Vec<_> = ON_V1.into_iter().filter(|name| !v1(&|option| option == *name)).collect();
     if missing.is_empty() {
         let layout = if unified.is_some() { CgroupLayout::Hybrid } else { CgroupLayout::V1 };
@@ -191,6 +187,29 @@ fn cgroups(mounts: &str, unified: Option<&Unified>) -> (CgroupLayout, Vec<&'stat
             (CgroupLayout::Closed, lacking)
         }
     }
+}
+
+/// Whether a hierarchy of version 1 that can be written to has a controller.
+fn on_v1(mounts: &str, wanted: &dyn Fn(&str) -> bool) -> bool {
+    mounts.lines().any(|line| {
+        let mut fields = line.split(' ').skip(2);
+        let (kind, options) = (fields.next(), fields.next().unwrap_or(""));
+        // As in a container that may only look: nothing of it can be had.
+        kind == Some("cgroup") && !options.starts_with("ro") && options.split(',').any(wanted)
+    })
+}
+
+fn limits_cpu(mounts: &str, unified: Option<&Unified>) -> bool {
+    // Where the warden's groups are is where it limits processors, too.
+    const ALL: [&str; 3] = ["memory", "pids", "cpu"];
+    on_v1(mounts, &|option| option == "cpu")
+        || unified.is_some_and(|unified| {
+            unified
+                .grounds()
+                .iter()
+                .find(|ground| ground.usable(&ALL[..2]))
+                .is_some_and(|g| g.usable(&ALL))
+        })
 }
 
 fn processes(mounts: &str, unified: Option<&Unified>) -> u64 {
@@ -268,6 +287,8 @@ mod tests {
         assert_eq!(cgroups(&two, unified.as_ref()), (CgroupLayout::Closed, vec!["freezer"]));
         let closed = mounted("ro", &["memory", "pids", "freezer"]);
         assert_eq!(cgroups(&closed, None).1, ["memory", "pids", "freezer"]);
+        assert!(limits_cpu(&mounted("rw", &["cpu"]), None));
+        assert!(!limits_cpu(&mounted("ro", &["cpu"]), None) && !limits_cpu(&all, unified.as_ref()));
         // Nothing is there to be had.
         let missing = vec!["memory", "pids"];
         assert_eq!(cgroups("", unified.as_ref()), (CgroupLayout::Closed, missing));

@@ -65,6 +65,7 @@ defences! {
     LimitSignals "limit-signals" "no limit on pending signals and timers"
     LimitMemory "limit-memory" "no limit on memory"
     LimitPids "limit-pids" "no limit on processes"
+    LimitCpu "limit-cpu" "no limit on processors"
     LimitScratchBytes "limit-scratch-bytes" "no limit on bytes of scratch"
     LimitScratchFiles "limit-scratch-files" "no limit on files of scratch"
     CgroupCredentials "cgroup-credentials" "zygotes get cgroup files that root has opened"

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::defence::{Defence, Defences};
-use crate::protocol::{Limits, Network};
+use crate::protocol::{Cpu, Limits, Network};
 
 /// See the module's own words. As text: a recipe, then changes, as in `sock,cgroups=fresh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -170,6 +170,7 @@ impl Isolation {
                 true => asked.scratch_inodes,
                 false => 1 << 30,
             },
+            cpu: if self.has(Defence::LimitCpu) { asked.cpu } else { Cpu::UNLIMITED },
         }
     }
 
@@ -342,8 +343,14 @@ mod tests {
 
     #[test]
     fn what_is_switched_off_is_told_as_weaker_and_limits_nothing() {
-        let asked =
-            Limits { memory_bytes: 64 << 20, pids: 8, scratch_bytes: 1 << 20, scratch_inodes: 9 };
+        let cpu = Cpu { quota: Some(500), weight: None };
+        let asked = Limits {
+            memory_bytes: 64 << 20,
+            pids: 8,
+            scratch_bytes: 1 << 20,
+            scratch_inodes: 9,
+            cpu,
+        };
         assert_eq!(Isolation::LEAN.enforced(asked), asked);
         assert!(Isolation::LEAN.weaker().is_empty());
         let ablated: Isolation = "lean,unsafe-without=limit-pids".parse().unwrap();

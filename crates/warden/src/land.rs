@@ -45,7 +45,13 @@ impl Warden {
             let group = self.find(name)?.group.clone();
             self.cgroups.limit(&group, limits).map_err(kernel("limit cgroup"))?;
         }
-        self.find(name)?.limits = limits;
+        let sandbox = self.find(name)?;
+        sandbox.limits = limits;
+        // Else when it lands.
+        if sandbox.process.is_some() {
+            let group = sandbox.group.clone();
+            self.limit_cpu(&group, limits.cpu)?;
+        }
         Ok((Answer::Done, fds))
     }
 
@@ -80,6 +86,8 @@ impl Warden {
         let sandbox = self.find(name)?;
         sandbox.inside = inside;
         sandbox.process = Some(process);
+        let cpu = sandbox.limits.cpu;
+        self.limit_cpu(&group, cpu)?;
         done()
     }
 

@@ -22,7 +22,7 @@ use sys::namespace::{IdMap, Parent, user_namespace};
 use sys::process::{PidFd, close_from, default_signals};
 
 use crate::cgroup::Group;
-use crate::protocol::{Answer, Limits, MOST_OPENED, Network, Python};
+use crate::protocol::{Answer, Cpu, Limits, MOST_OPENED, Network, Python};
 use crate::serve::{Answered, Refused, Warden, kernel};
 use crate::slot::{Kind, Sandbox};
 use crate::spawn::{self, SpawnError, failed};
@@ -38,7 +38,7 @@ impl Warden {
     pub(crate) fn monitor(&mut self, name: u64, limits: Limits) -> Answered {
         let uid = self.uids.take_one().ok_or(Refused::Wrong("no kernel uid is free"))?;
         let made = self.cgroups.make(name, limits, uid).map_err(kernel("make cgroup"));
-        let started = made.and_then(|group| match self.start_monitor(&group, uid) {
+        let started = made.and_then(|group| match self.start_limited(&group, uid, limits.cpu) {
             Ok(started) => Ok((group, started)),
             Err(refused) => {
                 self.cgroups.kill(&group);
@@ -88,6 +88,17 @@ impl Warden {
         }
         let opened: Result<Vec<_>, _> = layers.iter().map(|layer| self.roots.open(layer)).collect();
         Ok((Answer::Done, opened?))
+    }
+
+    fn start_limited(
+        &self,
+        group: &Group,
+        uid: u32,
+        cpu: Cpu,
+    ) -> Result<(OwnedFd, PidFd, OwnedFd), Refused> {
+        let started = self.start_monitor(group, uid)?;
+        self.limit_cpu(group, cpu)?;
+        Ok(started)
     }
 
     fn start_monitor(&self, group: &Group, uid: u32) -> Result<(OwnedFd, PidFd, OwnedFd), Refused> {

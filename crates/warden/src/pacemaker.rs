@@ -22,7 +22,7 @@ use sys::process::{
 };
 
 use crate::cgroup::{Cgroups, Group};
-use crate::protocol::Limits;
+use crate::protocol::{Cpu, Limits};
 use crate::uids;
 
 /// Much shorter than a grace period, which takes several milliseconds.
@@ -32,8 +32,13 @@ const BETWEEN_MOVES: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 const LASTS: Duration = Duration::from_millis(30);
 
 /// What the process needs, generously.
-const LIMITS: Limits =
-    Limits { memory_bytes: 64 << 20, pids: 4, scratch_bytes: 0, scratch_inodes: 0 };
+const LIMITS: Limits = Limits {
+    memory_bytes: 64 << 20,
+    pids: 4,
+    scratch_bytes: 0,
+    scratch_inodes: 0,
+    cpu: Cpu::UNLIMITED,
+};
 
 /// Where it finds its two descriptors.
 const BEATS: i32 = 0;

@@ -16,7 +16,7 @@ use crate::cgroup::{self, Group};
 use crate::defence::Defence;
 use crate::filter::Role;
 use crate::isolation::Isolation;
-use crate::protocol::{Answer, Files, Limits, Network, Python};
+use crate::protocol::{Answer, Cpu, Files, Limits, Network, Python};
 use crate::rootfs::Contents;
 use crate::serve::{Answered, Refused, Warden, kernel};
 use crate::slot::{FileId, Kind, Sandbox, Zygote};
@@ -102,6 +102,7 @@ impl Warden {
                 filter,
             };
             let (process, stderr) = spawn::start(&self.place, &self.cgroups, &what)?;
+            self.limit_cpu(&group, limits.cpu)?;
             if role == Role::Instance {
                 self.show_processes(&root, &process)?;
             }
@@ -168,6 +169,7 @@ impl Warden {
         if let Some(pacemaker) = &mut self.pacemaker {
             pacemaker.beat();
         }
+        self.forks_at_full_speed(zygote)?;
         let parent = match self.sandboxes.get_mut(&zygote) {
             Some(found) if !found.dying => found,
             _ => return Err(Refused::Wrong("no such sandbox")),
@@ -191,6 +193,17 @@ impl Warden {
             }
         }
         made
+    }
+
+    /// A zygote has the processors that it was given while it imports. From its first slot on it only forks, for functions
+    /// that have limits of their own, and what it forks begins where it is itself.
+    fn forks_at_full_speed(&mut self, zygote: u64) -> Result<(), Refused> {
+        let found = self.find(zygote)?;
+        let group = found.group.clone();
+        if std::mem::replace(&mut found.limits.cpu, Cpu::UNLIMITED) == Cpu::UNLIMITED {
+            return Ok(());
+        }
+        self.cgroups.unlimit_cpu(&group).map_err(kernel("free a zygote's processors"))
     }
 
     #[expect(clippy::too_many_arguments, reason = "the one caller's own variables")]

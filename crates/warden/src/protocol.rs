@@ -54,6 +54,23 @@ pub struct Limits {
     pub scratch_bytes: u64,
     /// Files of `/tmp`, and again of `/dev/shm`.
     pub scratch_inodes: u32,
+    /// Its part of the processors.
+    #[serde(default)]
+    pub cpu: Cpu,
+}
+
+/// A part of the processors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// The most, in thousandths of one processor.
+    pub quota: Option<u32>,
+    /// Its part beside others: 100 is one thread's that has none.
+    pub weight: Option<u16>,
+}
+
+impl Cpu {
+    /// No limit.
+    pub const UNLIMITED: Self = Self { quota: None, weight: None };
 }
 
 /// Which network a sandbox is in. A zygote's is its forks'.
@@ -279,6 +296,8 @@ pub struct Host {
     pub isolation: Isolation,
     /// Landlock scopes for abstract sockets and signals: Linux ≥ 6.12.
     pub scopes: bool,
+    /// Limits of processors are enforced.
+    pub cpu: bool,
     /// Sandboxes and slots that the warden can hold at once, by its descriptors.
     pub sandboxes: u64,
 }

@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sys::process::{close_from, default_signals, die_with_parent};
 
 use crate::cgroup::Group;
-use crate::protocol::{Answer, Limits};
+use crate::protocol::{Answer, Cpu, Limits};
 use crate::serve::{Answered, Refused, Warden, kernel};
 use crate::spawn::{self, failed};
 
@@ -22,8 +22,13 @@ use crate::spawn::{self, failed};
 const PROGRAM: &str = "wool-egress";
 
 /// What it needs for thousands of connections.
-const LIMITS: Limits =
-    Limits { memory_bytes: 512 << 20, pids: 600, scratch_bytes: 0, scratch_inodes: 0 };
+const LIMITS: Limits = Limits {
+    memory_bytes: 512 << 20,
+    pids: 600,
+    scratch_bytes: 0,
+    scratch_inodes: 0,
+    cpu: Cpu::UNLIMITED,
+};
 
 /// One, and those that are about to end.
 const MOST: usize = 4;

@@ -10,6 +10,7 @@ use sys::process::PidFd;
 
 use crate::cgroup::Group;
 use crate::isolation::Supply;
+use crate::protocol::Cpu;
 use crate::serve::Warden;
 use crate::slot::{Kind, Sandbox};
 use crate::uids::Allotment;
@@ -75,7 +76,7 @@ impl Warden {
             }
             return quiet;
         }
-        let (group, parent) = (sandbox.group.clone(), sandbox.zygote);
+        let (group, parent, limits) = (sandbox.group.clone(), sandbox.zygote, sandbox.limits);
         let instance = matches!(sandbox.kind, Kind::Instance);
         let idle = match sandbox.as_zygote_mut() {
             Some(zygote) => std::mem::take(&mut zygote.idle_groups),
@@ -94,7 +95,7 @@ impl Warden {
             }
             return false;
         }
-        let kept = instance && self.keep_group(parent, &group);
+        let kept = instance && self.keep_group(parent, &group, limits.cpu);
         if !kept && !self.cgroups.remove(&group) {
             // Something in it still dies; a slot's process may not even be known.
             self.cgroups.kill(&group);
@@ -137,8 +138,12 @@ impl Warden {
 
     /// Keeps an instance's cgroup for the next one of the same zygote, or for the next that no zygote forks, if all of
     /// them may still be used.
-    fn keep_group(&mut self, zygote: Option<u64>, group: &Group) -> bool {
+    fn keep_group(&mut self, zygote: Option<u64>, group: &Group, cpu: Cpu) -> bool {
         if self.host.isolation.cgroups == Supply::Fresh || !self.cgroups.reusable(group) {
+            return false;
+        }
+        // Here and not at the next start: whoever has no such limit pays for none.
+        if cpu != Cpu::UNLIMITED && self.cgroups.unlimit_cpu(group).is_err() {
             return false;
         }
         let idle = match zygote {

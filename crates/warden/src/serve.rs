@@ -19,7 +19,7 @@ use crate::filter::{self, Role};
 use crate::isolation::Isolation;
 use crate::pacemaker::Pacemaker;
 use crate::place::Place;
-use crate::protocol::{Answer, Command, Host, MAX_PACKET, Network, Numbered, VERSION};
+use crate::protocol::{Answer, Command, Cpu, Host, Limits, MAX_PACKET, Network, Numbered, VERSION};
 use crate::proxy::Proxies;
 use crate::root::Root;
 use crate::rootfs::{RootError, Roots, attach_proc};
@@ -112,6 +112,7 @@ impl Warden {
             proc: !isolation.forks() || roots.late() && can_mount_proc(),
             isolation,
             scopes,
+            cpu: cgroups.limits_cpu(),
             sandboxes: held.clamp(1, MOST_SANDBOXES),
         };
         // Without it all works as well, only slower now and then.
@@ -222,7 +223,8 @@ impl Warden {
             }
             Command::Monitor { sandbox, limits } => {
                 self.check_new(sandbox)?;
-                self.monitor(sandbox, limits)
+                let cpu = self.host.isolation.enforced(limits).cpu;
+                self.monitor(sandbox, Limits { cpu, ..limits })
             }
             Command::Open { layers } => self.open_layers(&layers),
             Command::Prepare { sandbox, zygote, derive, packages, limits } => {
@@ -271,6 +273,14 @@ impl Warden {
                 .map_err(kernel("attach /proc"))?;
         }
         Ok(())
+    }
+
+    /// Limits the processors of a sandbox whose process is there, if its limits say so.
+    pub(crate) fn limit_cpu(&self, group: &Group, cpu: Cpu) -> Result<(), Refused> {
+        if cpu == Cpu::UNLIMITED {
+            return Ok(());
+        }
+        self.cgroups.limit_cpu(group, cpu).map_err(kernel("limit processors"))
     }
 
     pub(crate) fn find(&mut self, sandbox: u64) -> Result<&mut Sandbox, Refused> {

@@ -157,4 +157,20 @@ def attack(turn, told):
     return attempted(lambda: f'{len([os.close(os.open(f\"/tmp/{n}\", os.O_CREAT)) for n in range(2000)])} files')
 ",
     ),
+    Attack::new(
+        Who::Handler,
+        "take the host's processors",
+        "spin",
+        &[Defence::LimitCpu],
+        &["throttled"],
+        "
+def attack(turn, told):
+    begin, before = time.monotonic(), time.process_time()
+    while time.monotonic() < begin + 1:
+        pass
+    part = (time.process_time() - before) / (time.monotonic() - begin)
+    # A twentieth is the limit; a machine that is so busy with others would have to give less.
+    return got(f'{part:.2f} processors') if part > 0.1 else 'throttled'
+",
+    ),
 ];

@@ -43,8 +43,12 @@ pub(crate) fn cgroups(name: &str) -> BTreeSet<PathBuf> {
     for line in mounts.lines() {
         let fields: Vec<_> = line.split(' ').collect();
         if fields[2].starts_with("cgroup") {
-            let top = Path::new(fields[1]).join(name);
-            let mut open = if top.is_dir() { vec![top] } else { vec![] };
+            // Its own directory, and beside it those of who has a limit of processors.
+            let tops = fs::read_dir(fields[1]).into_iter().flatten().flatten().filter(|entry| {
+                let found = entry.file_name().to_string_lossy().into_owned();
+                found == name || found.starts_with(&format!("{name}."))
+            });
+            let mut open: Vec<_> = tops.map(|entry| entry.path()).collect();
             while let Some(dir) = open.pop() {
                 let below = fs::read_dir(&dir).into_iter().flatten().flatten();
                 open.extend(below.map(|e| e.path()).filter(|path| path.is_dir()));
@@ -111,4 +115,22 @@ pub(crate) fn addresses() -> BTreeSet<std::net::IpAddr> {
         }
     }
     found
+}
+
+/// Thousandths of a processor that the process's own group may have; none: as many as there are.
+pub(crate) fn quota(pid: i32) -> Option<u64> {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let named = |controller: &str| {
+        let mut lines = groups.lines().map(|line| line.splitn(3, ':').collect::<Vec<_>>());
+        let line = lines.find(|line| line[1].split(',').any(|one| one == controller))?;
+        Some(Path::new("/sys/fs/cgroup").join(line[1]).join(line[2].trim_start_matches('/')))
+    };
+    let number = |path: PathBuf| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    if let Some(group) = named("cpu") {
+        let period = number(group.join("cpu.cfs_period_us"))?;
+        return Some(number(group.join("cpu.cfs_quota_us"))? * 1000 / period);
+    }
+    let max = fs::read_to_string(named("")?.join("cpu.max")).ok()?;
+    let (quota, period) = max.trim().split_once(' ')?;
+    Some(quota.parse::<u64>().ok()? * 1000 / period.parse::<u64>().ok()?)
 }

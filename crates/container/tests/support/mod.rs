@@ -17,7 +17,7 @@ use egress::Rules;
 use layers::{Silent, Store, base, code, guest, python};
 use sandbox::wire::{Convention, Decoder, Load, Reply, Request};
 use sandbox::{
-    Instance, InstanceSpec, Kind, Layer, Limits, Network, PythonSpec, Reset, ZygoteSpec,
+    CpuBounds, Instance, InstanceSpec, Kind, Layer, Limits, Network, PythonSpec, Reset, ZygoteSpec,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -55,7 +55,8 @@ pub(crate) fn store() -> (Store, base::Base, PythonSpec) {
     (store, base.clone(), python.clone())
 }
 
-pub(crate) const NONE: ContainerOptions = ContainerOptions { slots: 0, spares: 0 };
+pub(crate) const NONE: ContainerOptions =
+    ContainerOptions { slots: 0, spares: 0, cpu: CpuBounds::NONE };
 
 /// An empty state directory. What belongs to a warden is named by its inode, so it may go only when the warden is gone:
 /// a later run of the tests removes it.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use sandbox::Cpu;
 use toml::{Table, Value};
 
 use super::Manifest;
@@ -81,6 +82,12 @@ impl Settings {
             Some(specifier) => request.requiring(specifier).map_err(wrong),
             None => Ok(request),
         }
+    }
+
+    /// What it asks for of the processors.
+    #[must_use]
+    pub fn cpu(&self) -> Cpu {
+        self.chosen.limits.cpu
     }
 
     /// Where its packages come from, beside what the worker's environment says.

@@ -4,15 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sandbox::network::{DestinationError, MOST_DESTINATIONS, MOST_PORTS};
-use sandbox::{Destination, Kind, Limits, Network, Reset};
+use sandbox::{Destination, Kind, Limits, Network, NoProcessors, Processors, Reset};
 use toml::{Table, Value};
 
 use super::{ManifestError, quantity};
 
-const KNOWN: [&str; 14] = [
+const KNOWN: [&str; 16] = [
     "binary",
     "concurrency",
     "egress",
+    "cpu",
+    "cpu_weight",
     "environment",
     "fallback",
     "handler",
@@ -73,6 +75,10 @@ pub(super) fn read(table: &Table, file: &str) -> Result<Chosen, ManifestError> {
         match key.as_str() {
             "memory" => chosen.limits.memory_bytes = memory(value).map_err(wrong)?,
             "scratch" => chosen.limits.scratch_bytes = quantity::bytes(value).map_err(wrong)?,
+            "cpu" => chosen.limits.cpu.quota = Some(cpu(value, table).map_err(wrong)?),
+            "cpu_weight" => {
+                chosen.limits.cpu.weight = Some(cpu_weight(value, table).map_err(wrong)?);
+            }
             "pids" => chosen.limits.pids = number(value).map_err(wrong)?,
             "timeout" => chosen.timeout = quantity::duration(value).map_err(wrong)?,
             "network" => chosen.network = network(value, table).map_err(wrong)?,
@@ -112,6 +118,30 @@ fn memory(value: &Value) -> Result<u64, String> {
     let least = 16 << 20;
     let bytes = quantity::bytes(value)?;
     if bytes < least { Err("at least 16MB are needed".to_owned()) } else { Ok(bytes) }
+}
+
+fn cpu(value: &Value, table: &Table) -> Result<Processors, String> {
+    let number = value.as_float().or_else(|| Some(value.as_integer()? as f64));
+    let processors = number.ok_or(NoProcessors).and_then(Processors::try_from);
+    in_a_container(table)?;
+    processors.map_err(|error| error.to_string())
+}
+
+fn cpu_weight(value: &Value, table: &Table) -> Result<u16, String> {
+    in_a_container(table)?;
+    // At most 10000.
+    number(value).map(|weight| u16::try_from(weight).unwrap_or(u16::MAX))
+}
+
+/// Machines that come from one reference share a process, and the kernel would count them together.
+fn in_a_container(table: &Table) -> Result<(), String> {
+    match table.get("isolation").and_then(Value::as_str) {
+        Some("microvm") => {
+            Err("the processors of a micro-VM cannot be limited yet: leave this or isolation out"
+                .to_owned())
+        }
+        _ => Ok(()),
+    }
 }
 
 fn number(value: &Value) -> Result<u32, String> {
@@ -275,6 +305,17 @@ mod tests {
     }
 
     #[test]
+    fn processors_are_asked_for_as_a_number_and_only_of_containers() {
+        let cpu = of("cpu = 0.5\ncpu_weight = 50").unwrap().limits.cpu;
+        assert_eq!((cpu.quota.unwrap().thousandths(), cpu.weight), (500, Some(50)));
+        assert_eq!(of("cpu = 2").unwrap().limits.cpu.quota.unwrap().number(), 2.0);
+        for one in ["cpu = 2", "cpu_weight = 50"] {
+            let error = of(&format!("{one}\nisolation = \"microvm\"")).unwrap_err();
+            assert!(error.contains("cannot be limited yet"), "{error}");
+        }
+    }
+
+    #[test]
     fn an_unknown_setting_is_answered_with_the_nearest_and_all_known() {
         let error = of("memroy = 1").unwrap_err();
         assert!(error.contains("did you mean \"memory\"") && error.contains("timeout"), "{error}");
@@ -297,6 +338,10 @@ mod tests {
             "environment = [1]",
             "environment = { A = [] }",
             "concurrency = -1",
+            "cpu = 0",
+            "cpu = \"50%\"",
+            "cpu_weight = 0",
+            "cpu_weight = 10001",
             "python = 3.12",
         ] {
             let error = of(bad).unwrap_err();

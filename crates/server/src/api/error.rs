@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 use crate::deploy::DeployError;
 use crate::name::NameError;
 use crate::networks::NotAllowed;
+use crate::quotas::Exhausted;
 use crate::registry::StoreError;
 use crate::workshop::MakeError;
 
@@ -73,6 +74,14 @@ impl ApiError {
     pub(super) fn busy(retry_after: Duration, message: impl Into<String>) -> Self {
         let retry_after = Some(retry_after);
         Self { retry_after, ..Self::new(StatusCode::TOO_MANY_REQUESTS, "busy", message) }
+    }
+
+    /// A tenant takes all that it may.
+    pub(super) fn exhausted(tenant: &str, Exhausted { limit, retry_after }: Exhausted) -> Self {
+        let message = format!(
+            "{tenant} takes as much as it may: try again later, or have the operator raise `{limit}` in [tenants.{tenant}]"
+        );
+        Self::busy(retry_after, message)
     }
 
     /// All connections that there may be are in use.
@@ -146,6 +155,9 @@ impl From<&DeployError> for ApiError {
             }
             DeployError::GivenUp => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", error.to_string())
+            }
+            DeployError::Store(full @ StoreError::Full { .. }) => {
+                Self::new(StatusCode::FORBIDDEN, "quota", full.to_string())
             }
             DeployError::Store(_) | DeployError::BrokeOff => Self::internal(said(error)),
         }

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
-use sandbox::Kind;
+use sandbox::{Kind, Processors};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::task::AbortOnDropHandle;
@@ -24,6 +24,7 @@ use crate::logs::stamp;
 use crate::name::{FunctionName, WholeName};
 use crate::progress::{Event, Sender};
 use crate::registry::{Function, Past};
+use crate::unenforced::Unenforced;
 use crate::workshop::{Bundle, Packing};
 
 const NDJSON: &str = "application/x-ndjson";
@@ -48,6 +49,9 @@ pub struct FunctionSummary {
     pub timeout: f64,
     /// Bytes of memory that an instance may use.
     pub memory: u64,
+    /// Processors that an instance may use; none: what the worker's settings say.
+    #[serde(default)]
+    pub cpu: Option<f64>,
     /// Instances at a time.
     pub concurrency: u32,
     /// Whether bodies pass through as bytes.
@@ -68,6 +72,9 @@ pub struct FunctionDetail {
     pub lock: String,
     /// Its versions, newest first.
     pub versions: Vec<VersionSummary>,
+    /// Limits and lines of defence that this host does not enforce.
+    #[serde(default)]
+    pub unenforced: Vec<Unenforced>,
 }
 
 /// A version in a function's history.
@@ -98,6 +105,7 @@ impl FunctionSummary {
             base: handler.python.base.to_string(),
             timeout: handler.timeout.as_secs_f64(),
             memory: handler.limits.memory_bytes,
+            cpu: handler.limits.cpu.quota.map(Processors::number),
             concurrency: handler.concurrency,
             binary: handler.binary,
         }
@@ -105,7 +113,7 @@ impl FunctionSummary {
 }
 
 impl FunctionDetail {
-    fn of(function: &Function, history: Vec<Past>) -> Self {
+    fn of(function: &Function, history: Vec<Past>, unenforced: Vec<Unenforced>) -> Self {
         let summary = |past: Past| VersionSummary {
             version: past.id.to_string(),
             created: stamp(past.created),
@@ -116,6 +124,7 @@ impl FunctionDetail {
             manifest: function.current.manifest.clone(),
             lock: function.current.lock.clone(),
             versions: history.into_iter().map(summary).collect(),
+            unenforced,
         }
     }
 }
@@ -288,7 +297,7 @@ async fn detail(app: &Arc<App>, function: Arc<Function>) -> Result<FunctionDetai
     let (registry, name) = (Arc::clone(&app.registry), function.whole_name());
     let history = tokio::task::spawn_blocking(move || registry.history(&name)).await;
     let history = history.map_err(|_| ApiError::internal("the registry broke off"))??;
-    Ok(FunctionDetail::of(&function, history))
+    Ok(FunctionDetail::of(&function, history, app.unenforced.clone()))
 }
 
 /// The last line of a streamed deploy.

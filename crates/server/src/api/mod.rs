@@ -46,10 +46,12 @@ use crate::deploy::Deployer;
 use crate::logs::Logs;
 use crate::name::{FunctionName, WholeName};
 use crate::networks::Networks;
+use crate::quotas::Quotas;
 use crate::registry::Registry;
 use crate::secrets::Vault;
 use crate::state::State;
 use crate::stock::Stock;
+use crate::unenforced::Unenforced;
 
 pub use audit::ActionList;
 pub use budget::Budget;
@@ -100,6 +102,10 @@ pub struct App {
     pub url: String,
     /// How many sandboxes there may be.
     pub capacity: Capacity,
+    /// What sandboxes lack here.
+    pub unenforced: Vec<Unenforced>,
+    /// What each tenant may take.
+    pub quotas: Arc<Quotas>,
     /// Bodies of calls, in memory.
     pub run_bodies: Budget,
     /// Bundles that are being deployed, on disk.

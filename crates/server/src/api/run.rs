@@ -76,6 +76,8 @@ pub(super) async fn run(
     let budget = counted.is_none().then_some(&app.run_bodies);
     let (body, _held) = body::collect(&headers, body, allowed, budget).await?;
     let content_type = content_type(&handler, &headers, &body)?;
+    let admitted = app.quotas.admit(&handler.tenant, handler.limits.memory_bytes, Instant::now());
+    let _part = admitted.map_err(|exhausted| ApiError::exhausted(name.tenant(), exhausted))?;
     let id = invocation()?;
     let served = app.engine.serve(Call { handler, body, content_type, id: id.clone() }).await;
     fault::point("reply").await;

@@ -11,6 +11,7 @@ use crate::cli::{Deploy, Global, Isolation};
 use crate::client::{Client, ClientError};
 use crate::name::FunctionName;
 use crate::progress::{Event, Progress as _};
+use crate::unenforced::listed;
 
 pub(super) async fn deploy(global: &Global, deploy: &Deploy) -> Result<()> {
     let packed = pack(&deploy.path)?;
@@ -31,6 +32,9 @@ pub(super) async fn deploy(global: &Global, deploy: &Deploy) -> Result<()> {
     let summary = &deployed.summary;
     write_out(format!("{} {}\n", summary.name, summary.version).as_bytes())?;
     say(&format!("deployed; call it with: wool invoke {}", summary.name));
+    if !deployed.unenforced.is_empty() {
+        say(&format!("not enforced on the worker's host: {}", listed(&deployed.unenforced)));
+    }
     Ok(())
 }
 

@@ -94,6 +94,7 @@ fn flags(global: &Global, up: &Up) -> Flags {
         state: global.state.clone(),
         python: up.python.clone(),
         user: up.user.clone(),
+        strict: up.strict,
     }
 }
 
@@ -171,6 +172,9 @@ fn spawn(state: &State, up: &Up, log: &Path) -> Result<Child> {
     }
     if let Some(python) = &up.python {
         command.arg("--python").arg(python);
+    }
+    if up.strict {
+        command.arg("--strict");
     }
     if let Some(user) = &up.user {
         command.arg("--user").arg(user);

@@ -5,15 +5,31 @@ use sys::probe::{Host, Kernel};
 
 use super::Finding;
 use super::host::DETACHED;
-use crate::capacity::{Capacity, Means};
+use crate::capacity::{self, Capacity};
 use crate::config::Config;
 use crate::networks::{Listed, Pattern};
+use crate::unenforced::{self, Means};
 
 /// Fewer sandboxes at once than this are soon taken by a zygote, what it keeps ready, and a few calls.
 const FEW: usize = 64;
 
-pub(super) fn all(host: &Host, config: &Config) -> [Finding; 3] {
-    [isolation(host.kernel, config.isolation), network(config), capacity(host, config)]
+pub(super) fn all(host: &Host, config: &Config) -> [Finding; 4] {
+    let isolation = isolation(host.kernel, config.isolation);
+    [isolation, limits(host, config), network(config), capacity(host, config)]
+}
+
+/// Which limits and lines of defence a worker with these settings would not enforce here.
+fn limits(host: &Host, config: &Config) -> Finding {
+    let what = "limits";
+    let missing = Means::probed(host, config.isolation).unenforced();
+    if missing.is_empty() {
+        return Finding::ok(what, "all enforced");
+    }
+    let found = format!("not enforced: {}", unenforced::listed(&missing));
+    match config.strict {
+        true => Finding::missing(what, found, "put that right, or leave `strict` out"),
+        false => Finding::degraded(what, found, "`strict = true` would refuse to start"),
+    }
 }
 
 /// Which isolation is set, how it is done on this kernel, and what it costs.
@@ -92,7 +108,7 @@ fn network(config: &Config) -> Finding {
 fn capacity(host: &Host, config: &Config) -> Finding {
     let what = "sandboxes";
     // A worker that is started from here may have what we may have; its warden is root's.
-    let means = Means::of(host, sys::descriptors::most(), None);
+    let means = capacity::Means::of(host, sys::descriptors::most(), None);
     let Capacity { sandboxes, bound_by } = means.capacity().chosen(config);
     let found = format!("at most {sandboxes} at once, bound by {bound_by}");
     if sandboxes < FEW {
@@ -129,6 +145,16 @@ mod tests {
         // The tests' own program has none beside it.
         let egress = Config { egress: listed("fetch-*"), ..Config::default() };
         assert_eq!(network(&egress).level, Level::Missing);
+    }
+
+    #[test]
+    fn a_limit_that_would_not_be_enforced_is_told_and_is_an_error_to_who_is_strict() {
+        let host = Host { cpu: false, ..Host::probe() };
+        let judged = limits(&host, &Config::default());
+        assert_eq!(judged.level, Level::Degraded);
+        assert!(judged.found.contains("processors (no cgroup controller"), "{judged:?}");
+        let strict = Config { strict: true, ..Config::default() };
+        assert_eq!(limits(&host, &strict).level, Level::Missing);
     }
 
     #[test]

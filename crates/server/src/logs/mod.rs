@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   engine ── write ──► bounded queue ──► writer thread ──► logs/<name>/current.log ──► 1.log ──► 2.log
-//!             (never waits: full → dropped and counted)       one line: RFC 3339, invocation, stream, text
+//!      (never waits: full, or too fast → dropped and counted) one line: RFC 3339, invocation, stream, text
 //! ```
 //!
 //! A reader asks the writer to catch up first, so what a finished call printed is there to read. Followers are woken
@@ -11,15 +11,17 @@
 mod file;
 mod follow;
 mod line;
+mod rate;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use engine::{LogLine, LogSink};
+use sandbox::wire::LogStream;
 use tokio::sync::{oneshot, watch};
 
 pub use file::Rotation;
@@ -28,8 +30,10 @@ pub use follow::Follower;
 pub(crate) use line::stamp;
 pub use line::{Entry, ParseError};
 
+use crate::bucket::Rate;
 use crate::name::{WholeName, directory};
 use file::Files;
+use rate::{Buckets, Verdict};
 
 /// Pieces that may wait for the writer; each holds at most 64 KiB.
 const QUEUE: usize = 4096;
@@ -39,6 +43,7 @@ const QUEUE: usize = 4096;
 pub struct Logs {
     queue: SyncSender<Message>,
     dropped: Arc<AtomicU64>,
+    buckets: Mutex<Buckets>,
     written: watch::Receiver<u64>,
     root: PathBuf,
     rotation: Rotation,
@@ -56,7 +61,7 @@ impl Logs {
     ///
     /// # Errors
     /// When no thread can be made.
-    pub fn start(root: &Path, rotation: Rotation) -> std::io::Result<Self> {
+    pub fn start(root: &Path, rotation: Rotation, rate: Rate) -> std::io::Result<Self> {
         let (queue, messages) = sync_channel(QUEUE);
         let (written_now, written) = watch::channel(0);
         let dropped = Arc::new(AtomicU64::new(0));
@@ -64,10 +69,11 @@ impl Logs {
         thread::Builder::new()
             .name("logs".to_owned())
             .spawn(move || write_all(&messages, files, &written_now))?;
-        Ok(Self { queue, dropped, written, root: root.to_owned(), rotation })
+        let buckets = Mutex::new(Buckets::new(rate));
+        Ok(Self { queue, dropped, buckets, written, root: root.to_owned(), rotation })
     }
 
-    /// Pieces dropped because the writer could not keep up.
+    /// Pieces dropped because the writer could not keep up, or their function wrote faster than it may.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
@@ -88,6 +94,7 @@ impl Logs {
     /// Forgets what a function wrote; for a function that was removed.
     pub async fn remove(&self, name: &WholeName) {
         let (queue, name) = (self.queue.clone(), name.directory().into_owned());
+        self.buckets.lock().unwrap_or_else(PoisonError::into_inner).forget(&name);
         drop(tokio::task::spawn_blocking(move || queue.send(Message::Remove(name))).await);
     }
 
@@ -105,12 +112,41 @@ impl Logs {
 
 impl LogSink for Logs {
     fn write(&self, line: LogLine) {
+        let name = directory(&line.handler.tenant, &line.handler.name);
+        // A bucket is whole between any two judgements.
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let verdict = buckets.judge(&name, line.text.len(), Instant::now());
+        drop(buckets);
+        match verdict {
+            Verdict::Passes { dropped: 0 } => {}
+            Verdict::Passes { dropped } => {
+                let text = format!(
+                    "lambswool: {dropped} bytes of output came too fast and were dropped (log_rate)\n"
+                );
+                self.hand_over(LogLine {
+                    stream: LogStream::Stderr,
+                    text: text.into(),
+                    ..line.clone()
+                });
+            }
+            Verdict::Dropped => return self.count_dropped(),
+        }
+        self.hand_over(line);
+    }
+}
+
+impl Logs {
+    fn hand_over(&self, line: LogLine) {
         if let Err(TrySendError::Full(_)) =
             self.queue.try_send(Message::Line(SystemTime::now(), line))
         {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
-            metrics::counter!("lambswool_log_pieces_dropped_total").increment(1);
+            self.count_dropped();
         }
+    }
+
+    fn count_dropped(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+        metrics::counter!("lambswool_log_pieces_dropped_total").increment(1);
     }
 }
 

@@ -103,6 +103,16 @@ pub enum StoreError {
         #[source]
         source: serde_json::Error,
     },
+    /// A tenant has as many functions as it may.
+    #[error(
+        "{tenant} has as many functions as it may ({most}): remove one with `wool rm`, or have the operator raise `functions` in [tenants.{tenant}]"
+    )]
+    Full {
+        /// Whose.
+        tenant: String,
+        /// How many.
+        most: usize,
+    },
 }
 
 /// Where functions are kept for good.
@@ -169,19 +179,35 @@ impl Registry {
         self.functions.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Makes a version current; returns the function as it stands and what was current before. Waits for the disk.
+    /// Whether a tenant that may have `most` functions may have this one.
     ///
     /// # Errors
-    /// When the store refused; nothing has changed then.
+    /// When it is not there, and as many others are.
+    pub fn check_room(&self, name: &WholeName, most: usize) -> Result<(), StoreError> {
+        let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
+        let of_tenant = |one: &&WholeName| one.tenant() == name.tenant();
+        if functions.contains_key(name) || functions.keys().filter(of_tenant).count() < most {
+            return Ok(());
+        }
+        Err(StoreError::Full { tenant: name.tenant().to_owned(), most })
+    }
+
+    /// Makes a version current of a tenant that may have `most` functions; returns the function as it stands and what was
+    /// current before. Waits for the disk.
+    ///
+    /// # Errors
+    /// When the tenant has no room, or the store refused; nothing has changed then.
     pub fn put(
         &self,
         version: Version,
         hidden: bool,
+        most: usize,
     ) -> Result<(Arc<Function>, Option<Arc<Function>>), StoreError> {
         let updated = version.created;
         let mut function = Function { current: Arc::new(version), hidden, updated };
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let name = function.whole_name();
+        self.check_room(&name, most)?;
         if let Some(known) = self.get(&name) {
             function.hidden = hidden && known.hidden;
         }

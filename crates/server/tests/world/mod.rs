@@ -56,6 +56,7 @@ pub async fn bind(config: Config, provider: FakeProvider) -> anyhow::Result<Work
             workshop: Arc::new(Words),
             builds: None,
             warden: None,
+            unenforced: Vec::new(),
         })
     })
     .await

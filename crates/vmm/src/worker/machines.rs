@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use container::Containers;
+use sandbox::Network;
+use sandbox::{Cpu, Limits, ProviderError};
 use sandbox::{Instance, InstanceSpec, Pending, Provider, Zygote, ZygoteSpec};
-use sandbox::{Limits, Network, ProviderError};
 use thiserror::Error;
 
 use super::zygote::MachineZygote;
@@ -52,11 +53,17 @@ pub(super) struct Shared {
 }
 
 impl Machines {
-    /// A provider on top of the containers' warden, on a state directory; `spares` are the clones that each family keeps rehearsed.
+    /// A provider on top of the containers' warden, on a state directory; `spares` are the clones that each family keeps
+    /// rehearsed, `cpu` is what all machines of one family have of the processors together.
     ///
     /// # Errors
     /// Where the machine has no KVM.
-    pub fn new(containers: &Containers, state: &Path, spares: usize) -> Result<Self, Absent> {
+    pub fn new(
+        containers: &Containers,
+        state: &Path,
+        spares: usize,
+        cpu: Cpu,
+    ) -> Result<Self, Absent> {
         // Whether it opens is seen when the first monitor starts, as root.
         if !Path::new("/dev/kvm").exists() {
             return Err(Absent::NoKvm);
@@ -68,6 +75,7 @@ impl Machines {
             pids: THREADS,
             scratch_bytes: 0,
             scratch_inodes: 0,
+            cpu,
         };
         let (containers, lacking) = (containers.clone(), Arc::new(Lacking::open(state)));
         Ok(Self {

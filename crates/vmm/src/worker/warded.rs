@@ -7,10 +7,10 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use container::{Client, Containers};
+use container::{Client, Containers, in_the_wardens_words};
 use sandbox::{Death, Limits, ProviderError, SandboxId};
 use sys::process::PidFd;
-use warden::protocol::{self, Answer, Command};
+use warden::protocol::{Answer, Command};
 
 /// A running monitor. Dropping it has the warden destroy it, with all its machines.
 #[derive(Debug)]
@@ -34,12 +34,7 @@ impl Warded {
         limits: Limits,
     ) -> Result<(Self, OwnedFd), ProviderError> {
         let name = Name { client: containers.client(), id: containers.new_name() };
-        let limits = protocol::Limits {
-            memory_bytes: limits.memory_bytes,
-            pids: limits.pids,
-            scratch_bytes: limits.scratch_bytes,
-            scratch_inodes: limits.scratch_inodes,
-        };
+        let limits = in_the_wardens_words(limits);
         let command = Command::Monitor { sandbox: name.id.0, limits };
         let (Answer::Started { files, .. }, fds) = name.client.call(command, &[]).await? else {
             return Err(unexpected());

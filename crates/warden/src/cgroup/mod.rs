@@ -7,6 +7,7 @@
 //!   zygote in its vfork. Making one costs four times as much as reusing one.
 //! - A frozen process does not die of SIGKILL on v1: whoever destroys thaws first.
 
+mod processors;
 pub mod v1;
 pub mod v2;
 
@@ -286,7 +287,10 @@ impl Cgroups {
     /// Kills everything in our directory and removes it.
     pub fn clear(&self) {
         match self {
-            Self::V1(h) => h.tops().into_iter().rev().for_each(|top| clear_tree(top)),
+            Self::V1(h) => {
+                h.tops().into_iter().rev().for_each(|top| clear_tree(top));
+                h.limited().iter().for_each(|dir| clear_tree(dir));
+            }
             Self::V2(h) => clear_tree(h.top()),
             Self::None => {}
         }
@@ -298,7 +302,7 @@ impl Cgroups {
 #[must_use]
 pub fn left_by(name: &str) -> Vec<PathBuf> {
     let tops = v1::tops(name).into_iter().rev().flatten().filter(|top| top.exists());
-    tops.chain(v2::named(name)).collect()
+    tops.chain(v1::limited_by(name)).chain(v2::named(name)).collect()
 }
 
 /// Kills everything in what [`left_by`] finds, and removes it.

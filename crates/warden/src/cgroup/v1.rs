@@ -1,13 +1,17 @@
-//! Cgroups, version 1 and hybrid: a directory for each sandbox in each of three hierarchies.
+//! Cgroups, version 1 and hybrid: a directory for each sandbox in each of three hierarchies, and in that of the processors
+//! for who has a limit of those.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::StatVfsMountFlags;
+
+use super::processors::{PERIOD, microseconds, move_to};
 use super::{
     Files, Group, UNCHARGED, is_empty, open_as, open_read, open_write, read_number, write_to,
 };
-use crate::protocol::Limits;
+use crate::protocol::{Cpu, Limits};
 
 /// The freezer last, and so first when everything is cleared from the end: what it holds does not die.
 const CONTROLLERS: [&str; 3] = ["memory", "pids", "freezer"];
@@ -19,7 +23,18 @@ pub struct Hierarchies {
     memory: PathBuf,
     pids: PathBuf,
     freezer: PathBuf,
+    cpu: Option<CpuHierarchy>,
     name: String,
+}
+
+/// Where processors are limited: beside the threads of who is not limited, so that weights count against those, and below
+/// whatever limits the warden itself. There is no directory of ours in between: it would weigh as one thread.
+#[derive(Debug)]
+struct CpuHierarchy {
+    /// The warden's own group.
+    beside: PathBuf,
+    /// What the names of our groups begin with.
+    prefix: String,
 }
 
 impl Hierarchies {
@@ -27,7 +42,13 @@ impl Hierarchies {
     #[must_use]
     pub fn detect(name: &str) -> Option<Self> {
         let [memory, pids, freezer] = tops(name);
-        let found = Self { memory: memory?, pids: pids?, freezer: freezer?, name: name.to_owned() };
+        let mut found = Self {
+            memory: memory?,
+            pids: pids?,
+            freezer: freezer?,
+            cpu: None,
+            name: name.to_owned(),
+        };
         for dir in found.tops() {
             if let Err(error) = fs::create_dir(dir)
                 && error.kind() != io::ErrorKind::AlreadyExists
@@ -35,11 +56,17 @@ impl Hierarchies {
                 return None;
             }
         }
+        found.cpu = CpuHierarchy::detect(name);
         Some(found)
     }
 
     pub(super) fn tops(&self) -> [&PathBuf; 3] {
         [&self.memory, &self.pids, &self.freezer]
+    }
+
+    /// Groups in which processors are limited.
+    pub(super) fn limited(&self) -> Vec<PathBuf> {
+        self.cpu.iter().flat_map(CpuHierarchy::groups).collect()
     }
 
     pub(super) fn make(&self, group: &Group) -> io::Result<()> {
@@ -75,6 +102,40 @@ impl Hierarchies {
         let memory = self.memory.join(&group.name).join("memory.limit_in_bytes");
         write_to(&memory, &limits.memory_bytes.to_string())?;
         write_to(&self.pids.join(&group.name).join("pids.max"), &limits.pids.to_string())
+    }
+
+    pub(super) fn limits_cpu(&self) -> bool {
+        self.cpu.is_some()
+    }
+
+    pub(super) fn limit_cpu(&self, group: &Group, cpu: Cpu, pids: &[i32]) -> io::Result<()> {
+        let Some(hierarchy) = &self.cpu else { return Ok(()) };
+        let dir = hierarchy.dir(group);
+        match fs::create_dir(&dir) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let quota = cpu.quota.map_or(-1, |quota| microseconds(quota).cast_signed());
+        // One thread without a group weighs 1024; the kernel takes no less than 2.
+        let shares = cpu.weight.map_or(1024, |weight| (u64::from(weight) * 1024 / 100).max(2));
+        write_to(&dir.join("cpu.cfs_period_us"), &PERIOD.to_string())?;
+        write_to(&dir.join("cpu.cfs_quota_us"), &quota.to_string())?;
+        write_to(&dir.join("cpu.shares"), &shares.to_string())?;
+        move_to(&dir.join("cgroup.procs"), pids)
+    }
+
+    pub(super) fn unlimit_cpu(&self, group: &Group) -> io::Result<()> {
+        let Some(hierarchy) = &self.cpu else { return Ok(()) };
+        let dir = hierarchy.dir(group);
+        let listed = match fs::read_to_string(dir.join("cgroup.procs")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            listed => listed?,
+        };
+        let pids: Vec<i32> = listed.lines().filter_map(|line| line.parse().ok()).collect();
+        move_to(&hierarchy.beside.join("cgroup.procs"), &pids)?;
+        // What still ends in it is no reason to fail: it goes with the group.
+        let _ = fs::remove_dir(&dir);
+        Ok(())
     }
 
     pub(super) fn named_in(&self, group: &Group, proc_cgroup: &str) -> bool {
@@ -113,24 +174,80 @@ impl Hierarchies {
 
     pub(super) fn remove(&self, group: &Group) -> bool {
         let mut gone = true;
-        for top in self.tops() {
-            let dir = top.join(&group.name);
+        let limited = self.cpu.as_ref().map(|hierarchy| hierarchy.dir(group));
+        for dir in self.tops().map(|top| top.join(&group.name)).into_iter().chain(limited) {
             gone &= fs::remove_dir(&dir).is_ok() || !dir.exists();
         }
         gone
     }
 }
 
+impl CpuHierarchy {
+    fn detect(name: &str) -> Option<Self> {
+        let mount = mount_of("cpu")?;
+        let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let own = groups.lines().find_map(|line| {
+            let mut fields = line.splitn(3, ':').skip(1);
+            let listed = fields.next()?.split(',').any(|controller| controller == "cpu");
+            listed.then(|| fields.next()).flatten()
+        })?;
+        // Where only a part of the hierarchy is mounted, the path begins above it.
+        let own = mount.join(own.trim_start_matches('/'));
+        let beside = if own.is_dir() { own } else { mount };
+        let writable = rustix::fs::statvfs(&beside)
+            .is_ok_and(|stat| !stat.f_flag.contains(StatVfsMountFlags::RDONLY));
+        // A kernel may weigh without limiting: CONFIG_CFS_BANDWIDTH.
+        let limits = beside.join("cpu.cfs_quota_us").exists();
+        (writable && limits).then(|| Self { beside, prefix: prefix(name) })
+    }
+
+    fn dir(&self, group: &Group) -> PathBuf {
+        self.beside.join(format!("{}{}", self.prefix, group.name))
+    }
+
+    fn groups(&self) -> Vec<PathBuf> {
+        below(&self.beside)
+            .filter(|(_, name)| name.starts_with(&self.prefix))
+            .map(|(at, _)| at)
+            .collect()
+    }
+}
+
+fn prefix(name: &str) -> String {
+    format!("{name}.")
+}
+
+/// The directories in `dir`, with their names.
+fn below(dir: &Path) -> impl Iterator<Item = (PathBuf, String)> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let dirs = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    dirs.map(|entry| (entry.path(), entry.file_name().to_string_lossy().into_owned()))
+}
+
+/// The groups that an earlier start of this name has left in the hierarchy of the processors: it may have been elsewhere.
+pub(super) fn limited_by(name: &str) -> Vec<PathBuf> {
+    let prefix = prefix(name);
+    let (mut found, mut open) = (Vec::new(), Vec::from_iter(mount_of("cpu")));
+    while let Some(dir) = open.pop() {
+        for (path, name) in below(&dir) {
+            if name.starts_with(&prefix) { found.push(path) } else { open.push(path) }
+        }
+    }
+    found
+}
+
 /// Where our directory is, or would be, in the hierarchy of each controller.
 pub(super) fn tops(name: &str) -> [Option<PathBuf>; 3] {
+    CONTROLLERS.map(|controller| mount_of(controller).map(|at| at.join(name)))
+}
+
+fn mount_of(controller: &str) -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    CONTROLLERS.map(|controller| {
-        mounts.lines().find_map(|line| {
-            let mut fields = line.split(' ').skip(1);
-            let (at, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
-            let ours = kind == "cgroup" && options.split(',').any(|o| o == controller);
-            ours.then(|| Path::new(at).join(name))
-        })
+    mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        let (at, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
+        let ours = kind == "cgroup" && options.split(',').any(|option| option == controller);
+        ours.then(|| at.into())
     })
 }
 
@@ -145,6 +262,7 @@ mod tests {
             memory: at("memory"),
             pids: at("pids"),
             freezer: at("freezer"),
+            cpu: None,
             name: "lambswool-x".to_owned(),
         }
     }

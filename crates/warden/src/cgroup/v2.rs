@@ -16,13 +16,17 @@ use std::path::{Path, PathBuf};
 
 use sys::unified::{Ground, Unified};
 
+use super::processors::{PERIOD, microseconds};
 use super::{
     Files, Group, OURS, UNCHARGED, is_empty, kill_listed, open_as, open_read, open_write,
     read_number, write_to,
 };
-use crate::protocol::Limits;
+use crate::protocol::{Cpu, Limits};
 
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];
+
+/// Switched on on the way to who first asks for it, and no further: everybody else is scheduled as if it were not there.
+const CPU: [&str; 1] = ["cpu"];
 
 /// Our directory.
 #[derive(Debug)]
@@ -30,7 +34,8 @@ pub struct Hierarchy {
     dir: PathBuf,
     /// Its name, as in `/proc/<pid>/cgroup`.
     path: PathBuf,
-    delegated: bool,
+    ground: Ground,
+    cpu: bool,
 }
 
 impl Hierarchy {
@@ -50,15 +55,16 @@ impl Hierarchy {
         let dir = ground.dir.join(name);
         match fs::create_dir(&dir) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => enable_below(&dir)?,
+            _ => enable_below(&dir, &CONTROLLERS)?,
         }
-        Ok(Self { dir, path: ground.path.join(name), delegated: ground.delegated })
+        let (path, cpu) = (ground.path.join(name), ground.usable(&CPU));
+        Ok(Self { dir, path, ground: ground.clone(), cpu })
     }
 
     /// Whether somebody gave us the group that holds our directory.
     #[must_use]
     pub fn delegated(&self) -> bool {
-        self.delegated
+        self.ground.delegated
     }
 
     pub(super) fn top(&self) -> &Path {
@@ -75,7 +81,7 @@ impl Hierarchy {
         let owner =
             (Some(rustix::fs::Uid::from_raw(owner)), Some(rustix::fs::Gid::from_raw(owner)));
         rustix::fs::chown(dir.join("cgroup.procs"), owner.0, owner.1)?;
-        enable_below(&dir)?;
+        enable_below(&dir, &CONTROLLERS)?;
         fs::create_dir(dir.join("self"))
     }
 
@@ -99,6 +105,40 @@ impl Hierarchy {
         // Where there is swap: a limit of memory is one of memory and swap.
         let _ = write_to(&own.join("memory.swap.max"), "0");
         write_to(&own.join("pids.max"), &limits.pids.to_string())
+    }
+
+    pub(super) fn limits_cpu(&self) -> bool {
+        self.cpu
+    }
+
+    /// The quota is the leaf's; the weight is that of the whole group beside what else was forked from the same zygote.
+    pub(super) fn limit_cpu(&self, group: &Group, cpu: Cpu) -> io::Result<()> {
+        if !self.cpu {
+            return Ok(());
+        }
+        self.ground.enable(&CPU)?;
+        let mut dir = self.dir.clone();
+        enable_below(&dir, &CPU)?;
+        for name in Path::new(&group.name) {
+            dir.push(name);
+            enable_below(&dir, &CPU)?;
+        }
+        self.set_cpu(group, cpu)
+    }
+
+    pub(super) fn unlimit_cpu(&self, group: &Group) -> io::Result<()> {
+        match self.set_cpu(group, Cpu::UNLIMITED) {
+            // It was never switched on.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            set => set,
+        }
+    }
+
+    fn set_cpu(&self, group: &Group, cpu: Cpu) -> io::Result<()> {
+        let dir = self.dir(group);
+        let quota = cpu.quota.map_or("max".to_owned(), |quota| microseconds(quota).to_string());
+        write_to(&dir.join("self/cpu.max"), &format!("{quota} {PERIOD}"))?;
+        write_to(&dir.join("cpu.weight"), &cpu.weight.unwrap_or(100).to_string())
     }
 
     pub(super) fn named_in(&self, group: &Group, proc_cgroup: &str) -> bool {
@@ -162,11 +202,9 @@ pub(super) fn named(name: &str) -> Vec<PathBuf> {
     found
 }
 
-fn enable_below(dir: &Path) -> io::Result<()> {
-    write_to(
-        &dir.join("cgroup.subtree_control"),
-        &CONTROLLERS.map(|name| format!("+{name}")).join(" "),
-    )
+fn enable_below(dir: &Path, controllers: &[&str]) -> io::Result<()> {
+    let words: Vec<String> = controllers.iter().map(|name| format!("+{name}")).collect();
+    write_to(&dir.join("cgroup.subtree_control"), &words.join(" "))
 }
 
 #[cfg(test)]
@@ -178,11 +216,69 @@ mod tests {
         let ours = Hierarchy {
             dir: "/sys/fs/cgroup/unit/lambswool-x".into(),
             path: "/unit/lambswool-x".into(),
-            delegated: true,
+            ground: Ground {
+                dir: "/sys/fs/cgroup/unit".into(),
+                path: "/unit".into(),
+                delegated: true,
+                inhabited_by_us: false,
+            },
+            cpu: false,
         };
         let group = Group::new("s1/s7".to_owned());
         assert!(ours.named_in(&group, "0::/unit/lambswool-x/s1/s7/self\n"));
         assert!(!ours.named_in(&group, "0::/unit/lambswool-x/s1/self\n"));
         assert!(!ours.named_in(&group, "0::/unit/unit/lambswool-x/s1/s7/self\n"));
+    }
+
+    /// Directories with the files that a kernel would put there, for groups of these names.
+    fn pretended(names: &[&str]) -> (tempfile::TempDir, Hierarchy) {
+        let top = tempfile::tempdir().unwrap();
+        let dir = top.path().join("lambswool-x");
+        fs::create_dir(&dir).unwrap();
+        let directories = names.iter().map(|name| dir.join(name)).chain([dir.clone()]);
+        for dir in directories.chain([top.path().to_owned()]) {
+            fs::create_dir_all(dir.join("self")).unwrap();
+            for file in ["cgroup.subtree_control", "cpu.weight", "self/cpu.max"] {
+                fs::write(dir.join(file), "").unwrap();
+            }
+        }
+        fs::write(top.path().join("cgroup.controllers"), "cpu memory pids").unwrap();
+        let ground = Ground {
+            dir: top.path().to_owned(),
+            path: "/".into(),
+            delegated: false,
+            inhabited_by_us: false,
+        };
+        let ours = Hierarchy { dir, path: "/lambswool-x".into(), ground, cpu: true };
+        (top, ours)
+    }
+
+    #[test]
+    fn processors_are_switched_on_on_the_way_to_who_asks_and_no_further() {
+        let (top, ours) = pretended(&["s1", "s1/s7", "s1/s8", "s2"]);
+        let cpu = Cpu { quota: Some(250), weight: Some(30) };
+        ours.limit_cpu(&Group::new("s1/s7".to_owned()), cpu).unwrap();
+        let read = |file: &str| fs::read_to_string(top.path().join(file)).unwrap();
+        for dir in ["", "lambswool-x/", "lambswool-x/s1/", "lambswool-x/s1/s7/"] {
+            assert_eq!(read(&format!("{dir}cgroup.subtree_control")), "+cpu", "{dir}");
+        }
+        for dir in ["s1/s8", "s2"] {
+            assert_eq!(read(&format!("lambswool-x/{dir}/cgroup.subtree_control")), "", "{dir}");
+        }
+        // The quota is the leaf's: what a zygote forks has its own. The weight is that of the whole.
+        assert_eq!(read("lambswool-x/s1/s7/self/cpu.max"), "25000 100000");
+        assert_eq!(read("lambswool-x/s1/s7/cpu.weight"), "30");
+        assert_eq!(read("lambswool-x/s1/self/cpu.max"), "");
+    }
+
+    #[test]
+    fn who_had_no_limit_of_processors_is_freed_of_none() {
+        let (top, ours) = pretended(&["s1"]);
+        let never = Group::new("s3".to_owned());
+        fs::create_dir_all(top.path().join("lambswool-x/s3/self")).unwrap();
+        ours.unlimit_cpu(&never).unwrap();
+        ours.unlimit_cpu(&Group::new("s1".to_owned())).unwrap();
+        let max = fs::read_to_string(top.path().join("lambswool-x/s1/self/cpu.max")).unwrap();
+        assert_eq!(max, "max 100000");
     }
 }

@@ -1,0 +1,157 @@
+//! What security costs: cold calls with every line of defence in force, beside the same with one missing.
+
+use anyhow::Result;
+use container::Defence;
+
+use super::Measured;
+use super::cold_targets::never_twice;
+use crate::load::{Cell, Target, Until, closed};
+use crate::plot::{Line, Plot};
+use crate::run::{Comparison, Run};
+use crate::sample::{float, median};
+use crate::stage::{NOTHING_KEPT, Stage};
+
+pub(super) const FIGURE: &str = "ablation_isolation";
+pub(super) const TITLE: &str =
+    "Cold calls through HTTP, one at a time: what each line of defence costs";
+
+const ALL: &str = "all defences";
+
+/// The same again: what two workers differ by that differ in nothing.
+const AGAIN: &str = "all defences, again";
+
+/// Lines of defence that go together, by what their names begin with.
+const FAMILIES: [&str; 4] = ["filter-", "limit-", "landlock-", "check-"];
+
+/// A quota that no call reaches, for each instance: what nobody has who does not ask.
+const QUOTA: &str = "no quota of processors, beside one for each instance";
+
+/// A worker that differs from the others in something.
+struct Arm {
+    name: String,
+    setting: (&'static str, String),
+}
+
+/// Microseconds that a call takes less without them, a round each.
+struct Cost {
+    name: String,
+    rounds: Vec<f64>,
+}
+
+fn arms() -> Vec<Arm> {
+    let without = |name: String, defences: &str| Arm {
+        name,
+        setting: ("isolation", format!("lean,unsafe-without={defences}")),
+    };
+    let again = Arm { name: AGAIN.to_owned(), setting: ("isolation", "lean".to_owned()) };
+    let quota = Arm { name: QUOTA.to_owned(), setting: ("cpu", "1".to_owned()) };
+    let families = FAMILIES.map(|family| {
+        let members: Vec<&str> = Defence::ALL
+            .iter()
+            .map(|one| one.name())
+            .filter(|one| one.starts_with(family))
+            .collect();
+        without(format!("every {family}…"), &members.join("+"))
+    });
+    let each = Defence::ALL.iter().map(|one| without(one.name().to_owned(), one.name()));
+    [again, quota].into_iter().chain(families).chain(each).collect()
+}
+
+pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
+    let mut run = Run::new(FIGURE, TITLE);
+    run.method = vec![
+        format!("`{ALL}`: the worker as it comes, but that an instance is destroyed after its call; each function is called once for each start of a worker, as in `cold_targets`"),
+        "each other arm: the same with the setting `isolation = \"lean,unsafe-without=…\"`, beside a worker with everything in force that was started for it alone; the two take turns in short cells, and who begins changes from cell to cell".to_owned(),
+        format!("cost of a defence: the median call with it less the median call without, a cell each; `{AGAIN}` says what is noise"),
+    ];
+    stage.rest(&mut run).await?;
+    let all = arms();
+    let some = stage.amount(all.len(), 4);
+    let (rounds, calls) = stage.amount((10, 40), (2, 5));
+    let mut costs = Vec::new();
+    for (number, arm) in all.into_iter().take(some).enumerate() {
+        let with = stage.worker(ALL, &[NOTHING_KEPT], 1).await?;
+        let settings = [NOTHING_KEPT, (arm.setting.0, arm.setting.1.as_str())];
+        let without = stage.worker(&arm.name, &settings, 1).await?;
+        let mut cost = Cost { name: arm.name, rounds: Vec::new() };
+        for round in 0..rounds {
+            let named = u32::try_from(number).unwrap_or(u32::MAX) * rounds + round;
+            let mut both: [&dyn Target; 2] = [&with, &without];
+            both.rotate_left(round as usize % 2);
+            let mut medians = [0.0; 2];
+            for target in both {
+                let cell = closed(target, named, 1, Until::Calls(calls)).await?;
+                medians[usize::from(target.name() != ALL)] = middle(&cell);
+                run.add(cell);
+            }
+            cost.rounds.push((medians[0] - medians[1]) * 1e3);
+        }
+        for worker in [with, without] {
+            never_twice(&worker)?;
+            worker.stop().await?;
+        }
+        costs.push(cost);
+    }
+    run.comparisons = costs.iter().map(told).collect();
+    let plot = plot(costs);
+    Ok(Measured { run, plots: vec![("plot", plot)] })
+}
+
+fn middle(cell: &Cell) -> f64 {
+    let answered = cell.samples.iter().filter(|sample| sample.error.is_empty());
+    median(&answered.map(|sample| sample.latency_ms).collect::<Vec<_>>())
+}
+
+impl Cost {
+    /// The least, the median, the most.
+    fn spread(&self) -> (f64, f64, f64) {
+        let least = self.rounds.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = self.rounds.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        (least, median(&self.rounds), most)
+    }
+}
+
+fn told(cost: &Cost) -> Comparison {
+    let (least, middle, most) = cost.spread();
+    Comparison {
+        what: format!("cost of `{}`", cost.name),
+        paper: String::new(),
+        target: String::new(),
+        ours: format!("{middle:+.0} µs (cells {least:+.0} to {most:+.0})"),
+        reached: None,
+    }
+}
+
+/// The dearest first.
+fn plot(mut costs: Vec<Cost>) -> Plot {
+    costs.sort_by(|one, other| other.spread().1.total_cmp(&one.spread().1));
+    let named = |at: usize, cost: &Cost| match at < 8 || cost.name == AGAIN {
+        true => cost.name.clone(),
+        false => String::new(),
+    };
+    let line = |name: &str, of: fn(&Cost) -> f64, labelled: bool| Line {
+        name: name.to_owned(),
+        points: costs
+            .iter()
+            .enumerate()
+            .map(|(at, cost)| {
+                let label = if labelled { named(at, cost) } else { String::new() };
+                (float(at + 1), of(cost), label)
+            })
+            .collect(),
+        cited: false,
+    };
+    Plot {
+        title: TITLE.to_owned(),
+        x: "lines of defence, the dearest first".to_owned(),
+        y: "microseconds that it costs a call".to_owned(),
+        log_x: false,
+        log_y: false,
+        room: 1.4,
+        lines: vec![
+            line("median of the cells", |cost| cost.spread().1, true),
+            line("least", |cost| cost.spread().0, false),
+            line("most", |cost| cost.spread().2, false),
+        ],
+    }
+}

@@ -1,0 +1,67 @@
+//! How fast a function may fill its log: one that prints without end must not take the writer, and the disk's time, from
+//! the others. What comes too fast is dropped, and the next piece that fits says how much it was.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use crate::bucket::{Bucket, Rate};
+
+/// What is left to each function, by the names of their directories.
+#[derive(Debug)]
+pub(super) struct Buckets {
+    rate: Rate,
+    of: HashMap<String, (Bucket, u64)>,
+}
+
+/// Whether a piece passes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It does. So many bytes before it did not.
+    Passes { dropped: u64 },
+    /// It does not.
+    Dropped,
+}
+
+impl Buckets {
+    pub(super) fn new(rate: Rate) -> Self {
+        Self { rate, of: HashMap::new() }
+    }
+
+    /// Judges a piece of a function's output.
+    pub(super) fn judge(&mut self, name: &str, bytes: usize, now: Instant) -> Verdict {
+        if !self.of.contains_key(name) {
+            self.of.insert(name.to_owned(), (Bucket::full(self.rate, now), 0));
+        }
+        let Some((bucket, dropped)) = self.of.get_mut(name) else { return Verdict::Dropped };
+        if bucket.take(bytes as f64, self.rate, now).is_err() {
+            *dropped += bytes as u64;
+            return Verdict::Dropped;
+        }
+        Verdict::Passes { dropped: std::mem::take(dropped) }
+    }
+
+    /// Forgets a function.
+    pub(super) fn forget(&mut self, name: &str) {
+        self.of.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_was_dropped_is_told_once_and_takes_nothing_from_another_function() {
+        let mut buckets = Buckets::new(Rate { each_second: 10.0, burst: 10.0 });
+        let begin = Instant::now();
+        assert_eq!(buckets.judge("loud", 11, begin), Verdict::Dropped);
+        assert_eq!(buckets.judge("loud", 10, begin), Verdict::Passes { dropped: 11 });
+        assert_eq!(buckets.judge("quiet", 10, begin), Verdict::Passes { dropped: 0 });
+        let later = begin + Duration::from_secs(1);
+        assert_eq!(buckets.judge("loud", 10, later), Verdict::Passes { dropped: 0 });
+        buckets.forget("loud");
+        assert_eq!(buckets.judge("loud", 10, later), Verdict::Passes { dropped: 0 });
+    }
+}

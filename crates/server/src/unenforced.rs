@@ -1,0 +1,123 @@
+//! What is not enforced on this host, though a function may count on it.
+//!
+//! Asked twice: by a worker, of its warden, which has tried; by `wool doctor`, of what can be seen without trying. A worker
+//! with `strict` does not start where there is anything; else each deploy's answer names it.
+
+use std::fmt;
+
+use container::{Isolation, Layout};
+use serde::{Deserialize, Serialize};
+use sys::probe::{CgroupLayout, Host};
+use utoipa::ToSchema;
+
+/// A limit or a line of defence that is missing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Unenforced {
+    /// Which.
+    pub what: String,
+    /// Why, and what would change it.
+    pub because: String,
+}
+
+impl fmt::Display for Unenforced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.what, self.because)
+    }
+}
+
+/// What decides it.
+#[derive(Clone, Copy, Debug)]
+pub struct Means {
+    /// Sandboxes have cgroups for memory, processes and pausing.
+    groups: bool,
+    /// And for processors.
+    cpu: bool,
+    landlock: bool,
+    isolation: Isolation,
+}
+
+impl Means {
+    /// As the warden has them.
+    #[must_use]
+    pub fn of_warden(layout: Layout, cpu: bool, probed: &Host, isolation: Isolation) -> Self {
+        Self { groups: layout != Layout::None, cpu, landlock: probed.landlock > 0, isolation }
+    }
+
+    /// As far as can be seen.
+    #[must_use]
+    pub fn probed(host: &Host, isolation: Isolation) -> Self {
+        let groups = !matches!(host.cgroups, CgroupLayout::Closed | CgroupLayout::None);
+        Self { groups, cpu: groups && host.cpu, landlock: host.landlock > 0, isolation }
+    }
+
+    /// What is missing.
+    #[must_use]
+    pub fn unenforced(self) -> Vec<Unenforced> {
+        const NO_GROUPS: &str =
+            "no cgroups that can be used: `wool doctor` says what is in the way";
+        const NO_CPU: &str =
+            "no cgroup controller `cpu`: have it mounted, or delegated to the worker's unit";
+        const NO_LANDLOCK: &str = "Landlock is off: add it to the kernel's lsm= parameter";
+        let means = [
+            (self.groups, "memory", NO_GROUPS),
+            (self.groups, "processes and threads", NO_GROUPS),
+            (self.groups, "pausing of idle instances", NO_GROUPS),
+            (self.cpu, "processors", NO_CPU),
+            (self.landlock, "Landlock, the second line before sockets", NO_LANDLOCK),
+        ];
+        let missing = means.into_iter().filter(|(has, ..)| !has);
+        let of_host = missing.map(|(_, what, because)| (what, because));
+        let switched_off = self
+            .isolation
+            .weaker()
+            .into_iter()
+            .map(|what| (what, "the setting `isolation` says so"));
+        of_host
+            .chain(switched_off)
+            .map(|(what, because)| Unenforced {
+                what: what.to_owned(),
+                because: because.to_owned(),
+            })
+            .collect()
+    }
+}
+
+/// All of them as one text.
+#[must_use]
+pub fn listed(missing: &[Unenforced]) -> String {
+    missing.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missing(groups: bool, cpu: bool, landlock: bool, isolation: &str) -> Vec<String> {
+        let isolation = isolation.parse().unwrap();
+        let missing = Means { groups, cpu, landlock, isolation }.unenforced();
+        missing.into_iter().map(|one| one.what).collect()
+    }
+
+    #[test]
+    fn each_limit_and_defence_that_is_missing_is_named() {
+        assert_eq!(missing(true, true, true, "lean"), [""; 0]);
+        assert_eq!(missing(true, false, true, "lean"), ["processors"]);
+        let none = missing(false, false, false, "lean,unsafe-without=limit-files");
+        assert_eq!(none.len(), 6, "{none:?}");
+        for what in
+            ["memory", "processes", "pausing", "processors", "Landlock", "no limit on open files"]
+        {
+            assert!(none.iter().any(|one| one.starts_with(what)), "{what}: {none:?}");
+        }
+    }
+
+    #[test]
+    fn a_look_tells_the_same_as_the_warden() {
+        let host = Host { cgroups: CgroupLayout::Closed, cpu: true, ..Host::probe() };
+        let seen = Means::probed(&host, Isolation::LEAN).unenforced();
+        assert_eq!(
+            seen,
+            Means::of_warden(Layout::None, false, &host, Isolation::LEAN).unenforced()
+        );
+    }
+}
