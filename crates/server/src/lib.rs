@@ -29,6 +29,7 @@ pub mod layered;
 mod listen;
 pub mod logs;
 pub mod name;
+mod paced;
 pub mod parts;
 pub mod pressure;
 pub mod progress;

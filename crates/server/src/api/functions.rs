@@ -17,6 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 use utoipa::{IntoParams, ToSchema};
 
 use super::act::Act;
+use super::budget::Bodies;
 use super::error::ApiError;
 use super::{App, Asked, ErrorBody, Named, Query, body};
 use crate::deploy::DeployError;
@@ -229,6 +230,7 @@ pub(super) async fn put(
     State(app): State<Arc<App>>,
     Asked { caller, .. }: Asked,
     Extension(act): Extension<Arc<Act>>,
+    Extension(bodies): Extension<Bodies>,
     Named(name): Named,
     Query(query): Query<PutQuery>,
     headers: HeaderMap,
@@ -242,7 +244,7 @@ pub(super) async fn put(
     }
     let packing = packing(&headers, query.module.as_deref().unwrap_or(name.name()))?;
     let allowed = (app.config.deploy_body.0, app.config.client_timeout.0);
-    let (budget, dir) = (&app.deploy_bodies, app.state.run());
+    let (budget, dir) = (&bodies.deploy, app.state.run());
     let (file, held) = body::spool(&headers, body, allowed, budget, &dir).await?;
     let kind = query.isolation.map(|isolation| match isolation {
         Isolation::Container => Kind::Container,

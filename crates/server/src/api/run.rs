@@ -13,7 +13,7 @@ use engine::{Call, Handler, Served, Stage, Stages, Start, fault};
 use sandbox::InvocationId;
 use serde::de::IgnoredAny;
 
-use super::budget::Held;
+use super::budget::{Bodies, Held};
 use super::error::ApiError;
 use super::{App, Named, body};
 
@@ -59,6 +59,7 @@ pub(super) async fn run(
     Named(name): Named,
     headers: HeaderMap,
     counted: Option<Extension<Held>>,
+    Extension(bodies): Extension<Bodies>,
     body: Body,
 ) -> Result<Response, ApiError> {
     fault::point("invoke").await;
@@ -71,7 +72,7 @@ pub(super) async fn run(
     fault::point(Stage::Resolve.as_str()).await;
     let allowed = (app.config.run_body.0, app.config.client_timeout.0);
     // A small one has been read, and counts until `counted` goes.
-    let budget = counted.is_none().then_some(&app.run_bodies);
+    let budget = counted.is_none().then_some(&bodies.run);
     let (body, _held) = body::collect(&headers, body, allowed, budget).await?;
     let content_type = content_type(&handler, &headers, &body)?;
     let id = invocation()?;

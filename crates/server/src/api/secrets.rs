@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, RawPathParams, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
+use super::budget::Bodies;
 use super::error::{ApiError, said};
 use super::{App, ErrorBody, Named, body};
 use crate::logs::stamp;
@@ -60,13 +61,14 @@ pub(super) async fn list(State(app): State<Arc<App>>, Named(name): Named) -> Jso
     ))]
 pub(super) async fn put(
     State(app): State<Arc<App>>,
+    Extension(bodies): Extension<Bodies>,
     Named(name): Named,
     Key(key): Key,
     headers: HeaderMap,
     body: Body,
 ) -> Result<StatusCode, ApiError> {
     let allowed = (VALUE_BYTES, app.config.client_timeout.0);
-    let (value, _held) = body::collect(&headers, body, allowed, Some(&app.run_bodies)).await?;
+    let (value, _held) = body::collect(&headers, body, allowed, Some(&bodies.run)).await?;
     // Ours alone, once it has been read: it is overwritten.
     let value = Zeroizing::new(Vec::from(value));
     let (vault, whose) = (Arc::clone(&app.vault), name.clone());
