@@ -330,7 +330,8 @@ fn building_can_be_switched_off() {
     }
     let index = Index::open();
     add(&index, "unwanted", "pass");
-    let worker = Site::new().up_with(&[("WOOL_BUILD_FROM_SOURCE", "never"), ("WOOL_INDEXES", &index.url())]);
+    let worker =
+        Site::new().up_with(&[("WOOL_BUILD_FROM_SOURCE", "never"), ("WOOL_INDEXES", &index.url())]);
     let error = deploy(&worker, &index, "unwanted").expect(422).error();
     assert!(error.contains("build_from_source") && error.contains("unwanted"), "{error}");
 }

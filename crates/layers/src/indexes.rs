@@ -351,8 +351,10 @@ mod tests {
 
     #[test]
     fn an_index_by_the_name_of_another_is_refused_and_so_is_sent_no_password() {
-        let all = indexes(&["my-corp=https://corp.example/simple", "https://b.example/s"], &[], &[]);
-        let named = |name: &str, url: &str| format!("[[index]]\nname = \"{name}\"\nurl = \"{url}\"");
+        let all =
+            indexes(&["my-corp=https://corp.example/simple", "https://b.example/s"], &[], &[]);
+        let named =
+            |name: &str, url: &str| format!("[[index]]\nname = \"{name}\"\nurl = \"{url}\"");
         admits(&all, &named("my-corp", "https://corp.example/simple")).unwrap();
         admits(&all, &named("b", "https://b.example/s")).unwrap();
         // uv looks for the password of each of these under one name.
@@ -364,7 +366,8 @@ mod tests {
 
     #[test]
     fn credentials_of_a_name_that_no_index_has_are_kept_from_the_installer() {
-        let known = ["my-corp=https://a.example/s", "two=https://a.example", "Two=https://b.example"];
+        let known =
+            ["my-corp=https://a.example/s", "two=https://a.example", "Two=https://b.example"];
         let all = indexes(&known, &[], &[("UV_INDEX", "env=https://c.example/s")]);
         assert_eq!(
             all.named(),

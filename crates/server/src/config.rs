@@ -386,10 +386,7 @@ impl Config {
     #[must_use]
     pub fn own_bodies(&self) -> (u64, u64) {
         let share = |of: u64, one: Bytes| (of / 8).max(one.0);
-        (
-            share(self.run_bodies(), self.run_body),
-            share(self.deploy_bodies(), self.deploy_body),
-        )
+        (share(self.run_bodies(), self.run_body), share(self.deploy_bodies(), self.deploy_body))
     }
 
     /// Which zygotes exist.

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::name::WholeName;
 use crate::progress::Progress;
 use crate::registry::{Function, Registry, StoreError, Version};
+use crate::secrets::Vault;
 use crate::usage::Usage;
 use crate::workshop::{Bundle, MakeError, Workshop};
 
@@ -30,6 +31,19 @@ const AT_ONCE: u32 = 2;
 /// Between two looks for a moment without a deploy.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// What is to be deployed.
+#[derive(Debug)]
+pub struct Order {
+    /// As whose function, and which.
+    pub name: WholeName,
+    /// What it is made of.
+    pub bundle: Bundle,
+    /// Whether lists leave it out.
+    pub hidden: bool,
+    /// Whether it is known who asks: only then may it take the place of a function that has secrets.
+    pub known: bool,
+}
+
 /// Takes bundles and makes them the current versions of functions.
 #[derive(Debug)]
 pub struct Deployer {
@@ -37,6 +51,7 @@ pub struct Deployer {
     registry: Arc<Registry>,
     engine: Arc<Engine>,
     usage: Arc<Usage>,
+    vault: Arc<Vault>,
     turns: Arc<Semaphore>,
     index_timeout: Duration,
     stop: CancellationToken,
@@ -51,6 +66,11 @@ pub enum DeployError {
     /// The version was made and could not be recorded.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Other code would be told its secrets, or they would be lost.
+    #[error(
+        "{0} has secrets, and nobody knows who asks: deploy or remove it through the worker's Unix socket, or with a token"
+    )]
+    HasSecrets(WholeName),
     /// Nobody waits for it any more, or the worker stops.
     #[error("the deploy was given up, and nothing was deployed: deploy again")]
     GivenUp,
@@ -67,11 +87,12 @@ impl Deployer {
         registry: Arc<Registry>,
         engine: Arc<Engine>,
         usage: Arc<Usage>,
+        vault: Arc<Vault>,
         index_timeout: Duration,
     ) -> Self {
         let turns = Arc::new(Semaphore::new(AT_ONCE as usize));
         let stop = CancellationToken::new();
-        Self { workshop, registry, engine, usage, turns, index_timeout, stop }
+        Self { workshop, registry, engine, usage, vault, turns, index_timeout, stop }
     }
 
     /// Gives up the deploys that are under way, and those that would follow, unless their versions are made.
@@ -106,9 +127,7 @@ impl Deployer {
     /// When nothing was deployed.
     pub async fn deploy(
         self: &Arc<Self>,
-        name: WholeName,
-        bundle: Bundle,
-        hidden: bool,
+        order: Order,
         progress: Arc<dyn Progress + Send + Sync>,
         ended: impl FnOnce(&Result<Arc<Function>, DeployError>) + Send + 'static,
     ) -> Result<Arc<Function>, DeployError> {
@@ -116,7 +135,7 @@ impl Deployer {
         let _caller = given_up.clone().drop_guard();
         // A task of its own: a client that hangs up half-way must not leave a version recorded and not prepared.
         let work = tokio::spawn(async move {
-            let deployed = this.run(name, bundle, hidden, given_up, progress).await;
+            let deployed = this.run(order, given_up, progress).await;
             ended(&deployed);
             deployed
         });
@@ -125,9 +144,7 @@ impl Deployer {
 
     async fn run(
         &self,
-        name: WholeName,
-        bundle: Bundle,
-        hidden: bool,
+        order: Order,
         given_up: CancellationToken,
         progress: Arc<dyn Progress + Send + Sync>,
     ) -> Result<Arc<Function>, DeployError> {
@@ -135,9 +152,11 @@ impl Deployer {
         let turn = turn.ok_or(DeployError::GivenUp)?.map_err(|_| DeployError::BrokeOff)?;
         fault::point("install_cache").await;
         let (workshop, registry) = (Arc::clone(&self.workshop), Arc::clone(&self.registry));
+        let vault = Arc::clone(&self.vault);
         let heard = Arc::clone(&progress);
         let patience = patience(self.index_timeout, given_up.clone());
         let work = tokio::task::spawn_blocking(move || {
+            let Order { name, bundle, hidden, known } = order;
             let made = workshop.make(name.name(), bundle, &patience, &*heard);
             if given_up.is_cancelled() {
                 return Err(DeployError::GivenUp);
@@ -150,7 +169,10 @@ impl Deployer {
                 manifest: made.manifest,
                 lock: made.lock,
             };
-            Ok::<_, DeployError>(registry.put(version, hidden)?)
+            // It may have been given a secret while it was being made.
+            let put = || registry.put(version, hidden);
+            let put = if known { Some(put()) } else { vault.unless_held(&name, put) };
+            Ok::<_, DeployError>(put.ok_or(DeployError::HasSecrets(name))??)
         });
         let (function, before) = work.await.unwrap_or(Err(DeployError::BrokeOff))?;
         let handler = &function.current.handler;
@@ -170,16 +192,21 @@ impl Deployer {
         Ok(function)
     }
 
-    /// Removes a function; says whether it was there.
+    /// Removes a function; says whether it was there. `known` as in [`Order`].
     ///
     /// # Errors
-    /// When the registry could not be written; the function is then still there.
-    pub async fn remove(&self, name: &WholeName) -> Result<bool, DeployError> {
+    /// When it must not be removed, or the registry could not be written; the function is then still there.
+    pub async fn remove(&self, name: &WholeName, known: bool) -> Result<bool, DeployError> {
         if let Some(function) = self.registry.get(name) {
             self.usage.leave(&function.current.handler);
         }
         let (registry, name) = (Arc::clone(&self.registry), name.clone());
-        let work = tokio::task::spawn_blocking(move || registry.remove(&name));
+        let vault = Arc::clone(&self.vault);
+        let work = tokio::task::spawn_blocking(move || {
+            let remove = || registry.remove(&name);
+            let removed = if known { Some(remove()) } else { vault.unless_held(&name, remove) };
+            Ok::<_, DeployError>(removed.ok_or(DeployError::HasSecrets(name.clone()))??)
+        });
         let removed = work.await.map_err(|_| DeployError::BrokeOff)??;
         if let Some(function) = &removed {
             self.engine.forget(&function.current.handler.id).await;

@@ -113,7 +113,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_does_not_read_is_given_up_and_who_reads_slowly_but_enough_is_not() {
-        let (ours, mut theirs) = duplex(1 << 10);
+        let (ours, _theirs) = duplex(1 << 10);
         let mut ours = Paced::new(ours, PATIENCE);
         let began = Instant::now();
         let refused = ours.write_all(&[7; 2 << 10]).await.unwrap_err();

@@ -119,6 +119,7 @@ impl Worker {
             Arc::clone(&registry),
             Arc::clone(&engine),
             Arc::clone(&usage),
+            Arc::clone(&vault),
             config.index_timeout.0,
         ));
         let (bounds, indexes) = (config.package_bounds(), config.indexes()?);

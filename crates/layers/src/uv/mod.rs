@@ -162,7 +162,16 @@ impl Uv {
         let program = program.to_owned();
         let (bounds, patience) = (Bounds::default(), Arc::new(Patience::endless()));
         let indexes = Arc::new(Indexes::of_environment());
-        Some(Self { program, version, cache, shared_cache, building: None, bounds, patience, indexes })
+        Some(Self {
+            program,
+            version,
+            cache,
+            shared_cache,
+            building: None,
+            bounds,
+            patience,
+            indexes,
+        })
     }
 
     /// The same installer, which has what has no wheel built in sandboxes.

@@ -73,7 +73,7 @@ impl Index {
 
     /// What was shown to it as credentials.
     pub(crate) fn shown(&self) -> Vec<String> {
-        self.shown.lock().unwrap().clone()
+        self.shared.shown.lock().unwrap().clone()
     }
 
     /// How often a path with this in it was asked for.

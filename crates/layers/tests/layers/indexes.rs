@@ -184,7 +184,8 @@ fn a_password_goes_to_no_index_but_its_own() {
     let (own, other) = (Index::closed(TOKEN), Index::closed(TOKEN));
     let state = tempfile::tempdir().unwrap();
     let file = format!("http://{}/files/x", other.authority());
-    fs::write(state.path().join("said"), format!("{}\n{}\n{file}", own.url(), other.url())).unwrap();
+    fs::write(state.path().join("said"), format!("{}\n{}\n{file}", own.url(), other.url()))
+        .unwrap();
     let variables = [("UV_INDEX_CORP_USERNAME", "me"), ("UV_INDEX_CORP_PASSWORD", SECRET)];
     let output = with(test, state.path(), &variables);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -9,7 +9,7 @@ use super::error::ApiError;
 
 /// Bytes that bodies may have together.
 #[derive(Clone, Debug)]
-pub struct Budget {
+pub(super) struct Budget {
     left: Arc<Semaphore>,
     /// What a body counts as, however small.
     pub(super) least: u64,

@@ -9,12 +9,12 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
-use super::act::{Act, UNANSWERED};
+use super::act::Act;
 use super::error::{ApiError, said as said_of};
 use super::needs::Need;
 use super::{App, Asked, Door, body, needs};
 use crate::access::{Caller, Label, Refusal, Remote, Secret};
-use crate::audit::Action;
+use crate::audit::{Action, UNANSWERED};
 use crate::connections::Visit;
 use crate::name::MAX_NAME;
 

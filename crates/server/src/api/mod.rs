@@ -10,6 +10,7 @@ mod act;
 mod audit;
 mod body;
 mod budget;
+mod describe;
 mod entrance;
 pub mod error;
 mod functions;
@@ -144,7 +145,9 @@ fn described() -> OpenApiRouter<Arc<App>> {
 /// The description of the API, as `/openapi.json` has it.
 #[must_use]
 pub fn openapi() -> utoipa::openapi::OpenApi {
-    described().routes(routes!(status::stop)).split_for_parts().1
+    let mut api = described().routes(routes!(status::stop)).split_for_parts().1;
+    describe::complete(&mut api);
+    api
 }
 
 /// The routes behind a door.

@@ -17,6 +17,7 @@ use super::{App, ErrorBody, Named, body};
 use crate::logs::stamp;
 use crate::name::WholeName;
 use crate::secrets::SecretError;
+use crate::throwaway;
 
 /// Longest value that is read at all, in bytes.
 const VALUE_BYTES: u64 = 64 << 10;
@@ -67,6 +68,11 @@ pub(super) async fn put(
     headers: HeaderMap,
     body: Body,
 ) -> Result<StatusCode, ApiError> {
+    if throwaway::is_one(name.name()) {
+        let message =
+            "what `wool run` makes has no secrets: deploy the function under a name of its own";
+        return Err(ApiError::new(StatusCode::BAD_REQUEST, "bad-secret", message));
+    }
     let allowed = (VALUE_BYTES, app.config.client_timeout.0);
     let (value, _held) = body::collect(&headers, body, allowed, Some(&bodies.run)).await?;
     // Ours alone, once it has been read: it is overwritten.
