@@ -417,7 +417,7 @@ mod tests {
             "corp=",
             "file:///wheels",
             "https://",
-            "https://a.example\\@b.example/",
+            "https://a.example\\.b.example/",
             "https://a.example/\u{9}x",
             "https://a.example/x/../y",
             "https://ä.example/",

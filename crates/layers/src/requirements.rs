@@ -305,7 +305,8 @@ mod tests {
         assert!(!secret.to_string().contains("hunter2"), "{secret}");
         assert!(check("f", "x @ https://example.org/x-1-py3-none-any.whl").is_ok());
         // Whoever drops the blank, or takes the backslash for a slash, sees another host.
-        for odd in [r"https://a.example\@b.example/x.whl", "https://a.example b@b.example/x.whl"] {
+        assert!(check("f", r"x @ https://a.example\@b.example/x.whl").is_err());
+        for odd in [r"https://a.example\.b.example/x.whl", "https://a.example .b.example/x.whl"] {
             let refused = check("f", &format!("x @ {odd}")).unwrap_err();
             assert!(matches!(refused, RequirementError::Address { .. }), "{odd}: {refused}");
         }

@@ -5,6 +5,7 @@ mod world;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
+use std::time::Duration;
 
 use hyper::Method;
 use serde_json::json;
@@ -195,7 +196,8 @@ async fn follow(client: &server::client::Client) -> tokio::task::JoinHandle<()> 
     let reply = client.ask(Method::GET, path, &[], "".into()).await.unwrap();
     let client = client.clone();
     tokio::spawn(async move {
-        client.lines(reply, |_| ()).await.unwrap();
+        let lines = client.lines(reply, |_| ());
+        tokio::time::timeout(Duration::from_secs(60), lines).await.expect("it ends").unwrap();
     })
 }
 

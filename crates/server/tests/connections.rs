@@ -161,9 +161,12 @@ async fn an_answer_that_nobody_reads_is_given_up() {
     request.write_all(head.as_bytes()).await.unwrap();
     request.write_all(&body).await.unwrap();
     answer.readable().await.unwrap();
-    while world.get("/healthz").await.status != 200 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let given_up = async {
+        while world.get("/healthz").await.status != 200 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, given_up).await.expect("its connection is given up");
     drop((answer, request));
     world.stop().await;
 }
