@@ -42,7 +42,8 @@ fn instances_do_not_meet_in_memory_that_a_package_shares_and_the_rest_of_its_set
     let index = Index::open();
     add(&index, "sharer", r#""import mmap\nshared = mmap.mmap(-1, 4096)\n""#);
     add(&index, "peaceful", r#""import time\ntime.sleep(0.05)\n""#);
-    let worker = Site::new().up_with(&[("WOOL_HANDLER_CACHE", "false")]);
+    let worker =
+        Site::new().up_with(&[("WOOL_HANDLER_CACHE", "false"), ("WOOL_INDEXES", &index.url())]);
     let body = "import sys\nbefore = sorted({'sharer', 'peaceful'} & set(sys.modules))\n\
                 import peaceful, sharer\n\
                 def handler(event, context):\n    sharer.shared[0] += 1\n    return {'before': before, 'calls': sharer.shared[0]}\n";
@@ -71,7 +72,8 @@ fn a_package_that_unpacks_to_more_than_the_operator_allows_is_refused_at_the_dep
     }
     let index = Index::open();
     add(&index, "swollen", "'text = \"' + 'x' * (40 << 20) + '\"\\n'");
-    let worker = Site::new().up_with(&[("WOOL_PACKAGE_BYTES", "8MiB")]);
+    let worker =
+        Site::new().up_with(&[("WOOL_PACKAGE_BYTES", "8MiB"), ("WOOL_INDEXES", &index.url())]);
     let body = "def handler(event, context):\n    return 1\n";
     let refused = worker.deploy("f", &function(&index, &["swollen"], body)).expect(422).error();
     assert!(refused.contains("swollen 1.0") && refused.contains("`package_bytes`"), "{refused}");

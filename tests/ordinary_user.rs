@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::PathBuf;
+use std::process::Command;
 
 use e2e::Said;
 use e2e::terminal::Terminal;
@@ -103,13 +104,18 @@ fn without_sudo_or_its_leave_a_user_is_told_what_to_do() {
 fn a_worker_that_root_starts_for_an_account_keeps_nothing_of_root() {
     let Some(user) = User::without_sudo() else { return };
     let up = ["up", "--detach", "--json", "--user", user.name()];
-    let worker = Said::from(user.command_of_root(&up).output().unwrap()).json();
+    let mut up = user.command_of_root(&up);
+    up.env("ROOTS_OWN", "precious").env("WOOL_IDLE", "9m");
+    let worker = Said::from(up.output().unwrap()).json();
     let pid = u32::try_from(worker["pid"].as_u64().unwrap()).unwrap();
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let uid = user.uid();
     assert!(status.contains(&format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n")), "{status}");
     assert!(!status.contains("Gid:\t0\t") && status.contains("Groups:\t \n"), "{status}");
     assert!(status.contains("CapPrm:\t0000000000000000\n"), "{status}");
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap();
+    let environment = String::from_utf8_lossy(&environment);
+    assert!(environment.contains("WOOL_IDLE=9m") && !environment.contains("precious"));
     only_wardens_are_left(&user);
     let file = user.home().join("f.py");
     fs::write(&file, "def handler(event, context):\n    return event\n").unwrap();
@@ -126,6 +132,107 @@ fn a_worker_that_root_starts_for_an_account_keeps_nothing_of_root() {
     worker.kill().unwrap();
     worker.wait().unwrap();
     e2e::eventually("its warden is gone", || user.roots_processes().is_empty());
+}
+
+/// Whoever has a terminal can put words into it, as if they had been typed.
+#[test]
+fn a_worker_that_root_starts_for_an_account_writes_on_roots_terminal_and_no_more() {
+    let Some(user) = User::without_sudo() else { return };
+    let up = user.command_of_root(&["up", "--user", user.name()]);
+    // As from a shell: not as the session's leader.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "\"$0\" \"$@\"; echo it ended with $?"]).arg(up.get_program());
+    shell.args(up.get_args());
+    for (name, value) in up.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    let mut terminal = Terminal::run(&shell);
+    terminal.expect("wool listens on");
+    let lock = fs::read_to_string(user.home().join("state/lock")).unwrap();
+    let process = format!("/proc/{}", lock.trim());
+    let stat = fs::read_to_string(format!("{process}/stat")).unwrap();
+    let after_name = stat.rsplit_once(')').unwrap().1;
+    assert_eq!(after_name.split_whitespace().nth(4), Some("0"), "its terminal: {stat}");
+    let input = fs::read_link(format!("{process}/fd/0")).unwrap();
+    assert_eq!(input, PathBuf::from("/dev/null"));
+    for output in [1, 2] {
+        let flags = fs::read_to_string(format!("{process}/fdinfo/{output}")).unwrap();
+        let flags = flags.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim();
+        let mode = u32::from_str_radix(flags, 8).unwrap() & 3;
+        assert_eq!(mode, 1, "for writing only: {flags}");
+    }
+    terminal.press("\x03");
+    terminal.expect("it ended with 0");
+    user.assert_all_is_his();
+}
+
+#[test]
+fn what_an_account_lays_out_for_root_is_not_followed() {
+    let Some(user) = User::without_sudo() else { return };
+    let root = |arguments: &[&str]| Said::from(user.command_of_root(arguments).output().unwrap());
+    drop(root(&["token", "create", "first", "--scope", "read"]).ok());
+    user.assert_all_is_his();
+    let state = user.home().join("state");
+    let own = tempfile::tempdir().unwrap();
+    let (file, directory) = (own.path().join("file"), own.path().join("directory"));
+    fs::write(&file, "precious").unwrap();
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("wool.sock"), "precious").unwrap();
+    fs::write(directory.join("current.log"), "precious").unwrap();
+    let modes = || [&file, &directory].map(|path| fs::metadata(path).unwrap().mode());
+    let before = modes();
+    for (name, to) in [
+        ("lock", &file),
+        ("version.new", &file),
+        ("access.sqlite", &file),
+        ("run", &directory),
+        ("logs", &directory),
+        ("audit", &directory),
+    ] {
+        let link = state.join(name);
+        let aside = user.home().join("aside");
+        let there = fs::rename(&link, &aside).is_ok();
+        std::os::unix::fs::symlink(to, &link).unwrap();
+        std::os::unix::fs::lchown(&link, Some(user.uid()), None).unwrap();
+        for arguments in
+            [&["token", "create", "more", "--scope", "read"][..], &["token", "ls"], &["down"]]
+        {
+            drop(root(arguments));
+        }
+        assert_eq!(fs::read_to_string(&file).unwrap(), "precious", "{name}");
+        let names = fs::read_dir(&directory).unwrap().count();
+        assert_eq!((modes(), names), (before, 2), "{name}");
+        let log = fs::read_to_string(directory.join("current.log")).unwrap();
+        assert_eq!(log, "precious", "{name}");
+        fs::remove_file(&link).unwrap();
+        if there {
+            fs::rename(&aside, &link).unwrap();
+        }
+    }
+    std::os::unix::fs::symlink(&directory, state.join("out")).unwrap();
+    drop(root(&["clean", "--yes"]).ok());
+    assert!(!state.exists());
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 2);
+    // Nor does root make a place for the account where the account says.
+    std::os::unix::fs::symlink(own.path(), user.home().join("to")).unwrap();
+    std::os::unix::fs::lchown(user.home().join("to"), Some(user.uid()), None).unwrap();
+    let place = user.home().join("to/state");
+    let refused = root(&["up", "--user", user.name(), "--state", place.to_str().unwrap()]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(!own.path().join("state").exists());
+}
+
+#[test]
+fn root_works_in_nobody_elses_state_directory() {
+    let Some(user) = User::without_sudo() else { return };
+    for command in [&["up"][..], &["base", "ls"]] {
+        let refused = Said::from(user.command_of_root(command).output().unwrap()).failed(1);
+        assert!(refused.contains("wool up --user NAME"), "{refused}");
+    }
+    user.assert_all_is_his();
 }
 
 /// sudo has gone, and nothing of root's is there but the warden and, on cgroups of version 1, its guardian.

@@ -69,7 +69,7 @@ fn a_source_is_built_once_and_its_wheel_is_one_like_any_other() {
     let index = Index::open();
     add(&index, "plainone", "print('hello from the backend')");
     let site = Site::new();
-    let worker = site.up();
+    let worker = site.up_with(&[("WOOL_INDEXES", &index.url())]);
     let path = worker.site().own().join("calls-plainone.py");
     fs::write(&path, function(&index, "plainone")).unwrap();
     let said = worker.site().wool(&["deploy", path.to_str().unwrap()]);
@@ -103,7 +103,7 @@ fn two_deploys_that_need_the_same_source_build_it_once() {
     }
     let index = Index::open();
     add(&index, "sharedone", "import time; time.sleep(3)");
-    let worker = Site::new().up();
+    let worker = Site::new().up_with(&[("WOOL_INDEXES", &index.url())]);
     let source = function(&index, "sharedone");
     let began = Instant::now();
     let said: Vec<String> = std::thread::scope(|scope| {
@@ -160,7 +160,7 @@ fn a_build_reads_and_reaches_nothing_of_the_host() {
 "#;
     let body = body.replace("SECRET", secret.to_str().unwrap());
     add(&index, "curious", &body.replace("PORT", &index.port().to_string()));
-    let worker = site.up();
+    let worker = site.up_with(&[("WOOL_INDEXES", &index.url())]);
     drop(deploy(&worker, &index, "curious").expect(201));
     let seen = worker.run("calls-curious", &json!({})).expect(200).json();
     for (what, came) in seen.as_object().unwrap() {
@@ -200,7 +200,12 @@ fn a_greedy_build_ends_at_its_limits_and_says_so() {
     for (name, body, _) in &cases {
         add(&index, name, body);
     }
-    let settings = [("WOOL_BUILD_TIMEOUT", "20s"), ("WOOL_BUILD_MEMORY", "256MiB")];
+    let url = index.url();
+    let settings = [
+        ("WOOL_BUILD_TIMEOUT", "20s"),
+        ("WOOL_BUILD_MEMORY", "256MiB"),
+        ("WOOL_INDEXES", url.as_str()),
+    ];
     let worker = Site::new().up_with(&settings);
     for (name, _, words) in cases {
         let error = refusal(&worker, &index, name);
@@ -252,7 +257,7 @@ fn a_wheel_that_is_not_what_was_asked_for_is_refused() {
     );
     let project = PROJECT.replace("[]", "[\"six @ file:///etc/passwd\"]");
     index.add("builder", &[("pyproject.toml", project.as_bytes())]);
-    let worker = Site::new().up();
+    let worker = Site::new().up_with(&[("WOOL_INDEXES", &index.url())]);
     for (name, _, words) in cases {
         let error = deploy(&worker, &index, name).expect(422).error();
         assert!(error.contains(words), "{name}: {error}");
@@ -272,7 +277,7 @@ fn a_crash_in_the_middle_of_a_build_leaves_nothing_half_made() {
     let index = Index::open();
     add(&index, "slowone", "import time; time.sleep(8)");
     add(&index, "quickone", "pass");
-    let worker = Site::new().up();
+    let worker = Site::new().up_with(&[("WOOL_INDEXES", &index.url())]);
     // Installer and compiler are there from here on.
     drop(deploy(&worker, &index, "quickone").expect(201));
     let client = (*worker).clone();
@@ -292,7 +297,7 @@ fn a_crash_in_the_middle_of_a_build_leaves_nothing_half_made() {
         worker.crash()
     });
     site.wait_until_quiet();
-    let worker = site.up();
+    let worker = site.up_with(&[("WOOL_INDEXES", &index.url())]);
     let code = fs::read_dir(worker.site().state().join("layers/code")).unwrap().flatten();
     assert!(code.into_iter().all(|entry| !entry.file_name().to_string_lossy().starts_with('.')));
     let built = fs::read_dir(worker.site().state().join("layers/built")).unwrap();
@@ -325,7 +330,8 @@ fn building_can_be_switched_off() {
     }
     let index = Index::open();
     add(&index, "unwanted", "pass");
-    let worker = Site::new().up_with(&[("WOOL_BUILD_FROM_SOURCE", "never")]);
+    let worker =
+        Site::new().up_with(&[("WOOL_BUILD_FROM_SOURCE", "never"), ("WOOL_INDEXES", &index.url())]);
     let error = deploy(&worker, &index, "unwanted").expect(422).error();
     assert!(error.contains("build_from_source") && error.contains("unwanted"), "{error}");
 }
@@ -379,7 +385,7 @@ fn what_a_build_weighs_counts_in_the_memory_that_caches_have() {
     }
     let index = Index::open();
     add(&index, "weighty", "held = b'x' * (200 << 20)\n    import time; time.sleep(8)");
-    let worker = Site::new().up_with(&[("WOOL_MEMORY", "1GiB")]);
+    let worker = Site::new().up_with(&[("WOOL_MEMORY", "1GiB"), ("WOOL_INDEXES", &index.url())]);
     let used = || worker.status()["engine"]["memory"]["used_bytes"].as_u64().unwrap() >> 20;
     assert!(used() < 100, "{}", used());
     std::thread::scope(|scope| {

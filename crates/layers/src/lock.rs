@@ -17,6 +17,7 @@ use toml::{Table, Value};
 
 use crate::base::Base;
 use crate::build::{self, BuildError, Metadata, SandboxError, Site};
+use crate::indexes::NotAllowed;
 use crate::installer::{self, InstallerError};
 use crate::project::{self, Project};
 use crate::sources::Sources;
@@ -46,6 +47,9 @@ pub enum LockError {
     /// The installer could not be started, or was ended.
     #[error(transparent)]
     Start(#[from] InstallerError),
+    /// What the operator has not allowed.
+    #[error(transparent)]
+    NotAllowed(#[from] NotAllowed),
     /// A package that has no wheel for this Python and platform.
     #[error(
         "a package has no wheel for Python {python} on this machine, and building from source is off (the setting `build_from_source`); pin a version that has one. uv says:\n{words}"
@@ -100,6 +104,7 @@ pub fn resolve(
     if wanted.is_empty() {
         return Ok(None);
     }
+    uv.indexes().admit(wanted, sources)?;
     if wanted.iter().all(|requirement| requirements::pinned(requirement)) {
         let text = wanted.iter().map(|line| format!("{line}\n")).collect();
         return Ok(Some(Lock::of(text, Vec::new(), base)));

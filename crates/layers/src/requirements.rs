@@ -6,12 +6,14 @@ use std::path::{Component, Path};
 
 use thiserror::Error;
 
+use crate::indexes;
+
 /// Why a requirement is not accepted.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum RequirementError {
     /// An option.
     #[error(
-        "{file}: the option {option:?} is not supported; index settings belong to the worker's environment (UV_DEFAULT_INDEX, UV_INDEX)"
+        "{file}: the option {option:?} is not supported; an index that the worker's operator allows is named in [[tool.uv.index]]"
     )]
     Option {
         /// The requirements file.
@@ -42,6 +44,16 @@ pub enum RequirementError {
         "{file}: the address of {name:?} holds credentials, which would end up in the lock; put them into the worker's netrc instead"
     )]
     Credentials {
+        /// Where it stands.
+        file: String,
+        /// The package.
+        name: String,
+    },
+    /// An address that two programs could read as two.
+    #[error(
+        "{file}: the address of {name:?} is no plain one; write it without spaces, and other characters than those of RFC 3986 as %XX"
+    )]
+    Address {
         /// Where it stands.
         file: String,
         /// The package.
@@ -173,11 +185,36 @@ pub(crate) fn check(file: &str, requirement: &str) -> Result<(), RequirementErro
             name: name(requirement).unwrap_or_default(),
         });
     }
+    if address(requirement).is_some_and(|address| !indexes::plain(address)) {
+        return Err(RequirementError::Address {
+            file,
+            name: name(requirement).unwrap_or_default(),
+        });
+    }
     // One line is one requirement: a line break would smuggle in another, or an option.
     if name(requirement).is_none() || requirement.contains(['\n', '\r']) {
         return Err(RequirementError::NoName { file, requirement: text });
     }
     Ok(())
+}
+
+/// The same, without an address: what a package may ask for that nobody has looked at.
+pub(crate) fn check_indexed(file: &str, requirement: &str) -> Result<(), RequirementError> {
+    check(file, requirement)?;
+    match address(requirement) {
+        Some(_) => Err(RequirementError::NotPackage {
+            file: file.to_owned(),
+            requirement: requirement.to_owned(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// The address of which a requirement is, if it names one: up to its marker and its hashes, as the installer reads it.
+pub(crate) fn address(requirement: &str) -> Option<&str> {
+    let (_, target) = requirement.split_once('@')?;
+    let ends = [" ;", " --hash="].into_iter().filter_map(|end| target.find(end));
+    Some(target[..ends.min().unwrap_or(target.len())].trim())
 }
 
 /// The normalised name (PEP 503) of the package that a requirement is about.
@@ -267,6 +304,14 @@ mod tests {
         let secret = check("f", "x @ https://me:hunter2@example.org/x.whl").unwrap_err();
         assert!(!secret.to_string().contains("hunter2"), "{secret}");
         assert!(check("f", "x @ https://example.org/x-1-py3-none-any.whl").is_ok());
+        // Whoever drops the blank, or takes the backslash for a slash, sees another host.
+        assert!(check("f", r"x @ https://a.example\@b.example/x.whl").is_err());
+        for odd in [r"https://a.example\.b.example/x.whl", "https://a.example .b.example/x.whl"] {
+            let refused = check("f", &format!("x @ {odd}")).unwrap_err();
+            assert!(matches!(refused, RequirementError::Address { .. }), "{odd}: {refused}");
+        }
+        assert!(check_indexed("f", "x @ https://example.org/x-1-py3-none-any.whl").is_err());
+        assert!(check_indexed("f", "x==1").is_ok());
     }
 
     #[test]

@@ -3,10 +3,12 @@
 //! Indexes and which package comes from which, constraints, overrides, and how versions are chosen. Whatever would
 //! reach outside an index (repositories, paths, workspaces) is refused, and so are credentials: they belong to the
 //! worker's environment (`UV_INDEX_<NAME>_USERNAME` and `_PASSWORD`, netrc), and so are in no bundle, lock or registry.
+//! Which indexes these may be, [`crate::indexes`] says.
 
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use crate::indexes;
 use crate::requirements::{self, RequirementError};
 
 /// Lists of requirements.
@@ -88,11 +90,19 @@ impl Sources {
         Self(self.0.clone().into_iter().filter(|(key, _)| indexes(key)).collect())
     }
 
-    /// Names and addresses of its own indexes that have names.
-    pub(crate) fn indexes(&self) -> Vec<(&str, &str)> {
-        let all = self.0.get("index").and_then(Value::as_array).into_iter().flatten();
-        all.filter_map(|index| index.get("name")?.as_str().zip(index.get("url")?.as_str()))
-            .collect()
+    /// Addresses of all indexes that it names, with the names that it gives them.
+    pub(crate) fn addresses(&self) -> Vec<(Option<&str>, &str)> {
+        let tables = self.0.get("index").and_then(Value::as_array).into_iter().flatten();
+        let named = tables.filter_map(|index| {
+            Some((index.get("name").and_then(Value::as_str), index.get("url")?.as_str()?))
+        });
+        let plain = ADDRESSES.iter().filter_map(|key| self.0.get(*key)).flat_map(texts);
+        named.chain(plain.map(|url| (None, url))).collect()
+    }
+
+    /// The requirements among it: constraints and overrides.
+    pub(crate) fn requirements(&self) -> Vec<&str> {
+        REQUIREMENTS.iter().filter_map(|key| self.0.get(*key)).flat_map(texts).collect()
     }
 
     /// The table itself.
@@ -113,6 +123,9 @@ fn check_address(url: &str, key: &str, file: &str) -> Result<(), RequirementErro
     let rest = rest.ok_or_else(|| wrong("an index is an http or https address"))?;
     if url.contains("${") {
         return Err(wrong("an address cannot refer to an environment variable"));
+    }
+    if !indexes::plain(url) {
+        return Err(wrong("an address holds letters, digits and what RFC 3986 has beside them"));
     }
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if authority.contains('@') {
@@ -191,6 +204,7 @@ mod tests {
             "find-links = [\"/wheels\"]",
             "index-url = \"file:///wheels\"",
             "index-url = \"https://${USER}.example/simple\"",
+            "index-url = \"https://a.example\\\\@b.example/simple\"",
             "[[index]]\nname = \"x\"",
             "[sources]\nsix = { git = \"https://example.org/six\" }",
             "[sources]\nsix = { path = \"../six\" }",

@@ -8,29 +8,49 @@
 //! Before anything of the state directory is opened: what belongs to the account is not root's to trust.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, chown};
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::IsTerminal as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use container::WardenOptions;
 use nix::unistd::User;
+use rustix::fs::{Mode, OFlags};
 
 use crate::cli::Up;
 use crate::config::{Config, Flags};
+use crate::owner::AsOwner;
 use crate::parts;
 
-/// Variables that lead to places of root's.
-const ROOTS: [&str; 6] = [
-    "XDG_CACHE_HOME",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
-    "XDG_RUNTIME_DIR",
-    "XDG_STATE_HOME",
-    "MAIL",
+/// Variables that the worker keeps of root's: what settings, installers and proxies are told by. Whatever else root has in its
+/// environment is root's.
+const KEPT: [&str; 19] = [
+    "PATH",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "TERM",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "CREDENTIALS_DIRECTORY",
+    "NOTIFY_SOCKET",
+    "INVOCATION_ID",
+    "JOURNAL_STREAM",
+    "RUST_BACKTRACE",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "ALL_PROXY",
 ];
+
+/// Beginnings of more of them.
+const KEPT_FAMILIES: [&str; 5] = ["LC_", "WOOL_", "UV_", "PIP_", "LAMBSWOOL_"];
 
 /// Whom the worker is to become; none when it stays who it is.
 ///
@@ -86,39 +106,124 @@ fn prepare(user: &User, config: &Config, up: &Up) -> Result<Command> {
         worker.args([OsString::from("--config"), file.into()]);
     }
     worker.arg("--warden").arg(warden.to_string());
-    for name in ROOTS {
-        worker.env_remove(name);
-    }
+    worker.env_clear().envs(std::env::vars_os().filter(|(name, _)| is_kept(name)));
     worker.env("HOME", &user.dir).env("USER", &user.name).env("LOGNAME", &user.name);
     // From root this drops the supplementary groups, too.
     worker.uid(user.uid.as_raw()).gid(user.gid.as_raw());
+    leave_terminal(&mut worker).context("cannot let go of the terminal")?;
     Ok(worker)
+}
+
+fn is_kept(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    let family = KEPT_FAMILIES.iter().any(|family| name.starts_with(family));
+    // For whoever asks a worker, not for one.
+    let token = name.starts_with("WOOL_TOKEN");
+    KEPT.contains(&&*name) || (family && !token)
+}
+
+/// Root's terminal is for the worker to write on, and for nothing else: what is typed there, or looks as if it were, is
+/// root's.
+fn leave_terminal(worker: &mut Command) -> std::io::Result<()> {
+    worker.stdin(Stdio::null());
+    if std::io::stdout().is_terminal() {
+        worker.stdout(OpenOptions::new().write(true).open("/proc/self/fd/1")?);
+    }
+    if std::io::stderr().is_terminal() {
+        worker.stderr(OpenOptions::new().write(true).open("/proc/self/fd/2")?);
+    }
+    sys::terminal::give_up()
 }
 
 /// Makes the state directory the account's where it is new or empty.
 fn hand_over(user: &User, state: &Path) -> Result<()> {
     let unusable = || format!("cannot use {}", state.display());
-    if let Some(parent) = state.parent() {
-        fs::create_dir_all(parent).with_context(unusable)?;
+    let owned = || fs::symlink_metadata(state).is_ok_and(|it| it.uid() == user.uid.as_raw());
+    // By the account itself, as far as it can: that takes nothing of root.
+    let own = AsOwner::become_one(user.uid, user.gid)?;
+    let made = DirBuilder::new().recursive(true).mode(0o755).create(state);
+    if made.is_ok() && owned() {
+        return Ok(());
     }
-    match DirBuilder::new().mode(0o755).create(state) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+    drop(own);
+    let (parent, name) = state.parent().zip(state.file_name()).with_context(unusable)?;
+    let taken = |uid: u32| {
+        anyhow!(
+            "{state} belongs to user {uid}, and the worker is to run as {name}: `chown -R {name}: {state}`, or choose another place with --state DIR",
+            name = user.name,
+            state = state.display()
+        )
+    };
+    // By root only where nobody else can put a link in the way, from here on or before.
+    if !roots_alone(parent).with_context(unusable)? {
+        let there = fs::symlink_metadata(state).with_context(unusable)?;
+        return Err(taken(there.uid()));
+    }
+    fs::create_dir_all(parent).with_context(unusable)?;
+    let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let parent = rustix::fs::open(parent, directory, Mode::empty()).with_context(unusable)?;
+    match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755)) {
+        Err(error) if error != rustix::io::Errno::EXIST => {
             return Err(error).with_context(unusable);
         }
         _ => {}
     }
-    let owner = fs::symlink_metadata(state).with_context(unusable)?;
-    if owner.uid() == user.uid.as_raw() {
+    let opened = rustix::fs::openat(&parent, name, directory, Mode::empty());
+    let opened = fs::File::from(opened.with_context(unusable)?);
+    let owner = opened.metadata().with_context(unusable)?.uid();
+    let mut entries = rustix::fs::Dir::read_from(&opened).with_context(unusable)?;
+    let dots = |name: &std::ffi::CStr| matches!(name.to_bytes(), b"." | b"..");
+    let empty = entries.all(|entry| entry.is_ok_and(|entry| dots(entry.file_name())));
+    if owner == user.uid.as_raw() {
         return Ok(());
     }
-    let empty = owner.is_dir() && fs::read_dir(state).with_context(unusable)?.next().is_none();
-    if owner.uid() != 0 || !empty {
-        bail!(
-            "{state} belongs to user {}, and the worker is to run as {name}: `chown -R {name}: {state}`, or choose another place with --state DIR",
-            owner.uid(),
-            name = user.name,
-            state = state.display()
-        );
+    if owner != 0 || !empty {
+        return Err(taken(owner));
     }
-    chown(state, Some(user.uid.as_raw()), Some(user.gid.as_raw())).with_context(unusable)
+    let (uid, gid) = (user.uid.as_raw(), user.gid.as_raw());
+    std::os::unix::fs::fchown(&opened, Some(uid), Some(gid)).with_context(unusable)
+}
+
+/// Whether nobody but root can change where a path leads: what is there of it, and of where its links lead.
+fn roots_alone(path: &Path) -> std::io::Result<bool> {
+    let there = path.ancestors().find(|part| part.exists()).unwrap_or(Path::new("/"));
+    let real = there.canonicalize()?;
+    for part in there.ancestors().chain(real.ancestors()) {
+        let part = fs::symlink_metadata(part)?;
+        let open = !part.is_symlink() && part.mode() & 0o022 != 0;
+        if part.uid() != 0 || open {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_roots_environment_the_worker_gets_what_it_is_set_by() {
+        for kept in ["PATH", "WOOL_LISTEN", "UV_INDEX_CORP_PASSWORD", "LC_ALL", "https_proxy"] {
+            assert!(is_kept(OsStr::new(kept)), "{kept}");
+        }
+        for roots in [
+            "WOOL_TOKEN",
+            "WOOL_TOKEN_FILE",
+            "AWS_SECRET_ACCESS_KEY",
+            "SSH_AUTH_SOCK",
+            "XDG_STATE_HOME",
+            "LD_PRELOAD",
+        ] {
+            assert!(!is_kept(OsStr::new(roots)), "{roots}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_somebody_else_can_change_is_not_roots_alone() {
+        assert!(roots_alone(Path::new("/usr/not/there/yet")).unwrap());
+        assert!(!roots_alone(Path::new("/tmp/not/there/yet")).unwrap());
+        // A link of root's in a place of root's, to a place that others write to.
+        assert!(!roots_alone(Path::new("/proc/self/root/tmp/x")).unwrap());
+    }
 }

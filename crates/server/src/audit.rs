@@ -1,10 +1,11 @@
 //! What was changed, by whom: a line of JSON for each control action.
 //!
 //! ```text
-//!   STATE/audit/current.log ──► 1.log ──► …      mode 0600, rotated by size
+//!   STATE/audit/current.log ──► 1.log ──► …              what was done; mode 0600, rotated by size
+//!              refused/current.log ──► 1.log ──► …      what was not
 //! ```
 //!
-//! A line is in the file before the action's answer is on its way; it is not forced to the disk. Nothing of a body, a
+//! What was refused, or failed, is apart: however often somebody tries, it pushes out nothing that was done. A line is in the file before the action's answer is on its way; it is not forced to the disk. Nothing of a body, a
 //! token or a secret's value is in it. Who shows no token, or one that is unknown, leaves no line: whoever can reach the
 //! port could otherwise push all others out.
 
@@ -13,6 +14,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -20,8 +22,16 @@ use utoipa::ToSchema;
 use crate::access::Caller;
 use crate::logs::{Rotation, numbered, rotate};
 
-/// How much of it is kept: some half a million actions.
+/// How much of it is kept, of what was done and of what was not: some half a million actions.
 pub const AUDIT: Rotation = Rotation { bytes: 10 << 20, files: 10 };
+
+/// What comes of an action of which nobody says what came of it: whoever asked has gone, and the work with it.
+pub(crate) const UNANSWERED: &str = "unanswered";
+
+/// The time as lines have it: fine enough to tell by it which of two came first.
+pub(crate) fn now() -> String {
+    humantime::format_rfc3339_micros(SystemTime::now()).to_string()
+}
 
 /// One control action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -74,6 +84,13 @@ impl From<&Caller> for Who {
 /// The audit log of a state directory.
 #[derive(Debug)]
 pub struct Audit {
+    done: Lines,
+    refused: Lines,
+}
+
+/// A file of actions, and its older siblings.
+#[derive(Debug)]
+struct Lines {
     dir: PathBuf,
     rotation: Rotation,
     current: Mutex<Option<Current>>,
@@ -91,14 +108,41 @@ impl Audit {
     /// # Errors
     /// When it cannot be made.
     pub fn open(dir: &Path, rotation: Rotation) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-        let current = Mutex::new(Some(Current::open(dir)?));
-        Ok(Self { dir: dir.to_owned(), rotation, current })
+        let done = Lines::open(dir, rotation)?;
+        Ok(Self { done, refused: Lines::open(&dir.join("refused"), rotation)? })
     }
 
     /// Writes a line. A disk that does not take it is told in the worker's log: refusing what has been done already
     /// would help nobody.
     pub fn write(&self, action: &Action) {
+        // Of what nobody answered, it may have been done.
+        match action.result.as_str() {
+            "ok" | UNANSWERED => self.done.write(action),
+            _ => self.refused.write(action),
+        }
+    }
+
+    /// The last actions, oldest first. Blocks on disk.
+    ///
+    /// # Errors
+    /// When the files cannot be read.
+    pub fn read(&self, most: usize) -> io::Result<Vec<Action>> {
+        let mut all = self.done.read(most)?;
+        all.extend(self.refused.read(most)?);
+        // Times in one format and zone compare as text.
+        all.sort_by(|one, other| one.time.cmp(&other.time));
+        Ok(all.split_off(all.len().saturating_sub(most)))
+    }
+}
+
+impl Lines {
+    fn open(dir: &Path, rotation: Rotation) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        let current = Mutex::new(Some(Current::open(dir)?));
+        Ok(Self { dir: dir.to_owned(), rotation, current })
+    }
+
+    fn write(&self, action: &Action) {
         // Plain data: it always serializes.
         let mut line = serde_json::to_vec(action).unwrap_or_default();
         line.push(b'\n');
@@ -125,11 +169,8 @@ impl Audit {
         Ok(())
     }
 
-    /// The last actions, oldest first. Blocks on disk.
-    ///
-    /// # Errors
-    /// When the files cannot be read.
-    pub fn read(&self, most: usize) -> io::Result<Vec<Action>> {
+    /// The last of them, oldest first.
+    fn read(&self, most: usize) -> io::Result<Vec<Action>> {
         let mut newest_first = Vec::new();
         for number in 0..self.rotation.files {
             let text = match fs::read_to_string(numbered(&self.dir, number)) {
@@ -215,10 +256,31 @@ mod tests {
         assert!((20..=30).contains(&kept.len()), "{}", kept.len());
         assert_eq!(kept.last().map(String::as_str), Some("f0099"));
         assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
-        for entry in fs::read_dir(&dir).unwrap() {
-            let data = entry.unwrap().metadata().unwrap();
-            assert_eq!(data.permissions().mode() & 0o777, 0o600);
-            assert!(data.len() <= rotation.bytes);
+        let files = |dir: &Path| fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+        for entry in files(&dir).chain(files(&dir.join("refused"))) {
+            let data = entry.metadata().unwrap();
+            let mode = if data.is_dir() { 0o700 } else { 0o600 };
+            assert_eq!(data.permissions().mode() & 0o777, mode);
+            assert!(data.is_dir() || data.len() <= rotation.bytes);
         }
+    }
+
+    #[test]
+    fn however_often_somebody_is_refused_what_was_done_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let line = serde_json::to_vec(&action(0)).unwrap().len() as u64 + 1;
+        let audit = Audit::open(dir.path(), Rotation { bytes: 10 * line, files: 3 }).unwrap();
+        let at = |second: usize| format!("2026-11-22T00:00:{:02}.000Z", second % 60);
+        audit.write(&Action { time: at(0), ..action(7) });
+        for second in 1..1000 {
+            let result = ["wrong-scope", "bad-name", "manifest"][second % 3].to_owned();
+            audit.write(&Action { time: at(1), result, ..action(second) });
+        }
+        audit.write(&Action { time: at(2), result: UNANSWERED.to_owned(), ..action(8) });
+        let read = audit.read(1000).unwrap();
+        let [first, .., last] = &read[..] else { panic!("{read:?}") };
+        assert_eq!((first.result.as_str(), last.result.as_str()), ("ok", UNANSWERED));
+        assert!(read.len() < 40 && read.windows(2).all(|two| two[0].time <= two[1].time));
+        assert_eq!(audit.read(1).unwrap(), [last.clone()]);
     }
 }

@@ -115,8 +115,10 @@ pub struct Doors {
     pub unix: usize,
     /// Connections of each door beyond these, while they are refused or on their way out.
     pub spare: usize,
-    /// Bundles that are being deployed: a file each.
-    pub bundles: usize,
+    /// Bundles that are being deployed, and came over TCP: a file each.
+    pub tcp_bundles: usize,
+    /// Bundles that are being deployed, and came over the Unix socket.
+    pub unix_bundles: usize,
 }
 
 /// Each connection takes memory, too: up to 128 KiB.
@@ -129,9 +131,11 @@ impl Doors {
         let quarter = usize::try_from(descriptors / 4).unwrap_or(usize::MAX);
         let unix = (quarter / 8).clamp(1, MOST_CONNECTIONS / 8);
         let (spare, bundles) = ((quarter / 16).clamp(1, 16), (quarter / 16).clamp(1, 256));
-        let fit = quarter.saturating_sub(unix + bundles + 2 * spare).clamp(1, MOST_CONNECTIONS);
+        let (tcp_bundles, unix_bundles) = (bundles, (bundles / 8).max(1));
+        let taken = unix + tcp_bundles + unix_bundles + 2 * spare;
+        let fit = quarter.saturating_sub(taken).clamp(1, MOST_CONNECTIONS);
         let tcp = config.connections.map_or(fit, |set| set.clamp(1, fit));
-        Self { tcp, unix, spare, bundles }
+        Self { tcp, unix, spare, tcp_bundles, unix_bundles }
     }
 }
 
@@ -182,8 +186,10 @@ mod tests {
         for descriptors in [64, 300, 1024, 4096, 20_000, 1 << 20] {
             for connections in [None, Some(0), Some(10), Some(usize::MAX)] {
                 let config = Config { connections, ..Config::default() };
-                let Doors { tcp, unix, spare, bundles } = Doors::of(&config, descriptors);
-                let taken = tcp + unix + 2 * spare + bundles;
+                let Doors { tcp, unix, spare, tcp_bundles, unix_bundles } =
+                    Doors::of(&config, descriptors);
+                let bundles = tcp_bundles.min(unix_bundles);
+                let taken = tcp + unix + 2 * spare + tcp_bundles + unix_bundles;
                 assert!(taken as u64 <= descriptors / 4, "{taken} of {descriptors}");
                 assert!(tcp > 0 && unix > 0 && spare > 0 && bundles > 0, "{descriptors}");
             }

@@ -190,6 +190,8 @@ $XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown
   build_memory = \"4GiB\"        of one build; default: 4 GiB, at most half of the machine's
   build_timeout = \"15m\"        of one step of a build
   index_timeout = \"30m\"        of all that a deploy asks of package indexes
+  indexes = [\"corp=https://packages.example.org/simple\"]  that functions may name beside the public one; default: none
+  package_urls = [\"https://wheels.example.org/\"]  below which a requirement may name a file; default: none
   sandboxes = 2000             most at once, over all functions; default: what the machine allows
   cpu_most = 2                 processors of any one sandbox at most; default: all
   cpu = 0.5                    of an instance whose function says nothing; default: cpu_most

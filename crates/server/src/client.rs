@@ -2,6 +2,7 @@
 
 mod error;
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
@@ -35,6 +36,8 @@ pub const DEFAULT_URL: &str = "http://127.0.0.1:8470";
 #[derive(Clone, Debug)]
 pub struct Client {
     target: Target,
+    /// Whether nobody said that it is there.
+    guessed: bool,
     token: Option<Secret>,
     ca: Option<PathBuf>,
     tenant: Option<Label>,
@@ -56,7 +59,7 @@ impl Client {
             (Some(url), _) => Self::at(url),
             // To ask a stranger's worker instead of the one that was meant would surprise.
             (None, Target::Unix(socket)) if !state_was_said && !socket.exists() => {
-                Self::at(DEFAULT_URL)
+                Ok(Self { guessed: true, ..Self::at(DEFAULT_URL)? })
             }
             (None, _) => Ok(of_state),
         }
@@ -90,10 +93,11 @@ impl Client {
     }
 
     fn to(target: Target) -> Self {
-        Self { target, token: None, ca: None, tenant: None }
+        Self { target, guessed: false, token: None, ca: None, tenant: None }
     }
 
-    /// The same, with a token that goes with every request.
+    /// The same, with a token that goes with every request: but to nobody who was only guessed to be the worker, since any user of
+    /// this machine may listen there, and over no line that others can read.
     #[must_use]
     pub fn with_token(self, token: Option<Secret>) -> Self {
         Self { token, ..self }
@@ -166,7 +170,11 @@ impl Client {
         headers: &[(header::HeaderName, &str)],
         body: Bytes,
     ) -> Result<Response<Incoming>, ClientError> {
-        self.watched(self.exchange(method, path, headers, body)).await
+        let reply = self.watched(self.exchange(method, path, headers, body)).await?;
+        if self.guessed && self.token.is_some() && reply.status() == StatusCode::UNAUTHORIZED {
+            return Err(ClientError::Withheld(self.target.clone()));
+        }
+        Ok(reply)
     }
 
     async fn exchange(
@@ -181,7 +189,12 @@ impl Client {
             Target::Unix(_) => "localhost",
         };
         let mut request = Request::builder().method(method).uri(path).header(header::HOST, host);
-        if let Some(token) = &self.token {
+        if let Some(token) = self.token.as_ref().filter(|_| !self.guessed) {
+            if let Target::Tcp(authority) = &self.target
+                && !is_loopback(authority)
+            {
+                return Err(ClientError::InTheClear(self.target.clone()));
+            }
             let mut value = HeaderValue::try_from(format!("Bearer {}", token.reveal()))
                 .map_err(|error| self.unexpected(error.to_string()))?;
             value.set_sensitive(true);
@@ -317,9 +330,61 @@ impl Client {
     }
 }
 
+/// Whether `host:port` is this machine's own.
+fn is_loopback(authority: &str) -> bool {
+    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    address.map_or_else(|_| host.eq_ignore_ascii_case("localhost"), |it| it.is_loopback())
+}
+
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpListener;
+
     use super::*;
+
+    /// A worker that wants a token, and what it is told.
+    async fn asks_for_one(client: &Client, listener: &TcpListener) -> (ClientError, String) {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let worker = async {
+            let (mut asked, _) = listener.accept().await.unwrap();
+            let mut request = vec![0; 4096];
+            let length = asked.read(&mut request).await.unwrap();
+            asked.write_all(b"HTTP/1.1 401 x\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+            String::from_utf8_lossy(&request[..length]).into_owned()
+        };
+        let (refused, request) =
+            tokio::join!(client.ask(Method::GET, "/v1/status", &[], Bytes::new()), worker);
+        (refused.unwrap_err(), request)
+    }
+
+    #[tokio::test]
+    async fn a_token_goes_to_no_worker_that_was_only_guessed_and_over_no_open_line() {
+        let token = Secret::draw().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let said = Client::at(&url).unwrap().with_token(Some(token.clone()));
+        let (refused, request) = asks_for_one(&said, &listener).await;
+        assert!(request.contains(token.reveal()), "where it was said, it is sent");
+        assert!(matches!(refused, ClientError::Unexpected { .. }), "{refused}");
+        let guessed = Client { guessed: true, ..said };
+        let (refused, request) = asks_for_one(&guessed, &listener).await;
+        assert!(!request.contains(token.id()), "{request}");
+        assert!(refused.to_string().contains(&format!("--url {url}")), "{refused}");
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Client::find(None, dir.path(), false).unwrap().guessed);
+        assert!(!Client::find(None, dir.path(), true).unwrap().guessed);
+        // Refused before anybody is connected to: these addresses are for documentation.
+        for open in ["http://192.0.2.1:8470", "http://[2001:db8::1]:1", "http://worker.example"] {
+            let client = Client::at(open).unwrap().with_token(Some(token.clone()));
+            let refused = client.ask(Method::GET, "/v1/status", &[], Bytes::new()).await;
+            assert!(matches!(refused, Err(ClientError::InTheClear(_))), "{open}: {refused:?}");
+        }
+        for own in ["127.9.9.9:1", "[::1]:1", "LOCALHOST:1"] {
+            assert!(is_loopback(own), "{own}");
+        }
+        assert!(!is_loopback("localhost.example:1") && !is_loopback("127.0.0.1.example:1"));
+    }
 
     #[test]
     fn an_address_is_a_url_or_a_socket() {

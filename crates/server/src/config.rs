@@ -4,16 +4,21 @@
 //! `/etc/lambswool/config.toml` that exists. Every key `k` has a variable `WOOL_K` (`log_bytes` → `WOOL_LOG_BYTES`).
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use container::Isolation;
 use egress::Rule;
 use engine::ZygotePolicy;
+use layers::Indexes;
+use layers::indexes::{Index, IndexError};
 use layers::uv::Bounds;
 use sandbox::CpuBounds;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use thiserror::Error;
 use toml::{Table, Value};
 
@@ -65,16 +70,18 @@ pub struct Config {
     pub run_body: Bytes,
     /// Largest bundle of a deploy. Default 256 MiB.
     pub deploy_body: Bytes,
-    /// Bodies of all calls together that are in memory, from their first byte to the end of their call. Beyond, a call is
-    /// told to come back. Default: an eighth of the machine's memory, at most 1 GiB.
+    /// Bodies of all calls over TCP together that are in memory, from their first byte to the end of their call. Beyond, a call
+    /// is told to come back. The Unix socket has an eighth of that besides. Default: an eighth of the machine's memory, at most
+    /// 1 GiB.
     pub run_bodies: Option<Bytes>,
-    /// Bundles of all deploys together that lie on the disk until they are deployed. Default: four times `deploy_body`.
+    /// Bundles of all deploys over TCP together that lie on the disk until they are deployed; of the Unix socket an eighth
+    /// besides, one at least. Default: four times `deploy_body`.
     pub deploy_bodies: Option<Bytes>,
     /// Most connections over TCP at once. Beyond, the one that has been idle longest is closed; where none is idle, the
     /// newcomer gets 503. Default, and most: what the limit of open files leaves to them.
     pub connections: Option<usize>,
-    /// How long a client may take to send the header of its next request, or to send the first of a body; then it must
-    /// send 64 KiB a second. Default 30 seconds.
+    /// How long a client may take to send the header of its next request, to send the first of a body, or to read the first
+    /// of an answer; then it must send, or read, 64 KiB a second. Default 30 seconds.
     pub client_timeout: Span,
     /// Largest body of a reply. Default 6 MiB.
     pub reply_body: Bytes,
@@ -139,6 +146,15 @@ pub struct Config {
     /// How long a deploy may wait for package indexes, from its first question to its last download; building does not
     /// count. Default 30 minutes.
     pub index_timeout: Span,
+    /// Indexes that functions may name beside those that the worker's environment names (`UV_DEFAULT_INDEX`, `UV_INDEX`) and
+    /// the public one, each as `name=address` or as an address. `UV_INDEX_<NAME>_USERNAME` and `_PASSWORD` go to the one of that name.
+    /// Default: none.
+    #[serde(deserialize_with = "words")]
+    pub indexes: Vec<Index>,
+    /// Addresses below which a requirement may name a file, as in `six @ https://…`, beside the public index's own files.
+    /// Default: none.
+    #[serde(deserialize_with = "words")]
+    pub package_urls: Vec<String>,
     /// Most sandboxes at once over all functions, zygotes and what they keep ready included. Beyond, the least recently used
     /// idle instance makes room; where none is idle, a call is told to come back. Default: what the machine allows; see
     /// `wool doctor`.
@@ -211,6 +227,8 @@ impl Default for Config {
             build_memory: None,
             build_timeout: Span(Duration::from_secs(900)),
             index_timeout: Span(Duration::from_secs(1800)),
+            indexes: Vec::new(),
+            package_urls: Vec::new(),
             sandboxes: None,
             creations: None,
             tenants: BTreeMap::new(),
@@ -265,6 +283,9 @@ pub enum ConfigError {
         "nothing can be forked in isolation \"{0}\", whose sandboxes have a mount namespace of their own: leave `zygotes` out, or choose an isolation without own=mnt"
     )]
     NothingForks(Isolation),
+    /// A place of packages is none.
+    #[error("package_urls: {0}")]
+    Packages(#[source] IndexError),
     /// Only the zygotes of a tree are asked for, and no tree is given.
     #[error("zygotes = \"static\" makes those of a given tree: name its file with zygote_seed")]
     NoSeed,
@@ -365,6 +386,7 @@ impl Config {
         if config.zygotes() == ZygotePolicy::Static && config.zygote_seed.is_none() {
             return Err(ConfigError::NoSeed);
         }
+        config.indexes().map_err(ConfigError::Packages)?;
         Ok(config)
     }
 
@@ -379,6 +401,15 @@ impl Config {
     #[must_use]
     pub fn package_bounds(&self) -> Bounds {
         Bounds { bytes: self.package_bytes.0, files: self.package_files }
+    }
+
+    /// What functions may name as places of packages.
+    ///
+    /// # Errors
+    /// When one of `package_urls` is no address.
+    pub fn indexes(&self) -> Result<Indexes, IndexError> {
+        let variable = |name: &str| std::env::var(name).ok();
+        Indexes::new(self.indexes.clone(), self.package_urls.clone(), variable)
     }
 
     /// Memory of a build, in bytes.
@@ -399,6 +430,14 @@ impl Config {
     pub fn deploy_bodies(&self) -> u64 {
         let one = self.deploy_body.0;
         self.deploy_bodies.map_or(one.saturating_mul(4), |bytes| bytes.0).max(one)
+    }
+
+    /// Bytes of bodies of calls, and of bundles, that come through the Unix socket: an eighth of what may come over TCP, which
+    /// cannot take it away. Room for one of each at least.
+    #[must_use]
+    pub fn own_bodies(&self) -> (u64, u64) {
+        let share = |of: u64, one: Bytes| (of / 8).max(one.0);
+        (share(self.run_bodies(), self.run_body), share(self.deploy_bodies(), self.deploy_body))
     }
 
     /// Which zygotes exist.
@@ -444,6 +483,23 @@ fn keys() -> Vec<String> {
         Table::try_from(Config::default()).unwrap_or_default().keys().cloned().collect();
     keys.extend(optional.map(str::to_owned));
     keys
+}
+
+/// A list of texts, or one text of words: a variable holds no list.
+fn words<'de, D: Deserializer<'de>, T: FromStr<Err = E>, E: Display>(
+    from: D,
+) -> Result<Vec<T>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Said {
+        Text(String),
+        List(Vec<String>),
+    }
+    let all = match Said::deserialize(from)? {
+        Said::Text(text) => text.split_whitespace().map(str::to_owned).collect(),
+        Said::List(all) => all,
+    };
+    all.iter().map(|one| one.parse().map_err(D::Error::custom)).collect()
 }
 
 /// A variable's text as TOML would have it: `true` and `10` are no strings, all else is.
@@ -518,6 +574,20 @@ mod tests {
     }
 
     #[test]
+    fn indexes_are_a_list_or_words_and_hold_no_credentials() {
+        let file = "indexes = ['corp=https://c.example/simple', 'https://d.example/simple']";
+        let listed = combine(file, &[], &Flags::default()).unwrap();
+        let words = ("WOOL_INDEXES", "corp=https://c.example/simple https://d.example/simple");
+        let said = combine("", &[words], &Flags::default()).unwrap();
+        assert_eq!((listed.indexes.len(), &listed.indexes), (2, &said.indexes));
+        let secret = combine("indexes = 'https://me:hunter2@c.example'", &[], &Flags::default());
+        let secret = secret.unwrap_err().to_string();
+        assert!(secret.contains("UV_INDEX_CORP_PASSWORD"), "{secret}");
+        let local = combine("package_urls = ['/wheels']", &[], &Flags::default()).unwrap_err();
+        assert!(local.to_string().contains("package_urls"), "{local}");
+    }
+
+    #[test]
     fn zygotes_are_refused_where_nothing_can_be_forked() {
         let general = ("WOOL_ISOLATION", "general");
         let config = combine("", &[general], &Flags::default()).unwrap();
@@ -559,6 +629,6 @@ mod tests {
         let config = optional.unwrap();
         assert_eq!((config.creations, config.python.as_deref()), (Some(3), Some("3.12")));
         assert_eq!(config.zygote_bytes, Some(Bytes(1 << 30)));
-        assert_eq!(keys().len(), 51);
+        assert_eq!(keys().len(), 53);
     }
 }

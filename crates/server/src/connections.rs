@@ -1,15 +1,17 @@
 //! Who is connected through one door, and who has to go when there are too many.
 //!
 //! ```text
-//!   arrives ─► a seat? ─► idle ◄──► busy: a request is being answered
+//!   arrives ─► a seat? ─► idle ◄──► busy: a request that was admitted is being answered
 //!                │ none    │
 //!                │         └─ told to leave: the longest idle one, when somebody new needs its seat
 //!                └ none, and all are busy: refused
 //! ```
 //!
-//! Whoever only connects, or sends half a request, is idle: a thousand of these cost nobody else a call.
+//! Whoever only connects, sends half a request, or is nobody who is let in, is idle: a thousand of these cost nobody else
+//! a call. When a request is admitted, the entrance says ([`Visit`]).
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
@@ -36,6 +38,7 @@ pub(crate) struct Seat {
     all: Arc<Connections>,
     leave: CancellationToken,
     state: Mutex<State>,
+    answers: AtomicUsize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +51,35 @@ enum State {
 
 /// For as long as it lives, the connection is busy.
 #[derive(Debug)]
-pub(crate) struct Busy(Arc<Seat>);
+struct Busy(Arc<Seat>);
+
+/// A request, as its connection sees it. Whoever answers it and whoever admits it share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Visit {
+    seat: Arc<Seat>,
+    busy: Arc<Mutex<Option<Busy>>>,
+}
+
+impl Visit {
+    /// The request that came on a connection just now.
+    pub(crate) fn to(seat: &Arc<Seat>) -> Self {
+        Self { seat: Arc::clone(seat), busy: Arc::default() }
+    }
+
+    /// Lets it in: its connection is busy from now on.
+    pub(crate) fn admit(&self) {
+        self.lock().get_or_insert_with(|| self.seat.busy());
+    }
+
+    /// Its answer is over.
+    pub(crate) fn end(&self) {
+        drop(self.lock().take());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Busy>> {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Connections {
     pub(crate) fn new(most: usize) -> Arc<Self> {
@@ -67,7 +98,7 @@ impl Connections {
         let since = seats.sit_down(&leave);
         drop(seats);
         let (all, state) = (Arc::clone(self), Mutex::new(State::Idle(since)));
-        Some(Arc::new(Seat { all, leave, state }))
+        Some(Arc::new(Seat { all, leave, state, answers: AtomicUsize::new(0) }))
     }
 
     fn lock(&self) -> MutexGuard<'_, Seats> {
@@ -84,8 +115,8 @@ impl Seats {
 }
 
 impl Seat {
-    /// A request has come.
-    pub(crate) fn busy(self: &Arc<Self>) -> Busy {
+    fn busy(self: &Arc<Self>) -> Busy {
+        self.answers.fetch_add(1, Ordering::Relaxed);
         let mut seats = self.all.lock();
         let mut state = self.state();
         if let State::Idle(since) = *state {
@@ -97,10 +128,9 @@ impl Seat {
         Busy(Arc::clone(self))
     }
 
-    /// Whether a request is being answered.
-    pub(crate) fn is_busy(self: &Arc<Self>) -> bool {
-        // Each answer that is not over holds the seat once more.
-        Arc::strong_count(self) > 1
+    /// Whether a request that was admitted is being answered.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.answers.load(Ordering::Relaxed) > 0
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -110,6 +140,7 @@ impl Seat {
 
 impl Drop for Busy {
     fn drop(&mut self) {
+        self.0.answers.fetch_sub(1, Ordering::Relaxed);
         let mut seats = self.0.all.lock();
         let mut state = self.0.state();
         if *state == State::Busy {
@@ -169,6 +200,24 @@ mod tests {
         drop((second, third));
         let Seats { taken, idle, .. } = &*all.lock();
         assert_eq!((*taken, idle.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_request_that_nobody_admits_leaves_its_connection_idle() {
+        let all = Connections::new(1);
+        let seat = arrive(&all).unwrap();
+        let visit = Visit::to(&seat);
+        let answer = visit.clone();
+        assert!(!seat.is_busy());
+        visit.admit();
+        visit.admit();
+        assert!(seat.is_busy() && arrive(&all).is_none());
+        // Whoever still has it says nothing any more.
+        answer.end();
+        assert!(!seat.is_busy());
+        let stranger = Visit::to(&seat);
+        assert!(arrive(&all).is_some() && seat.leave.is_cancelled());
+        drop((visit, stranger));
     }
 
     #[test]

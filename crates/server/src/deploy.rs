@@ -24,6 +24,7 @@ use crate::networks::Networks;
 use crate::progress::Progress;
 use crate::quotas::Quotas;
 use crate::registry::{Function, Registry, StoreError, Version};
+use crate::secrets::Vault;
 use crate::usage::Usage;
 use crate::workshop::{Bundle, MakeError, Workshop};
 
@@ -32,6 +33,19 @@ const AT_ONCE: u32 = 2;
 
 /// Between two looks for a moment without a deploy.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// What is to be deployed.
+#[derive(Debug)]
+pub struct Order {
+    /// As whose function, and which.
+    pub name: WholeName,
+    /// What it is made of.
+    pub bundle: Bundle,
+    /// Whether lists leave it out.
+    pub hidden: bool,
+    /// Whether it is known who asks: only then may it take the place of a function that has secrets.
+    pub known: bool,
+}
 
 /// Takes bundles and makes them the current versions of functions.
 #[derive(Debug)]
@@ -42,6 +56,7 @@ pub struct Deployer {
     usage: Arc<Usage>,
     networks: Arc<Networks>,
     quotas: Arc<Quotas>,
+    vault: Arc<Vault>,
     turns: Arc<Semaphore>,
     index_timeout: Duration,
     stop: CancellationToken,
@@ -56,6 +71,11 @@ pub enum DeployError {
     /// The version was made and could not be recorded.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Other code would be told its secrets, or they would be lost.
+    #[error(
+        "{0} has secrets, and nobody knows who asks: deploy or remove it through the worker's Unix socket, or with a token"
+    )]
+    HasSecrets(WholeName),
     /// Nobody waits for it any more, or the worker stops.
     #[error("the deploy was given up, and nothing was deployed: deploy again")]
     GivenUp,
@@ -74,11 +94,23 @@ impl Deployer {
         usage: Arc<Usage>,
         networks: Arc<Networks>,
         quotas: Arc<Quotas>,
+        vault: Arc<Vault>,
         index_timeout: Duration,
     ) -> Self {
         let turns = Arc::new(Semaphore::new(AT_ONCE as usize));
         let stop = CancellationToken::new();
-        Self { workshop, registry, engine, usage, networks, quotas, turns, index_timeout, stop }
+        Self {
+            workshop,
+            registry,
+            engine,
+            usage,
+            networks,
+            quotas,
+            vault,
+            turns,
+            index_timeout,
+            stop,
+        }
     }
 
     /// Gives up the deploys that are under way, and those that would follow, unless their versions are made.
@@ -113,9 +145,7 @@ impl Deployer {
     /// When nothing was deployed.
     pub async fn deploy(
         self: &Arc<Self>,
-        name: WholeName,
-        bundle: Bundle,
-        hidden: bool,
+        order: Order,
         progress: Arc<dyn Progress + Send + Sync>,
         ended: impl FnOnce(&Result<Arc<Function>, DeployError>) + Send + 'static,
     ) -> Result<Arc<Function>, DeployError> {
@@ -123,7 +153,7 @@ impl Deployer {
         let _caller = given_up.clone().drop_guard();
         // A task of its own: a client that hangs up half-way must not leave a version recorded and not prepared.
         let work = tokio::spawn(async move {
-            let deployed = this.run(name, bundle, hidden, given_up, progress).await;
+            let deployed = this.run(order, given_up, progress).await;
             ended(&deployed);
             deployed
         });
@@ -132,9 +162,7 @@ impl Deployer {
 
     async fn run(
         &self,
-        name: WholeName,
-        bundle: Bundle,
-        hidden: bool,
+        order: Order,
         given_up: CancellationToken,
         progress: Arc<dyn Progress + Send + Sync>,
     ) -> Result<Arc<Function>, DeployError> {
@@ -143,12 +171,14 @@ impl Deployer {
         fault::point("install_cache").await;
         let (workshop, registry) = (Arc::clone(&self.workshop), Arc::clone(&self.registry));
         let networks = Arc::clone(&self.networks);
+        let vault = Arc::clone(&self.vault);
         let heard = Arc::clone(&progress);
         let patience = patience(self.index_timeout, given_up.clone());
-        let most = self.quotas.functions(name.tenant());
+        let most = self.quotas.functions(order.name.tenant());
         // Before all the work, and once more when it is recorded.
-        registry.check_room(&name, most)?;
+        registry.check_room(&order.name, most)?;
         let work = tokio::task::spawn_blocking(move || {
+            let Order { name, bundle, hidden, known } = order;
             let made = workshop.make(name.name(), bundle, &patience, &*heard);
             if given_up.is_cancelled() {
                 return Err(DeployError::GivenUp);
@@ -165,7 +195,10 @@ impl Deployer {
                 manifest: made.manifest,
                 lock: made.lock,
             };
-            Ok::<_, DeployError>(registry.put(version, hidden, most)?)
+            // It may have been given a secret while it was being made.
+            let put = || registry.put(version, hidden, most);
+            let put = if known { Some(put()) } else { vault.unless_held(&name, put) };
+            Ok::<_, DeployError>(put.ok_or(DeployError::HasSecrets(name))??)
         });
         let (function, before) = work.await.unwrap_or(Err(DeployError::BrokeOff))?;
         let handler = &function.current.handler;
@@ -188,16 +221,21 @@ impl Deployer {
         Ok(function)
     }
 
-    /// Removes a function; says whether it was there.
+    /// Removes a function; says whether it was there. `known` as in [`Order`].
     ///
     /// # Errors
-    /// When the registry could not be written; the function is then still there.
-    pub async fn remove(&self, name: &WholeName) -> Result<bool, DeployError> {
+    /// When it must not be removed, or the registry could not be written; the function is then still there.
+    pub async fn remove(&self, name: &WholeName, known: bool) -> Result<bool, DeployError> {
         if let Some(function) = self.registry.get(name) {
             self.usage.leave(&function.current.handler);
         }
         let (registry, name) = (Arc::clone(&self.registry), name.clone());
-        let work = tokio::task::spawn_blocking(move || registry.remove(&name));
+        let vault = Arc::clone(&self.vault);
+        let work = tokio::task::spawn_blocking(move || {
+            let remove = || registry.remove(&name);
+            let removed = if known { Some(remove()) } else { vault.unless_held(&name, remove) };
+            Ok::<_, DeployError>(removed.ok_or(DeployError::HasSecrets(name.clone()))??)
+        });
         let removed = work.await.map_err(|_| DeployError::BrokeOff)??;
         if let Some(function) = &removed {
             self.engine.forget(&function.current.handler.id).await;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use layers::uv::{Bounds, Uv, UvError};
-use layers::{Patience, Store};
+use layers::{Indexes, Patience, Store};
 
 use crate::build::BuildSandboxes;
 use crate::progress::Progress;
@@ -14,15 +14,21 @@ pub struct Installer {
     store: Store,
     builds: Option<Arc<BuildSandboxes>>,
     bounds: Bounds,
+    indexes: Indexes,
     known: Mutex<Option<Uv>>,
 }
 
 impl Installer {
     /// Nothing is looked for yet. What has no wheel is built in `builds`; without them it is refused. So is what is larger
-    /// than `bounds`.
+    /// than `bounds`, and what comes from elsewhere than `indexes`.
     #[must_use]
-    pub fn new(store: Store, builds: Option<Arc<BuildSandboxes>>, bounds: Bounds) -> Self {
-        Self { store, builds, bounds, known: Mutex::new(None) }
+    pub fn new(
+        store: Store,
+        builds: Option<Arc<BuildSandboxes>>,
+        bounds: Bounds,
+        indexes: Indexes,
+    ) -> Self {
+        Self { store, builds, bounds, indexes, known: Mutex::new(None) }
     }
 
     /// The installer, which is waited for no longer than that; fetched when this machine has none.
@@ -35,7 +41,8 @@ impl Installer {
         if let Some(uv) = &*known {
             return Ok(uv.clone().waiting(Arc::clone(patience)));
         }
-        let uv = Uv::find_or_fetch(&self.store, patience, progress)?.bounded(self.bounds);
+        let uv = Uv::find_or_fetch(&self.store, patience, progress)?;
+        let uv = uv.bounded(self.bounds).allowing(self.indexes.clone());
         let uv = match &self.builds {
             Some(builds) => uv.building_in(Arc::clone(builds) as _),
             None => uv,

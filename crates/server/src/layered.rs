@@ -122,9 +122,9 @@ impl Layered {
         let locked =
             lock::resolve(&self.store, &uv, base, wanted, sources, progress).map_err(|error| {
                 match error {
-                    LockError::NoWheel { .. } | LockError::Unsatisfiable { .. } => {
-                        function("packages", &error)
-                    }
+                    LockError::NotAllowed(_)
+                    | LockError::NoWheel { .. }
+                    | LockError::Unsatisfiable { .. } => function("packages", &error),
                     LockError::Build { ref source, .. } if source.is_of_the_package() => {
                         function("packages", &error)
                     }
@@ -134,7 +134,8 @@ impl Layered {
         let Some(lock) = locked else { return Ok(None) };
         let installed = packages::install(&self.store, &uv, base, &lock, sources, progress)
             .map_err(|error| match error {
-                InstallError::NoWheel { .. }
+                InstallError::NotAllowed(_)
+                | InstallError::NoWheel { .. }
                 | InstallError::Hash { .. }
                 | InstallError::Excessive { .. }
                 | InstallError::View(ViewError::FileAndDirectory { .. }) => {

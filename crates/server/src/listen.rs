@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A connection that has to leave while a request is being answered leaves after that answer. One whose request has not
-//! come whole was never a call: it is closed at once.
+//! come whole, or is nobody's who is let in, was never a call: it is closed at once. One that does not read its answer
+//! is given up ([`Paced`]).
 
 use std::convert::Infallible;
 use std::io;
@@ -36,7 +37,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::Remote;
 use crate::api;
-use crate::connections::{Busy, Connections, Seat};
+use crate::connections::{Connections, Seat, Visit};
+use crate::paced::Paced;
 use crate::state::State;
 
 /// Connections that the kernel keeps until they are accepted; it takes at most `net.core.somaxconn` of them.
@@ -57,7 +59,7 @@ pub(crate) struct Behind {
     pub(crate) most: usize,
     /// Connections beyond these, which are being refused or on their way out.
     pub(crate) spare: usize,
-    /// How long a connection may be without a whole header of a request.
+    /// How long a connection may be without a whole header of a request, and how long an answer may wait to be read.
     pub(crate) patience: Duration,
 }
 
@@ -148,7 +150,7 @@ pub(crate) async fn serve<L: Listener>(
         open.spawn(async move {
             match seat {
                 Some(seat) => {
-                    let stream = TokioIo::new(stream);
+                    let stream = TokioIo::new(Paced::new(stream, patience));
                     attend(stream, (router, remote), &seat, &leave, patience).await;
                 }
                 None => refuse(TokioIo::new(stream), refusal).await,
@@ -169,13 +171,14 @@ async fn attend(
     patience: Duration,
 ) {
     let answer = service_fn(|request: Request<Incoming>| {
-        let busy = seat.busy();
+        let visit = Visit::to(seat);
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(remote.clone());
+        request.extensions_mut().insert(visit.clone());
         let answer = TowerToHyperService::new(router.clone()).call(request);
         async move {
             let answer = answer.await?;
-            Ok::<_, Infallible>(answer.map(|body| Answer { body, _busy: busy }))
+            Ok::<_, Infallible>(answer.map(|body| Answer { body, visit }))
         }
     });
     let mut http = http1::Builder::new();
@@ -202,11 +205,17 @@ async fn refuse(stream: impl hyper::rt::Read + hyper::rt::Write + Unpin, refusal
     drop(tokio::time::timeout(REFUSING, connection).await);
 }
 
-/// The body of an answer, whose connection is busy until it is over.
+/// The body of an answer. With it ends the visit.
 #[derive(Debug)]
 struct Answer {
     body: Body,
-    _busy: Busy,
+    visit: Visit,
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.visit.end();
+    }
 }
 
 impl hyper::body::Body for Answer {

@@ -93,7 +93,8 @@ pub async fn real(config: &Config, state: &State, waiting: Option<i32>) -> Resul
         let (memory, timeout) = (config.build_memory(), config.build_timeout.0);
         Arc::new(BuildSandboxes::new(&provider, store.clone(), guest.clone(), memory, timeout))
     });
-    let installer = Installer::new(store.clone(), builds.clone(), config.package_bounds());
+    let (bounds, indexes) = (config.package_bounds(), config.indexes()?);
+    let installer = Installer::new(store.clone(), builds.clone(), bounds, indexes);
     Ok(Parts {
         provider,
         workshop: Arc::new(

@@ -14,7 +14,9 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -56,6 +58,16 @@ pub enum StateError {
         "{0} is not empty and no state directory of lambswool: choose another place with --state DIR"
     )]
     Foreign(PathBuf),
+    /// It is another user's, and root is asked to work in it.
+    #[error(
+        "{path} belongs to user {uid}: root does not work in it, where that user may have laid out links; run this as that user, start a worker for it with `wool up --user NAME`, or choose another place with --state DIR"
+    )]
+    Theirs {
+        /// Which directory.
+        path: PathBuf,
+        /// Whose it is.
+        uid: u32,
+    },
     /// Another worker uses it.
     #[error(
         "a worker (pid {pid}) already runs on {path}: use it, stop it with `wool down --state {path}`, or choose another place with --state DIR"
@@ -92,6 +104,10 @@ impl State {
     pub fn open(root: &Path) -> Result<Self, StateError> {
         let root = std::path::absolute(root).map_err(unusable(root))?;
         private_dir(&root)?;
+        let uid = fs::metadata(&root).map_err(unusable(&root))?.uid();
+        if uid != 0 && rustix::process::geteuid().is_root() {
+            return Err(StateError::Theirs { path: root, uid });
+        }
         let version = root.join("version");
         match fs::read_to_string(&version) {
             Ok(text) => {
@@ -297,6 +313,22 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("thesis.txt"), "").unwrap();
         assert!(matches!(State::open(dir.path()).unwrap_err(), StateError::Foreign(_)));
+    }
+
+    #[test]
+    fn root_does_not_work_in_a_directory_of_somebody_elses() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let victim = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(victim.path(), dir.path().join("run")).unwrap();
+        std::os::unix::fs::chown(dir.path(), Some(54_321), Some(54_321)).unwrap();
+        let refused = State::open(dir.path()).unwrap_err();
+        assert!(matches!(refused, StateError::Theirs { uid: 54_321, .. }), "{refused}");
+        assert!(refused.to_string().contains("wool up --user"), "{refused}");
+        let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(names.collect::<Vec<_>>(), ["run"]);
     }
 
     #[test]

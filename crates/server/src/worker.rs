@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::access::{Admitted, Demand, Peer, Remote, Tokens, Unprotected};
-use crate::api::{self, App, Budget, Door};
+use crate::api::{self, App, Bodies, Door};
 use crate::audit::{AUDIT, Audit};
 use crate::bucket::Rate;
 use crate::build::BuildSandboxes;
@@ -131,9 +131,11 @@ impl Worker {
             Arc::clone(&usage),
             Arc::clone(&networks),
             Arc::clone(&quotas),
+            Arc::clone(&vault),
             config.index_timeout.0,
         ));
-        let installer = Installer::new(store.clone(), builds.clone(), config.package_bounds());
+        let (bounds, indexes) = (config.package_bounds(), config.indexes()?);
+        let installer = Installer::new(store.clone(), builds.clone(), bounds, indexes);
         let stock = Stock::new(
             store,
             Arc::clone(&registry),
@@ -144,11 +146,11 @@ impl Worker {
         );
         let (stop, began) = (CancellationToken::new(), Instant::now());
         let doors = Doors::of(&config, descriptors);
-        let bundles = config.deploy_bodies();
-        let one_bundle = bundles / doors.bundles as u64;
+        let (run, deploy) = (config.run_bodies(), config.deploy_bodies());
+        let (own_run, own_deploy) = config.own_bodies();
         let app = Arc::new(App {
-            run_bodies: Budget::new(config.run_bodies(), 1, "run_bodies"),
-            deploy_bodies: Budget::new(bundles, one_bundle, "deploy_bodies"),
+            tcp_bodies: Bodies::new(run, deploy, doors.tcp_bundles),
+            unix_bodies: Bodies::new(own_run, own_deploy, doors.unix_bundles),
             config,
             state,
             tokens,

@@ -36,6 +36,19 @@ pub enum Packing {
     TarGz,
 }
 
+impl Packing {
+    /// As a deploy says it.
+    #[must_use]
+    pub fn content_type(&self) -> &'static str {
+        match self {
+            Self::Source(_) => "text/x-python",
+            Self::Zip => "application/zip",
+            Self::Tar => "application/x-tar",
+            Self::TarGz => "application/gzip",
+        }
+    }
+}
+
 /// A version that is ready to run.
 #[derive(Clone, Debug)]
 pub struct Made {

@@ -5,6 +5,7 @@ mod world;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
+use std::time::Duration;
 
 use hyper::Method;
 use serde_json::json;
@@ -187,6 +188,39 @@ async fn a_token_is_shown_once_and_lists_say_only_what_it_is_good_for() {
         assert_eq!((reply.status.as_u16(), reply.error().as_str()), (status, "bad-token"));
     }
     world.stop().await;
+}
+
+/// Follows a function's log until the worker ends that.
+async fn follow(client: &server::client::Client) -> tokio::task::JoinHandle<()> {
+    let path = "/v1/functions/f/logs?follow=true";
+    let reply = client.ask(Method::GET, path, &[], "".into()).await.unwrap();
+    let client = client.clone();
+    tokio::spawn(async move {
+        let lines = client.lines(reply, |_| ());
+        tokio::time::timeout(Duration::from_secs(60), lines).await.expect("it ends").unwrap();
+    })
+}
+
+#[tokio::test]
+async fn who_is_let_in_no_more_hears_no_more() {
+    let world = World::new().await;
+    world.deploy("f", "module = print").await;
+    let nobody = follow(&world.tcp).await;
+    let read = |name| json!({ "name": name, "scopes": ["read"] });
+    let token = world.token(read("a")).await;
+    // From the first token on, TCP asks for one.
+    nobody.await.unwrap();
+    let removed = follow(&world.tcp.clone().with_token(Some(token))).await;
+    let brief = json!({ "name": "b", "scopes": ["read"], "lifetime": 2.0 });
+    let expiring = follow(&world.tcp.clone().with_token(Some(world.token(brief).await))).await;
+    let staying = follow(&world.tcp.clone().with_token(Some(world.token(read("c")).await))).await;
+    let owner = follow(&world.unix).await;
+    assert_eq!(exchange(&world.unix, Method::DELETE, "/v1/tokens/a", "").await.status, 204);
+    removed.await.unwrap();
+    expiring.await.unwrap();
+    assert!(!staying.is_finished() && !owner.is_finished());
+    world.stop().await;
+    owner.await.unwrap();
 }
 
 #[tokio::test]

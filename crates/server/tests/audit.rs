@@ -70,6 +70,34 @@ async fn every_control_action_leaves_a_line_that_says_who_what_and_how_it_ended(
 }
 
 #[tokio::test]
+async fn whoever_reaches_for_another_tenants_functions_leaves_a_line() {
+    let world = World::new().await;
+    let all = ["deploy", "read", "invoke"];
+    let token = world.token(json!({ "name": "a", "tenant": "acme", "scopes": all })).await;
+    let client = world.tcp.clone().with_token(Some(token));
+    let client = client.for_tenant(Some("emca".parse().unwrap()));
+    for (method, path) in [
+        (Method::GET, "/v1/functions/f"),
+        (Method::POST, "/run/f"),
+        (Method::DELETE, "/v1/functions/f"),
+    ] {
+        let refused = exchange(&client, method, path, "").await;
+        assert_eq!((refused.status.as_u16(), refused.error().as_str()), (403, "wrong-tenant"));
+    }
+    let all = actions(&world).await;
+    assert_eq!(
+        told(&all[1..]),
+        [
+            "token a: GET /v1/functions/{name} f - wrong-tenant",
+            "token a: POST /run/{name} f - wrong-tenant",
+            "token a: remove f - wrong-tenant",
+        ]
+    );
+    assert!(all[1..].iter().all(|action| action["tenant"] == "emca"));
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn a_deploy_whose_client_hung_up_is_told_with_its_end() {
     let world = World::new().await;
     let python = [(header::CONTENT_TYPE, "text/x-python")];

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::{Method, StatusCode, header};
 use sandbox::fake::FakeProvider;
+use serde_json::json;
 use server::quantity::{Bytes as Size, Span};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
@@ -78,6 +79,98 @@ async fn who_comes_while_every_connection_is_busy_is_told_to_come_back() {
     world.stop().await;
 }
 
+/// Half of a request with a body, which stays so.
+async fn half(world: &World, head: &str) -> TcpStream {
+    let mut stream = connect(&world.url).await;
+    let request = format!(
+        "{head} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: LENGTH\r\n\r\n["
+    );
+    let length = if head.starts_with("PUT") { "100000" } else { "9" };
+    stream.write_all(request.replace("LENGTH", length).as_bytes()).await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn who_shows_no_token_keeps_nobody_who_has_one_out() {
+    let world = World::with(|config| config.connections = Some(2)).await;
+    let token = world.token(json!({ "name": "ci", "scopes": ["read"] })).await;
+    let wrong = format!("POST /run/f?{}", "x".repeat(100));
+    let mut silent = Vec::new();
+    for head in ["POST /run/f", "PUT /v1/functions/f", "POST /nowhere", "GET /healthz", &wrong] {
+        for _ in 0..4 {
+            silent.push(half(&world, head).await);
+        }
+        // Nothing shows that they have been read so far; whoever is let in is, before and after.
+        for _ in 0..10 {
+            let listed = world.send_as(&token, Method::GET, "/v1/functions", "").await;
+            assert_eq!(listed.status, 200, "{head}: {}", listed.text());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn half_a_request_keeps_no_connection_where_anybody_is_let_in_either() {
+    let world = World::with(|config| config.connections = Some(2)).await;
+    let mut silent = Vec::new();
+    for head in ["POST /run/f", "PUT /v1/functions/f"] {
+        for _ in 0..4 {
+            silent.push(half(&world, head).await);
+        }
+        for _ in 0..10 {
+            let listed = world.get("/v1/functions").await;
+            assert_eq!(listed.status, 200, "{head}: {}", listed.text());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    world.stop().await;
+}
+
+/// Its client sees the refusal, though it sends its body late.
+#[tokio::test]
+async fn who_is_refused_is_told_so_when_its_body_comes_later() {
+    let world = World::new().await;
+    drop(world.token(json!({ "name": "ci", "scopes": ["read"] })).await);
+    let mut late = half(&world, "POST /run/f").await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    late.write_all(b"1234567]").await.unwrap();
+    let answer = rest(&mut late).await;
+    assert!(answer.starts_with("HTTP/1.1 401 ") && answer.contains("unauthorized"), "{answer}");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_reads_is_given_up() {
+    let world = World::with(|config| {
+        config.connections = Some(1);
+        config.client_timeout = Span(Duration::from_millis(300));
+        config.run_body = Size(64 << 20);
+        config.reply_body = Size(64 << 20);
+    })
+    .await;
+    world.deploy("echo", "module = echo").await;
+    let stream = connect(&world.url).await;
+    let (answer, mut request) = stream.into_split();
+    // More than the kernel keeps for a reader that does not come.
+    let body = vec![b'1'; 32 << 20];
+    let head = format!(
+        "POST /run/echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    request.write_all(head.as_bytes()).await.unwrap();
+    request.write_all(&body).await.unwrap();
+    answer.readable().await.unwrap();
+    let given_up = async {
+        while world.get("/healthz").await.status != 200 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, given_up).await.expect("its connection is given up");
+    drop((answer, request));
+    world.stop().await;
+}
+
 #[tokio::test]
 async fn a_request_that_does_not_come_whole_is_given_up() {
     let world =
@@ -119,8 +212,10 @@ async fn calls_whose_bodies_are_too_many_bytes_together_are_told_to_come_back() 
     let refused = world.send(Method::POST, "/run/echo", &[], large.clone()).await;
     assert_eq!((refused.status, refused.error().as_str()), (StatusCode::TOO_MANY_REQUESTS, "busy"));
     assert_eq!(refused.header("retry-after"), "1");
-    // There is room for small ones.
+    // There is room for small ones, and for all at the other door.
     assert_eq!(world.run("echo", "1").await.text(), "1");
+    let own = world::exchange(&world.unix, Method::POST, "/run/echo", large.clone()).await;
+    assert_eq!(own.status, 200, "{}", own.text());
     first.abort();
     while world.send(Method::POST, "/run/echo", &[], large.clone()).await.status != 200 {
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -163,6 +163,23 @@ async fn what_a_call_printed_can_be_read_as_soon_as_it_returned() {
 }
 
 #[tokio::test]
+async fn a_name_that_wool_run_makes_is_given_to_nothing_but_what_it_is_the_hash_of() {
+    let world = World::new().await;
+    let name = format!("run-{}", "0".repeat(48));
+    let refused = world.deploy(&name, "module = echo").await;
+    assert_eq!((refused.status.as_u16(), refused.error().as_str()), (400, "bad-name"));
+    assert!(refused.text().contains("choose another name"), "{}", refused.text());
+    let secret = format!("/v1/functions/{name}/secrets/KEY");
+    let refused = world::exchange(&world.unix, Method::PUT, &secret, "value").await;
+    assert_eq!((refused.status.as_u16(), refused.error().as_str()), (400, "bad-secret"));
+    // Other names are anybody's.
+    for name in ["run-1", "run", &name[..40]] {
+        assert_eq!(world.deploy(name, "module = echo").await.status, 201, "{name}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn a_follower_sees_what_comes_and_ends_with_the_worker() {
     let world = World::new().await;
     world.deploy("f", "module = print").await;

@@ -17,7 +17,8 @@ fn workshop() -> &'static Layered {
     static SHARED: OnceLock<Layered> = OnceLock::new();
     SHARED.get_or_init(|| {
         let store = Store::open(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("layered")).unwrap();
-        let installer = Installer::new(store.clone(), None, Bounds::default());
+        let indexes = server::config::Config::default().indexes().unwrap();
+        let installer = Installer::new(store.clone(), None, Bounds::default(), indexes);
         Layered::new(store, sandbox::guest::FILES.to_vec(), None, installer)
     })
 }

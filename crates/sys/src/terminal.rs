@@ -4,7 +4,7 @@
 //! when it reads a password while its group is not the one in front.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, getpgrp};
@@ -54,6 +54,26 @@ impl Drop for Lent {
 /// As `tcsetpgrp(3)`.
 pub fn take(terminal: BorrowedFd<'_>) -> io::Result<()> {
     put_in_front(terminal, getpgrp())
+}
+
+/// Gives up this process's controlling terminal: what it becomes cannot put words into it (TIOCSTI) as if somebody had typed them.
+/// It stays in its process group, and hears the terminal's Ctrl-C. A session's leader keeps its terminal, which is nobody
+/// else's.
+///
+/// # Errors
+/// As `ioctl_tty(2)`.
+pub fn give_up() -> io::Result<()> {
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    // There is none.
+    let Ok(terminal) = rustix::fs::open("/dev/tty", flags, Mode::empty()) else { return Ok(()) };
+    if rustix::process::getsid(None)? == rustix::process::getpid() {
+        return Ok(());
+    }
+    // SAFETY: the descriptor is open until the call returns, and TIOCNOTTY takes no argument.
+    match unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCNOTTY) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 fn put_in_front(terminal: BorrowedFd<'_>, group: Pid) -> io::Result<()> {

@@ -1,9 +1,9 @@
 """download.py URL HASH PATH LIMIT INDEXES: fetches a file whose hash is known, and keeps no other.
 
-HASH is `sha256:…`, INDEXES a JSON list of [name, address] of the function's own indexes. The
-worker's credentials for an index are sent to the host of that index, and not after a redirection:
-by uv's convention UV_INDEX_<NAME>_USERNAME and _PASSWORD, those in UV_DEFAULT_INDEX, UV_INDEX_URL,
-UV_INDEX and UV_EXTRA_INDEX_URL, then those of netrc. Prints null, or the reason why there is no
+HASH is `sha256:…`, INDEXES a JSON list of [name, address] of the indexes that the operator has
+named. The worker's credentials for an index are sent to where that index is, by the same scheme,
+and not after a redirection: by uv's convention UV_INDEX_<NAME>_USERNAME and _PASSWORD, those in
+UV_DEFAULT_INDEX, UV_INDEX_URL, UV_INDEX and UV_EXTRA_INDEX_URL, then those of netrc. Prints null, or the reason why there is no
 file, as JSON.
 """
 
@@ -18,24 +18,28 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-url, wanted, path, limit, indexes = sys.argv[1:6]
+url, hashed, path, limit, indexes = sys.argv[1:6]
 
 
-def credentials(host):
+def origin(parts):
+    return parts.scheme, parts.netloc.rpartition("@")[2].lower()
+
+
+def credentials(wanted):
     for name, address in json.loads(indexes):
         variable = "UV_INDEX_" + re.sub("[^A-Za-z0-9]", "_", name).upper()
         password = os.environ.get(variable + "_PASSWORD")
         user = os.environ.get(variable + "_USERNAME")
-        if (user or password) and urllib.parse.urlsplit(address).netloc == host:
+        if (user or password) and origin(urllib.parse.urlsplit(address)) == wanted:
             return user or "", password or ""
     for variable in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL"):
         for address in os.environ.get(variable, "").split():
             parts = urllib.parse.urlsplit(address.partition("=")[2] or address)
-            if parts.username and parts.netloc.rpartition("@")[2] == host:
+            if parts.username and origin(parts) == wanted:
                 unquote = urllib.parse.unquote
                 return unquote(parts.username), unquote(parts.password or "")
     try:
-        known = netrc.netrc(os.environ.get("NETRC")).authenticators(host.partition(":")[0])
+        known = netrc.netrc(os.environ.get("NETRC")).authenticators(wanted[1].partition(":")[0])
     except (OSError, netrc.NetrcParseError):
         known = None
     return known and (known[0], known[2] or "")
@@ -48,11 +52,11 @@ def fetch():
     host = parts.netloc.rpartition("@")[2]
     bare = urllib.parse.urlunsplit(parts._replace(netloc=host, fragment=""))
     request = urllib.request.Request(bare, headers={"User-Agent": "lambswool"})
-    known = credentials(host)
+    known = credentials(origin(parts))
     if known:
         token = base64.b64encode(":".join(known).encode()).decode()
         request.add_unredirected_header("Authorization", f"Basic {token}")
-    kind, _, expected = wanted.partition(":")
+    kind, _, expected = hashed.partition(":")
     digest, size = hashlib.new(kind), 0
     with urllib.request.urlopen(request, timeout=60) as answer, open(path, "wb") as file:
         while piece := answer.read(1 << 16):
@@ -62,7 +66,7 @@ def fetch():
             digest.update(piece)
             file.write(piece)
     if digest.hexdigest() != expected:
-        return f"its hash is {kind}:{digest.hexdigest()} and should be {wanted}"
+        return f"its hash is {kind}:{digest.hexdigest()} and should be {hashed}"
     return None
 
 

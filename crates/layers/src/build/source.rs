@@ -94,8 +94,7 @@ impl Source {
 
     /// Fetches it, and checks its hash.
     pub(super) fn fetch(&self, site: &Site<'_>, to: &Path) -> Result<(), BuildError> {
-        let indexes: Vec<(&str, &str)> = site.sources.indexes();
-        let indexes = serde_json::to_string(&indexes).unwrap_or_default();
+        let indexes = serde_json::to_string(&site.uv.indexes().named()).unwrap_or_default();
         let limit = MAX_BYTES.to_string();
         let words: [&OsStr; 5] = [
             self.url.as_ref(),

@@ -49,7 +49,7 @@ impl System {
 
 /// Only packages of an index may be required.
 pub(super) fn check(wanted: &[String]) -> Result<(), BuildError> {
-    let refused = |one: &String| requirements::check("pyproject.toml", one).err();
+    let refused = |one: &String| requirements::check_indexed("pyproject.toml", one).err();
     match wanted.iter().find_map(refused) {
         Some(error) => Err(BuildError::Project(error.to_string())),
         None => Ok(()),
@@ -85,6 +85,7 @@ mod tests {
             "\"x\"",
             "[\"x @ file:///etc\"]",
             "[\"git+https://example.org/x\"]",
+            "[\"x @ https://example.org/x-1-py3-none-any.whl\"]",
             "[\"-r /etc/passwd\"]",
         ] {
             let text = format!("[build-system]\nrequires = {bad}");

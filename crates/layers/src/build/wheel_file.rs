@@ -131,7 +131,8 @@ impl Metadata {
         }
         let requires: Vec<String> = all("Requires-Dist").collect();
         // They go to the resolver: an address would make it fetch, a path make it read.
-        if let Some(bad) = requires.iter().find(|one| requirements::check("METADATA", one).is_err())
+        if let Some(bad) =
+            requires.iter().find(|one| requirements::check_indexed("METADATA", one).is_err())
         {
             return wrong(format!("they require {bad:?}, which is no package of an index"));
         }

@@ -99,6 +99,7 @@ impl Fetcher<'_> {
         sources: &Sources,
     ) -> Result<Option<(Wheel, Inventory)>, InstallError> {
         let sources = sources.for_finding();
+        self.uv.indexes().admit(&[requirement.to_owned()], &sources)?;
         let built = self.unpack(root, requirement, &sources)?;
         let found = imports::read(root).map_err(FileError::at("understand", root))?;
         let Some(found) = found else { return Ok(None) };

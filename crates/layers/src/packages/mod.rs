@@ -39,6 +39,7 @@ pub use wheel::Wheel;
 
 use crate::base::Base;
 use crate::build::BuildError;
+use crate::indexes::NotAllowed;
 use crate::installer::InstallerError;
 use crate::lock::Lock;
 use crate::sources::Sources;
@@ -73,6 +74,9 @@ pub enum InstallError {
     /// The installer could not be started, or was ended.
     #[error(transparent)]
     Start(#[from] InstallerError),
+    /// What the operator has not allowed, or allows no more.
+    #[error(transparent)]
+    NotAllowed(#[from] NotAllowed),
     /// A distribution without a wheel for this Python and platform.
     #[error(
         "a locked package has no wheel for Python {python} on this machine, and building from source is off (the setting `build_from_source`); uv says:\n{words}"

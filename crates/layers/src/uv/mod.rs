@@ -1,8 +1,8 @@
 //! `uv`, which resolves and unpacks packages: the host's own, or one fetched from the package index, pinned by version
 //! and by hash.
 //!
-//! The environment is passed on untouched, so proxies, `UV_*`, `PIP_*` and `SSL_CERT_FILE` mean what they mean
-//! elsewhere. The cache is `uv/cache` of the state directory unless `UV_CACHE_DIR` names another; it serves resolving.
+//! The environment is passed on, so proxies, `UV_*`, `PIP_*` and `SSL_CERT_FILE` mean what they mean elsewhere; but not
+//! credentials for indexes that the operator has not named ([`crate::indexes`]). The cache is `uv/cache` of the state directory unless `UV_CACHE_DIR` names another; it serves resolving.
 //! Wheels are kept unpacked, in the store, and not a second time in a cache of ours.
 
 mod fetch;
@@ -23,7 +23,7 @@ use crate::base::Base;
 use crate::build::Sandboxes;
 use crate::extent::Extent;
 use crate::installer::InstallerError;
-use crate::{FileError, Patience, Progress, Store};
+use crate::{FileError, Indexes, Patience, Progress, Store};
 
 /// The oldest uv that knows all the options that are used.
 const OLDEST: (u64, u64) = (0, 5);
@@ -40,6 +40,7 @@ pub struct Uv {
     building: Option<Arc<dyn Sandboxes>>,
     bounds: Bounds,
     patience: Arc<Patience>,
+    indexes: Arc<Indexes>,
 }
 
 /// How large a package may be, unpacked.
@@ -160,7 +161,17 @@ impl Uv {
         let cache = named.map_or_else(|| store.uv().join("cache"), PathBuf::from);
         let program = program.to_owned();
         let (bounds, patience) = (Bounds::default(), Arc::new(Patience::endless()));
-        Some(Self { program, version, cache, shared_cache, building: None, bounds, patience })
+        let indexes = Arc::new(Indexes::of_environment());
+        Some(Self {
+            program,
+            version,
+            cache,
+            shared_cache,
+            building: None,
+            bounds,
+            patience,
+            indexes,
+        })
     }
 
     /// The same installer, which has what has no wheel built in sandboxes.
@@ -188,6 +199,17 @@ impl Uv {
     /// How long it is waited for.
     pub(crate) fn patience(&self) -> &Patience {
         &self.patience
+    }
+
+    /// The same installer, which asks only these for what functions name.
+    #[must_use]
+    pub fn allowing(self, indexes: Indexes) -> Self {
+        Self { indexes: Arc::new(indexes), ..self }
+    }
+
+    /// What functions may name.
+    pub(crate) fn indexes(&self) -> &Indexes {
+        &self.indexes
     }
 
     /// The same installer, for wheels only.
@@ -241,6 +263,10 @@ impl Uv {
             // Whose environment the worker was started in says nothing about a function.
             .env_remove("VIRTUAL_ENV")
             .env_remove("CONDA_PREFIX");
+        // A function could give their name to an index of its own.
+        for homeless in self.indexes.homeless(env::vars_os().map(|(name, _)| name)) {
+            command.env_remove(homeless);
+        }
         // Three tries, the default, keep who is offline waiting for ten seconds.
         if env::var_os("UV_HTTP_RETRIES").is_none() {
             command.env("UV_HTTP_RETRIES", "1");

@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader, Cursor, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
+use layers::Indexes;
+use layers::uv::Uv;
 use zip::write::SimpleFileOptions;
 
 /// Serves wheels by PEP 503 until the process ends. Each request's path is noted.
@@ -21,6 +23,8 @@ struct Shared {
     /// What an `Authorization` header must be.
     secret: Option<String>,
     asked: Mutex<Vec<String>>,
+    /// Every `Authorization` header.
+    shown: Mutex<Vec<String>>,
 }
 
 impl Index {
@@ -62,11 +66,32 @@ impl Index {
         self.shared.wheels.lock().unwrap().insert(file.to_owned(), wheel);
     }
 
+    /// The same installer, for functions that may name this index; as `name`, unless that is empty.
+    pub(crate) fn allowed(&self, uv: &Uv, name: &str) -> Uv {
+        allowed(uv, &[(name, &self.url())])
+    }
+
+    /// What was shown to it as credentials.
+    pub(crate) fn shown(&self) -> Vec<String> {
+        self.shared.shown.lock().unwrap().clone()
+    }
+
     /// How often a path with this in it was asked for.
     pub(crate) fn asked(&self, part: &str) -> usize {
         let asked = self.shared.asked.lock().unwrap();
         asked.iter().filter(|path| path.contains(part)).count()
     }
+}
+
+/// The same installer, for functions that may name these indexes.
+pub(crate) fn allowed(uv: &Uv, named: &[(&str, &str)]) -> Uv {
+    let entry = |(name, url): &(&str, &str)| {
+        let text = if name.is_empty() { (*url).to_owned() } else { format!("{name}={url}") };
+        text.parse().unwrap()
+    };
+    let variable = |name: &str| std::env::var(name).ok();
+    let configured = named.iter().map(entry).collect();
+    uv.clone().allowing(Indexes::new(configured, Vec::new(), variable).unwrap())
 }
 
 impl Shared {
@@ -81,6 +106,7 @@ impl Shared {
             let Some((name, value)) = header.trim().split_once(": ") else { break };
             if name.eq_ignore_ascii_case("authorization") {
                 authorised |= self.secret.as_deref() == Some(value);
+                self.shown.lock().unwrap().push(value.to_owned());
             }
         }
         let path = request.split(' ').nth(1).unwrap_or_default().to_owned();

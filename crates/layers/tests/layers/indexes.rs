@@ -4,15 +4,15 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use layers::lock::{self, LockError};
+use layers::lock::{self, Lock, LockError};
 use layers::manifest::Settings;
 use layers::packages;
 use layers::sources::Sources;
 use layers::uv::Uv;
 use layers::{Progress, Silent};
 
-use crate::index::{Index, wheel};
-use crate::machine::{BASE, Heard, STORE, child_state, uv_or_skip};
+use crate::index::{Index, allowed, wheel};
+use crate::machine::{BASE, Heard, STORE, child_state, told, uv_or_skip};
 
 /// `me:hunter2`
 const TOKEN: &str = "bWU6aHVudGVyMg==";
@@ -77,6 +77,8 @@ fn a_private_index_gets_its_password_from_the_environment_and_nobody_else_does()
             url => sources_at(url, &only(name)),
         };
         let heard = Heard::default();
+        let named = [("corp", url)];
+        let uv = &allowed(uv, if url.is_empty() { &[] } else { &named });
         let outcome = deploy(uv, &format!("{name}==1.0"), &of, &heard);
         let lines = heard.lines.lock().unwrap().join("\n");
         assert!(!lines.contains(SECRET), "{lines}");
@@ -105,7 +107,7 @@ fn a_private_index_gets_its_password_from_the_environment_and_nobody_else_does()
         let (file, bytes) = wheel(name, "1.0", &[("m.py", "")]);
         index.add(&file, bytes);
     }
-    // The function names the index; the worker's environment has the password, as uv's own convention is.
+    // The function names the index, as its operator does; the worker's environment has the password, as uv's own convention is.
     said(&index.url(), &names[0]);
     let without = outcome(&with(test, state.path(), &[]));
     assert!(!without.starts_with("installed"), "{without}");
@@ -126,11 +128,79 @@ fn a_private_index_gets_its_password_from_the_environment_and_nobody_else_does()
 }
 
 #[test]
+fn an_index_that_the_operator_did_not_name_is_never_asked() {
+    let Some(uv) = uv_or_skip("an_index_that_the_operator_did_not_name_is_never_asked") else {
+        return;
+    };
+    let index = Index::open();
+    let (file, bytes) = wheel("inside", "1.0", &[("m.py", "")]);
+    index.add(&file, bytes);
+    let by_hash = format!("inside==1.0 --hash=sha256:{}", "0".repeat(64));
+    for wanted in ["inside", &by_hash] {
+        let refused = deploy(uv, wanted, &sources(&index, ""), &Silent).unwrap_err();
+        assert!(matches!(refused, LockError::NotAllowed(_)), "{refused}");
+    }
+    let file = format!("inside @ https://{}/files/{file}", index.authority());
+    let refused = deploy(uv, &file, &Sources::default(), &Silent).unwrap_err();
+    assert!(matches!(refused, LockError::NotAllowed(_)), "{refused}");
+    // What was locked while it was allowed is not fetched any more either.
+    let lock = Lock {
+        id: "of-before".to_owned(),
+        text: format!("{by_hash}\n"),
+        distributions: Vec::new(),
+        direct: Vec::new(),
+    };
+    let refused = packages::install(&STORE, uv, &BASE, &lock, &sources(&index, ""), &Silent);
+    assert!(matches!(refused, Err(packages::InstallError::NotAllowed(_))), "{refused:?}");
+    assert_eq!(index.asked(""), 0);
+}
+
+#[test]
+fn a_password_goes_to_no_index_but_its_own() {
+    let test = "a_password_goes_to_no_index_but_its_own";
+    let Some(uv) = uv_or_skip(test) else { return };
+    if let Some(state) = child_state() {
+        let said = fs::read_to_string(state.join("said")).unwrap();
+        let [own, other, file] = said.split('\n').collect::<Vec<_>>()[..] else { panic!("{said}") };
+        // By its name, which the operator has given to another.
+        let uv_of_both = allowed(uv, &[("corp", own), ("", other)]);
+        let of = sources_at(other, &only("borrowed"));
+        let refused = deploy(&uv_of_both, "borrowed", &of, &Silent).unwrap_err();
+        assert!(matches!(refused, LockError::NotAllowed(_)), "{refused}");
+        // By a name that the operator has given to none.
+        let uv_of_other = allowed(uv, &[("", other)]);
+        drop(deploy(&uv_of_other, "borrowed", &of, &Silent).unwrap_err());
+        // A source, of which any address may be said.
+        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/src/build/download.py");
+        let named = format!("[[\"corp\", \"{own}\"]]");
+        for url in [file, &own.replace("simple", "files/x")] {
+            let to = state.join("fetched");
+            let mut python = BASE.command(&STORE).command();
+            python.args([program, url, "sha256:00"]).arg(to).args(["1000", &named]);
+            told(&python.output().unwrap());
+        }
+        return;
+    }
+    let (own, other) = (Index::closed(TOKEN), Index::closed(TOKEN));
+    let state = tempfile::tempdir().unwrap();
+    let file = format!("http://{}/files/x", other.authority());
+    fs::write(state.path().join("said"), format!("{}\n{}\n{file}", own.url(), other.url()))
+        .unwrap();
+    let variables = [("UV_INDEX_CORP_USERNAME", "me"), ("UV_INDEX_CORP_PASSWORD", SECRET)];
+    let output = with(test, state.path(), &variables);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(other.asked("borrowed") > 0 && other.asked("/files/x") > 0);
+    assert_eq!(other.shown(), [""; 0]);
+    assert_eq!(own.shown(), [format!("Basic {TOKEN}")]);
+}
+
+#[test]
 fn a_package_comes_from_the_index_that_it_is_pinned_to() {
     let Some(uv) = uv_or_skip("a_package_comes_from_the_index_that_it_is_pinned_to") else {
         return;
     };
     let index = Index::open();
+    let uv = &index.allowed(uv, "");
     // Of a name that the public index has, too, and not in the store yet.
     let version = format!("99.{}", std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos());
     let (file, bytes) = wheel("six", &version, &[("six.py", "OURS = True\n")]);

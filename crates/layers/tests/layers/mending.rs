@@ -9,7 +9,7 @@ use std::time::Duration;
 use layers::packages::{self, Set, Wheel};
 use layers::{Silent, Store, lock};
 
-use crate::index::{Index, wheel};
+use crate::index::{Index, allowed, wheel};
 use crate::indexes::{sources, sources_at};
 use crate::machine::{BASE, STORE, child_state, uv_or_skip};
 use crate::wheels::{contents, file_names, fresh, install, python, root};
@@ -18,6 +18,7 @@ use crate::wheels::{contents, file_names, fresh, install, python, root};
 fn a_wheel_that_many_want_at_once_is_fetched_once() {
     let Some(uv) = uv_or_skip("a_wheel_that_many_want_at_once_is_fetched_once") else { return };
     let (index, name) = (Index::open(), fresh("wanted"));
+    let uv = &index.allowed(uv, "");
     let names = ["one", "two", "all"].map(|which| format!("{name}_{which}"));
     for name in &names {
         let (file, bytes) = wheel(name, "1.0", &[("m.py", name)]);
@@ -57,6 +58,7 @@ fn a_changed_file_is_found_and_mended_beside_who_runs_from_it() {
     let store = Store::open(state.path()).unwrap();
     copy_base(&store);
     let (index, name) = (Index::open(), fresh("frail"));
+    let uv = &index.allowed(uv, "");
     let (file, bytes) = wheel(&name, "1.0", &[("frail.py", "WHO = 'whole'\n")]);
     index.add(&file, bytes);
     let of = sources(&index, "");
@@ -113,10 +115,11 @@ fn whenever_an_install_is_killed_nothing_half_made_is_left() {
         let said = fs::read_to_string(state.join("said")).unwrap();
         let (url, names) = said.split_once('\n').unwrap();
         let names: Vec<&str> = names.lines().collect();
-        drop(install(uv, &names, &sources_at(url, ""), &Silent));
+        drop(install(&allowed(uv, &[("", url)]), &names, &sources_at(url, ""), &Silent));
         return;
     }
     let (index, name) = (Index::open(), fresh("killed"));
+    let uv = &index.allowed(uv, "");
     let names: Vec<String> = (0..6).map(|number| format!("{name}_{number}")).collect();
     for name in &names {
         let modules: Vec<(String, String)> =

@@ -165,6 +165,7 @@ fn data_scripts_headers_and_pth_files_are_where_they_are_known_to_be() {
         return;
     };
     let (index, name) = (Index::open(), fresh("odd"));
+    let uv = &index.allowed(uv, "");
     let data = format!("{name}-1.0.data");
     let (file, bytes) = wheel(
         &name,
@@ -210,6 +211,7 @@ fn data_scripts_headers_and_pth_files_are_where_they_are_known_to_be() {
 fn a_file_of_two_wheels_is_the_later_ones_and_is_told() {
     let Some(uv) = uv_or_skip("a_file_of_two_wheels_is_the_later_ones_and_is_told") else { return };
     let (index, name) = (Index::open(), fresh("twin"));
+    let uv = &index.allowed(uv, "");
     let (a, b) = (format!("{name}_a"), format!("{name}_b"));
     for (name, files) in [
         (&a, vec![("twin/__init__.py", "WHO = 'a'\n"), ("twin/a.py", "")]),
@@ -260,6 +262,7 @@ fn a_package_that_unpacks_to_more_than_allowed_is_refused_by_name_and_leaves_not
         return;
     };
     let index = Index::open();
+    let uv = &index.allowed(uv, "");
     let (large, many) = (fresh("large"), fresh("many"));
     // Forty megabytes of zeros are forty kilobytes in the wheel.
     let zeros = "0".repeat(40 << 20);
@@ -291,6 +294,7 @@ fn a_source_that_takes_too_much_to_compile_is_told_and_installed_without_bytecod
         return;
     };
     let (index, name, heard) = (Index::open(), fresh("bomb"), Heard::default());
+    let uv = &index.allowed(uv, "");
     let level = |at: usize| {
         let margin = " ".repeat(at);
         format!("{margin}try:\n{margin} pass\n{margin}finally:\n")

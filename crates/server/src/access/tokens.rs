@@ -7,12 +7,17 @@ use std::time::{Duration, SystemTime};
 
 use rusqlite::{Connection, OptionalExtension as _};
 use thiserror::Error;
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::rows::{MIGRATIONS, insert, load, unreadable};
 use super::token::TokenHash;
 use super::{Label, Patterns, Refusal, Scope, Secret, Token};
 use crate::database::{self, DatabaseError};
 use crate::registry::millis::{from_millis, to_millis};
+
+/// Between two looks at the clock of who waits for a token's end.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A token that is to be made.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,6 +73,7 @@ pub struct Tokens {
     known: RwLock<Known>,
     // One writer at a time, and the memory follows the disk in the same order: taken before `known`.
     disk: Mutex<Connection>,
+    changed: watch::Sender<()>,
 }
 
 #[derive(Debug)]
@@ -86,7 +92,8 @@ impl Tokens {
         let (tokens, ever) = load(&disk)?;
         let by_id = tokens.into_iter().map(|(hash, one)| (one.id.clone(), (hash, Arc::new(one))));
         let known = Known { by_id: by_id.collect(), ever };
-        Ok(Self { known: RwLock::new(known), disk: Mutex::new(disk) })
+        let changed = watch::Sender::new(());
+        Ok(Self { known: RwLock::new(known), disk: Mutex::new(disk), changed })
     }
 
     /// Makes a token. The secret is known to who gets it from here, and to nobody else ever again. Waits for the disk.
@@ -118,6 +125,7 @@ impl Tokens {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.by_id.insert(token.id.clone(), (secret.hash(), Arc::clone(&token)));
         known.ever = true;
+        self.changed.send_replace(());
         Ok((token, secret))
     }
 
@@ -132,6 +140,7 @@ impl Tokens {
             .map_err(|source| TokenError::Sql("cannot be written", source))?;
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.by_id.retain(|_, (_, token)| token.name != *name);
+        self.changed.send_replace(());
         Ok(removed > 0)
     }
 
@@ -157,6 +166,22 @@ impl Tokens {
             return Err(Refusal::Unknown);
         }
         if token.expired(now) { Err(Refusal::Expired) } else { Ok(Arc::clone(token)) }
+    }
+
+    /// Whether a token that was found opens something still.
+    #[must_use]
+    pub fn is_good(&self, token: &Token, now: SystemTime) -> bool {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.by_id.contains_key(&token.id) && !token.expired(now)
+    }
+
+    /// Waits until something holds that depends on tokens and the time.
+    pub async fn until(&self, holds: impl Fn(SystemTime) -> bool) {
+        let mut changed = self.changed.subscribe();
+        while !holds(SystemTime::now()) {
+            // The clock may be set meanwhile: no longer than a look apart.
+            drop(timeout(LOOK, changed.changed()).await);
+        }
     }
 
     /// Whether a token was ever made, removed or not.

@@ -3,17 +3,12 @@
 //! A deploy that streams its steps has answered long before it is over: its work holds the line, and says how it ended.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 
 use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::error::ErrorType;
-use crate::audit::{Action, Audit};
-use crate::logs::stamp;
-
-/// What comes of an action of which nobody says what came of it: whoever asked has gone, and the work with it.
-pub(super) const UNANSWERED: &str = "unanswered";
+use crate::audit::{self, Action, Audit, UNANSWERED};
 
 /// An action under way. Dropping the last handle of it writes its line.
 #[derive(Debug)]
@@ -62,7 +57,7 @@ impl Act {
 impl Drop for Act {
     fn drop(&mut self) {
         let mut line = self.line();
-        line.time = stamp(SystemTime::now());
+        line.time = audit::now();
         self.audit.write(&line);
     }
 }

@@ -9,9 +9,12 @@
 
 use std::io::{self, Seek as _, Write as _};
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -19,12 +22,14 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
+use hyper::body::{Body as _, Frame, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
 use super::App;
-use super::budget::{Budget, Held};
+use super::budget::{Bodies, Budget, Held};
 use super::error::ApiError;
+use crate::connections::Visit;
 
 /// How long the rest of a refused body is read.
 const DISCARD: Duration = Duration::from_secs(10);
@@ -137,10 +142,62 @@ impl<'a> Incoming<'a> {
     }
 }
 
+/// Makes the request's connection busy once its body has come whole: whoever is unknown has it for no half-sent request.
+pub(super) fn arriving(request: Request, visit: Option<Visit>) -> Request {
+    let Some(visit) = visit else { return request };
+    if request.body().is_end_stream() {
+        visit.admit();
+        return request;
+    }
+    request.map(|body| Body::new(Arriving { body, visit }))
+}
+
+/// A body on its way.
+struct Arriving {
+    body: Body,
+    visit: Visit,
+}
+
+impl hyper::body::Body for Arriving {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if frame.is_none() {
+            self.visit.admit();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Reads and throws away what the client still sends, for a moment.
+pub(super) async fn discard(request: Request) {
+    // It sends nothing before it is told to.
+    if request.headers().contains_key(header::EXPECT) {
+        return;
+    }
+    let mut body = request.into_body();
+    let discard = async { while let Some(Ok(_)) = body.frame().await {} };
+    drop(tokio::time::timeout(DISCARD, discard).await);
+}
+
 /// Reads small bodies first. A request that is refused without reading its body has its connection closed when the body
 /// comes later than the headers: the client would lose the refusal, or the next call on that connection.
 pub(super) async fn read_small_first(
     State(app): State<Arc<App>>,
+    Extension(bodies): Extension<Bodies>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -150,7 +207,7 @@ pub(super) async fn read_small_first(
     }
     let (mut parts, body) = request.into_parts();
     let allowed = (SMALL, app.config.client_timeout.0);
-    match collect(&parts.headers, body, allowed, Some(&app.run_bodies)).await {
+    match collect(&parts.headers, body, allowed, Some(&bodies.run)).await {
         Ok((bytes, held)) => {
             parts.extensions.insert(held);
             next.run(Request::from_parts(parts, Body::from(bytes))).await

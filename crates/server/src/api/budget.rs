@@ -9,12 +9,32 @@ use super::error::ApiError;
 
 /// Bytes that bodies may have together.
 #[derive(Clone, Debug)]
-pub struct Budget {
+pub(super) struct Budget {
     left: Arc<Semaphore>,
     /// What a body counts as, however small.
     pub(super) least: u64,
     /// Which setting allows more.
     setting: &'static str,
+}
+
+/// What the bodies that come through one door may have: whoever fills one door's keeps nobody out of the other.
+#[derive(Clone, Debug)]
+pub struct Bodies {
+    /// Those of calls, in memory.
+    pub(super) run: Budget,
+    /// Bundles that are being deployed, on disk.
+    pub(super) deploy: Budget,
+}
+
+impl Bodies {
+    /// So many bytes of calls, and of `most` bundles at once.
+    pub(crate) fn new(run: u64, deploy: u64, most: usize) -> Self {
+        let each = deploy / most.max(1) as u64;
+        Self {
+            run: Budget::new(run, 1, "run_bodies"),
+            deploy: Budget::new(deploy, each, "deploy_bodies"),
+        }
+    }
 }
 
 /// What one body has of a budget; given back with the last clone.

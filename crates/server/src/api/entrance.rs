@@ -9,12 +9,13 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
-use super::act::{Act, UNANSWERED};
+use super::act::Act;
 use super::error::{ApiError, said as said_of};
 use super::needs::Need;
-use super::{App, Asked, Door, needs};
+use super::{App, Asked, Door, body, needs};
 use crate::access::{Caller, Label, Refusal, Remote, Secret};
-use crate::audit::Action;
+use crate::audit::{Action, UNANSWERED};
+use crate::connections::Visit;
 use crate::name::MAX_NAME;
 
 /// Names the tenant whose functions an administrator means.
@@ -28,39 +29,48 @@ pub(super) struct Entrance {
 }
 
 /// Lets a request through whose caller may do what it asks for. The handlers find who asked, [`Asked`], among its extensions.
+///
+/// Nothing of a body is read before: who is nobody could otherwise keep a connection busy with one byte.
 pub(super) async fn identify(
     State(entrance): State<Entrance>,
     mut request: Request,
     next: Next,
 ) -> Response {
+    let visit = request.extensions().get::<Visit>().cloned();
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
-    // Nothing is there: everybody may be told so.
-    let Some(path) = path else { return next.run(request).await };
+    // Not passed on: whatever were there would be in no table of needs. Everybody may be told that nothing is.
+    let Some(path) = path else {
+        return turn_away(request, super::nothing_here().await.into_response()).await;
+    };
     let need = needs::of(request.method(), &path);
-    let Some(scope) = need.scope() else { return next.run(request).await };
+    let Some(scope) = need.scope() else { return next.run(body::arriving(request, visit)).await };
     let caller = match entrance.caller(&request) {
         Ok(caller) => caller,
-        Err(refusal) => return refusal.into_response(),
+        Err(refusal) => return turn_away(request, refusal.into_response()).await,
     };
     if matches!(caller, Caller::Anyone) && !need.is_met_by(&caller) {
-        return unauthorized(&format!(
+        let refusal = unauthorized(&format!(
             "this takes a token with the scope {scope}, or the worker's Unix socket: make a token with `wool token create NAME --scope {scope}`"
         ));
+        return turn_away(request, refusal).await;
     }
-    let tenant = match tenant(request.headers(), &caller) {
+    let tenant = match meant(request.headers(), &caller) {
         Ok(tenant) => tenant,
-        Err(refusal) => return refusal.into_response(),
+        Err(refusal) => return turn_away(request, refusal.into_response()).await,
     };
     let asked = Asked { caller, tenant };
     let act = entrance.begin(&mut request, &path, &asked).await;
-    let response = match refusal(&mut request, need, &asked.caller).await {
-        Some(refusal) => refusal.into_response(),
+    let response = match refusal(&mut request, need, &asked).await {
+        Some(refusal) => turn_away(request, refusal.into_response()).await,
         None => {
+            if let (Some(visit), true) = (&visit, asked.caller.is_known()) {
+                visit.admit();
+            }
             request.extensions_mut().insert(asked);
             if let Some(act) = &act {
                 request.extensions_mut().insert(Arc::clone(act));
             }
-            next.run(request).await
+            next.run(body::arriving(request, visit)).await
         }
     };
     if let Some(act) = act {
@@ -69,28 +79,28 @@ pub(super) async fn identify(
     response
 }
 
-/// Whose functions are meant: those of the token's tenant; an administrator says whose.
-fn tenant(headers: &HeaderMap, caller: &Caller) -> Result<Label, ApiError> {
-    let own = caller.tenant();
+/// The refusal, once what the client still sends is read, for a moment: cut off while it writes, it would not see it.
+async fn turn_away(request: Request, refusal: Response) -> Response {
+    body::discard(request).await;
+    refusal
+}
+
+/// Whose functions are meant: those of the token's tenant, unless somebody else's are named.
+fn meant(headers: &HeaderMap, caller: &Caller) -> Result<Label, ApiError> {
     let Some(said) = headers.get(&TENANT) else {
-        return Ok(own.unwrap_or_else(Label::default_tenant));
+        return Ok(caller.tenant().unwrap_or_else(Label::default_tenant));
     };
-    let said: Label = said
-        .to_str()
-        .unwrap_or_default()
-        .parse()
-        .map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, "bad-name", said_of(&error)))?;
-    match own {
-        Some(own) if own != said => {
-            let message = format!("{caller} is of the tenant {own}, and says nothing for {said}");
-            Err(ApiError::new(StatusCode::FORBIDDEN, "wrong-tenant", message))
-        }
-        _ => Ok(said),
-    }
+    let said = said.to_str().unwrap_or_default().parse();
+    said.map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, "bad-name", said_of(&error)))
 }
 
 /// Why a caller who is known may not do this.
-async fn refusal(request: &mut Request, need: Need, caller: &Caller) -> Option<ApiError> {
+async fn refusal(request: &mut Request, need: Need, asked: &Asked) -> Option<ApiError> {
+    let Asked { caller, tenant } = asked;
+    if let Some(own) = stranger_to(asked) {
+        let message = format!("{caller} is of the tenant {own}, and says nothing for {tenant}");
+        return Some(ApiError::new(StatusCode::FORBIDDEN, "wrong-tenant", message));
+    }
     if let Some(scope) = need.scope().filter(|_| !need.is_met_by(caller)) {
         let message = format!(
             "{caller} may not do this: it takes the scope {scope}; make a token that has it with `wool token create NAME --scope {scope}`"
@@ -106,6 +116,11 @@ async fn refusal(request: &mut Request, need: Need, caller: &Caller) -> Option<A
     Some(ApiError::new(StatusCode::FORBIDDEN, "wrong-function", message))
 }
 
+/// The caller's own tenant, when another's functions are meant.
+fn stranger_to(asked: &Asked) -> Option<Label> {
+    asked.caller.tenant().filter(|own| *own != asked.tenant)
+}
+
 /// A part of the path.
 async fn parameter(request: &mut Request, wanted: &str) -> Option<String> {
     let all = request.extract_parts::<RawPathParams>().await.ok()?;
@@ -113,9 +128,12 @@ async fn parameter(request: &mut Request, wanted: &str) -> Option<String> {
 }
 
 impl Entrance {
-    /// The audit line of what is asked for, if that changes something.
+    /// The audit line of what is asked for, if that changes something or is another tenant's.
     async fn begin(&self, request: &mut Request, path: &str, asked: &Asked) -> Option<Arc<Act>> {
-        let action = needs::action(request.method(), path)?.to_owned();
+        let action = match needs::action(request.method(), path) {
+            Some(action) => action.to_owned(),
+            None => format!("{} {path}", stranger_to(asked).map(|_| request.method())?),
+        };
         let remote = request.extensions().get::<Remote>().map(ToString::to_string);
         let subject = match parameter(request, "key").await {
             Some(key) => Some(key),

@@ -1,6 +1,8 @@
 //! `/v1/functions`: deploying, looking, removing.
 
 use std::convert::Infallible;
+use std::fs::File;
+use std::io::Seek as _;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -17,13 +19,15 @@ use tokio_util::task::AbortOnDropHandle;
 use utoipa::{IntoParams, ToSchema};
 
 use super::act::Act;
+use super::budget::Bodies;
 use super::error::ApiError;
 use super::{App, Asked, ErrorBody, Named, Query, body};
-use crate::deploy::DeployError;
+use crate::deploy::{DeployError, Order};
 use crate::logs::stamp;
 use crate::name::{FunctionName, WholeName};
 use crate::progress::{Event, Sender};
 use crate::registry::{Function, Past};
+use crate::throwaway;
 use crate::unenforced::Unenforced;
 use crate::workshop::{Bundle, Packing};
 
@@ -160,6 +164,15 @@ pub(super) enum Isolation {
     Microvm,
 }
 
+impl Isolation {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Container => "container",
+            Self::Microvm => "microvm",
+        }
+    }
+}
+
 /// List the functions.
 #[utoipa::path(get, path = "/v1/functions", tag = "functions", params(ListQuery),
     responses((status = 200, description = "all functions of the tenant, by name", body = FunctionList),
@@ -199,13 +212,15 @@ pub(super) async fn get(
     params(("name" = String, Path, description = "the function's name")),
     responses(
         (status = 204, description = "it is gone"),
+        (status = 403, description = "it has secrets, and nobody knows who asks", body = ErrorBody),
         (status = 404, description = "no such function", body = ErrorBody),
     ))]
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
+    Asked { caller, .. }: Asked,
     Named(name): Named,
 ) -> Result<StatusCode, ApiError> {
-    if !app.deployer.remove(&name).await? {
+    if !app.deployer.remove(&name, caller.is_known()).await? {
         return Err(ApiError::unknown_function(name.name()));
     }
     app.logs.remove(&name).await;
@@ -238,21 +253,24 @@ pub(super) async fn put(
     State(app): State<Arc<App>>,
     Asked { caller, .. }: Asked,
     Extension(act): Extension<Arc<Act>>,
+    Extension(bodies): Extension<Bodies>,
     Named(name): Named,
     Query(query): Query<PutQuery>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    if !caller.is_known() && !app.vault.list(&name).is_empty() {
-        let message = format!(
-            "{name} has secrets, which other code would be told: deploy it through the worker's Unix socket, or with a token"
-        );
-        return Err(ApiError::new(StatusCode::FORBIDDEN, "has-secrets", message));
+    let known = caller.is_known();
+    // Here, so that nobody sends a bundle in vain; what counts is whether it has some in the end.
+    if !known && !app.vault.list(&name).is_empty() {
+        return Err(DeployError::HasSecrets(name).into());
     }
     let packing = packing(&headers, query.module.as_deref().unwrap_or(name.name()))?;
     let allowed = (app.config.deploy_body.0, app.config.client_timeout.0);
-    let (budget, dir) = (&app.deploy_bodies, app.state.run());
-    let (file, held) = body::spool(&headers, body, allowed, budget, &dir).await?;
+    let (budget, dir) = (&bodies.deploy, app.state.run());
+    let (mut file, held) = body::spool(&headers, body, allowed, budget, &dir).await?;
+    if throwaway::is_one(name.name()) {
+        file = check_name(&name, &query, &packing, file).await?;
+    }
     let kind = query.isolation.map(|isolation| match isolation {
         Isolation::Container => Kind::Container,
         Isolation::Microvm => Kind::Microvm,
@@ -260,7 +278,8 @@ pub(super) async fn put(
     let bundle = Bundle { packing, file, kind };
     let (events, told) = unbounded_channel();
     let (app, progress) = (Arc::clone(&app), Sender::new(events));
-    let deploying = deploy(app, name, bundle, query.hidden, progress, act);
+    let order = Order { name, bundle, hidden: query.hidden, known };
+    let deploying = deploy(app, order, progress, act);
     let work = async move {
         let deployed = deploying.await;
         drop(held);
@@ -276,9 +295,7 @@ pub(super) async fn put(
 
 async fn deploy(
     app: Arc<App>,
-    name: WholeName,
-    bundle: Bundle,
-    hidden: bool,
+    order: Order,
     progress: Sender,
     act: Arc<Act>,
 ) -> Result<FunctionDetail, ApiError> {
@@ -289,7 +306,7 @@ async fn deploy(
         }
         Err(error) => act.ended(&ApiError::from(error).detail().r#type),
     };
-    let function = app.deployer.deploy(name, bundle, hidden, Arc::new(progress), ended).await?;
+    let function = app.deployer.deploy(order, Arc::new(progress), ended).await?;
     detail(&app, function).await
 }
 
@@ -336,6 +353,33 @@ fn line(value: &impl Serialize) -> Bytes {
     let mut text = serde_json::to_vec(value).unwrap_or_default();
     text.push(b'\n');
     Bytes::from(text)
+}
+
+/// Lets a bundle pass under a name of its own contents; returns the file at its beginning.
+async fn check_name(
+    name: &WholeName,
+    query: &PutQuery,
+    packing: &Packing,
+    mut file: File,
+) -> Result<File, ApiError> {
+    let isolation = query.isolation.map_or("", Isolation::as_str);
+    let module = query.module.clone().unwrap_or_else(|| name.name().to_owned());
+    let kind = packing.content_type();
+    let work = tokio::task::spawn_blocking(move || {
+        let named = throwaway::name(isolation, &module, kind, &mut file)?;
+        file.rewind()?;
+        Ok::<_, std::io::Error>((named, file))
+    });
+    let broken = || ApiError::internal("the upload cannot be read again");
+    let (named, file) = work.await.map_err(|_| broken())?.map_err(|_| broken())?;
+    if named == name.name() {
+        return Ok(file);
+    }
+    let message = format!(
+        "{} is a name that `wool run` makes of what it deploys, and this is something else: choose another name",
+        name.name()
+    );
+    Err(ApiError::new(StatusCode::BAD_REQUEST, "bad-name", message))
 }
 
 fn packing(headers: &HeaderMap, module: &str) -> Result<Packing, ApiError> {

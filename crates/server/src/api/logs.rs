@@ -13,7 +13,8 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::error::ApiError;
-use super::{App, ErrorBody, Named, Query};
+use super::{App, Asked, ErrorBody, Named, Query};
+use crate::access::Caller;
 use crate::logs::{Entry, Follower};
 
 /// Most lines that one reply goes back.
@@ -22,7 +23,7 @@ const MOST: usize = 100_000;
 /// Which lines.
 #[derive(Debug, Deserialize, IntoParams)]
 pub(super) struct LogsQuery {
-    /// Go on with what is written from now on, until the client hangs up.
+    /// Go on with what is written from now on, until the client hangs up or its token is good for nothing any more.
     #[serde(default)]
     follow: bool,
     /// How many lines to go back; 100 unless said, at most 100 000.
@@ -55,6 +56,7 @@ impl LogsQuery {
     ))]
 pub(super) async fn read(
     State(app): State<Arc<App>>,
+    Asked { caller, .. }: Asked,
     Named(name): Named,
     Query(query): Query<LogsQuery>,
     headers: HeaderMap,
@@ -73,12 +75,22 @@ pub(super) async fn read(
     let content_type = if json { "application/x-ndjson" } else { "text/plain; charset=utf-8" };
     let body = if query.follow {
         let first = stream::iter([render(&entries, &query, json)]);
-        let rest = follow(follower, query, json).take_until(app.stop.clone().cancelled_owned());
+        let rest = follow(follower, query, json).take_until(Box::pin(over(app, caller)));
         Body::from_stream(first.chain(rest).map(Ok::<_, Infallible>))
     } else {
         Body::from(render(&entries, &query, json))
     };
     Ok(([(header::CONTENT_TYPE, content_type)], body).into_response())
+}
+
+/// Returns when nobody may be told more: the worker stops, or whoever asks would not be let in any more.
+async fn over(app: Arc<App>, caller: Caller) {
+    let shut_out = app.tokens.until(|now| match &caller {
+        Caller::Token(token) => !app.tokens.is_good(token, now),
+        Caller::Anyone => !app.config.tokens.lets_anyone_in(&app.tokens),
+        Caller::User { .. } => false,
+    });
+    tokio::select! { () = app.stop.cancelled() => {}, () = shut_out => {} }
 }
 
 fn follow(

@@ -3,13 +3,14 @@
 //! ```text
 //!   TCP, loopback ──► guard (no foreign web page) ──┐
 //!   TCP, elsewhere: TLS and a token, always ────────┤
-//!   Unix socket ──────────── + POST /v1/stop ───────┴─► entrance (who, and may they?) ──► routes ──► registry, deployer, …
+//!   Unix socket ──────────── + POST /v1/stop ───────┴─► entrance (who, and may they?) ──► body ──► routes ──► registry, …
 //! ```
 
 mod act;
 mod audit;
 mod body;
 mod budget;
+mod describe;
 mod entrance;
 pub mod error;
 mod functions;
@@ -25,11 +26,11 @@ mod tokens;
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::Router;
 use axum::extract::{self, FromRequestParts, RawPathParams};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::middleware;
+use axum::{Extension, Router};
 use engine::Engine;
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::de::DeserializeOwned;
@@ -54,7 +55,7 @@ use crate::stock::Stock;
 use crate::unenforced::Unenforced;
 
 pub use audit::ActionList;
-pub use budget::Budget;
+pub use budget::Bodies;
 pub use entrance::TENANT;
 pub use error::{ApiError, ErrorBody, ErrorDetail};
 pub use functions::{FunctionDetail, FunctionList, FunctionSummary};
@@ -106,10 +107,10 @@ pub struct App {
     pub unenforced: Vec<Unenforced>,
     /// What each tenant may take.
     pub quotas: Arc<Quotas>,
-    /// Bodies of calls, in memory.
-    pub run_bodies: Budget,
-    /// Bundles that are being deployed, on disk.
-    pub deploy_bodies: Budget,
+    /// What bodies may take that come over TCP.
+    pub tcp_bodies: Bodies,
+    /// What bodies may take that come through the Unix socket.
+    pub unix_bodies: Bodies,
 }
 
 /// Through which door a request comes.
@@ -153,7 +154,9 @@ fn described() -> OpenApiRouter<Arc<App>> {
 /// The description of the API, as `/openapi.json` has it.
 #[must_use]
 pub fn openapi() -> utoipa::openapi::OpenApi {
-    described().routes(routes!(status::stop)).split_for_parts().1
+    let mut api = described().routes(routes!(status::stop)).split_for_parts().1;
+    describe::complete(&mut api);
+    api
 }
 
 /// The routes behind a door.
@@ -168,9 +171,15 @@ pub fn router(app: Arc<App>, door: Door) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .with_state(Arc::clone(&app));
     let entrance = entrance::Entrance { app: Arc::clone(&app), door };
+    let bodies = match door {
+        Door::Loopback | Door::Network => app.tcp_bodies.clone(),
+        Door::Unix => app.unix_bodies.clone(),
+    };
+    // The last is asked first: who it is, then what it has to say.
     let router = router
-        .layer(middleware::from_fn_with_state(entrance, entrance::identify))
-        .layer(middleware::from_fn_with_state(app, body::read_small_first));
+        .layer(middleware::from_fn_with_state(app, body::read_small_first))
+        .layer(Extension(bodies))
+        .layer(middleware::from_fn_with_state(entrance, entrance::identify));
     match door {
         Door::Loopback => router.layer(middleware::from_fn(guard::refuse_foreign_pages)),
         // A browser adds no token by itself: a page that has none of its own gets nowhere.

@@ -1,7 +1,7 @@
 //! `POST /run/{name}`: the path that has to be short.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Extension;
 use axum::body::Body;
@@ -13,9 +13,10 @@ use engine::{Call, Handler, Served, Stage, Stages, Start, fault};
 use sandbox::InvocationId;
 use serde::de::IgnoredAny;
 
-use super::budget::Held;
+use super::budget::{Bodies, Held};
 use super::error::ApiError;
 use super::{App, Named, body};
+use crate::seldom::Seldom;
 
 /// Says where the sandbox came from: `cold`, `fork` or `resume`.
 pub const START: HeaderName = HeaderName::from_static("lambswool-start");
@@ -26,6 +27,9 @@ pub const INVOCATION: HeaderName = HeaderName::from_static("lambswool-invocation
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 const JSON: &str = "application/json";
+
+/// Callers can bring it about as often as they call.
+static NO_SANDBOX: Seldom = Seldom::new(Duration::from_secs(10));
 
 /// Call a function and wait for its result.
 ///
@@ -60,6 +64,7 @@ pub(super) async fn run(
     Named(name): Named,
     headers: HeaderMap,
     counted: Option<Extension<Held>>,
+    Extension(bodies): Extension<Bodies>,
     body: Body,
 ) -> Result<Response, ApiError> {
     fault::point("invoke").await;
@@ -73,7 +78,7 @@ pub(super) async fn run(
     fault::point(Stage::Resolve.as_str()).await;
     let allowed = (app.config.run_body.0, app.config.client_timeout.0);
     // A small one has been read, and counts until `counted` goes.
-    let budget = counted.is_none().then_some(&app.run_bodies);
+    let budget = counted.is_none().then_some(&bodies.run);
     let (body, _held) = body::collect(&headers, body, allowed, budget).await?;
     let content_type = content_type(&handler, &headers, &body)?;
     let admitted = app.quotas.admit(&handler.tenant, handler.limits.memory_bytes, Instant::now());
@@ -130,8 +135,11 @@ fn respond(served: Served, stages: &Stages, id: &InvocationId) -> Response {
             response
         }
         Err(error) => {
-            if let engine::CallError::NoSandbox(source) = &error {
-                tracing::warn!(error = %super::error::said(source), "no sandbox could be made");
+            if let engine::CallError::NoSandbox(source) = &error
+                && let Some(unsaid) = NO_SANDBOX.now(Instant::now())
+            {
+                let error = super::error::said(source);
+                tracing::warn!(%error, unsaid, "no sandbox could be made");
             }
             ApiError::from(error).into_response()
         }

@@ -2,20 +2,22 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, RawPathParams, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
+use super::budget::Bodies;
 use super::error::{ApiError, said};
 use super::{App, ErrorBody, Named, body};
 use crate::logs::stamp;
 use crate::name::WholeName;
 use crate::secrets::SecretError;
+use crate::throwaway;
 
 /// Longest value that is read at all, in bytes.
 const VALUE_BYTES: u64 = 64 << 10;
@@ -60,13 +62,19 @@ pub(super) async fn list(State(app): State<Arc<App>>, Named(name): Named) -> Jso
     ))]
 pub(super) async fn put(
     State(app): State<Arc<App>>,
+    Extension(bodies): Extension<Bodies>,
     Named(name): Named,
     Key(key): Key,
     headers: HeaderMap,
     body: Body,
 ) -> Result<StatusCode, ApiError> {
+    if throwaway::is_one(name.name()) {
+        let message =
+            "what `wool run` makes has no secrets: deploy the function under a name of its own";
+        return Err(ApiError::new(StatusCode::BAD_REQUEST, "bad-secret", message));
+    }
     let allowed = (VALUE_BYTES, app.config.client_timeout.0);
-    let (value, _held) = body::collect(&headers, body, allowed, Some(&app.run_bodies)).await?;
+    let (value, _held) = body::collect(&headers, body, allowed, Some(&bodies.run)).await?;
     // Ours alone, once it has been read: it is overwritten.
     let value = Zeroizing::new(Vec::from(value));
     let (vault, whose) = (Arc::clone(&app.vault), name.clone());

@@ -1,11 +1,12 @@
 //! How the worker is, and stopping it.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
+use bytes::Bytes;
 use engine::{EngineStatus, RefusedStatus, ZygoteStatus, ZygoteTree};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -125,8 +126,13 @@ pub(super) async fn zygotes(State(app): State<Arc<App>>) -> Json<ZygoteList> {
 /// This description.
 #[utoipa::path(get, path = "/openapi.json", tag = "worker",
     responses((status = 200, description = "OpenAPI 3.1", body = serde_json::Value)))]
-pub(super) async fn openapi() -> Json<utoipa::openapi::OpenApi> {
-    Json(super::openapi())
+pub(super) async fn openapi() -> impl IntoResponse {
+    // Making it takes a thousand times longer than sending it, and anybody may ask.
+    static DESCRIPTION: LazyLock<Bytes> = LazyLock::new(|| {
+        // Plain data: it always serializes.
+        serde_json::to_vec(&super::openapi()).unwrap_or_default().into()
+    });
+    ([(header::CONTENT_TYPE, "application/json")], DESCRIPTION.clone())
 }
 
 /// Stop the worker: running calls may end, then it goes. Only on the Unix socket.

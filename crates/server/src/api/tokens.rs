@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::act::Act;
+use super::budget::Bodies;
 use super::error::{ApiError, said};
 use super::{App, ErrorBody, body};
 use crate::access::{Label, NewToken, Patterns, Scope, Secret, Token, TokenError};
@@ -132,11 +133,12 @@ impl TokenRequest {
 pub(super) async fn create(
     State(app): State<Arc<App>>,
     Extension(act): Extension<Arc<Act>>,
+    Extension(bodies): Extension<Bodies>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<TokenMade>), ApiError> {
     let allowed = (REQUEST_BYTES, app.config.client_timeout.0);
-    let (body, _held) = body::collect(&headers, body, allowed, Some(&app.run_bodies)).await?;
+    let (body, _held) = body::collect(&headers, body, allowed, Some(&bodies.run)).await?;
     let request: TokenRequest = serde_json::from_slice(&body).map_err(|error| {
         let message = format!("the body does not ask for a token: {error}");
         ApiError::new(StatusCode::BAD_REQUEST, "bad-token", message)

@@ -49,6 +49,16 @@ pub enum ClientError {
         #[source]
         source: std::io::Error,
     },
+    /// Others could read the token on its way.
+    #[error(
+        "the token was not sent to {0}: without TLS, whoever is on the way could read it; use https://, a tunnel to a loopback address, or unix:PATH"
+    )]
+    InTheClear(Target),
+    /// The token was kept back, and the worker asks for one.
+    #[error(
+        "the worker at {0} asks for a token, and the one that was given was not sent: nobody said that this worker is the one it is for; say so with --url {0}"
+    )]
+    Withheld(Target),
     /// Nobody can be known.
     #[error(transparent)]
     Trust(#[from] TrustError),

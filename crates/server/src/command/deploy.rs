@@ -38,6 +38,13 @@ pub(super) async fn deploy(global: &Global, deploy: &Deploy) -> Result<()> {
     Ok(())
 }
 
+/// What a single source is called. It keeps its own name whatever it is deployed as: tracebacks then show the file that
+/// people know.
+pub(super) fn module_of(packed: &Packed) -> String {
+    let stem = packed.stem.parse::<FunctionName>();
+    stem.map_or_else(|_| "main".to_owned(), |stem| stem.to_string())
+}
+
 /// Sends a bundle and shows what the worker does with it.
 pub(super) async fn upload(
     client: &Client,
@@ -46,11 +53,7 @@ pub(super) async fn upload(
     hidden: bool,
     isolation: Option<Isolation>,
 ) -> Result<FunctionDetail> {
-    // The source keeps its own name whatever it is deployed as: tracebacks then show the file that people know.
-    let module = packed
-        .stem
-        .parse::<FunctionName>()
-        .map_or_else(|_| "main".to_owned(), |stem| stem.to_string());
+    let module = module_of(&packed);
     let isolation = isolation.map(|kind| format!("&isolation={}", kind.as_str()));
     let path = format!(
         "/v1/functions/{}?hidden={hidden}&module={module}{}",

@@ -1,7 +1,7 @@
 //! `wool run`: a function from a file, without deploying it for good.
 //!
-//! It is deployed under a name that its contents give it, so that a second run finds it there, hidden from lists and
-//! forgotten when the worker starts again.
+//! It is deployed under a name that its contents give it ([`throwaway`]), so that a second run finds it there, hidden from
+//! lists and forgotten when the worker starts again.
 
 use std::time::SystemTime;
 
@@ -9,17 +9,20 @@ use anyhow::Result;
 use bytes::Bytes;
 use hyper::{Method, StatusCode, header};
 
-use super::pack::{Packed, pack};
+use super::pack::pack;
 use super::terminal::say;
 use super::{call, client, deploy, state_root, up};
 use crate::cli::{Global, Isolation, Run};
 use crate::client::{Client, ClientError};
 use crate::logs::{Entry, stamp};
+use crate::throwaway;
 
 pub(super) async fn run(global: &Global, run: &Run) -> Result<()> {
     let packed = pack(&run.path)?;
     let client = reach(global).await?;
-    let name = name_of(&packed, run.isolation);
+    let isolation = run.isolation.map_or("", Isolation::as_str);
+    let (module, kind) = (deploy::module_of(&packed), packed.content_type);
+    let name = throwaway::name(isolation, &module, kind, &*packed.bytes)?;
     if !is_there(&client, &name).await? {
         deploy::upload(&client, &name, packed, true, run.isolation).await?;
     }
@@ -50,17 +53,6 @@ async fn reach(global: &Global) -> Result<Client> {
     Ok(started)
 }
 
-fn name_of(packed: &Packed, isolation: Option<Isolation>) -> String {
-    let mut hasher = blake3::Hasher::new();
-    let isolation = isolation.map_or("", Isolation::as_str);
-    let stem = packed.stem.as_bytes();
-    for part in [isolation.as_bytes(), stem, packed.content_type.as_bytes(), &packed.bytes] {
-        hasher.update(&(part.len() as u64).to_le_bytes());
-        hasher.update(part);
-    }
-    format!("run-{}", &hasher.finalize().to_hex()[..24])
-}
-
 async fn is_there(client: &Client, name: &str) -> Result<bool> {
     match client.ask(Method::GET, &format!("/v1/functions/{name}"), &[], Bytes::new()).await {
         Ok(_) => Ok(true),
@@ -81,23 +73,4 @@ async fn show_output(client: &Client, name: &str, invocation: &str, since: &str)
         }
     };
     Ok(client.lines(response, show).await?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_changed_file_gets_another_name_that_is_a_name() {
-        let packed = |bytes: &'static [u8]| Packed {
-            stem: "hello".to_owned(),
-            content_type: "text/x-python",
-            bytes: Bytes::from_static(bytes),
-        };
-        let (one, other) = (name_of(&packed(b"x = 1"), None), name_of(&packed(b"x = 2"), None));
-        assert_ne!(one, other);
-        assert_eq!(one, name_of(&packed(b"x = 1"), None));
-        assert_ne!(one, name_of(&packed(b"x = 1"), Some(Isolation::Microvm)));
-        assert!(one.parse::<crate::name::FunctionName>().is_ok());
-    }
 }

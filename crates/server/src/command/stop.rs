@@ -12,12 +12,14 @@ use super::terminal::{Display, say};
 use super::{state_root, write_json};
 use crate::cli::{Clean, Down, Global};
 use crate::client::{Client, ClientError};
+use crate::owner::{self, AsOwner};
 use crate::parts;
 use crate::progress::Progress as _;
 use crate::state::{State, StateError};
 
 pub(super) async fn down(global: &Global, down: &Down) -> Result<()> {
     let root = state_root(global);
+    let _owner = AsOwner::of(&root)?;
     let stopped = match State::existing(&root) {
         Some(state) => stop(&state, down.timeout.0).await?,
         None => false,
@@ -73,6 +75,7 @@ async fn stop(state: &State, timeout: Duration) -> Result<bool> {
 
 pub(super) async fn clean(global: &Global, clean: &Clean) -> Result<()> {
     let root = state_root(global);
+    let owner = AsOwner::of(&root)?;
     let Some(state) = State::existing(&root) else {
         say(&format!("nothing of ours in {}", root.display()));
         return Ok(());
@@ -81,14 +84,13 @@ pub(super) async fn clean(global: &Global, clean: &Clean) -> Result<()> {
         bail!("nothing was removed");
     }
     stop(&state, Duration::from_secs(60)).await?;
+    drop(owner);
     let display = Display::new();
     display.step(&format!("removing {}", root.display()));
     let root = state.root();
     // Before the directory goes: what a killed warden left is found by it.
     container::clear_leftovers(&parts::warden_program()?, root).await?;
-    std::fs::remove_dir_all(root).with_context(|| {
-        format!("cannot remove {}: when a worker ran as root, clean as root", root.display())
-    })?;
+    owner::remove(root)?;
     display.finish();
     say(&format!("removed {}", root.display()));
     Ok(())

@@ -4,7 +4,6 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::time::SystemTime;
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
@@ -14,10 +13,10 @@ use super::terminal::{columns, say};
 use super::{call, client, state_root, write_json, write_out};
 use crate::access::{Label, Secret, Tokens};
 use crate::api::{TokenList, TokenMade, TokenRequest, TokenSummary};
-use crate::audit::{AUDIT, Action, Audit, Who};
+use crate::audit::{self, AUDIT, Action, Audit, Who};
 use crate::cli::{Global, Token, TokenCreate};
 use crate::client::Client;
-use crate::logs::stamp;
+use crate::owner::AsOwner;
 use crate::state::{Hold, State, StateError};
 
 pub(super) async fn token(global: &Global, token: &Token) -> Result<()> {
@@ -61,8 +60,8 @@ impl Offline {
     /// Writes the line that a worker would write.
     fn tell(&self, action: &str, name: &Label) {
         self.audit.write(&Action {
-            time: stamp(SystemTime::now()),
-            who: Who::Uid(rustix::process::geteuid().as_raw()),
+            time: audit::now(),
+            who: Who::Uid(rustix::process::getuid().as_raw()),
             remote: "command line".to_owned(),
             tenant: Label::default_tenant().to_string(),
             action: action.to_owned(),
@@ -72,6 +71,11 @@ impl Offline {
             result: "ok".to_owned(),
         });
     }
+}
+
+/// As whose owner the state directory is looked at; at a URL there is none.
+fn as_owner(global: &Global) -> Result<Option<AsOwner>> {
+    if global.url.is_some() { Ok(None) } else { AsOwner::of(&state_root(global)) }
 }
 
 async fn without_worker(global: &Global) -> Result<Option<Offline>> {
@@ -103,7 +107,7 @@ async fn create(global: &Global, wanted: &TokenCreate) -> Result<()> {
     // Before there is a token, which could not be shown again.
     let output = wanted.output.as_ref().map(|file| Ok::<_, anyhow::Error>((make(file)?, file)));
     let output = output.transpose()?;
-    let made = match ask(global, request).await {
+    let made = match ask(global, client(global)?, request).await {
         Ok(made) => made,
         Err(error) => {
             output.iter().for_each(|(_, file)| drop(std::fs::remove_file(file)));
@@ -125,7 +129,8 @@ async fn create(global: &Global, wanted: &TokenCreate) -> Result<()> {
 }
 
 /// Makes the token: at the worker, or where none runs.
-async fn ask(global: &Global, request: TokenRequest) -> Result<TokenMade> {
+async fn ask(global: &Global, client: Client, request: TokenRequest) -> Result<TokenMade> {
+    let _owner = as_owner(global)?;
     match without_worker(global).await? {
         Some(offline) => {
             let new =
@@ -135,7 +140,6 @@ async fn ask(global: &Global, request: TokenRequest) -> Result<TokenMade> {
             Ok(TokenMade::of(&token, &secret))
         }
         None => {
-            let client = client(global)?;
             let json = [(header::CONTENT_TYPE, "application/json")];
             let body = Bytes::from(serde_json::to_vec(&request)?);
             let response = client.ask(Method::POST, "/v1/tokens", &json, body).await?;
@@ -154,11 +158,13 @@ fn make(file: &Path) -> Result<File> {
 }
 
 async fn list(global: &Global) -> Result<()> {
+    let client = client(global)?;
+    let _owner = as_owner(global)?;
     let tokens = match without_worker(global).await? {
         Some(offline) => {
             offline.tokens.list().iter().map(|token| TokenSummary::of(token)).collect()
         }
-        None => client(global)?.get::<TokenList>("/v1/tokens").await?.tokens,
+        None => client.get::<TokenList>("/v1/tokens").await?.tokens,
     };
     if global.json {
         return write_json(&tokens);
@@ -187,6 +193,8 @@ async fn list(global: &Global) -> Result<()> {
 }
 
 async fn remove(global: &Global, names: &[Label]) -> Result<()> {
+    let client = client(global)?;
+    let _owner = as_owner(global)?;
     let offline = without_worker(global).await?;
     for name in names {
         match &offline {
@@ -198,7 +206,7 @@ async fn remove(global: &Global, names: &[Label]) -> Result<()> {
             }
             None => {
                 let path = format!("/v1/tokens/{}", call::segment(name.as_str()));
-                client(global)?.ask(Method::DELETE, &path, &[], Bytes::new()).await?;
+                client.ask(Method::DELETE, &path, &[], Bytes::new()).await?;
             }
         }
         write_out(format!("{name}\n").as_bytes())?;

@@ -4,6 +4,9 @@ use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::seldom::Seldom;
 
 /// When a log is rotated, and how much of it stays.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +50,7 @@ impl Files {
             match Current::open(&self.root.join(name)) {
                 Ok(current) => drop(self.open.insert(name.to_owned(), current)),
                 Err(error) => {
-                    tracing::warn!(function = name, %error, "output is lost: its log cannot be opened");
+                    tell(name, &error);
                     return;
                 }
             }
@@ -91,10 +94,18 @@ impl Files {
             Ok(())
         });
         if let Err(error) = wrote {
-            tracing::warn!(function = name, %error, "output is lost: its log cannot be written");
+            tell(name, &error);
             // Opened anew next time: the directory may have been removed by hand.
             self.open.remove(name);
         }
+    }
+}
+
+/// A function can print as often as it likes.
+fn tell(function: &str, error: &io::Error) {
+    static LOST: Seldom = Seldom::new(Duration::from_secs(10));
+    if let Some(unsaid) = LOST.now(Instant::now()) {
+        tracing::warn!(function, %error, unsaid, "output is lost: its log cannot be written");
     }
 }
 

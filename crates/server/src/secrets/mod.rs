@@ -15,4 +15,5 @@ mod seal;
 mod vault;
 
 pub use key::{KeyError, SecretKey};
+pub(crate) use vault::KEY_BYTES;
 pub use vault::{Held, SecretError, Vault};

@@ -31,7 +31,7 @@ const MIGRATIONS: [&str; 1] = ["CREATE TABLE secrets (
      ) STRICT;"];
 
 /// Longest name of a variable.
-const KEY_BYTES: usize = 128;
+pub(crate) const KEY_BYTES: usize = 128;
 
 /// A function's secrets together, in bytes. A load's header, which carries them as JSON, must hold them however they are
 /// escaped.
@@ -165,6 +165,12 @@ impl Vault {
         disk.execute(sql, [owner.tenant(), owner.name()]).map_err(unwritable)?;
         self.put(owner, BTreeMap::new());
         Ok(())
+    }
+
+    /// Does something to a function that must not be done to one with secrets; none: it has some. Nobody sets one meanwhile.
+    pub fn unless_held<T>(&self, owner: &WholeName, work: impl FnOnce() -> T) -> Option<T> {
+        let _disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        self.of(owner).is_empty().then(work)
     }
 
     /// The names of a function's secrets.

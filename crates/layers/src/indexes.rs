@@ -1,0 +1,432 @@
+//! Which indexes functions may name, which files they may fetch, and to whom the worker's credentials go.
+//!
+//! Indexes are asked from the host's network, with credentials from the worker's environment. A function that could name any
+//! address would reach services that only the host reaches, and one that could give any address an index's name would be
+//! sent that index's password. So the operator says which there are:
+//!
+//! | where | who may name it | asked for every function |
+//! | --- | --- | --- |
+//! | `UV_DEFAULT_INDEX`, `UV_INDEX_URL`, else the public index | everybody | yes |
+//! | `UV_INDEX`, `UV_EXTRA_INDEX_URL` | everybody | yes |
+//! | the setting `indexes` | everybody | no |
+//!
+//! `UV_INDEX_<NAME>_USERNAME` and `_PASSWORD` go to the index to which one of these gives that name. Those of a name that
+//! none of them gives, or that two of them give, go to nobody. Addresses are compared as text: whatever two programs could
+//! read as different addresses is refused.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::requirements;
+use crate::sources::Sources;
+
+/// Where packages come from when nobody says anything.
+const PUBLIC: &str = "https://pypi.org/simple";
+
+/// Where its files are.
+const PUBLIC_FILES: &str = "https://files.pythonhosted.org/";
+
+/// An index as an operator names it: `name=address`, or an address alone; uv's own notation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Index {
+    name: Option<String>,
+    url: String,
+}
+
+/// Why a text names no index, or no place of files.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum IndexError {
+    /// It is none, or no program could be sure which.
+    #[error(
+        "{0:?} is no address of packages: write for example \"corp=https://packages.example.org/simple\""
+    )]
+    Address(String),
+    /// It holds a secret, and is not repeated.
+    #[error(
+        "the address of an index holds credentials: name it, as in \"corp=https://…\", and put them into the worker's environment, as UV_INDEX_CORP_USERNAME and UV_INDEX_CORP_PASSWORD"
+    )]
+    Credentials,
+}
+
+/// A function names what its operator has not allowed.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum NotAllowed {
+    /// An index.
+    #[error(
+        "functions of this worker may not name the index {url}: leave it out, name one of those that they may ({allowed}), or have the worker's operator add it to the setting `indexes`"
+    )]
+    Index {
+        /// As the function has it.
+        url: String,
+        /// Those that it could name.
+        allowed: String,
+    },
+    /// An index by another's name.
+    #[error(
+        "the index {url} is called {name:?}, and the worker's operator calls another one so: choose another name"
+    )]
+    Name {
+        /// As the function has it.
+        url: String,
+        /// The name.
+        name: String,
+    },
+    /// A file.
+    #[error(
+        "{package}: functions of this worker may not fetch {url}: take the package from an index, put the code into the function's folder, or have the worker's operator add the address, or the beginning of it, to the setting `package_urls`"
+    )]
+    File {
+        /// The package.
+        package: String,
+        /// Where it is to come from.
+        url: String,
+    },
+}
+
+/// What functions may name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Indexes {
+    known: Vec<Index>,
+    /// Beginnings of the addresses of files.
+    files: Vec<String>,
+}
+
+impl Indexes {
+    /// Those that a worker's environment names, and these. `files` are the beginnings of addresses of which a requirement may name a
+    /// file.
+    ///
+    /// # Errors
+    /// When an address of `files` is none.
+    pub fn new(
+        configured: Vec<Index>,
+        files: Vec<String>,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, IndexError> {
+        let said = |names: [&str; 2]| names.into_iter().find_map(&variable).unwrap_or_default();
+        let default = said(["UV_DEFAULT_INDEX", "UV_INDEX_URL"]);
+        let of_environment = format!(
+            "{default} {} {}",
+            variable("UV_INDEX").unwrap_or_default(),
+            variable("UV_EXTRA_INDEX_URL").unwrap_or_default()
+        );
+        let mut known: Vec<Index> = of_environment.split_whitespace().map(Index::lenient).collect();
+        let mut places = Vec::new();
+        if default.trim().is_empty() {
+            known.insert(0, Index { name: None, url: PUBLIC.to_owned() });
+            places.push(PUBLIC_FILES.to_owned());
+        }
+        known.extend(configured);
+        for place in files {
+            let place = checked(&place)?;
+            places.push(if place.ends_with('/') { place.to_owned() } else { format!("{place}/") });
+        }
+        Ok(Self { known, files: places })
+    }
+
+    /// Those of this process's environment.
+    pub(crate) fn of_environment() -> Self {
+        let variable = |name: &str| std::env::var(name).ok();
+        // Only what is configured can be wrong.
+        Self::new(Vec::new(), Vec::new(), variable)
+            .unwrap_or(Self { known: Vec::new(), files: Vec::new() })
+    }
+
+    /// Lets requirements and what is said of their sources pass, if the operator allows all that they name.
+    ///
+    /// # Errors
+    /// With the first address that is not allowed.
+    pub(crate) fn admit(
+        &self,
+        requirements: &[String],
+        sources: &Sources,
+    ) -> Result<(), NotAllowed> {
+        for (name, url) in sources.addresses() {
+            self.admit_index(name, url)?;
+        }
+        let limits = sources.requirements();
+        let mut all = requirements.iter().map(String::as_str).chain(limits);
+        all.try_for_each(|requirement| self.admit_file(requirement))
+    }
+
+    fn admit_index(&self, name: Option<&str>, url: &str) -> Result<(), NotAllowed> {
+        let (url, wanted) = (url.to_owned(), trimmed(url));
+        if !self.known.iter().any(|index| index.url == wanted) {
+            let allowed = self.known.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            return Err(NotAllowed::Index { url, allowed });
+        }
+        let Some(name) = name else { return Ok(()) };
+        let taken = |index: &&Index| {
+            let same = index.name.as_deref().is_some_and(|own| variable(own) == variable(name));
+            same && index.url != wanted
+        };
+        match self.known.iter().find(taken) {
+            Some(_) => Err(NotAllowed::Name { url, name: name.to_owned() }),
+            None => Ok(()),
+        }
+    }
+
+    fn admit_file(&self, requirement: &str) -> Result<(), NotAllowed> {
+        let Some(url) = requirements::address(requirement) else { return Ok(()) };
+        let allowed = |place: &String| url.starts_with(place.as_str()) && goes_nowhere_else(url);
+        if self.files.iter().any(allowed) {
+            return Ok(());
+        }
+        let package = requirements::name(requirement).unwrap_or_default();
+        Err(NotAllowed::File { package, url: url.to_owned() })
+    }
+
+    /// The indexes by whose names credentials may be looked up, with their addresses.
+    pub(crate) fn named(&self) -> Vec<(&str, &str)> {
+        let mut by_variable: BTreeMap<String, Vec<(&str, &str)>> = BTreeMap::new();
+        for index in &self.known {
+            if let Some(name) = &index.name {
+                let all = by_variable.entry(variable(name)).or_default();
+                if !all.iter().any(|(_, url)| *url == index.url) {
+                    all.push((name, &index.url));
+                }
+            }
+        }
+        by_variable.into_values().filter(|all| all.len() == 1).flatten().collect()
+    }
+
+    /// Of these variables, those that hold credentials for no index that the operator has named.
+    pub(crate) fn homeless(&self, variables: impl Iterator<Item = OsString>) -> Vec<OsString> {
+        let names: Vec<String> = self.named().iter().map(|(name, _)| variable(name)).collect();
+        let homeless = |of: &OsString| {
+            let text = of.to_string_lossy();
+            let name = text.strip_prefix("UV_INDEX_").and_then(|rest| {
+                rest.strip_suffix("_USERNAME").or_else(|| rest.strip_suffix("_PASSWORD"))
+            });
+            name.is_some_and(|name| !names.iter().any(|known| known == name))
+        };
+        variables.filter(homeless).collect()
+    }
+}
+
+impl Index {
+    /// What uv reads from its variables. Whatever it is, functions can name it only as it is written there.
+    fn lenient(text: &str) -> Self {
+        let (name, url) = split(text);
+        let url = match url.split_once("://") {
+            Some((scheme, rest)) => {
+                let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+                let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+                format!("{scheme}://{host}{path}")
+            }
+            None => url.to_owned(),
+        };
+        Self { name: name.map(str::to_owned), url: trimmed(&url).to_owned() }
+    }
+}
+
+impl FromStr for Index {
+    type Err = IndexError;
+
+    fn from_str(text: &str) -> Result<Self, IndexError> {
+        let (name, url) = split(text.trim());
+        let url = trimmed(checked(url)?).to_owned();
+        Ok(Self { name: name.map(str::to_owned), url })
+    }
+}
+
+impl TryFrom<String> for Index {
+    type Error = IndexError;
+
+    fn try_from(text: String) -> Result<Self, IndexError> {
+        text.parse()
+    }
+}
+
+impl From<Index> for String {
+    fn from(index: Index) -> Self {
+        index.to_string()
+    }
+}
+
+impl fmt::Display for Index {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{name}={}", self.url),
+            None => f.write_str(&self.url),
+        }
+    }
+}
+
+/// A name is of letters, digits, `-`, `_` and `.`; an address may hold `=`, but only behind something else.
+fn split(text: &str) -> (Option<&str>, &str) {
+    let plain = |name: &str| {
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+    };
+    match text.split_once('=') {
+        Some((name, url)) if plain(name) => (Some(name), url),
+        _ => (None, text),
+    }
+}
+
+/// An http or https address that every program reads alike.
+fn checked(url: &str) -> Result<&str, IndexError> {
+    let wrong = || IndexError::Address(url.to_owned());
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    let authority = rest.ok_or_else(wrong)?.split(['/', '?', '#']).next().unwrap_or_default();
+    if authority.contains('@') {
+        return Err(IndexError::Credentials);
+    }
+    let fits = !authority.is_empty() && plain(url) && goes_nowhere_else(url);
+    if fits { Ok(url) } else { Err(wrong()) }
+}
+
+/// Whether an address holds only characters that stand for themselves (RFC 3986). What else there is, some programs drop and
+/// others take for a slash.
+pub(crate) fn plain(url: &str) -> bool {
+    url.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~:/?#[]@!$&'()*+,;=%".contains(&b))
+}
+
+/// Whether an address's path leads only downwards, however it is written.
+fn goes_nowhere_else(url: &str) -> bool {
+    let path = url.split(['?', '#']).next().unwrap_or_default().to_ascii_lowercase();
+    let encoded = ["%2e", "%2f", "%5c"].iter().any(|dots| path.contains(dots));
+    !encoded && !path.split('/').any(|part| part == "." || part == "..")
+}
+
+fn trimmed(url: &str) -> &str {
+    url.trim_end_matches('/')
+}
+
+/// An index's name as uv has it in the names of variables.
+fn variable(name: &str) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    name.chars().map(letter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn indexes(configured: &[&str], files: &[&str], variables: &[(&str, &str)]) -> Indexes {
+        let configured = configured.iter().map(|text| text.parse().unwrap()).collect();
+        let files = files.iter().map(|text| (*text).to_owned()).collect();
+        let variable =
+            |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+        Indexes::new(configured, files, variable).unwrap()
+    }
+
+    fn admits(indexes: &Indexes, uv: &str) -> Result<(), NotAllowed> {
+        indexes.admit(&[], &Sources::read(&uv.parse().unwrap(), "pyproject.toml").unwrap())
+    }
+
+    #[test]
+    fn a_function_names_only_indexes_that_its_operator_allows() {
+        let usual = indexes(&[], &[], &[]);
+        admits(&usual, "index-url = \"https://pypi.org/simple/\"").unwrap();
+        admits(&usual, "[[index]]\nname = \"p\"\nurl = \"https://pypi.org/simple\"").unwrap();
+        for inside in [
+            "index-url = \"http://169.254.169.254/latest\"",
+            "extra-index-url = [\"https://pypi.org/simple\", \"http://10.0.0.1/simple\"]",
+            "[[index]]\nname = \"corp\"\nurl = \"https://pypi.org.example.net/simple\"",
+            "[[index]]\nurl = \"https://pypi.org/simple/../x\"",
+        ] {
+            let refused = admits(&usual, inside).unwrap_err();
+            assert!(matches!(refused, NotAllowed::Index { .. }), "{inside}: {refused}");
+            assert!(refused.to_string().contains("the setting `indexes`"), "{refused}");
+        }
+        let corp = "[[index]]\nname = \"corp\"\nurl = \"https://corp.example/simple\"";
+        admits(&indexes(&["corp=https://corp.example/simple/"], &[], &[]), corp).unwrap();
+        admits(&indexes(&["https://corp.example/simple"], &[], &[]), corp).unwrap();
+        let own = ("UV_INDEX", "other=https://x.example/s https://me:hunter2@corp.example/simple");
+        let own = indexes(&[], &[], &[own]);
+        admits(&own, corp).unwrap();
+        let refused = admits(&own, "index-url = \"https://y.example\"").unwrap_err();
+        assert!(!refused.to_string().contains("hunter2"), "{refused}");
+        // Where the operator has put another in the place of the public one, that is not asked.
+        let mirror = indexes(&[], &[], &[("UV_DEFAULT_INDEX", "https://mirror.example/simple")]);
+        admits(&mirror, "index-url = \"https://mirror.example/simple\"").unwrap();
+        assert!(admits(&mirror, "index-url = \"https://pypi.org/simple\"").is_err());
+    }
+
+    #[test]
+    fn an_index_by_the_name_of_another_is_refused_and_so_is_sent_no_password() {
+        let all =
+            indexes(&["my-corp=https://corp.example/simple", "https://b.example/s"], &[], &[]);
+        let named =
+            |name: &str, url: &str| format!("[[index]]\nname = \"{name}\"\nurl = \"{url}\"");
+        admits(&all, &named("my-corp", "https://corp.example/simple")).unwrap();
+        admits(&all, &named("b", "https://b.example/s")).unwrap();
+        // uv looks for the password of each of these under one name.
+        for name in ["my-corp", "my_corp", "MY.corp"] {
+            let refused = admits(&all, &named(name, "https://b.example/s")).unwrap_err();
+            assert!(matches!(refused, NotAllowed::Name { .. }), "{name}: {refused}");
+        }
+    }
+
+    #[test]
+    fn credentials_of_a_name_that_no_index_has_are_kept_from_the_installer() {
+        let known =
+            ["my-corp=https://a.example/s", "two=https://a.example", "Two=https://b.example"];
+        let all = indexes(&known, &[], &[("UV_INDEX", "env=https://c.example/s")]);
+        assert_eq!(
+            all.named(),
+            [("env", "https://c.example/s"), ("my-corp", "https://a.example/s")]
+        );
+        let variables = [
+            "UV_INDEX_MY_CORP_PASSWORD",
+            "UV_INDEX_ENV_USERNAME",
+            "UV_INDEX_TWO_PASSWORD",
+            "UV_INDEX_EVIL_USERNAME",
+            "UV_INDEX_STRATEGY",
+            "UV_INDEX",
+        ];
+        let homeless = all.homeless(variables.into_iter().map(OsString::from));
+        assert_eq!(homeless, ["UV_INDEX_TWO_PASSWORD", "UV_INDEX_EVIL_USERNAME"]);
+    }
+
+    #[test]
+    fn a_file_is_fetched_only_from_below_a_place_that_the_operator_allows() {
+        let all = indexes(&[], &["https://wheels.example/ok"], &[]);
+        let admit = |text: &str| all.admit(&[text.to_owned()], &Sources::default());
+        admit("x @ https://files.pythonhosted.org/packages/x-1-py3-none-any.whl").unwrap();
+        admit("x @ https://wheels.example/ok/x-1.whl#sha256=00 ; python_version > '3'").unwrap();
+        admit("x==1").unwrap();
+        for inside in [
+            "x @ https://wheels.example/okay/x-1.whl",
+            "x @ https://wheels.example/ok/../x-1.whl",
+            "x @ https://wheels.example/ok/%2E%2e/x-1.whl",
+            "x @ https://wheels.example:8443/ok/x-1.whl",
+            "x @ https://metadata.internal/x-1.whl",
+        ] {
+            let refused = admit(inside).unwrap_err();
+            assert!(refused.to_string().contains("package_urls"), "{inside}: {refused}");
+        }
+        let limit = "override-dependencies = [\"x @ https://metadata.internal/x-1.whl\"]";
+        assert!(matches!(admits(&all, limit), Err(NotAllowed::File { .. })));
+        let mirror = indexes(&[], &[], &[("UV_DEFAULT_INDEX", "https://mirror.example/simple")]);
+        let public = "x @ https://files.pythonhosted.org/x-1.whl".to_owned();
+        assert!(mirror.admit(&[public], &Sources::default()).is_err());
+    }
+
+    #[test]
+    fn what_two_programs_could_read_differently_is_no_address() {
+        for bad in [
+            "",
+            "corp",
+            "corp=",
+            "file:///wheels",
+            "https://",
+            "https://a.example\\.b.example/",
+            "https://a.example/\u{9}x",
+            "https://a.example/x/../y",
+            "https://ä.example/",
+        ] {
+            assert!(matches!(bad.parse::<Index>(), Err(IndexError::Address(_))), "{bad}");
+        }
+        let secret = "corp=https://me:hunter2@corp.example/simple".parse::<Index>().unwrap_err();
+        assert!(!secret.to_string().contains("hunter2"), "{secret}");
+        let one: Index = "a=https://a.example/simple?x=y/".parse().unwrap();
+        assert_eq!(one.to_string(), "a=https://a.example/simple?x=y");
+    }
+}

@@ -1,0 +1,101 @@
+//! Root, in the state directory of somebody else, does what it does there as that somebody.
+//!
+//! Whatever is in such a directory may be a link to anywhere, laid out for root to follow. It leads its owner nowhere
+//! that he could not go himself.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use nix::unistd::{Gid, Uid, User, getegid, getgroups, setegid, seteuid, setgroups};
+
+/// For as long as it lives, this process has an account's rights and not root's. Its real user stays root: the account can
+/// neither signal nor trace it (credentials(7)).
+#[derive(Debug)]
+pub(crate) struct AsOwner {
+    group: Gid,
+    groups: Vec<Gid>,
+}
+
+impl AsOwner {
+    /// Of whoever a path belongs to; none when this process is not root's, or nobody else's path that is.
+    ///
+    /// # Errors
+    /// When root cannot take the account's place.
+    pub(crate) fn of(path: &Path) -> Result<Option<Self>> {
+        if !rustix::process::geteuid().is_root() {
+            return Ok(None);
+        }
+        let found = match fs::symlink_metadata(path) {
+            // Root's own link.
+            Ok(link) if link.is_symlink() && link.uid() == 0 => fs::metadata(path),
+            found => found,
+        };
+        match found {
+            Ok(found) if found.uid() != 0 => {
+                let uid = Uid::from_raw(found.uid());
+                let account = User::from_uid(uid).ok().flatten();
+                let group = account.map_or(Gid::from_raw(found.gid()), |account| account.gid);
+                Self::become_one(uid, group).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Of an account.
+    ///
+    /// # Errors
+    /// When this process is not root's.
+    pub(crate) fn become_one(uid: Uid, gid: Gid) -> Result<Self> {
+        let cannot = || format!("cannot act as user {uid}");
+        let before = Self { group: getegid(), groups: getgroups().with_context(cannot)? };
+        // The user last: it is what allows the rest. What has been done by then is undone with `before`.
+        setgroups(&[gid]).with_context(cannot)?;
+        setegid(gid).with_context(cannot)?;
+        seteuid(uid).with_context(cannot)?;
+        Ok(before)
+    }
+}
+
+impl Drop for AsOwner {
+    fn drop(&mut self) {
+        let back = || -> nix::Result<()> {
+            seteuid(Uid::from_raw(0))?;
+            setegid(self.group)?;
+            setgroups(&self.groups)
+        };
+        if let Err(error) = back() {
+            // Its real user is root: the kernel has no reason to refuse.
+            tracing::error!(%error, "cannot be root again");
+        }
+    }
+}
+
+/// Removes a state directory with everything in it: what is in it as its owner, who need not be the one who may remove it.
+///
+/// # Errors
+/// When something cannot be removed.
+pub(crate) fn remove(root: &Path) -> Result<()> {
+    let owner = AsOwner::of(root)?;
+    let cannot = || format!("cannot remove {}: is all of it its owner's?", root.display());
+    if owner.is_none() {
+        return fs::remove_dir_all(root).with_context(cannot);
+    }
+    let emptied = || -> io::Result<()> {
+        for entry in fs::read_dir(root)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                fs::remove_dir_all(entry.path())?;
+            } else {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    };
+    emptied().with_context(cannot)?;
+    drop(owner);
+    // Follows no link, and takes nothing that is not empty.
+    fs::remove_dir(root).with_context(cannot)
+}

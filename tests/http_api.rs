@@ -1,0 +1,58 @@
+//! The HTTP API against its own description: schemathesis sends what it says that it takes, and what it says that it does not,
+//! and compares the answers with those that it describes.
+//!
+//! `LAMBSWOOL_FUZZ_SECONDS=1800 cargo test -p e2e --test http_api -- --nocapture` is a long run, with another seed each time.
+
+use std::path::Path;
+use std::process::Command;
+
+use e2e::{Site, can_run, machine};
+
+/// How long the short run takes at most.
+const SECONDS: &str = "40";
+
+#[test]
+fn the_api_answers_as_it_says_whatever_is_sent() {
+    if !can_run() {
+        return;
+    }
+    let Some(mut schemathesis) = schemathesis() else {
+        machine::skip("schemathesis", "needs schemathesis: `make test` puts it into .venv");
+        return;
+    };
+    let site = Site::new();
+    let token = site.wool(&["token", "create", "fuzzer", "--scope", "admin"]).ok();
+    let worker = site.up();
+    drop(worker.get("/v1/functions").expect(401));
+    let long = std::env::var("LAMBSWOOL_FUZZ_SECONDS").ok();
+    let location = format!("{}/openapi.json", worker.url());
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("http_api/schemathesis.toml");
+    schemathesis.arg("--config-file").arg(config).arg("run").arg(location);
+    schemathesis.args(["--header", &format!("Authorization: Bearer {}", token.trim())]);
+    schemathesis.args(["--max-time", long.as_deref().unwrap_or(SECONDS)]);
+    if long.is_none() {
+        schemathesis.args(["--seed", "7", "--generation-deterministic"]);
+    }
+    // Reports and examples stay with the site.
+    let said = schemathesis.current_dir(worker.site().own()).output().unwrap();
+    let words = String::from_utf8_lossy(&said.stdout).into_owned();
+    if long.is_some() {
+        println!("{words}");
+    }
+    assert!(said.status.success(), "{words}\n{}", String::from_utf8_lossy(&said.stderr));
+    // It says in the end how much it has tried.
+    assert!(words.contains("passed"), "{words}");
+    let log = worker.log();
+    assert!(!log.contains("panicked"), "{log}");
+    drop(worker.get("/healthz").expect(200));
+}
+
+/// The one that belongs to the checkout, or whichever is on PATH.
+fn schemathesis() -> Option<Command> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.venv/bin/schemathesis");
+    [own.as_path(), Path::new("schemathesis")].into_iter().find_map(|program| {
+        let there =
+            Command::new(program).arg("--version").output().is_ok_and(|it| it.status.success());
+        there.then(|| Command::new(program))
+    })
+}
