@@ -109,6 +109,9 @@ struct Stage {
     host: &'static Hypervisor,
     template: Template,
     scanner: Scanner,
+    /// Linux ≥ 6.7.
+    can_reset: bool,
+    /// None only while it plays.
     process: Option<Process>,
     outside: Outside,
 }
@@ -128,18 +131,16 @@ impl Stage {
         assert_eq!(process.run().expect("a machine"), Pause::Idle);
         let said: [u8; 8] = process.take_said().try_into().expect("it says where its area is");
         assert_eq!(u64::from_le_bytes(said) % PAGE, 0);
-        let mut scanner = Scanner::open().expect("/proc/self/pagemap can be opened");
         let template = Template::seal(process).expect("it can be frozen");
-        // What a first clone brings with it stays open.
-        drop(template.spawn(host).expect("a clone"));
-        let _ = scanner.private(0..PAGE);
-        let outside = Outside::of(directory);
-        Self { host, template, scanner, process: None, outside }
+        let process = template.spawn(host).expect("a clone");
+        let mut scanner = Scanner::open().expect("/proc/self/pagemap can be opened");
+        let can_reset = process.weigh(&mut scanner).is_ok();
+        let (process, outside) = (Some(process), Outside::of(directory));
+        Self { host, template, scanner, can_reset, process, outside }
     }
 
     fn play(&mut self, bytes: &[u8]) {
-        let mut process =
-            self.process.take().unwrap_or_else(|| self.template.spawn(self.host).expect("a clone"));
+        let mut process = self.process.take().expect("nothing broke before");
         process.limit(MEMORY, SCRATCH, NODES);
         process.stopper().clear();
         process.feed(&script(bytes));
@@ -151,15 +152,21 @@ impl Stage {
         let own = process.weigh(&mut self.scanner).unwrap_or(0);
         // Page tables and what it began with beside what it may map.
         assert!(own <= MEMORY + 2 * SCRATCH + (16 << 20), "the guest has {own} bytes of its own");
-        if pause == Pause::Idle {
-            let (mut process, _) =
-                self.template.reset(process, &mut self.scanner).expect("it can be put back");
-            let differences = self.template.differences(&mut process, &mut self.scanner);
-            let differences = differences.expect("a machine");
-            assert!(differences.is_empty(), "{differences:#?}");
-            self.process = Some(process);
+        self.process = Some(self.put_back(process, pause));
+        self.outside.check();
+    }
+
+    fn put_back(&mut self, process: Process, pause: Pause) -> Process {
+        if !self.can_reset {
+            drop(process);
+            return self.template.spawn(self.host).expect("a clone");
         }
-        self.outside.check(self.process.is_some());
+        let (mut process, _) =
+            self.template.reset(process, &mut self.scanner).expect("it can be put back");
+        let differences = self.template.differences(&mut process, &mut self.scanner);
+        let differences = differences.expect("a machine");
+        assert!(differences.is_empty(), "after {pause:?}: {differences:#?}");
+        process
     }
 }
 
@@ -216,7 +223,7 @@ fn compile(to: &Path) {
 struct Outside {
     directory: TempDir,
     here: PathBuf,
-    descriptors: [Option<usize>; 2],
+    descriptors: usize,
 }
 
 impl Outside {
@@ -226,18 +233,20 @@ impl Outside {
     fn of(directory: TempDir) -> Self {
         fs::write(directory.path().join(Self::FILE), Self::TEXT).expect("there is room for a file");
         let here = std::env::current_dir().expect("there is one");
-        Self { directory, here, descriptors: [None; 2] }
+        Self { directory, here, descriptors: open() }
     }
 
-    /// `keeps`: whether there is a machine at the moment, which has descriptors.
-    fn check(&mut self, keeps: bool) {
+    fn check(&self) {
         let text = fs::read_to_string(self.directory.path().join(Self::FILE)).ok();
         assert_eq!(text.as_deref(), Some(Self::TEXT));
         assert_eq!(std::env::current_dir().ok().as_ref(), Some(&self.here));
         let names = fs::read_dir(self.directory.path()).map_or(0, Iterator::count);
         assert_eq!(names, 2, "something was made beside the layer");
-        let open = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
-        let known = self.descriptors[usize::from(keeps)].get_or_insert(open);
-        assert!(open <= *known, "{open} descriptors instead of {known}");
+        assert_eq!(open(), self.descriptors, "descriptors were opened or closed");
     }
+}
+
+/// Descriptors of this process.
+fn open() -> usize {
+    fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }

@@ -164,3 +164,16 @@ pub(super) fn futex(process: &mut Process, address: u64, operation: u64, value: 
         _ => Err(Errno::NOSYS),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn randomness_is_not_made_to_the_end_for_a_guest_that_is_to_stop() {
+        let (stopper, mut target) = (Stopper::default(), vec![0; 3 << 20]);
+        assert_eq!(fill_random(&mut target, &stopper).unwrap(), 3 << 20);
+        stopper.stop();
+        assert_eq!(fill_random(&mut target, &stopper).unwrap(), 1 << 20);
+    }
+}
