@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: help build demo test check doctor bench sim soak escape test-vm clean need-rust need-python
+.PHONY: help build demo test check doctor bench sim soak fuzz escape test-vm clean need-rust need-python
 
 PYTHON ?= python3
 VENV := .venv
@@ -17,6 +17,7 @@ help:
 	@echo "make bench    FIG=sock_fig14 and others; see docs/benchmarking.md"
 	@echo "make sim      TRACE=directory: judge the import cache's policies on recorded requirement sets"
 	@echo "make soak     MINUTES=30 CALLS=... SEED=...: load and faults together, and what must hold nevertheless"
+	@echo "make fuzz     MINUTES=10 TARGETS=...: bytes that nobody would write, to whatever reads those of strangers"
 	@echo "make escape   attack the sandboxes, with every defence in force and without each: prints the table (root)"
 	@echo "make test-vm  the end-to-end tests on Debian's stock kernel, under qemu"
 	@echo "make doctor   what this machine can do"
@@ -72,6 +73,11 @@ sim: need-rust
 soak: need-rust need-python
 	cargo build --workspace --locked
 	target/debug/soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(CALLS),--calls $(CALLS)) $(if $(SEED),--seed $(SEED))
+
+# In a build of its own, with counters: see fuzz/run.sh.
+fuzz: need-rust
+	@command -v c++ >/dev/null || { echo "error: no C++ compiler for libFuzzer; install g++"; exit 1; }
+	fuzz/run.sh $$(( $(or $(MINUTES),10) * 60 )) $(TARGETS)
 
 escape: need-rust
 	cargo build --locked -p warden

@@ -21,6 +21,8 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("server", &["engine", "vmm", "container", "egress", "layers", "sandbox", "sys"]),
     // The harness measures parts by themselves, too.
     ("bench", &["sys", "sandbox", "layers", "warden", "container", "microvm", "engine"]),
+    // The fuzzer feeds parts by themselves.
+    ("fuzz", &["sandbox", "layers", "warden", "microvm", "vmm", "engine"]),
     // These tests know the worker as its users do.
     ("e2e", &[]),
 ];

@@ -20,6 +20,8 @@ pub(crate) struct Load {
     pub(crate) gate: Gate,
     pub(crate) history: History,
     pub(crate) kills: Kills,
+    /// Likewise of machines: apart, since they go many at a time.
+    pub(crate) machine_kills: Kills,
     pub(crate) starts: Starts,
     pub(crate) own: OwnFunctions,
     /// Calls begun; also their names.
@@ -34,6 +36,7 @@ impl Load {
             gate: Gate::default(),
             history: History::new(),
             kills: Kills::default(),
+            machine_kills: Kills::default(),
             starts: Starts::default(),
             own: OwnFunctions::default(),
             calls: AtomicU64::new(0),
@@ -88,7 +91,8 @@ impl Load {
         let begun = Instant::now();
         let heard = epoch.way(unix).exchange(&Request::call(function.name, &event));
         let expected = function.expected(call, &event);
-        let verdict = judge(&expected, &heard, epoch, &self.kills);
+        let kills = if function.is_machine() { &self.machine_kills } else { &self.kills };
+        let verdict = judge(&expected, &heard, epoch, kills);
         let timing = heard.map_or(String::new(), |answer| answer.timing);
         self.history.called(function.name, call, begun, &verdict, &timing);
         // What is to run out of time may do so before it has begun.

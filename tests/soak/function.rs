@@ -8,7 +8,7 @@ use fastrand::Rng;
 pub(crate) struct Function {
     /// Also its module's: not that of what it imports.
     pub(crate) name: &'static str,
-    /// Of this many calls in a hundred.
+    /// How often it is called, beside the others.
     pub(crate) weight: u32,
     dependencies: &'static str,
     settings: &'static str,
@@ -55,6 +55,11 @@ impl Function {
     pub(crate) fn needs_packages(&self) -> bool {
         self.dependencies != "[]"
     }
+
+    /// Whether it runs in a micro-VM.
+    pub(crate) fn is_machine(&self) -> bool {
+        self.settings.contains("microvm")
+    }
 }
 
 /// On a machine under load an import takes a minute: that is an outlier, and no failure.
@@ -71,7 +76,7 @@ fn nothing(_: &mut Rng) -> Value {
 }
 
 /// All of them.
-pub(crate) const FUNCTIONS: [Function; 18] = [
+pub(crate) const FUNCTIONS: [Function; 25] = [
     Function {
         name: "noop",
         weight: 31,
@@ -243,5 +248,68 @@ pub(crate) const FUNCTIONS: [Function; 18] = [
         body: "    import threading\n    said = []\n    all = [threading.Thread(target=said.append, args=(n,)) for n in range(8)]\n    for one in all: one.start()\n    for one in all: one.join()\n    return sum(said)",
         event: nothing,
         expected: |_, _| Expected::Value(json!(28)),
+    },
+    Function {
+        name: "machine",
+        weight: 9,
+        dependencies: "[]",
+        settings: "timeout = 300\n# isolation = 'microvm'",
+        body: "    return [os.uname().nodename, event['call']]",
+        event: nothing,
+        expected: |call, _| Expected::Value(json!(["microvm", call])),
+    },
+    Function {
+        name: "pristine",
+        weight: 6,
+        dependencies: "[]",
+        settings: "timeout = 300\n# isolation = 'microvm'\n# reset = 'always'",
+        body: "    global calls\n    calls = globals().get('calls', 0) + 1\n    with open('/tmp/calls', 'a') as file:\n        file.write('.')\n    return [calls, os.path.getsize('/tmp/calls'), event['call']]",
+        event: nothing,
+        expected: |call, _| Expected::Value(json!([1, 1, call])),
+    },
+    Function {
+        name: "machine_large",
+        weight: 2,
+        dependencies: "[]",
+        settings: "timeout = 300\n# isolation = 'microvm'",
+        body: "    return event['text'] * 3",
+        event: |rng| json!({"text": "wool".repeat(rng.usize(1000..100_000))}),
+        expected: |_, event| Expected::Value(json!(event["text"].as_str().unwrap_or("").repeat(3))),
+    },
+    Function {
+        name: "machine_exits",
+        weight: 2,
+        dependencies: "[]",
+        settings: "timeout = 300\n# isolation = 'microvm'",
+        body: "    os._exit(event['status'])",
+        event: |rng| json!({"status": rng.u8(1..)}),
+        expected: |_, event| died(&format!("it exited with status {}", event["status"])),
+    },
+    Function {
+        name: "machine_hoards",
+        weight: 2,
+        dependencies: "[]",
+        settings: "timeout = 300\n# isolation = 'microvm'\n# memory = '64MB'",
+        body: "    return len(bytearray(512 << 20))",
+        event: nothing,
+        expected: |_, _| Expected::Error(502, "MemoryError", String::new()),
+    },
+    Function {
+        name: "machine_fills",
+        weight: 2,
+        dependencies: "[]",
+        settings: "timeout = 300\n# isolation = 'microvm'\n# scratch = '1MB'",
+        body: "    try:\n        with open('/tmp/full', 'wb', buffering=0) as file:\n            for _ in range(64):\n                file.write(bytes(65536))\n    except OSError as error:\n        os.unlink('/tmp/full')\n        return error.errno",
+        event: nothing,
+        expected: |_, _| Expected::Value(json!(28)),
+    },
+    Function {
+        name: "machine_spins",
+        weight: 1,
+        dependencies: "[]",
+        settings: "timeout = 0.3\n# isolation = 'microvm'",
+        body: "    return sum(range(10**15))",
+        event: nothing,
+        expected: |_, _| Expected::Error(504, "timed-out", "no answer within 0.3 s".to_owned()),
     },
 ];

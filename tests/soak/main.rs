@@ -123,7 +123,7 @@ fn run(arguments: &Arguments, life: &mut Life, load: &Load, census: &Census, mut
     census.calm(life, load);
 }
 
-/// All functions, but those with packages where none can be fetched.
+/// All functions, but those with packages where none can be fetched, and those in micro-VMs where there are none.
 fn functions(life: &Life) -> Vec<&'static Function> {
     let packaged = FUNCTIONS.iter().find(|function| function.needs_packages());
     let fetch = packaged.map(|function| Request::deploy(function.name, &function.source(0)));
@@ -133,5 +133,13 @@ fn functions(life: &Life) -> Vec<&'static Function> {
     if let Some(refused) = &refused {
         machine::skip("network", &refused.text());
     }
-    FUNCTIONS.iter().filter(|function| refused.is_none() || !function.needs_packages()).collect()
+    let machines = std::fs::exists("/dev/kvm").unwrap_or(false);
+    if !machines {
+        machine::skip("kvm", "functions in micro-VMs need KVM");
+    }
+    FUNCTIONS
+        .iter()
+        .filter(|function| refused.is_none() || !function.needs_packages())
+        .filter(|function| machines || !function.is_machine())
+        .collect()
 }

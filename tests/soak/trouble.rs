@@ -25,14 +25,19 @@ const STALL_MS: u64 = 12_000;
 /// Calls that come at once.
 const BURST: usize = 40;
 
+/// More calls than are ever under way.
+const MOST_CALLS: usize = 2 * BURST;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Light {
     /// Only held up.
     Delay,
     KillZygote,
     KillInstance,
+    KillMonitor,
     StopZygote,
     StopInstance,
+    StopMonitor,
     StopWarden,
     StopWorker,
     HangUp,
@@ -40,12 +45,14 @@ enum Light {
 }
 
 impl Light {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::Delay,
         Self::KillZygote,
         Self::KillInstance,
+        Self::KillMonitor,
         Self::StopZygote,
         Self::StopInstance,
+        Self::StopMonitor,
         Self::StopWarden,
         Self::StopWorker,
         Self::HangUp,
@@ -108,15 +115,20 @@ impl Trouble {
         let zygote = |rng: &mut Rng| victim::choose(site, Kind::Zygote, |many| rng.usize(0..many));
         let instance =
             |rng: &mut Rng| victim::choose(site, Kind::Instance, |many| rng.usize(0..many));
+        let monitor =
+            |rng: &mut Rng| victim::choose(site, Kind::Monitor, |many| rng.usize(0..many));
         match light {
             Light::Delay => sleep(Duration::from_millis(rng.u64(10..300))),
             Light::KillZygote => kill(zygote(rng), || ()),
-            Light::KillInstance => kill(instance(rng), || load.kills.add()),
+            Light::KillInstance => kill(instance(rng), || load.kills.add(1)),
+            // With it go all calls in its machines.
+            Light::KillMonitor => kill(monitor(rng), || load.machine_kills.add(MOST_CALLS)),
             Light::StopZygote => {
                 let stalled = rng.u8(0..STALLS) == 0;
                 stop(zygote(rng), if stalled { STALL_MS } else { rng.u64(10..1500) });
             }
             Light::StopInstance => stop(instance(rng), rng.u64(10..600)),
+            Light::StopMonitor => stop(monitor(rng), rng.u64(10..1500)),
             Light::StopWarden => stop(Some(Victim::of(life.worker().warden())), rng.u64(10..400)),
             Light::StopWorker => stop(Some(Victim::of(life.worker().pid())), rng.u64(10..400)),
             // What was asked hangs up when this fault is over.

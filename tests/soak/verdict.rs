@@ -37,7 +37,7 @@ impl Verdict {
     }
 }
 
-/// Instances that we have killed of late: each may cost one call.
+/// Instances that we have killed of late, or may have: each may cost one call.
 #[derive(Debug, Default)]
 pub(crate) struct Kills(Mutex<Vec<Instant>>);
 
@@ -46,8 +46,8 @@ const LATE: Duration = Duration::from_secs(30);
 
 impl Kills {
     /// Before the kill.
-    pub(crate) fn add(&self) {
-        self.0.lock().unwrap().push(Instant::now());
+    pub(crate) fn add(&self, count: usize) {
+        self.0.lock().unwrap().extend(vec![Instant::now(); count]);
     }
 
     fn spend(&self) -> bool {

@@ -37,6 +37,8 @@ pub(crate) enum Kind {
     Zygote,
     /// The first process of an instance: running, paused, or a fork that waits for code.
     Instance,
+    /// Of micro-VMs: a reference machine and all its clones.
+    Monitor,
 }
 
 /// All sandboxed processes.
@@ -58,11 +60,13 @@ pub(crate) fn choose(
     Some(Victim::of_sandbox(chosen, site))
 }
 
-/// By its numbers: a zygote has one here and one among the sandboxes, an instance a third in a namespace of its own.
+/// By its name, and by its numbers: a zygote has one here and one among the sandboxes, an instance a third in a namespace of its own.
 fn kind_of(pid: u32) -> Option<Kind> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     match *numbers.split_whitespace().collect::<Vec<_>>() {
+        [_, _] if name.trim() == "wool-vmm" => Some(Kind::Monitor),
         [_, _] => Some(Kind::Zygote),
         [_, _, "1"] => Some(Kind::Instance),
         _ => None,

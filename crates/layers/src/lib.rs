@@ -38,6 +38,8 @@ mod description;
 mod elf;
 mod extent;
 mod file_error;
+#[doc(hidden)]
+pub mod fuzzed;
 pub mod guest;
 pub mod indexes;
 mod installer;
@@ -53,6 +55,7 @@ mod requirements;
 pub mod sources;
 mod staging;
 mod store;
+mod text;
 pub mod uv;
 
 pub use collect::{Collected, Scope, collect};

@@ -275,7 +275,7 @@ impl Lock {
 
 /// Requirements and their hashes only: an operator's `uv.toml` may have uv write its indexes into what it prints, and
 /// an index's address may hold credentials.
-fn listed(text: &str) -> String {
+pub(crate) fn listed(text: &str) -> String {
     let ours = |line: &&str| !line.starts_with(['-', '#']) && !line.trim().is_empty();
     text.lines().filter(ours).flat_map(|line| [line, "\n"]).collect()
 }

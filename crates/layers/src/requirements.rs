@@ -1,12 +1,15 @@
 //! A requirements file as a list of requirements: continuation lines joined, comments gone, includes followed inside the
 //! bundle, everything refused that would reach outside it or build something.
 
-use std::fs;
 use std::path::{Component, Path};
 
 use thiserror::Error;
 
 use crate::indexes;
+use crate::text;
+
+/// Most files that one includes, those that these include counted, and each as often as it is included.
+const MOST_INCLUDES: usize = 100;
 
 /// Why a requirement is not accepted.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -77,6 +80,18 @@ pub enum RequirementError {
         /// As it is written.
         requirement: String,
     },
+    /// A file that is longer than anybody writes one.
+    #[error("{file} has more than {} MiB", text::MAX_BYTES >> 20)]
+    TooLong {
+        /// The requirements file.
+        file: String,
+    },
+    /// More included files than anybody writes, perhaps one of them again and again.
+    #[error("{file}: more than {MOST_INCLUDES} files are included; list the requirements in one")]
+    TooManyIncludes {
+        /// The requirements file in which it became too many.
+        file: String,
+    },
     /// An included file that is not in the bundle.
     #[error("{file}: cannot include {included:?}: there is no such file in the function's folder")]
     Include {
@@ -97,8 +112,8 @@ pub(crate) struct Listed {
 
 /// Reads a requirements file of a bundle.
 pub(crate) fn read(root: &Path, file: &str) -> Result<Listed, RequirementError> {
-    let mut listed = Listed::default();
-    read_into(root, file, 0, &mut listed)?;
+    let (mut listed, mut includes) = (Listed::default(), 0);
+    read_into(root, file, 0, &mut includes, &mut listed)?;
     Ok(listed)
 }
 
@@ -106,13 +121,16 @@ fn read_into(
     root: &Path,
     file: &str,
     depth: u8,
+    includes: &mut usize,
     into: &mut Listed,
 ) -> Result<(), RequirementError> {
     let missing = |included: &str| RequirementError::Include {
         file: file.to_owned(),
         included: included.to_owned(),
     };
-    let text = fs::read_to_string(root.join(file)).map_err(|_| missing(file))?;
+    let bytes = text::read(&root.join(file)).map_err(|_| missing(file))?;
+    let bytes = bytes.ok_or_else(|| RequirementError::TooLong { file: file.to_owned() })?;
+    let text = String::from_utf8(bytes).map_err(|_| missing(file))?;
     for line in logical_lines(&text) {
         let option = |names: [&str; 2]| names.iter().find_map(|name| line.strip_prefix(name));
         let (requirements, constraints) =
@@ -125,11 +143,15 @@ fn read_into(
             if !inside || depth > 4 {
                 return Err(missing(included));
             }
+            *includes += 1;
+            if *includes > MOST_INCLUDES {
+                return Err(RequirementError::TooManyIncludes { file: file.to_owned() });
+            }
             if requirements.is_some() {
-                read_into(root, included, depth + 1, into)?;
+                read_into(root, included, depth + 1, includes, into)?;
             } else {
                 let mut limits = Listed::default();
-                read_into(root, included, depth + 1, &mut limits)?;
+                read_into(root, included, depth + 1, includes, &mut limits)?;
                 into.constraints.extend(limits.requirements);
                 into.constraints.extend(limits.constraints);
             }
@@ -245,6 +267,8 @@ pub(crate) fn pinned(requirement: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn bundle(files: &[(&str, &str)]) -> tempfile::TempDir {
@@ -312,6 +336,31 @@ mod tests {
         }
         assert!(check_indexed("f", "x @ https://example.org/x-1-py3-none-any.whl").is_err());
         assert!(check_indexed("f", "x==1").is_ok());
+    }
+
+    #[test]
+    fn files_that_include_each_other_again_and_again_are_given_up() {
+        // Three deep, each as often as the one above: a million of them.
+        let [first, second, third] = ["a", "b", "c"].map(|name| format!("-r {name}.txt\n").repeat(100));
+        let files = [("requirements.txt", &first), ("a.txt", &second), ("b.txt", &third)];
+        let root = bundle(&files.map(|(name, text)| (name, text.as_str())));
+        fs::write(root.path().join("c.txt"), "six\n").unwrap();
+        let error = read(root.path(), "requirements.txt").unwrap_err();
+        assert!(matches!(error, RequirementError::TooManyIncludes { .. }), "{error}");
+        let flat = "-c a.txt\n".repeat(MOST_INCLUDES + 1);
+        let root = bundle(&[("requirements.txt", &flat), ("a.txt", "six\n")]);
+        let error = read(root.path(), "requirements.txt").unwrap_err();
+        assert!(matches!(error, RequirementError::TooManyIncludes { .. }), "{error}");
+        let root = bundle(&[("requirements.txt", &flat[9..]), ("a.txt", "six\n")]);
+        assert_eq!(read(root.path(), "requirements.txt").unwrap().constraints.len(), MOST_INCLUDES);
+    }
+
+    #[test]
+    fn a_file_of_requirements_has_an_end() {
+        let long = "# nothing\n".repeat(1 << 20);
+        let root = bundle(&[("requirements.txt", &long)]);
+        let error = read(root.path(), "requirements.txt").unwrap_err();
+        assert!(matches!(error, RequirementError::TooLong { .. }), "{error}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::layout::{PAGE, page_down};
+use crate::layout::page_down;
 use crate::rights::Rights;
 
 /// Mapped ranges of whole pages: disjoint, and neighbours of equal rights are one.
@@ -122,7 +122,8 @@ impl Regions {
     pub fn at(&self, address: u64) -> Option<(Range<u64>, Rights)> {
         let page = page_down(address);
         let (&start, &(end, rights)) = self.map.range(..=page).next_back()?;
-        (end >= page + PAGE).then_some((start..end, rights))
+        // Ends are whole pages; the last page of all addresses has no end that could be told.
+        (end > page).then_some((start..end, rights))
     }
 }
 
@@ -131,6 +132,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::layout::PAGE;
 
     const RIGHTS: [Rights; 4] = [Rights::NONE, Rights::READ, Rights::WRITE, Rights::EXECUTE];
 
@@ -183,6 +185,7 @@ mod tests {
                 let at = regions.at(page as u64 * PAGE + 5).map(|(_, rights)| rights);
                 prop_assert_eq!(at, *rights);
             }
+            prop_assert_eq!(regions.at(u64::MAX), None);
         }
     }
 }

@@ -92,3 +92,26 @@ fn no_system_call_breaks_the_monitor() {
     assert!(calls > 1000 * seeds, "most guests ended at once: {endings:?}");
     assert!(endings.iter().any(|(pause, _)| *pause == Pause::Exited(3)), "{endings:?}");
 }
+
+#[test]
+fn a_call_that_comes_from_before_the_first_address_is_answered_and_patches_nothing() {
+    let Some(host) = kvm() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    // The last page that can be mapped is code: with numbers that wrap around it would hold every address behind it, too.
+    let program = r#"
+        #include <sys/mman.h>
+        int main(void) {
+            const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+            if (mmap((void *)0x7ffff000, 4096, PROT_READ | PROT_EXEC, flags, -1, 0) == MAP_FAILED) return 1;
+            /* To ring 0's stub, as the processor would, saying that the call came from address 0. */
+            __asm__ volatile("mov $0xffffffff80003800, %rdx\n mov $39, %eax\n xor %ecx, %ecx\n jmp *%rdx");
+            return 2;
+        }"#;
+    std::fs::write(directory.path().join("program"), compile(program, &["-static"])).unwrap();
+    let tree = TreeBuilder::default().layer("/", directory.path()).unwrap().devices();
+    let options = Options { program: vec!["/program".into()], ..Options::default() };
+    let mut process = Process::start(&host, tree.build(1 << 20, 64), &options).unwrap();
+    // It returns to where it claims to have come from: there is nothing.
+    let Pause::Killed(11, Some(fault)) = process.run().unwrap() else { panic!("it went on") };
+    assert_eq!((fault.vector, fault.rip), (14, 0));
+}

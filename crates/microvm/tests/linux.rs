@@ -161,3 +161,35 @@ fn what_a_file_no_longer_has_is_given_back() {
     assert_eq!(process.run().unwrap(), Pause::Exited(0));
     assert!(process.scratch_held() < 1 << 19, "{}", process.scratch_held());
 }
+
+#[test]
+fn one_call_moves_no_more_than_linux_would_however_often_its_parts_name_the_same_memory() {
+    let source = r#"
+        #include <fcntl.h>
+        #include <sys/mman.h>
+        #include <sys/uio.h>
+        #include <unistd.h>
+        int main(void) {
+            /* Five gigabytes, all of them in the same five megabytes. */
+            enum { PARTS = 1024, BYTES = 5 << 20 };
+            char *memory = mmap(0, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            struct iovec parts[PARTS];
+            for (int at = 0; at < PARTS; at++) parts[at] = (struct iovec){memory, BYTES};
+            const long most = 0x7ffff000;
+            if (writev(open("/dev/null", O_WRONLY), parts, PARTS) != most) return 1;
+            if (readv(open("/dev/zero", O_RDONLY), parts, PARTS) != most) return 2;
+            return 0;
+        }"#;
+    let Some((ended, _)) = run(source) else { return };
+    assert_eq!(ended, Pause::Exited(0));
+    // And what Linux does, so that it is not our own idea.
+    let program = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (file, path) = program.keep().unwrap();
+    drop(file);
+    std::fs::write(&path, compile(source, &["-static"])).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&path, mode).unwrap();
+    let status = std::process::Command::new(&path).status().unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert!(status.success(), "{status}");
+}

@@ -32,7 +32,7 @@ use toml::{Table, Value};
 
 pub use error::{BuildError, SandboxError, plain};
 pub(crate) use source::stub;
-pub(crate) use wheel_file::Metadata;
+pub(crate) use wheel_file::{Metadata, check as check_wheel};
 pub use wheel_file::WheelError;
 
 use crate::base::{self, Base};

@@ -58,7 +58,7 @@ pub(crate) struct Metadata {
 }
 
 /// Reads a wheel of this name and version through, every byte of it.
-pub(super) fn check(
+pub(crate) fn check(
     name: &str,
     version: &str,
     file: &str,

@@ -31,6 +31,7 @@ pub use settings::Settings;
 
 use crate::python::RequestError;
 use crate::requirements::RequirementError;
+use crate::text::MAX_BYTES;
 use crate::{FileError, Interpreter, RunError};
 
 /// What a function says of itself.
@@ -137,6 +138,12 @@ pub enum ManifestError {
     /// A file is not UTF-8.
     #[error("{file} is not UTF-8 text; save it as UTF-8")]
     NotText {
+        /// Which.
+        file: String,
+    },
+    /// A file is longer than anybody writes one.
+    #[error("{file} has more than {} MiB; put data into files of their own", MAX_BYTES >> 20)]
+    TooLong {
         /// Which.
         file: String,
     },

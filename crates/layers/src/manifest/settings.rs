@@ -1,6 +1,5 @@
 //! The settings of a bundle: all that is told without parsing Python.
 
-use std::fs;
 use std::path::Path;
 
 use sandbox::Cpu;
@@ -207,9 +206,10 @@ fn parse(text: &str, file: &str) -> Result<Table, ManifestError> {
 
 fn optional(root: &Path, file: &str) -> Result<Option<String>, ManifestError> {
     let path = root.join(file);
-    let bytes = match fs::read(&path) {
+    let bytes = match crate::text::read(&path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         other => other.map_err(FileError::at("read", &path))?,
     };
+    let bytes = bytes.ok_or_else(|| ManifestError::TooLong { file: file.to_owned() })?;
     String::from_utf8(bytes).map(Some).map_err(|_| ManifestError::NotText { file: file.to_owned() })
 }

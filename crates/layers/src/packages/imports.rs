@@ -25,17 +25,17 @@ const NOISE: [&str; 11] = [
 
 /// What the files of one unpacked distribution say of it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Distribution {
-    pub(super) name: String,
-    pub(super) version: String,
-    pub(super) modules: Vec<String>,
-    pub(super) needs: Vec<String>,
+pub(crate) struct Distribution {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) modules: Vec<String>,
+    pub(crate) needs: Vec<String>,
     /// Its `.dist-info`.
-    pub(super) info: PathBuf,
+    pub(crate) info: PathBuf,
 }
 
 /// Reads the distribution in `root`; none when there is none.
-pub(super) fn read(root: &Path) -> io::Result<Option<Distribution>> {
+pub(crate) fn read(root: &Path) -> io::Result<Option<Distribution>> {
     let mut entries = fs::read_dir(root)?.filter_map(|entry| Some(entry.ok()?.path()));
     let Some(info) = entries.find(|path| path.extension().is_some_and(|e| e == "dist-info")) else {
         return Ok(None);

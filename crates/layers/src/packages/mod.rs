@@ -47,6 +47,9 @@ use crate::staging::Staging;
 use crate::uv::{Bounds, Uv};
 use crate::{FileError, Progress, RunError, Store};
 use fetch::Fetcher;
+pub(crate) use imports::read as read_distribution;
+pub(crate) use inventory::Inventory;
+pub(crate) use scripts::rehomed;
 
 /// Wheels fetched at the same time: most of it is waiting for the index.
 const AT_ONCE: usize = 4;

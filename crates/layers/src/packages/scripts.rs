@@ -38,7 +38,7 @@ pub(super) fn rehome(root: &Path, info: &Path) -> io::Result<()> {
 }
 
 /// A command with its interpreter named anew; none when it is not a Python command.
-fn rehomed(content: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn rehomed(content: &[u8]) -> Option<Vec<u8>> {
     // An interpreter whose path is too long for the kernel, or has a space, is named on three lines.
     let named = if content.starts_with(b"#!/bin/sh\n'''exec' ") { 3 } else { 1 };
     let ends = content.iter().enumerate().filter(|(_, byte)| **byte == b'\n');

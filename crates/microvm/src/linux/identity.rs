@@ -8,6 +8,7 @@ use super::call::signed;
 use super::process::Process;
 use super::record::Record;
 use crate::layout::{STACK_BYTES, USER_END, USER_HALF_END};
+use crate::stop::Stopper;
 
 /// The process's number, and its only thread's.
 pub(super) const PID: u64 = 1;
@@ -28,7 +29,8 @@ pub(super) fn prctl(process: &mut Process, what: u64, value: u64) -> Answer {
         libc::PR_SET_NAME => {
             // Up to its end or 16 bytes: the string may end before unmapped memory.
             let mut name = [0; 16];
-            for (at, byte) in name[..15].iter_mut().zip(value..).map(|(byte, at)| (at, byte)) {
+            for (at, byte) in (0..).zip(&mut name[..15]) {
+                let at = value.checked_add(at).ok_or(Errno::FAULT)?;
                 *byte = process.space.read(at, 1)?[0];
                 if *byte == 0 {
                     break;
@@ -65,21 +67,24 @@ pub(super) fn getrandom(process: &mut Process, target: u64, length: u64, flags: 
     if flags & !KNOWN != 0 {
         return Err(Errno::INVAL);
     }
-    let length = length.min(MOST);
-    fill_random(process.space.write(target, length)?)?;
-    Ok(length)
+    let stopper = process.stopper();
+    fill_random(process.space.write(target, length.min(MOST))?, &stopper)
 }
 
-/// Randomness of the host's.
-pub(super) fn fill_random(mut target: &mut [u8]) -> Result<(), Errno> {
-    while !target.is_empty() {
-        match random(&mut *target, GetRandomFlags::empty()) {
-            Ok(count) => target = &mut target[count..],
+/// Randomness of the host's: how much of the target it filled before it was stopped. The host makes some hundred megabytes
+/// a second.
+pub(super) fn fill_random(target: &mut [u8], stopper: &Stopper) -> Answer {
+    const PIECE: usize = 1 << 20;
+    let mut done = 0;
+    while done < target.len() && !(done > 0 && stopper.wanted()) {
+        let end = target.len().min(done + PIECE);
+        match random(&mut target[done..end], GetRandomFlags::empty()) {
+            Ok(count) => done += count,
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
     }
-    Ok(())
+    Ok(done as u64)
 }
 
 pub(super) fn prlimit(process: &mut Process, what: u64, new: u64, old: u64) -> Answer {
@@ -157,5 +162,18 @@ pub(super) fn futex(process: &mut Process, address: u64, operation: u64, value: 
             Err(if word == &expected[..4] { Errno::DEADLK } else { Errno::AGAIN })
         }
         _ => Err(Errno::NOSYS),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn randomness_is_not_made_to_the_end_for_a_guest_that_is_to_stop() {
+        let (stopper, mut target) = (Stopper::default(), vec![0; 3 << 20]);
+        assert_eq!(fill_random(&mut target, &stopper).unwrap(), 3 << 20);
+        stopper.stop();
+        assert_eq!(fill_random(&mut target, &stopper).unwrap(), 1 << 20);
     }
 }

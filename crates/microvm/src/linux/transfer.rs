@@ -20,7 +20,7 @@ const ACCESS_MODE: u64 = 3;
 const WRITE_ONLY: u64 = 1;
 const APPEND: u64 = 0o2000;
 const NONBLOCK: u64 = 0o4000;
-/// Most bytes that one call moves.
+/// Most bytes that one call moves, all its parts together.
 const MOST: u64 = 0x7fff_f000;
 const MOST_PARTS: u64 = 1024;
 
@@ -57,15 +57,18 @@ type Step = fn(&mut Process, u64, u64, u64) -> Result<Moved, Errno>;
 
 /// Moves part by part, until one is moved in part only. An error after the first bytes is not lost: the next call finds it.
 fn transfer(process: &mut Process, fd_: u64, parts: &[(u64, u64)], step: Step) -> Flow {
-    let mut total = 0;
+    let (mut total, mut left) = (0, MOST);
+    let stopper = process.stopper();
     // An empty part moves nothing, but if all are empty the descriptor is checked all the same.
     let mut some = parts.iter().filter(|(_, length)| *length > 0).peekable();
     let none = some.peek().is_none().then_some(&(0, 0));
     for &(address, length) in some.chain(none) {
-        match step(process, fd(fd_), address, length.min(MOST)) {
+        let length = length.min(left);
+        match step(process, fd(fd_), address, length) {
             Ok(Moved::Bytes(count)) => {
-                total += count;
-                if count < length {
+                (total, left) = (total + count, left - count);
+                // Parts may name the same memory over and over: a stop does not wait for all of them.
+                if count < length || left == 0 || stopper.wanted() {
                     break;
                 }
             }
@@ -153,6 +156,7 @@ fn read_node(
     length: u64,
     offset: u64,
 ) -> Result<u64, Errno> {
+    let stopper = process.stopper();
     let Object::Node(node, file) = &process.kernel.files.get(fd_)?.object else {
         return Err(Errno::BADF);
     };
@@ -176,7 +180,9 @@ fn read_node(
         Contents::Device(Device::Zero | Device::Full) => {
             process.space.write(target, length)?.fill(0);
         }
-        Contents::Device(Device::Random) => fill_random(process.space.write(target, length)?)?,
+        Contents::Device(Device::Random) => {
+            return fill_random(process.space.write(target, length)?, &stopper);
+        }
     }
     Ok(length)
 }
