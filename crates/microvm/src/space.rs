@@ -109,23 +109,15 @@ impl Space {
         Ok((frozen, self.state))
     }
 
-    /// Allows `more` bytes to be mapped beyond those that are; what cannot be touched does not count.
+    /// Allows `more` bytes to be mapped beyond those that are; what never could be touched does not count.
     pub fn allow(&mut self, more: u64) {
-        self.limit = self.mapped().saturating_add(more);
-    }
-
-    /// Bytes that are mapped and can be touched.
-    fn mapped(&self) -> u64 {
-        let touchable = self.state.regions.iter().filter(|(_, rights)| *rights != Rights::NONE);
-        touchable.map(|(range, _)| range.end - range.start).sum()
+        self.limit = self.state.regions.counted().saturating_add(more);
     }
 
     /// ENOMEM where `more` bytes would be too many.
     fn check_room(&self, more: u64) -> Result<(), Errno> {
-        if self.limit != u64::MAX && self.mapped().saturating_add(more) > self.limit {
-            return Err(Errno::NOMEM);
-        }
-        Ok(())
+        let wanted = self.state.regions.counted().saturating_add(more);
+        if wanted > self.limit { Err(Errno::NOMEM) } else { Ok(()) }
     }
 
     /// The memory itself.
@@ -183,7 +175,7 @@ impl Space {
 
     /// Maps what is free.
     fn grant(&mut self, range: Range<u64>, rights: Rights) -> Result<(), Errno> {
-        if rights != Rights::NONE {
+        if rights.count() {
             self.check_room(range.end - range.start)?;
         }
         self.arena.zero_on_reuse(range.clone());
@@ -243,16 +235,21 @@ impl Space {
         if end > USER_END || !self.state.regions.cover(range.clone()) {
             return Err(Errno::NOMEM);
         }
-        let hidden =
-            self.state.regions.inside(range.clone()).filter(|(_, now)| *now == Rights::NONE);
-        let more = hidden.map(|(part, _)| part.end - part.start).sum();
-        if rights != Rights::NONE && more > 0 {
+        if self.state.regions.count() >= MOST_REGIONS {
+            return Err(Errno::NOMEM);
+        }
+        let parts: Vec<_> = self.state.regions.inside(range.clone()).collect();
+        let uncounted = parts.iter().filter(|(_, now)| !now.count());
+        let more = uncounted.map(|(part, _)| part.end - part.start).sum();
+        if rights.count() && more > 0 {
             self.check_room(more)?;
         }
-        let parts = self.state.regions.inside(range.clone());
-        let shrinking = parts.filter(|(_, now)| now.shrink_to(rights)).map(|(part, _)| part);
+        let shrinking = parts.iter().filter(|(_, now)| now.shrink_to(rights));
+        let shrinking = shrinking.map(|(part, _)| part.clone());
         let shrinking = shrinking.reduce(|all, part| all.start..part.end);
-        self.state.regions.set(range.clone(), rights);
+        for (part, now) in parts {
+            self.state.regions.set(part, now.turned_into(rights));
+        }
         self.enter(range, rights)?;
         shrinking.map_or(Ok(()), |range| self.arena.flush(range).map_err(refused))
     }

@@ -6,7 +6,7 @@
 //!                                                       ├── status       stat, access, readlink, getdents
 //!                                                       ├── transfer     read, write, lseek
 //!                                                       ├── descriptors  close, dup, pipe, fcntl, poll
-//!                                                       ├── clock        clock_gettime, nanosleep
+//!                                                       ├── clock        clock_gettime, nanosleep (clock_page: without a call)
 //!                                                       ├── signals      sigaction, sigaltstack
 //!                                                       └── identity     getpid, uname, limits
 //! ```
@@ -17,6 +17,7 @@
 
 mod call;
 mod clock;
+mod clock_page;
 mod descriptors;
 mod files;
 mod identity;

@@ -16,7 +16,7 @@
 //! | files: scratch, descriptors, offsets, pipes | plain data |
 //! | signals, umask, current directory, name | plain data |
 //!
-//! Time is not part of it: clocks are the host's. Neither is what the process said: whoever spawns one starts with an
+//! Time is not part of it: clocks are the host's, and the clock page is written anew before the guest sees it. Neither is what the process said: whoever spawns one starts with an
 //! empty conversation.
 
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::files::Files;
-use super::process::{Process, ProcessError};
+use super::process::{Process, ProcessError, keep_time};
 use super::signals::Signals;
 use crate::arena::Frozen;
 use crate::cpu::CpuState;
@@ -95,6 +95,7 @@ impl Template {
             space,
             kernel,
             started: _,
+            clock: _,
             incoming: _,
             open: _,
             outgoing: _,
@@ -142,7 +143,8 @@ impl Template {
         }
         let mut vcpu = Vcpu::new(host, &space, 0, 0)?;
         self.cpu.restore(&mut vcpu)?;
-        Ok(Process::assemble(vcpu, space, self.kernel.clone()))
+        let clock = keep_time(host, &vcpu)?;
+        Ok(Process::assemble(vcpu, space, self.kernel.clone(), clock))
     }
 
     /// Puts a process that was spawned from here back to where it began, whatever it did since.
@@ -165,6 +167,7 @@ impl Template {
             space: _,
             kernel,
             started,
+            clock,
             incoming,
             open,
             outgoing,
@@ -178,6 +181,9 @@ impl Template {
             patched: _,
         } = &mut process;
         kernel.clone_from(&self.kernel);
+        if let Some(clock) = clock {
+            clock.lose();
+        }
         (*started, *incoming, *open) = (Instant::now(), VecDeque::new(), true);
         outgoing.clear();
         output.clear();

@@ -36,7 +36,7 @@ impl Branch {
         let number = number.clamp(1, Self::MOST);
         let builder = TreeBuilder::numbered(u32::from(number) * MOST_NODES);
         let (nodes, layers) = builder.layer_of("/", directory)?.into_sealed();
-        Ok(Self { number, sealed: Sealed { nodes, layers } })
+        Ok(Self { number, sealed: Sealed::new(nodes, layers) })
     }
 
     fn top(&self) -> NodeId {
