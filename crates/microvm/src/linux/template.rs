@@ -125,8 +125,9 @@ impl Template {
         for part in arena.inherited(0..ARENA_BYTES) {
             let there = base + part.start..base + part.end;
             let here = |range: Range<u64>| range.start - base..range.end - base;
-            touched.extend(scanner.present(there.clone())?.into_iter().map(|it| (here(it), false)));
-            touched.extend(scanner.private(there)?.into_iter().map(|it| (here(it), true)));
+            // Those that are written first: to make one of a huge page its own, the host takes the huge page away.
+            touched.extend(scanner.private(there.clone())?.into_iter().map(|it| (here(it), true)));
+            touched.extend(scanner.present(there)?.into_iter().map(|it| (here(it), false)));
         }
         self.touched = touched;
         Ok(())
