@@ -76,7 +76,10 @@ impl Space {
         let mut arena = Arena::new()?;
         tables::lay_out(&mut arena);
         crate::ring0::lay_out(&mut arena);
-        Ok(Self::of(arena, SpaceState { floor: MAP_START, huge: MAP_START, ..SpaceState::default() }))
+        Ok(Self::of(
+            arena,
+            SpaceState { floor: MAP_START, huge: MAP_START, ..SpaceState::default() },
+        ))
     }
 
     pub(crate) fn of(arena: Arena, state: SpaceState) -> Self {

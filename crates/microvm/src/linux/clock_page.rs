@@ -16,6 +16,7 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
+use super::clock::{MONOTONIC, REALTIME};
 use crate::hypervisor::{Ticks, read_ticks};
 use crate::layout::{PAGE, VDSO};
 use crate::rights::Rights;
@@ -31,8 +32,6 @@ const MEASURED: u64 = 1_000_000_000;
 /// A page that is ahead goes slower by this part: more than any clock is slewed.
 const SLOWER: u64 = 1 << 10;
 
-const REALTIME: u64 = 0;
-const MONOTONIC: u64 = 1;
 const BOOTTIME: u64 = 7;
 
 core::arch::global_asm!(include_str!("vdso.s"));

@@ -7,12 +7,13 @@
 //!                                                       ├── transfer     read, write, lseek
 //!                                                       ├── descriptors  close, dup, pipe, fcntl, poll
 //!                                                       ├── clock        clock_gettime, nanosleep (clock_page: without a call)
+//!                                                       ├── threads      clone, futex, exit
 //!                                                       ├── signals      sigaction, sigaltstack
 //!                                                       └── identity     getpid, uname, limits
 //! ```
 //!
 //! Nothing of the host is passed through: descriptors are the monitor's own numbers, paths are looked up in the guest's
-//! own tree, and the program is the only process and the only thread there is. What is not known is ENOSYS, noted once
+//! own tree, and the program is the only process there is. What is not known is ENOSYS, noted once
 //! for each number.
 
 mod call;
@@ -29,6 +30,7 @@ mod signals;
 mod start;
 mod status;
 mod template;
+mod threads;
 mod transfer;
 
 pub use files::Stream;

@@ -25,6 +25,7 @@ use super::files::{Files, Object, Stream};
 use super::signals::Signals;
 use super::start;
 use super::template::Kernel;
+use super::threads::{self, Threads};
 use crate::hypervisor::Hypervisor;
 use crate::image::{Image, ImageError};
 use crate::layout::{ARENA_BYTES, INTERPRETER, PROGRAM};
@@ -164,6 +165,7 @@ impl Process {
             umask: 0o022,
             signals: Signals::default(),
             name: start::name(&path),
+            threads: Threads::default(),
         };
         Ok(Self::assemble(vcpu, space, kernel, clock))
     }
@@ -347,6 +349,7 @@ impl Process {
                 Err(Errno::NOSYS)
             }
             Flow::Resumed => return Ok(None),
+            Flow::Lost(error) => return Err(error.into()),
             Flow::Exit(status) => return Ok(Some(Pause::Exited(status))),
             Flow::Kill(signal) => return Ok(Some(Pause::Killed(signal, None))),
             Flow::Again(pause) => {
@@ -355,6 +358,10 @@ impl Process {
             }
         };
         self.vcpu.registers().rax = call::register(answer);
+        self.kernel.threads.changed();
+        if self.kernel.threads.turn_is_over() {
+            threads::give_way(self)?;
+        }
         Ok(None)
     }
 

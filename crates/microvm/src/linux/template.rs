@@ -15,6 +15,7 @@
 //! | registers, vectors, events | [`CpuState`] |
 //! | files: scratch, descriptors, offsets, pipes | plain data |
 //! | signals, umask, current directory, name | plain data |
+//! | threads that do not run: registers, vectors, what they wait for | plain data |
 //!
 //! Time is not part of it: clocks are the host's, and the clock page is written anew before the guest sees it. Neither is what the process said: whoever spawns one starts with an
 //! empty conversation.
@@ -28,6 +29,7 @@ use std::time::Instant;
 use super::files::Files;
 use super::process::{Process, ProcessError, keep_time};
 use super::signals::Signals;
+use super::threads::Threads;
 use crate::arena::Frozen;
 use crate::cpu::CpuState;
 use crate::hypervisor::Hypervisor;
@@ -56,6 +58,7 @@ pub(super) struct Kernel {
     pub(super) directory: NodeId,
     pub(super) umask: u32,
     pub(super) signals: Signals,
+    pub(super) threads: Threads,
     pub(super) name: [u8; 16],
 }
 
@@ -212,6 +215,7 @@ impl Template {
             ("signals", format!("{:?}", now.signals), format!("{:?}", before.signals)),
             ("scratch", format!("{:?}", now.tree.used()), format!("{:?}", before.tree.used())),
             ("directory", format!("{:?}", now.directory), format!("{:?}", before.directory)),
+            ("threads", now.threads.summary(), before.threads.summary()),
             ("umask", format!("{:?}", now.umask), format!("{:?}", before.umask)),
             ("name", format!("{:?}", now.name), format!("{:?}", before.name)),
         ] {

@@ -13,6 +13,7 @@ use super::identity::fill_random;
 use super::process::{Pause, Process};
 use super::record::long_at;
 use super::signals;
+use super::threads::{self, Wait};
 use crate::space::Space;
 use crate::vfs::{Contents, Device, NodeId};
 
@@ -81,9 +82,13 @@ fn transfer(process: &mut Process, fd_: u64, parts: &[(u64, u64)], step: Step) -
     Flow::Answer(Ok(total))
 }
 
-fn blocked(process: &Process, fd_: u64, pause: Pause) -> Flow {
+fn blocked(process: &mut Process, fd_: u64, pause: Pause) -> Flow {
     let never = process.kernel.files.get(fd(fd_)).is_ok_and(|open| open.flags & NONBLOCK != 0);
-    if never { Flow::Answer(Err(Errno::AGAIN)) } else { Flow::Again(pause) }
+    match pause {
+        _ if never => Flow::Answer(Err(Errno::AGAIN)),
+        Pause::Stuck => threads::wait(process, Wait::Change, None),
+        pause => Flow::Again(pause),
+    }
 }
 
 /// The parts of an `iovec` array, copied once.
