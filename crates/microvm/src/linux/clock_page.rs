@@ -108,12 +108,8 @@ impl ClockPage {
         // The counter last: a guest is then behind the host's clocks by nanoseconds, and never ahead.
         let now = Moment { monotonic: read(ClockId::Monotonic), ticks: read_ticks() };
         self.measure(now);
-        let seen = self.seen.map_or(0, |(base, rate)| {
-            base.monotonic + scaled(now.ticks.saturating_sub(base.ticks), rate)
-        });
-        let ahead = seen.saturating_sub(now.monotonic);
-        let rate = if ahead > 0 { self.rate - self.rate / SLOWER } else { self.rate };
-        let base = Moment { monotonic: now.monotonic + ahead, ..now };
+        let (base, rate) = next(self.seen, now, self.rate);
+        let ahead = base.monotonic - now.monotonic;
 
         let arena = space.arena_mut();
         let written = arena.word(CLOCK).wrapping_add(1);
@@ -142,6 +138,20 @@ impl ClockPage {
     }
 }
 
+/// What the page says from now on: where the guest takes the clock to be, if that is later, and slower then.
+fn next(seen: Option<(Moment, u64)>, now: Moment, rate: u64) -> (Moment, u64) {
+    let seen = seen.map_or(0, |(base, rate)| told(base, rate, now.ticks));
+    if seen > now.monotonic {
+        return (Moment { monotonic: seen, ..now }, rate - rate / SLOWER);
+    }
+    (now, rate)
+}
+
+/// What a guest takes the monotonic clock to be, by a page.
+fn told(base: Moment, rate: u64, ticks: u64) -> u64 {
+    base.monotonic + scaled(ticks.saturating_sub(base.ticks), rate)
+}
+
 /// Nanoseconds of so many ticks.
 fn scaled(ticks: u64, rate: u64) -> u64 {
     let nanoseconds = u128::from(ticks) * u128::from(rate) >> 32;
@@ -153,4 +163,52 @@ fn read(clock: ClockId) -> u64 {
     let now = clock_gettime(clock);
     let (seconds, rest) = (now.tv_sec.cast_unsigned(), now.tv_nsec.cast_unsigned());
     seconds.saturating_mul(1_000_000_000).saturating_add(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A counter of 2.5 GHz.
+    const RATE: u64 = (2 << 32) / 5;
+
+    proptest! {
+        /// The host's clock runs up to a thousandth slower or faster than its rate was measured to be.
+        #[test]
+        fn a_guests_clock_never_goes_back_and_stays_with_the_hosts(
+            steps in prop::collection::vec((1_u64..50_000_000, -1000_i64..1000), 1..60),
+        ) {
+            let (mut ticks, mut host) = (1_000_u64, 5_000_u64);
+            let mut page: Option<(Moment, u64)> = None;
+            for (step, drift) in steps {
+                let before = page.map_or(0, |(base, rate)| told(base, rate, ticks));
+                ticks += step;
+                let took = i64::try_from(scaled(step, RATE)).unwrap();
+                host = host.checked_add_signed(took + took * drift / 1_000_000).unwrap();
+                let seen = page.map_or(0, |(base, rate)| told(base, rate, ticks));
+                prop_assert!(before <= seen);
+                let now = next(page, Moment { ticks, monotonic: host }, RATE);
+                let after = told(now.0, now.1, ticks);
+                prop_assert!(seen <= after, "from {} to {}", seen, after);
+                prop_assert!(after >= host);
+                // Ahead of the host's by no more than a step's worth of drift for each step.
+                prop_assert!(after - host <= 60 * 20_000, "{} ahead", after - host);
+                page = Some(now);
+            }
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_is_caught_up_with() {
+        let mut page = Some((Moment { ticks: 0, monotonic: 1_000_000 }, RATE));
+        // A millisecond ahead: after some seconds of slower running it is not.
+        for step in 1..400_u64 {
+            let ticks = step * 25_000_000;
+            page = Some(next(page, Moment { ticks, monotonic: scaled(ticks, RATE) }, RATE));
+        }
+        let (base, rate) = page.unwrap();
+        assert_eq!((base.monotonic, rate), (scaled(base.ticks, RATE), RATE));
+    }
 }

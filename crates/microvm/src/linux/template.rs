@@ -33,7 +33,7 @@ use super::threads::Threads;
 use crate::arena::Frozen;
 use crate::cpu::CpuState;
 use crate::hypervisor::Hypervisor;
-use crate::layout::ARENA_BYTES;
+use crate::layout::{ARENA_BYTES, PAGE};
 use crate::scan::Scanner;
 use crate::space::{Space, SpaceState};
 use crate::vcpu::Vcpu;
@@ -69,6 +69,19 @@ pub struct Reset {
     pub pages: u64,
     /// Ranges whose rights had changed.
     pub flushed: usize,
+}
+
+/// Ranges, those as one that the host maps together when it maps one page: asking for each takes longer.
+fn nearby(ranges: Vec<Range<u64>>) -> impl Iterator<Item = Range<u64>> {
+    const TOGETHER: u64 = 16 * PAGE;
+    let mut ranges = ranges.into_iter().peekable();
+    std::iter::from_fn(move || {
+        let mut range = ranges.next()?;
+        while let Some(next) = ranges.next_if(|next| next.start < range.end + TOGETHER) {
+            range.end = next.end;
+        }
+        Some(range)
+    })
 }
 
 impl Template {
@@ -130,7 +143,7 @@ impl Template {
             let here = |range: Range<u64>| range.start - base..range.end - base;
             // Those that are written first: to make one of a huge page its own, the host takes the huge page away.
             touched.extend(scanner.private(there.clone())?.into_iter().map(|it| (here(it), true)));
-            touched.extend(scanner.present(there)?.into_iter().map(|it| (here(it), false)));
+            touched.extend(nearby(scanner.present(there)?).map(|it| (here(it), false)));
         }
         self.touched = touched;
         Ok(())

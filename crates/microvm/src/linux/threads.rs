@@ -94,7 +94,8 @@ impl Wait {
 impl Default for Threads {
     fn default() -> Self {
         let running = Identity { number: super::identity::PID, tells: 0 };
-        Self { running, since: None, until: None, others: VecDeque::new(), last: running.number }
+        let (others, last) = (VecDeque::new(), running.number);
+        Self { running, since: None, until: None, others, last }
     }
 }
 
@@ -222,6 +223,7 @@ pub(super) fn wait(process: &mut Process, wait: Wait, until: Option<Instant>) ->
             return Flow::Answer(wait.over());
         }
         let Some(next) = threads.earliest().into_iter().chain(until).min() else {
+            // C libraries end the program then, which says so.
             return match wait {
                 Wait::Change => Flow::Again(Pause::Stuck),
                 Wait::Futex(..) | Wait::Time => Flow::Answer(Err(Errno::DEADLK)),

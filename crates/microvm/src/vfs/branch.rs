@@ -15,7 +15,8 @@ use rustix::io::Errno;
 use super::builder::TreeBuilder;
 use super::layer::LayerError;
 use super::node::NodeId;
-use super::tree::{MOST_NODES, ROOT, Sealed, Tree};
+use super::sealed::Sealed;
+use super::tree::{MOST_NODES, ROOT, Tree};
 
 /// A read-only part of a tree that is put into it late, in the place of an empty directory.
 #[derive(Debug)]

@@ -1,16 +1,15 @@
 //! The tree of names: built once, then looked up; only scratch changes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
 use super::branch::Branch;
 use super::layer::Layer;
 use super::node::{Contents, Node, NodeId};
+use super::sealed::Sealed;
 
 pub(super) const ROOT: NodeId = NodeId(0);
 /// Nodes from here on are scratch; those before are the same for all machines of a tree.
@@ -33,38 +32,6 @@ pub struct Tree {
     room: Room,
     /// Bytes of scratch that are taken: contents, targets of links, and names.
     used: u64,
-}
-
-/// What cannot be written to.
-#[derive(Debug)]
-pub(super) struct Sealed {
-    pub(super) nodes: Vec<Node>,
-    layers: Vec<Layer>,
-    /// Files that somebody has open: all guests share the host's descriptor of one.
-    opened: Mutex<HashMap<NodeId, Weak<File>>>,
-}
-
-impl Sealed {
-    /// Entries of files that nobody has open any more are kept up to this many in all.
-    const MOST_STALE: usize = 1024;
-
-    pub(super) fn new(nodes: Vec<Node>, layers: Vec<Layer>) -> Self {
-        Self { nodes, layers, opened: Mutex::default() }
-    }
-
-    fn open(&self, id: NodeId, layer: usize, path: &Path) -> io::Result<Arc<File>> {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(file) = opened.get(&id).and_then(Weak::upgrade) {
-            return Ok(file);
-        }
-        let layer = self.layers.get(layer).ok_or(io::ErrorKind::NotFound)?;
-        let file = Arc::new(layer.file(path)?);
-        if opened.len() >= Self::MOST_STALE {
-            opened.retain(|_, file| file.strong_count() > 0);
-        }
-        opened.insert(id, Arc::downgrade(&file));
-        Ok(file)
-    }
 }
 
 /// How much scratch there may be.
