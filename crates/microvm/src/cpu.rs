@@ -88,6 +88,9 @@ impl std::fmt::Debug for Context {
 }
 
 impl Context {
+    /// Bytes beyond its own size.
+    pub(crate) const HELD: u64 = size_of::<kvm_xsave>() as u64;
+
     /// That of the thread that has just made a call, behind the call.
     pub(crate) fn save(vcpu: &mut Vcpu) -> Result<Self, VcpuError> {
         vcpu.settle()?;

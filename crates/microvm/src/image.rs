@@ -128,17 +128,21 @@ impl Image {
         Ok(image)
     }
 
-    /// How far behind its lowest address the code begins that a guest's huge pages are to cover: it is worth placing the
-    /// program so that a block begins there. None when no code fills a block.
+    /// How far behind its lowest address the code begins that fills a block: it is worth placing the image so that a block
+    /// begins there, which a huge page then covers. None when no code fills one.
     #[must_use]
     pub fn huge_code(&self) -> Option<u64> {
-        let lowest = self.segments.iter().map(|segment| segment.memory.start).min()?;
+        let lowest = self.segments.iter().map(|segment| page_down(segment.memory.start)).min()?;
+        Some(self.huge_code_at()? - lowest)
+    }
+
+    /// The same, as an address before it is moved.
+    fn huge_code_at(&self) -> Option<u64> {
         let fills = |segment: &&Segment| {
             let length = segment.memory.end - segment.memory.start;
             segment.rights == Rights::EXECUTE && length >= BLOCK
         };
-        let code = self.segments.iter().find(fills)?;
-        Some(page_down(code.memory.start) - page_down(lowest))
+        self.segments.iter().find(fills).map(|code| page_down(code.memory.start))
     }
 
     /// Loads it from the file that it was parsed from, moved to `base` or as little behind it as its code needs.
@@ -146,8 +150,8 @@ impl Image {
     /// # Errors
     /// When a segment does not fit into the guest, or lies where another is.
     pub fn load(&self, file: &[u8], space: &mut Space, base: u64) -> Result<Loaded, ImageError> {
-        let before_code = self.huge_code().unwrap_or(0);
-        let base = base + before_code.next_multiple_of(BLOCK) - before_code;
+        let code = self.huge_code_at().unwrap_or(0);
+        let base = base + code.next_multiple_of(BLOCK) - code;
         let bias = if self.movable { base } else { 0 };
         let mut loaded =
             Loaded { bias, entry: bias.wrapping_add(self.entry), headers: 0, end: bias };
@@ -219,6 +223,32 @@ mod tests {
                 let _ = image.load(&file, &mut space, crate::layout::PROGRAM);
             }
         }
+    }
+
+    #[test]
+    fn code_that_fills_a_block_begins_one_in_programs_and_in_libraries() {
+        let segment = |memory: Range<u64>, rights| Segment { memory, file: 0..0, rights };
+        let image = |code_end| Image {
+            movable: true,
+            entry: 0,
+            segments: vec![
+                segment(0x1000..0xf_5000, Rights::READ),
+                segment(0xf_6100..code_end, Rights::EXECUTE),
+            ],
+            interpreter: None,
+            headers: (0, 0),
+        };
+        assert_eq!(image(0x20_0000).huge_code(), None);
+        let large = image(0x40_0000);
+        // The code's first page, seen from the first page of all.
+        assert_eq!(large.huge_code(), Some(0xf_5000));
+
+        let mut space = Space::new().unwrap();
+        let loaded = large.load(&[], &mut space, crate::layout::PROGRAM).unwrap();
+        assert!((loaded.bias + 0xf_6000).is_multiple_of(BLOCK), "{loaded:x?}");
+        assert!(loaded.bias >= crate::layout::PROGRAM, "{loaded:x?}");
+        let lowest = space.map(Place::BlockAt(0xf_5000), 5 * BLOCK, Rights::READ).unwrap();
+        assert!((lowest + 0xf_5000).is_multiple_of(BLOCK), "{lowest:x}");
     }
 
     #[test]

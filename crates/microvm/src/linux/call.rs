@@ -4,7 +4,7 @@ use rustix::io::Errno;
 
 use super::process::{Pause, Process};
 use super::{
-    Answer, clock, descriptors, identity, memory, paths, signals, status, threads, transfer,
+    Answer, clock, descriptors, futex, identity, memory, paths, signals, status, threads, transfer,
 };
 use crate::vcpu::VcpuError;
 
@@ -46,7 +46,7 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_exit => return threads::exit(process, signed(a) & 0xff),
         libc::SYS_exit_group => return Flow::Exit(signed(a) & 0xff),
         libc::SYS_clone => return threads::start(process, arguments),
-        libc::SYS_futex => return threads::futex(process, arguments),
+        libc::SYS_futex => return futex::futex(process, arguments),
         libc::SYS_nanosleep => return clock::nanosleep(process, a),
         libc::SYS_clock_nanosleep => return clock::clock_nanosleep(process, a, b, c),
         libc::SYS_rt_sigreturn => return signals::sigreturn(process),

@@ -21,6 +21,7 @@ mod clock;
 mod clock_page;
 mod descriptors;
 mod files;
+mod futex;
 mod identity;
 mod memory;
 mod paths;

@@ -226,7 +226,8 @@ impl Process {
         self.kernel.tree.held()
     }
 
-    /// Bytes of memory that it does not share with what it was cloned from, scratch files included; KVM's own for it apart.
+    /// Bytes of memory that it does not share with what it was cloned from, scratch files and waiting threads included; KVM's
+    /// own for it apart.
     ///
     /// # Errors
     /// Before Linux 6.7.
@@ -234,7 +235,7 @@ impl Process {
         let base = self.space.arena().address();
         let own = scanner.private(base..base + ARENA_BYTES)?;
         let own: u64 = own.iter().map(|range| range.end - range.start).sum();
-        Ok(own + self.scratch_held())
+        Ok(own + self.scratch_held() + self.kernel.threads.held())
     }
 
     /// What stops it from another thread.

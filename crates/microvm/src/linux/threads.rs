@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use super::call::{Flow, register, signed};
+use super::call::{Flow, register};
 use super::process::{Pause, Process};
 use super::signals::OwnSignals;
 use super::{Answer, clock};
@@ -29,7 +29,7 @@ const TURN: Duration = Duration::from_millis(5);
 /// Longest wait that is told from an endless one.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Any reason to wait for a futex.
-const ANY: u32 = u32::MAX;
+pub(super) const ANY: u32 = u32::MAX;
 
 /// A process's threads.
 #[derive(Clone, Debug)]
@@ -189,13 +189,19 @@ impl Threads {
         self.others.iter().filter_map(until).min()
     }
 
-    fn wake(&mut self, address: u64, most: usize, reasons: u32) -> u64 {
+    /// Wakes those who wait at an address for one of these reasons; how many.
+    pub(super) fn wake(&mut self, address: u64, most: usize, reasons: u32) -> u64 {
         let waits = |thread: &&mut Thread| match thread.state {
             State::Waiting(Wait::Futex(at, why), _) => at == address && why & reasons != 0,
             _ => false,
         };
         let woken = self.others.iter_mut().filter(waits).take(most);
         woken.map(|thread| thread.answer(Ok(0))).count() as u64
+    }
+
+    /// Bytes of the monitor's memory that those take that do not run.
+    pub(super) fn held(&self) -> u64 {
+        self.others.len() as u64 * (size_of::<Thread>() as u64 + Context::HELD)
     }
 
     /// Which there are, and what they wait for: for comparing two machines.
@@ -336,43 +342,5 @@ pub(super) fn exit(process: &mut Process, status: i32) -> Flow {
             None => Errno::DEADLK,
         };
         process.kernel.threads.others.iter_mut().take(1).for_each(|first| first.interrupt(errno));
-    }
-}
-
-/// `futex`: waiting and waking, with reasons and limits of time.
-pub(super) fn futex(process: &mut Process, arguments: [u64; 6]) -> Flow {
-    const WAIT: i32 = 0;
-    const WAKE: i32 = 1;
-    const WAIT_BITSET: i32 = 9;
-    const WAKE_BITSET: i32 = 10;
-    const REAL_TIME: i32 = 0x100;
-    let [address, operation, value, time, _, reasons] = arguments;
-    let operation = signed(operation);
-    let reasons = match operation & 0x7f {
-        WAIT | WAKE => ANY,
-        WAIT_BITSET | WAKE_BITSET => signed(reasons).cast_unsigned(),
-        _ => return Flow::Answer(Err(Errno::NOSYS)),
-    };
-    if !address.is_multiple_of(4) || reasons == 0 {
-        return Flow::Answer(Err(Errno::INVAL));
-    }
-    if matches!(operation & 0x7f, WAKE | WAKE_BITSET) {
-        let most = usize::try_from(signed(value)).unwrap_or(0).max(1);
-        return Flow::Answer(Ok(process.kernel.threads.wake(address, most, reasons)));
-    }
-    let until = match (time, operation & 0x7f) {
-        (0, _) => Ok(None),
-        (time, WAIT) => clock::duration(process, time).map(|wanted| Some(deadline(wanted))),
-        (time, _) => {
-            let clock = if operation & REAL_TIME == 0 { clock::MONOTONIC } else { clock::REALTIME };
-            clock::duration(process, time)
-                .and_then(|moment| Ok(Some(deadline(clock::left(clock, moment)?))))
-        }
-    };
-    let expected = &value.to_le_bytes()[..4];
-    match (until, process.space.read(address, 4)) {
-        (Err(errno), _) | (_, Err(errno)) => Flow::Answer(Err(errno)),
-        (Ok(_), Ok(word)) if word != expected => Flow::Answer(Err(Errno::AGAIN)),
-        (Ok(until), Ok(_)) => wait(process, Wait::Futex(address, reasons), until),
     }
 }
