@@ -124,12 +124,12 @@ fn pandas_works_in_a_machine() {
         path = '/tmp/table.csv'; table.to_csv(path, index=False)\n    \
         again = pandas.read_csv(path)\n    \
         return [os.uname().nodename, sums.to_dict(), len(again), float(table.value.rolling(2).mean().iloc[-1])]\n";
-    let Some(()) = deploy(&worker, "pandas", "\"pandas==2.2.3\", \"numpy==2.2.6\"", source) else {
+    let Some(()) = deploy(&worker, "tables", "\"pandas==2.2.3\", \"numpy==2.2.6\"", source) else {
         return;
     };
     let csv = "day,value\n2026-01-02,1\n2026-01-03,2\n2026-02-01,5\n";
     for _ in 0..2 {
-        let answer = worker.run("pandas", &json!({"csv": csv})).expect(200).json();
+        let answer = worker.run("tables", &json!({"csv": csv})).expect(200).json();
         assert_eq!(answer, json!(["microvm", {"1": 3, "2": 5}, 3, 3.5]));
     }
     worker.assert_well();
@@ -149,10 +149,10 @@ fn pillow_works_in_a_machine() {
         kept = io.BytesIO(); small.save(kept, kind)\n        \
         back = Image.open(io.BytesIO(kept.getvalue())).convert('RGB')\n        \
         sizes[kind] = [back.size, back.getpixel((20, 15))[0] > 180]\n    return [os.uname().nodename, sizes]\n";
-    let Some(()) = deploy(&worker, "pillow", "\"pillow==11.3.0\"", source) else { return };
+    let Some(()) = deploy(&worker, "images", "\"pillow==11.3.0\"", source) else { return };
     let each = json!([[40, 30], true]);
     for _ in 0..2 {
-        let answer = worker.run("pillow", &json!({})).expect(200).json();
+        let answer = worker.run("images", &json!({})).expect(200).json();
         assert_eq!(answer, json!(["microvm", {"PNG": each, "JPEG": each, "WEBP": each}]));
     }
     worker.assert_well();
