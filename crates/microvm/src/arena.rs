@@ -67,6 +67,12 @@ impl Arena {
             // SAFETY: the zone lies in the new arena's address space, which nothing else uses.
             unsafe { mmap_anonymous(arena.at(&zone).cast(), length_of(&zone), rights, flags) }?;
         }
+        let huge = frozen.huge..frozen.growth[1].end;
+        if !huge.is_empty() {
+            let (at, length) = (arena.at(&huge).cast(), length_of(&huge));
+            // SAFETY: advice about address space that holds nothing yet. A host without huge pages refuses it.
+            let _ = unsafe { madvise(at, length, Advice::LinuxHugepage) };
+        }
         Ok(arena)
     }
 
@@ -90,11 +96,11 @@ impl Arena {
     }
 
     /// Makes it the origin of clones; nobody can write to it any more. `growth` is where nothing is mapped: there, clones
-    /// get memory of their own.
+    /// get memory of their own, from `huge` on on huge pages.
     ///
     /// # Errors
     /// When the host refuses; the arena is lost.
-    pub fn freeze(self, growth: [Range<u64>; 2]) -> io::Result<Arc<Frozen>> {
+    pub fn freeze(self, growth: [Range<u64>; 2], huge: u64) -> io::Result<Arc<Frozen>> {
         let Backing::Own(file) = &self.backing else {
             return Err(io::Error::other("a clone cannot be frozen"));
         };
@@ -106,7 +112,7 @@ impl Arena {
         let base = reserve()?;
         // Private because kernels before 6.7 map nothing sealed as shared; nobody writes, so nothing is copied.
         map_file(base, &file, MapFlags::PRIVATE, ProtFlags::READ)?;
-        Ok(Arc::new(Frozen { base, file, growth }))
+        Ok(Arc::new(Frozen { base, file, growth, huge }))
     }
 
     /// Where the monitor sees offset 0: what KVM's memory slots refer to.
@@ -233,6 +239,7 @@ pub struct Frozen {
     base: NonNull<u8>,
     file: File,
     growth: [Range<u64>; 2],
+    huge: u64,
 }
 
 // SAFETY: the mapping belongs to this value alone, and is read only.

@@ -3,6 +3,8 @@
 //! Control registers, descriptor tables and model-specific registers are out of a guest's reach: they need ring 0, of
 //! which it has two instructions. They are part of the system registers all the same, and are put back with them.
 
+use std::sync::Arc;
+
 use kvm_bindings::{kvm_regs, kvm_sregs, kvm_vcpu_events, kvm_xsave};
 use kvm_ioctls::{SyncReg, VcpuFd};
 
@@ -80,6 +82,65 @@ impl CpuState {
             fd.set_sync_dirty_reg(register);
         }
         Ok(())
+    }
+}
+
+/// The part of a processor's state that is a thread's own, between two instructions of its.
+#[derive(Clone)]
+pub(crate) struct Context {
+    regs: kvm_regs,
+    /// Bases of FS and GS.
+    bases: [u64; 2],
+    xsave: Arc<kvm_xsave>,
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").field("regs", &self.regs).finish_non_exhaustive()
+    }
+}
+
+impl Context {
+    /// Bytes beyond its own size.
+    pub(crate) const HELD: u64 = size_of::<kvm_xsave>() as u64;
+
+    /// That of the thread that has just made a call, behind the call.
+    pub(crate) fn save(vcpu: &mut Vcpu) -> Result<Self, VcpuError> {
+        vcpu.settle()?;
+        let xsave = Arc::new(vcpu.fd().get_xsave().map_err(step("read extended states"))?);
+        let shared = vcpu.fd_mut().sync_regs_mut();
+        let bases = [shared.sregs.fs.base, shared.sregs.gs.base];
+        Ok(Self { regs: shared.regs, bases, xsave })
+    }
+
+    /// Has the processor go on with it. Nothing of another one is half done then: see [`Vcpu::settle`].
+    pub(crate) fn restore(&self, vcpu: &mut Vcpu) -> Result<(), VcpuError> {
+        let fd = vcpu.fd_mut();
+        // SAFETY: as in `CpuState::restore`.
+        unsafe { fd.set_xsave(&self.xsave) }.map_err(step("put extended states back"))?;
+        let shared = fd.sync_regs_mut();
+        shared.regs = self.regs;
+        [shared.sregs.fs.base, shared.sregs.gs.base] = self.bases;
+        for register in [SyncReg::Register, SyncReg::SystemRegister] {
+            fd.set_sync_dirty_reg(register);
+        }
+        Ok(())
+    }
+
+    /// What its call returns.
+    pub(crate) fn set_answer(&mut self, answer: u64) {
+        self.regs.rax = answer;
+    }
+
+    /// Has it make its call once more: `syscall` and what it is patched to are two bytes long.
+    pub(crate) fn go_before_call(&mut self) {
+        self.regs.rip = self.regs.rip.wrapping_sub(2);
+    }
+
+    /// Gives it a stack and a base of FS of its own.
+    pub(crate) fn set_stack(&mut self, stack: u64, fs: u64) {
+        self.regs.rsp = stack;
+        self.bases[0] = fs;
     }
 }
 

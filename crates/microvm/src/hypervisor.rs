@@ -1,8 +1,18 @@
 //! The host's KVM: what of it a machine needs, found out once.
 
+use std::io;
+use std::sync::OnceLock;
+
 use kvm_bindings::{CpuId, KVM_MAX_CPUID_ENTRIES};
 use kvm_ioctls::{Cap, Kvm};
+use rustix::io::Errno;
 use thiserror::Error;
+
+use crate::layout::{PAGE, PROGRAM};
+use crate::rights::Rights;
+use crate::ring0::HYPERCALL;
+use crate::space::{Place, Space};
+use crate::vcpu::{Vcpu, VcpuError, step};
 
 /// x87, SSE, AVX, the three parts of AVX-512 and the rights of protection keys: what fits into the 4 KiB that
 /// KVM_GET_XSAVE returns. No AMX, which needs a permission and 8 KiB more.
@@ -13,12 +23,53 @@ const STATES: u32 = 0x2e7;
 /// The leaf of CPUID that says which states there are.
 const STATE_LEAF: u32 = 0xd;
 
+/// What the host's kernel keeps its own time by.
+const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+
 /// An open `/dev/kvm`.
 #[derive(Debug)]
 pub struct Hypervisor {
     pub(crate) kvm: Kvm,
     pub(crate) cpuid: CpuId,
     pub(crate) xcr0: u64,
+    /// Whether the host's kernel trusts the processor's counter of ticks.
+    trusts_ticks: bool,
+    ticks: OnceLock<Result<Ticks, NoTicks>>,
+}
+
+/// The processor's counter of ticks (TSC), as guests read it: the host's own value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticks {
+    kilohertz: u32,
+    /// Whether KVM had to be told not to shift it: otherwise it starts at zero with each machine.
+    pub(crate) unshifted: bool,
+}
+
+/// Why guests cannot tell the time from the processor's counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum NoTicks {
+    /// The host itself does not.
+    #[error("the host's kernel keeps time by something else than the processor's counter")]
+    Distrusted,
+    /// KVM does not say how fast it runs.
+    #[error("KVM does not say how fast the processor's counter runs")]
+    Speed,
+    /// A guest reads another value than the host.
+    #[error("a guest reads another counter than the host")]
+    Differs,
+}
+
+impl Ticks {
+    /// Length of a tick, in 2⁻³² ns.
+    pub(crate) fn rate(self) -> u64 {
+        (1_000_000 << 32) / u64::from(self.kilohertz)
+    }
+}
+
+/// The counter, now.
+pub(crate) fn read_ticks() -> u64 {
+    // SAFETY: every x86-64 processor has the instruction, and Linux lets every process execute it.
+    unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 /// Why there can be no machines on this host.
@@ -61,6 +112,65 @@ impl Hypervisor {
                 xcr0 = u64::from(leaf.eax);
             }
         }
-        Ok(Self { kvm, cpuid, xcr0 })
+        let source = std::fs::read_to_string(CLOCK_SOURCE).unwrap_or_default();
+        // A virtual machine's kernel reads the counter through either of the two.
+        let trusts_ticks = matches!(source.trim(), "tsc" | "kvm-clock");
+        Ok(Self { kvm, cpuid, xcr0, trusts_ticks, ticks: OnceLock::new() })
+    }
+
+    /// Whether guests can tell the time from the processor's counter: the first to ask has a tiny guest read it.
+    ///
+    /// # Errors
+    /// When they cannot: they ask the monitor then, each time.
+    pub fn ticks(&self) -> Result<Ticks, NoTicks> {
+        *self.ticks.get_or_init(|| self.try_ticks())
+    }
+
+    fn try_ticks(&self) -> Result<Ticks, NoTicks> {
+        if !self.trusts_ticks {
+            return Err(NoTicks::Distrusted);
+        }
+        for unshifted in [false, true] {
+            match self.compare_ticks(unshifted) {
+                Ok(Some(kilohertz)) => return Ok(Ticks { kilohertz, unshifted }),
+                Ok(None) => {}
+                Err(_) => return Err(NoTicks::Speed),
+            }
+        }
+        Err(NoTicks::Differs)
+    }
+
+    /// How fast the counter runs, if a guest reads the host's.
+    fn compare_ticks(&self, unshifted: bool) -> Result<Option<u32>, VcpuError> {
+        // rdtsc; shl rdx, 32; or rax, rdx; out 0xf2, al
+        const CODE: [u8; 11] = [
+            0x0f,
+            0x31,
+            0x48,
+            0xc1,
+            0xe2,
+            0x20,
+            0x48,
+            0x09,
+            0xd0,
+            0xe6,
+            HYPERCALL.to_le_bytes()[0],
+        ];
+        let lost = |error: io::Error| VcpuError::Lost(error.to_string());
+        let refused = |errno: Errno| lost(errno.into());
+        let mut space = Space::new().map_err(lost)?;
+        let at = space.map(Place::Hint(PROGRAM), PAGE, Rights::WRITE).map_err(refused)?;
+        let code = space.write(at, CODE.len() as u64).map_err(refused)?;
+        code.copy_from_slice(&CODE);
+        space.protect(at, PAGE, Rights::EXECUTE).map_err(refused)?;
+        let mut vcpu = Vcpu::new(self, &space, at, 0)?;
+        if unshifted {
+            vcpu.unshift_ticks()?;
+        }
+        let kilohertz = vcpu.fd().get_tsc_khz().map_err(step("ask for the counter's speed"))?;
+        let before = read_ticks();
+        vcpu.run(&mut space)?;
+        let inside = vcpu.registers().rax;
+        Ok(Some(kilohertz).filter(|_| (before..=read_ticks()).contains(&inside)))
     }
 }

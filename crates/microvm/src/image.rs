@@ -8,7 +8,7 @@ use goblin::elf::program_header::{PT_INTERP, PT_LOAD, ProgramHeader};
 use rustix::io::Errno;
 use thiserror::Error;
 
-use crate::layout::{PAGE, USER_END, page_down, page_up};
+use crate::layout::{BLOCK, PAGE, USER_END, page_down, page_up};
 use crate::rights::Rights;
 use crate::space::{Place, Space};
 
@@ -79,6 +79,14 @@ impl Image {
     /// # Errors
     /// When it is not a program that can be loaded.
     pub fn parse(file: &[u8]) -> Result<Self, ImageError> {
+        Self::parse_start(file, file.len() as u64)
+    }
+
+    /// As [`Image::parse`], of a file's first bytes and its length: the headers lie there.
+    ///
+    /// # Errors
+    /// As [`Image::parse`].
+    pub fn parse_start(file: &[u8], length: u64) -> Result<Self, ImageError> {
         let malformed = |error: goblin::error::Error| ImageError::Malformed(error.to_string());
         if file.len() < 64 {
             return Err(ImageError::Malformed("too short".to_owned()));
@@ -105,7 +113,7 @@ impl Image {
         };
         for header in headers.map_err(malformed)? {
             match header.p_type {
-                PT_LOAD if header.p_memsz > 0 => image.segments.push(segment(&header, file)?),
+                PT_LOAD if header.p_memsz > 0 => image.segments.push(segment(&header, length)?),
                 PT_INTERP if header.p_filesz <= PATH_MAX => {
                     let path = slice(file, header.p_offset, header.p_filesz)?;
                     let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
@@ -120,11 +128,30 @@ impl Image {
         Ok(image)
     }
 
-    /// Loads it from the file that it was parsed from, moved to `base` if it can be.
+    /// How far behind its lowest address the code begins that fills a block: it is worth placing the image so that a block
+    /// begins there, which a huge page then covers. None when no code fills one.
+    #[must_use]
+    pub fn huge_code(&self) -> Option<u64> {
+        let lowest = self.segments.iter().map(|segment| page_down(segment.memory.start)).min()?;
+        Some(self.huge_code_at()? - lowest)
+    }
+
+    /// The same, as an address before it is moved.
+    fn huge_code_at(&self) -> Option<u64> {
+        let fills = |segment: &&Segment| {
+            let length = segment.memory.end - segment.memory.start;
+            segment.rights == Rights::EXECUTE && length >= BLOCK
+        };
+        self.segments.iter().find(fills).map(|code| page_down(code.memory.start))
+    }
+
+    /// Loads it from the file that it was parsed from, moved to `base` or as little behind it as its code needs.
     ///
     /// # Errors
     /// When a segment does not fit into the guest, or lies where another is.
     pub fn load(&self, file: &[u8], space: &mut Space, base: u64) -> Result<Loaded, ImageError> {
+        let code = self.huge_code_at().unwrap_or(0);
+        let base = base + code.next_multiple_of(BLOCK) - code;
         let bias = if self.movable { base } else { 0 };
         let mut loaded =
             Loaded { bias, entry: bias.wrapping_add(self.entry), headers: 0, end: bias };
@@ -149,11 +176,11 @@ impl Image {
     }
 }
 
-fn segment(header: &ProgramHeader, file: &[u8]) -> Result<Segment, ImageError> {
+fn segment(header: &ProgramHeader, length: u64) -> Result<Segment, ImageError> {
     let bad = ImageError::Segment(header.p_vaddr);
     let end = header.p_vaddr.checked_add(header.p_memsz).filter(|end| *end <= USER_END - PAGE);
     let file_end = header.p_offset.checked_add(header.p_filesz);
-    let fits = file_end.is_some_and(|end| end <= file.len() as u64);
+    let fits = file_end.is_some_and(|end| end <= length);
     let congruent = header.p_vaddr % PAGE == header.p_offset % PAGE;
     let (Some(end), Some(file_end)) = (end, file_end) else { return Err(bad) };
     if !fits || !congruent || header.p_filesz > header.p_memsz {
@@ -196,6 +223,32 @@ mod tests {
                 let _ = image.load(&file, &mut space, crate::layout::PROGRAM);
             }
         }
+    }
+
+    #[test]
+    fn code_that_fills_a_block_begins_one_in_programs_and_in_libraries() {
+        let segment = |memory: Range<u64>, rights| Segment { memory, file: 0..0, rights };
+        let image = |code_end| Image {
+            movable: true,
+            entry: 0,
+            segments: vec![
+                segment(0x1000..0xf_5000, Rights::READ),
+                segment(0xf_6100..code_end, Rights::EXECUTE),
+            ],
+            interpreter: None,
+            headers: (0, 0),
+        };
+        assert_eq!(image(0x20_0000).huge_code(), None);
+        let large = image(0x40_0000);
+        // The code's first page, seen from the first page of all.
+        assert_eq!(large.huge_code(), Some(0xf_5000));
+
+        let mut space = Space::new().unwrap();
+        let loaded = large.load(&[], &mut space, crate::layout::PROGRAM).unwrap();
+        assert!((loaded.bias + 0xf_6000).is_multiple_of(BLOCK), "{loaded:x?}");
+        assert!(loaded.bias >= crate::layout::PROGRAM, "{loaded:x?}");
+        let lowest = space.map(Place::BlockAt(0xf_5000), 5 * BLOCK, Rights::READ).unwrap();
+        assert!((lowest + 0xf_5000).is_multiple_of(BLOCK), "{lowest:x}");
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub const USER_START: u64 = 0x1_0000;
 pub const STACK_TOP: u64 = 0x07e0_0000;
 /// Bytes of the stack.
 pub const STACK_BYTES: u64 = 8 << 20;
+/// Where the shared object is that the kernel provides; a page for it to read from lies before it.
+pub const VDSO: u64 = 0x07f0_0000;
 /// Where the dynamic linker is loaded.
 pub const INTERPRETER: u64 = 0x0800_0000;
 /// Where position-independent programs are loaded; the break follows them.

@@ -21,8 +21,12 @@
 //!
 //! - Unikernels: static programs with `guest/unikernel/wool.h`. Faults of any kind end the program, never the monitor; a
 //!   program that spins is stopped from outside.
-//! - Unmodified Linux programs, static and dynamic, of one thread: CPython from a base as containers have it, its own tests of
-//!   math, dict, list, float, re, struct, json and zlib, numpy; Lambswool's guest on descriptor 3.
+//! - Unmodified Linux programs, static and dynamic: CPython from a base as containers have it, its own tests of math, dict,
+//!   list, float, re, struct, json, decimal, datetime, zlib and hashlib, numpy, pandas, Pillow; Lambswool's guest on
+//!   descriptor 3.
+//! - Threads, which take turns on the one processor. One that computes and makes no call keeps it.
+//! - Clocks that a guest reads without leaving the machine, where guests see the host's counter of ticks.
+//! - Code of libraries, and what is large, on huge pages.
 //! - Memory with real protections, W^X among them; system calls compared with Linux's by random scripts.
 //! - Places that make system calls are patched to hand over without ring 0.
 //! - Limits of memory, scratch and descriptors; branches that a clone's tree gets after its template was sealed.
@@ -31,10 +35,10 @@
 //!
 //! # What does not, yet
 //!
-//! - Threads, and so everything that starts one. Processes and sockets are refused as by a limit.
+//! - Processes and sockets are refused as by a limit.
 //! - Permission bits are kept but not enforced: the only user owns everything. MADV_DONTNEED on a file's pages reads as zero.
 //! - Floating point state is not saved in signal frames; no signal comes from outside.
-//! - A clock without system calls (vDSO), code placed on huge pages, clones by fork.
+//! - Clones by fork.
 //! - Snapshots on disk. Template and clones live in one process.
 //!
 //! Seen on one host only, whose KVM is paravirtualised: the guest's user mode native, ring 0 emulated. What is known of

@@ -11,6 +11,8 @@ use crate::rights::Rights;
 pub struct Regions {
     /// By start: end and rights.
     map: BTreeMap<u64, (u64, Rights)>,
+    /// Bytes of those that can hold anything.
+    counted: u64,
 }
 
 impl Regions {
@@ -18,6 +20,12 @@ impl Regions {
     #[must_use]
     pub fn count(&self) -> usize {
         self.map.len()
+    }
+
+    /// Bytes that can hold anything: all but what never could be touched.
+    #[must_use]
+    pub fn counted(&self) -> u64 {
+        self.counted
     }
 
     /// All of them, by address.
@@ -64,6 +72,9 @@ impl Regions {
     /// Maps `range`, whatever was there.
     pub fn set(&mut self, range: Range<u64>, rights: Rights) {
         self.clear(range.clone());
+        if rights.count() {
+            self.counted += range.end - range.start;
+        }
         let Range { mut start, mut end } = range;
         if let Some((&before, &(reach, same))) = self.map.range(..start).next_back()
             && reach == start
@@ -82,12 +93,15 @@ impl Regions {
 
     /// Unmaps `range`.
     pub fn clear(&mut self, range: Range<u64>) {
-        let parts: Vec<_> = self.inside(range.clone()).map(|(part, _)| part.start).collect();
+        let parts: Vec<_> = self.inside(range.clone()).map(|(part, _)| part).collect();
         for part in parts {
-            let Some((&start, &(end, rights))) = self.map.range(..=part).next_back() else {
+            let Some((&start, &(end, rights))) = self.map.range(..=part.start).next_back() else {
                 continue;
             };
             self.map.remove(&start);
+            if rights.count() {
+                self.counted -= part.end - part.start;
+            }
             if start < range.start {
                 self.map.insert(start, (range.start, rights));
             }
@@ -134,7 +148,7 @@ mod tests {
     use super::*;
     use crate::layout::PAGE;
 
-    const RIGHTS: [Rights; 4] = [Rights::NONE, Rights::READ, Rights::WRITE, Rights::EXECUTE];
+    const RIGHTS: [Rights; 4] = [Rights::NONE, Rights::READ, Rights::WRITE, Rights::HIDDEN];
 
     fn pages(start: u64, length: u64) -> Range<u64> {
         start * PAGE..(start + length) * PAGE
@@ -169,6 +183,8 @@ mod tests {
                 }
             }
             prop_assert_eq!(seen, model);
+            let counted = model.iter().flatten().filter(|rights| rights.count()).count();
+            prop_assert_eq!(regions.counted(), counted as u64 * PAGE);
 
             let (start, length) = probe;
             let asked = usize::try_from(start).unwrap()..usize::try_from(start + length).unwrap().min(80);

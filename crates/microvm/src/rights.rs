@@ -8,8 +8,13 @@ use std::ops::BitOr;
 pub struct Rights(u8);
 
 impl Rights {
-    /// Every access faults.
+    /// The bits that the hardware knows of.
+    const HARDWARE: u8 = 7;
+
+    /// Every access faults, and nothing was ever there: it takes no memory.
     pub const NONE: Self = Self(0);
+    /// Every access faults, but what was written before is still there, and counts.
+    pub const HIDDEN: Self = Self(8);
     /// Reading.
     pub const READ: Self = Self(1);
     /// Reading and writing.
@@ -45,7 +50,19 @@ impl Rights {
     /// Whether going from here to `new` takes something away.
     #[must_use]
     pub const fn shrink_to(self, new: Self) -> bool {
-        !new.allow(self)
+        self.0 & Self::HARDWARE & !new.0 != 0
+    }
+
+    /// Whether memory with these rights can hold anything.
+    #[must_use]
+    pub const fn count(self) -> bool {
+        self.0 != 0
+    }
+
+    /// What memory with these rights has once it is to have `new`: what was touchable stays counted.
+    #[must_use]
+    pub const fn turned_into(self, new: Self) -> Self {
+        if self.count() && !new.count() { Self::HIDDEN } else { new }
     }
 
     /// The flags of a page-table entry: present, user, and accessed and dirty ahead of time, so that the processor never
@@ -53,7 +70,7 @@ impl Rights {
     #[must_use]
     pub const fn entry_flags(self) -> u64 {
         const PRESENT_USER_ACCESSED_DIRTY: u64 = 1 | 4 | 0x60;
-        if self.0 == 0 {
+        if self.0 & Self::HARDWARE == 0 {
             return 0;
         }
         let write = if self.allow(Self::WRITE) { 2 } else { 0 };
@@ -73,6 +90,6 @@ impl BitOr for Rights {
 impl fmt::Debug for Rights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let letter = |bit, letter| if self.0 & bit == 0 { '-' } else { letter };
-        write!(f, "{}{}{}", letter(1, 'r'), letter(2, 'w'), letter(4, 'x'))
+        write!(f, "{}{}{}{}", letter(1, 'r'), letter(2, 'w'), letter(4, 'x'), letter(8, 'h'))
     }
 }

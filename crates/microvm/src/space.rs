@@ -20,6 +20,8 @@ use crate::rewind::Journal;
 use crate::rights::Rights;
 use crate::tables;
 
+/// Bytes of a clone's own zone for what is smaller than a block, unless that is more than half of it.
+const SMALL_BYTES: u64 = 256 << 20;
 /// More mappings than this are refused, as Linux does.
 const MOST_REGIONS: usize = 65_530;
 
@@ -44,6 +46,8 @@ pub(crate) struct SpaceState {
     units: u128,
     /// From where on to look for room: in a clone, where memory is its own.
     floor: u64,
+    /// The same for what fills a block or more: there the host gives a clone huge pages.
+    huge: u64,
 }
 
 /// Where to map.
@@ -51,6 +55,8 @@ pub(crate) struct SpaceState {
 pub enum Place {
     /// Anywhere; near this address if it is free.
     Hint(u64),
+    /// Anywhere, so that a block begins this far behind it.
+    BlockAt(u64),
     /// Here, instead of what is mapped.
     Fixed(u64),
     /// Here, if it is free.
@@ -70,7 +76,10 @@ impl Space {
         let mut arena = Arena::new()?;
         tables::lay_out(&mut arena);
         crate::ring0::lay_out(&mut arena);
-        Ok(Self::of(arena, SpaceState { floor: MAP_START, ..SpaceState::default() }))
+        Ok(Self::of(
+            arena,
+            SpaceState { floor: MAP_START, huge: MAP_START, ..SpaceState::default() },
+        ))
     }
 
     pub(crate) fn of(arena: Arena, state: SpaceState) -> Self {
@@ -104,28 +113,21 @@ impl Space {
             break_end..BREAK_END
         };
         let floor = self.state.regions.end_below(USER_END).max(MAP_START).next_multiple_of(BLOCK);
-        self.state.floor = floor;
-        let frozen = self.arena.freeze([break_growth, floor..USER_END])?;
+        let huge = (floor + SMALL_BYTES).min(floor.midpoint(USER_END).next_multiple_of(BLOCK));
+        (self.state.floor, self.state.huge) = (floor, huge);
+        let frozen = self.arena.freeze([break_growth, floor..USER_END], huge)?;
         Ok((frozen, self.state))
     }
 
-    /// Allows `more` bytes to be mapped beyond those that are; what cannot be touched does not count.
+    /// Allows `more` bytes to be mapped beyond those that are; what never could be touched does not count.
     pub fn allow(&mut self, more: u64) {
-        self.limit = self.mapped().saturating_add(more);
-    }
-
-    /// Bytes that are mapped and can be touched.
-    fn mapped(&self) -> u64 {
-        let touchable = self.state.regions.iter().filter(|(_, rights)| *rights != Rights::NONE);
-        touchable.map(|(range, _)| range.end - range.start).sum()
+        self.limit = self.state.regions.counted().saturating_add(more);
     }
 
     /// ENOMEM where `more` bytes would be too many.
     fn check_room(&self, more: u64) -> Result<(), Errno> {
-        if self.limit != u64::MAX && self.mapped().saturating_add(more) > self.limit {
-            return Err(Errno::NOMEM);
-        }
-        Ok(())
+        let wanted = self.state.regions.counted().saturating_add(more);
+        if wanted > self.limit { Err(Errno::NOMEM) } else { Ok(()) }
     }
 
     /// The memory itself.
@@ -164,7 +166,12 @@ impl Space {
             return Err(Errno::NOMEM);
         }
         let start = match place {
-            Place::Hint(hint) => self.anywhere(page_down(hint), length)?,
+            Place::Hint(hint) => self.anywhere(page_down(hint), length, rights)?,
+            Place::BlockAt(offset) => {
+                // Room for less than a block before it, wherever the room begins.
+                let start = self.anywhere(0, length + BLOCK, rights)?;
+                (start + offset).next_multiple_of(BLOCK) - offset
+            }
             Place::Fixed(start) => {
                 let range = user(start, length)?;
                 self.release(range)?;
@@ -183,7 +190,7 @@ impl Space {
 
     /// Maps what is free.
     fn grant(&mut self, range: Range<u64>, rights: Rights) -> Result<(), Errno> {
-        if rights != Rights::NONE {
+        if rights.count() {
             self.check_room(range.end - range.start)?;
         }
         self.arena.zero_on_reuse(range.clone());
@@ -191,7 +198,7 @@ impl Space {
         self.enter(range, rights)
     }
 
-    fn anywhere(&self, hint: u64, length: u64) -> Result<u64, Errno> {
+    fn anywhere(&self, hint: u64, length: u64, rights: Rights) -> Result<u64, Errno> {
         let regions = &self.state.regions;
         if hint >= MAP_START
             && let Ok(range) = user(hint, length)
@@ -200,7 +207,12 @@ impl Space {
             return Ok(hint);
         }
         let align = if length >= BLOCK { BLOCK } else { PAGE };
-        let gap = regions.gap(self.state.floor..USER_END, length, align);
+        // What cannot be touched yet, as a thread's stack at first, will hardly be touched all over.
+        let from = match length >= BLOCK && rights.allow(Rights::WRITE) {
+            true => self.state.huge,
+            false => self.state.floor,
+        };
+        let gap = regions.gap(from..USER_END, length, align);
         gap.or_else(|| regions.gap(MAP_START..USER_END, length, PAGE)).ok_or(Errno::NOMEM)
     }
 
@@ -243,16 +255,21 @@ impl Space {
         if end > USER_END || !self.state.regions.cover(range.clone()) {
             return Err(Errno::NOMEM);
         }
-        let hidden =
-            self.state.regions.inside(range.clone()).filter(|(_, now)| *now == Rights::NONE);
-        let more = hidden.map(|(part, _)| part.end - part.start).sum();
-        if rights != Rights::NONE && more > 0 {
+        if self.state.regions.count() >= MOST_REGIONS {
+            return Err(Errno::NOMEM);
+        }
+        let parts: Vec<_> = self.state.regions.inside(range.clone()).collect();
+        let uncounted = parts.iter().filter(|(_, now)| !now.count());
+        let more = uncounted.map(|(part, _)| part.end - part.start).sum();
+        if rights.count() && more > 0 {
             self.check_room(more)?;
         }
-        let parts = self.state.regions.inside(range.clone());
-        let shrinking = parts.filter(|(_, now)| now.shrink_to(rights)).map(|(part, _)| part);
+        let shrinking = parts.iter().filter(|(_, now)| now.shrink_to(rights));
+        let shrinking = shrinking.map(|(part, _)| part.clone());
         let shrinking = shrinking.reduce(|all, part| all.start..part.end);
-        self.state.regions.set(range.clone(), rights);
+        for (part, now) in parts {
+            self.state.regions.set(part, now.turned_into(rights));
+        }
         self.enter(range, rights)?;
         shrinking.map_or(Ok(()), |range| self.arena.flush(range).map_err(refused))
     }

@@ -12,9 +12,11 @@
 //! After a system call the processor is already back at CPL 3 behind the call; whoever handles it writes the result to
 //! RAX. After a fault it is still in ring 0 until [`Vcpu::enter`].
 
+use std::os::fd::AsRawFd;
+
 use kvm_bindings::{
-    Msrs, kvm_msr_entry, kvm_regs, kvm_segment, kvm_sregs, kvm_userspace_memory_region, kvm_xcr,
-    kvm_xcrs,
+    KVM_VCPU_TSC_CTRL, KVM_VCPU_TSC_OFFSET, Msrs, kvm_device_attr, kvm_msr_entry, kvm_regs,
+    kvm_segment, kvm_sregs, kvm_userspace_memory_region, kvm_xcr, kvm_xcrs,
 };
 use kvm_ioctls::{SyncReg, VcpuExit, VcpuFd, VmFd};
 use thiserror::Error;
@@ -28,6 +30,8 @@ use crate::ring0::{
 use crate::space::Space;
 use crate::stop;
 
+/// Of a processor, for which `kvm-ioctls` has no method on x86-64.
+const KVM_SET_DEVICE_ATTR: libc::c_ulong = 0x4018_aee1;
 const PAGE_FAULT: u8 = 14;
 const GENERAL_PROTECTION: u8 = 13;
 /// RFLAGS that a guest may choose (CF PF AF ZF SF TF DF OF AC ID), and those that are always set: bit 1, and IOPL 3,
@@ -306,6 +310,26 @@ impl Vcpu {
             Err(error) if error.errno() == libc::EINTR => Ok(()),
             Err(error) => Err(step("let KVM finish an exit")(error)),
             Ok(exit) => Err(VcpuError::Lost(format!("{exit} where it was not to run"))),
+        }
+    }
+
+    /// Has the guest read the processor's counter of ticks as the host does. Before it runs.
+    ///
+    /// # Errors
+    /// Before Linux 5.16.
+    pub(crate) fn unshift_ticks(&self) -> Result<(), VcpuError> {
+        let shift = 0_u64;
+        let attribute = kvm_device_attr {
+            group: KVM_VCPU_TSC_CTRL,
+            attr: u64::from(KVM_VCPU_TSC_OFFSET),
+            addr: (&raw const shift).addr() as u64,
+            flags: 0,
+        };
+        let fd = self.fd.as_raw_fd();
+        // SAFETY: KVM reads the attribute, and eight bytes at its address: both live on.
+        match unsafe { libc::ioctl(fd, KVM_SET_DEVICE_ATTR, &raw const attribute) } {
+            0 => Ok(()),
+            _ => Err(step("leave the counter unshifted")(kvm_ioctls::Error::last())),
         }
     }
 

@@ -90,6 +90,9 @@ const PROGRAM: &str = r##"
                 if (count & 1) munmap(more, 100000);
             }
             return 1;
+        case 'h': { char *large = mmap(0, 8 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            for (int at = 0; at < 8 << 20; at++) if (large[at]) return 39;
+            memset(large, 4, 8 << 20); return 1; }
         case 'k': { char *top = sbrk(5 << 20); if (top == (char *)-1) return 32;
             for (int at = 0; at < 5 << 20; at++) if (top[at]) return 33;
             memset(top, 6, 5 << 20); return 1; }
@@ -170,7 +173,7 @@ fn ask(process: &mut Process, letter: char) -> Result<u8, Pause> {
 }
 
 /// Everything that goes well on a clone that nothing was done to.
-const CHANGES: &str = "dburpnmkfsv";
+const CHANGES: &str = "dburpnmhkfsv";
 
 #[test]
 fn a_clone_goes_on_where_its_template_stands() {
@@ -287,6 +290,44 @@ fn what_clones_get_at_once_is_what_they_would_find_one_by_one() {
     assert_eq!(ask(&mut process, '?'), Ok(1));
     process = world.reset(process);
     assert_eq!(world.differences(&mut process), Vec::<String>::new());
+}
+
+#[test]
+fn what_fills_a_block_is_on_huge_pages_and_less_is_not() {
+    let enabled = "/sys/kernel/mm/transparent_hugepage/enabled";
+    let enabled = std::fs::read_to_string(enabled).unwrap_or_default();
+    if !enabled.contains("[madvise]") && !enabled.contains("[always]") {
+        eprintln!("SKIPPED: this host has no transparent huge pages");
+        return;
+    }
+    let Some(world) = World::new() else { return };
+    let mut process = world.spawn();
+    let mapped = |process: &Process| process.space().regions().clone();
+    let before = mapped(&process);
+    // Among others one of 840 000 bytes; then eight megabytes instead of others.
+    assert_eq!(ask(&mut process, 'm'), Ok(1));
+    assert_eq!(ask(&mut process, 'h'), Ok(1));
+    let base = process.space().arena().address();
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let advised = |address: u64| {
+        let mut inside = false;
+        maps.lines().any(|line| {
+            let ends = line.split(' ').next().and_then(|range| range.split_once('-'));
+            if let Some((Ok(start), Ok(end))) = ends
+                .map(|(start, end)| (u64::from_str_radix(start, 16), u64::from_str_radix(end, 16)))
+            {
+                inside = (start..end).contains(&(base + address));
+            }
+            inside && line.starts_with("VmFlags:") && line.split(' ').any(|flag| flag == "hg")
+        })
+    };
+    let after = mapped(&process);
+    let new = after.iter().filter(|(range, _)| !before.touch(range.clone()));
+    let (large, small): (Vec<_>, Vec<_>) =
+        new.map(|(range, _)| range).partition(|range| range.end - range.start >= 8 << 20);
+    assert!(!large.is_empty() && !small.is_empty(), "{after:x?}");
+    assert!(large.iter().all(|range| advised(range.start)), "{large:x?}");
+    assert!(!small.iter().any(|range| advised(range.start)), "{small:x?}");
 }
 
 #[test]

@@ -199,6 +199,18 @@ pub fn raise_capabilities() -> io::Result<()> {
     set_capabilities(permitted, permitted, 0)
 }
 
+/// Runs `action` with no effective capability, then goes back. What is opened meanwhile carries none: the kernel asks the
+/// credentials of whoever opened.
+///
+/// # Errors
+/// As `capset(2)`. The process must end then: its credentials are not what they were.
+pub fn without_capabilities<T>(action: impl FnOnce() -> T) -> io::Result<T> {
+    set_capabilities(0, permitted_capabilities()?, 0)?;
+    let done = action();
+    raise_capabilities()?;
+    Ok(done)
+}
+
 #[repr(C)]
 struct CapHeader {
     version: u32,

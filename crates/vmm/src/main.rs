@@ -12,13 +12,16 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use microvm::hypervisor::Hypervisor;
 use microvm::scan::Scanner;
+use sys::process::without_capabilities;
 use vmm::monitor::{examine, jail, serve, unikernel};
 
 fn main() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     // What has a path is opened before there are none any more.
     let host = Hypervisor::open()?;
-    let mut scanner = Scanner::open().context("open /proc/self/pagemap")?;
+    // To whoever opened it with rights the page map tells where in the machine's memory a page is.
+    let scanner = without_capabilities(Scanner::open).context("put rights aside")?;
+    let mut scanner = scanner.context("open /proc/self/pagemap")?;
     match arguments.first().map(String::as_str) {
         None => {
             let control = jail::enter().context("go to jail")?;

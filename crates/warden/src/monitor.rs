@@ -53,9 +53,6 @@ impl Warden {
                 return Err(refused);
             }
         };
-        let shared = process.as_fd().try_clone_to_owned().map_err(kernel("share pidfd"))?;
-        let files = self.cgroups.files(&group, uid).map_err(kernel("open cgroup"))?;
-        let (files, cgroup_files) = crate::prepare::split(files);
         let sandbox = Sandbox {
             kind: Kind::Instance,
             uid,
@@ -77,7 +74,23 @@ impl Warden {
             child: true,
             dying: false,
         };
+        // Known from here on: whatever fails next, it is destroyed as any other, and what it holds is given back.
         self.sandboxes.insert(name, sandbox);
+        let shown = self.show_monitor(name, channel);
+        if shown.is_err() {
+            self.release(name);
+        }
+        shown
+    }
+
+    /// What the worker gets of a monitor that has started.
+    fn show_monitor(&mut self, name: u64, channel: OwnedFd) -> Answered {
+        let sandbox = self.find(name)?;
+        let (uid, group) = (sandbox.uid, sandbox.group.clone());
+        let process = sandbox.process.as_ref().ok_or(Refused::Wrong("it has no process"))?;
+        let shared = process.as_fd().try_clone_to_owned().map_err(kernel("share pidfd"))?;
+        let files = self.cgroups.files(&group, uid).map_err(kernel("open cgroup"))?;
+        let (files, cgroup_files) = crate::prepare::split(files);
         let rest = [channel, shared].into_iter().chain(cgroup_files).collect();
         Ok((Answer::Started { uid, files }, rest))
     }

@@ -3,7 +3,10 @@
 use rustix::io::Errno;
 
 use super::process::{Pause, Process};
-use super::{Answer, clock, descriptors, identity, memory, paths, signals, status, transfer};
+use super::{
+    Answer, clock, descriptors, futex, identity, memory, paths, signals, status, threads, transfer,
+};
+use crate::vcpu::VcpuError;
 
 /// How a system call ends.
 #[derive(Debug)]
@@ -20,6 +23,8 @@ pub(super) enum Flow {
     Kill(i32),
     /// It cannot be answered now: the process pauses before it.
     Again(Pause),
+    /// The machine is of no further use.
+    Lost(VcpuError),
 }
 
 impl From<Answer> for Flow {
@@ -38,11 +43,16 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_write => return transfer::write(process, a, b, c),
         libc::SYS_writev => return transfer::writev(process, a, b, c),
         libc::SYS_poll => return descriptors::poll(process, a, b, signed(c)),
-        libc::SYS_exit | libc::SYS_exit_group => return Flow::Exit(signed(a) & 0xff),
+        libc::SYS_exit => return threads::exit(process, signed(a) & 0xff),
+        libc::SYS_exit_group => return Flow::Exit(signed(a) & 0xff),
+        libc::SYS_clone => return threads::start(process, arguments),
+        libc::SYS_futex => return futex::futex(process, arguments),
+        libc::SYS_nanosleep => return clock::nanosleep(process, a),
+        libc::SYS_clock_nanosleep => return clock::clock_nanosleep(process, a, b, c),
         libc::SYS_rt_sigreturn => return signals::sigreturn(process),
         libc::SYS_kill => return signals::kill(process, signed(a), signed(b)),
-        libc::SYS_tkill => return signals::kill(process, signed(a), signed(b)),
-        libc::SYS_tgkill => return signals::kill(process, signed(b), signed(c)),
+        libc::SYS_tkill => return signals::kill_thread(process, fd(a), signed(b)),
+        libc::SYS_tgkill => return signals::kill_thread(process, fd(b), signed(c)),
         _ => {}
     }
     let answer = match number {
@@ -106,8 +116,6 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_clock_getres => clock::getres(process, a, b),
         libc::SYS_gettimeofday => clock::gettimeofday(process, a),
         libc::SYS_time => clock::time(process, a),
-        libc::SYS_nanosleep => clock::nanosleep(process, a),
-        libc::SYS_clock_nanosleep => clock::clock_nanosleep(process, a, b, c),
 
         libc::SYS_rt_sigaction => signals::sigaction(process, a, b, c, d),
         libc::SYS_rt_sigprocmask => signals::sigprocmask(process, a, b, c, d),
@@ -123,17 +131,21 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_sysinfo => identity::sysinfo(process, a),
         libc::SYS_times => identity::times(process, a),
         libc::SYS_sched_getaffinity => identity::affinity(process, b, c),
-        libc::SYS_futex => identity::futex(process, a, b, c),
-        libc::SYS_getpid | libc::SYS_gettid | libc::SYS_set_tid_address => Ok(identity::PID),
-        libc::SYS_getpgrp | libc::SYS_getsid => Ok(identity::PID),
+        libc::SYS_gettid => Ok(process.kernel.threads.running()),
+        libc::SYS_set_tid_address => Ok(process.kernel.threads.tell_end_at(a)),
+        libc::SYS_getpid | libc::SYS_getpgrp | libc::SYS_getsid => Ok(identity::PID),
         libc::SYS_getppid => Ok(0),
         libc::SYS_getuid | libc::SYS_geteuid | libc::SYS_getgid | libc::SYS_getegid => {
             Ok(super::start::USER)
         }
         libc::SYS_getgroups => Ok(0),
-        libc::SYS_sched_yield | libc::SYS_set_robust_list => Ok(0),
-        // One thread, no children, and no network: refused as by a limit, and not noted as missing.
-        libc::SYS_clone | libc::SYS_fork | libc::SYS_vfork => Err(Errno::AGAIN),
+        libc::SYS_sched_yield => {
+            process.kernel.threads.tire();
+            Ok(0)
+        }
+        libc::SYS_set_robust_list => Ok(0),
+        // No children, and no network: refused as by a limit, and not noted as missing.
+        libc::SYS_fork | libc::SYS_vfork => Err(Errno::AGAIN),
         libc::SYS_execve | libc::SYS_execveat => Err(Errno::ACCESS),
         libc::SYS_wait4 | libc::SYS_waitid => Err(Errno::CHILD),
         libc::SYS_socket | libc::SYS_socketpair => Err(Errno::AFNOSUPPORT),

@@ -1,22 +1,27 @@
 //! System calls about time.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::Answer;
+use super::call::Flow;
 use super::process::Process;
 use super::record::{Record, long_at};
+use super::threads::{Wait, deadline};
+use super::{Answer, threads};
 
 /// Longest single sleep. A stop from outside is noticed after it.
 const NAP: Duration = Duration::from_millis(5);
 
+pub(super) const REALTIME: u64 = 0;
+pub(super) const MONOTONIC: u64 = 1;
+
 /// The host's clock for a guest's, and whether it counts what this process uses.
 fn clock(number: u64) -> Result<ClockId, Errno> {
     match number {
-        0 => Ok(ClockId::Realtime),
-        1 => Ok(ClockId::Monotonic),
+        REALTIME => Ok(ClockId::Realtime),
+        MONOTONIC => Ok(ClockId::Monotonic),
         // The monitor's thread runs the guest: their times are one.
         2 => Ok(ClockId::ProcessCPUTime),
         3 => Ok(ClockId::ThreadCPUTime),
@@ -65,30 +70,35 @@ pub(super) fn time(process: &mut Process, target: u64) -> Answer {
     Ok(now)
 }
 
-pub(super) fn nanosleep(process: &mut Process, wanted: u64) -> Answer {
-    let wanted = duration(process, wanted)?;
+pub(super) fn nanosleep(process: &mut Process, wanted: u64) -> Flow {
+    sleep(process, duration(process, wanted))
+}
+
+pub(super) fn clock_nanosleep(process: &mut Process, number: u64, flags: u64, wanted: u64) -> Flow {
+    const ABSOLUTE: u64 = 1;
+    let wanted = duration(process, wanted).and_then(|wanted| match flags & ABSOLUTE {
+        0 => clock(number).map(|_| wanted),
+        _ => left(number, wanted),
+    });
     sleep(process, wanted)
 }
 
-pub(super) fn clock_nanosleep(
-    process: &mut Process,
-    number: u64,
-    flags: u64,
-    wanted: u64,
-) -> Answer {
-    const ABSOLUTE: u64 = 1;
-    let wanted = duration(process, wanted)?;
-    if flags & ABSOLUTE == 0 {
-        clock(number)?;
-        return sleep(process, wanted);
+fn sleep(process: &mut Process, wanted: Result<Duration, Errno>) -> Flow {
+    match wanted {
+        Ok(wanted) => threads::wait(process, Wait::Time, Some(deadline(wanted))),
+        Err(errno) => Flow::Answer(Err(errno)),
     }
+}
+
+/// How long it is until a moment of a clock.
+pub(super) fn left(number: u64, moment: Duration) -> Result<Duration, Errno> {
     let now = clock_gettime(clock(number)?);
     let now =
         Duration::new(now.tv_sec.try_into().unwrap_or(0), now.tv_nsec.try_into().unwrap_or(0));
-    sleep(process, wanted.saturating_sub(now))
+    Ok(moment.saturating_sub(now))
 }
 
-fn duration(process: &Process, at: u64) -> Result<Duration, Errno> {
+pub(super) fn duration(process: &Process, at: u64) -> Result<Duration, Errno> {
     let bytes = process.space.read(at, 16)?;
     let (seconds, nanoseconds) = (long_at(bytes, 0), long_at(bytes, 8));
     if seconds > i64::MAX.cast_unsigned() || nanoseconds >= 1_000_000_000 {
@@ -102,14 +112,13 @@ pub(super) fn now() -> i64 {
     clock_gettime(ClockId::RealtimeCoarse).tv_sec
 }
 
-/// In naps, so that a stop ends it: as if a signal had come.
-pub(super) fn sleep(process: &Process, wanted: Duration) -> Answer {
-    let begin = std::time::Instant::now();
+/// In naps, so that a stop ends it: as if a signal had come, EINTR.
+pub(super) fn sleep_until(process: &Process, moment: Instant) -> Result<(), Errno> {
     let stopper = process.stopper();
     loop {
-        let rest = wanted.saturating_sub(begin.elapsed());
+        let rest = moment.saturating_duration_since(Instant::now());
         if rest.is_zero() {
-            return Ok(0);
+            return Ok(());
         }
         if stopper.wanted() {
             return Err(Errno::INTR);

@@ -1,11 +1,14 @@
 //! System calls about descriptors themselves, whatever they refer to.
 
+use std::time::Duration;
+
 use rustix::io::Errno;
 
 use super::Answer;
 use super::call::{Flow, fd, signed};
 use super::files::{MOST, Object, PIPE_BYTES};
 use super::process::{Pause, Process};
+use super::threads::{self, Wait};
 
 const WRITE_ONLY: u64 = 1;
 const APPEND: u64 = 0o2000;
@@ -116,20 +119,24 @@ pub(super) fn ioctl(process: &mut Process, fd_: u64, request: u64, argument: u64
     Ok(0)
 }
 
-/// Ready or not: without other processes and threads, waiting makes sense for the channel alone.
+/// Ready or not; else it waits for another thread, or, without a limit of time, for the channel.
 pub(super) fn poll(process: &mut Process, entries: u64, count: u64, timeout: i32) -> Flow {
-    match poll_now(process, entries, count) {
+    let mut channel = false;
+    match poll_now(process, entries, count, &mut channel) {
         Ok(0) if timeout == 0 => Flow::Answer(Ok(0)),
         Ok(0) if timeout > 0 => {
-            let length = std::time::Duration::from_millis(u64::from(timeout.unsigned_abs()));
-            Flow::Answer(super::clock::sleep(process, length).map(|_| 0))
+            let wanted = Duration::from_millis(u64::from(timeout.unsigned_abs()));
+            let until = process.kernel.threads.limit(wanted);
+            threads::wait(process, Wait::Change, Some(until))
         }
-        Ok(0) => Flow::Again(if process.open { Pause::Idle } else { Pause::Stuck }),
+        Ok(0) if channel => Flow::Again(Pause::Idle),
+        Ok(0) => threads::wait(process, Wait::Change, None),
         answer => Flow::Answer(answer),
     }
 }
 
-fn poll_now(process: &mut Process, entries: u64, count: u64) -> Answer {
+/// What is ready; says whether the channel is asked about.
+fn poll_now(process: &mut Process, entries: u64, count: u64, channel: &mut bool) -> Answer {
     const IN: u8 = 1;
     const OUT: u8 = 4;
     const ERROR: u8 = 8;
@@ -148,7 +155,10 @@ fn poll_now(process: &mut Process, entries: u64, count: u64) -> Answer {
             Ok(Ok(open)) => match open.object {
                 Object::Node(..) => IN | OUT,
                 Object::Output(_) => OUT,
-                Object::Channel if process.incoming.is_empty() && process.open => OUT,
+                Object::Channel if process.incoming.is_empty() && process.open => {
+                    *channel |= entry[4] & IN != 0;
+                    OUT
+                }
                 Object::Channel => IN | OUT,
                 Object::PipeReader(pipe) => match process.kernel.files.pipe(pipe)? {
                     pipe if !pipe.bytes.is_empty() => IN,

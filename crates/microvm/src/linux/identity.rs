@@ -7,11 +7,13 @@ use super::Answer;
 use super::call::signed;
 use super::process::Process;
 use super::record::Record;
-use crate::layout::{STACK_BYTES, USER_END, USER_HALF_END};
+use crate::layout::{USER_END, USER_HALF_END};
 use crate::stop::Stopper;
 
-/// The process's number, and its only thread's.
+/// The process's number, and its first thread's.
 pub(super) const PID: u64 = 1;
+/// What a C library makes a thread's stack of. All of it counts as memory: so it is less than the first thread has.
+const THREAD_STACK_BYTES: u64 = 2 << 20;
 const INFINITE: u64 = u64::MAX;
 
 pub(super) fn arch_prctl(process: &mut Process, what: u64, value: u64) -> Answer {
@@ -90,7 +92,7 @@ pub(super) fn fill_random(target: &mut [u8], stopper: &Stopper) -> Answer {
 pub(super) fn prlimit(process: &mut Process, what: u64, new: u64, old: u64) -> Answer {
     // Stack, core, processes, files; CPU time, file sizes, data and the rest have no limit of their own.
     let limit = match what {
-        3 => STACK_BYTES,
+        3 => THREAD_STACK_BYTES,
         4 => 0,
         6 => 1,
         7 => 1024,
@@ -145,24 +147,6 @@ pub(super) fn affinity(process: &mut Process, length: u64, target: u64) -> Answe
     }
     process.space.write(target, 8)?.copy_from_slice(&1_u64.to_le_bytes());
     Ok(8)
-}
-
-/// With one thread nobody ever waits for another: waking finds nobody, and waiting for what nobody can change is a dead
-/// lock that is refused.
-pub(super) fn futex(process: &mut Process, address: u64, operation: u64, value: u64) -> Answer {
-    const WAIT: i32 = 0;
-    const WAKE: i32 = 1;
-    const WAIT_BITSET: i32 = 9;
-    const WAKE_BITSET: i32 = 10;
-    match signed(operation) & 0x7f {
-        WAKE | WAKE_BITSET => Ok(0),
-        WAIT | WAIT_BITSET => {
-            let word = process.space.read(address, 4)?;
-            let expected = value.to_le_bytes();
-            Err(if word == &expected[..4] { Errno::DEADLK } else { Errno::AGAIN })
-        }
-        _ => Err(Errno::NOSYS),
-    }
 }
 
 #[cfg(test)]

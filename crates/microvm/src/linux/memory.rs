@@ -5,7 +5,8 @@ use rustix::io::Errno;
 use super::Answer;
 use super::files::Object;
 use super::process::Process;
-use crate::layout::page_up;
+use crate::image::Image;
+use crate::layout::{BLOCK, page_up};
 use crate::rights::Rights;
 use crate::space::Place;
 use crate::vfs::{Contents, Device};
@@ -50,6 +51,10 @@ pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
     if wants_to_write {
         return Err(Errno::NODEV);
     }
+    let place = match (place, huge_code(process, fd & 0xffff_ffff, length, offset)) {
+        (Place::Hint(0), Some(code)) => Place::BlockAt(code),
+        (place, _) => place,
+    };
     let start = process.space.map(place, length, rights)?;
     let filled = fill(process, fd & 0xffff_ffff, start, length, offset);
     if let Err(errno) = filled {
@@ -57,6 +62,23 @@ pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
         return Err(errno);
     }
     Ok(start)
+}
+
+/// Where, behind its start, the code of a library begins that fills a block. The dynamic linker maps all of a library to
+/// find room for it, and then its parts in their places.
+fn huge_code(process: &Process, fd: u64, length: u64, offset: u64) -> Option<u64> {
+    /// Libraries have their headers in their first page.
+    const START: usize = crate::layout::PAGE as usize;
+    let Object::Node(node, Some(file)) = &process.kernel.files.get(fd).ok()?.object else {
+        return None;
+    };
+    if offset != 0 || length < BLOCK {
+        return None;
+    }
+    let mut start = [0; START];
+    super::transfer::read_at(file, &mut start, 0).ok()?;
+    let image = Image::parse_start(&start, process.kernel.tree.contents(*node).size()).ok()?;
+    image.huge_code().filter(|code| *code < length)
 }
 
 /// Copies a file into a fresh mapping; what lies behind its end stays zero.

@@ -6,19 +6,22 @@
 //!                                                       ├── status       stat, access, readlink, getdents
 //!                                                       ├── transfer     read, write, lseek
 //!                                                       ├── descriptors  close, dup, pipe, fcntl, poll
-//!                                                       ├── clock        clock_gettime, nanosleep
+//!                                                       ├── clock        clock_gettime, nanosleep (clock_page: without a call)
+//!                                                       ├── threads      clone, futex, exit
 //!                                                       ├── signals      sigaction, sigaltstack
 //!                                                       └── identity     getpid, uname, limits
 //! ```
 //!
 //! Nothing of the host is passed through: descriptors are the monitor's own numbers, paths are looked up in the guest's
-//! own tree, and the program is the only process and the only thread there is. What is not known is ENOSYS, noted once
+//! own tree, and the program is the only process there is. What is not known is ENOSYS, noted once
 //! for each number.
 
 mod call;
 mod clock;
+mod clock_page;
 mod descriptors;
 mod files;
+mod futex;
 mod identity;
 mod memory;
 mod paths;
@@ -28,6 +31,7 @@ mod signals;
 mod start;
 mod status;
 mod template;
+mod threads;
 mod transfer;
 
 pub use files::Stream;

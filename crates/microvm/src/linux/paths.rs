@@ -1,7 +1,5 @@
 //! System calls that look up, make, move and take away names.
 
-use std::sync::Arc;
-
 use rustix::io::Errno;
 
 use super::Answer;
@@ -136,11 +134,11 @@ pub(super) fn open(
             return Err(Errno::ROFS);
         }
         Contents::Bytes(_) if flags & TRUNCATE != 0 => {
-            *process.kernel.tree.bytes_mut(node, 0, super::clock::now())? = Vec::new();
+            process.kernel.tree.set_length(node, 0, super::clock::now())?;
         }
         _ => {}
     }
-    let file = process.kernel.tree.open(node)?.map(Arc::new);
+    let file = process.kernel.tree.open(node)?;
     process.kernel.files.open(Object::Node(node, file), flags)
 }
 

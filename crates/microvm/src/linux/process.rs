@@ -18,11 +18,14 @@ use std::time::Instant;
 use rustix::io::Errno;
 use thiserror::Error;
 
+use super::Answer;
 use super::call::{self, Flow};
+use super::clock_page::ClockPage;
 use super::files::{Files, Object, Stream};
 use super::signals::Signals;
 use super::start;
 use super::template::Kernel;
+use super::threads::{self, Threads};
 use crate::hypervisor::Hypervisor;
 use crate::image::{Image, ImageError};
 use crate::layout::{ARENA_BYTES, INTERPRETER, PROGRAM};
@@ -61,6 +64,8 @@ pub struct Process {
     pub(super) space: Space,
     pub(super) kernel: Kernel,
     pub(super) started: Instant,
+    /// None where the guest has to ask for the time.
+    pub(super) clock: Option<ClockPage>,
     /// What the worker said and the process has not read yet; whether more may come.
     pub(super) incoming: VecDeque<u8>,
     pub(super) open: bool,
@@ -138,6 +143,7 @@ impl Process {
         let stack = start::lay_out(&mut space, &image, loaded, interpreter, options)?;
         let entry = interpreter.unwrap_or(loaded).entry;
         let vcpu = Vcpu::new(host, &space, entry, stack)?;
+        let clock = keep_time(host, &vcpu)?;
         let mut files = Files::default();
         let none = |errno: Errno| io::Error::from(errno);
         let null = tree.existing(Tree::ROOT, b"/dev/null", true).map_err(none)?;
@@ -159,17 +165,24 @@ impl Process {
             umask: 0o022,
             signals: Signals::default(),
             name: start::name(&path),
+            threads: Threads::default(),
         };
-        Ok(Self::assemble(vcpu, space, kernel))
+        Ok(Self::assemble(vcpu, space, kernel, clock))
     }
 
     /// With nothing said and nothing done yet.
-    pub(super) fn assemble(vcpu: Vcpu, space: Space, kernel: Kernel) -> Self {
+    pub(super) fn assemble(
+        vcpu: Vcpu,
+        space: Space,
+        kernel: Kernel,
+        clock: Option<ClockPage>,
+    ) -> Self {
         Self {
             vcpu,
             space,
             kernel,
             started: Instant::now(),
+            clock,
             incoming: VecDeque::new(),
             open: true,
             outgoing: Vec::new(),
@@ -213,7 +226,8 @@ impl Process {
         self.kernel.tree.held()
     }
 
-    /// Bytes of memory that it does not share with what it was cloned from, scratch files included; KVM's own for it apart.
+    /// Bytes of memory that it does not share with what it was cloned from, scratch files and waiting threads included; KVM's
+    /// own for it apart.
     ///
     /// # Errors
     /// Before Linux 6.7.
@@ -221,7 +235,7 @@ impl Process {
         let base = self.space.arena().address();
         let own = scanner.private(base..base + ARENA_BYTES)?;
         let own: u64 = own.iter().map(|range| range.end - range.start).sum();
-        Ok(own + self.scratch_held())
+        Ok(own + self.scratch_held() + self.kernel.threads.held())
     }
 
     /// What stops it from another thread.
@@ -284,6 +298,9 @@ impl Process {
             if self.prompt && !self.outgoing.is_empty() {
                 return Ok(Pause::Spoke);
             }
+            if let Some(clock) = &mut self.clock {
+                clock.refresh(&mut self.space);
+            }
             let pause = match self.vcpu.run(&mut self.space)? {
                 Exit::Stopped => None,
                 Exit::Syscall { site } => self.serve(site)?,
@@ -333,6 +350,7 @@ impl Process {
                 Err(Errno::NOSYS)
             }
             Flow::Resumed => return Ok(None),
+            Flow::Lost(error) => return Err(error.into()),
             Flow::Exit(status) => return Ok(Some(Pause::Exited(status))),
             Flow::Kill(signal) => return Ok(Some(Pause::Killed(signal, None))),
             Flow::Again(pause) => {
@@ -341,6 +359,10 @@ impl Process {
             }
         };
         self.vcpu.registers().rax = call::register(answer);
+        self.kernel.threads.changed();
+        if self.kernel.threads.turn_is_over() {
+            threads::give_way(self)?;
+        }
         Ok(None)
     }
 
@@ -361,35 +383,48 @@ impl Process {
         }
     }
 
-    /// Says something to the worker.
-    pub(super) fn say(&mut self, bytes: &[u8]) -> Result<u64, Errno> {
-        self.count_untaken(bytes.len())?;
+    /// Says something to the worker: what the guest has at `source`.
+    pub(super) fn say(&mut self, source: u64, length: u64) -> Answer {
+        let bytes = self.space.read(source, length)?;
+        self.untaken = untaken(self.untaken, bytes)?;
         self.outgoing.extend_from_slice(bytes);
-        Ok(bytes.len() as u64)
+        Ok(length)
     }
 
-    /// Writes to a standard stream.
-    pub(super) fn print(&mut self, stream: Stream, bytes: &[u8]) -> Result<u64, Errno> {
-        self.count_untaken(bytes.len())?;
-        self.output.push((stream, bytes.to_vec()));
-        Ok(bytes.len() as u64)
-    }
-
-    fn count_untaken(&mut self, more: usize) -> Result<(), Errno> {
-        if self.untaken + more > MOST_UNTAKEN {
-            return Err(Errno::NOSPC);
+    /// Writes to a standard stream what the guest has at `source`.
+    pub(super) fn print(&mut self, stream: Stream, source: u64, length: u64) -> Answer {
+        let bytes = self.space.read(source, length)?;
+        self.untaken = untaken(self.untaken, bytes)?;
+        match self.output.last_mut() {
+            // One list entry for each byte would take many times what it holds.
+            Some((last, before)) if *last == stream => before.extend_from_slice(bytes),
+            _ => self.output.push((stream, bytes.to_vec())),
         }
-        self.untaken += more;
-        Ok(())
+        Ok(length)
     }
+}
+
+/// What a machine's guest tells the time by.
+pub(super) fn keep_time(host: &Hypervisor, vcpu: &Vcpu) -> Result<Option<ClockPage>, VcpuError> {
+    let Ok(ticks) = host.ticks() else { return Ok(None) };
+    if ticks.unshifted {
+        vcpu.unshift_ticks()?;
+    }
+    Ok(Some(ClockPage::new(ticks)))
+}
+
+/// How much is untaken with these bytes; ENOSPC when that is too much, before they are copied.
+fn untaken(before: usize, more: &[u8]) -> Result<usize, Errno> {
+    let after = before + more.len();
+    if after > MOST_UNTAKEN { Err(Errno::NOSPC) } else { Ok(after) }
 }
 
 /// A program of the tree: its headers and its bytes.
 fn program(tree: &Tree, path: &str) -> Result<(Image, Vec<u8>), ProcessError> {
     let missing = |errno| ProcessError::NoProgram { path: path.to_owned(), errno };
     let node = tree.existing(Tree::ROOT, path.as_bytes(), true).map_err(missing)?;
-    let mut host = tree.open(node).map_err(missing)?.ok_or_else(|| missing(Errno::ACCESS))?;
+    let host = tree.open(node).map_err(missing)?.ok_or_else(|| missing(Errno::ACCESS))?;
     let mut file = Vec::new();
-    io::Read::read_to_end(&mut host, &mut file)?;
+    io::Read::read_to_end(&mut &*host, &mut file)?;
     Ok((Image::parse(&file)?, file))
 }

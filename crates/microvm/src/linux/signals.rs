@@ -47,6 +47,32 @@ pub(super) struct Signals {
     stack: AlternateStack,
 }
 
+/// What of it is a thread's own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OwnSignals {
+    mask: u64,
+    stack: AlternateStack,
+}
+
+impl OwnSignals {
+    /// As a new thread has it.
+    pub(super) fn without_stack(self) -> Self {
+        Self { stack: AlternateStack::default(), ..self }
+    }
+}
+
+impl Signals {
+    /// What is the running thread's own.
+    pub(super) fn own(&self) -> OwnSignals {
+        OwnSignals { mask: self.mask, stack: self.stack }
+    }
+
+    /// Another thread runs.
+    pub(super) fn set_own(&mut self, OwnSignals { mask, stack }: OwnSignals) {
+        (self.mask, self.stack) = (mask, stack);
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Action {
     handler: u64,
@@ -159,12 +185,29 @@ pub(super) fn sigaltstack(process: &mut Process, new: u64, old: u64) -> Answer {
     Ok(0)
 }
 
-/// `kill`, `tkill` and `tgkill`: to itself, the only process there is.
+/// `kill`: to itself, the only process there is.
 pub(super) fn kill(process: &mut Process, target: i32, signal: i32) -> Flow {
     let own = i64::from(target).unsigned_abs() == PID || target == 0;
     if !own {
         return Flow::Answer(Err(Errno::SRCH));
     }
+    send(process, signal)
+}
+
+/// `tkill` and `tgkill`. Another thread than the running one is not interrupted for a handler: EAGAIN.
+pub(super) fn kill_thread(process: &mut Process, target: u64, signal: i32) -> Flow {
+    if !process.kernel.threads.live(target) {
+        return Flow::Answer(Err(Errno::SRCH));
+    }
+    let handler = |number: usize| process.kernel.signals.actions.get(number).map(|it| it.handler);
+    let handled = usize::try_from(signal).ok().and_then(handler).is_some_and(|it| it > 1);
+    if handled && target != process.kernel.threads.running() {
+        return Flow::Answer(Err(Errno::AGAIN));
+    }
+    send(process, signal)
+}
+
+fn send(process: &mut Process, signal: i32) -> Flow {
     let number = usize::try_from(signal).ok().filter(|number| *number <= MOST);
     let Some(number) = number else { return Flow::Answer(Err(Errno::INVAL)) };
     if number == 0 {

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::clock_page;
 use super::process::{Options, ProcessError};
 use crate::image::{Image, ImageError, Loaded};
 use crate::layout::{STACK_BYTES, STACK_TOP};
@@ -28,6 +29,7 @@ pub(super) fn lay_out(
     let bottom = STACK_TOP - STACK_BYTES;
     let room = |errno| ProcessError::Image(ImageError::Room(bottom, errno));
     space.map(Place::FixedIfFree(bottom), STACK_BYTES, Rights::WRITE).map_err(room)?;
+    let shared = clock_page::lay_out(space).map_err(room)?;
 
     let mut texts = Vec::new();
     let mut offset_of = |text: &str| {
@@ -66,6 +68,7 @@ pub(super) fn lay_out(
         (libc::AT_RANDOM, random_at),
         // FSGSBASE may be used.
         (libc::AT_HWCAP2, 2),
+        (libc::AT_SYSINFO_EHDR, shared),
         (libc::AT_PLATFORM, texts_at + platform),
         (libc::AT_EXECFN, texts_at + arguments.first().copied().unwrap_or(0)),
         (libc::AT_NULL, 0),

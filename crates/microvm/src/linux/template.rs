@@ -15,8 +15,9 @@
 //! | registers, vectors, events | [`CpuState`] |
 //! | files: scratch, descriptors, offsets, pipes | plain data |
 //! | signals, umask, current directory, name | plain data |
+//! | threads that do not run: registers, vectors, what they wait for | plain data |
 //!
-//! Time is not part of it: clocks are the host's. Neither is what the process said: whoever spawns one starts with an
+//! Time is not part of it: clocks are the host's, and the clock page is written anew before the guest sees it. Neither is what the process said: whoever spawns one starts with an
 //! empty conversation.
 
 use std::collections::VecDeque;
@@ -26,12 +27,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::files::Files;
-use super::process::{Process, ProcessError};
+use super::process::{Process, ProcessError, keep_time};
 use super::signals::Signals;
+use super::threads::Threads;
 use crate::arena::Frozen;
 use crate::cpu::CpuState;
 use crate::hypervisor::Hypervisor;
-use crate::layout::ARENA_BYTES;
+use crate::layout::{ARENA_BYTES, PAGE};
 use crate::scan::Scanner;
 use crate::space::{Space, SpaceState};
 use crate::vcpu::Vcpu;
@@ -56,6 +58,7 @@ pub(super) struct Kernel {
     pub(super) directory: NodeId,
     pub(super) umask: u32,
     pub(super) signals: Signals,
+    pub(super) threads: Threads,
     pub(super) name: [u8; 16],
 }
 
@@ -66,6 +69,19 @@ pub struct Reset {
     pub pages: u64,
     /// Ranges whose rights had changed.
     pub flushed: usize,
+}
+
+/// Ranges, those as one that the host maps together when it maps one page: asking for each takes longer.
+fn nearby(ranges: Vec<Range<u64>>) -> impl Iterator<Item = Range<u64>> {
+    const TOGETHER: u64 = 16 * PAGE;
+    let mut ranges = ranges.into_iter().peekable();
+    std::iter::from_fn(move || {
+        let mut range = ranges.next()?;
+        while let Some(next) = ranges.next_if(|next| next.start < range.end + TOGETHER) {
+            range.end = next.end;
+        }
+        Some(range)
+    })
 }
 
 impl Template {
@@ -95,6 +111,7 @@ impl Template {
             space,
             kernel,
             started: _,
+            clock: _,
             incoming: _,
             open: _,
             outgoing: _,
@@ -124,8 +141,9 @@ impl Template {
         for part in arena.inherited(0..ARENA_BYTES) {
             let there = base + part.start..base + part.end;
             let here = |range: Range<u64>| range.start - base..range.end - base;
-            touched.extend(scanner.present(there.clone())?.into_iter().map(|it| (here(it), false)));
-            touched.extend(scanner.private(there)?.into_iter().map(|it| (here(it), true)));
+            // Those that are written first: to make one of a huge page its own, the host takes the huge page away.
+            touched.extend(scanner.private(there.clone())?.into_iter().map(|it| (here(it), true)));
+            touched.extend(nearby(scanner.present(there)?).map(|it| (here(it), false)));
         }
         self.touched = touched;
         Ok(())
@@ -142,7 +160,8 @@ impl Template {
         }
         let mut vcpu = Vcpu::new(host, &space, 0, 0)?;
         self.cpu.restore(&mut vcpu)?;
-        Ok(Process::assemble(vcpu, space, self.kernel.clone()))
+        let clock = keep_time(host, &vcpu)?;
+        Ok(Process::assemble(vcpu, space, self.kernel.clone(), clock))
     }
 
     /// Puts a process that was spawned from here back to where it began, whatever it did since.
@@ -165,6 +184,7 @@ impl Template {
             space: _,
             kernel,
             started,
+            clock,
             incoming,
             open,
             outgoing,
@@ -178,6 +198,9 @@ impl Template {
             patched: _,
         } = &mut process;
         kernel.clone_from(&self.kernel);
+        if let Some(clock) = clock {
+            clock.lose();
+        }
         (*started, *incoming, *open) = (Instant::now(), VecDeque::new(), true);
         outgoing.clear();
         output.clear();
@@ -205,6 +228,7 @@ impl Template {
             ("signals", format!("{:?}", now.signals), format!("{:?}", before.signals)),
             ("scratch", format!("{:?}", now.tree.used()), format!("{:?}", before.tree.used())),
             ("directory", format!("{:?}", now.directory), format!("{:?}", before.directory)),
+            ("threads", now.threads.summary(), before.threads.summary()),
             ("umask", format!("{:?}", now.umask), format!("{:?}", before.umask)),
             ("name", format!("{:?}", now.name), format!("{:?}", before.name)),
         ] {

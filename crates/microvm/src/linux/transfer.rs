@@ -13,6 +13,7 @@ use super::identity::fill_random;
 use super::process::{Pause, Process};
 use super::record::long_at;
 use super::signals;
+use super::threads::{self, Wait};
 use crate::space::Space;
 use crate::vfs::{Contents, Device, NodeId};
 
@@ -84,9 +85,13 @@ fn transfer(process: &mut Process, fd_: u64, parts: &[(u64, u64)], step: Step) -
     Flow::Answer(Ok(total))
 }
 
-fn blocked(process: &Process, fd_: u64, pause: Pause) -> Flow {
+fn blocked(process: &mut Process, fd_: u64, pause: Pause) -> Flow {
     let never = process.kernel.files.get(fd(fd_)).is_ok_and(|open| open.flags & NONBLOCK != 0);
-    if never { Flow::Answer(Err(Errno::AGAIN)) } else { Flow::Again(pause) }
+    match pause {
+        _ if never => Flow::Answer(Err(Errno::AGAIN)),
+        Pause::Stuck => threads::wait(process, Wait::Change, None),
+        pause => Flow::Again(pause),
+    }
 }
 
 /// The parts of an `iovec` array, copied once.
@@ -231,14 +236,8 @@ fn send(process: &mut Process, fd_: u64, source: u64, length: u64) -> Result<Mov
             state.bytes.extend(bytes);
             bytes.len() as u64
         }
-        Object::Channel => {
-            let bytes = process.space.read(source, length)?.to_vec();
-            process.say(&bytes)?
-        }
-        Object::Output(stream) => {
-            let bytes = process.space.read(source, length)?.to_vec();
-            process.print(stream, &bytes)?
-        }
+        Object::Channel => process.say(source, length)?,
+        Object::Output(stream) => process.print(stream, source, length)?,
         Object::PipeReader(_) => return Err(Errno::BADF),
     };
     Ok(Moved::Bytes(count))
@@ -257,26 +256,14 @@ fn write_node(
         Contents::Device(_) => {}
         // Nothing written makes no file longer.
         Contents::Bytes(_) if length == 0 => {}
-        Contents::Bytes(bytes) => {
+        Contents::Bytes(_) => {
             let source = process.space.read(source, length)?;
-            let end = offset.checked_add(length).ok_or(Errno::FBIG)?;
-            let grow = end.saturating_sub(bytes.len() as u64);
-            let bytes = process.kernel.tree.bytes_mut(node, grow, super::clock::now())?;
-            // The tree's room bounds what fits into memory.
-            let (start, end) = (place(offset)?, place(end)?);
-            if bytes.len() < end {
-                bytes.resize(end, 0);
-            }
-            bytes[start..end].copy_from_slice(source);
+            process.kernel.tree.write(node, offset, source, super::clock::now())?;
         }
         Contents::Sealed { .. } => return Err(Errno::ROFS),
         Contents::Directory(_) | Contents::Link(_) => return Err(Errno::BADF),
     }
     Ok(length)
-}
-
-fn place(offset: u64) -> Result<usize, Errno> {
-    usize::try_from(offset).map_err(|_| Errno::FBIG)
 }
 
 pub(super) fn pread(
@@ -346,13 +333,8 @@ pub(super) fn ftruncate(process: &mut Process, fd_: u64, length: u64) -> Answer 
     if open.flags & ACCESS_MODE == 0 {
         return Err(Errno::INVAL);
     }
-    let Contents::Bytes(bytes) = process.kernel.tree.contents(node) else {
+    let Contents::Bytes(_) = process.kernel.tree.contents(node) else {
         return Err(Errno::INVAL);
     };
-    let grow = length.saturating_sub(bytes.len() as u64);
-    let bytes = process.kernel.tree.bytes_mut(node, grow, super::clock::now())?;
-    bytes.resize(place(length)?, 0);
-    // Scratch is counted by length: what a file no longer has is given back.
-    bytes.shrink_to(bytes.len());
-    Ok(0)
+    process.kernel.tree.set_length(node, length, super::clock::now()).map(|()| 0)
 }

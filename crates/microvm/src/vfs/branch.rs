@@ -15,7 +15,8 @@ use rustix::io::Errno;
 use super::builder::TreeBuilder;
 use super::layer::LayerError;
 use super::node::NodeId;
-use super::tree::{MOST_NODES, ROOT, Sealed, Tree};
+use super::sealed::Sealed;
+use super::tree::{MOST_NODES, ROOT, Tree};
 
 /// A read-only part of a tree that is put into it late, in the place of an empty directory.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ impl Branch {
         let number = number.clamp(1, Self::MOST);
         let builder = TreeBuilder::numbered(u32::from(number) * MOST_NODES);
         let (nodes, layers) = builder.layer_of("/", directory)?.into_sealed();
-        Ok(Self { number, sealed: Sealed { nodes, layers } })
+        Ok(Self { number, sealed: Sealed::new(nodes, layers) })
     }
 
     fn top(&self) -> NodeId {

@@ -15,6 +15,7 @@ mod branch;
 mod builder;
 mod layer;
 mod node;
+mod sealed;
 mod tree;
 
 pub use branch::Branch;

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use super::branch::Branch;
 use super::layer::Layer;
 use super::node::{Contents, Node, NodeId};
+use super::sealed::Sealed;
 
 pub(super) const ROOT: NodeId = NodeId(0);
 /// Nodes from here on are scratch; those before are the same for all machines of a tree.
@@ -18,6 +19,8 @@ pub(super) const MOST_NODES: u32 = 1 << 24;
 const MOST_LINKS: usize = 40;
 const PATH_MAX: usize = 4096;
 const NAME_MAX: usize = 255;
+/// Bytes that a name takes in its directory beyond its own.
+const NAME_BYTES: usize = size_of::<(Vec<u8>, NodeId)>();
 
 /// The files of one guest. Cloning copies its scratch and shares the rest.
 #[derive(Clone, Debug)]
@@ -27,13 +30,8 @@ pub struct Tree {
     pub(super) branches: Vec<Option<(NodeId, Arc<Branch>)>>,
     scratch: Vec<Option<Node>>,
     room: Room,
-}
-
-/// What cannot be written to.
-#[derive(Debug)]
-pub(super) struct Sealed {
-    pub(super) nodes: Vec<Node>,
-    pub(super) layers: Vec<Layer>,
+    /// Bytes of scratch that are taken: contents, targets of links, and names.
+    used: u64,
 }
 
 /// How much scratch there may be.
@@ -61,12 +59,12 @@ impl Tree {
         scratch: Vec<Node>,
         (bytes, most): (u64, u32),
     ) -> Self {
-        let sealed = Arc::new(Sealed { nodes, layers });
+        let sealed = Arc::new(Sealed::new(nodes, layers));
         let scratch = scratch.into_iter().map(Some).collect();
-        Self { sealed, branches: Vec::new(), scratch, room: Room { bytes, nodes: most } }
+        Self { sealed, branches: Vec::new(), scratch, room: Room { bytes, nodes: most }, used: 0 }
     }
 
-    /// Says how much there may be in the scratch directories together.
+    /// Says how much there may be in the scratch directories together: bytes of contents, links and names, and nodes.
     pub fn set_room(&mut self, bytes: u64, nodes: u32) {
         self.room = Room { bytes, nodes };
     }
@@ -198,14 +196,14 @@ impl Tree {
         if path.is_empty() { b"/".to_vec() } else { path }
     }
 
-    /// Opens a file of a layer.
+    /// Opens a file of a layer; whoever opens the same one shares it.
     ///
     /// # Errors
     /// EIO when the host no longer has it.
-    pub fn open(&self, id: NodeId) -> Result<Option<File>, Errno> {
+    pub fn open(&self, id: NodeId) -> Result<Option<Arc<File>>, Errno> {
         let Contents::Sealed { layer, path, .. } = self.contents(id) else { return Ok(None) };
-        let layer = self.part(id).and_then(|part| part.layers.get(*layer)).ok_or(Errno::IO)?;
-        layer.file(path).map(Some).map_err(|error| {
+        let part = self.part(id).ok_or(Errno::IO)?;
+        part.open(id, *layer, path).map(Some).map_err(|error| {
             tracing::warn!(%error, path = %path.display(), "a layer has lost a file");
             Errno::IO
         })
@@ -230,6 +228,8 @@ impl Tree {
             return Err(Errno::ROFS);
         }
         self.still_linked(directory)?;
+        let more = name.len() as u64 + taken(&contents);
+        self.check_room(more)?;
         let parent = directory;
         let node = Node { contents, parent, mode, modified: now, linked: true };
         let free = self.scratch.iter().position(Option::is_none);
@@ -241,7 +241,13 @@ impl Tree {
             None => self.scratch.push(Some(node)),
         }
         self.scratch_entries(directory)?.insert(name.to_vec(), id);
+        self.used += more;
         Ok(id)
+    }
+
+    /// ENOSPC where `more` bytes would be too many.
+    fn check_room(&self, more: u64) -> Result<(), Errno> {
+        if more > self.room.bytes.saturating_sub(self.used) { Err(Errno::NOSPC) } else { Ok(()) }
     }
 
     /// Takes a name away. The node itself lives until [`Tree::release`].
@@ -262,6 +268,7 @@ impl Tree {
             return Err(Errno::ROFS);
         }
         self.scratch_entries(found.directory)?.remove(&found.name);
+        self.used -= found.name.len() as u64;
         if let Some(node) = self.scratch_mut(node) {
             node.linked = false;
         }
@@ -289,12 +296,17 @@ impl Tree {
             above = self.parent(above);
         }
         let is_directory = matches!(self.contents(node), Contents::Directory(_));
+        let (before, after) = (from.name.len() as u64, to.name.len() as u64);
         let replaced = match to.node {
             Some(_) => Some(self.remove(to, is_directory)?),
-            None => None,
+            None => {
+                self.check_room(after.saturating_sub(before))?;
+                None
+            }
         };
         self.scratch_entries(from.directory)?.remove(&from.name);
         self.scratch_entries(to.directory)?.insert(to.name.clone(), node);
+        self.used = self.used - before + after;
         if let Some(node) = self.scratch_mut(node) {
             node.parent = to.directory;
         }
@@ -304,28 +316,58 @@ impl Tree {
     /// Frees a node that no name leads to. To be called when nothing has it open.
     pub fn release(&mut self, id: NodeId) {
         if let Some(slot) = scratch_index(id).and_then(|index| self.scratch.get_mut(index))
-            && slot.as_ref().is_some_and(|node| !node.linked)
+            && let Some(node) = slot.take_if(|node| !node.linked)
         {
-            *slot = None;
+            self.used -= taken(&node.contents);
         }
     }
 
-    /// The bytes of a scratch file, to be changed; `grow` says how many more they may become.
+    /// Writes to a scratch file, which becomes as long as that takes.
     ///
     /// # Errors
-    /// EROFS, EINVAL for what is no file, ENOSPC.
-    pub fn bytes_mut(&mut self, id: NodeId, grow: u64, now: i64) -> Result<&mut Vec<u8>, Errno> {
+    /// EROFS, EINVAL for what is no file, EFBIG, ENOSPC.
+    pub fn write(&mut self, id: NodeId, at: u64, source: &[u8], now: i64) -> Result<(), Errno> {
+        let end = at.checked_add(source.len() as u64).ok_or(Errno::FBIG)?;
+        let length = self.bytes(id)?.len() as u64;
+        self.check_room(end.saturating_sub(length))?;
+        // The room bounds what fits into memory.
+        let (start, stop) = (place(at)?, place(end)?);
+        self.used += end.saturating_sub(length);
+        let bytes = self.bytes_mut(id, now)?;
+        if bytes.len() < stop {
+            bytes.resize(stop, 0);
+        }
+        bytes[start..stop].copy_from_slice(source);
+        Ok(())
+    }
+
+    /// Makes a scratch file as long as this.
+    ///
+    /// # Errors
+    /// As [`Tree::write`].
+    pub fn set_length(&mut self, id: NodeId, length: u64, now: i64) -> Result<(), Errno> {
+        let before = self.bytes(id)?.len() as u64;
+        self.check_room(length.saturating_sub(before))?;
+        let wanted = place(length)?;
+        self.used = self.used - before + length;
+        let bytes = self.bytes_mut(id, now)?;
+        bytes.resize(wanted, 0);
+        // Scratch is counted by length: what a file no longer has is given back.
+        bytes.shrink_to(wanted);
+        Ok(())
+    }
+
+    fn bytes(&self, id: NodeId) -> Result<&Vec<u8>, Errno> {
         if id.0 < SCRATCH {
             return Err(Errno::ROFS);
         }
-        let bytes = |node: &Node| match &node.contents {
-            Contents::Bytes(bytes) => bytes.len() as u64,
-            _ => 0,
-        };
-        let used: u64 = self.scratch.iter().flatten().map(bytes).sum();
-        if grow > self.room.bytes.saturating_sub(used) {
-            return Err(Errno::NOSPC);
+        match self.contents(id) {
+            Contents::Bytes(bytes) => Ok(bytes),
+            _ => Err(Errno::INVAL),
         }
+    }
+
+    fn bytes_mut(&mut self, id: NodeId, now: i64) -> Result<&mut Vec<u8>, Errno> {
         match self.scratch_mut(id) {
             Some(Node { contents: Contents::Bytes(bytes), modified, .. }) => {
                 *modified = now;
@@ -346,18 +388,22 @@ impl Tree {
     /// Scratch in use: bytes, and nodes.
     #[must_use]
     pub fn used(&self) -> (u64, usize) {
-        let nodes = self.scratch.iter().flatten();
-        (nodes.clone().map(|node| node.contents.size()).sum(), nodes.count())
+        (self.used, self.scratch.iter().flatten().count())
     }
 
-    /// Bytes of the monitor's memory that scratch files hold, whether written or not.
+    /// Bytes of the monitor's memory that scratch holds: contents, whether written or not, links, names, and the nodes
+    /// themselves.
     #[must_use]
     pub fn held(&self) -> u64 {
         let held = self.scratch.iter().flatten().map(|node| match &node.contents {
-            Contents::Bytes(bytes) => bytes.capacity() as u64,
+            Contents::Bytes(bytes) | Contents::Link(bytes) => bytes.capacity(),
+            Contents::Directory(entries) => {
+                entries.keys().map(|name| NAME_BYTES + name.len()).sum()
+            }
             _ => 0,
         });
-        held.sum()
+        let held: usize = held.sum();
+        (held + self.scratch.capacity() * size_of::<Option<Node>>()) as u64
     }
 
     fn node(&self, id: NodeId) -> Option<&Node> {
@@ -386,6 +432,18 @@ impl Tree {
             _ => Err(Errno::ROFS),
         }
     }
+}
+
+/// Bytes of scratch that a node takes beside its name.
+fn taken(contents: &Contents) -> u64 {
+    match contents {
+        Contents::Bytes(bytes) | Contents::Link(bytes) => bytes.len() as u64,
+        _ => 0,
+    }
+}
+
+fn place(offset: u64) -> Result<usize, Errno> {
+    usize::try_from(offset).map_err(|_| Errno::FBIG)
 }
 
 fn scratch_index(id: NodeId) -> Option<usize> {

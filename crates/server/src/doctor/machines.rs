@@ -16,7 +16,7 @@ const NATIVE_US: f64 = 5.0;
 /// Tries KVM out.
 pub(super) fn all(state: &Path) -> Vec<Finding> {
     let mut findings = match examine() {
-        Ok(found) => vec![way(&found), reset(&found), quirks(&found)],
+        Ok(found) => vec![way(&found), reset(&found), clock(&found), quirks(&found)],
         Err(error) => vec![Finding::degraded(
             "micro-VMs",
             format!("there are none: {error:#}"),
@@ -64,6 +64,19 @@ fn reset(found: &Examination) -> Finding {
         "the kernel does not tell which pages a machine has changed",
         "functions with reset = \"always\" get a new machine for each call: Linux 6.7 or newer resets in place",
     )
+}
+
+/// Whether a look at a clock leaves the machine.
+fn clock(found: &Examination) -> Finding {
+    let what = "micro-VMs, clock";
+    match &found.no_ticks {
+        None => Finding::ok(what, "told by the processor's counter, inside the machine"),
+        Some(reason) => Finding::degraded(
+            what,
+            format!("each look at it leaves the machine: {reason}"),
+            "nothing has to be done: functions that look at clocks very often take longer",
+        ),
+    }
 }
 
 /// What no guest relies on, and our own code had to know.

@@ -59,7 +59,8 @@ impl Clone {
 
     fn converse(&self, spare: Option<Process>) -> Result<End, Trouble> {
         let mut process = match spare {
-            Some(spare) => self.adopt(spare),
+            // It is awake.
+            Some(spare) => self.bound(spare),
             None => self.spawn(&self.family.template)?,
         };
         for (place, branch) in &self.layers {
@@ -86,16 +87,18 @@ impl Clone {
 
     /// A machine that goes on where the template stands, woken, within this clone's limits.
     pub(super) fn spawn(&self, template: &Template) -> Result<Process, Trouble> {
-        Ok(self.adopt(template.spawn(&self.family.host)?))
+        let mut process = self.bound(template.spawn(&self.family.host)?);
+        wake(&mut process);
+        Ok(process)
     }
 
-    fn adopt(&self, mut process: Process) -> Process {
+    /// Within this clone's limits, and stopped with it.
+    fn bound(&self, mut process: Process) -> Process {
         let Limits { memory_bytes, scratch_bytes, scratch_inodes, .. } = self.limits;
         // Of either scratch directory; they share their room here.
         process.limit(memory_bytes, scratch_bytes, scratch_inodes);
         process.stop_by(self.stopper.clone());
         process.be_prompt();
-        wake(&mut process);
         process
     }
 
@@ -137,7 +140,8 @@ pub(super) fn wake(process: &mut Process) {
     process.feed(&bytes);
 }
 
-/// Tells what a clone weighs: after its first call, and then ever more rarely, since it takes some microseconds.
+/// Tells what a clone weighs: after its first call, and then ever more rarely, since it takes some hundred microseconds.
+/// Not after its load: a call waits for the end of that.
 #[derive(Debug)]
 pub(super) struct Scale {
     pub(super) scanner: Scanner,
@@ -151,7 +155,7 @@ impl Scale {
 
     pub(super) fn weigh(&mut self, clone: &Clone, process: &Process) {
         self.rounds = self.rounds.saturating_add(1);
-        if !self.rounds.is_power_of_two() {
+        if self.rounds == 1 || !self.rounds.is_power_of_two() {
             return;
         }
         if let Ok(bytes) = process.weigh(&mut self.scanner) {

@@ -21,6 +21,8 @@ pub struct Examination {
     pub interrupt: Option<u8>,
     /// Programs may use protection keys although their machine has none.
     pub keys: bool,
+    /// Why guests cannot tell the time by themselves; none where they can.
+    pub no_ticks: Option<String>,
 }
 
 /// Looks. In jail already: the guests are our own, and nothing is taken for granted of KVM.
@@ -50,6 +52,7 @@ pub fn examine(host: &Hypervisor, scanner: &mut Scanner) -> Result<Examination, 
         tells_pages: scanner.private(0..4096).is_ok(),
         interrupt,
         keys,
+        no_ticks: host.ticks().err().map(|reason| reason.to_string()),
     })
 }
 

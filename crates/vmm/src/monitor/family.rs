@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use microvm::hypervisor::Hypervisor;
 use microvm::linux::Template;
@@ -12,8 +12,7 @@ use microvm::scan::Scanner;
 use super::pristine::Function;
 use crate::message::{Event, Place};
 
-/// Functions whose machines are kept frozen after their code was loaded, at most; each takes as much as a reference
-/// machine.
+/// Functions whose machines are shared by the clones that live, at most; each takes as much as a reference machine.
 const MOST_FUNCTIONS: usize = 16;
 
 /// What clones are made of.
@@ -23,16 +22,23 @@ pub(super) struct Family {
     pub(super) template: Template,
     scanner: Scanner,
     control: Arc<OwnedFd>,
-    /// The least recently used first.
-    functions: Mutex<Vec<(Loading, Arc<Function>)>>,
+    /// The least recently used first. A machine goes with the last clone that was made of it, and its secrets with it.
+    functions: Mutex<Vec<(Loading, Weak<Function>)>>,
     lacking: Mutex<BTreeSet<u64>>,
 }
 
-/// Which code, loaded how: equal ones lead to equal machines.
+/// Which code, loaded how: equal ones lead to equal machines. The message itself is not kept: its environment may hold
+/// secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Loading {
-    pub(super) layers: Vec<Place>,
-    pub(super) message: Vec<u8>,
+    layers: Vec<Place>,
+    message: blake3::Hash,
+}
+
+impl Loading {
+    pub(super) fn new(layers: Vec<Place>, message: &[u8]) -> Self {
+        Self { layers, message: blake3::hash(message) }
+    }
 }
 
 impl Family {
@@ -58,27 +64,30 @@ impl Family {
 
     /// Tells the worker of system calls that no guest of the family has tried before and that do not exist.
     pub(super) fn note_lacking(&self, calls: &BTreeSet<u64>) {
-        let mut known = self.lacking.lock().unwrap_or_else(PoisonError::into_inner);
-        for call in calls.difference(&known.clone()) {
-            known.insert(*call);
-            self.tell(&Event::Lacks { call: *call });
+        let mut new = Vec::new();
+        {
+            let mut known = self.lacking.lock().unwrap_or_else(PoisonError::into_inner);
+            new.extend(calls.iter().copied().filter(|call| known.insert(*call)));
         }
+        // The worker may be slow to listen: no other clone waits for that.
+        new.into_iter().for_each(|call| self.tell(&Event::Lacks { call }));
     }
 
     /// The machine in which this code is loaded already, if there is one.
     pub(super) fn loaded(&self, loading: &Loading) -> Option<Arc<Function>> {
         let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        functions.retain(|(_, function)| function.strong_count() > 0);
         let at = functions.iter().position(|(known, _)| known == loading)?;
         let found = functions.remove(at);
-        let function = Arc::clone(&found.1);
+        let function = found.1.upgrade();
         functions.push(found);
-        Some(function)
+        function
     }
 
-    /// Keeps it for further clones.
-    pub(super) fn keep(&self, loading: Loading, function: Arc<Function>) {
+    /// Offers it to further clones.
+    pub(super) fn share(&self, loading: Loading, function: &Arc<Function>) {
         let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
-        functions.push((loading, function));
+        functions.push((loading, Arc::downgrade(function)));
         if functions.len() > MOST_FUNCTIONS {
             functions.remove(0);
         }

@@ -79,6 +79,8 @@ const REQUESTS: &[u32] = &[
     0x8138_ae83, // KVM_GET_SREGS
     0x4138_ae84, // KVM_SET_SREGS
     0x4008_ae89, // KVM_SET_MSRS
+    0x0000_aea3, // KVM_GET_TSC_KHZ
+    0x4018_aee1, // KVM_SET_DEVICE_ATTR
     0x4004_ae8b, // KVM_SET_SIGNAL_MASK
     0x4008_ae90, // KVM_SET_CPUID2
     0x8040_ae9f, // KVM_GET_VCPU_EVENTS

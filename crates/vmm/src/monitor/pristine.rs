@@ -55,13 +55,13 @@ pub(super) fn live(clone: &Clone) -> Result<End, Trouble> {
         }
     }
     let layers = clone.layers.iter().map(|(place, _)| place.clone()).collect();
-    let loading = Loading { layers, message };
+    let loading = Loading::new(layers, &message);
     let mut scale = Scale::new(clone)?;
     let function = match clone.family.loaded(&loading) {
         Some(function) => function,
-        None => match load(clone, &loading, &mut scale)? {
+        None => match load(clone, &message, &mut scale)? {
             Made::Loaded(function) => {
-                clone.family.keep(loading, Arc::clone(&function));
+                clone.family.share(loading, &function);
                 function
             }
             Made::Failed(said) => {
@@ -72,6 +72,7 @@ pub(super) fn live(clone: &Clone) -> Result<End, Trouble> {
             Made::Over(end) => return Ok(end),
         },
     };
+    drop(message);
     if !clone.channel.write(&function.said) {
         return Ok(None);
     }
@@ -93,12 +94,12 @@ pub(super) fn live(clone: &Clone) -> Result<End, Trouble> {
 }
 
 /// Loads the code into a clone of the reference machine and freezes that.
-fn load(clone: &Clone, loading: &Loading, scale: &mut Scale) -> Result<Made, Trouble> {
+fn load(clone: &Clone, message: &[u8], scale: &mut Scale) -> Result<Made, Trouble> {
     let mut process = clone.spawn(&clone.family.template)?;
     for (place, branch) in &clone.layers {
         process.attach(&place.at, Arc::clone(branch)).map_err(Trouble::Attach)?;
     }
-    process.feed(&loading.message);
+    process.feed(message);
     let mut said = Vec::new();
     loop {
         let pause = process.run()?;

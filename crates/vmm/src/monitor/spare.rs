@@ -1,7 +1,7 @@
 //! Clones that are made before anybody asks for one.
 //!
 //! ```text
-//!   spawn ─► wake ─► rehearse ─► reset ─► waits ─► an order: a clone like any other, on the same thread
+//!   spawn ─► wake ─► rehearse ─► reset ─► wake ─► waits ─► an order: a clone like any other, on the same thread
 //! ```
 //! What makes a first call slow is what it touches for the first time: each page is a fault of the guest's and one of the
 //! host's. A rehearsal touches what a load and a call touch; the reset puts their contents back and leaves the pages where
@@ -71,9 +71,10 @@ impl Spares {
 
 /// Runs on the spare's own thread, and goes on as the clone that it becomes.
 fn wait(family: &Family, given: &Receiver<Clone>, ready: &AtomicBool) {
-    let Ok(process) = family.template.spawn(&family.host) else { return };
+    let Ok(mut process) = family.template.spawn(&family.host) else { return };
     // Who is waited for does not rehearse.
     if let Ok(clone) = given.try_recv() {
+        super::clone::wake(&mut process);
         return clone.live(Some(process));
     }
     let rehearsed = rehearsed(family, process);
@@ -86,15 +87,23 @@ fn wait(family: &Family, given: &Receiver<Clone>, ready: &AtomicBool) {
 fn rehearsed(family: &Family, mut process: Process) -> Result<Process, Trouble> {
     rehearse(&mut process)?;
     let mut scanner = family.scanner()?;
-    Ok(family.template.reset(process, &mut scanner)?.0)
+    let mut process = family.template.reset(process, &mut scanner)?.0;
+    // Its numbers are its own from here on: no two spares go on from one.
+    super::clone::wake(&mut process);
+    wait_idle(&mut process)?;
+    Ok(process)
+}
+
+fn wait_idle(process: &mut Process) -> Result<(), Trouble> {
+    match process.run()? {
+        Pause::Idle => Ok(()),
+        pause => Err(Trouble::Ended(pause, String::new())),
+    }
 }
 
 /// Has a clone do all that a load and a call do.
 pub(super) fn rehearse(process: &mut Process) -> Result<(), Trouble> {
     super::clone::wake(process);
     process.feed(&Word::Rehearse {}.encoded()?);
-    match process.run()? {
-        Pause::Idle => Ok(()),
-        pause => Err(Trouble::Ended(pause, String::new())),
-    }
+    wait_idle(process)
 }

@@ -16,8 +16,8 @@ use super::warded::Warded;
 use crate::lacking::Lacking;
 use crate::message::{Event, MAX_PACKET, Order};
 
-/// Files that a reference machine may say it has loaded, at most.
-const MOST_FILES: usize = 100_000;
+/// Bytes that the files take that a reference machine says it has loaded, at most: some 300 000 files.
+const MOST_FILES_BYTES: usize = 64 << 20;
 
 /// A monitor and its machines. It ends when the last who holds it lets go: the zygote, and every instance.
 #[derive(Debug)]
@@ -146,8 +146,9 @@ impl Wire {
                 return None;
             }
             Event::Lacks { call } => {
-                tracing::info!(call, "a guest tried a system call that micro-VMs do not have");
-                self.lacking.note(call);
+                if self.lacking.note(call) {
+                    tracing::info!(call, "a guest tried a system call that micro-VMs do not have");
+                }
                 return None;
             }
             Event::Cloned { number } => (number, Stage::Lives),
@@ -168,8 +169,8 @@ impl Wire {
 /// Reads what the monitor says, until it ends.
 async fn read(wire: Arc<Wire>, tell: mpsc::UnboundedSender<Event>) {
     let mut packet = vec![0; MAX_PACKET];
-    // A monitor is not trusted with this process's memory.
-    let mut files = 0;
+    // A monitor is not trusted with this process's memory: its files are counted by what holds them.
+    let mut files = 0_usize;
     loop {
         let receive = |socket: &OwnedFd| scm::receive(socket.as_fd(), &mut packet, false);
         let received = wire.socket.async_io(Interest::READABLE, receive).await;
@@ -177,10 +178,10 @@ async fn read(wire: Arc<Wire>, tell: mpsc::UnboundedSender<Event>) {
         let Ok(event) = serde_json::from_slice::<Event>(&packet[..length]) else { break };
         if let Some(event) = wire.note(event) {
             if let Event::Files { files: more } = &event {
-                files += more.len();
+                files = more.iter().map(held).fold(files, usize::saturating_add);
             }
             // Nobody listens once the reference machine is frozen.
-            if files > MOST_FILES || tell.send(event).is_err() && !tell.is_closed() {
+            if files > MOST_FILES_BYTES || tell.send(event).is_err() && !tell.is_closed() {
                 break;
             }
         }
@@ -195,6 +196,11 @@ async fn read(wire: Arc<Wire>, tell: mpsc::UnboundedSender<Event>) {
             open
         });
     }
+}
+
+/// Bytes that the note of a file takes.
+fn held(file: &LoadedFile) -> usize {
+    size_of::<LoadedFile>() + file.module.len() + file.path.len() + file.importer.len()
 }
 
 /// Waits for what comes of an order to the reference machine; collects the files on the way.

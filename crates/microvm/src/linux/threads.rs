@@ -1,0 +1,346 @@
+//! Threads: several of the guest's on the one processor of its machine.
+//!
+//! ```text
+//!            ┌── a lock, a sleep, a pipe: it has to wait ──► waiting ── woken, or its time is over ──┐
+//!   running ─┤                                                                                       ├─► ready ─► running
+//!            └── it yields, or makes a call after its turn is over ──────────────────────────────────┘
+//! ```
+//! Nobody is interrupted in between: a thread that computes and makes no call keeps the processor, and what bounds it is
+//! the time of the call that it serves. Where all wait for each other the last one to wait gets EDEADLK. While the process
+//! waits for its channel no thread runs, as in a container that is paused between calls; a template holds all of them.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use super::call::{Flow, register};
+use super::process::{Pause, Process};
+use super::signals::OwnSignals;
+use super::{Answer, clock};
+use crate::cpu::Context;
+use crate::layout::USER_HALF_END;
+use crate::vcpu::VcpuError;
+
+/// Threads of a process at most.
+const MOST: usize = 128;
+/// A thread that has run for so long makes room for others when it makes a call.
+const TURN: Duration = Duration::from_millis(5);
+/// Longest wait that is told from an endless one.
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// Any reason to wait for a futex.
+pub(super) const ANY: u32 = u32::MAX;
+
+/// A process's threads.
+#[derive(Clone, Debug)]
+pub(super) struct Threads {
+    running: Identity,
+    /// Since when it runs; none: it has had its turn.
+    since: Option<Instant>,
+    /// Until when the call waits that it makes once more.
+    until: Option<Instant>,
+    /// In the order in which they will have their turns.
+    others: VecDeque<Thread>,
+    /// The highest number that any has had.
+    last: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity {
+    number: u64,
+    /// Where the end of the thread is told: a futex that becomes 0. 0: nowhere.
+    tells: u64,
+}
+
+/// One that does not run.
+#[derive(Clone, Debug)]
+struct Thread {
+    identity: Identity,
+    context: Context,
+    signals: OwnSignals,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Ready,
+    /// For this, and until then at the latest.
+    Waiting(Wait, Option<Instant>),
+    /// It makes its call once more, which still waits until then at the latest.
+    Again(Option<Instant>),
+}
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wait {
+    /// That somebody wakes those who wait at this address for one of these reasons.
+    Futex(u64, u32),
+    /// That time passes.
+    Time,
+    /// That another thread changes what its call found.
+    Change,
+}
+
+impl Wait {
+    /// What the call returns when its time is over.
+    fn over(self) -> Answer {
+        match self {
+            Self::Futex(..) => Err(Errno::TIMEDOUT),
+            Self::Time | Self::Change => Ok(0),
+        }
+    }
+}
+
+impl Default for Threads {
+    fn default() -> Self {
+        let running = Identity { number: super::identity::PID, tells: 0 };
+        let (others, last) = (VecDeque::new(), running.number);
+        Self { running, since: None, until: None, others, last }
+    }
+}
+
+impl Thread {
+    fn answer(&mut self, answer: Answer) {
+        self.context.set_answer(register(answer));
+        self.state = State::Ready;
+    }
+
+    /// Ends its waiting, whatever for.
+    fn interrupt(&mut self, errno: Errno) {
+        match self.state {
+            State::Waiting(Wait::Change, until) => self.state = State::Again(until),
+            State::Waiting(..) => self.answer(Err(errno)),
+            State::Ready | State::Again(_) => {}
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        !matches!(self.state, State::Waiting(..))
+    }
+}
+
+impl Threads {
+    /// The number of the one that runs.
+    pub(super) fn running(&self) -> u64 {
+        self.running.number
+    }
+
+    /// Whether one of this number lives.
+    pub(super) fn live(&self, number: u64) -> bool {
+        number == self.running.number
+            || self.others.iter().any(|thread| thread.identity.number == number)
+    }
+
+    /// `set_tid_address`.
+    pub(super) fn tell_end_at(&mut self, address: u64) -> u64 {
+        self.running.tells = address;
+        self.running.number
+    }
+
+    /// `sched_yield`.
+    pub(super) fn tire(&mut self) {
+        self.since = None;
+    }
+
+    /// A call was answered: what it changed another may have waited for.
+    pub(super) fn changed(&mut self) {
+        self.until = None;
+        for thread in &mut self.others {
+            if let State::Waiting(Wait::Change, until) = thread.state {
+                thread.state = State::Again(until);
+            }
+        }
+    }
+
+    /// Until when the call waits at the latest that is made with this wish: or was made, if it is made once more.
+    pub(super) fn limit(&mut self, wanted: Duration) -> Instant {
+        self.until.take().unwrap_or_else(|| deadline(wanted))
+    }
+
+    /// Whether another one shall have its turn, now that a call was answered.
+    pub(super) fn turn_is_over(&mut self) -> bool {
+        if self.others.is_empty() {
+            return false;
+        }
+        let now = Instant::now();
+        if self.since.is_some_and(|since| now.duration_since(since) < TURN) {
+            return false;
+        }
+        self.expire(now);
+        self.others.iter().any(Thread::is_ready)
+    }
+
+    /// Ends the waiting of those whose time is over.
+    fn expire(&mut self, now: Instant) {
+        for thread in &mut self.others {
+            if let State::Waiting(wait, Some(until)) = thread.state
+                && until <= now
+            {
+                thread.answer(wait.over());
+            }
+        }
+    }
+
+    fn earliest(&self) -> Option<Instant> {
+        let until = |thread: &Thread| match thread.state {
+            State::Waiting(_, until) => until,
+            State::Ready | State::Again(_) => None,
+        };
+        self.others.iter().filter_map(until).min()
+    }
+
+    /// Wakes those who wait at an address for one of these reasons; how many.
+    pub(super) fn wake(&mut self, address: u64, most: usize, reasons: u32) -> u64 {
+        let waits = |thread: &&mut Thread| match thread.state {
+            State::Waiting(Wait::Futex(at, why), _) => at == address && why & reasons != 0,
+            _ => false,
+        };
+        let woken = self.others.iter_mut().filter(waits).take(most);
+        woken.map(|thread| thread.answer(Ok(0))).count() as u64
+    }
+
+    /// Bytes of the monitor's memory that those take that do not run.
+    pub(super) fn held(&self) -> u64 {
+        self.others.len() as u64 * (size_of::<Thread>() as u64 + Context::HELD)
+    }
+
+    /// Which there are, and what they wait for: for comparing two machines.
+    pub(super) fn summary(&self) -> String {
+        let others = self.others.iter().map(|thread| (thread.identity, thread.state));
+        format!("{:?} {:?}", self.running, others.collect::<Vec<_>>())
+    }
+}
+
+/// So long from now on.
+pub(super) fn deadline(wanted: Duration) -> Instant {
+    Instant::now() + wanted.min(LONGEST)
+}
+
+/// Has the running thread wait, and another one run; alone, it sleeps.
+pub(super) fn wait(process: &mut Process, wait: Wait, until: Option<Instant>) -> Flow {
+    loop {
+        let threads = &mut process.kernel.threads;
+        let now = Instant::now();
+        threads.expire(now);
+        if threads.others.iter().any(Thread::is_ready) {
+            return resumed(switch(process, State::Waiting(wait, until)));
+        }
+        if until.is_some_and(|until| until <= now) {
+            return Flow::Answer(wait.over());
+        }
+        let Some(next) = threads.earliest().into_iter().chain(until).min() else {
+            // C libraries end the program then, which says so.
+            return match wait {
+                Wait::Change => Flow::Again(Pause::Stuck),
+                Wait::Futex(..) | Wait::Time => Flow::Answer(Err(Errno::DEADLK)),
+            };
+        };
+        if clock::sleep_until(process, next).is_err() {
+            return Flow::Answer(Err(Errno::INTR));
+        }
+    }
+}
+
+/// Gives the next one that is ready its turn.
+pub(super) fn give_way(process: &mut Process) -> Result<(), VcpuError> {
+    switch(process, State::Ready)
+}
+
+/// Puts the running thread aside and lets the next ready one run. There is one.
+fn switch(process: &mut Process, state: State) -> Result<(), VcpuError> {
+    let context = Context::save(&mut process.vcpu)?;
+    let (identity, signals) = (process.kernel.threads.running, process.kernel.signals.own());
+    process.kernel.threads.others.push_back(Thread { identity, context, signals, state });
+    run_next(process)
+}
+
+fn run_next(process: &mut Process) -> Result<(), VcpuError> {
+    let threads = &mut process.kernel.threads;
+    let Some(at) = threads.others.iter().position(Thread::is_ready) else { return Ok(()) };
+    let Some(mut next) = threads.others.remove(at) else { return Ok(()) };
+    threads.until = None;
+    if let State::Again(until) = next.state {
+        threads.until = until;
+        next.context.go_before_call();
+    }
+    (threads.running, threads.since) = (next.identity, Some(Instant::now()));
+    process.kernel.signals.set_own(next.signals);
+    next.context.restore(&mut process.vcpu)
+}
+
+fn resumed(switched: Result<(), VcpuError>) -> Flow {
+    switched.map_or_else(Flow::Lost, |()| Flow::Resumed)
+}
+
+/// `clone`, as C libraries call it for a thread; anything else would be a process, and is refused as by a limit.
+pub(super) fn start(process: &mut Process, arguments: [u64; 6]) -> Flow {
+    match try_start(process, arguments) {
+        Ok(started) => Flow::Answer(started),
+        Err(error) => Flow::Lost(error),
+    }
+}
+
+fn try_start(process: &mut Process, arguments: [u64; 6]) -> Result<Answer, VcpuError> {
+    // VM, FS, FILES, SIGHAND, THREAD, SETTLS.
+    const THREAD: u64 = 0x9_0f00;
+    const TELL_PARENT: u64 = 0x10_0000;
+    const TELL_END: u64 = 0x20_0000;
+    const TELL_CHILD: u64 = 0x100_0000;
+    let [flags, stack, parent, child, tls, _] = arguments;
+    if flags & THREAD != THREAD || process.kernel.threads.others.len() + 1 >= MOST {
+        return Ok(Err(Errno::AGAIN));
+    }
+    if tls >= USER_HALF_END {
+        return Ok(Err(Errno::PERM));
+    }
+    let number = process.kernel.threads.last + 1;
+    for (flag, at) in [(TELL_PARENT, parent), (TELL_CHILD, child)] {
+        if flags & flag == 0 {
+            continue;
+        }
+        match process.space.write(at, 4) {
+            Ok(word) => word.copy_from_slice(&number.to_le_bytes()[..4]),
+            Err(errno) => return Ok(Err(errno)),
+        }
+    }
+    let mut context = Context::save(&mut process.vcpu)?;
+    context.set_answer(0);
+    context.set_stack(stack, tls);
+    let identity = Identity { number, tells: if flags & TELL_END == 0 { 0 } else { child } };
+    let signals = process.kernel.signals.own().without_stack();
+    let threads = &mut process.kernel.threads;
+    threads.others.push_back(Thread { identity, context, signals, state: State::Ready });
+    threads.last = number;
+    threads.since.get_or_insert_with(Instant::now);
+    Ok(Ok(number))
+}
+
+/// `exit`: of the running thread alone, unless it is the last one.
+pub(super) fn exit(process: &mut Process, status: i32) -> Flow {
+    if process.kernel.threads.others.is_empty() {
+        return Flow::Exit(status);
+    }
+    let tells = process.kernel.threads.running.tells;
+    if tells != 0
+        && let Ok(word) = process.space.write(tells, 4)
+    {
+        word.fill(0);
+        process.kernel.threads.wake(tells, 1, ANY);
+    }
+    if let Err(error) = process.vcpu.settle() {
+        return Flow::Lost(error);
+    }
+    loop {
+        let threads = &mut process.kernel.threads;
+        threads.expire(Instant::now());
+        if threads.others.iter().any(Thread::is_ready) {
+            return resumed(run_next(process));
+        }
+        let errno = match threads.earliest() {
+            Some(next) if clock::sleep_until(process, next).is_ok() => continue,
+            Some(_) => Errno::INTR,
+            None => Errno::DEADLK,
+        };
+        process.kernel.threads.others.iter_mut().take(1).for_each(|first| first.interrupt(errno));
+    }
+}

@@ -1,0 +1,64 @@
+//! The part of a tree that cannot be written to, and that all guests share.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use super::layer::Layer;
+use super::node::{Node, NodeId};
+
+/// What cannot be written to.
+#[derive(Debug)]
+pub(super) struct Sealed {
+    pub(super) nodes: Vec<Node>,
+    layers: Vec<Layer>,
+    /// Files that somebody has open: all guests share the host's descriptor of one.
+    opened: Mutex<HashMap<NodeId, Weak<File>>>,
+}
+
+impl Sealed {
+    /// Entries of files that nobody has open any more are kept up to this many in all.
+    const MOST_STALE: usize = 1024;
+
+    pub(super) fn new(nodes: Vec<Node>, layers: Vec<Layer>) -> Self {
+        Self { nodes, layers, opened: Mutex::default() }
+    }
+
+    /// Opens a file of a layer, or shares the one that somebody has open.
+    pub(super) fn open(&self, id: NodeId, layer: usize, path: &Path) -> io::Result<Arc<File>> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = opened.get(&id).and_then(Weak::upgrade) {
+            return Ok(file);
+        }
+        let layer = self.layers.get(layer).ok_or(io::ErrorKind::NotFound)?;
+        let file = Arc::new(layer.file(path)?);
+        if opened.len() >= Self::MOST_STALE {
+            opened.retain(|_, file| file.strong_count() > 0);
+        }
+        opened.insert(id, Arc::downgrade(&file));
+        Ok(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Tree, TreeBuilder};
+    use super::*;
+
+    #[test]
+    fn whoever_opens_a_file_that_is_open_shares_the_hosts_descriptor() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("a"), "a").unwrap();
+        let tree = TreeBuilder::default().layer("/", directory.path()).unwrap().build(0, 0);
+        let other = tree.clone();
+        let node = tree.existing(Tree::ROOT, b"/a", true).unwrap();
+        let file = tree.open(node).unwrap().unwrap();
+        assert!(Arc::ptr_eq(&file, &other.open(node).unwrap().unwrap()));
+        let before = Arc::downgrade(&file);
+        drop(file);
+        assert_eq!(before.strong_count(), 0, "who has it open keeps it, and nobody else");
+        drop(tree.open(node).unwrap().unwrap());
+    }
+}

@@ -1,0 +1,145 @@
+//! The time, as a guest tells it by itself.
+
+mod machine;
+
+use machine::{compile, kvm};
+use microvm::hypervisor::Hypervisor;
+use microvm::linux::{Options, Pause, Process, Template};
+use microvm::scan::Scanner;
+use microvm::vfs::TreeBuilder;
+use rustix::time::{ClockId, clock_gettime};
+
+/// For each letter that it reads: looks at its clocks a thousand times, and answers with the last moments of two of them.
+const PROGRAM: &str = r#"
+    #include <stdint.h>
+    #include <sys/time.h>
+    #include <time.h>
+    #include <unistd.h>
+    static int64_t nanoseconds(clockid_t clock) {
+        struct timespec now;
+        if (clock_gettime(clock, &now)) _exit(90);
+        return now.tv_sec * 1000000000 + now.tv_nsec;
+    }
+    int main() {
+        char letter;
+        while (read(3, &letter, 1) == 1) {
+            int64_t moments[2] = {0, 0};
+            for (int round = 0; round < 1000; round++) {
+                int64_t now = nanoseconds(CLOCK_MONOTONIC);
+                if (now < moments[0]) _exit(91);
+                moments[0] = now;
+                moments[1] = nanoseconds(CLOCK_REALTIME);
+                struct timeval day;
+                gettimeofday(&day, 0);
+                int64_t apart = day.tv_sec * 1000000000 + day.tv_usec * 1000 - moments[1];
+                if (apart < -1000000 || apart > 1000000000) _exit(92);
+                time_t seconds = time(0);
+                if (seconds < moments[1] / 1000000000 || seconds > moments[1] / 1000000000 + 1) _exit(93);
+            }
+            write(3, moments, sizeof moments);
+        }
+        return 0;
+    }
+"#;
+
+fn idle(host: &Hypervisor, source: &str) -> Process {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("program"), compile(source, &["-static"])).unwrap();
+    let tree = TreeBuilder::default().layer("/", directory.path()).unwrap().devices();
+    let options = Options { program: vec!["/program".into()], channel: true, ..Options::default() };
+    let tree = tree.scratch("/tmp").build(1 << 20, 64);
+    let mut process = Process::start(host, tree, &options).unwrap();
+    assert_eq!(process.run().unwrap(), Pause::Idle);
+    process
+}
+
+fn nanoseconds(clock: ClockId) -> i64 {
+    let now = clock_gettime(clock);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
+}
+
+/// The guest's moments, which lie between two of the host's.
+fn ask(process: &mut Process) -> i64 {
+    // The counter and the host's clocks are read one after the other.
+    const APART: i64 = 1_000_000;
+    let clocks = [ClockId::Monotonic, ClockId::Realtime];
+    let before = clocks.map(nanoseconds);
+    process.feed(b"?");
+    assert_eq!(process.run().unwrap(), Pause::Idle);
+    let said = process.take_said();
+    let after = clocks.map(nanoseconds);
+    let moment = |at: usize| i64::from_le_bytes(said[at * 8..at * 8 + 8].try_into().unwrap());
+    for at in 0..2 {
+        let (moment, between) = (moment(at), before[at] - APART..after[at] + APART);
+        assert!(between.contains(&moment), "{moment} is not in {between:?}");
+    }
+    moment(0)
+}
+
+#[test]
+fn a_guest_tells_the_time_without_leaving_its_machine() {
+    let Some(host) = kvm() else { return };
+    let mut process = idle(&host, PROGRAM);
+    let (before, _) = process.counts();
+    ask(&mut process);
+    let calls = process.counts().0 - before;
+    match host.ticks() {
+        Ok(_) => assert!(calls < 100, "{calls} calls for four thousand looks at a clock"),
+        Err(reason) => {
+            eprintln!("SKIPPED: {reason}");
+            assert!(calls > 4000, "{calls} calls: it asks whoever knows");
+        }
+    }
+}
+
+#[test]
+fn the_clock_goes_on_in_clones_and_after_resets() {
+    let Some(host) = kvm() else { return };
+    let mut origin = idle(&host, PROGRAM);
+    let mut last = ask(&mut origin);
+    let template = Template::seal(origin).unwrap();
+    let mut scanner = Scanner::open().unwrap();
+    for _ in 0..3 {
+        let mut process = template.spawn(&host).unwrap();
+        for _ in 0..3 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            let now = ask(&mut process);
+            assert!(now > last, "{now} after {last}");
+            last = now;
+            process = template.reset(process, &mut scanner).unwrap().0;
+            assert_eq!(
+                template.differences(&mut process, &mut scanner).unwrap(),
+                Vec::<String>::new()
+            );
+        }
+    }
+}
+
+#[test]
+fn what_a_guest_puts_in_the_place_of_its_clock_stays() {
+    let Some(host) = kvm() else { return };
+    let source = r#"
+        #include <string.h>
+        #include <sys/auxv.h>
+        #include <sys/mman.h>
+        #include <sys/syscall.h>
+        #include <time.h>
+        #include <unistd.h>
+        int main() {
+            char *page = (char *)getauxval(AT_SYSINFO_EHDR) - 4096, byte;
+            if (munmap(page, 4096)) return 1;
+            struct timespec nap = {0, 30000000};
+            syscall(SYS_nanosleep, &nap, 0);
+            /* Whoever maps what was unmapped finds zeros. */
+            char *own = mmap(page, 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+            for (int at = 0; at < 4096; at++) if (own[at]) return 2;
+            memset(own, 7, 4096);
+            syscall(SYS_nanosleep, &nap, 0);
+            for (int at = 0; at < 4096; at++) if (own[at] != 7) return 3;
+            read(3, &byte, 1);
+            return 4;
+        }"#;
+    let mut process = idle(&host, source);
+    process.hang_up();
+    assert_eq!(process.run().unwrap(), Pause::Exited(4));
+}
