@@ -19,6 +19,7 @@ mod call;
 mod clock;
 mod descriptors;
 mod files;
+mod fork;
 mod identity;
 mod memory;
 mod paths;
@@ -31,6 +32,7 @@ mod template;
 mod transfer;
 
 pub use files::Stream;
+pub use fork::{ForkError, Forked};
 pub use process::{Options, Pause, Process, ProcessError};
 pub use template::{Reset, Template};
 
