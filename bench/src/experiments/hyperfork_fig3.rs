@@ -100,7 +100,7 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
             run.add(closed(arm, round, 1, Until::Calls(calls)).await?);
         }
     }
-    run.comparisons = compare(&run);
+    run.comparisons = compare(&run, pages);
     let line = |at: usize| Line {
         name: arms[at].name().to_owned(),
         points: vec![(float(at), pass(&run, arms[at].name()), String::new())],
@@ -124,14 +124,18 @@ fn pass(run: &Run, arm: &str) -> f64 {
     median(&passes)
 }
 
-fn compare(run: &Run) -> Vec<Comparison> {
+fn compare(run: &Run, pages: usize) -> Vec<Comparison> {
     let over = |arm: &str, other: &str, paper: &str| {
         let (ours, base) = (pass(run, arm), pass(run, other));
         Comparison {
             what: format!("`{arm}` over `{other}`"),
             paper: paper.to_owned(),
             target: String::new(),
-            ours: format!("{:+.0} % ({ours:.2} over {base:.2} ms)", (ours / base - 1.0) * 100.0),
+            ours: format!(
+                "{:+.0} % ({ours:.2} over {base:.2} ms; {:+.2} µs a page)",
+                (ours / base - 1.0) * 100.0,
+                (ours - base) * 1e3 / float(pages)
+            ),
             reached: None,
         }
     };

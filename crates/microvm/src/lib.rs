@@ -46,6 +46,7 @@ pub mod hypervisor;
 pub mod image;
 pub mod layout;
 pub mod linux;
+pub mod mutant;
 pub mod regions;
 mod rewind;
 pub mod rights;

@@ -343,6 +343,11 @@ impl Tree {
         self.scratch_mut(id).map(|node| node.mode = mode & 0o7777).ok_or(Errno::ROFS)
     }
 
+    /// All of scratch, to be compared.
+    pub(crate) fn scratch(&self) -> &impl std::fmt::Debug {
+        &self.scratch
+    }
+
     /// Scratch in use: bytes, and nodes.
     #[must_use]
     pub fn used(&self) -> (u64, usize) {
