@@ -8,7 +8,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 dir=$1
 release=trixie
-modules=(virtio_pci 9pnet_virtio 9p overlay kvm_amd)
+modules=(virtio_pci 9pnet_virtio 9p overlay zram kvm_amd)
 
 stamp=$(cat "$here/svm-kernel.sh" "$here/svm-ramdisk.sh" | sha256sum)
 if [ -e "$dir/stamp" ] && [ "$(cat "$dir/stamp")" = "$stamp" ]; then

@@ -12,6 +12,8 @@ while read -r module; do
     # shellcheck disable=SC2086 # none, or one word
     insmod "/lib/modules/$module" $parameters || echo "ramdisk: $module was not loaded"
 done </lib/modules/order
+# Swap, for tests of what is there.
+echo 128M >/sys/block/zram0/disksize && mkswap /dev/zram0 >/dev/null && swapon /dev/zram0
 mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,cache=loose,ro host /lower || poweroff -f
 mount -t tmpfs none /written
 mkdir /written/upper /written/work

@@ -69,15 +69,15 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     let numpy = Numpy::prepare(stage).await?;
     let sizes = stage.amount(&SIZES[..], &SIZES[..2]);
     stage.rest(&mut run).await?;
-    let (rounds, calls, few) = stage.amount((5, 60, 3), (2, 5, 2));
+    let (rounds, calls, few) = stage.amount((5, 60, 2), (2, 5, 2));
     for &size in sizes {
         // One size at a time: each holds its memory, in three guests.
         let arguments = vec![size.to_string()];
         let program = Program::built(&dir, &arguments);
         let frozen = Frozen::make(&program, Point::Rehearsed)?.learned()?;
         let clone = Guest::new(of_size(CLONE, size), Way::Clone(frozen));
-        let fork = Forking::start(of_size(FORK, size), &dir, &arguments, false)?;
-        let huge = Forking::start(of_size(HUGE, size), &dir, &arguments, true)?;
+        let fork = Forking::start(of_size(FORK, size), &dir, &arguments, false).await?;
+        let huge = Forking::start(of_size(HUGE, size), &dir, &arguments, true).await?;
         let anew = Way::Start(Box::new(Hypervisor::open()?), program, 0);
         let anew = Guest::new(of_size(ANEW, size), anew);
         for round in 0..rounds {

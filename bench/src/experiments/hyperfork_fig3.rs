@@ -89,8 +89,8 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     let clone = Guest::new(CLONE, Way::Clone(frozen()?));
     let learned = Guest::new(LEARNED, Way::Clone(frozen()?.learned()?));
     let reset = Guest::new(RESET, Way::Reset(frozen()?, RefCell::default()));
-    let fork = Forking::start(FORK, &dir, &arguments, false)?;
-    let huge = Forking::start(HUGE, &dir, &arguments, true)?;
+    let fork = Forking::start(FORK, &dir, &arguments, false).await?;
+    let huge = Forking::start(HUGE, &dir, &arguments, true).await?;
     stage.rest(&mut run).await?;
     let (rounds, calls) = stage.amount((5, 20), (2, 2));
     let arms: [&dyn Target; 7] = [&first, &second, &clone, &learned, &reset, &fork, &huge];

@@ -122,7 +122,10 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     build(&dir, HELLO, &[])?;
     let hello = Frozen::make(&Program::built(&dir, &[]), Point::Rehearsed)?.learned()?;
     let mut kept = Vec::new();
-    let keep = || Ok(kept.push(hello.clone_that_answered()?));
+    let keep = || {
+        kept.push(hello.clone_that_answered()?);
+        Ok(())
+    };
     let hello_cost = density::measure_here(keep, &mut run, "memory-hello", (clones, step))?;
     compare(&mut run, cost, hello_cost);
     let arms = [CLONE, RESET, CONTAINER, NUMPY_CLONE, NUMPY_RESET];

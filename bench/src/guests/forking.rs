@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   load generator                    monitor                            clone, a process of its own
+//!           ◄───── PREPARED ───────── its guest has answered
 //!   a byte ─────────────────────────► prepare, fork ───────────────────► adopt, ask the guest
 //!           ◄───────────────────────────────────────────── Cloned ────── ends
 //!           ◄───── Returned ───────── waits for its end
@@ -34,6 +35,9 @@ pub(crate) const ROLE: &str = "forking-monitor";
 const HUGE: &str = "huge";
 const SMALL: &str = "small";
 
+/// What the monitor says first, once its guest has answered.
+const PREPARED: &str = "prepared";
+
 /// What a clone says.
 #[derive(Debug, Serialize, Deserialize)]
 struct Cloned {
@@ -64,6 +68,7 @@ pub(crate) fn monitor(mut words: impl Iterator<Item = String>) -> Result<()> {
     let host = Hypervisor::open()?;
     let mut process = program.start(&host, memory)?;
     ask(&mut process, program.waits)?;
+    say(&PREPARED)?;
     let mut byte = [0];
     while std::io::stdin().read(&mut byte).context("read what to do")? == 1 {
         process = clone(process, &host)?;
@@ -107,8 +112,8 @@ pub(crate) struct Forking {
 }
 
 impl Forking {
-    /// Starts a monitor whose guest has answered once.
-    pub(crate) fn start(
+    /// Starts a monitor and waits until its guest has answered once.
+    pub(crate) async fn start(
         name: impl Into<String>,
         dir: &Path,
         arguments: &[String],
@@ -120,7 +125,10 @@ impl Forking {
         let mut monitor = command.spawn().context("start a monitor that forks")?;
         let stdin = monitor.stdin.take().context("it has no input")?;
         let stdout = monitor.stdout.take().context("it has no output")?;
-        let pipes = Mutex::new((stdin, BufReader::new(stdout).lines()));
+        let mut lines = BufReader::new(stdout).lines();
+        let said = lines.next_line().await?.context("the monitor that forks ended at once")?;
+        ensure!(said == format!("\"{PREPARED}\""), "the monitor that forks said {said}");
+        let pipes = Mutex::new((stdin, lines));
         Ok(Self { name: name.into(), pipes, _monitor: monitor })
     }
 

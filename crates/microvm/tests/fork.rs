@@ -1,5 +1,7 @@
 //! Clones by fork of the monitor. A program of its own, with one thread: that is what can be forked.
 
+#![expect(clippy::print_stdout, reason = "says what a test harness would")]
+
 mod machine;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

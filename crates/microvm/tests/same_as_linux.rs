@@ -185,7 +185,7 @@ const BEGIN: &str = "o003m020o031l000o013w393";
 fn system_calls_answer_as_linux_does() {
     let Some(both) = Both::new() else { return };
     assert!(Path::new("/dev/full").exists());
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(40);
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(300);
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let ran = TestRunner::new(config).run(&scripts(), |script| {
         let script = format!("{BEGIN}{script}");
