@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: help build demo test check doctor bench sim soak fuzz escape test-vm clean need-rust need-python
+.PHONY: help build demo test check doctor bench sim soak fuzz escape test-vm test-svm clean need-rust need-python
 
 PYTHON ?= python3
 VENV := .venv
@@ -20,6 +20,7 @@ help:
 	@echo "make fuzz     MINUTES=10 TARGETS=...: bytes that nobody would write, to whatever reads those of strangers"
 	@echo "make escape   attack the sandboxes, with every defence in force and without each: prints the table (root)"
 	@echo "make test-vm  the end-to-end tests on Debian's stock kernel, under qemu"
+	@echo "make test-svm the micro-VM engine's tests on upstream KVM, emulated by qemu: nested and shadow paging"
 	@echo "make doctor   what this machine can do"
 	@echo "make clean    remove what was built and what the demo left"
 
@@ -86,6 +87,10 @@ escape: need-rust
 # MATCH=regex: only test programs with such names. VM_MINUTES, VM_ACCEL: see the script.
 test-vm: need-rust need-python
 	tests/vm/test-vm.sh '$(MATCH)'
+
+# MATCH=regex: only test programs with such names. VM_MINUTES, VM_NPT: see the script.
+test-svm: need-rust need-python
+	tests/vm/test-svm.sh '$(MATCH)'
 
 clean:
 	-[ ! -x target/release/wool ] || target/release/wool --state "$(STATE)" clean

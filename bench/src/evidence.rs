@@ -79,6 +79,7 @@ impl Run {
         let summary = Summary {
             figure: self.figure,
             title: &self.title,
+            here: &self.here,
             idle_busy: self.idle,
             comparisons: &self.comparisons,
             rows: &rows,
@@ -169,7 +170,8 @@ impl Run {
         if !self.comparisons.is_empty() {
             writeln!(
                 page,
-                "\n| | paper | target | here | reached |\n| --- | --- | --- | --- | --- |"
+                "\n| | paper | target | {} | reached |\n| --- | --- | --- | --- | --- |",
+                self.here
             )?;
             for c in &self.comparisons {
                 let reached = c.reached.map_or("", |yes| if yes { "yes" } else { "**no**" });
@@ -185,7 +187,8 @@ impl Run {
         }
         writeln!(
             page,
-            "\nLatency in ms to the first byte of the answer; [95 % interval of the median]; calls a second with the rounds' range, cleaning up included; processor time in ms a call.\n"
+            "\nLatency in ms to the first byte of the answer; [95 % interval of the median]; calls a second with the rounds' range, cleaning up included; processor time in ms a call; all {}.\n",
+            self.here
         )?;
         writeln!(
             page,
@@ -249,6 +252,7 @@ impl Run {
 struct Summary<'a> {
     figure: &'a str,
     title: &'a str,
+    here: &'a str,
     idle_busy: f64,
     comparisons: &'a [Comparison],
     rows: &'a [Row],

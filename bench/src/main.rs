@@ -4,7 +4,7 @@
 //!   experiments/  one file for each figure: arms, levels, rounds, what is compared
 //!   baselines/    what others do, on the same base layer
 //!   worker, functions, stage    the real worker, its functions, both put in place
-//!   guests        programs in C, as processes and in machines
+//!   guests/       programs in C and Python, as processes and in machines: started, cloned, forked, reset
 //!   libraries, wheel, index    the libraries of the paper's figures, packages made here, and where they are installed from
 //!   load, http, cpu, calls      calls and what they cost
 //!   sample, run, environment, plot, evidence    what is said of it, and what is kept
@@ -54,10 +54,17 @@ struct Arguments {
     runs: PathBuf,
 }
 
+fn main() -> Result<()> {
+    let mut words = std::env::args().skip(1);
+    if words.next().as_deref() == Some(guests::ROLE) {
+        return guests::monitor(words);
+    }
+    measure(Arguments::parse())
+}
+
 // One thread: the generator takes no more than one processor from what it measures.
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+async fn measure(arguments: Arguments) -> Result<()> {
     let Some(wanted) = arguments.figure.as_deref().filter(|name| !name.is_empty()) else {
         for experiment in EXPERIMENTS {
             eprintln!("{:14} {}", experiment.figure, experiment.title);

@@ -29,6 +29,8 @@ pub(crate) struct Run {
     pub(crate) idle: f64,
     /// Further raw tables.
     pub(crate) tables: Vec<Table>,
+    /// What stands above our numbers: `here`, and what of this machine a reader must not miss.
+    pub(crate) here: String,
 }
 
 /// Numbers that are no calls, as `raw/<name>.csv`.
@@ -99,6 +101,7 @@ impl Run {
             warnings: Vec::new(),
             idle: 0.0,
             tables: Vec::new(),
+            here: "here".to_owned(),
         }
     }
 

@@ -25,7 +25,8 @@ const LOG_BYTES: usize = 1024;
 
 pub(crate) fn fuzz(bytes: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let guests = Arc::new(Guests { said: bytes[..bytes.len().min(MOST)].to_vec(), ..Guests::default() });
+    let guests =
+        Arc::new(Guests { said: bytes[..bytes.len().min(MOST)].to_vec(), ..Guests::default() });
     let lines = Arc::new(Lines::default());
     runtime.expect("a runtime can be made").block_on(async {
         let config = EngineConfig {
@@ -65,7 +66,8 @@ impl Provider for Guests {
 
     fn create_instance(&self, _: InstanceSpec) -> Pending<'_, Box<dyn Instance>> {
         Box::pin(async {
-            let (ours, mut theirs) = UnixStream::pair().map_err(ProviderError::step("socketpair"))?;
+            let (ours, mut theirs) =
+                UnixStream::pair().map_err(ProviderError::step("socketpair"))?;
             ours.set_nonblocking(true).map_err(ProviderError::step("socketpair"))?;
             theirs.write_all(&self.said).map_err(ProviderError::step("write"))?;
             theirs.shutdown(Shutdown::Write).map_err(ProviderError::step("shutdown"))?;
@@ -159,6 +161,7 @@ fn handler() -> Handler {
         convention: Convention::Lambda,
         binary: false,
         environment: BTreeMap::new(),
+        egress: Vec::new().into(),
         limits: Limits::default(),
         network: Network::None,
         timeout: Duration::from_secs(60),

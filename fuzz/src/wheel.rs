@@ -36,7 +36,8 @@ fn unpacked(bytes: &[u8]) {
         }
         if let Ok(found) = fuzzed::distribution(root) {
             let (name, version) = found.expect("there is a directory of metadata");
-            let plain = |text: &str| !text.is_empty() && !text.starts_with('.') && !text.contains('/');
+            let plain =
+                |text: &str| !text.is_empty() && !text.starts_with('.') && !text.contains('/');
             assert!(plain(&name) && plain(&version), "{name:?} {version:?} would be a path");
         }
     });

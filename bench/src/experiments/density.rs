@@ -16,7 +16,7 @@ use crate::sample::{float, slope};
 use crate::worker::Worker;
 
 /// The head of the raw table.
-static HEAD: [&str; 9] = [
+static HEAD: [&str; 10] = [
     "instances",
     "available",
     "free",
@@ -26,6 +26,7 @@ static HEAD: [&str; 9] = [
     "percpu",
     "cgroup",
     "cgroup_kernel",
+    "monitors_pss",
 ];
 
 /// Bytes a paused instance.
@@ -39,6 +40,8 @@ pub(super) struct Cost {
     pub(super) page_tables: f64,
     /// Slab, kernel stacks and per-CPU memory.
     pub(super) kernel: f64,
+    /// Proportional set size of the monitors of micro-VMs.
+    pub(super) monitors: f64,
 }
 
 /// Makes `instances` calls to as many functions of a worker and watches memory as the paused instances pile up.
@@ -69,22 +72,53 @@ pub(super) async fn measure(
             rows.push(reading(made, group.as_deref())?);
         }
     }
-    // The first readings hold what grows once: arenas of the worker, caches of the kernel.
-    let steady = &rows[rows.len() / 10..];
-    let column = |name: &str| HEAD.iter().position(|head| *head == name).unwrap_or(0);
-    let rise = |name: &str| {
-        let points: Vec<_> = steady.iter().map(|row| (row[0], row[column(name)])).collect();
-        slope(&points)
-    };
-    let (fall, error) = rise("available");
-    let cost = Cost {
-        available: (-fall, error),
-        cgroup: rise("cgroup").0,
-        page_tables: rise("page_tables").0,
-        kernel: rise("slab").0 + rise("kernel_stack").0 + rise("percpu").0,
-    };
+    let cost = Cost::of(&rows);
     run.tables.push(Table { name: table, head: &HEAD, rows });
     Ok(cost)
+}
+
+/// As [`measure`], of what this program itself keeps: `make` makes one more.
+pub(super) fn measure_here(
+    mut make: impl FnMut() -> Result<()>,
+    run: &mut Run,
+    table: &'static str,
+    (instances, step): (usize, usize),
+) -> Result<Cost> {
+    let mut rows = Vec::new();
+    for made in 0..=instances {
+        if made > 0 {
+            make()?;
+        }
+        if made.is_multiple_of(step) {
+            std::thread::sleep(Duration::from_millis(500));
+            let mut row = reading(made, None)?;
+            row[HEAD.len() - 1] = pss(Path::new("/proc/self")).unwrap_or(f64::NAN);
+            rows.push(row);
+        }
+    }
+    let cost = Cost::of(&rows);
+    run.tables.push(Table { name: table, head: &HEAD, rows });
+    Ok(cost)
+}
+
+impl Cost {
+    fn of(rows: &[Vec<f64>]) -> Self {
+        // The first readings hold what grows once: arenas of the worker, caches of the kernel.
+        let steady = &rows[rows.len() / 10..];
+        let column = |name: &str| HEAD.iter().position(|head| *head == name).unwrap_or(0);
+        let rise = |name: &str| {
+            let points: Vec<_> = steady.iter().map(|row| (row[0], row[column(name)])).collect();
+            slope(&points)
+        };
+        let (fall, error) = rise("available");
+        Self {
+            available: (-fall, error),
+            cgroup: rise("cgroup").0,
+            page_tables: rise("page_tables").0,
+            kernel: rise("slab").0 + rise("kernel_stack").0 + rise("percpu").0,
+            monitors: rise("monitors_pss").0,
+        }
+    }
 }
 
 async fn idle(worker: &Worker) -> Result<usize> {
@@ -112,7 +146,25 @@ fn reading(instances: usize, group: Option<&Path>) -> Result<Vec<f64>> {
         host("Percpu")?,
         charged.unwrap_or(f64::NAN),
         read("memory.kmem.usage_in_bytes").unwrap_or(f64::NAN),
+        monitors_pss(),
     ])
+}
+
+/// Of all monitors that there are.
+fn monitors_pss() -> f64 {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_monitor = |dir: &PathBuf| {
+        fs::read_to_string(dir.join("comm")).is_ok_and(|name| name.trim() == "wool-vmm")
+    };
+    processes.filter(is_monitor).filter_map(|dir| pss(&dir)).fold(0.0, |all, one| all + one)
+}
+
+/// Bytes of a process: what it shares counts for a part.
+fn pss(process: &Path) -> Option<f64> {
+    let rollup = fs::read_to_string(process.join("smaps_rollup")).ok()?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    let kib: u64 = line.trim().trim_end_matches(" kB").trim().parse().ok()?;
+    Some(bytes(kib << 10))
 }
 
 fn memory_group(worker: &Worker) -> Option<PathBuf> {

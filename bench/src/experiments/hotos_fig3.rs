@@ -1,33 +1,34 @@
-//! "Serverless and Linux" (HotOS '17), figure 3: a program that says one byte, as a process, as a unikernel, as a micro-VM
-//! that is cloned or reset, and in runc.
+//! "Serverless and Linux" (HotOS '17), figure 3: a program that says one byte, as a process, as a unikernel, in runc.
 //!
-//! The paper's monitor boots a unikernel for each action. Here the same program is also cloned from a frozen machine, and
-//! put back in place. Only closed loops: the paper's open loop needs more than the two processors that we have.
+//! The paper's monitor boots a unikernel for each action. Here the same unikernel is also cloned from a frozen one and put
+//! back in place, and so is an unmodified Linux program. As in the paper: latency, and the most that an open loop gets
+//! through. Machines run in the load generator's thread, one at a time; processes and containers run on all processors.
 
 use std::cell::RefCell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use microvm::hypervisor::Hypervisor;
 use tokio::process::Command;
 
-use super::microvm_targets::kvm;
-use super::{Measured, distribution, ratio};
+use super::{Measured, distribution, on_kvm, ramp, ratio, throughput_latency};
 use crate::baselines::{first_byte, runc::Runc};
-use crate::guests::{Frozen, Guest, Way, build};
+use crate::guests::{Frozen, Guest, Point, Program, Unikernels, Way, build};
 use crate::load::{Pending, Shot, Target, Until, closed};
 use crate::plot::Plot;
-use crate::run::Run;
+use crate::run::{Comparison, Run};
+use crate::sample::{Mode, float};
 use crate::stage::Stage;
 
 pub(super) const FIGURE: &str = "hotos_fig3";
-pub(super) const TITLE: &str =
-    "A program that says one byte: process, unikernel, cloned and reset micro-VM, runc";
+pub(super) const TITLE: &str = "A program that says one byte: process, unikernel (cold, cloned, reset), Linux program in a micro-VM, runc";
 
 const PROCESS: &str = "process";
 const COLD: &str = "unikernel, cold";
-const CLONE: &str = "micro-VM, clone";
-const RESET: &str = "micro-VM, reset";
+const CLONE: &str = "unikernel, clone";
+const RESET: &str = "unikernel, reset";
+const LINUX_CLONE: &str = "Linux program, clone";
+const LINUX_RESET: &str = "Linux program, reset";
 const RUNC: &str = "runc";
 
 /// On the host it says its byte and ends; as a guest it answers each byte of its channel.
@@ -37,61 +38,120 @@ const HELLO: &str = "#include <unistd.h>\n\
 const UNIKERNEL: &str = "#include \"wool.h\"\n\
     void _start(void) { for (;;) { wool_ready(); wool_send(\"x\", 1); } }\n";
 
+/// Of what each arm reached in its closed loops: the open loop's rates, across its saturation.
+const FRACTIONS: [f64; 4] = [0.5, 0.8, 1.0, 1.2];
+
 pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     let mut run = Run::new(FIGURE, TITLE);
+    on_kvm(&mut run);
     run.method = vec![
-        format!("KVM of this machine: {}", kvm()),
         "latency: until the byte is there; throughput counts the cleaning up, too: the end of the process, the machine's destruction, the reset".to_owned(),
-        "the machines are in the load generator's own process, without jail, HTTP or worker; process and runc are started by it".to_owned(),
+        "the machines are in the load generator's own process, without jail, HTTP or worker, and run in its one thread; process and runc are started by it and run on all processors".to_owned(),
+        format!("open loop: a fixed schedule at {FRACTIONS:?} of what the arm reached one at a time; its maximum is the most answers a second at any of these rates, `open.svg` shows what they wait"),
     ];
     let dir = stage.scratch().join("hello");
     let program = build(&dir, HELLO, &[])?;
-    let library = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../guest/unikernel");
-    let library = library.to_str().context("the checkout's path is no text")?;
-    let bare = ["-nostdlib", "-ffreestanding", "-fno-stack-protector", "-fno-pie", "-no-pie"];
-    let unikernel = build(
-        &stage.scratch().join("unikernel"),
-        UNIKERNEL,
-        &[&bare[..], &["-I", library]].concat(),
-    )?;
-    let unikernel = std::fs::read(unikernel).context("read the unikernel")?;
+    let unikernel = unikernel(&stage.scratch().join("unikernel"))?;
+    let guest = Program::built(&dir, &[]);
+    let frozen = || Frozen::make(&guest, Point::Rehearsed)?.learned();
     let process = Started(program);
-    let cold = Guest::new(COLD, Way::Unikernel(Box::new(Hypervisor::open()?), unikernel));
-    let clone = Guest::new(CLONE, Way::Clone(Frozen::make(&dir, &[])?));
-    let reset = Guest::new(RESET, Way::Reset(Frozen::make(&dir, &[])?, RefCell::default()));
+    let cold = Unikernels::cold(COLD, &unikernel)?;
+    let clone = Unikernels::cloned(CLONE, &unikernel)?;
+    let reset = Unikernels::reset(RESET, &unikernel)?;
+    let linux_clone = Guest::new(LINUX_CLONE, Way::Clone(frozen()?));
+    let linux_reset = Guest::new(LINUX_RESET, Way::Reset(frozen()?, RefCell::default()));
     let runc = Runc::of(&dir, std::iter::once("/program"), &stage.scratch().join("runc"))?;
     if runc.is_none() {
         run.warnings.push("no runc: it is not installed".to_owned());
     }
     stage.rest(&mut run).await?;
     let (rounds, calls, few) = stage.amount((5, 500, 40), (2, 10, 3));
+    let mut arms: Vec<(&dyn Target, usize)> = vec![
+        (&process, calls),
+        (&cold, calls),
+        (&clone, calls),
+        (&reset, 4 * calls),
+        (&linux_clone, calls),
+        (&linux_reset, 4 * calls),
+    ];
+    arms.extend(runc.iter().map(|runc| (runc as &dyn Target, few)));
     for round in 0..rounds {
-        let mut arms: Vec<(&dyn Target, usize)> =
-            vec![(&process, calls), (&cold, calls), (&clone, calls), (&reset, 4 * calls)];
-        arms.extend(runc.iter().map(|runc| (runc as &dyn Target, few)));
-        let count = arms.len();
-        arms.rotate_left(round as usize % count);
-        for (arm, calls) in arms {
+        for turn in 0..arms.len() {
+            let (arm, calls) = arms[(turn + round as usize) % arms.len()];
             run.add(closed(arm, round, 1, Until::Calls(calls)).await?);
         }
     }
+    let arms: Vec<&dyn Target> = arms.iter().map(|(arm, _)| *arm).collect();
+    let time = stage.amount(Duration::from_secs(3), Duration::from_millis(200));
+    ramp(&mut run, &arms, &FRACTIONS, time).await?;
     run.comparisons = vec![
         ratio(&run, (COLD, RUNC), 1, "8×", None),
         ratio(&run, (CLONE, RUNC), 1, "", Some(10.0)),
         ratio(&run, (RESET, RUNC), 1, "", Some(50.0)),
-        ratio(&run, (RESET, PROCESS), 1, "0.75× (unikernel)", Some(1.0)),
+        ratio(&run, (RESET, PROCESS), 1, "0.75× (unikernel, cold)", Some(1.0)),
+        ratio(&run, (LINUX_CLONE, RUNC), 1, "", Some(10.0)),
+        ratio(&run, (LINUX_RESET, RUNC), 1, "", Some(50.0)),
+        ratio(&run, (LINUX_RESET, PROCESS), 1, "", Some(1.0)),
     ];
-    let lines = [PROCESS, COLD, CLONE, RESET, RUNC].map(|arm| distribution(&run, arm));
+    let paper = [(PROCESS, "5.8 ms", "329/s"), (COLD, "7.8 ms", "193/s"), (RUNC, "23 ms", "24/s")];
+    for arm in &arms {
+        let told = paper.iter().find(|(name, ..)| *name == arm.name());
+        let (latency, rate) = told.map_or(("", ""), |(_, latency, rate)| (latency, rate));
+        run.comparisons.push(mean(&run, arm.name(), latency));
+        run.comparisons.push(most(&run, arm.name(), rate));
+    }
+    let lines = arms.iter().map(|arm| distribution(&run, arm.name()));
     let plot = Plot {
         title: TITLE.to_owned(),
-        x: "latency, ms".to_owned(),
+        x: format!("latency, ms ({})", run.here),
         y: "share of calls".to_owned(),
         log_x: true,
         log_y: false,
         room: 1.2,
-        lines: lines.into_iter().filter(|line| !line.points.is_empty()).collect(),
+        lines: lines.collect(),
     };
-    Ok(Measured { run, plots: vec![("plot", plot)] })
+    let open = Plot {
+        x: format!("calls a second, sent on a fixed schedule ({})", run.here),
+        y: "p99 latency from when a call was due, ms".to_owned(),
+        log_y: true,
+        room: 4.0,
+        lines: throughput_latency(&run, &arms, Mode::Open),
+        ..plot.clone()
+    };
+    Ok(Measured { run, plots: vec![("plot", plot), ("open", open)] })
+}
+
+fn unikernel(dir: &Path) -> Result<Vec<u8>> {
+    let library = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../guest/unikernel");
+    let library = library.to_str().context("the checkout's path is no text")?;
+    let bare = ["-nostdlib", "-ffreestanding", "-fno-stack-protector", "-fno-pie", "-no-pie"];
+    let file = build(dir, UNIKERNEL, &[&bare[..], &["-I", library]].concat())?;
+    std::fs::read(file).context("read the unikernel")
+}
+
+/// As the paper has it: the mean.
+fn mean(run: &Run, arm: &str, paper: &str) -> Comparison {
+    let latency = run.row(arm, Mode::Closed, 1.0).latency_ms;
+    Comparison {
+        what: format!("mean latency of `{arm}`"),
+        paper: paper.to_owned(),
+        target: String::new(),
+        ours: latency.map_or_else(|| "not measured".to_owned(), |q| format!("{:.3} ms", q.mean)),
+        reached: None,
+    }
+}
+
+/// The most that an arm got through, over all rates of its open loop.
+fn most(run: &Run, arm: &str, paper: &str) -> Comparison {
+    let cells = run.cells.iter().filter(|cell| cell.arm == arm && cell.mode == Mode::Open);
+    let rate = cells.map(|cell| float(cell.good()) / cell.answered).fold(0.0, f64::max);
+    Comparison {
+        what: format!("open loop's maximum of `{arm}`"),
+        paper: paper.to_owned(),
+        target: String::new(),
+        ours: format!("{rate:.0}/s"),
+        reached: None,
+    }
 }
 
 /// fork and exec.

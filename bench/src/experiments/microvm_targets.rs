@@ -2,12 +2,12 @@
 //!
 //! The functions do the same in all arms: they take JSON apart and put it together again, or multiply matrices.
 
-use std::fs;
-
 use anyhow::Result;
 
-use super::{Measured, at_most, density, distribution};
+use super::density::Cost;
+use super::{Measured, at_most, density, distribution, on_kvm};
 use crate::functions::{self, Bundle, Function, Kind};
+use crate::guests::{Frozen, Point, Program, build};
 use crate::load::{Pending, Shot, Target, Until, closed};
 use crate::plot::Plot;
 use crate::run::Run;
@@ -38,6 +38,9 @@ const JSON: &str = "import json\n\n\ndef handler(event, context):\n    \
     return json.loads(json.dumps({'got': event, 'squares': [n * n for n in range(50)]}))\n";
 const NUMPY: &str = "import numpy\n\n\ndef handler(event, context):\n    \
     matrix = numpy.arange(10_000.0).reshape(100, 100)\n    return float((matrix @ matrix).sum())\n";
+/// The smallest guest there is of an unmodified program.
+const HELLO: &str = "#include <unistd.h>\n\
+    int main(void) { char c; while (read(3, &c, 1) == 1) write(3, \"x\", 1); return 0; }\n";
 const NEEDS_NUMPY: &str = "# dependencies = [\"numpy==2.2.6\"]\n";
 
 const CLONES: Machines = Machines {
@@ -72,8 +75,8 @@ impl Kind for Machines {
 
 pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     let mut run = Run::new(FIGURE, TITLE);
+    on_kvm(&mut run);
     run.method = vec![
-        format!("KVM of this machine: {}", kvm()),
         format!(
             "`{CLONE}`: `handler_cache = false`: each call has a clone of its own, which loads the code; rehearsed clones are kept ready, and making them is in the processor time"
         ),
@@ -81,8 +84,9 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
             "`{RESET}`: `reset = \"always\"`: one machine, put back after each call to where its code had been loaded; the reset is done when the next call is answered, or it waits for it"
         ),
         format!("`{CONTAINER}`: the same function in containers, `handler_cache = false`"),
-        "memory: `MemAvailable` over the number of kept clones, least squares; raw/memory.csv"
+        "memory: `MemAvailable` over the number of live clones that have answered, least squares; with it the proportional set size of the monitor, page tables and the kernel's other parts; raw/memory*.csv"
             .to_owned(),
+        "Python's clones are kept by a worker; those of a program in C that says one byte by the load generator itself".to_owned(),
     ];
     let mut workers = Vec::new();
     for (name, kind, settings) in [
@@ -114,12 +118,21 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     let (clones, step) = stage.amount((150, 15), (10, 5));
     let cost = density::measure(&worker, &worker, &mut run, "memory", (clones, step)).await?;
     worker.stop().await?;
-    compare(&mut run, cost);
+    let dir = stage.scratch().join("hello");
+    build(&dir, HELLO, &[])?;
+    let hello = Frozen::make(&Program::built(&dir, &[]), Point::Rehearsed)?.learned()?;
+    let mut kept = Vec::new();
+    let keep = || {
+        kept.push(hello.clone_that_answered()?);
+        Ok(())
+    };
+    let hello_cost = density::measure_here(keep, &mut run, "memory-hello", (clones, step))?;
+    compare(&mut run, cost, hello_cost);
     let arms = [CLONE, RESET, CONTAINER, NUMPY_CLONE, NUMPY_RESET];
     let lines = arms.map(|arm| distribution(&run, arm));
     let plot = Plot {
         title: TITLE.to_owned(),
-        x: "latency, ms".to_owned(),
+        x: format!("latency, ms ({})", run.here),
         y: "share of calls".to_owned(),
         log_x: true,
         log_y: false,
@@ -162,7 +175,7 @@ impl Target for Again {
     }
 }
 
-fn compare(run: &mut Run, cost: density::Cost) {
+fn compare(run: &mut Run, cost: Cost, hello: Cost) {
     let median = |arm: &str| {
         let row = run.row(arm, Mode::Closed, 1.0);
         row.latency_ms.map_or(f64::NAN, |latency| latency.p50)
@@ -179,27 +192,25 @@ fn compare(run: &mut Run, cost: density::Cost) {
         at_most("numpy: fresh clone, p50", median(NUMPY_CLONE), " ms", 7.0),
         at_most("numpy: reset after each call, p50", median(NUMPY_RESET), " ms", 1.2),
     ];
-    comparisons.push(at_most(
-        &format!(
-            "host memory a kept clone (± {:.2}; page tables {:.2}, other kernel {:.2})",
-            cost.available.1 / mib,
-            cost.page_tables / mib,
-            cost.kernel / mib
-        ),
-        cost.available.0 / mib,
-        " MiB",
-        2.0,
-    ));
-    run.comparisons = comparisons;
-}
-
-/// Which KVM there is; numbers of a paravirtualised one are its own.
-pub(super) fn kvm() -> String {
-    let modules = ["kvm_intel", "kvm_amd"].into_iter();
-    let mut native =
-        modules.filter(|name| fs::exists(format!("/sys/module/{name}")).unwrap_or(false));
-    match native.next() {
-        Some(name) => name.to_owned(),
-        None => "paravirtualised (neither kvm_intel nor kvm_amd)".to_owned(),
+    for (what, cost, target) in [("Python", cost, 2.0), ("hello", hello, 1.2)] {
+        let Cost { available: (available, error), monitors, page_tables, kernel, .. } = cost;
+        // More than was taken before: others have given memory back meanwhile.
+        let available = if available > 0.0 { available / mib } else { f64::NAN };
+        let by_host =
+            format!("memory of a live clone, {what}, by `MemAvailable` (± {:.2})", error / mib);
+        comparisons.push(at_most(&by_host, available, " MiB", target));
+        let by_parts = format!(
+            "the same by its parts: the monitor's PSS {:.2}, page tables {:.2}, other kernel {:.2}",
+            monitors / mib,
+            page_tables / mib,
+            kernel / mib
+        );
+        comparisons.push(at_most(
+            &by_parts,
+            (monitors + page_tables + kernel) / mib,
+            " MiB",
+            target,
+        ));
     }
+    run.comparisons = comparisons;
 }

@@ -4,8 +4,12 @@ mod ablation_isolation;
 mod cold_targets;
 mod density;
 mod first_calls;
+mod fork_points;
 mod hotos_fig3;
 mod hyperfork_fig2;
+mod hyperfork_fig3;
+mod hyperfork_fig4;
+mod hyperfork_fig5;
 mod idle_density;
 mod import_targets;
 mod isolation;
@@ -75,6 +79,21 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
         figure: hyperfork_fig2::FIGURE,
         title: hyperfork_fig2::TITLE,
         measure: |stage| Box::pin(hyperfork_fig2::measure(stage)),
+    },
+    Experiment {
+        figure: hyperfork_fig3::FIGURE,
+        title: hyperfork_fig3::TITLE,
+        measure: |stage| Box::pin(hyperfork_fig3::measure(stage)),
+    },
+    Experiment {
+        figure: hyperfork_fig4::FIGURE,
+        title: hyperfork_fig4::TITLE,
+        measure: |stage| Box::pin(hyperfork_fig4::measure(stage)),
+    },
+    Experiment {
+        figure: hyperfork_fig5::FIGURE,
+        title: hyperfork_fig5::TITLE,
+        measure: |stage| Box::pin(hyperfork_fig5::measure(stage)),
     },
     Experiment {
         figure: idle_density::FIGURE,
@@ -183,7 +202,7 @@ async fn ramp(
             let best = rows.iter().filter(|row| row.arm == arm.name() && row.mode == Mode::Closed);
             let best = best.map(|row| row.throughput).fold(0.0, f64::max);
             let rate = (best * fraction * 10.0).round() / 10.0;
-            let calls = calls_in(rate, time);
+            let calls = calls_in(rate, time).min(MOST);
             if calls > 0 {
                 run.add(open(arm, 0, rate, calls).await?);
             }
@@ -226,6 +245,16 @@ fn distribution(run: &Run, arm: &str) -> Line {
         times.iter().enumerate().flat_map(|(at, ms)| [(*ms, share(at)), (*ms, share(at + 1))]);
     let points = points.map(|(ms, share)| (ms, share, String::new()));
     Line { name: format!("{arm} ({})", times.len()), points: points.collect(), cited: false }
+}
+
+/// Says which KVM there is, beside all numbers: those of a paravirtualised one are its own.
+fn on_kvm(run: &mut Run) {
+    let modules = ["kvm_intel", "kvm_amd"].into_iter();
+    let mut native =
+        modules.filter(|name| std::fs::exists(format!("/sys/module/{name}")).unwrap_or(false));
+    let kvm =
+        native.next().map_or("paravirtualised KVM".to_owned(), |name| format!("KVM by {name}"));
+    run.here = format!("here, on {kvm}");
 }
 
 /// A ratio of throughputs beside the paper's and a target.

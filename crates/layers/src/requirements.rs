@@ -341,7 +341,8 @@ mod tests {
     #[test]
     fn files_that_include_each_other_again_and_again_are_given_up() {
         // Three deep, each as often as the one above: a million of them.
-        let [first, second, third] = ["a", "b", "c"].map(|name| format!("-r {name}.txt\n").repeat(100));
+        let [first, second, third] =
+            ["a", "b", "c"].map(|name| format!("-r {name}.txt\n").repeat(100));
         let files = [("requirements.txt", &first), ("a.txt", &second), ("b.txt", &third)];
         let root = bundle(&files.map(|(name, text)| (name, text.as_str())));
         fs::write(root.path().join("c.txt"), "six\n").unwrap();

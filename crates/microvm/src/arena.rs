@@ -24,11 +24,25 @@ pub struct Arena {
     backing: Backing,
 }
 
+/// What a guest's memory is made of, which decides how the guest is cloned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Memory {
+    /// A file, which is sealed and then mapped by each clone: [`crate::linux::Template`].
+    #[default]
+    File,
+    /// Anonymous pages, which `fork` copies when they are written: [`crate::linux::Process::fork`].
+    Anonymous,
+    /// The same on huge pages, where the host lets programs ask for them.
+    AnonymousHuge,
+}
+
 /// Where the bytes come from.
 #[derive(Debug)]
 enum Backing {
     /// A file of the arena's own.
     Own(File),
+    /// Nowhere: they begin as zeros and are this process's alone.
+    Anonymous,
     /// A frozen arena, whose pages are copied when they are written.
     Clone(Arc<Frozen>),
 }
@@ -48,6 +62,33 @@ impl Arena {
         let base = reserve()?;
         map_file(base, &file, MapFlags::SHARED, ProtFlags::READ | ProtFlags::WRITE)?;
         Ok(Self { base, backing: Backing::Own(file) })
+    }
+
+    /// As [`Arena::new`], made of this.
+    ///
+    /// # Errors
+    /// As for [`Arena::new`].
+    pub fn made_of(memory: Memory) -> io::Result<Self> {
+        if memory == Memory::File {
+            return Self::new();
+        }
+        let arena = Self { base: reserve()?, backing: Backing::Anonymous };
+        let all = 0..ARENA_BYTES;
+        let (at, length) = (arena.at(&all), length_of(&all));
+        // SAFETY: the address space is the arena's, and nothing was there yet.
+        unsafe { mprotect(at.cast(), length, MprotectFlags::READ | MprotectFlags::WRITE) }?;
+        if memory == Memory::AnonymousHuge {
+            // SAFETY: says how the range is to be held, and changes nothing in it. A host without huge pages refuses: then
+            // they are small.
+            let _ = unsafe { madvise(at.cast(), length, Advice::LinuxHugepage) };
+        }
+        Ok(arena)
+    }
+
+    /// Whether a fork of this process would have a copy of it: a file of its own would be written by both.
+    #[must_use]
+    pub fn is_copied_by_fork(&self) -> bool {
+        !matches!(self.backing, Backing::Own(_))
     }
 
     /// A copy of a frozen one that shares all pages until they are written.
@@ -102,7 +143,7 @@ impl Arena {
     /// When the host refuses; the arena is lost.
     pub fn freeze(self, growth: [Range<u64>; 2], huge: u64) -> io::Result<Arc<Frozen>> {
         let Backing::Own(file) = &self.backing else {
-            return Err(io::Error::other("a clone cannot be frozen"));
+            return Err(io::Error::other("only memory that is a file of its own can be frozen"));
         };
         let file = file.try_clone()?;
         // No mapping may be left through which it could be written.
@@ -171,7 +212,7 @@ impl Arena {
     pub fn discard(&mut self, range: Range<u64>) -> io::Result<()> {
         let advice = match self.backing {
             Backing::Own(_) => Advice::LinuxRemove,
-            Backing::Clone(_) => Advice::LinuxDontNeed,
+            Backing::Anonymous | Backing::Clone(_) => Advice::LinuxDontNeed,
         };
         let (at, length) = (self.at(&range), length_of(&range));
         // SAFETY: the range lies in the arena, which is borrowed mutably: no slice of it is alive.
@@ -201,7 +242,7 @@ impl Arena {
     #[must_use]
     pub fn origin(&self) -> Option<&Arc<Frozen>> {
         match &self.backing {
-            Backing::Own(_) => None,
+            Backing::Own(_) | Backing::Anonymous => None,
             Backing::Clone(frozen) => Some(frozen),
         }
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use kvm_bindings::{kvm_regs, kvm_sregs, kvm_vcpu_events, kvm_xsave};
 use kvm_ioctls::{SyncReg, VcpuFd};
 
+use crate::mutant::{self, Mutant};
 use crate::vcpu::{Vcpu, VcpuError, step};
 
 /// The state of a processor between two instructions of its guest.
@@ -74,8 +75,10 @@ impl CpuState {
     /// When KVM refuses.
     pub(crate) fn restore(&self, vcpu: &mut Vcpu) -> Result<(), VcpuError> {
         let fd = vcpu.fd_mut();
-        // SAFETY: 4 KiB is all that KVM reads while no state beyond AVX-512 is allowed, which CPUID sees to.
-        unsafe { fd.set_xsave(&self.xsave) }.map_err(step("put extended states back"))?;
+        if !mutant::leaves_out(Mutant::NoXsave) {
+            // SAFETY: 4 KiB is all that KVM reads while no state beyond AVX-512 is allowed, which CPUID sees to.
+            unsafe { fd.set_xsave(&self.xsave) }.map_err(step("put extended states back"))?;
+        }
         let shared = fd.sync_regs_mut();
         (shared.regs, shared.sregs, shared.events) = (self.regs, self.sregs, self.events);
         for register in [SyncReg::Register, SyncReg::SystemRegister, SyncReg::VcpuEvents] {

@@ -31,14 +31,13 @@
 //! - Places that make system calls are patched to hand over without ring 0.
 //! - Limits of memory, scratch and descriptors; branches that a clone's tree gets after its template was sealed.
 //! - Clones that share pages with their template until they write, and resets in place that ask the kernel which pages are a
-//!   clone's own (Linux ≥ 6.7; before that, clone anew).
+//!   clone's own (Linux ≥ 6.7; before that, clone anew). Clones by a fork of the monitor, to be measured beside them.
 //!
 //! # What does not, yet
 //!
 //! - Processes and sockets are refused as by a limit.
 //! - Permission bits are kept but not enforced: the only user owns everything. MADV_DONTNEED on a file's pages reads as zero.
 //! - Floating point state is not saved in signal frames; no signal comes from outside.
-//! - Clones by fork.
 //! - Snapshots on disk. Template and clones live in one process.
 //!
 //! Seen on one host only, whose KVM is paravirtualised: the guest's user mode native, ring 0 emulated. What is known of
@@ -50,6 +49,7 @@ pub mod hypervisor;
 pub mod image;
 pub mod layout;
 pub mod linux;
+pub mod mutant;
 pub mod regions;
 mod rewind;
 pub mod rights;

@@ -1,11 +1,13 @@
 //! How a clone's address space goes back to where it was cloned.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 
 use crate::arena::Arena;
 use crate::layout::{ARENA_BYTES, BLOCK, MONITOR, PAGE, pages};
 use crate::linux::Reset;
+use crate::mutant::{self, Mutant};
 use crate::scan::Scanner;
 use crate::space::{Space, SpaceState};
 
@@ -28,8 +30,10 @@ impl Space {
             }
         }
         // After the tables are back: what was derived from the changed ones is forgotten.
-        for range in changed {
-            self.arena.flush(range)?;
+        if !mutant::leaves_out(Mutant::NoFlush) {
+            for range in changed {
+                self.arena.flush(range)?;
+            }
         }
         self.state.clone_from(state);
         Ok(reset)
@@ -76,13 +80,20 @@ impl Space {
                 found.push(format!("memory at {:#x} that was to be given back", page.start - base));
             }
         }
-        // Not by the scanner, which a reset goes by: whatever can be reached, and the tables that say what can.
+        // Not by the scanner, which a reset goes by: whatever can be reached, the tables that say what can, and whatever
+        // else the origin holds. The rest of the arena is zeros there; looking at it would take two gigabytes.
         let mapped = state.regions.iter().map(|(range, _)| range);
-        for part in mapped.chain(std::iter::once(MONITOR..ARENA_BYTES)) {
-            for page in pages(part) {
-                if self.arena.bytes(page..page + PAGE) != origin.bytes(page..page + PAGE) {
-                    found.push(format!("the page at {page:#x}"));
-                }
+        let mut looked_at: BTreeSet<u64> =
+            mapped.chain(std::iter::once(MONITOR..ARENA_BYTES)).flat_map(pages).collect();
+        for part in self.arena.inherited(0..ARENA_BYTES) {
+            looked_at.extend(origin.filled(part.clone())?.into_iter().flat_map(pages));
+            let private = scanner.private(base + part.start..base + part.end)?;
+            let here = private.into_iter().map(|part| part.start - base..part.end - base);
+            looked_at.extend(here.flat_map(pages));
+        }
+        for page in looked_at {
+            if self.arena.bytes(page..page + PAGE) != origin.bytes(page..page + PAGE) {
+                found.push(format!("the page at {page:#x}"));
             }
         }
         if self.state != *state {

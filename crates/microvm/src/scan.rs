@@ -9,6 +9,8 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
+use crate::mutant::{self, Mutant};
+
 /// Ranges that one call reports at most.
 const MOST: usize = 4096;
 
@@ -98,6 +100,8 @@ impl Scanner {
         range: Range<u64>,
         (category_inverted, category_mask): (u64, u64),
     ) -> io::Result<Vec<Range<u64>>> {
+        let places =
+            if mutant::leaves_out(Mutant::OnlyInMemory) { PRESENT } else { PRESENT | SWAPPED };
         let mut all = Vec::new();
         let mut from = range.start;
         while from < range.end {
@@ -109,8 +113,8 @@ impl Scanner {
                 list_length: self.list.len() as u64,
                 category_inverted,
                 category_mask,
-                category_any_of: PRESENT | SWAPPED,
-                returned: PRESENT | SWAPPED,
+                category_any_of: places,
+                returned: places,
                 ..Request::default()
             };
             let argument = &raw mut request;
@@ -118,6 +122,9 @@ impl Scanner {
             let count = unsafe { libc::ioctl(self.pagemap.as_raw_fd(), PAGEMAP_SCAN, argument) };
             let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
             all.extend(self.list[..count].iter().map(|found| found.start..found.end));
+            if mutant::leaves_out(Mutant::WalkEndIgnored) {
+                break;
+            }
             if request.walk_end <= from {
                 return Err(io::Error::other(
                     "the kernel's walk over the page tables does not advance",

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use crate::arena::{Arena, Frozen};
+use crate::arena::{Arena, Frozen, Memory};
 use crate::layout::{
     BLOCK, BREAK_END, MAP_START, PAGE, PROGRAM, USER_END, USER_START, page_down, page_up, pages,
 };
@@ -73,7 +73,15 @@ impl Space {
     /// # Errors
     /// When the host has no memory for it.
     pub fn new() -> io::Result<Self> {
-        let mut arena = Arena::new()?;
+        Self::made_of(Memory::File)
+    }
+
+    /// As [`Space::new`], with memory of this kind.
+    ///
+    /// # Errors
+    /// As for [`Space::new`].
+    pub fn made_of(memory: Memory) -> io::Result<Self> {
+        let mut arena = Arena::made_of(memory)?;
         tables::lay_out(&mut arena);
         crate::ring0::lay_out(&mut arena);
         Ok(Self::of(

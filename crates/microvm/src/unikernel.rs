@@ -4,6 +4,10 @@
 //! program executes `out 0xf2, al` and finds the result in RAX: -1 for what cannot be done. `guest/unikernel/wool.h` says
 //! the same in C.
 
+mod template;
+
+pub use template::Template;
+
 use std::io;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 

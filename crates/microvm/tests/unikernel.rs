@@ -5,7 +5,8 @@ mod machine;
 use std::time::{Duration, Instant};
 
 use machine::{assembly, kvm, unikernel};
-use microvm::unikernel::{Ended, Unikernel};
+use microvm::scan::Scanner;
+use microvm::unikernel::{Ended, Template, Unikernel};
 
 /// Runs a program to its first end; returns that and its output.
 fn run(file: &[u8], argument: &[u8]) -> Option<(Ended, String)> {
@@ -155,4 +156,58 @@ fn a_program_that_wants_a_dynamic_linker_is_no_unikernel() {
     let file = std::fs::read("/proc/self/exe").unwrap();
     let refused = Unikernel::new(&host, &file, b"").unwrap_err();
     assert!(refused.to_string().contains("statically"), "{refused}");
+}
+
+/// Counts its requests, in memory, in the heap and in a register; says the count when they agree.
+const COUNTING: &str = r#"
+    #include "wool.h"
+    static char count;
+    void _start(void) {
+        char *heap = wool_grow(1 << 20), *last = heap;
+        register double vector = 0;
+        for (;;) {
+            wool_ready();
+            char text[8];
+            if (wool_receive(text, sizeof text) != 3) wool_exit(1);
+            count++; vector += 1; (*heap)++;
+            char *more = wool_grow(1 << 20);
+            if (more != last + (1 << 20) || *more) wool_exit(2);
+            *more = 1; last = more;
+            if (count != *heap || vector != count) wool_exit(3);
+            wool_send(&count, 1);
+        }
+    }"#;
+
+/// One request: its answer.
+fn count(guest: &mut Unikernel) -> Ended {
+    guest.set_request(b"one".to_vec());
+    let ended = guest.run(&mut |_| {}).unwrap();
+    if matches!(ended, Ended::Sent(_)) {
+        assert_eq!(guest.run(&mut |_| {}).unwrap(), Ended::Ready);
+    }
+    ended
+}
+
+#[test]
+fn a_unikernel_is_cloned_where_it_is_ready_and_reset_to_there() {
+    let Some(host) = kvm() else { return };
+    let mut scanner = Scanner::open().unwrap();
+    let mut origin = Unikernel::new(&host, &unikernel(COUNTING), b"").unwrap();
+    assert_eq!(origin.run(&mut |_| {}).unwrap(), Ended::Ready);
+    assert_eq!(count(&mut origin), Ended::Sent(vec![1]));
+    let template = Template::seal(origin).unwrap();
+    let mut first = template.spawn(&host).unwrap();
+    let mut second = template.spawn(&host).unwrap();
+    for expected in 2..5 {
+        assert_eq!(count(&mut first), Ended::Sent(vec![expected]));
+    }
+    assert_eq!(count(&mut second), Ended::Sent(vec![2]));
+    for _ in 0..3 {
+        first = template.reset(first, &mut scanner).unwrap();
+        for expected in 2..4 {
+            assert_eq!(count(&mut first), Ended::Sent(vec![expected]));
+        }
+    }
+    let other = Template::seal(second).err().map(|error| error.to_string());
+    assert_eq!(other.as_deref(), Some("take memory for the guest"), "a clone cannot be frozen");
 }

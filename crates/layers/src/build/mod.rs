@@ -32,8 +32,8 @@ use toml::{Table, Value};
 
 pub use error::{BuildError, SandboxError, plain};
 pub(crate) use source::stub;
-pub(crate) use wheel_file::{Metadata, check as check_wheel};
 pub use wheel_file::WheelError;
+pub(crate) use wheel_file::{Metadata, check as check_wheel};
 
 use crate::base::{self, Base};
 use crate::sources::Sources;

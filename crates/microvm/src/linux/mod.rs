@@ -21,6 +21,7 @@ mod clock;
 mod clock_page;
 mod descriptors;
 mod files;
+mod fork;
 mod futex;
 mod identity;
 mod memory;
@@ -35,6 +36,7 @@ mod threads;
 mod transfer;
 
 pub use files::Stream;
+pub use fork::{ForkError, Forked};
 pub use process::{Options, Pause, Process, ProcessError};
 pub use template::{Reset, Template};
 

@@ -116,6 +116,8 @@ pub(super) fn open(
         Some(_) if flags & CREATE != 0 && flags & EXCLUSIVE != 0 => return Err(Errno::EXIST),
         Some(node) => node,
         None if flags & CREATE == 0 => return Err(Errno::NOENT),
+        // By a link whose target ends with a slash.
+        None if found.slash => return Err(Errno::ISDIR),
         None => {
             let bits = mode(bits) & !process.kernel.umask;
             let (contents, now) = (Contents::Bytes(Vec::new()), super::clock::now());

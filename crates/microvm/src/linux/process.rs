@@ -26,6 +26,7 @@ use super::signals::Signals;
 use super::start;
 use super::template::Kernel;
 use super::threads::{self, Threads};
+use crate::arena::Memory;
 use crate::hypervisor::Hypervisor;
 use crate::image::{Image, ImageError};
 use crate::layout::{ARENA_BYTES, INTERPRETER, PROGRAM};
@@ -128,9 +129,22 @@ impl Process {
     /// # Errors
     /// When there is no such program, or the host refuses a machine.
     pub fn start(host: &Hypervisor, tree: Tree, options: &Options) -> Result<Self, ProcessError> {
+        Self::start_in(Memory::File, host, tree, options)
+    }
+
+    /// As [`Process::start`], in memory of this kind.
+    ///
+    /// # Errors
+    /// As for [`Process::start`].
+    pub fn start_in(
+        memory: Memory,
+        host: &Hypervisor,
+        tree: Tree,
+        options: &Options,
+    ) -> Result<Self, ProcessError> {
         let path = options.program.first().cloned().unwrap_or_default();
         let (image, file) = program(&tree, &path)?;
-        let mut space = Space::new()?;
+        let mut space = Space::made_of(memory)?;
         let loaded = image.load(&file, &mut space, PROGRAM)?;
         let interpreter = match &image.interpreter {
             Some(path) => {

@@ -226,7 +226,11 @@ impl Template {
         for (what, now, before) in [
             ("descriptors", format!("{:?}", now.files), format!("{:?}", before.files)),
             ("signals", format!("{:?}", now.signals), format!("{:?}", before.signals)),
-            ("scratch", format!("{:?}", now.tree.used()), format!("{:?}", before.tree.used())),
+            (
+                "scratch",
+                format!("{:?}", now.tree.scratch()),
+                format!("{:?}", before.tree.scratch()),
+            ),
             ("directory", format!("{:?}", now.directory), format!("{:?}", before.directory)),
             ("threads", now.threads.summary(), before.threads.summary()),
             ("umask", format!("{:?}", now.umask), format!("{:?}", before.umask)),

@@ -217,7 +217,10 @@ fn send(process: &mut Process, fd_: u64, source: u64, length: u64) -> Result<Mov
             let end = process.kernel.tree.contents(node).size();
             let offset = if append { end } else { offset };
             let count = write_node(process, node, source, length, offset)?;
-            process.kernel.files.get_mut(fd_)?.offset = offset + count;
+            // Nothing written is not appended either: the offset stays.
+            if count > 0 {
+                process.kernel.files.get_mut(fd_)?.offset = offset + count;
+            }
             count
         }
         Object::PipeWriter(pipe) => {
@@ -297,7 +300,12 @@ pub(super) fn pwrite(
     let open = process.kernel.files.get(fd(fd_))?;
     match open.object {
         Object::Node(..) if open.flags & ACCESS_MODE == 0 => Err(Errno::BADF),
-        Object::Node(node, _) => write_node(process, node, source, length.min(MOST), offset),
+        Object::Node(node, _) => {
+            // Linux appends to a file that is open for that, whatever the offset (pwrite(2), BUGS).
+            let append = open.flags & APPEND != 0;
+            let offset = if append { process.kernel.tree.contents(node).size() } else { offset };
+            write_node(process, node, source, length.min(MOST), offset)
+        }
         _ => Err(Errno::SPIPE),
     }
 }

@@ -50,6 +50,8 @@ pub struct Found {
     pub name: Vec<u8>,
     /// What it stands for, if there is such a name.
     pub node: Option<NodeId>,
+    /// Whether the path, or the link at its end, ends with a slash.
+    pub slash: bool,
 }
 
 impl Tree {
@@ -90,7 +92,7 @@ impl Tree {
             rest.extend(names.rev().map(<[u8]>::to_vec));
         };
         let mut at = if path[0] == b'/' { ROOT } else { from };
-        let must_be_directory = path.ends_with(b"/");
+        let mut must_be_directory = path.ends_with(b"/");
         push(&mut rest, path);
         let mut links = 0;
         while let Some(name) = rest.pop() {
@@ -106,7 +108,7 @@ impl Tree {
             };
             let Some(node) = node else {
                 return if last {
-                    Ok(Found { directory: at, name, node: None })
+                    Ok(Found { directory: at, name, node: None, slash: must_be_directory })
                 } else {
                     Err(Errno::NOENT)
                 };
@@ -120,21 +122,39 @@ impl Tree {
                     if target.first() == Some(&b'/') {
                         at = ROOT;
                     }
+                    must_be_directory |= last && target.ends_with(b"/");
                     push(&mut rest, target);
                     if rest.is_empty() {
-                        return Ok(Found { directory: ROOT, name: Vec::new(), node: Some(ROOT) });
+                        return Ok(Found {
+                            directory: ROOT,
+                            name: Vec::new(),
+                            node: Some(ROOT),
+                            slash: true,
+                        });
                     }
                 }
                 Contents::Directory(_) if !last => at = node,
                 _ if !last => return Err(Errno::NOTDIR),
                 Contents::Directory(_) => {
-                    return Ok(Found { directory: at, name, node: Some(node) });
+                    return Ok(Found {
+                        directory: at,
+                        name,
+                        node: Some(node),
+                        slash: must_be_directory,
+                    });
                 }
                 _ if must_be_directory => return Err(Errno::NOTDIR),
-                _ => return Ok(Found { directory: at, name, node: Some(node) }),
+                _ => {
+                    return Ok(Found {
+                        directory: at,
+                        name,
+                        node: Some(node),
+                        slash: must_be_directory,
+                    });
+                }
             }
         }
-        Ok(Found { directory: at, name: Vec::new(), node: Some(at) })
+        Ok(Found { directory: at, name: Vec::new(), node: Some(at), slash: must_be_directory })
     }
 
     /// As [`Tree::find`], of what must be there.
@@ -383,6 +403,11 @@ impl Tree {
     /// EROFS.
     pub fn set_mode(&mut self, id: NodeId, mode: u32) -> Result<(), Errno> {
         self.scratch_mut(id).map(|node| node.mode = mode & 0o7777).ok_or(Errno::ROFS)
+    }
+
+    /// All of scratch, to be compared.
+    pub(crate) fn scratch(&self) -> &impl std::fmt::Debug {
+        &self.scratch
     }
 
     /// Scratch in use: bytes, and nodes.

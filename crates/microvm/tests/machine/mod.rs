@@ -11,16 +11,15 @@ use microvm::hypervisor::Hypervisor;
 /// The host's KVM. Where there is none the test has nothing to do: that is printed, and is a failure where
 /// `LAMBSWOOL_REQUIRE` names `kvm`.
 pub(crate) fn kvm() -> Option<Hypervisor> {
-    match Hypervisor::open() {
-        Ok(host) => Some(host),
-        Err(error) => {
-            let required = std::env::var("LAMBSWOOL_REQUIRE").unwrap_or_default();
-            let required = required.split(',').any(|name| name == "kvm");
-            assert!(!required, "{error}, and LAMBSWOOL_REQUIRE says that this machine has it");
-            eprintln!("SKIPPED: {error}");
-            None
-        }
-    }
+    Hypervisor::open().map_err(|error| lacks("kvm", &error.to_string())).ok()
+}
+
+/// Says that this machine lacks what a test needs; a failure where `LAMBSWOOL_REQUIRE` names it.
+pub(crate) fn lacks(name: &str, what: &str) {
+    let required = std::env::var("LAMBSWOOL_REQUIRE").unwrap_or_default();
+    let required = required.split(',').any(|required| required == name);
+    assert!(!required, "{what}, and LAMBSWOOL_REQUIRE says that this machine has {name}");
+    eprintln!("SKIPPED: {what}");
 }
 
 /// The repository.

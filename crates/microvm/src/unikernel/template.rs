@@ -1,0 +1,90 @@
+//! A unikernel from which others are cloned, and to which they are reset.
+//!
+//! As for Linux programs, [`crate::linux::Template`], with less to remember: memory, registers, and how far the heap has
+//! grown. What it was asked is not part of it.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{Unikernel, UnikernelError};
+use crate::arena::Frozen;
+use crate::cpu::CpuState;
+use crate::hypervisor::Hypervisor;
+use crate::scan::Scanner;
+use crate::space::{Space, SpaceState};
+use crate::stop::Stopper;
+use crate::vcpu::Vcpu;
+
+/// A frozen unikernel.
+#[derive(Debug)]
+pub struct Template {
+    frozen: Arc<Frozen>,
+    space: SpaceState,
+    cpu: CpuState,
+    argument: Vec<u8>,
+    heap: u64,
+}
+
+impl Template {
+    /// Freezes a unikernel that gave control back: best when it is [`super::Ended::Ready`]. It ends itself.
+    ///
+    /// # Errors
+    /// When the host refuses; the unikernel is lost.
+    pub fn seal(unikernel: Unikernel) -> Result<Self, UnikernelError> {
+        // Each field is named: one that is added later has to be decided about.
+        let Unikernel { mut vcpu, space, stopper: _, argument, request: _, started: _, heap } =
+            unikernel;
+        let cpu = CpuState::save(&mut vcpu)?;
+        // KVM's slots refer to the memory.
+        drop(vcpu);
+        let (frozen, space) = space.freeze().map_err(UnikernelError::Memory)?;
+        Ok(Self { frozen, space, cpu, argument, heap })
+    }
+
+    /// One that goes on where the template stands, sharing its memory until it writes.
+    ///
+    /// # Errors
+    /// When the host refuses a machine.
+    pub fn spawn(&self, host: &Hypervisor) -> Result<Unikernel, UnikernelError> {
+        let space = Space::clone_of(&self.frozen, self.space.clone());
+        let space = space.map_err(UnikernelError::Memory)?;
+        let mut vcpu = Vcpu::new(host, &space, 0, 0)?;
+        self.cpu.restore(&mut vcpu)?;
+        Ok(Unikernel {
+            vcpu,
+            space,
+            stopper: Stopper::default(),
+            argument: self.argument.clone(),
+            request: Vec::new(),
+            started: Instant::now(),
+            heap: self.heap,
+        })
+    }
+
+    /// Puts one that was spawned from here back to where it began, whatever it did since.
+    ///
+    /// # Errors
+    /// When anything could not be put back. It is gone then: one that is half reset must never run.
+    pub fn reset(
+        &self,
+        mut unikernel: Unikernel,
+        scanner: &mut Scanner,
+    ) -> Result<Unikernel, UnikernelError> {
+        let origin = unikernel.space.arena().origin();
+        if !origin.is_some_and(|origin| Arc::ptr_eq(origin, &self.frozen)) {
+            let stranger = io::Error::other("the unikernel was spawned from another template");
+            return Err(UnikernelError::Memory(stranger));
+        }
+        unikernel.vcpu.settle()?;
+        unikernel.space.reset(&self.space, scanner).map_err(UnikernelError::Memory)?;
+        self.cpu.restore(&mut unikernel.vcpu)?;
+        // A stop that came meanwhile is not lost: nobody would send another one.
+        let Unikernel { vcpu: _, space: _, stopper: _, argument, request, started, heap } =
+            &mut unikernel;
+        argument.clone_from(&self.argument);
+        request.clear();
+        (*started, *heap) = (Instant::now(), self.heap);
+        Ok(unikernel)
+    }
+}
