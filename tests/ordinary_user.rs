@@ -141,7 +141,7 @@ fn a_worker_that_root_starts_for_an_account_writes_on_roots_terminal_and_no_more
     let up = user.command_of_root(&["up", "--user", user.name()]);
     // As from a shell: not as the session's leader.
     let mut shell = Command::new("sh");
-    shell.args(["-c", "\"$0\" \"$@\"; echo it ended with $?"]).arg(up.get_program());
+    shell.args(["-c", "trap : INT; \"$0\" \"$@\"; echo it ended with $?"]).arg(up.get_program());
     shell.args(up.get_args());
     for (name, value) in up.get_envs() {
         match value {
