@@ -102,11 +102,12 @@ def attack(turn, told):
         Who::ReachingLanding,
         "have everybody's network filled for it",
         "READY by a process in no network of its own",
-        &[Defence::CheckNetwork, Defence::LoopbackDown],
-        &["the warden could not: the process has no network of its own"],
+        // The filter lets such a zygote make a PID namespace with a network only.
+        &[Defence::CheckPidNamespace, Defence::CheckNetwork, Defence::LoopbackDown],
+        &["impostor"],
         "
 def attack(fds, uid, flags):
-    landed(fds, uid, lambda: (say_ready(fds[1]), time.sleep(2)))
+    landed(fds, uid, lambda: (say_ready(fds[1]), time.sleep(2)), new_pid=False)
 ",
     ),
     Attack::new(
