@@ -49,6 +49,7 @@ export FUZZ_PROGRAM="target/fuzz/$triple/fuzz/fuzz" FUZZ_SHARE=$share FUZZ_FOUND
 one() {
     local target=$1 dictionary=()
     mkdir -p "target/fuzz/corpus/$target"
+    rm -f "$FUZZ_LOGS/$target.status"
     [ ! -f "fuzz/dictionaries/$target" ] || dictionary=("-dict=fuzz/dictionaries/$target")
     FUZZ_TARGET=$target timeout --kill-after=10 $((FUZZ_SHARE + 120)) "$FUZZ_PROGRAM" \
         "target/fuzz/corpus/$target" "fuzz/corpus/$target" "${dictionary[@]}" \

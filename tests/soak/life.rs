@@ -36,7 +36,7 @@ impl End {
 
 /// Small enough that the load exceeds them all the time.
 pub(crate) const HANDLER_CACHE_BYTES: u64 = 160 << 20;
-pub(crate) const ZYGOTE_BYTES: u64 = 64 << 20;
+pub(crate) const ZYGOTE_BYTES: u64 = 96 << 20;
 
 /// Calls of a new worker before it is anybody's.
 const CHECKED: usize = 8;

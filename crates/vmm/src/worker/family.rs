@@ -113,6 +113,11 @@ impl Family {
         state
     }
 
+    /// Bytes that its clones have of their own, as told last.
+    pub(super) fn clones_weigh(&self) -> u64 {
+        self.wire.clones().values().map(|state| state.bytes()).sum()
+    }
+
     /// Forgets a clone.
     pub(super) fn forget(&self, number: u64) {
         self.wire.clones().remove(&number);

@@ -31,8 +31,8 @@ pub(super) struct MachineZygote {
     imports: Imports,
     /// All that it has imported: of its ancestors, too.
     modules: Vec<String>,
-    /// Bytes that it weighed when it had no clones.
-    bytes: io::Result<u64>,
+    /// Bytes that it weighed when it had no clones; 0 where the host cannot tell.
+    bytes: u64,
     clone_bytes: u64,
     opened: Mutex<HashMap<String, Arc<OwnedFd>>>,
 }
@@ -81,7 +81,7 @@ impl MachineZygote {
         let Event::Frozen { clone_bytes } = answer(&family, &mut told, &mut files).await? else {
             return Err(unexpected(&family));
         };
-        let bytes = family.warded.memory();
+        let bytes = family.warded.memory().unwrap_or(0);
         let (family, opened) = (Arc::new(family), Mutex::default());
         Ok(Self { shared, family, spec, imports: all, modules, bytes, clone_bytes, opened })
     }
@@ -174,12 +174,12 @@ impl Sandbox for MachineZygote {
         self.family.warded.id()
     }
 
-    /// As it was when it was frozen: its clones weigh for themselves.
+    /// All that the monitor has but its clones, which weigh for themselves: the reference machine, spares, machines with a
+    /// function's code in them, and what KVM needs for each.
     fn memory(&self) -> io::Result<u64> {
-        match &self.bytes {
-            Ok(bytes) => Ok(*bytes),
-            Err(error) => Err(error.kind().into()),
-        }
+        let all = self.family.warded.memory()?;
+        // A clone that was ordered counts before it is there.
+        Ok(all.saturating_sub(self.family.clones_weigh()).max(self.bytes))
     }
 
     fn alive(&self) -> bool {
