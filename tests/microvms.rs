@@ -400,3 +400,32 @@ fn numpy_works_in_a_machine_and_its_clones_draw_different_numbers() {
     let worker = worker.stop().up();
     calls(&worker, "resets");
 }
+
+#[test]
+fn machines_with_a_functions_code_are_counted_and_go_once_nobody_has_a_clone() {
+    if !can_run_machines() {
+        return;
+    }
+    let worker = Site::new().up_with(&[("WOOL_SPARES", "0"), ("WOOL_IDLE", "1")]);
+    let zygotes_weigh = || {
+        let zygotes = worker.status()["engine"]["zygotes"].as_array().unwrap().clone();
+        zygotes.iter().filter_map(|zygote| zygote["memory_bytes"].as_u64()).sum::<u64>()
+    };
+    let idle = || worker.status()["engine"]["instances"]["idle"] == 0;
+    drop(worker.try_out("plain", &in_machine("", "return 1")).expect(200));
+    eventually("nothing but the reference machine is left", idle);
+    let reference = zygotes_weigh();
+    let call = |version: u32| {
+        let body = format!("return {version}");
+        drop(worker.deploy("function", &in_machine("reset = \"always\"", &body)));
+        assert_eq!(worker.run("function", &json!({})).expect(200).json(), version);
+    };
+    call(0);
+    eventually("the first machine with code is counted", || zygotes_weigh() > reference * 5 / 4);
+    let one = zygotes_weigh() - reference;
+    (1..8).for_each(call);
+    eventually("those of versions that were replaced are gone", || {
+        idle() && zygotes_weigh() < reference + 4 * one
+    });
+    worker.assert_well();
+}
