@@ -3,8 +3,8 @@
 HASH is `sha256:…`, INDEXES a JSON list of [name, address] of the indexes that the operator has
 named. The worker's credentials for an index are sent to where that index is, by the same scheme,
 and not after a redirection: by uv's convention UV_INDEX_<NAME>_USERNAME and _PASSWORD, those in
-UV_DEFAULT_INDEX, UV_INDEX_URL, UV_INDEX and UV_EXTRA_INDEX_URL, then those of netrc. Prints null, or the reason why there is no
-file, as JSON.
+UV_DEFAULT_INDEX, UV_INDEX_URL, UV_INDEX and UV_EXTRA_INDEX_URL, then those of netrc.
+Prints null, or the reason why there is no file, as JSON.
 """
 
 import base64

@@ -16,6 +16,7 @@ const MOST: usize = 100_000;
 
 /// Which actions.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct AuditQuery {
     /// How many to go back; 100 unless said, at most 100 000.
     lines: Option<usize>,

@@ -135,6 +135,7 @@ impl FunctionDetail {
 
 /// What a list shows.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
     /// Also the functions that `wool run` made.
     #[serde(default)]
@@ -143,6 +144,7 @@ pub(super) struct ListQuery {
 
 /// How to deploy.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct PutQuery {
     /// Leave it out of lists, and forget it when the worker starts again.
     #[serde(default)]

@@ -22,6 +22,7 @@ const MOST: usize = 100_000;
 
 /// Which lines.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct LogsQuery {
     /// Go on with what is written from now on, until the client hangs up or its token is good for nothing any more.
     #[serde(default)]

@@ -26,16 +26,20 @@ const REQUEST_BYTES: u64 = 64 << 10;
 #[serde(deny_unknown_fields)]
 pub struct TokenRequest {
     /// What it is to be called.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9_-]*$", min_length = 1, max_length = 64)]
     pub name: String,
     /// Whose functions it is for; `default` unless said.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9_-]*$", min_length = 1, max_length = 64)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// What it is to be good for.
+    #[schema(min_items = 1)]
     pub scopes: Vec<Scope>,
     /// Patterns of the functions that it is for; all unless said.
     #[serde(default)]
     pub functions: Vec<String>,
     /// Seconds until it expires; never unless said.
+    #[schema(minimum = 0.001, maximum = 31_000_000_000.0)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifetime: Option<f64>,
 }
