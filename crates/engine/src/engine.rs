@@ -126,6 +126,7 @@ impl Engine {
         let mut journey = Journey::default();
         // Before the question whether the engine stops: who stops it waits for those that were told no.
         let _under_way = self.calls.token();
+        let _traffic = self.imports.traffic.enter();
         let result = if self.stopping.load(Ordering::SeqCst) {
             Err(CallError::Stopping)
         } else {
@@ -243,7 +244,7 @@ impl Engine {
         let (mut lease, deadline, watched) = self.lease(&call.handler, &mut relay, journey).await?;
         let result = journey.stage(Stage::Call, lease.call(call, &mut relay, deadline)).await;
         if let (Some(pick), Some(modules)) = (watched, lease.seen()) {
-            self.imports.learn(&call.handler, &pick, &modules, 0.0);
+            self.imports.learn(&call.handler, &pick, modules, 0.0);
         }
         if matches!(result, Ok(_) | Err(CallError::Raised(_))) {
             self.scheduler.keep(lease);
@@ -291,7 +292,7 @@ impl Engine {
             let milliseconds = said.min(begun.elapsed().as_secs_f64() * 1e3);
             lease.made_in_ms = journey.made_in_ms();
             if let Some(modules) = lease.seen() {
-                self.imports.learn(handler, &pick, &modules, milliseconds);
+                self.imports.learn(handler, &pick, modules, milliseconds);
             }
             return Ok((lease, deadline, Some(pick).filter(|pick| pick.observe)));
         }

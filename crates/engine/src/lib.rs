@@ -37,6 +37,7 @@ mod relay;
 mod scheduler;
 mod secrets;
 mod status;
+mod traffic;
 
 pub use budget::Pressure;
 pub use call::{

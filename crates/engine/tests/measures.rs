@@ -5,7 +5,7 @@ mod world;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::{EngineConfig, Handler};
+use engine::{EngineConfig, Handler, ZygotePolicy};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use world::{World, eventually, handler, packaged};
 
@@ -25,7 +25,8 @@ fn measured(test: impl Future<Output = ()>) -> BTreeMap<String, DebugValue> {
 #[test]
 fn calls_stages_caches_sandboxes_and_memory_are_told_to_the_metrics() {
     let measures = measured(async {
-        let world = World::new(EngineConfig::default());
+        let zygotes = ZygotePolicy::PerLock;
+        let world = World::new(EngineConfig { zygotes, ..EngineConfig::default() });
         let echo: Arc<Handler> = Arc::new(packaged("h", "echo", "numpy", &["numpy"]));
         world.call(&echo).await.result.unwrap();
         world

@@ -133,6 +133,7 @@ struct State {
     zygotes: BTreeMap<SandboxId, Weak<zygote::Process>>,
     forked_from: Vec<(SandboxId, Vec<String>)>,
     recorded: Arc<HashMap<String, Recorded>>,
+    derived_ms: f64,
 }
 
 impl FakeProvider {
@@ -176,6 +177,12 @@ impl FakeProvider {
     #[must_use]
     pub fn census(&self) -> Census {
         self.shared.state().census
+    }
+
+    /// Milliseconds that the imports of all zygotes ever derived took.
+    #[must_use]
+    pub fn derived_ms(&self) -> f64 {
+        self.shared.state().derived_ms
     }
 
     /// For each fork that succeeded, in order: the zygote's modules.

@@ -1,6 +1,6 @@
 //! Which halves are run in which order, and what is told of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -21,6 +21,11 @@ pub(crate) enum Protocol {
     Given,
     /// Five seeded splits with no requirement set on both sides.
     Disjoint,
+    /// A hundred functions of the training half, five passes over all in changing orders, with nothing to begin with: for
+    /// choosing parameters.
+    DevPasses,
+    /// The same with functions of the other half whose sets no training function has.
+    Passes,
     /// The first of them with starts drawn by Zipf's law with exponent 1.5.
     Zipf,
     /// The first of them, what is popular drifting.
@@ -28,6 +33,9 @@ pub(crate) enum Protocol {
     /// The first of them without all functions that use pandas, matplotlib or numpy, in turn.
     Families,
 }
+
+/// What a zygote takes beside its imports, as the policy counts it.
+const MAKING_MS: f64 = 20.0;
 
 /// One policy on one split with one budget.
 #[derive(Debug, Serialize)]
@@ -40,6 +48,8 @@ pub(crate) struct Judgement {
     mean_mb: f64,
     most_mb: f64,
     zygotes_made: usize,
+    /// Milliseconds of a processor for each start that making these took.
+    building_ms: f64,
     zygotes_at_the_end: usize,
     /// Paired differences, other minus this.
     against_paper: Option<Mean>,
@@ -53,7 +63,9 @@ pub(crate) struct Judgement {
 
 struct Split<'a> {
     name: String,
+    /// What comes first, unless nothing does; static trees are made from these in any case.
     warm: Vec<&'a Function>,
+    cold: bool,
     judged: Vec<&'a Function>,
 }
 
@@ -74,11 +86,23 @@ pub(crate) fn judge(
         Protocol::Given => {
             vec![Split {
                 name: "given".to_owned(),
+                cold: false,
                 warm: workload.train.iter().collect(),
                 judged: workload.test.iter().collect(),
             }]
         }
         Protocol::Disjoint => (1..6).map(|seed| disjoint(&all, seed)).collect(),
+        Protocol::DevPasses => {
+            let train: Vec<&Function> = workload.train.iter().collect();
+            (101..104).map(|seed| passes(disjoint(&train, seed))).collect()
+        }
+        Protocol::Passes => {
+            let known: BTreeSet<Vec<&str>> = workload.train.iter().map(Function::set).collect();
+            let new = |one: &&Function| !known.contains(&one.set());
+            let judged = workload.test.iter().filter(new).collect();
+            let warm = workload.train.iter().collect();
+            vec![passes(Split { name: "unseen".to_owned(), warm, cold: true, judged })]
+        }
         Protocol::Zipf => vec![zipf(disjoint(&all, 1))],
         Protocol::Drift => vec![drift(disjoint(&all, 1))],
         Protocol::Families => {
@@ -93,7 +117,7 @@ pub(crate) fn judge(
         }
     };
     println!(
-        "{:22} {:>5} {:16} {:^24} {:>5} {:>7} {:>6} {:^24} {:^24} {:>7}",
+        "{:22} {:>5} {:16} {:^24} {:>5} {:>7} {:>6} {:>8} {:^24} {:^24} {:>7}",
         "split",
         "MB",
         "policy",
@@ -101,6 +125,7 @@ pub(crate) fn judge(
         "hits",
         "mean MB",
         "made",
+        "ms/start",
         "paper − this",
         "static − this",
         "regret"
@@ -124,24 +149,17 @@ fn one(
     let budget = budget_mb * 1_000_000;
     let half_life = half_life.unwrap_or(EngineConfig::default().zygote_half_life);
     let setting = |policy, seed| Setting { policy, budget, seed, half_life };
+    let warm = if split.cold { &[][..] } else { &split.warm };
     let learnt = forklift::tree(workload, &split.warm, budget);
     let knowing = forklift::tree(workload, &split.judged, budget);
     let mut runs = vec![
-        ("none", run(workload, &setting(ZygotePolicy::Root, None), &split.warm, &split.judged)?),
-        ("paper", run(workload, &setting(ZygotePolicy::Paper, None), &split.warm, &split.judged)?),
+        ("none", run(workload, &setting(ZygotePolicy::Root, None), warm, &split.judged)?),
+        ("paper", run(workload, &setting(ZygotePolicy::Paper, None), warm, &split.judged)?),
         (
             "static",
-            run(
-                workload,
-                &setting(ZygotePolicy::Static, Some(learnt)),
-                &split.warm,
-                &split.judged,
-            )?,
+            run(workload, &setting(ZygotePolicy::Static, Some(learnt)), warm, &split.judged)?,
         ),
-        (
-            "utility",
-            run(workload, &setting(ZygotePolicy::Utility, None), &split.warm, &split.judged)?,
-        ),
+        ("utility", run(workload, &setting(ZygotePolicy::Utility, None), warm, &split.judged)?),
         (
             "static, knowing",
             run(
@@ -158,7 +176,7 @@ fn one(
     ];
     if let Some(tree) = tree {
         let setting = setting(ZygotePolicy::Static, Some(tree.clone()));
-        runs.push(("given tree", run(workload, &setting, &split.warm, &split.judged)?));
+        runs.push(("given tree", run(workload, &setting, warm, &split.judged)?));
     }
     let residuals = |name: &str| -> Vec<f64> {
         let run = runs.iter().find(|(other, _)| *other == name);
@@ -186,6 +204,8 @@ fn one(
             mean_mb: average(megabytes(run).into_iter()),
             most_mb: megabytes(run).into_iter().fold(0.0, f64::max),
             zygotes_made: run.made,
+            building_ms: (run.made_ms + MAKING_MS * run.made as f64)
+                / run.starts.len().max(1) as f64,
             zygotes_at_the_end: run.zygotes,
             against_paper: (*policy != "paper").then(|| paired(&paper)),
             against_static: (*policy != "static").then(|| paired(&fixed)),
@@ -197,7 +217,7 @@ fn one(
         };
         let told = |mean: Option<Mean>| mean.map_or_else(String::new, |mean| mean.to_string());
         println!(
-            "{:22} {:5} {:16} {:24} {:5.3} {:7.0} {:6} {:24} {:24} {:7.2}",
+            "{:22} {:5} {:16} {:24} {:5.3} {:7.0} {:6} {:8.2} {:24} {:24} {:7.2}",
             result.split,
             budget_mb,
             policy,
@@ -205,6 +225,7 @@ fn one(
             result.hits,
             result.mean_mb,
             result.zygotes_made,
+            result.building_ms,
             told(result.against_paper),
             told(result.against_static),
             result.regret_ms
@@ -235,7 +256,19 @@ fn disjoint<'a>(functions: &[&'a Function], seed: u64) -> Split<'a> {
     }
     random.shuffle(&mut warm);
     random.shuffle(&mut judged);
-    Split { name: format!("disjoint {seed}"), warm, judged }
+    Split { name: format!("disjoint {seed}"), warm, cold: false, judged }
+}
+
+/// Five passes over the first hundred functions that are judged, each in an order of its own; nothing comes before.
+fn passes(split: Split<'_>) -> Split<'_> {
+    let mut random = fastrand::Rng::with_seed(14);
+    let mut functions: Vec<&Function> = split.judged.into_iter().take(100).collect();
+    let mut judged = Vec::new();
+    for _ in 0..5 {
+        random.shuffle(&mut functions);
+        judged.extend(&functions);
+    }
+    Split { name: format!("{}, passes", split.name), cold: true, judged, ..split }
 }
 
 /// 4000 starts of the judged functions, the nth most popular one in proportion to n^-1.5.

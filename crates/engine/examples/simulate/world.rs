@@ -47,6 +47,7 @@ pub(crate) struct Run {
     pub(crate) starts: Vec<Start>,
     /// Zygotes made while they came, and the milliseconds of imports that took.
     pub(crate) made: usize,
+    pub(crate) made_ms: f64,
     pub(crate) zygotes: usize,
 }
 
@@ -96,10 +97,10 @@ pub(crate) fn run(
         let mut starts = Vec::with_capacity(judged.len());
         let mut handlers: HashMap<*const Function, Handler> = HashMap::new();
         let mut next = Instant::now();
-        let mut made = 0;
+        let (mut made, mut made_ms) = (0, 0.0);
         for (at, function) in warm.iter().chain(judged).enumerate() {
             if at == warm.len() {
-                made = provider.census().derived_zygotes;
+                (made, made_ms) = (provider.census().derived_zygotes, provider.derived_ms());
             }
             next = next.max(Instant::now()) + INTERVAL;
             sleep_until(next).await;
@@ -115,7 +116,7 @@ pub(crate) fn run(
             let new: Vec<String> =
                 function.used.iter().filter(|package| !had.contains(*package)).cloned().collect();
             let own = workload.residual(function, &had);
-            cache.learn(handler, &pick, &new, own);
+            cache.learn(handler, &pick, new, own);
             if at >= warm.len() {
                 let (zygotes, _) = cache.status();
                 let bytes = zygotes.iter().map(|zygote| zygote.memory_bytes).sum();
@@ -124,7 +125,9 @@ pub(crate) fn run(
             }
         }
         let census = provider.census();
-        Ok(Run { starts, made: census.derived_zygotes - made, zygotes: census.zygotes })
+        let made_ms = provider.derived_ms() - made_ms;
+        let made = census.derived_zygotes - made;
+        Ok(Run { starts, made, made_ms, zygotes: census.zygotes })
     })
 }
 

@@ -36,6 +36,7 @@ impl ImportCache {
             }
         }
         if self.config.zygotes == ZygotePolicy::Utility {
+            self.take_in();
             self.improved().await;
         }
     }

@@ -12,12 +12,13 @@ use super::book::Book;
 use super::evict::{Room, Victims, per_byte};
 use super::kept::{Key, View};
 use super::making::outcome;
-use super::plan::{Build, plan};
+use super::plan::{Build, Means, plan};
 use super::profile::Profile;
 use super::select::Standing;
 use super::set::Set;
 use super::state::State;
-use super::worth::Demand;
+use super::worth::{Demand, MAKING_MS};
+use crate::config::ZygotePolicy;
 use crate::handler_cache::Offer;
 
 /// Seconds that count as "of late" where hardly anything is started.
@@ -42,36 +43,73 @@ impl Snapshot {
     }
 }
 
+/// A zygote to make.
+#[derive(Debug)]
+struct Planned {
+    key: Key,
+    /// What it is expected to cost.
+    milliseconds: f64,
+    victims: Victims,
+    /// Where the victims are.
+    snapshot: Snapshot,
+}
+
 impl ImportCache {
-    /// Has better zygotes made, unless that is under way.
+    /// Takes in what calls have shown, and has better zygotes made if they miss any, in the next quiet moment.
     pub(super) fn improve(self: &Arc<Self>) {
         if self.improving.swap(true, Ordering::AcqRel) {
             return;
         }
         let cache = Arc::clone(self);
         let work = async move {
+            tokio::select! {
+                () = cache.halt.cancelled() => return,
+                () = cache.traffic.lull() => {}
+            }
             cache.improving.store(false, Ordering::Release);
-            cache.improved().await;
+            cache.take_in();
+            let missed = cache.state().missed;
+            if cache.config.zygotes == ZygotePolicy::Utility && missed >= MAKING_MS {
+                cache.improved().await;
+            }
         };
         self.errands.spawn_on(work, &self.runtime);
     }
 
-    /// Makes better zygotes until none is worth it; one who does so at a time.
+    /// Makes better zygotes until none is worth it, or what may be spent is spent; one who does so at a time.
     pub(super) async fn improved(self: &Arc<Self>) {
         // The semaphore is never closed.
         let _alone = self.planners.acquire().await;
         while !self.halt.is_cancelled() {
-            let Some(build) = self.planned().await else { return };
-            let (key, snapshot, victims) = build;
-            self.give_up(&snapshot, &victims);
+            let begun = Instant::now();
+            let planned = self.planned().await;
+            self.state().account.spend(begun.elapsed().as_secs_f64() * 1e3);
+            let Some(plan) = planned else { return };
+            self.give_up(&plan.snapshot, &plan.victims);
+            let Planned { key, milliseconds, snapshot, .. } = plan;
+            // Whoever learns meanwhile need not copy the book.
+            drop(snapshot);
+            self.state().account.spend(milliseconds);
             if let Some(mut making) = self.ensure(&key) {
                 // Its failure was told when it happened; the next plan does without it, and without one that seems to hang.
-                let _ = timeout(self.patience(&key), outcome(&mut making)).await;
+                let made = timeout(self.patience(&key), outcome(&mut making)).await;
+                if let Ok(Ok(Some(kept))) = made {
+                    let really = MAKING_MS + kept.zygote.imports().milliseconds;
+                    self.state().account.spend(really - milliseconds);
+                }
             }
         }
     }
 
-    async fn planned(self: &Arc<Self>) -> Option<(Key, Snapshot, Victims)> {
+    async fn planned(self: &Arc<Self>) -> Option<Planned> {
+        let purse = {
+            let mut state = self.state();
+            state.missed = 0.0;
+            state.account.balance()
+        };
+        if purse <= 0.0 {
+            return None;
+        }
         let snapshot = self.snapshot();
         let standings: HashMap<Key, Standing> = {
             let state = self.state();
@@ -90,12 +128,13 @@ impl ImportCache {
             // Where zygotes have a cap of their own, instances cannot make room for them.
             let (idle, bytes) =
                 if cap < left { (&[][..], cap) } else { (&snapshot.idle[..], left) };
-            let room = Room { bytes, zygotes };
+            let means = Means { room: Room { bytes, zygotes }, milliseconds: purse };
             let (book, novelty) = (&snapshot.book, snapshot.novelty);
-            let build = plan(entries, idle, &demands, book, novelty, room, refused)?;
-            let Build { realm, sees, modules, evict } = build;
+            let build = plan(entries, idle, &demands, book, novelty, means, refused)?;
+            let Build { realm, sees, modules, milliseconds, evict: victims } = build;
             drop(demands);
-            Some((Key { realm, sees, modules }, snapshot, evict))
+            let key = Key { realm, sees, modules };
+            Some(Planned { key, milliseconds, victims, snapshot })
         });
         planning.await.ok().flatten()
     }
@@ -111,8 +150,9 @@ impl ImportCache {
         // Whoever was not started for so long demands nothing: what was given up with age would be made again.
         let recent = profiles.values_mut().filter(|profile| profile.started_within(idle));
         let weighed = recent.map(|profile| {
-            // Costs change whenever a zygote is made.
-            Arc::make_mut(profile).expect(&book);
+            if profile.is_stale(&book) {
+                Arc::make_mut(profile).expect(&book);
+            }
             (Arc::clone(profile), profile.weight(starts, half_life))
         });
         let profiles: Vec<(Arc<Profile>, f64)> = weighed.collect();
@@ -135,5 +175,75 @@ impl ImportCache {
             density(one).total_cmp(&density(other)).then(one.ticket.cmp(&other.ticket))
         });
         offers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sandbox::fake::{FakeProvider, Operation};
+    use sandbox::wire::Convention;
+    use sandbox::{Kind, Limits, Network, PythonSpec, Reset};
+    use tokio::time::sleep;
+    use tokio_util::sync::CancellationToken;
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+    use crate::call::{DEFAULT_TENANT, Handler, HandlerId};
+    use crate::config::EngineConfig;
+
+    fn handler() -> Handler {
+        let (base, guest) = (layer_of("base/b"), layer_of("guest/g"));
+        Handler {
+            id: HandlerId(Arc::from("h")),
+            name: "h".to_owned(),
+            tenant: DEFAULT_TENANT.to_owned(),
+            kind: Kind::Container,
+            reset: Reset::Never,
+            python: PythonSpec { base, guest, interpreter: String::new() },
+            packages: Some(layer_of("packages/p")),
+            distributions: Arc::from([]),
+            imports: vec!["a".to_owned()],
+            code: layer_of("code/c"),
+            module: "main".to_owned(),
+            function: "handler".to_owned(),
+            convention: Convention::Lambda,
+            binary: false,
+            environment: std::collections::BTreeMap::new(),
+            limits: Limits::default(),
+            network: Network::None,
+            timeout: Duration::from_secs(1),
+            concurrency: 1,
+        }
+    }
+
+    fn layer_of(name: &str) -> sandbox::Layer {
+        name.parse().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_learnt_thought_about_or_made_while_a_call_is_under_way() {
+        let (provider, handler) = (FakeProvider::default(), handler());
+        let cache = ImportCache::new(
+            Arc::new(provider.clone()),
+            Arc::new(EngineConfig::default()),
+            None,
+            None,
+            TaskTracker::new(),
+            CancellationToken::new(),
+        );
+        let call = cache.traffic.enter();
+        for _ in 0..10 {
+            let pick = cache.pick(&handler).await.unwrap();
+            cache.learn(&handler, &pick, vec!["a".to_owned()], 100.0);
+            sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(provider.begun(Operation::Derive), 0);
+        assert_eq!(cache.state().lessons.len(), 10);
+        drop(call);
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(provider.begun(Operation::Derive), 1);
+        assert!(cache.state().lessons.is_empty());
     }
 }

@@ -129,6 +129,7 @@ impl View {
             sees: kept.key.sees.clone(),
             asked: kept.key.modules.clone(),
             modules: kept.modules.clone(),
+            bears: kept.bears(),
             bytes: kept.cost(),
             used: kept.used.load(Ordering::Relaxed),
         };

@@ -15,6 +15,7 @@
 //! refused for as long as the worker lives; one that was lost for a while, and a set of which one could not
 //! be made for twice as long after each further failure.
 
+mod account;
 mod ahead;
 mod book;
 mod claim;
@@ -22,6 +23,7 @@ mod evict;
 mod fitting;
 mod improving;
 mod kept;
+mod lessons;
 mod line;
 mod making;
 mod picking;
@@ -47,24 +49,20 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::budget::Budget;
-use crate::call::Handler;
-use crate::config::{EngineConfig, ZygotePolicy};
+use crate::config::EngineConfig;
 use crate::engine::Packages;
 use crate::package::PackageStore;
 use crate::pages::Ledger;
 use crate::scheduler::Scheduler;
+use crate::traffic::Traffic;
 use claim::Claims;
 pub(crate) use kept::Kept;
 pub use picking::Pick;
 use seed::{Planned, ZygoteTree};
-use set::Set;
 use state::State;
 
 /// Zygotes whose imports seem to hang that may go on hanging while others are made.
 const LATE: usize = 2;
-
-/// Modules that a handler may say it has loaded: the largest package sets load some five thousand.
-const MOST_MODULES: usize = 20_000;
 
 /// Zygotes, and the policy that has them made, chosen and given up. [`Engine`](crate::Engine) holds one; the simulator
 /// drives one without calls.
@@ -91,6 +89,8 @@ pub struct ImportCache {
     planners: Semaphore,
     /// Whether an old zygote is being replaced.
     replacing: AtomicBool,
+    /// The calls, between which zygotes are made.
+    pub(crate) traffic: Traffic,
     state: Mutex<State>,
 }
 
@@ -137,31 +137,9 @@ impl ImportCache {
             improving: AtomicBool::new(false),
             planners: Semaphore::new(1),
             replacing: AtomicBool::new(false),
+            traffic: Traffic::default(),
             state: Mutex::default(),
         })
-    }
-
-    /// A handler that went on from `zygote` has loaded `modules` of its packages, which took it `milliseconds`.
-    pub fn learn(
-        self: &Arc<Self>,
-        handler: &Handler,
-        pick: &Pick,
-        modules: &[String],
-        milliseconds: f64,
-    ) {
-        let mut state = self.state();
-        let State { book, profiles, .. } = &mut *state;
-        let Some(profile) = profiles.get_mut(&handler.id) else { return };
-        let (book, profile) = (Arc::make_mut(book), Arc::make_mut(profile));
-        let said = modules.iter().take(MOST_MODULES);
-        let new = said.filter_map(|module| book.piece(&profile.locked, module)).collect();
-        let none = Set::default();
-        let had = pick.zygote.as_ref().map_or(&none, |kept| &kept.modules);
-        profile.learn(number(pick.zygote.as_deref()), had, &new, milliseconds, book);
-        drop(state);
-        if self.config.zygotes == ZygotePolicy::Utility && !new.is_empty() {
-            self.improve();
-        }
     }
 
     /// Forgets a handler that was deleted.

@@ -12,11 +12,12 @@ use super::profile::Profile;
 use super::select::{self, Standing};
 use super::set::Set;
 use super::state::Node;
+use super::worth::MAKING_MS;
 use super::{ImportCache, number};
 use crate::call::Handler;
 use crate::config::ZygotePolicy;
 
-/// Milliseconds of imports that a start may lack without anybody thinking about a better zygote.
+/// Milliseconds of imports that a start may lack and still count as one that found all that it imports.
 const GOOD_ENOUGH_MS: f64 = 1.0;
 
 /// Where a call goes on from.
@@ -126,7 +127,6 @@ impl ImportCache {
         if let Some(kept) = &kept {
             kept.use_now(state.turn(), saved);
         }
-        drop(state);
         let learns = matches!(self.config.zygotes, ZygotePolicy::Utility | ZygotePolicy::Static);
         let exact = match (&kept, self.config.zygotes) {
             (None, _) => false,
@@ -135,11 +135,17 @@ impl ImportCache {
             (Some(kept), ZygotePolicy::Paper) => kept.key.sees == profile.locked,
             _ => needs - saved < GOOD_ENOUGH_MS,
         };
-        if self.config.zygotes == ZygotePolicy::Utility && needs - saved >= GOOD_ENOUGH_MS {
-            self.improve();
-        }
         let observe =
             learns && !profile.locked.is_empty() && profile.curious(number(kept.as_deref()));
+        if !observe {
+            // What one that is observed imports, it says itself.
+            state.missed += (needs - saved).max(0.0);
+        }
+        let thinks = state.missed >= MAKING_MS;
+        drop(state);
+        if self.config.zygotes == ZygotePolicy::Utility && thinks {
+            self.improve();
+        }
         Pick { zygote: kept, cold, exact, observe }
     }
 

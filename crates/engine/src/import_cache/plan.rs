@@ -14,7 +14,7 @@ use super::evict::{self, Room, Victims};
 use super::profile::Belief;
 use super::set::Set;
 use super::tree::Entry;
-use super::worth::{Demand, Price, Worth, price};
+use super::worth::{Demand, Price, Worth, price as price_of};
 use crate::handler_cache::Offer;
 
 /// Handlers, and distributions, whose imports are considered at a time: those that wait longest.
@@ -35,8 +35,19 @@ pub(crate) struct Build {
     pub(crate) realm: usize,
     pub(crate) sees: Set,
     pub(crate) modules: Set,
+    /// Milliseconds of a processor that it is expected to take.
+    pub(crate) milliseconds: f64,
     /// What must go for it.
     pub(crate) evict: Victims,
+}
+
+/// What there is to make a zygote with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Means {
+    /// What may stay, the new one included.
+    pub(crate) room: Room,
+    /// Milliseconds of a processor that making it may take.
+    pub(crate) milliseconds: f64,
 }
 
 /// The zygote that is most worth making for each byte, if any is. It shares the room with `idle` instances, those first
@@ -48,13 +59,14 @@ pub(crate) fn plan(
     demands: &[Demand<'_>],
     book: &Book,
     novelty: f64,
-    room: Room,
+    means: Means,
     refused: impl Fn(usize, &Set, &Set) -> bool,
 ) -> Option<Build> {
+    let Means { room, milliseconds: purse } = means;
     let mut worth = Worth::new(entries, demands, novelty);
     // Where there is room, it is enough that those who come again gain; strangers cannot lose.
     let even = EVEN * (1.0 - novelty);
-    let mut offers: Vec<Offered> = Vec::new();
+    let mut offers: Vec<Offered<'_>> = Vec::new();
     let mut seen: HashMap<(usize, Set), usize> = HashMap::new();
     for Candidate { realm, pieces, reader } in candidates(entries, &worth, book) {
         let modules = reader.closed(&pieces);
@@ -62,19 +74,19 @@ pub(crate) fn plan(
         if modules.is_empty() || refused(realm, &sees, &modules) {
             continue;
         }
-        let price = price(entries, realm, &sees, &modules, &reader);
+        let price = price_of(entries, realm, &sees, &modules, &reader);
         match seen.entry((realm, modules.clone())) {
             // One who would use it believes that it costs less: a lie that it costs much is told to others.
             Occupied(there) => {
                 let offer = &mut offers[*there.get()];
                 if price.milliseconds < offer.price.milliseconds {
-                    offer.price = price;
+                    (offer.price, offer.reader) = (price, reader);
                 }
             }
             Vacant(new) => {
                 new.insert(offers.len());
                 let gain = worth.gain(realm, &sees, &modules);
-                offers.push(Offered { gain, realm, sees, modules, price });
+                offers.push(Offered { gain, realm, sees, modules, price, reader });
             }
         }
     }
@@ -83,24 +95,37 @@ pub(crate) fn plan(
         offer.gain > 0.0
             && offer.gain >= even * offer.price.milliseconds
             && offer.price.bytes <= room.bytes
+            && offer.price.milliseconds <= purse
     });
     offers.sort_by(|one, other| other.density().total_cmp(&one.density()));
     let before = worth.total(&vec![true; entries.len()]);
-    for Offered { realm, sees, modules, price, .. } in offers.into_iter().take(TRIED) {
+    for Offered { realm, sees, modules, price, reader, .. } in offers.into_iter().take(TRIED) {
         let used = entries.iter().map(|entry| entry.used).max().map_or(0, |used| used + 1);
         let asked = modules.clone();
-        let new = Entry { realm, parent: None, sees, asked, modules, bytes: price.bytes, used };
+        let bytes = price.bytes;
+        let new = Entry { realm, parent: None, sees, asked, modules, bears: true, bytes, used };
         let with: Vec<Entry> = entries.iter().cloned().chain([new]).collect();
         worth.push(&with[entries.len()]);
         let evict = evict::utility(&with, idle, room, &worth);
         let alive: Vec<bool> = (0..with.len()).map(|at| !evict.zygotes.contains(&at)).collect();
+        // What it would best come from may have to go for it.
+        let stays = (0..entries.len()).filter(|at| alive[*at]);
+        let stay: Vec<Entry> = stays.map(|at| entries[at].clone()).collect();
+        let new = &with[entries.len()];
+        let milliseconds = price_of(&stay, realm, &new.sees, &new.modules, &reader).milliseconds;
         let given_up: f64 = idle[..evict.idle].iter().map(|offer| offer.saves).sum();
         let more = worth.total(&alive) - before - given_up;
         worth.pop();
         let bar = if evict == Victims::default() { even } else { EVEN };
-        if alive[entries.len()] && more >= bar * price.milliseconds {
+        if alive[entries.len()] && milliseconds <= purse && more >= bar * milliseconds {
             let new = with.into_iter().next_back()?;
-            return Some(Build { realm, sees: new.sees, modules: new.modules, evict });
+            return Some(Build {
+                realm,
+                sees: new.sees,
+                modules: new.modules,
+                milliseconds,
+                evict,
+            });
         }
     }
     None
@@ -114,15 +139,17 @@ struct Candidate<'a> {
 }
 
 /// A candidate that can be made.
-struct Offered {
+struct Offered<'a> {
     gain: f64,
     realm: usize,
     sees: Set,
     modules: Set,
     price: Price,
+    /// Who would use it, and believes in that price.
+    reader: Rc<Belief<'a>>,
 }
 
-impl Offered {
+impl Offered<'_> {
     fn density(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "bytes as a divisor")]
         let density = self.gain / self.price.bytes.max(1) as f64;
@@ -233,6 +260,7 @@ mod tests {
     use super::super::book::tests::simple;
     use super::super::profile::Profile;
     use super::super::tree::tests::{entry, set, trees};
+    use super::super::worth::MAKING_MS;
     use super::*;
 
     fn profiles() -> impl Strategy<Value = Vec<Profile>> {
@@ -245,7 +273,12 @@ mod tests {
 
     fn cost(entries: &[Entry], build: &Build, book: &Book) -> Price {
         let reader = Belief::of(book, &build.sees);
-        price(entries, build.realm, &build.sees, &build.modules, &reader)
+        price_of(entries, build.realm, &build.sees, &build.modules, &reader)
+    }
+
+    fn all(bytes: u64) -> Means {
+        let room = Room { bytes, zygotes: usize::MAX };
+        Means { room, milliseconds: f64::INFINITY }
     }
 
     fn demands(profiles: &[Profile]) -> Vec<Demand<'_>> {
@@ -256,7 +289,7 @@ mod tests {
         #[test]
         fn what_is_planned_fits_with_what_stays_and_serves_somebody(entries in trees(), profiles in profiles(), novelty in 0.0..1.0f64, budget in (6u64 << 20)..(100 << 20)) {
             let (book, demands) = (simple(8), demands(&profiles));
-            if let Some(build) = plan(&entries, &[], &demands, &book, novelty, Room { bytes: budget, zygotes: usize::MAX }, |_, _, _| false) {
+            if let Some(build) = plan(&entries, &[], &demands, &book, novelty, all(budget), |_, _, _| false) {
                 let stays = (0..entries.len()).filter(|at| !build.evict.zygotes.contains(at));
                 let bytes: u64 = stays.map(|at| entries[at].bytes).sum();
                 let price = cost(&entries, &build, &book);
@@ -273,7 +306,7 @@ mod tests {
             let mut rounds = 0;
             loop {
                 let there = |_, sees: &Set, _: &Set| entries.iter().any(|entry| entry.sees == *sees);
-                let Some(build) = plan(&entries, &[], &demands, &book, novelty, Room { bytes: budget, zygotes: usize::MAX }, there) else { break };
+                let Some(build) = plan(&entries, &[], &demands, &book, novelty, all(budget), there) else { break };
                 rounds += 1;
                 prop_assert!(rounds < 100, "it makes and gives up the same for ever");
                 let bytes = cost(&entries, &build, &book).bytes;
@@ -286,7 +319,41 @@ mod tests {
 
         #[test]
         fn what_cannot_be_made_is_not_planned(entries in trees(), profiles in profiles()) {
-            prop_assert_eq!(plan(&entries, &[], &demands(&profiles), &simple(8), 0.5, Room { bytes: 1 << 30, zygotes: usize::MAX }, |_, _, _| true), None);
+            prop_assert_eq!(plan(&entries, &[], &demands(&profiles), &simple(8), 0.5, all(1 << 30), |_, _, _| true), None);
         }
+    }
+
+    #[test]
+    fn a_zygote_is_made_for_more_than_it_costs_and_when_that_is_there_to_be_spent() {
+        let (book, root) = (simple(1), [entry(None, set(&[]), 1 << 20, 0)]);
+        let profile = Profile::new(0, set(&[0]), set(&[0]), &book);
+        let import = profile.saved(&set(&[0]));
+        let made = |starts, milliseconds| {
+            let demands = [Demand { profile: &profile, weight: starts }];
+            let means = Means { milliseconds, ..all(1 << 30) };
+            plan(&root, &[], &demands, &book, 0.0, means, |_, _, _| false).is_some()
+        };
+        let price = import + MAKING_MS;
+        assert!(!made(1.0, f64::INFINITY), "one start saves its imports, and not the making");
+        assert!(made(price / import, f64::INFINITY));
+        assert!(made(price / import, price));
+        assert!(!made(price / import, price - 1.0));
+    }
+
+    #[test]
+    fn what_must_be_imported_again_is_charged_again() {
+        let book = simple(2);
+        let profile = Profile::new(0, set(&[0, 1]), set(&[0, 1]), &book);
+        let demands = [Demand { profile: &profile, weight: 100.0 }];
+        let planned = |bears, budget| {
+            let above = Entry { bears, ..entry(Some(0), set(&[0]), 10 << 20, 1) };
+            let entries = [entry(None, set(&[]), 1 << 20, 0), above];
+            plan(&entries, &[], &demands, &book, 0.0, all(budget), |_, _, _| false)
+        };
+        let one = profile.saved(&set(&[0]));
+        assert_eq!(planned(true, 1 << 30).unwrap().milliseconds, MAKING_MS + one);
+        assert_eq!(planned(false, 1 << 30).unwrap().milliseconds, MAKING_MS + 2.0 * one);
+        let instead = planned(true, 15 << 20).unwrap();
+        assert_eq!((instead.evict.zygotes, instead.milliseconds), (vec![1], MAKING_MS + 2.0 * one));
     }
 }

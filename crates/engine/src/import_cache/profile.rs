@@ -38,6 +38,8 @@ pub(crate) struct Profile {
     last: Option<Instant>,
     /// Pieces and the milliseconds that having them imported is expected to save it, by piece.
     pub(crate) needs: Vec<(u32, f64)>,
+    /// What the book said when they were worked out: the number of its changes.
+    read: u64,
 }
 
 impl Profile {
@@ -57,6 +59,7 @@ impl Profile {
             counted: 0,
             last: None,
             needs: Vec::new(),
+            read: 0,
         };
         profile.expect(book);
         profile
@@ -135,6 +138,12 @@ impl Profile {
         };
         needs.sort_by_key(|(piece, _)| *piece);
         self.needs = needs;
+        self.read = book.changes();
+    }
+
+    /// Whether the book says something else now of what it locked.
+    pub(crate) fn is_stale(&self, book: &Book) -> bool {
+        self.locked.iter().any(|number| book.changed(number) > self.read)
     }
 
     /// What the book says to this handler.

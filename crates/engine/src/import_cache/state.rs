@@ -1,6 +1,6 @@
 //! What the import cache knows, under its one lock.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +8,10 @@ use sandbox::{Kind, Network, PythonSpec};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::account::Account;
 use super::book::Book;
 use super::kept::{Kept, Key, View};
+use super::lessons::Lesson;
 use super::making::Made;
 use super::profile::Profile;
 use super::seed::Planned;
@@ -73,6 +75,12 @@ pub(super) struct State {
     turns: u64,
     /// Starts by the clock on the wall.
     pub(super) rate: Rate,
+    /// What making zygotes may cost.
+    pub(super) account: Account,
+    /// Milliseconds of imports that calls had to do since somebody last thought about better zygotes.
+    pub(super) missed: f64,
+    /// What calls have shown and nobody took in yet.
+    pub(super) lessons: VecDeque<Lesson>,
     view: Option<Arc<View>>,
 }
 
@@ -89,6 +97,9 @@ impl Default for State {
             starts: 0,
             turns: 0,
             rate: Rate::default(),
+            account: Account::default(),
+            missed: 0.0,
+            lessons: VecDeque::new(),
             view: None,
         }
     }
@@ -147,6 +158,8 @@ impl State {
         let of_late = NOVELTY_STARTS.recip();
         self.novelty += of_late * (f64::from(u8::from(new)) - self.novelty);
         if let Some(profile) = self.profiles.get_mut(handler) {
+            let needs = profile.needs.iter().map(|(_, cost)| cost).sum();
+            self.account.earn(needs, half_life);
             Arc::make_mut(profile).start(self.starts, half_life, Instant::now());
         }
     }

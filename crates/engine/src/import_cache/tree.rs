@@ -15,6 +15,8 @@ pub(crate) struct Entry {
     pub(crate) asked: Set,
     /// The pieces that it has imported.
     pub(crate) modules: Set,
+    /// Whether zygotes may be derived from it.
+    pub(crate) bears: bool,
     /// Bytes that it costs by itself.
     pub(crate) bytes: u64,
     /// When it was last forked from; greater is later, and no two are equal.
@@ -78,7 +80,8 @@ pub(super) mod tests {
         bytes: u64,
         used: u64,
     ) -> Entry {
-        Entry { realm: 0, parent, asked: sees.clone(), modules: sees.clone(), sees, bytes, used }
+        let (asked, modules) = (sees.clone(), sees.clone());
+        Entry { realm: 0, parent, asked, modules, sees, bears: true, bytes, used }
     }
 
     pub(in super::super) fn set(members: &[u32]) -> Set {

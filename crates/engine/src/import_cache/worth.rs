@@ -129,14 +129,20 @@ impl<'a> Worth<'a> {
     }
 }
 
-/// Milliseconds and bytes that a zygote of `modules` is expected to cost beyond the best of those it can come from.
+/// Milliseconds of a processor that a zygote takes beside its imports: its directory, its cgroup and root, a fork and a look
+/// at it, spares and slots below it, and its end.
+pub(crate) const MAKING_MS: f64 = 20.0;
+
+/// Milliseconds of a processor and bytes that a zygote of `modules` is expected to cost beyond the best of those it can
+/// come from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Price {
     pub(crate) milliseconds: f64,
     pub(crate) bytes: u64,
 }
 
-/// From which entry a zygote would best be derived: the one that has spent most on what it imports, and on nothing else.
+/// From which entry a zygote would best be derived: of those that bear the one that has spent most on what it imports, and
+/// on nothing else.
 pub(crate) fn ancestor(
     entries: &[Entry],
     realm: usize,
@@ -147,7 +153,8 @@ pub(crate) fn ancestor(
     let fitting = entries
         .iter()
         .enumerate()
-        .filter(|(_, entry)| entry.serves(realm, sees) && entry.modules.within(modules));
+        .filter(|(_, entry)| entry.bears && entry.serves(realm, sees))
+        .filter(|(_, entry)| entry.modules.within(modules));
     let spent = fitting.map(|(at, entry)| {
         let spent: f64 = entry.modules.iter().map(|piece| belief.cost(piece)).sum();
         (spent, entry.used, at)
@@ -166,5 +173,5 @@ pub(crate) fn price(
     let from = ancestor(entries, realm, sees, modules, belief).map(|at| &entries[at].modules);
     let new = modules.iter().filter(|piece| from.is_none_or(|had| !had.contains(*piece)));
     let milliseconds: f64 = new.map(|piece| belief.cost(piece)).sum();
-    Price { milliseconds, bytes: belief.weigh(milliseconds) }
+    Price { milliseconds: MAKING_MS + milliseconds, bytes: belief.weigh(milliseconds) }
 }

@@ -57,7 +57,10 @@ impl FakeZygote {
         state.zygotes.insert(id, Arc::downgrade(&process));
         state.census.zygotes += 1;
         match parent {
-            Some(_) => state.census.derived_zygotes += 1,
+            Some(_) => {
+                state.census.derived_zygotes += 1;
+                state.derived_ms += imports.milliseconds;
+            }
             None => state.census.created_zygotes += 1,
         }
         let bytes = state.settings.zygote_bytes + bytes;

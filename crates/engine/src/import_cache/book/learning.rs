@@ -20,6 +20,7 @@ const SURPRISE: f64 = 4.0;
 impl Book {
     /// A handler was seen to import a piece, or not to.
     pub(crate) fn tell(&mut self, piece: u32, used: bool) {
+        self.change(self.owner_of(piece));
         let piece = &mut self.pieces[piece as usize];
         piece.told = piece.told.saturating_add(1);
         piece.used = piece.used.saturating_add(u32::from(used));
@@ -44,6 +45,7 @@ impl Book {
         for piece in fresh {
             own.insert(piece, each);
             self.pieces[piece as usize].shared.get_or_insert(each);
+            self.change(self.owner_of(piece));
         }
     }
 
@@ -59,6 +61,7 @@ impl Book {
             let said = words.by(by).map_or(said, |before| 0.5 * (before + said));
             words.say(by, said, &self.witnesses);
             let of = self.pieces[piece as usize].distribution;
+            self.change(of);
             match self.owner(sees, &file.importer) {
                 Some(importer) if importer != of => self.requires(importer, of, by),
                 _ => {}
@@ -105,6 +108,9 @@ impl Book {
             piece.measured = Words::default();
             piece.failed = Words::default();
         }
+        self.changes += 1;
+        let changes = self.changes;
+        self.distributions.iter_mut().for_each(|entry| entry.changed = changes);
         // The first of new ones has a number.
         self.witnesses.number(sees).unwrap_or_default()
     }

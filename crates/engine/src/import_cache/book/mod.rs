@@ -40,12 +40,16 @@ pub(crate) struct Book {
     weighed: Line,
     /// Whose weight is in the line.
     weighing: HashSet<Witness>,
+    /// How often anything of any piece has changed.
+    changes: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Entry {
     distribution: Distribution,
     pieces: Vec<u32>,
+    /// Which change was the last of its pieces'.
+    changed: u64,
     /// Names of the distributions whose modules its modules were seen to import.
     requires: Vec<(String, Words<()>)>,
     /// Why nothing that imported it can be forked.
@@ -78,6 +82,7 @@ impl Book {
         self.distributions.push(Entry {
             distribution: distribution.clone(),
             pieces: Vec::new(),
+            changed: 0,
             requires: Vec::new(),
             unforkable: Words::default(),
         });
@@ -109,6 +114,7 @@ impl Book {
             failed: Words::default(),
         });
         self.distributions[distribution as usize].pieces.push(piece);
+        self.change(distribution);
         Some(piece)
     }
 
@@ -117,6 +123,21 @@ impl Book {
             .iter()
             .filter_map(|number| Some((self.distribution(number).claim(module)?, number)));
         claims.max_by_key(|(length, _)| *length).map(|(_, number)| number)
+    }
+
+    fn change(&mut self, distribution: u32) {
+        self.changes += 1;
+        self.distributions[distribution as usize].changed = self.changes;
+    }
+
+    /// How often anything has changed that is said of pieces.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Which of these changes was the last of that distribution's pieces.
+    pub(crate) fn changed(&self, number: u32) -> u64 {
+        self.distributions[number as usize].changed
     }
 
     /// All pieces that the distributions are known to have.

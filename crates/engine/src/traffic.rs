@@ -1,0 +1,81 @@
+//! Calls that are under way, and the quiet moments between them: when what nobody waits for is done.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+
+/// A moment is quiet when no call was under way for that long: the answer has left, what served it is being destroyed.
+const QUIET: Duration = Duration::from_millis(5);
+
+/// Whoever waits for a quiet moment goes on without one after this: on a busy worker waiting has a price, too.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The calls of one engine.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    calls: AtomicUsize,
+    ended: Mutex<Option<Instant>>,
+}
+
+/// A call that is under way, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct UnderWay<'a>(&'a Traffic);
+
+impl Traffic {
+    /// A call begins.
+    pub(crate) fn enter(&self) -> UnderWay<'_> {
+        self.calls.fetch_add(1, Ordering::AcqRel);
+        UnderWay(self)
+    }
+
+    /// Returns in a quiet moment, or when none came for long.
+    pub(crate) async fn lull(&self) {
+        let patience = Instant::now() + PATIENCE;
+        while Instant::now() < patience {
+            let ended = *self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+            let quiet = ended.map(|ended| ended + QUIET);
+            match quiet {
+                _ if self.calls.load(Ordering::Acquire) > 0 => sleep(QUIET).await,
+                Some(quiet) if quiet > Instant::now() => sleep_until(quiet).await,
+                _ => return,
+            }
+        }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        *self.0.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        self.0.calls.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quiet_moment_comes_after_the_last_call_and_is_not_waited_for_without_end() {
+        let traffic = Traffic::default();
+        let began = Instant::now();
+        traffic.lull().await;
+        assert_eq!(began.elapsed(), Duration::ZERO, "nobody has called yet");
+        let call = traffic.enter();
+        let wait = async {
+            traffic.lull().await;
+            began.elapsed()
+        };
+        let answer = async {
+            sleep(Duration::from_millis(100)).await;
+            drop(call);
+        };
+        let (waited, ()) = tokio::join!(wait, answer);
+        assert!(waited >= Duration::from_millis(100) + QUIET, "{waited:?}");
+        assert!(waited < PATIENCE);
+        let _for_ever = traffic.enter();
+        traffic.lull().await;
+        assert!(began.elapsed() >= waited + PATIENCE, "it goes on beside the calls");
+    }
+}
