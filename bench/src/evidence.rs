@@ -18,6 +18,17 @@ use crate::plot::Plot;
 use crate::run::{Comparison, Row, Run, Table};
 use crate::sample::{Mode, Quantiles, Sample};
 
+/// Characters of a failed call's words that a reader is shown; all of them are in the samples.
+const WORDS: usize = 200;
+
+/// A text, or its beginning.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(WORDS) {
+        Some((end, _)) => format!("{} …", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 impl Run {
     /// Advice out of the numbers.
     fn advice(&self, rows: &[Row]) -> Vec<String> {
@@ -28,6 +39,7 @@ impl Run {
                 let first = self.cells.iter().flat_map(|cell| &cell.samples);
                 let mut first = first.filter(|s| s.arm == row.arm && !s.error.is_empty());
                 let words = first.next().map_or("", |sample| sample.error.as_str());
+                let words = shortened(words);
                 advice.push(format!("{what}: {} calls failed ({words})", row.failed));
             }
             let (low, high) = row.throughput_range;

@@ -30,17 +30,8 @@ const PREPARED: usize = 8;
 pub(crate) struct Function {
     /// Under which name.
     pub(crate) name: String,
-    /// Its source, or the archive that holds it.
-    pub(crate) bundle: Bundle,
-}
-
-/// What a function is made of.
-#[derive(Clone, Debug)]
-pub(crate) enum Bundle {
-    /// One Python source.
-    Source(String),
-    /// A ZIP archive.
-    Zip(Vec<u8>),
+    /// Its source, in Python.
+    pub(crate) source: String,
 }
 
 /// Functions of one kind, which a template is made of: as many as an experiment wants.
@@ -158,17 +149,14 @@ async fn deploy_all(
 
 fn noop(name: String, number: usize) -> Function {
     let source = format!("N = {number}\n\n\ndef handler(event, context):\n    return {{}}\n");
-    Function { name, bundle: Bundle::Source(source) }
+    Function { name, source }
 }
 
 /// Deploys one.
 pub(crate) async fn deploy(worker: &Worker, function: &Function) -> Result<()> {
     let path = format!("/v1/functions/{}?module=function", function.name);
-    let (kind, body) = match &function.bundle {
-        Bundle::Source(text) => ("text/x-python", Bytes::from(text.clone())),
-        Bundle::Zip(archive) => ("application/zip", Bytes::from(archive.clone())),
-    };
-    let sent = worker.client().send(Method::PUT, &path, kind, body).await?;
+    let body = Bytes::from(function.source.clone());
+    let sent = worker.client().send(Method::PUT, &path, "text/x-python", body).await?;
     sent.good().with_context(|| format!("deploy {}", function.name)).map(drop)
 }
 

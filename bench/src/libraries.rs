@@ -13,7 +13,7 @@ use tokio::process::Command;
 
 use crate::baselines::rootfs::Rootfs;
 use crate::calls::observed;
-use crate::functions::{Bundle, Function, Kind};
+use crate::functions::{Function, Kind};
 use crate::index::Index;
 
 /// A library and its function.
@@ -79,15 +79,10 @@ impl Library {
         observed(&format!("N = {copy}\n{}", self.source))
     }
 
-    /// The source of a function that imports one more module, which is in its lock when a requirement says so.
-    pub(crate) fn source_with(&self, module: &str, requirement: Option<&str>) -> String {
-        let source = match requirement {
-            Some(more) => {
-                let own = format!("\"{}\"", self.requirement);
-                self.source.replacen(&own, &format!("{own}, \"{more}\""), 1)
-            }
-            None => self.source.clone(),
-        };
+    /// The source of a function that imports one more module, of a further requirement.
+    pub(crate) fn source_with(&self, module: &str, requirement: &str) -> String {
+        let own = format!("\"{}\"", self.requirement);
+        let source = self.source.replacen(&own, &format!("{own}, \"{requirement}\""), 1);
         observed(&format!("import {module}\n{source}"))
     }
 }
@@ -121,8 +116,8 @@ impl Kind for Copies {
     fn function(&self, number: usize) -> Result<Function> {
         let library = &self.libraries[number % self.libraries.len()];
         let copy = number / self.libraries.len();
-        let bundle = Bundle::Source(library.source(copy));
-        Ok(Function { name: library.function(copy), bundle })
+        let source = library.source(copy);
+        Ok(Function { name: library.function(copy), source })
     }
 
     fn environment(&self) -> Vec<(String, String)> {

@@ -1,20 +1,24 @@
 //! The first call ever of a function whose set no zygote matches, beside the same call when the best subset is forced.
 //!
-//! A pair: two functions that import a library and one small module more. The first has the module in its lock, in a
-//! package that no zygote has seen, so that only subsets of its lock are there. The other has it in its own code, so
-//! that the zygote of the library alone matches its lock exactly: nothing else can be chosen, and nothing built.
+//! A pair: one function, called for the first time on either of two workers on copies of the same state. It imports a
+//! library and one small module more, of a package that no other function has: only subsets of its lock are there. One
+//! worker's policy learns, and may choose, and make, what it likes. The other was given the first one's zygotes as they
+//! were before the first pair, as a tree that it keeps: the best of them is the largest subset, and nothing is ever
+//! built. So whatever a first call costs anybody (a lock's directory that nobody has looked into, a module that nobody
+//! has read) is on both sides, and what is compared is the policy. An earlier pair had the small module in the second
+//! function's own code, which saved that one a directory to look into.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
 use std::hash::{Hash as _, Hasher as _};
-use std::io::Cursor;
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
+use hyper::Method;
 
 use super::{Measured, distribution};
 use crate::calls::{self, Calls, REST};
-use crate::functions::{Bundle, Function, Kind};
+use crate::functions::{Function, Kind};
 use crate::index::Index;
 use crate::libraries::{self, Library};
 use crate::load::{Target, Until, closed};
@@ -42,23 +46,34 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     let pairs = stage.amount(200, 6);
     let libraries = if stage.quick { libraries::some()? } else { libraries::all()? };
     run.method = vec![
-        format!("{pairs} pairs over {} libraries, each function called once ever, one at a time, who begins changing from pair to pair; before each call the worker is at rest", libraries.len()),
-        format!("`{FIRST}`: locks the library and a package of one small module that no other function has; where nothing but that module had to be imported, the largest subset served it"),
-        format!("`{FORCED}`: the same with that module in its own code: the library's own zygote matches its lock exactly, which is the largest subset of the other's"),
-        "both on one worker with `handler_cache = false`, whose policy (`utility`) has made zygotes for all libraries and goes on learning".to_owned(),
+        format!("{pairs} pairs over {} libraries: a function called for the first time on two workers on copies of one state, one at a time, who begins changing from pair to pair; before each call both workers are at rest", libraries.len()),
+        "each function locks a library and a package of one small module that no other function has".to_owned(),
+        format!("`{FIRST}`: by the policy `utility`, which has made zygotes for all libraries and goes on learning; where nothing but that module had to be imported, the largest subset served it"),
+        format!("`{FORCED}`: by the policy `static`, given the other worker's zygotes as they were before the first pair: the largest subset serves, and nothing is built"),
+        "both workers with `handler_cache = false`".to_owned(),
     ];
     let wheels = libraries::wheels(stage.work(), &stage.rootfs).await?;
     let kind = Pairs::of(&libraries, pairs, &wheels, &stage.work().join("extras")).await?;
     let template = stage.template(&kind, kind.functions()).await?;
-    let worker = stage.worker_on(&template, "worker", &[NOTHING_KEPT], 1).await?;
+    let learning = stage.worker_on(&template, "learning", &[NOTHING_KEPT], 1).await?;
     for library in &libraries {
-        calls::warm(&worker, library, 0..WARMERS).await?;
+        calls::warm(&learning, library, 0..WARMERS).await?;
+    }
+    let tree = stage.scratch().join("zygotes.json");
+    let answer = learning.client().send(Method::GET, "/v1/zygotes", "", "").await?.good()?;
+    fs::write(&tree, answer.body).context("write the zygotes down")?;
+    let seed = ("zygote_seed", tree.to_str().context("the tree's path is no text")?);
+    let settings = [NOTHING_KEPT, ("zygotes", "static"), seed];
+    let given = stage.worker_on(&template, "given", &settings, 1).await?;
+    for library in &libraries {
+        let left = calls::warm(&given, library, 0..WARMERS).await?;
+        ensure!(left == 0, "{}: the given zygotes lack {left} of its modules", library.name);
     }
     stage.rest(&mut run).await?;
-    let arm = |name: &str, of: fn(usize) -> String| {
-        Calls::new(&worker, name.to_owned(), REST, (0..pairs).map(of).collect())
+    let arm = |name: &str, worker| {
+        Calls::new(worker, name.to_owned(), REST, (0..pairs).map(first_name).collect())
     };
-    let (first, forced) = (arm(FIRST, first_name), arm(FORCED, forced_name));
+    let (first, forced) = (arm(FIRST, &learning), arm(FORCED, &given));
     for (pair, round) in (0..pairs).zip(0u32..) {
         let arms: [&dyn Target; 2] =
             if pair.is_multiple_of(2) { [&first, &forced] } else { [&forced, &first] };
@@ -66,7 +81,9 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
             run.add(closed(arm, round, 1, Until::Calls(1)).await?);
         }
     }
-    worker.stop().await?;
+    drop((first, forced));
+    learning.stop().await?;
+    given.stop().await?;
     run.comparisons =
         vec![of(&run, "p50", 500), of(&run, "p95", 950), difference(&run), imported(&run)];
     let plot = Plot {
@@ -130,10 +147,6 @@ fn first_name(pair: usize) -> String {
     format!("first-{pair:03}")
 }
 
-fn forced_name(pair: usize) -> String {
-    format!("forced-{pair:03}")
-}
-
 fn module(pair: usize) -> String {
     format!("bench_extra_{pair:03}")
 }
@@ -157,7 +170,7 @@ impl Pairs {
     }
 
     fn functions(&self) -> usize {
-        WARMERS * self.libraries.len() + 2 * self.pairs
+        WARMERS * self.libraries.len() + self.pairs
     }
 }
 
@@ -169,7 +182,7 @@ impl Kind for Pairs {
     fn name(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.libraries.iter().for_each(|library| library.source(0).hash(&mut hasher));
-        format!("pairs-{}-{:x}", self.pairs, hasher.finish())
+        format!("firsts-{}-{:x}", self.pairs, hasher.finish())
     }
 
     fn function(&self, number: usize) -> Result<Function> {
@@ -177,21 +190,15 @@ impl Kind for Pairs {
         let library = &self.libraries[number % self.libraries.len()];
         if number < warmers {
             let copy = number / self.libraries.len();
-            let bundle = Bundle::Source(library.source(copy));
-            return Ok(Function { name: library.function(copy), bundle });
+            let source = library.source(copy);
+            return Ok(Function { name: library.function(copy), source });
         }
-        let pair = (number - warmers) / 2;
+        let pair = number - warmers;
         let library = &self.libraries[pair % self.libraries.len()];
         let module = module(pair);
-        if number.is_multiple_of(2) == warmers.is_multiple_of(2) {
-            let requirement = format!("{module}=={}", wheel::VERSION);
-            let source = library.source_with(&module, Some(&requirement));
-            return Ok(Function { name: first_name(pair), bundle: Bundle::Source(source) });
-        }
-        let mut archive = Cursor::new(Vec::new());
-        let main = ("main.py".to_owned(), library.source_with(&module, None));
-        wheel::pack(&mut archive, [main, (format!("{module}.py"), content(pair))])?;
-        Ok(Function { name: forced_name(pair), bundle: Bundle::Zip(archive.into_inner()) })
+        let requirement = format!("{module}=={}", wheel::VERSION);
+        let source = library.source_with(&module, &requirement);
+        Ok(Function { name: first_name(pair), source })
     }
 
     fn environment(&self) -> Vec<(String, String)> {

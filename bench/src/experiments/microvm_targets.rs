@@ -4,10 +4,10 @@
 
 use anyhow::Result;
 
-use super::density::Cost;
-use super::{Measured, at_most, density, distribution, on_kvm};
-use crate::functions::{self, Bundle, Function, Kind};
+use crate::functions::{Function, Kind, self};
 use crate::guests::{Frozen, Point, Program, build};
+use super::{Measured, at_most, density, distribution, on_kvm};
+use super::density::Cost;
 use crate::load::{Pending, Shot, Target, Until, closed};
 use crate::plot::Plot;
 use crate::run::Run;
@@ -69,7 +69,7 @@ impl Kind for Machines {
         let Self { settings, head, body, .. } = self;
         let source =
             format!("# /// script\n{head}# [tool.lambswool]\n{settings}# ///\n# {number}\n{body}");
-        Ok(Function { name: functions::name(number), bundle: Bundle::Source(source) })
+        Ok(Function { name: functions::name(number), source })
     }
 }
 

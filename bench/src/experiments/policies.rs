@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{Measured, distribution};
 use crate::calls::{Calls, REST, observed};
-use crate::functions::{Bundle, Function, Kind};
+use crate::functions::{Function, Kind};
 use crate::load::{Until, closed};
 use crate::plot::Plot;
 use crate::run::{Comparison, Run};
@@ -27,6 +27,9 @@ const POLICIES: [(&str, &str); 4] = [
     ("static", "Forklift, 40 zygotes: 107/s; 160: p50 16.5 ms, 149/s"),
 ];
 
+/// What functions that use GitPython set.
+const GIT: &str = "# [tool.lambswool]\n# environment = { GIT_PYTHON_REFRESH = \"quiet\" }\n";
+
 /// Memory of all zygotes of an arm.
 const BUDGET: (&str, &str) = ("zygote_bytes", "1GiB");
 
@@ -38,6 +41,7 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     run.method = vec![
         format!("functions: bench/workloads/functions.json ({}): sets that no training function has, in seeded order, that install from wheels on Python {} and whose modules import; {} were left out, with the reason in that file, which was committed before anything was measured", sets.listed.source, sets.listed.python, sets.listed.excluded.len()),
         format!("{functions} functions that import what theirs imported and do nothing, {passes} passes over all, each in a new random order that is the same for all arms; arms take turns in rounds of {cell} calls, one at a time"),
+        "functions that use GitPython set `GIT_PYTHON_REFRESH=quiet`, since there is no git in a sandbox; a zygote has no function's environment, so that they import it themselves in every arm".to_owned(),
         "each worker starts with no zygote; nothing is kept (`handler_cache = false`), so that each call makes a sandbox; making zygotes goes on beside the calls and takes its share of the processors".to_owned(),
         "`static`: the tree of 40 zygotes that Forklift built from the training half (bench/workloads/forklift_tree_n40.json, Apache-2.0); `none`: a fresh interpreter each".to_owned(),
     ];
@@ -168,18 +172,21 @@ impl Sets {
 
 impl Kind for Sets {
     fn name(&self) -> String {
-        "sets".to_owned()
+        "sets-quiet".to_owned()
     }
 
     fn function(&self, number: usize) -> Result<Function> {
         let Required { pins, direct, import_mods } = &self.listed.functions[number];
         // TOML's arrays of plain strings are JSON's.
         let (direct, pins) = (serde_json::to_string(direct)?, serde_json::to_string(pins)?);
+        // There is no git in a sandbox. Who uses GitPython without one says so, or its import fails.
+        let git = pins.contains("\"gitpython==");
+        let settings = if git { GIT } else { "" };
         let imports: String = import_mods.iter().map(|name| format!("import {name}\n")).collect();
         let source = format!(
-            "# /// script\n# dependencies = {direct}\n# [tool.uv]\n# constraint-dependencies = {pins}\n# ///\n{imports}"
+            "# /// script\n# dependencies = {direct}\n# [tool.uv]\n# constraint-dependencies = {pins}\n{settings}# ///\n{imports}"
         );
-        Ok(Function { name: name(number), bundle: Bundle::Source(observed(&source)) })
+        Ok(Function { name: name(number), source: observed(&source) })
     }
 
     fn environment(&self) -> Vec<(String, String)> {

@@ -9,7 +9,7 @@ use fastrand::Rng;
 
 use super::{Measured, distribution};
 use crate::calls::{Calls, REST, observed};
-use crate::functions::{Bundle, Function, Kind};
+use crate::functions::{Function, Kind};
 use crate::index::Index;
 use crate::load::{Until, closed};
 use crate::plot::Plot;
@@ -162,7 +162,7 @@ impl Kind for Synthetic {
         let imports: String = modules.iter().map(|name| format!("import {name}\n")).collect();
         let source =
             format!("# /// script\n# dependencies = {pins}\n# ///\nN = {number}\n{imports}");
-        Ok(Function { name: name(number), bundle: Bundle::Source(observed(&source)) })
+        Ok(Function { name: name(number), source: observed(&source) })
     }
 
     fn environment(&self) -> Vec<(String, String)> {

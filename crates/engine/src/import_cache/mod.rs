@@ -18,6 +18,7 @@
 mod account;
 mod ahead;
 mod book;
+mod candidates;
 mod claim;
 mod evict;
 mod fitting;
