@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use e2e::machine::skip;
 use e2e::{Site, Worker, can_run, eventually, json};
 
 /// Two children that run for a second; answers how many processors they had on the average.
@@ -160,7 +161,7 @@ fn a_host_that_cannot_limit_processors_is_told_by_the_doctor_and_at_each_deploy(
     }
     let mount = "/sys/fs/cgroup/cpu";
     if !std::path::Path::new(mount).exists() {
-        eprintln!("SKIPPED: needs the controller `cpu` on a hierarchy of version 1");
+        skip("cgroup-v1", "needs the controller `cpu` on a hierarchy of version 1");
         return;
     }
     // In a mount namespace where it is not mounted.
@@ -182,5 +183,25 @@ fn a_host_that_cannot_limit_processors_is_told_by_the_doctor_and_at_each_deploy(
     assert_eq!(deployed["unenforced"][0]["what"], "processors", "{deployed}");
     assert_eq!(worker.run("asks", &json!({})).expect(200).json(), "idle");
     assert_eq!(quotas(&worker), [0; 0]);
+    worker.assert_well();
+}
+
+#[test]
+fn machines_that_come_from_one_have_the_operators_most_together() {
+    if !can_run() {
+        return;
+    }
+    if !fs::exists("/dev/kvm").unwrap_or(false) {
+        skip("kvm", "needs KVM");
+        return;
+    }
+    let worker = Site::new().up_with(&[("WOOL_CPU_MOST", "0.5")]);
+    let machine = "# isolation = \"microvm\"\n";
+    drop(worker.try_out("inside", &with(machine, IDLES)).expect(200));
+    // The monitor that holds them all.
+    eventually("its monitor has the quota", || quotas(&worker) == [500]);
+    let asks = with(&format!("{machine}# cpu = 0.1\n"), IDLES);
+    let refused = worker.deploy("asks", &asks).expect(422).error();
+    assert!(refused.contains("processors of a micro-VM cannot be limited yet"), "{refused}");
     worker.assert_well();
 }
