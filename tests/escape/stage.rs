@@ -169,7 +169,7 @@ impl<'a> Stage<'a> {
         let mut spec = self.instance(source);
         if attack.pair() == Some(Defence::LimitCpu) {
             // Not for the others, which would only take longer.
-            spec.limits.cpu.quota = Some(0.05.try_into().unwrap());
+            spec.limits.cpu.quota = Some(0.02.try_into().unwrap());
         }
         if attack.who == Who::Bundle {
             spec.packages = Some(linked(&self.world, self.bait));

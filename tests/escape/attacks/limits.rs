@@ -169,8 +169,8 @@ def attack(turn, told):
     while time.monotonic() < begin + 1:
         pass
     part = (time.process_time() - before) / (time.monotonic() - begin)
-    # A twentieth is the limit; a machine that is so busy with others would have to give less.
-    return got(f'{part:.2f} processors') if part > 0.1 else 'throttled'
+    # A fiftieth is the limit: even among twenty others on its processor it would have had more.
+    return got(f'{part:.2f} processors') if part > 0.04 else 'throttled'
 ",
     ),
 ];
