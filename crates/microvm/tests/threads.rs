@@ -115,10 +115,12 @@ fn vectors_and_floating_point_are_a_threads_own() {
 fn whoever_waits_for_a_pipe_a_poll_or_a_time_lets_others_run() {
     let source = r#"
         static int ends[2], others[2];
+        static sem_t heard;
         static void *write_late(void *argument) {
             struct timespec nap = {0, 20000000};
             nanosleep(&nap, 0);
             if (write(ends[1], "a", 1) != 1) exit(10);
+            sem_wait(&heard);
             nanosleep(&nap, 0);
             if (write(others[1], "b", 1) != 1) exit(11);
             return 0;
@@ -129,12 +131,13 @@ fn whoever_waits_for_a_pipe_a_poll_or_a_time_lets_others_run() {
             struct pollfd ask = {others[0], POLLIN, 0};
             /* Nobody writes: the time passes, for a poll and for a semaphore. */
             if (poll(&ask, 1, 30) != 0) return 2;
-            sem_t never; sem_init(&never, 0, 0);
+            sem_t never; sem_init(&never, 0, 0); sem_init(&heard, 0, 0);
             struct timespec until; clock_gettime(CLOCK_REALTIME, &until);
             until.tv_nsec += 30000000; if (until.tv_nsec >= 1000000000) { until.tv_sec++; until.tv_nsec -= 1000000000; }
             if (sem_timedwait(&never, &until) != -1 || errno != ETIMEDOUT) return 3;
             pthread_create(&thread, 0, write_late, 0);
             if (read(ends[0], &byte, 1) != 1 || byte != 'a') return 4;
+            sem_post(&heard);
             if (poll(&ask, 1, 60000) != 1 || read(others[0], &byte, 1) != 1 || byte != 'b') return 5;
             pthread_join(thread, 0);
             return 7;
