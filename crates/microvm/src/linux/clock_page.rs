@@ -154,7 +154,7 @@ fn told(base: Moment, rate: u64, ticks: u64) -> u64 {
 
 /// Nanoseconds of so many ticks.
 fn scaled(ticks: u64, rate: u64) -> u64 {
-    let nanoseconds = u128::from(ticks) * u128::from(rate) >> 32;
+    let nanoseconds = (u128::from(ticks) * u128::from(rate)) >> 32;
     u64::try_from(nanoseconds).unwrap_or(u64::MAX)
 }
 

@@ -67,15 +67,14 @@ pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
 /// Where, behind its start, the code of a library begins that fills a block. The dynamic linker maps all of a library to
 /// find room for it, and then its parts in their places.
 fn huge_code(process: &Process, fd: u64, length: u64, offset: u64) -> Option<u64> {
-    /// Libraries have their headers in their first page.
-    const START: usize = crate::layout::PAGE as usize;
     let Object::Node(node, Some(file)) = &process.kernel.files.get(fd).ok()?.object else {
         return None;
     };
     if offset != 0 || length < BLOCK {
         return None;
     }
-    let mut start = [0; START];
+    // Libraries have their headers in their first page.
+    let mut start = [0; 4096];
     super::transfer::read_at(file, &mut start, 0).ok()?;
     let image = Image::parse_start(&start, process.kernel.tree.contents(*node).size()).ok()?;
     image.huge_code().filter(|code| *code < length)
