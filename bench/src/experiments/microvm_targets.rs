@@ -4,10 +4,10 @@
 
 use anyhow::Result;
 
-use crate::functions::{Function, Kind, self};
-use crate::guests::{Frozen, Point, Program, build};
-use super::{Measured, at_most, density, distribution, on_kvm};
 use super::density::Cost;
+use super::{Measured, at_most, density, distribution, on_kvm};
+use crate::functions::{self, Function, Kind};
+use crate::guests::{Frozen, Point, Program, build};
 use crate::load::{Pending, Shot, Target, Until, closed};
 use crate::plot::Plot;
 use crate::run::Run;

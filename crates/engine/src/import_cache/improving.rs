@@ -212,6 +212,7 @@ mod tests {
             binary: false,
             environment: std::collections::BTreeMap::new(),
             limits: Limits::default(),
+            egress: Vec::new().into(),
             network: Network::None,
             timeout: Duration::from_secs(1),
             concurrency: 1,

@@ -46,7 +46,6 @@ impl Clone {
     /// Runs on its own thread, to its end. `spare` is a machine that waits for its order.
     pub(super) fn live(self, spare: Option<Process>) {
         let end = if self.reset { pristine::live(&self) } else { self.converse(spare) };
-        self.family.tidy();
         let death = end.unwrap_or_else(|trouble| {
             let (reason, exhausted) = (chain(&trouble), is_exhausted(&trouble));
             self.family.tell(&Event::Failed { number: Some(self.number), reason, exhausted });

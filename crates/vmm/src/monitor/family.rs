@@ -14,8 +14,6 @@ use crate::message::{Event, Place};
 
 /// Functions whose machines are shared by the clones that live, at most; each takes as much as a reference machine.
 const MOST_FUNCTIONS: usize = 16;
-/// Of these, those that nobody has a clone of any more: of versions that were replaced, mostly.
-const MOST_UNUSED: usize = 2;
 
 /// What clones are made of.
 #[derive(Debug)]
@@ -93,20 +91,6 @@ impl Family {
         if functions.len() > MOST_FUNCTIONS {
             functions.remove(0);
         }
-    }
-
-    /// Gives up machines of functions that nobody has a clone of, the least recently used first, but for some. When a clone
-    /// has ended.
-    pub(super) fn tidy(&self) {
-        let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_unused = |function: &Arc<Function>| Arc::strong_count(function) == 1;
-        let unused = functions.iter().filter(|(_, function)| is_unused(function)).count();
-        let mut over = unused.saturating_sub(MOST_UNUSED);
-        functions.retain(|(_, function)| {
-            let goes = over > 0 && is_unused(function);
-            over -= usize::from(goes);
-            !goes
-        });
     }
 }
 
