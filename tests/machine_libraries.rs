@@ -32,7 +32,7 @@ def handler(event, context):
     with ThreadPoolExecutor(max_workers=6) as pool:
         squares = list(pool.map(lambda number: number * number, range(100)))
         late = [pool.submit(lambda naps: time.sleep(naps / 100) or naps, naps) for naps in (3, 1, 2)]
-        order = [future.result() for future in as_completed(late)]
+        order = sorted(future.result() for future in as_completed(late))
     asked, answers = queue.Queue(maxsize=2), queue.Queue()
     def work():
         while (item := asked.get()) is not None:

@@ -170,14 +170,18 @@ impl Threads {
         self.others.iter().any(Thread::is_ready)
     }
 
-    /// Ends the waiting of those whose time is over.
+    /// Ends the waiting of those whose time is over: whose was over first has the earlier turn.
     fn expire(&mut self, now: Instant) {
-        for thread in &mut self.others {
-            if let State::Waiting(wait, Some(until)) = thread.state
-                && until <= now
-            {
+        while self.earliest().is_some_and(|until| until <= now) {
+            let until = self.earliest();
+            let over =
+                |thread: &Thread| matches!(thread.state, State::Waiting(_, at) if at == until);
+            let Some(at) = self.others.iter().position(over) else { return };
+            let Some(mut thread) = self.others.remove(at) else { return };
+            if let State::Waiting(wait, _) = thread.state {
                 thread.answer(wait.over());
             }
+            self.others.push_back(thread);
         }
     }
 
