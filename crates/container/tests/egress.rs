@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use egress::Rules;
 use sandbox::{Destination, Instance, InstanceSpec, Network, Provider, Zygote, ZygoteSpec};
@@ -46,16 +47,30 @@ def handler(event, context):
     return [said(lambda: words.get(one[0], lambda *_: talk(*one))(*one[1:])) for one in event]
 "#;
 
+/// Connections that services have open.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+
 /// Answers whoever connects at an address with what they have said, after its own name, until they go.
 fn answering_at(address: &str, name: &'static str) -> u16 {
+    serving_at(address, name, None)
+}
+
+/// The same; where there is a count, connections that are open are counted.
+fn serving_at(address: &str, name: &'static str, open: Option<&'static AtomicUsize>) -> u16 {
     let listener = TcpListener::bind((address, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         for mut caller in listener.incoming().flatten() {
+            if let Some(open) = open {
+                open.fetch_add(1, Ordering::SeqCst);
+            }
             std::thread::spawn(move || {
                 let mut bytes = [0; 64];
                 while let Ok(got @ 1..) = caller.read(&mut bytes) {
                     let _ = caller.write_all(&[name.as_bytes(), b": ", &bytes[..got]].concat());
+                }
+                if let Some(open) = open {
+                    open.fetch_sub(1, Ordering::SeqCst);
                 }
             });
         }
@@ -226,7 +241,7 @@ async fn connections_end_when_their_instance_is_paused_and_it_connects_again_whe
     if !can_run() {
         return;
     }
-    let port = answering("listed");
+    let port = serving_at("127.0.0.1", "listed", Some(&OPEN));
     let world = World::bounded(support::rooted(false), NONE, rules(&["127.0.0.1"])).await;
     let zygote = zygote(&world, Network::Egress).await;
     let spec = reaching(&world, &[format!("127.0.0.1:{port}")]);
@@ -237,6 +252,11 @@ async fn connections_end_when_their_instance_is_paused_and_it_connects_again_whe
     );
     for _ in 0..3 {
         instance.pause().unwrap();
+        let deadline = std::time::Instant::now() + patience(10);
+        while OPEN.load(Ordering::SeqCst) > 0 {
+            assert!(std::time::Instant::now() < deadline, "the service's end is still open");
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
         instance.resume().unwrap();
         let said = ask(&mut talk, json!([["kept"], ["keep", "127.0.0.1", port]])).await;
         assert_eq!(said, json!(["ECONNRESET", "listed: hello"]));
