@@ -161,6 +161,7 @@ fn poll_now(process: &mut Process, entries: u64, count: u64, channel: &mut bool)
                 }
                 Object::Channel => IN | OUT,
                 Object::PipeReader(pipe) => match process.kernel.files.pipe(pipe)? {
+                    pipe if !pipe.bytes.is_empty() && pipe.writers == 0 => IN | HANG_UP,
                     pipe if !pipe.bytes.is_empty() => IN,
                     pipe if pipe.writers == 0 => HANG_UP,
                     _ => 0,
