@@ -23,7 +23,7 @@ use std::{fs, io};
 use rustix::process::Pid;
 use thiserror::Error;
 
-use super::process::Process;
+use super::process::{Process, keep_time};
 use crate::cpu::CpuState;
 use crate::hypervisor::Hypervisor;
 use crate::vcpu::{Vcpu, VcpuError};
@@ -90,6 +90,7 @@ impl Process {
         drop(self.vcpu);
         self.vcpu = Vcpu::new(host, &self.space, 0, 0)?;
         prepared.restore(&mut self.vcpu)?;
+        self.clock = keep_time(host, &self.vcpu)?;
         Ok(self)
     }
 }
