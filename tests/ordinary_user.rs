@@ -228,7 +228,7 @@ fn what_an_account_lays_out_for_root_is_not_followed() {
 #[test]
 fn root_works_in_nobody_elses_state_directory() {
     let Some(user) = User::without_sudo() else { return };
-    for command in [&["up"][..], &["base", "ls"]] {
+    for command in [&["up", "--detach"][..], &["base", "ls"]] {
         let refused = Said::from(user.command_of_root(command).output().unwrap()).failed(1);
         assert!(refused.contains("wool up --user NAME"), "{refused}");
     }
