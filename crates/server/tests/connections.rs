@@ -10,7 +10,7 @@ use sandbox::fake::FakeProvider;
 use serde_json::json;
 use server::quantity::{Bytes as Size, Span};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio::task::JoinSet;
 use world::World;
 
@@ -154,9 +154,12 @@ async fn an_answer_that_nobody_reads_is_given_up() {
     })
     .await;
     world.deploy("echo", "module = echo").await;
-    let stream = connect(&world.url).await;
+    // The kernel keeps little for a reader that does not come.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(64 << 10).unwrap();
+    let address = world.url.strip_prefix("http://").unwrap().parse().unwrap();
+    let stream = socket.connect(address).await.unwrap();
     let (mut answer, mut request) = stream.into_split();
-    // More than the kernel keeps for a reader that does not come.
     let body = vec![b'1'; 32 << 20];
     let head = format!(
         "POST /run/echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n",

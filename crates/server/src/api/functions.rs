@@ -6,7 +6,8 @@ use std::io::Seek as _;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
@@ -258,9 +259,9 @@ pub(super) async fn put(
     Extension(bodies): Extension<Bodies>,
     Named(name): Named,
     Query(query): Query<PutQuery>,
-    headers: HeaderMap,
-    body: Body,
+    request: Request,
 ) -> Result<Response, ApiError> {
+    let (Parts { headers, .. }, body) = request.into_parts();
     let known = caller.is_known();
     // Here, so that nobody sends a bundle in vain; what counts is whether it has some in the end.
     if !known && !app.vault.list(&name).is_empty() {
