@@ -85,7 +85,7 @@ pub enum DeployError {
 }
 
 impl Deployer {
-    /// A deployer for one registry and engine. A deploy waits at most `index_timeout` for indexes.
+    /// A deployer for one registry and engine, which waits for indexes as long as they take.
     #[must_use]
     pub fn new(
         workshop: Arc<dyn Workshop>,
@@ -95,7 +95,6 @@ impl Deployer {
         networks: Arc<Networks>,
         quotas: Arc<Quotas>,
         vault: Arc<Vault>,
-        index_timeout: Duration,
     ) -> Self {
         let turns = Arc::new(Semaphore::new(AT_ONCE as usize));
         let stop = CancellationToken::new();
@@ -108,9 +107,15 @@ impl Deployer {
             quotas,
             vault,
             turns,
-            index_timeout,
+            index_timeout: Duration::MAX,
             stop,
         }
+    }
+
+    /// The same, of which a deploy waits for indexes no longer than that.
+    #[must_use]
+    pub fn waiting(self, index_timeout: Duration) -> Self {
+        Self { index_timeout, ..self }
     }
 
     /// Gives up the deploys that are under way, and those that would follow, unless their versions are made.

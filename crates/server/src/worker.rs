@@ -124,7 +124,7 @@ impl Worker {
         let usage = Arc::new(Usage::new(Arc::clone(&registry), Arc::clone(&engine)));
         let networks = Arc::new(Networks::of(&config));
         let quotas = Arc::new(Quotas::new(config.tenants.clone()));
-        let deployer = Arc::new(Deployer::new(
+        let deployer = Deployer::new(
             workshop,
             Arc::clone(&registry),
             Arc::clone(&engine),
@@ -132,8 +132,8 @@ impl Worker {
             Arc::clone(&networks),
             Arc::clone(&quotas),
             Arc::clone(&vault),
-            config.index_timeout.0,
-        ));
+        );
+        let deployer = Arc::new(deployer.waiting(config.index_timeout.0));
         let (bounds, indexes) = (config.package_bounds(), config.indexes()?);
         let installer = Installer::new(store.clone(), builds.clone(), bounds, indexes);
         let stock = Stock::new(
