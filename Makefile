@@ -66,7 +66,7 @@ bench: need-rust need-python
 	cargo build --release --locked -p server -p warden -p vmm -p bench
 	target/release/bench $(FIG)
 
-# ARGS: --protocol given|disjoint|zipf|drift|families|dev, --budgets 250,1000,3000 and others; see --help.
+# ARGS: --protocol given|disjoint|zipf|drift|families|passes|dev|dev-passes, --budgets 250,1000,3000 and others; see --help.
 sim: need-rust
 	cargo run --release --locked -q -p engine --example simulate -- $(TRACE) $(ARGS)
 
