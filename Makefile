@@ -37,7 +37,7 @@ need-python:
 	{ echo "error: $$($(PYTHON) -V) is too old: 3.11 or later is needed (set PYTHON=...)"; exit 1; }
 
 build: need-rust
-	cargo build --release --locked -p server -p warden -p vmm
+	cargo build --release --locked -p server -p warden -p egress -p vmm
 
 demo: need-python build
 	PATH="$(CURDIR)/target/release:$$PATH" examples/demo.sh "$(STATE)"
@@ -63,7 +63,7 @@ doctor: build
 
 # Together, because cargo chooses features by what is built together.
 bench: need-rust need-python
-	cargo build --release --locked -p server -p warden -p vmm -p bench
+	cargo build --release --locked -p server -p warden -p egress -p vmm -p bench
 	target/release/bench $(FIG)
 
 # ARGS: --protocol given|disjoint|zipf|drift|families|passes|dev|dev-passes, --budgets 250,1000,3000 and others; see --help.
