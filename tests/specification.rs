@@ -28,7 +28,7 @@ fn every_test_named_in(page: &str, at_least: usize) {
         .collect();
     assert!(named.len() > at_least, "only {} tests are named", named.len());
     let mut sources = String::new();
-    for dir in ["crates", "tests"] {
+    for dir in ["crates", "fuzz", "tests"] {
         read_all(&root.join(dir), &mut sources);
     }
     let missing: Vec<&&str> =
