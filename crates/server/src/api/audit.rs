@@ -8,18 +8,17 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::error::ApiError;
-use super::{App, Query};
+use super::{App, Query, lines};
 use crate::audit::Action;
-
-/// Most actions that one reply goes back.
-const MOST: usize = 100_000;
 
 /// Which actions.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct AuditQuery {
     /// How many to go back; 100 unless said, at most 100 000.
-    lines: Option<usize>,
+    #[param(maximum = 100_000)]
+    #[serde(default, deserialize_with = "lines::lines")]
+    lines: Option<u32>,
 }
 
 /// Control actions.
@@ -36,8 +35,8 @@ pub(super) async fn read(
     State(app): State<Arc<App>>,
     Query(query): Query<AuditQuery>,
 ) -> Result<Json<ActionList>, ApiError> {
-    let (audit, most) = (Arc::clone(&app.audit), query.lines.unwrap_or(100).min(MOST));
-    let read = tokio::task::spawn_blocking(move || audit.read(most)).await;
+    let (audit, most) = (Arc::clone(&app.audit), query.lines.unwrap_or(lines::USUAL));
+    let read = tokio::task::spawn_blocking(move || audit.read(most as usize)).await;
     let read = read.map_err(|_| ApiError::internal("the audit log cannot be read"))?;
     let actions =
         read.map_err(|error| ApiError::internal(format!("the audit log cannot be read: {error}")))?;

@@ -13,12 +13,9 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::error::ApiError;
-use super::{App, Asked, ErrorBody, Named, Query};
+use super::{App, Asked, ErrorBody, Named, Query, lines};
 use crate::access::Caller;
 use crate::logs::{Entry, Follower};
-
-/// Most lines that one reply goes back.
-const MOST: usize = 100_000;
 
 /// Which lines.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -28,7 +25,9 @@ pub(super) struct LogsQuery {
     #[serde(default)]
     follow: bool,
     /// How many lines to go back; 100 unless said, at most 100 000.
-    lines: Option<usize>,
+    #[param(maximum = 100_000)]
+    #[serde(default, deserialize_with = "lines::lines")]
+    lines: Option<u32>,
     /// Only lines of this invocation, and those written while the code was imported.
     invocation: Option<String>,
     /// Only lines from this moment on, RFC 3339 in UTC with milliseconds.
@@ -66,8 +65,8 @@ pub(super) async fn read(
         return Err(ApiError::unknown_function(name.name()));
     }
     app.logs.flush().await;
-    let (logs, lines) = (Arc::clone(&app.logs), query.lines.unwrap_or(100).min(MOST));
-    let read = tokio::task::spawn_blocking(move || logs.read(&name, lines)).await;
+    let (logs, lines) = (Arc::clone(&app.logs), query.lines.unwrap_or(lines::USUAL));
+    let read = tokio::task::spawn_blocking(move || logs.read(&name, lines as usize)).await;
     let unreadable =
         |error: std::io::Error| ApiError::internal(format!("the log cannot be read: {error}"));
     let (entries, follower) =

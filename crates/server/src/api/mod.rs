@@ -15,6 +15,7 @@ mod entrance;
 pub mod error;
 mod functions;
 mod guard;
+mod lines;
 mod logs;
 mod needs;
 mod packages;

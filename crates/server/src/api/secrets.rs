@@ -54,7 +54,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, Named(name): Named) -> Jso
 #[utoipa::path(put, path = "/v1/functions/{name}/secrets/{key}", tag = "secrets",
     params(("name" = String, Path, description = "the function's name"),
            ("key" = String, Path, description = "the variable's name")),
-    request_body(description = "the value, UTF-8", content((String = "text/plain"))),
+    request_body(description = "the value, UTF-8", content((Option<String> = "text/plain"))),
     responses(
         (status = 204, description = "it is set"),
         (status = 400, description = "name or value do not fit", body = ErrorBody),
