@@ -123,7 +123,7 @@ pub(crate) async fn import(
         all.left_by.clear();
     }
     Left { tasks: all.threads, descriptors: all.fds, shared: all.shared } = left;
-    bound(&mut all, begin.elapsed());
+    all.bound(begin.elapsed());
     Ok(all)
 }
 
@@ -140,19 +140,6 @@ async fn examine(handle: &Handle) -> Result<Left, ProviderError> {
             return Ok(left);
         }
         sleep(MOMENT).await;
-    }
-}
-
-/// Keeps what a zygote says of its own time within the time that it had.
-fn bound(imports: &mut Imports, elapsed: Duration) {
-    let most = elapsed.as_secs_f64() * 1e3;
-    // Also of what is no number.
-    let within = |said: f64| said.max(0.0).min(most);
-    imports.milliseconds = within(imports.milliseconds);
-    imports.files.iter_mut().for_each(|file| file.milliseconds = within(file.milliseconds));
-    let sum: f64 = imports.files.iter().map(|file| file.milliseconds).sum();
-    if sum > most {
-        imports.files.iter_mut().for_each(|file| file.milliseconds *= most / sum);
     }
 }
 
@@ -241,12 +228,12 @@ mod tests {
         let said = [f64::INFINITY, f64::NAN, -1.0, 30.0, 90.0];
         let files: Vec<_> = said.iter().map(|said| file("a", *said)).collect();
         let mut imports = Imports { files, milliseconds: 1e300, ..Imports::default() };
-        bound(&mut imports, Duration::from_millis(100));
+        imports.bound(Duration::from_millis(100));
         assert_eq!(imports.milliseconds, 100.0);
         let sum: f64 = imports.files.iter().map(|file| file.milliseconds).sum();
         assert!((0.0..=100.001).contains(&sum), "{imports:?}");
         let mut honest = Imports { files: vec![file("a", 30.0)], ..Imports::default() };
-        bound(&mut honest, Duration::from_millis(100));
+        honest.bound(Duration::from_millis(100));
         assert_eq!(honest.files[0].milliseconds, 30.0);
     }
 

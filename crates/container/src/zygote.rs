@@ -186,12 +186,17 @@ impl Inner {
         let late = self.handle.client.host().late_mounts;
         let wanted = lock(&self.demand).spares(Instant::now(), options.spares);
         if late {
-            let here = lock(&self.spares).len();
-            let take = |landing| (here + landing < wanted).then_some(landing + 1);
-            if self.landing.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).is_ok() {
+            // Both numbers under one lock, here and where one arrives: otherwise two fillers would see room for one each.
+            let room = {
+                let spares = lock(&self.spares);
+                let take = |landing| (spares.len() + landing < wanted).then_some(landing + 1);
+                self.landing.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).is_ok()
+            };
+            if room {
                 let landed = self.land_spare().await;
+                let mut spares = lock(&self.spares);
                 self.landing.fetch_sub(1, Ordering::AcqRel);
-                lock(&self.spares).push_back(landed?);
+                spares.push_back(landed?);
                 return Ok(true);
             }
         }

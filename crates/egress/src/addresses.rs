@@ -38,7 +38,8 @@ pub(crate) const NEVER: &[Special] = &[
     (v6(0x2002 << 112, 16), EMBEDDED),
     (v6(0xfe80 << 112, 10), "link-local"),
     (v6(0xff00 << 112, 8), "multicast"),
-    (v6(0xfd00_0ec2 << 96 | 0x254, 128), METADATA),
+    (v6(0xfd00_0ec2 << 96, 32), METADATA),
+    (v6(0xfd00_00c1 << 96 | 0xa9fe_a9fe, 128), METADATA),
     (v6(0xfd20_00ce << 96 | 0x254, 128), METADATA),
 ];
 

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio::time::timeout;
 
 use crate::rules::{Refusal, Rules};
@@ -14,6 +14,10 @@ const RESOLVE: Duration = Duration::from_secs(10);
 
 /// How long one address may take to answer.
 const CONNECT: Duration = Duration::from_secs(10);
+
+/// Bytes that the kernel buffers each way, before it doubles them (socket(7)): it grows them no further then, as it would to
+/// megabytes for a peer that sends faster than a function reads.
+const BUFFER: u32 = 128 << 10;
 
 /// Addresses of one name that are tried.
 const TRIED: usize = 4;
@@ -51,13 +55,20 @@ pub(crate) fn permitted(
 pub(crate) async fn connect(to: &[SocketAddr]) -> io::Result<TcpStream> {
     let mut failed = io::ErrorKind::NotFound.into();
     for address in to.iter().take(TRIED) {
-        match timeout(CONNECT, TcpStream::connect(address)).await {
+        match timeout(CONNECT, socket(address)?.connect(*address)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) => failed = error,
             Err(late) => failed = late.into(),
         }
     }
     Err(failed)
+}
+
+fn socket(to: &SocketAddr) -> io::Result<TcpSocket> {
+    let socket = if to.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_recv_buffer_size(BUFFER)?;
+    socket.set_send_buffer_size(BUFFER)?;
+    Ok(socket)
 }
 
 /// The addresses of this host, as they are now.

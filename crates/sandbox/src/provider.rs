@@ -14,6 +14,7 @@ use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -112,6 +113,21 @@ pub struct Imports {
     pub left_by: Vec<String>,
     /// Modules that could not be imported, with the exception's own words.
     pub failed: Vec<(String, String)>,
+}
+
+impl Imports {
+    /// Keeps what a zygote says of its own time within the time that it had, as seen from outside: its word is a package's.
+    pub fn bound(&mut self, elapsed: Duration) {
+        let most = elapsed.as_secs_f64() * 1e3;
+        // Also of what is no number.
+        let within = |said: f64| said.max(0.0).min(most);
+        self.milliseconds = within(self.milliseconds);
+        self.files.iter_mut().for_each(|file| file.milliseconds = within(file.milliseconds));
+        let sum: f64 = self.files.iter().map(|file| file.milliseconds).sum();
+        if sum > most {
+            self.files.iter_mut().for_each(|file| file.milliseconds *= most / sum);
+        }
+    }
 }
 
 /// A module that was loaded from a file. A guest may say it as a list of the four.

@@ -192,6 +192,10 @@ $XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown
   index_timeout = \"30m\"        of all that a deploy asks of package indexes
   indexes = [\"corp=https://packages.example.org/simple\"]  that functions may name beside the public one; default: none
   package_urls = [\"https://wheels.example.org/\"]  below which a requirement may name a file; default: none
+  egress = [\"report-*\", \"acme/*\"]  functions that may connect to what they list; default: none
+  egress_allow = [\"10.1.0.0/16:5432\"]  addresses that are not public and that they may; default: none
+  egress_deny = [\"0.0.0.0/0\"]  addresses that they may not; default: none
+  host_network = [\"metrics\"]   functions that may have the host's network, the API included; default: none
   sandboxes = 2000             most at once, over all functions; default: what the machine allows
   cpu_most = 2                 processors of any one sandbox at most; default: all
   cpu = 0.5                    of an instance whose function says nothing; default: cpu_most

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use egress::{Refusal, Rule, Rules};
 use engine::{DEFAULT_TENANT, Handler};
-use globset::{Glob, GlobSet, GlobSetBuilder};
+use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use sandbox::{Destination, Network};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -41,7 +41,7 @@ impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Listed<T> {
     }
 }
 
-/// Names of functions: `report-*`, or with their tenant, `acme/*`. A star stands for anything.
+/// Names of functions: `report-*` for the default tenant's, or with a tenant, `acme/*`. A star stands for anything but the slash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "String")]
 pub struct Pattern(Glob);
@@ -57,7 +57,8 @@ impl FromStr for Pattern {
     type Err = PatternError;
 
     fn from_str(text: &str) -> Result<Self, PatternError> {
-        Glob::new(text).map(Self).map_err(PatternError)
+        // A star is no slash: what names no tenant names no other tenant's functions.
+        GlobBuilder::new(text).literal_separator(true).build().map(Self).map_err(PatternError)
     }
 }
 
@@ -195,6 +196,7 @@ mod tests {
         assert!(may("acme", "anything", Network::Egress));
         assert!(may("default", "metrics", Network::Host));
         assert!(!may("emca", "report-daily", Network::Egress), "another tenant took the name");
+        assert!(!may("report-x", "daily", Network::Egress), "a tenant took a pattern's beginning");
         assert!(!may("default", "report", Network::Egress));
         assert!(!may("default", "report-daily", Network::Host));
         assert!(!may("acme", "metrics", Network::Host));
@@ -202,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_destination_that_can_never_be_reached_is_told_before_any_call() {
-        let some = networks("egress = [\"*\"]\negress_allow = \"10.1.0.0/16:5432\"");
+        let some = networks("egress = [\"*/*\"]\negress_allow = \"10.1.0.0/16:5432\"");
         let check = |to: &str| some.check(&handler("acme", "f", Network::Egress, &[to]));
         assert_eq!(check("10.1.2.3:5432"), Ok(()));
         assert_eq!(check("api.example.com:443"), Ok(()));

@@ -5,6 +5,7 @@
 //! own memory budget bounds.
 
 use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,7 +29,7 @@ pub struct TenantLimits {
     /// Calls at a time, of all its functions together.
     pub concurrency: Option<usize>,
     /// Calls a second on the average; a second's worth at once.
-    pub calls_per_second: Option<u32>,
+    pub calls_per_second: Option<NonZeroU32>,
     /// Memory that the calls at a time may have by their functions' own limits, together.
     pub memory: Option<Bytes>,
 }
@@ -121,7 +122,8 @@ impl Taken {
         }
         // Last: who is refused for another reason has not called.
         if let Some(calls) = limits.calls_per_second {
-            let rate = Rate { each_second: calls.into(), burst: f64::from(calls).max(1.0) };
+            let calls = f64::from(calls.get());
+            let rate = Rate { each_second: calls, burst: calls };
             let bucket = self.bucket.get_or_insert_with(|| Bucket::full(rate, now));
             let taken = bucket.take(1.0, rate, now);
             taken.map_err(|retry_after| Exhausted { limit: "calls_per_second", retry_after })?;

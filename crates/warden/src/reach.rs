@@ -15,7 +15,9 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::net::sockopt::set_ipv6_v6only;
+use rustix::net::sockopt::{
+    set_ipv6_v6only, set_socket_recv_buffer_size, set_socket_send_buffer_size,
+};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
 
 use crate::defence::Defence;
@@ -25,6 +27,9 @@ use crate::slot::Filled;
 
 /// Where names are asked for: where a resolver asks that was told of no server (resolv.conf(5)).
 const NAMES: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 53);
+
+/// Bytes that the kernel buffers each way, before it doubles them (socket(7)).
+const BUFFER: usize = 128 << 10;
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
@@ -113,6 +118,10 @@ fn listen_on(port: u16) -> io::Result<OwnedFd> {
         bind(&socket, &SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port))?;
         Ok(socket)
     })?;
+    // What is accepted has them, too, and the kernel does not let them grow: a peer that reads slowly would otherwise fill megabytes,
+    // which cgroups of version 1 charge to nobody.
+    set_socket_recv_buffer_size(&socket, BUFFER)?;
+    set_socket_send_buffer_size(&socket, BUFFER)?;
     listen(&socket, BACKLOG)?;
     Ok(socket)
 }

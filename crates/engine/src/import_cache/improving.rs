@@ -80,7 +80,11 @@ impl ImportCache {
     pub(super) async fn improved(self: &Arc<Self>) {
         // The semaphore is never closed.
         let _alone = self.planners.acquire().await;
-        while !self.halt.is_cancelled() {
+        loop {
+            tokio::select! {
+                () = self.halt.cancelled() => return,
+                () = self.traffic.lull() => {}
+            }
             let begun = Instant::now();
             let planned = self.planned().await;
             self.state().account.spend(begun.elapsed().as_secs_f64() * 1e3);
@@ -90,13 +94,16 @@ impl ImportCache {
             // Whoever learns meanwhile need not copy the book.
             drop(snapshot);
             self.state().account.spend(milliseconds);
+            let begun = Instant::now();
             if let Some(mut making) = self.ensure(&key) {
                 // Its failure was told when it happened; the next plan does without it, and without one that seems to hang.
                 let made = timeout(self.patience(&key), outcome(&mut making)).await;
-                if let Ok(Ok(Some(kept))) = made {
-                    let really = MAKING_MS + kept.zygote.imports().milliseconds;
-                    self.state().account.spend(really - milliseconds);
-                }
+                // What has failed, or was given up, has cost as well.
+                let took = match made {
+                    Ok(Ok(Some(kept))) => kept.zygote.imports().milliseconds,
+                    _ => begun.elapsed().as_secs_f64() * 1e3,
+                };
+                self.state().account.spend(MAKING_MS + took - milliseconds);
             }
         }
     }

@@ -129,8 +129,12 @@ fn cpu(value: &Value, table: &Table) -> Result<Processors, String> {
 
 fn cpu_weight(value: &Value, table: &Table) -> Result<u16, String> {
     in_a_container(table)?;
-    // At most 10000.
-    number(value).map(|weight| u16::try_from(weight).unwrap_or(u16::MAX))
+    // Nobody asks for more than who asks for nothing.
+    let weight = value.as_integer().filter(|weight| (1..=100).contains(weight));
+    weight.and_then(|weight| u16::try_from(weight).ok()).ok_or_else(|| {
+        "write a number from 1 to 100: a function can stand behind others, not before them"
+            .to_owned()
+    })
 }
 
 /// Machines that come from one reference share a process, and the kernel would count them together.
@@ -341,7 +345,7 @@ mod tests {
             "cpu = 0",
             "cpu = \"50%\"",
             "cpu_weight = 0",
-            "cpu_weight = 10001",
+            "cpu_weight = 101",
             "python = 3.12",
         ] {
             let error = of(bad).unwrap_err();

@@ -45,6 +45,8 @@ const MOST_CALLS: u64 = 1024;
 const CHANNEL: u64 = 3;
 /// Bytes that a process may have said without anybody taking them.
 const MOST_UNTAKEN: usize = 64 << 20;
+/// Pieces of output that nobody has taken: as many bytes again, with what each takes beside its own.
+const MOST_ENTRIES: usize = 1 << 20;
 
 /// What to run.
 #[derive(Clone, Debug, Default)]
@@ -408,10 +410,16 @@ impl Process {
     /// Writes to a standard stream what the guest has at `source`.
     pub(super) fn print(&mut self, stream: Stream, source: u64, length: u64) -> Answer {
         let bytes = self.space.read(source, length)?;
+        if bytes.is_empty() {
+            return Ok(0);
+        }
         self.untaken = untaken(self.untaken, bytes)?;
+        let full = self.output.len() == MOST_ENTRIES;
         match self.output.last_mut() {
             // One list entry for each byte would take many times what it holds.
             Some((last, before)) if *last == stream => before.extend_from_slice(bytes),
+            // Streams in turns make an entry for each.
+            _ if full => return Err(Errno::NOSPC),
             _ => self.output.push((stream, bytes.to_vec())),
         }
         Ok(length)

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sandbox::{
@@ -62,7 +63,7 @@ impl MachineZygote {
         let Event::Ready {} = answer(&family, &mut told, &mut files).await? else {
             return Err(unexpected(&family));
         };
-        let mut all = Imports::default();
+        let (mut all, begun) = (Imports::default(), Instant::now());
         let path = spec.packages.iter().map(|_| PACKAGES.to_owned()).collect::<Vec<_>>();
         for some in in_orders(&modules) {
             let order = Order::Import { modules: some.to_vec(), path: path.clone() };
@@ -77,6 +78,7 @@ impl MachineZygote {
             all.failed.extend(imports.failed);
         }
         all.files = std::mem::take(&mut files);
+        all.bound(begun.elapsed());
         family.order(&Order::Freeze { spares: shared.spares }, &[]).await?;
         let Event::Frozen { clone_bytes } = answer(&family, &mut told, &mut files).await? else {
             return Err(unexpected(&family));
