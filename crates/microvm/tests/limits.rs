@@ -126,6 +126,7 @@ fn what_nobody_takes_is_bounded_and_many_small_writes_take_no_more_than_they_hol
         if (write(3, much, 65 << 20) != -1 || errno != ENOSPC) return 1;
         if (write(1, much, 65 << 20) != -1 || errno != ENOSPC) return 2;
         for (int at = 0; at < 5000; at++) if (write(1, "a", 1) != 1) return 3;
+        for (int at = 0; at < 5000; at++) if (write(1 + at % 2, "", 0) != 0) return 5;
         return write(2, "b", 1) == 1 ? 0 : 4;"#;
     let Some((status, mut process)) = run(source, 128 << 20, 1 << 20) else { return };
     assert_eq!(status, 0);

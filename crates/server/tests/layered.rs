@@ -65,8 +65,8 @@ fn what_the_author_must_change_is_told_as_the_authors() {
         ("def handler(event, context\n", "hello.py:1"),
         ("# /// script\n# [tool.lambswool]\n# memroy = 1\n# ///\ndef f(event): pass\n", "memory"),
         (
-            "# /// script\n# [tool.lambswool]\n# network = \"host\"\n# ///\ndef f(event): pass\n",
-            "host",
+            "# /// script\n# [tool.lambswool]\n# network = \"hots\"\n# ///\ndef f(event): pass\n",
+            "network",
         ),
     ] {
         match make(source).unwrap_err() {
