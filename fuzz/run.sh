@@ -4,6 +4,8 @@
 #
 #   fuzz/run.sh SECONDS [TARGET…]
 #
+# SEED=n has libFuzzer try much the same as with the same n before.
+#
 # Each begins with what is in fuzz/corpus, which is committed, and with what earlier runs have found in target/fuzz/corpus.
 # An input that breaks a promise, takes ten seconds, or takes 2 GiB, is left in target/fuzz/found; this then ends with an
 # error. Into fuzz/corpus it goes together with its cure. To look at one:
@@ -54,7 +56,7 @@ one() {
     FUZZ_TARGET=$target timeout --kill-after=10 $((FUZZ_SHARE + 120)) "$FUZZ_PROGRAM" \
         "target/fuzz/corpus/$target" "fuzz/corpus/$target" "${dictionary[@]}" \
         -max_total_time="$FUZZ_SHARE" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
-        -artifact_prefix="$FUZZ_FOUND/$target-" >"$FUZZ_LOGS/$target" 2>&1
+        -artifact_prefix="$FUZZ_FOUND/$target-" ${SEED:+"-seed=$SEED"} >"$FUZZ_LOGS/$target" 2>&1
     echo $? >"$FUZZ_LOGS/$target.status"
 }
 export -f one
