@@ -1,7 +1,7 @@
 #!/bin/bash
 # Makes what `test-svm.sh` boots: a stock kernel of Debian's, new enough for PAGEMAP_SCAN, and an initial ramdisk with KVM
-# and what mounts this host's own root. Both come through apt, from Debian's archive whatever this host's own is, and are
-# only unpacked: nothing is installed here.
+# and what mounts this host's own root. Both come through apt, from the mirror that this host's own packages come
+# from, and are only unpacked: nothing is installed here.
 #
 #   svm-kernel.sh DIR     leaves DIR/{vmlinuz,initrd}; quick when they are there already
 set -euo pipefail
@@ -25,12 +25,17 @@ keys=/usr/share/keyrings/debian-archive-keyring.gpg
     echo "error: $keys is missing: install the package debian-archive-keyring" >&2
     exit 1
 }
+mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | grep -v security | head -n 1)
+[ -n "$mirror" ] || {
+    echo "error: apt has no lists of packages: run apt-get update" >&2
+    exit 1
+}
 rm -rf "$dir/unpacked" "$dir/ramdisk" "$dir/stamp"
 mkdir -p "$dir"/{lists/partial,debs,unpacked}
 mkdir -p "$dir/ramdisk"/{bin,dev,proc,sys,lower,written,root,lib/modules}
 
 echo "fetching Debian's kernel (about 110 MB, once)"
-echo "deb [signed-by=$keys] http://deb.debian.org/debian $release main" >"$dir/sources.list"
+echo "deb [signed-by=$keys] $mirror $release main" >"$dir/sources.list"
 : >"$dir/status"
 options=(-o Dir::Etc::sourcelist="$dir/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::State::lists="$dir/lists"
     -o Dir::State::status="$dir/status" -o Dir::Cache="$dir" -o Debug::NoLocking=1 -o APT::Sandbox::User=root)

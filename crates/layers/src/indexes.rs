@@ -6,7 +6,8 @@
 //!
 //! | where | who may name it | asked for every function |
 //! | --- | --- | --- |
-//! | `UV_DEFAULT_INDEX`, `UV_INDEX_URL`, else the public index | everybody | yes |
+//! | `UV_DEFAULT_INDEX`, `UV_INDEX_URL` | everybody | yes |
+//! | without these, the public index | nobody: it is asked without a word | yes |
 //! | `UV_INDEX`, `UV_EXTRA_INDEX_URL` | everybody | yes |
 //! | the setting `indexes` | everybody | no |
 //!
@@ -24,12 +25,6 @@ use thiserror::Error;
 
 use crate::requirements;
 use crate::sources::Sources;
-
-/// Where packages come from when nobody says anything.
-const PUBLIC: &str = "https://pypi.org/simple";
-
-/// Where its files are.
-const PUBLIC_FILES: &str = "https://files.pythonhosted.org/";
 
 /// An index as an operator names it: `name=address`, or an address alone; uv's own notation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,12 +54,12 @@ pub enum IndexError {
 pub enum NotAllowed {
     /// An index.
     #[error(
-        "functions of this worker may not name the index {url}: leave it out, name one of those that they may ({allowed}), or have the worker's operator add it to the setting `indexes`"
+        "functions of this worker may not name the index {url}: leave it out if it is the usual one, which is asked anyway; or have the worker's operator add it to the setting `indexes` ({allowed})"
     )]
     Index {
         /// As the function has it.
         url: String,
-        /// Those that it could name.
+        /// What it could name, as a clause.
         allowed: String,
     },
     /// An index by another's name.
@@ -117,10 +112,6 @@ impl Indexes {
         );
         let mut known: Vec<Index> = of_environment.split_whitespace().map(Index::lenient).collect();
         let mut places = Vec::new();
-        if default.trim().is_empty() {
-            known.insert(0, Index { name: None, url: PUBLIC.to_owned() });
-            places.push(PUBLIC_FILES.to_owned());
-        }
         known.extend(configured);
         for place in files {
             let place = checked(&place)?;
@@ -157,7 +148,9 @@ impl Indexes {
     fn admit_index(&self, name: Option<&str>, url: &str) -> Result<(), NotAllowed> {
         let (url, wanted) = (url.to_owned(), trimmed(url));
         if !self.known.iter().any(|index| index.url == wanted) {
-            let allowed = self.known.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            let known = self.known.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            let none = "there is none so far".to_owned();
+            let allowed = if known.is_empty() { none } else { format!("there are {known}") };
             return Err(NotAllowed::Index { url, allowed });
         }
         let Some(name) = name else { return Ok(()) };
@@ -322,14 +315,15 @@ mod tests {
 
     #[test]
     fn a_function_names_only_indexes_that_its_operator_allows() {
-        let usual = indexes(&[], &[], &[]);
-        admits(&usual, "index-url = \"https://pypi.org/simple/\"").unwrap();
-        admits(&usual, "[[index]]\nname = \"p\"\nurl = \"https://pypi.org/simple\"").unwrap();
+        let mirror = ("UV_DEFAULT_INDEX", "https://mirror.example/simple");
+        let usual = indexes(&[], &[], &[mirror]);
+        admits(&usual, "index-url = \"https://mirror.example/simple/\"").unwrap();
+        admits(&usual, "[[index]]\nname = \"p\"\nurl = \"https://mirror.example/simple\"").unwrap();
         for inside in [
             "index-url = \"http://169.254.169.254/latest\"",
-            "extra-index-url = [\"https://pypi.org/simple\", \"http://10.0.0.1/simple\"]",
-            "[[index]]\nname = \"corp\"\nurl = \"https://pypi.org.example.net/simple\"",
-            "[[index]]\nurl = \"https://pypi.org/simple/../x\"",
+            "extra-index-url = [\"https://mirror.example/simple\", \"http://10.0.0.1/simple\"]",
+            "[[index]]\nname = \"corp\"\nurl = \"https://mirror.example.net/simple\"",
+            "[[index]]\nurl = \"https://mirror.example/simple/../x\"",
         ] {
             let refused = admits(&usual, inside).unwrap_err();
             assert!(matches!(refused, NotAllowed::Index { .. }), "{inside}: {refused}");
@@ -343,10 +337,9 @@ mod tests {
         admits(&own, corp).unwrap();
         let refused = admits(&own, "index-url = \"https://y.example\"").unwrap_err();
         assert!(!refused.to_string().contains("hunter2"), "{refused}");
-        // Where the operator has put another in the place of the public one, that is not asked.
-        let mirror = indexes(&[], &[], &[("UV_DEFAULT_INDEX", "https://mirror.example/simple")]);
-        admits(&mirror, "index-url = \"https://mirror.example/simple\"").unwrap();
-        assert!(admits(&mirror, "index-url = \"https://pypi.org/simple\"").is_err());
+        // Where nobody has named an index, none can be named.
+        let refused = admits(&indexes(&[], &[], &[]), corp).unwrap_err();
+        assert!(refused.to_string().contains("there is none so far"), "{refused}");
     }
 
     #[test]
@@ -389,7 +382,6 @@ mod tests {
     fn a_file_is_fetched_only_from_below_a_place_that_the_operator_allows() {
         let all = indexes(&[], &["https://wheels.example/ok"], &[]);
         let admit = |text: &str| all.admit(&[text.to_owned()], &Sources::default());
-        admit("x @ https://files.pythonhosted.org/packages/x-1-py3-none-any.whl").unwrap();
         admit("x @ https://wheels.example/ok/x-1.whl#sha256=00 ; python_version > '3'").unwrap();
         admit("x==1").unwrap();
         for inside in [
@@ -404,9 +396,6 @@ mod tests {
         }
         let limit = "override-dependencies = [\"x @ https://metadata.internal/x-1.whl\"]";
         assert!(matches!(admits(&all, limit), Err(NotAllowed::File { .. })));
-        let mirror = indexes(&[], &[], &[("UV_DEFAULT_INDEX", "https://mirror.example/simple")]);
-        let public = "x @ https://files.pythonhosted.org/x-1.whl".to_owned();
-        assert!(mirror.admit(&[public], &Sources::default()).is_err());
     }
 
     #[test]

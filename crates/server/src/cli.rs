@@ -190,7 +190,7 @@ $XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown
   build_memory = \"4GiB\"        of one build; default: 4 GiB, at most half of the machine's
   build_timeout = \"15m\"        of one step of a build
   index_timeout = \"30m\"        of all that a deploy asks of package indexes
-  indexes = [\"corp=https://packages.example.org/simple\"]  that functions may name beside the public one; default: none
+  indexes = [\"corp=https://packages.example.org/simple\"]  that functions may name; default: none
   package_urls = [\"https://wheels.example.org/\"]  below which a requirement may name a file; default: none
   egress = [\"report-*\", \"acme/*\"]  functions that may connect to what they list; default: none
   egress_allow = [\"10.1.0.0/16:5432\"]  addresses that are not public and that they may; default: none

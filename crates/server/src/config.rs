@@ -151,7 +151,7 @@ pub struct Config {
     /// Default: none.
     #[serde(deserialize_with = "words")]
     pub indexes: Vec<Index>,
-    /// Addresses below which a requirement may name a file, as in `six @ https://…`, beside the public index's own files.
+    /// Addresses below which a requirement may name a file, as in `six @ https://…`.
     /// Default: none.
     #[serde(deserialize_with = "words")]
     pub package_urls: Vec<String>,
