@@ -8,7 +8,7 @@ use super::density::Cost;
 use super::{Measured, at_most, density, distribution, on_kvm};
 use crate::functions::{self, Function, Kind};
 use crate::guests::{Frozen, Point, Program, build};
-use crate::load::{Pending, Shot, Target, Until, closed};
+use crate::load::{Pending, Shot, Target, Until, closed, open};
 use crate::plot::Plot;
 use crate::run::Run;
 use crate::sample::Mode;
@@ -24,6 +24,8 @@ const RESET: &str = "reset after each call";
 const CONTAINER: &str = "container, forked";
 const NUMPY_CLONE: &str = "numpy, fresh clone";
 const NUMPY_RESET: &str = "numpy, reset after each call";
+/// Calls a second of the open loops: few enough that every call finds a clone that was made ahead.
+const OPEN_RATE: f64 = 20.0;
 
 /// What the functions of an arm are.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +86,7 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
             "`{RESET}`: `reset = \"always\"`: one machine, put back after each call to where its code had been loaded; the reset is done when the next call is answered, or it waits for it"
         ),
         format!("`{CONTAINER}`: the same function in containers, `handler_cache = false`"),
+        format!("closed loop: the next call is sent when the last was answered, so that making clones competes with calls; open loop: {OPEN_RATE} calls a second, latency from when a call was due"),
         "memory: `MemAvailable` over the number of live clones that have answered, least squares; with it the proportional set size of the monitor, page tables and the kernel's other parts; raw/memory*.csv"
             .to_owned(),
         "Python's clones are kept by a worker; those of a program in C that says one byte by the load generator itself".to_owned(),
@@ -108,6 +111,10 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
         for turn in 0..workers.len() {
             let arm = &workers[(turn + round as usize) % workers.len()];
             run.add(closed(arm, round, 1, Until::Calls(calls)).await?);
+            if [CLONE, CONTAINER, NUMPY_CLONE].contains(&arm.name()) {
+                arm.0.settle().await?;
+                run.add(open(arm, round, OPEN_RATE, calls / 2).await?);
+            }
         }
     }
     for Again(worker) in workers {
@@ -176,10 +183,12 @@ impl Target for Again {
 }
 
 fn compare(run: &mut Run, cost: Cost, hello: Cost) {
-    let median = |arm: &str| {
-        let row = run.row(arm, Mode::Closed, 1.0);
+    let median_at = |arm: &str, mode: Mode, load: f64| {
+        let row = run.row(arm, mode, load);
         row.latency_ms.map_or(f64::NAN, |latency| latency.p50)
     };
+    let median = |arm: &str| median_at(arm, Mode::Closed, 1.0);
+    let steady = |arm: &str| median_at(arm, Mode::Open, OPEN_RATE);
     let mib = f64::from(1 << 20);
     let mut comparisons = vec![
         at_most(
@@ -188,8 +197,10 @@ fn compare(run: &mut Run, cost: Cost, hello: Cost) {
             " ms",
             4.0,
         ),
+        at_most("the same at 20 calls a second", steady(CLONE), " ms", 4.0),
         at_most("Python, JSON: reset after each call, p50", median(RESET), " ms", 0.7),
         at_most("numpy: fresh clone, p50", median(NUMPY_CLONE), " ms", 7.0),
+        at_most("the same at 20 calls a second", steady(NUMPY_CLONE), " ms", 7.0),
         at_most("numpy: reset after each call, p50", median(NUMPY_RESET), " ms", 1.2),
     ];
     for (what, cost, target) in [("Python", cost, 2.0), ("hello", hello, 1.2)] {

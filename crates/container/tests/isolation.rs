@@ -45,8 +45,12 @@ const KINDS: [&str; 6] = ["pid", "mnt", "net", "ipc", "uts", "cgroup"];
 fn all() -> Vec<Isolation> {
     let texts =
         ["lean", "sock", "general", "lean,root=bind", "lean,own=net+cgroup", "sock,cgroups=fresh"];
-    let further =
-        ["lean,root=staged,own=mnt", "general,root=detached", "general,own=net+ipc+uts+cgroup"];
+    let further = [
+        "lean,root=staged,own=mnt",
+        "general,root=detached",
+        "general,own=net+ipc+uts+cgroup",
+        "lean,unsafe-without=landlock-network+landlock-scopes",
+    ];
     texts.iter().chain(&further).map(|text| text.parse().unwrap()).collect()
 }
 
