@@ -239,9 +239,7 @@ async fn wait_ready(channel: OwnedFd, handle: &Handle) -> Result<OwnedFd, Provid
 async fn not_started(handle: &Handle) -> ProviderError {
     match handle.inspect().await {
         Ok((death, stderr)) => {
-            let words = stderr.trim();
-            let words = if words.is_empty() { "it said nothing" } else { words };
-            ProviderError::Interpreter(format!("{death:?}: {words}"))
+            ProviderError::ended_early(handle.id, "the interpreter", death, &stderr)
         }
         Err(error) => error,
     }

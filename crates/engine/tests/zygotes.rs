@@ -185,6 +185,19 @@ async fn a_fork_that_never_ends_counts_as_a_lost_zygote() {
 }
 
 #[tokio::test]
+async fn calls_whose_root_is_killed_while_it_starts_get_a_new_root_and_succeed() {
+    let settings = FakeSettings { create: Duration::from_millis(30), ..FakeSettings::default() };
+    let world = World::with(no_cache(), settings);
+    world.provider.fail(Operation::CreateZygote, 1, Fault::Lost);
+    let plain = Arc::new(handler("h", "echo"));
+    let (one, two) = (world.spawn(&plain), world.spawn(&plain));
+    for call in [one, two] {
+        assert!(call.await.unwrap().result.is_ok());
+    }
+    assert_eq!(world.provider.begun(Operation::CreateZygote), 2);
+}
+
+#[tokio::test]
 async fn a_root_that_cannot_be_made_is_told_to_all_who_wait_and_tried_again() {
     let settings = FakeSettings { create: Duration::from_millis(30), ..FakeSettings::default() };
     let world = World::with(no_cache(), settings);

@@ -143,6 +143,9 @@ pub struct LoadedFile {
     pub importer: String,
 }
 
+/// The one signal that nobody raises by accident.
+const SIGKILL: i32 = 9;
+
 /// Why a sandbox died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -209,5 +212,17 @@ impl ProviderError {
     /// Names the step that failed.
     pub fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Step { step, source: source.into() }
+    }
+
+    /// Why `what` was not up before it ended: `stderr` is what it said. Somebody who kills it from outside says nothing about
+    /// what it was to become: that is a zygote lost, which is worth another one.
+    pub fn ended_early(id: SandboxId, what: &str, death: Death, stderr: &str) -> Self {
+        let words = stderr.trim();
+        let words = if words.is_empty() { "it said nothing" } else { words };
+        let reason = format!("{what} ended: {death:?}: {words}");
+        match death {
+            Death::Signal(SIGKILL) => Self::ZygoteLost { id, reason },
+            _ => Self::Interpreter(reason),
+        }
     }
 }

@@ -231,9 +231,8 @@ pub(super) async fn answer(
 async fn not_started(family: &Family) -> ProviderError {
     match family.warded.inspect().await {
         Ok((death, stderr)) => {
-            let words = stderr.trim();
-            let words = if words.is_empty() { "it said nothing" } else { words };
-            ProviderError::Interpreter(format!("the micro-VMs' monitor ended: {death:?}: {words}"))
+            let id = family.warded.id();
+            ProviderError::ended_early(id, "the micro-VMs' monitor", death, &stderr)
         }
         Err(error) => error,
     }
