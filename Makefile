@@ -93,6 +93,6 @@ test-svm: need-rust need-python
 	tests/vm/test-svm.sh '$(MATCH)'
 
 clean:
-	-[ ! -x target/release/wool ] || target/release/wool --state "$(STATE)" clean
+	-[ ! -x target/release/wool ] || target/release/wool --state "$(STATE)" clean --yes
 	cargo clean
 	rm -rf $(VENV)

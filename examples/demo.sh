@@ -4,7 +4,9 @@
 set -euo pipefail
 state=${1:?usage: demo.sh STATE_DIRECTORY}
 here=$(cd "$(dirname "$0")" && pwd)
-export WOOL_STATE=$state
+# Nobody else's worker, and nobody's settings.
+for setting in "${!WOOL_@}"; do unset "$setting"; done
+export WOOL_STATE=$state WOOL_CONFIG=/dev/null
 out=$(mktemp -d)
 
 stop() {

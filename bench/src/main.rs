@@ -79,7 +79,8 @@ async fn measure(arguments: Arguments) -> Result<()> {
     for warning in environment.warnings() {
         eprintln!("warning: {warning}");
     }
-    let measured = (experiment.measure)(&stage).await?;
+    let mut measured = (experiment.measure)(&stage).await?;
+    measured.run.tell_failures();
     let into = if arguments.quick { stage.work().join("quick") } else { arguments.runs };
     let dir = measured.run.write(&into, &environment, &measured.plots)?;
     eprintln!("{}", dir.join("README.md").display());

@@ -171,6 +171,26 @@ impl Run {
         }
     }
 
+    /// Puts on top what must not be overlooked: latencies are those of the calls that were answered.
+    pub(crate) fn tell_failures(&mut self) {
+        let told = |row: Row| {
+            let calls = row.failed + row.latency_ms.map_or(0, |latency| latency.n);
+            Comparison {
+                what: format!(
+                    "`{}`, load {}: failed calls, of which nothing is below",
+                    row.arm, row.level
+                ),
+                paper: String::new(),
+                target: "0".to_owned(),
+                ours: format!("{} of {calls}", row.failed),
+                reached: Some(false),
+            }
+        };
+        let rows = self.rows();
+        let failed = rows.into_iter().filter(|row| row.failed > 0).map(told);
+        self.comparisons.splice(..0, failed);
+    }
+
     /// An arm's calls that were answered.
     pub(crate) fn answered(&self, arm: &str) -> Vec<&Sample> {
         let cells = self.cells.iter().filter(|cell| cell.arm == arm);
@@ -206,6 +226,7 @@ fn stages<'a>(samples: impl Iterator<Item = &'a Sample>) -> Vec<(String, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::Spent;
 
     fn sample(stages: &str) -> Sample {
         Sample {
@@ -223,6 +244,22 @@ mod tests {
             stages: stages.to_owned(),
             error: String::new(),
         }
+    }
+
+    #[test]
+    fn calls_that_failed_stand_above_all_that_was_reached() {
+        let mut run = Run::new("figure", "title");
+        let failed = Sample { error: "503".to_owned(), ..sample("") };
+        let samples = vec![sample(""), failed, sample("")];
+        let spent = Spent::default();
+        let (mode, level) = (Mode::Closed, 1.0);
+        let arm = String::new();
+        run.cells.push(Cell { arm, round: 0, mode, level, answered: 1.0, spent, samples });
+        run.tell_failures();
+        assert_eq!(
+            (run.comparisons[0].ours.as_str(), run.comparisons[0].reached),
+            ("1 of 3", Some(false))
+        );
     }
 
     #[test]
