@@ -17,7 +17,7 @@ use crate::call::{Call, CallError, Handler, HandlerId, LogSink, Outcome, Served,
 use crate::config::EngineConfig;
 use crate::fault;
 use crate::import_cache::seed::ZygoteTree;
-use crate::import_cache::{ImportCache, Kept, Pick};
+use crate::import_cache::{ImportCache, ImportTime, Kept, Pick};
 use crate::journey::{Journey, looked};
 use crate::lease::Lease;
 use crate::package::PackageStore;
@@ -242,9 +242,11 @@ impl Engine {
         let (logs, handler) = (Arc::clone(&self.logs), Arc::clone(&call.handler));
         let mut relay = Relay::new(logs, handler, call.id.clone(), self.config.log_bytes);
         let (mut lease, deadline, watched) = self.lease(&call.handler, &mut relay, journey).await?;
+        let begun = Instant::now();
         let result = journey.stage(Stage::Call, lease.call(call, &mut relay, deadline)).await;
         if let (Some(pick), Some(modules)) = (watched, lease.seen()) {
-            self.imports.learn(&call.handler, &pick, modules, 0.0);
+            let took = ImportTime::Call(begun.elapsed().as_secs_f64() * 1e3);
+            self.imports.learn(&call.handler, &pick, modules, took);
         }
         if matches!(result, Ok(_) | Err(CallError::Raised(_))) {
             self.scheduler.keep(lease);
@@ -292,7 +294,7 @@ impl Engine {
             let milliseconds = said.min(begun.elapsed().as_secs_f64() * 1e3);
             lease.made_in_ms = journey.made_in_ms();
             if let Some(modules) = lease.seen() {
-                self.imports.learn(handler, &pick, modules, milliseconds);
+                self.imports.learn(handler, &pick, modules, ImportTime::Load(milliseconds));
             }
             return Ok((lease, deadline, Some(pick).filter(|pick| pick.observe)));
         }

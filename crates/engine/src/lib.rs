@@ -47,7 +47,7 @@ pub use call::{
 pub use config::{EngineConfig, ZygotePolicy};
 pub use engine::{Engine, Packages};
 pub use import_cache::seed::ZygoteTree;
-pub use import_cache::{ImportCache, Pick};
+pub use import_cache::{ImportCache, ImportTime, Pick};
 pub use package::{Distribution, PackageStore};
 pub use secrets::{NoSecrets, SecretEnvironment, SecretStore, SecretsUnreadable};
 pub use status::{EngineStatus, InstanceStatus, MemoryStatus, RefusedStatus, ZygoteStatus};

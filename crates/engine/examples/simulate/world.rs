@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use engine::{
-    Distribution, EngineConfig, Handler, HandlerId, ImportCache, PackageStore, ZygotePolicy,
-    ZygoteTree,
+    Distribution, EngineConfig, Handler, HandlerId, ImportCache, ImportTime, PackageStore,
+    ZygotePolicy, ZygoteTree,
 };
 use sandbox::fake::{FakeProvider, FakeSettings};
 use sandbox::wire::Convention;
@@ -116,7 +116,7 @@ pub(crate) fn run(
             let new: Vec<String> =
                 function.used.iter().filter(|package| !had.contains(*package)).cloned().collect();
             let own = workload.residual(function, &had);
-            cache.learn(handler, &pick, new, own);
+            cache.learn(handler, &pick, new, ImportTime::Load(own));
             if at >= warm.len() {
                 let (zygotes, _) = cache.status();
                 let bytes = zygotes.iter().map(|zygote| zygote.memory_bytes).sum();

@@ -2,7 +2,8 @@
 //!
 //! Imports that calls need bring in a part of what they take where nothing is there to fork from; making a zygote, and
 //! thinking about which, is paid from that. So all that is made ahead takes no more of the processors than that part
-//! of what a worker without zygotes would spend on imports, whatever comes of it.
+//! of what a worker without zygotes would spend on imports, whatever comes of it. A zygote that is made with a deploy was
+//! asked for, and is made whatever is left: the function that it is for owes it, and its starts pay that first.
 
 /// Milliseconds of a processor that may be spent on making zygotes.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +17,11 @@ const PART: f64 = 0.25;
 /// What a new worker may spend before anything was called: it has nothing yet, and mostly nothing else to do.
 const OPENING_MS: f64 = 1000.0;
 
+/// What a start brings in whose imports were measured to take `milliseconds` from nothing.
+pub(super) fn brings(milliseconds: f64) -> f64 {
+    PART * milliseconds
+}
+
 impl Default for Account {
     fn default() -> Self {
         Self { balance: OPENING_MS }
@@ -23,10 +29,10 @@ impl Default for Account {
 }
 
 impl Account {
-    /// A handler is started whose imports take `milliseconds`; `half_life` is after how many starts what was left, or
-    /// lacking, counts half.
-    pub(super) fn earn(&mut self, milliseconds: f64, half_life: f64) {
-        self.balance = self.balance * (-1.0 / half_life).exp2() + PART * milliseconds;
+    /// A handler was started, which brought that in; `half_life` is after how many starts what was left, or lacking, counts
+    /// half.
+    pub(super) fn earn(&mut self, brought: f64, half_life: f64) {
+        self.balance = self.balance * (-1.0 / half_life).exp2() + brought;
     }
 
     /// Something was made, or thought about, for so long.
@@ -40,6 +46,29 @@ impl Account {
     }
 }
 
+/// Milliseconds of a processor that a function owes for what was made with its deploy.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Debt(f64);
+
+impl Debt {
+    /// Something was made for so long; less than nothing corrects what was expected.
+    pub(super) fn owe(&mut self, milliseconds: f64) {
+        self.0 += milliseconds;
+    }
+
+    /// Whether nothing is left to pay.
+    pub(super) fn is_paid(&self) -> bool {
+        self.0 <= 0.0
+    }
+
+    /// Pays with what a start brought in. What is left of that.
+    pub(super) fn pay(&mut self, brought: f64) -> f64 {
+        let paid = brought.min(self.0.max(0.0));
+        self.0 -= paid;
+        brought - paid
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,7 +79,7 @@ mod tests {
         account.spend(OPENING_MS);
         let mut spent = 0.0;
         for _ in 0..1000 {
-            account.earn(100.0, half_life);
+            account.earn(brings(100.0), half_life);
             if account.balance() >= 300.0 {
                 account.spend(300.0);
                 spent += 300.0;
@@ -60,5 +89,14 @@ mod tests {
         account.spend(1e6);
         (0..20_000).for_each(|_| account.earn(0.0, half_life));
         assert!(account.balance().abs() < 1.0, "{account:?}");
+    }
+
+    #[test]
+    fn what_a_start_brings_in_pays_debts_first_and_the_rest_is_left() {
+        let mut debt = Debt::default();
+        assert_eq!(debt.pay(10.0), 10.0);
+        debt.owe(25.0);
+        assert_eq!([debt.pay(10.0), debt.pay(10.0), debt.pay(10.0)], [0.0, 0.0, 5.0]);
+        assert!(debt.is_paid());
     }
 }

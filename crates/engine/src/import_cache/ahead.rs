@@ -1,6 +1,7 @@
 //! Making zygotes ahead: those of a given tree, and those that deployed functions will be forked from.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::ImportCache;
 use super::kept::Key;
@@ -8,11 +9,13 @@ use super::making::outcome;
 use super::profile::Profile;
 use super::select::Standing;
 use super::state::State;
+use super::worth::MAKING_MS;
 use crate::call::Handler;
 use crate::config::ZygotePolicy;
 
 impl ImportCache {
-    /// Makes the zygotes that the handler will be forked from. Returns when they are there, or cannot be.
+    /// Makes the zygotes that the handler will be forked from. Returns when they are there, or cannot be. Counts as a start,
+    /// so that they are kept, but brings nothing in; and the handler owes what it had made.
     pub async fn prepare(self: &Arc<Self>, handler: &Handler) {
         if self.config.zygotes == ZygotePolicy::None {
             return;
@@ -29,11 +32,14 @@ impl ImportCache {
                 self.own(&profile).or_else(|| self.ahead(&mut state, &profile)),
             )
         };
-        for key in [Some(root), wanted].into_iter().flatten() {
-            if let Some(mut making) = self.ensure(&key) {
-                // Its failure was told when it happened; calls go on without it.
-                let _ = outcome(&mut making).await;
-            }
+        if let Some(mut making) = self.ensure(&root) {
+            // Its failure was told when it happened; calls go on without it.
+            let _ = outcome(&mut making).await;
+        }
+        if let Some(key) = wanted {
+            let expected = MAKING_MS + self.expected(&key.sees, &key.modules).0;
+            let owe = |state: &mut State, cost| state.owe(&handler.id, cost);
+            self.pay_for(&key, expected, Duration::MAX, owe).await;
         }
         if self.config.zygotes == ZygotePolicy::Utility {
             self.take_in();
@@ -74,5 +80,55 @@ impl ImportCache {
                 self.start(state, &key, None);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use sandbox::fake::{FakeProvider, Operation, Recorded};
+
+    use super::super::ImportTime;
+    use super::super::improving::tests::{cache, handler};
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deploy_brings_nothing_in_and_its_function_pays_for_its_zygote_first() {
+        let (provider, handler) = (FakeProvider::default(), handler());
+        let cost = Recorded { milliseconds: 300.0, ..Recorded::default() };
+        provider.record(HashMap::from([("a".to_owned(), cost)]));
+        let cache = cache(&provider);
+        let balance = || cache.state().account.balance();
+        let opening = balance();
+        cache.prepare(&handler).await;
+        assert_eq!(provider.begun(Operation::Derive), 1);
+        assert_eq!(balance(), opening);
+        let (mut brought, mut starts) = (0.0, 0);
+        while balance() <= opening {
+            starts += 1;
+            assert!(starts < 100, "it never pays: {:?}", cache.state().account);
+            let pick = cache.pick(&handler).await.unwrap();
+            cache.learn(&handler, &pick, Vec::new(), ImportTime::Load(0.0));
+            cache.take_in();
+            let id = &handler.id;
+            let measured = cache.state().profiles[id].measured();
+            brought += super::super::account::brings(measured);
+        }
+        assert!(brought > MAKING_MS + 300.0, "{brought} ms");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_brings_nothing_in_before_its_imports_were_measured() {
+        let (provider, handler) = (FakeProvider::default(), handler());
+        let cache = cache(&provider);
+        let balance = || cache.state().account.balance();
+        let opening = balance();
+        let pick = cache.pick(&handler).await.unwrap();
+        assert!(cache.state().profiles[&handler.id].needed() > 0.0, "it declares an import");
+        assert!(balance() <= opening);
+        cache.learn(&handler, &pick, vec!["a".to_owned()], ImportTime::Load(100.0));
+        cache.take_in();
+        assert!(balance() > opening);
     }
 }

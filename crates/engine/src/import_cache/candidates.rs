@@ -32,8 +32,7 @@ pub(super) fn candidates<'a>(
     let mut waiting: Vec<_> = worth
         .best()
         .map(|(demand, spared, shared)| {
-            let needs: f64 = demand.profile.needs.iter().map(|(_, cost)| cost).sum();
-            (demand.weight * (needs - spared), demand, shared)
+            (demand.weight * (demand.profile.needed() - spared), demand, shared)
         })
         .filter(|(waits, _, _)| *waits > 0.0)
         .collect();

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
@@ -93,19 +94,31 @@ impl ImportCache {
             let Planned { key, milliseconds, snapshot, .. } = plan;
             // Whoever learns meanwhile need not copy the book.
             drop(snapshot);
-            self.state().account.spend(milliseconds);
-            let begun = Instant::now();
-            if let Some(mut making) = self.ensure(&key) {
-                // Its failure was told when it happened; the next plan does without it, and without one that seems to hang.
-                let made = timeout(self.patience(&key), outcome(&mut making)).await;
-                // What has failed, or was given up, has cost as well.
-                let took = match made {
-                    Ok(Ok(Some(kept))) => kept.zygote.imports().milliseconds,
-                    _ => begun.elapsed().as_secs_f64() * 1e3,
-                };
-                self.state().account.spend(MAKING_MS + took - milliseconds);
-            }
+            // The next plan does without one that fails, or seems to hang.
+            let patience = self.patience(&key);
+            self.pay_for(&key, milliseconds, patience, |state, cost| state.account.spend(cost))
+                .await;
         }
+    }
+
+    /// Has a zygote made, unless it is there or refused, and waits for it as long as `patience` lasts. `pay` is told the
+    /// milliseconds of a processor that it costs: those expected when it begins, and then by how much that was wrong.
+    pub(super) async fn pay_for(
+        self: &Arc<Self>,
+        key: &Key,
+        expected: f64,
+        patience: Duration,
+        pay: impl Fn(&mut State, f64),
+    ) {
+        let Some(mut making) = self.ensure(key) else { return };
+        pay(&mut self.state(), expected);
+        let begun = Instant::now();
+        let took = match timeout(patience, outcome(&mut making)).await {
+            Ok(Ok(Some(kept))) => kept.zygote.imports().milliseconds,
+            // Its failure was told when it happened. What has failed, or was given up, has cost as well.
+            _ => begun.elapsed().as_secs_f64() * 1e3,
+        };
+        pay(&mut self.state(), MAKING_MS + took - expected);
     }
 
     async fn planned(self: &Arc<Self>) -> Option<Planned> {
@@ -186,9 +199,7 @@ impl ImportCache {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
+pub(super) mod tests {
     use sandbox::fake::{FakeProvider, Operation};
     use sandbox::wire::Convention;
     use sandbox::{Kind, Limits, Network, PythonSpec, Reset};
@@ -199,8 +210,9 @@ mod tests {
     use super::*;
     use crate::call::{DEFAULT_TENANT, Handler, HandlerId};
     use crate::config::EngineConfig;
+    use crate::import_cache::ImportTime;
 
-    fn handler() -> Handler {
+    pub(in super::super) fn handler() -> Handler {
         let (base, guest) = (layer_of("base/b"), layer_of("guest/g"));
         Handler {
             id: HandlerId(Arc::from("h")),
@@ -230,21 +242,26 @@ mod tests {
         name.parse().unwrap()
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn nothing_is_learnt_thought_about_or_made_while_a_call_is_under_way() {
-        let (provider, handler) = (FakeProvider::default(), handler());
-        let cache = ImportCache::new(
+    /// One that knows locks by their directories only.
+    pub(in super::super) fn cache(provider: &FakeProvider) -> Arc<ImportCache> {
+        ImportCache::new(
             Arc::new(provider.clone()),
             Arc::new(EngineConfig::default()),
             None,
             None,
             TaskTracker::new(),
             CancellationToken::new(),
-        );
+        )
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_learnt_thought_about_or_made_while_a_call_is_under_way() {
+        let (provider, handler) = (FakeProvider::default(), handler());
+        let cache = cache(&provider);
         let call = cache.traffic.enter();
         for _ in 0..10 {
             let pick = cache.pick(&handler).await.unwrap();
-            cache.learn(&handler, &pick, vec!["a".to_owned()], 100.0);
+            cache.learn(&handler, &pick, vec!["a".to_owned()], ImportTime::Load(100.0));
             sleep(Duration::from_millis(50)).await;
         }
         assert_eq!(provider.begun(Operation::Derive), 0);

@@ -21,23 +21,36 @@ pub(super) struct Lesson {
     zygote: u64,
     had: Set,
     modules: Vec<String>,
-    milliseconds: f64,
+    took: ImportTime,
+    /// It tells what a start brings in: one that was to be observed.
+    earns: bool,
+}
+
+/// When a handler imported what it says that it did, and the milliseconds that this took at most.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ImportTime {
+    /// While its code was loaded: that is all that its load did.
+    Load(f64),
+    /// During its first call, of which imports were some part.
+    Call(f64),
 }
 
 impl ImportCache {
-    /// A handler that went on from there has loaded `modules` of its packages, which took it `milliseconds`. Is taken in,
-    /// and acted upon, when no call is under way.
+    /// A handler that went on from there has loaded `modules` of its packages, which took it as long as `took` says. Is
+    /// taken in, and acted upon, when no call is under way.
     pub fn learn(
         self: &Arc<Self>,
         handler: &Handler,
         pick: &Pick,
         mut modules: Vec<String>,
-        milliseconds: f64,
+        took: ImportTime,
     ) {
         modules.truncate(MOST_MODULES);
         let had = pick.zygote.as_ref().map_or_else(Set::default, |kept| kept.modules.clone());
         let (handler, zygote) = (handler.id.clone(), number(pick.zygote.as_deref()));
-        let lesson = Lesson { handler, zygote, had, modules, milliseconds };
+        // Of a start that was not to be observed it is known already what it brings in.
+        let earns = pick.observe && matches!(took, ImportTime::Load(_));
+        let lesson = Lesson { handler, zygote, had, modules, took, earns };
         {
             let mut state = self.state();
             if state.lessons.len() >= MOST_LESSONS {
@@ -54,18 +67,21 @@ impl ImportCache {
         loop {
             let mut state = self.state();
             let Some(lesson) = state.lessons.pop_front() else { return };
-            state.take_in(&lesson);
+            state.take_in(&lesson, self.config.zygote_half_life);
         }
     }
 }
 
 impl State {
-    fn take_in(&mut self, lesson: &Lesson) {
+    fn take_in(&mut self, lesson: &Lesson, half_life: f64) {
         let Some(profile) = self.profiles.get_mut(&lesson.handler) else { return };
         let (book, profile) = (Arc::make_mut(&mut self.book), Arc::make_mut(profile));
         let said = lesson.modules.iter();
         let new = said.filter_map(|module| book.piece(&profile.locked, module)).collect();
-        profile.learn(lesson.zygote, &lesson.had, &new, lesson.milliseconds, book);
+        profile.learn(lesson.zygote, &lesson.had, &new, lesson.took, book);
         self.missed += profile.saved(&new);
+        if lesson.earns {
+            self.earn(&lesson.handler, half_life);
+        }
     }
 }

@@ -58,6 +58,7 @@ use crate::scheduler::Scheduler;
 use crate::traffic::Traffic;
 use claim::Claims;
 pub(crate) use kept::Kept;
+pub use lessons::ImportTime;
 pub use picking::Pick;
 use seed::{Planned, ZygoteTree};
 use state::State;

@@ -122,7 +122,7 @@ impl ImportCache {
         state.start(&handler.id, self.config.zygote_half_life);
         let none = Set::default();
         let modules = kept.as_ref().map_or(&none, |kept| &kept.modules);
-        let needs: f64 = profile.needs.iter().map(|(_, cost)| cost).sum();
+        let needs = profile.needed();
         let saved = profile.saved(modules);
         if let Some(kept) = &kept {
             kept.use_now(state.turn(), saved);
@@ -140,6 +140,7 @@ impl ImportCache {
         if !observe {
             // What one that is observed imports, it says itself.
             state.missed += (needs - saved).max(0.0);
+            state.earn(&handler.id, self.config.zygote_half_life);
         }
         let thinks = state.missed >= MAKING_MS;
         drop(state);

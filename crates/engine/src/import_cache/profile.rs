@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::account::Debt;
 use super::book::Book;
+use super::lessons::ImportTime;
 use super::set::Set;
 use super::witness::Trust;
 
@@ -33,6 +35,10 @@ pub(crate) struct Profile {
     shares: HashMap<u32, f64>,
     observed: u32,
     last_from: Option<u64>,
+    /// The longest in milliseconds that it was seen to take to import, what its zygote may have spared it included.
+    proven: f64,
+    /// For what was made with its deploy.
+    pub(super) debt: Debt,
     weight: f64,
     counted: u64,
     last: Option<Instant>,
@@ -55,6 +61,8 @@ impl Profile {
             shares: HashMap::new(),
             observed: 0,
             last_from: None,
+            proven: 0.0,
+            debt: Debt::default(),
             weight: 0.0,
             counted: 0,
             last: None,
@@ -98,17 +106,22 @@ impl Profile {
         self.observed < OBSERVED_LOADS || self.last_from != Some(zygote)
     }
 
-    /// It imported `new` when it came from a zygote that had imported `had`, and took `milliseconds` in all.
+    /// It imported `new` when it came from a zygote that had imported `had`, and took as long as `took` says in all.
     pub(crate) fn learn(
         &mut self,
         zygote: u64,
         had: &Set,
         new: &Set,
-        milliseconds: f64,
+        took: ImportTime,
         book: &mut Book,
     ) {
         let trust = book.trust(&self.locked);
-        book.share(new, milliseconds, &trust, &mut self.shares);
+        // What else a call does, nobody knows: no module has a share of that.
+        let (load, most) = match took {
+            ImportTime::Load(milliseconds) => (milliseconds, milliseconds),
+            ImportTime::Call(milliseconds) => (0.0, milliseconds),
+        };
+        book.share(new, load, &trust, &mut self.shares);
         self.used = self.used.or(new);
         let brought = self.brought.as_ref().map_or_else(|| had.clone(), |before| before.and(had));
         let brought = brought.without(&self.used);
@@ -121,6 +134,9 @@ impl Profile {
         self.observed = self.observed.saturating_add(1);
         self.last_from = Some(zygote);
         self.expect(book);
+        // Of what it came with it has claimed nothing.
+        let spared = self.brought.as_ref().map_or(0.0, |brought| self.saved(brought));
+        self.proven = self.proven.max(most + spared);
     }
 
     /// Works out what having a piece imported saves, from what is known now.
@@ -156,6 +172,16 @@ impl Profile {
         let Some(brought) = &self.brought else { return self.declared.clone() };
         let likely = brought.iter().filter(|piece| book.chance(*piece) >= 0.5);
         self.used.iter().chain(likely).collect()
+    }
+
+    /// Milliseconds that all its imports are expected to take.
+    pub(crate) fn needed(&self) -> f64 {
+        self.needs.iter().map(|(_, cost)| cost).sum()
+    }
+
+    /// The same as far as it was measured: no more than it was seen to take, whatever it says that it imported.
+    pub(crate) fn measured(&self) -> f64 {
+        self.needed().min(self.proven)
     }
 
     /// Milliseconds that it is expected to be spared when `modules` are imported already.
@@ -200,6 +226,8 @@ impl<'a> Belief<'a> {
 
 #[cfg(test)]
 mod tests {
+    use sandbox::{Imports, LoadedFile};
+
     use super::super::book::tests::simple;
     use super::*;
 
@@ -219,10 +247,16 @@ mod tests {
         let (mut book, locked, pieces) = world();
         let mut profile = Profile::new(0, locked, Set::default(), &book);
         let (ab, a, c) = (only(&pieces, &[0, 1]), only(&pieces, &[0]), only(&pieces, &[2]));
-        profile.learn(1, &ab, &c, 6.0, &mut book);
+        profile.learn(1, &ab, &c, ImportTime::Load(6.0), &mut book);
         assert!(c.within(&profile.wanted(&book)));
         assert!(profile.saved(&a) > 0.0, "it may need what it was given");
-        profile.learn(2, &Set::default(), &only(&pieces, &[1, 2]), 12.0, &mut book);
+        profile.learn(
+            2,
+            &Set::default(),
+            &only(&pieces, &[1, 2]),
+            ImportTime::Load(12.0),
+            &mut book,
+        );
         assert_eq!(profile.saved(&a), 0.0, "without it, it did not ask for it");
         assert_eq!(profile.wanted(&book), only(&pieces, &[1, 2]));
         assert_eq!(profile.saved(&pieces), 12.0);
@@ -233,7 +267,7 @@ mod tests {
         let (mut book, locked, pieces) = world();
         for _ in 0..9 {
             let mut seen = Profile::new(0, locked.clone(), Set::default(), &book);
-            seen.learn(0, &Set::default(), &only(&pieces, &[0]), 5.0, &mut book);
+            seen.learn(0, &Set::default(), &only(&pieces, &[0]), ImportTime::Load(5.0), &mut book);
         }
         let unseen = Profile::new(0, locked, Set::default(), &book);
         assert!(unseen.saved(&only(&pieces, &[0])) > 4.0);
@@ -255,10 +289,36 @@ mod tests {
     fn once_it_was_loaded_a_handler_goes_by_its_own_load_and_not_by_strangers() {
         let (mut book, locked, pieces) = world();
         let mut liar = Profile::new(0, locked.clone(), Set::default(), &book);
-        liar.learn(0, &Set::default(), &pieces, 300_000.0, &mut book);
+        liar.learn(0, &Set::default(), &pieces, ImportTime::Load(300_000.0), &mut book);
         let mut honest = Profile::new(0, locked, Set::default(), &book);
-        honest.learn(0, &Set::default(), &pieces, 30.0, &mut book);
+        honest.learn(0, &Set::default(), &pieces, ImportTime::Load(30.0), &mut book);
         assert!((honest.saved(&pieces) - 30.0).abs() < 1e-9);
         assert!((honest.belief(&book).cost(0) - 10.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_a_handler_claims_counts_for_no_more_than_it_was_seen_to_take() {
+        let (mut book, locked, pieces) = world();
+        let file =
+            LoadedFile { module: "a".to_owned(), milliseconds: 5000.0, ..LoadedFile::default() };
+        book.measure(&locked, &Imports { files: vec![file], ..Imports::default() });
+        let (none, a) = (Set::default(), only(&pieces, &[0]));
+        let seen = |book: &mut Book, took| {
+            let mut profile = Profile::new(0, locked.clone(), a.clone(), book);
+            assert_eq!(profile.measured(), 0.0, "nobody has seen it yet");
+            profile.learn(0, &none, &a, took, book);
+            profile
+        };
+        let mut liar = seen(&mut book, ImportTime::Load(1.0));
+        assert_eq!((liar.needed(), liar.measured()), (5000.0, 1.0));
+        // Nor when it comes from a zygote that has imported what it claimed.
+        liar.learn(1, &a, &none, ImportTime::Load(1.0), &mut book);
+        assert_eq!(liar.measured(), 1.0);
+        for honest in [ImportTime::Load(5000.0), ImportTime::Call(6000.0)] {
+            assert_eq!(seen(&mut book, honest).measured(), 5000.0);
+        }
+        let mut spared = Profile::new(0, locked.clone(), a.clone(), &book);
+        spared.learn(1, &a, &none, ImportTime::Load(0.0), &mut book);
+        assert!(spared.measured() > 1000.0, "a zygote had it imported: {}", spared.measured());
     }
 }

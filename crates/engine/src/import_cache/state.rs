@@ -8,7 +8,7 @@ use sandbox::{Kind, Network, PythonSpec};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::account::Account;
+use super::account::{Account, brings};
 use super::book::Book;
 use super::kept::{Kept, Key, View};
 use super::lessons::Lesson;
@@ -158,9 +158,24 @@ impl State {
         let of_late = NOVELTY_STARTS.recip();
         self.novelty += of_late * (f64::from(u8::from(new)) - self.novelty);
         if let Some(profile) = self.profiles.get_mut(handler) {
-            let needs = profile.needs.iter().map(|(_, cost)| cost).sum();
-            self.account.earn(needs, half_life);
             Arc::make_mut(profile).start(self.starts, half_life, Instant::now());
+        }
+    }
+
+    /// Takes what a start of the handler brings in, as measured: for what it owes, and then for everybody.
+    pub(super) fn earn(&mut self, handler: &HandlerId, half_life: f64) {
+        let Some(profile) = self.profiles.get_mut(handler) else { return };
+        let mut brought = brings(profile.measured());
+        if !profile.debt.is_paid() {
+            brought = Arc::make_mut(profile).debt.pay(brought);
+        }
+        self.account.earn(brought, half_life);
+    }
+
+    /// Notes that so much was spent for the handler, because it was deployed.
+    pub(super) fn owe(&mut self, handler: &HandlerId, milliseconds: f64) {
+        if let Some(profile) = self.profiles.get_mut(handler) {
+            Arc::make_mut(profile).debt.owe(milliseconds);
         }
     }
 
