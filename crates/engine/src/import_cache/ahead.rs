@@ -42,8 +42,9 @@ impl ImportCache {
             self.pay_for(&key, expected, Duration::MAX, owe).await;
         }
         if self.config.zygotes == ZygotePolicy::Utility {
-            self.take_in();
-            self.improved().await;
+            // With what others import it may share one that is better; nobody waits for that.
+            self.state().missed += MAKING_MS;
+            self.improve();
         }
     }
 

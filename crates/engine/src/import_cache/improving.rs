@@ -77,10 +77,22 @@ impl ImportCache {
         self.errands.spawn_on(work, &self.runtime);
     }
 
-    /// Makes better zygotes until none is worth it, or what may be spent is spent; one who does so at a time.
-    pub(super) async fn improved(self: &Arc<Self>) {
-        // The semaphore is never closed.
-        let _alone = self.planners.acquire().await;
+    /// Has better zygotes made until none is worth it, or what may be spent is spent. One does so at a time, and nobody waits
+    /// for him: he looks again before he ends.
+    async fn improved(self: &Arc<Self>) {
+        loop {
+            let Ok(alone) = self.planners.try_acquire() else { return };
+            self.plan_and_make().await;
+            drop(alone);
+            // What was missed since the last plan was begun is in none.
+            let missed = self.state().missed;
+            if missed < MAKING_MS || self.halt.is_cancelled() {
+                return;
+            }
+        }
+    }
+
+    async fn plan_and_make(self: &Arc<Self>) {
         loop {
             tokio::select! {
                 () = self.halt.cancelled() => return,
@@ -200,9 +212,10 @@ impl ImportCache {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use sandbox::fake::{FakeProvider, Operation};
+    use sandbox::fake::{FakeProvider, Operation, Recorded};
     use sandbox::wire::Convention;
     use sandbox::{Kind, Limits, Network, PythonSpec, Reset};
+    use tokio::task::yield_now;
     use tokio::time::sleep;
     use tokio_util::sync::CancellationToken;
     use tokio_util::task::TaskTracker;
@@ -252,6 +265,58 @@ pub(super) mod tests {
             TaskTracker::new(),
             CancellationToken::new(),
         )
+    }
+
+    /// A start that imports `module` itself.
+    async fn start(cache: &Arc<ImportCache>, handler: &Handler, module: &str, milliseconds: f64) {
+        let pick = cache.pick(handler).await.unwrap();
+        let modules = vec![module.to_owned()];
+        cache.learn(handler, &pick, modules, ImportTime::Load(milliseconds));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_to_plan_while_a_slow_zygote_is_made_and_what_was_missed_is_made_after_it()
+    {
+        let provider = FakeProvider::default();
+        let cost = |milliseconds| Recorded { milliseconds, ..Recorded::default() };
+        let costs = [("a".to_owned(), cost(3000.0)), ("b".to_owned(), cost(100.0))];
+        provider.record(HashMap::from(costs));
+        let cache = cache(&provider);
+        cache.state().account.earn(1e6, 500.0);
+        let named = |name| Handler { id: HandlerId(Arc::from(name)), ..handler() };
+        let other = Handler { packages: Some(layer_of("packages/q")), ..named("other") };
+        let bare = Handler { packages: None, imports: Vec::new(), ..named("bare") };
+        start(&cache, &handler(), "a", 3000.0).await;
+        start(&cache, &handler(), "a", 3000.0).await;
+        sleep(Duration::from_millis(10)).await;
+        assert_eq!(provider.begun(Operation::Derive), 1);
+        for _ in 0..20 {
+            start(&cache, &other, "b", 100.0).await;
+            sleep(Duration::from_millis(50)).await;
+        }
+        cache.prepare(&bare).await;
+        assert_eq!(provider.census().derived_zygotes, 0, "that one is still being made");
+        assert!(cache.errands.len() <= 3, "{} wait", cache.errands.len());
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!(provider.census().derived_zygotes, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_missed_while_somebody_plans_is_planned_for_before_he_ends() {
+        let (provider, handler) = (FakeProvider::default(), handler());
+        let cache = cache(&provider);
+        // One start does not repay a zygote.
+        start(&cache, &handler, "a", 100.0).await;
+        while cache.planners.available_permits() > 0 || cache.state().missed > 0.0 {
+            yield_now().await;
+        }
+        // Nobody else is sent for.
+        cache.improving.store(true, Ordering::Release);
+        start(&cache, &handler, "a", 100.0).await;
+        cache.take_in();
+        cache.improved().await;
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(provider.begun(Operation::Derive), 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -86,8 +86,9 @@ pub struct ImportCache {
     builds: Semaphore,
     /// Those that take much longer than they should go on beside the others, so many at a time.
     late: Semaphore,
-    /// Whether somebody is thinking about what to make next.
+    /// Whether somebody waits for a quiet moment to take in what calls have shown.
     improving: AtomicBool,
+    /// Who thinks, and waits for what is made of it.
     planners: Semaphore,
     /// Whether an old zygote is being replaced.
     replacing: AtomicBool,
