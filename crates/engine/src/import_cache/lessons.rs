@@ -1,5 +1,6 @@
 //! What calls show of their handlers' imports: noted while they are under way, taken in once they were answered.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::picking::Pick;
@@ -14,6 +15,41 @@ const MOST_MODULES: usize = 20_000;
 /// Lessons that wait to be taken in, at most: a handler that was not heard is asked again.
 const MOST_LESSONS: usize = 256;
 
+/// Bytes of them, at most: three of the largest that there can be (so many names of 255 bytes are 5.6 MB), and of usual ones
+/// as many as may wait.
+const MOST_BYTES: usize = 16 << 20;
+
+/// Lessons that wait, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Lessons {
+    waiting: VecDeque<Lesson>,
+    bytes: usize,
+}
+
+impl Lessons {
+    /// Puts one behind the others. False: there is no room for it, and it is forgotten.
+    fn push(&mut self, lesson: Lesson) -> bool {
+        let bytes = self.bytes + lesson.bytes();
+        let room = self.waiting.len() < MOST_LESSONS && bytes <= MOST_BYTES;
+        if room {
+            self.bytes = bytes;
+            self.waiting.push_back(lesson);
+        }
+        room
+    }
+
+    fn pop(&mut self) -> Option<Lesson> {
+        let lesson = self.waiting.pop_front()?;
+        self.bytes -= lesson.bytes();
+        Some(lesson)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
 /// A handler that went on from a zygote has loaded modules of its packages.
 #[derive(Debug)]
 pub(super) struct Lesson {
@@ -24,6 +60,16 @@ pub(super) struct Lesson {
     took: ImportTime,
     /// It tells what a start brings in: one that was to be observed.
     earns: bool,
+}
+
+impl Lesson {
+    /// What it takes up.
+    fn bytes(&self) -> usize {
+        let names: usize = self.modules.iter().map(String::capacity).sum();
+        let lists =
+            self.modules.capacity() * size_of::<String>() + self.had.len() * size_of::<u32>();
+        size_of::<Self>() + lists + names
+    }
 }
 
 /// When a handler imported what it says that it did, and the milliseconds that this took at most.
@@ -51,14 +97,9 @@ impl ImportCache {
         // Of a start that was not to be observed it is known already what it brings in.
         let earns = pick.observe && matches!(took, ImportTime::Load(_));
         let lesson = Lesson { handler, zygote, had, modules, took, earns };
-        {
-            let mut state = self.state();
-            if state.lessons.len() >= MOST_LESSONS {
-                return;
-            }
-            state.lessons.push_back(lesson);
+        if self.state().lessons.push(lesson) {
+            self.improve();
         }
-        self.improve();
     }
 
     /// Takes in what calls have shown since.
@@ -66,7 +107,7 @@ impl ImportCache {
         // One at a time: calls want the lock as well.
         loop {
             let mut state = self.state();
-            let Some(lesson) = state.lessons.pop_front() else { return };
+            let Some(lesson) = state.lessons.pop() else { return };
             state.take_in(&lesson, self.config.zygote_half_life);
         }
     }
@@ -83,5 +124,31 @@ impl State {
         if lesson.earns {
             self.earn(&lesson.handler, half_life);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_to_be_learnt_is_bounded_in_number_and_bytes_and_makes_room_when_it_was() {
+        let lesson = |modules: usize| Lesson {
+            handler: HandlerId(Arc::from("h")),
+            zygote: 0,
+            had: Set::default(),
+            modules: vec!["m".repeat(255); modules],
+            took: ImportTime::Load(1.0),
+            earns: true,
+        };
+        let mut lessons = Lessons::default();
+        for _ in 0..2 {
+            let large = (0..4).filter(|_| lessons.push(lesson(MOST_MODULES))).count();
+            assert_eq!(large, 3);
+            assert!(lessons.push(lesson(1)), "there is room for a small one");
+            while lessons.pop().is_some() {}
+        }
+        let small = (0..2 * MOST_LESSONS).filter(|_| lessons.push(lesson(1))).count();
+        assert_eq!(small, MOST_LESSONS);
     }
 }

@@ -1,6 +1,6 @@
 //! What the import cache knows, under its one lock.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::account::{Account, brings};
 use super::book::Book;
 use super::kept::{Kept, Key, View};
-use super::lessons::Lesson;
+use super::lessons::Lessons;
 use super::making::Made;
 use super::profile::Profile;
 use super::seed::Planned;
@@ -80,7 +80,7 @@ pub(super) struct State {
     /// Milliseconds of imports that calls had to do since somebody last thought about better zygotes.
     pub(super) missed: f64,
     /// What calls have shown and nobody took in yet.
-    pub(super) lessons: VecDeque<Lesson>,
+    pub(super) lessons: Lessons,
     view: Option<Arc<View>>,
 }
 
@@ -99,7 +99,7 @@ impl Default for State {
             rate: Rate::default(),
             account: Account::default(),
             missed: 0.0,
-            lessons: VecDeque::new(),
+            lessons: Lessons::default(),
             view: None,
         }
     }
