@@ -92,6 +92,23 @@ mod tests {
     }
 
     #[test]
+    fn one_start_in_two_hundred_can_pay_for_a_zygote_alone_and_one_in_three_hundred_cannot() {
+        let (import, making) = (3000.0, 20.0);
+        let most = |every: u32| {
+            let (mut account, mut most) = (Account::default(), f64::MIN);
+            account.spend(OPENING_MS);
+            for start in 0..100 * every {
+                let brought = if start % every == 0 { brings(import) } else { 0.0 };
+                account.earn(brought, 500.0);
+                most = account.balance().max(most);
+            }
+            most
+        };
+        assert!(most(200) >= import + making, "{}", most(200));
+        assert!(most(300) < import + making, "{}", most(300));
+    }
+
+    #[test]
     fn what_a_start_brings_in_pays_debts_first_and_the_rest_is_left() {
         let mut debt = Debt::default();
         assert_eq!(debt.pay(10.0), 10.0);
