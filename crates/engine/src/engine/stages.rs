@@ -1,0 +1,177 @@
+//! A call's way through the engine: to an instance that has loaded its handler, and to its answer.
+//!
+//! ```text
+//!   admit ─┬─ an idle instance ─► wake ────────────────────────────────┐
+//!          └─ a seat and a permit ─► import cache ─► fork ─► load ─────┴─► call ─► kept, or destroyed
+//! ```
+//!
+//! | what fails | then |
+//! | --- | --- |
+//! | an idle instance has died | the next one, or a new one |
+//! | the zygote | it is given up, and the next best one tried, once |
+//! | the host is short of something | idle instances are given up, and it is tried again, once |
+//! | anything later | the call; its instance is destroyed |
+
+use std::sync::Arc;
+
+use sandbox::{Instance, InstanceSpec, ProviderError};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{BREATH, Engine};
+use crate::call::{Call, CallError, Handler, Outcome, Stage, Start};
+use crate::import_cache::{ImportTime, Kept, Pick};
+use crate::journey::{Journey, looked};
+use crate::lease::Lease;
+use crate::relay::Relay;
+use crate::scheduler::Grant;
+
+impl Engine {
+    /// Takes a call through its stages.
+    pub(super) async fn run(
+        &self,
+        call: &Call,
+        journey: &mut Journey,
+    ) -> Result<Outcome, CallError> {
+        let (logs, handler) = (Arc::clone(&self.logs), Arc::clone(&call.handler));
+        let mut relay = Relay::new(logs, handler, call.id.clone(), self.config.log_bytes);
+        let (mut lease, deadline, watched) = self.lease(&call.handler, &mut relay, journey).await?;
+        let begun = Instant::now();
+        let result = journey.stage(Stage::Call, lease.call(call, &mut relay, deadline)).await;
+        if let (Some(pick), Some(modules)) = (watched, lease.seen()) {
+            let took = ImportTime::Call(begun.elapsed().as_secs_f64() * 1e3);
+            self.imports.learn(&call.handler, &pick, modules, took);
+        }
+        if matches!(result, Ok(_) | Err(CallError::Raised(_))) {
+            self.scheduler.keep(lease);
+        }
+        result
+    }
+
+    /// An instance that has loaded the handler, when its call must be done, and, for one that is to say what its first
+    /// call imports, where it came from.
+    async fn lease(
+        &self,
+        handler: &Handler,
+        relay: &mut Relay,
+        journey: &mut Journey,
+    ) -> Result<(Lease, Instant, Option<Pick>), CallError> {
+        loop {
+            let (seat, permit) =
+                match journey.stage(Stage::Admit, self.scheduler.admit(handler)).await? {
+                    Grant::Room(seat, permit) => (seat, permit),
+                    Grant::Idle(lease) => {
+                        if journey.stage(Stage::HandlerCache, async { lease.wake() }).await {
+                            looked("handler", true);
+                            journey.start = Some(Start::Resume);
+                            return Ok((lease, Instant::now() + handler.timeout, None));
+                        }
+                        // It died while it was idle. Nothing was sent to it: another may serve the call.
+                        tracing::debug!("an idle instance had died");
+                        continue;
+                    }
+                };
+            looked("handler", false);
+            let (sandbox, pick) = self.create(handler, journey).await?;
+            let deadline = Instant::now() + handler.timeout;
+            // Not before it has its seat: see `SecretStore`.
+            let secrets = self.secrets.read(handler).map_err(CallError::NoSecrets)?;
+            let mut lease = Lease::open(sandbox, seat, handler, secrets, &pick, &self.config)
+                .map_err(|error| {
+                    CallError::NoSandbox(ProviderError::step("open the channel")(error))
+                })?;
+            drop(permit);
+            let begun = Instant::now();
+            let said =
+                journey.stage(Stage::Load, lease.load(relay, deadline, handler.timeout)).await?;
+            // Its own word does not count what this machine's load makes it wait, and is no more than what it took.
+            let milliseconds = said.min(begun.elapsed().as_secs_f64() * 1e3);
+            lease.made_in_ms = journey.made_in_ms();
+            if let Some(modules) = lease.seen() {
+                self.imports.learn(handler, &pick, modules, ImportTime::Load(milliseconds));
+            }
+            return Ok((lease, deadline, Some(pick).filter(|pick| pick.observe)));
+        }
+    }
+
+    /// Makes an instance. A zygote that fails is given up, and the next best one tried, once.
+    async fn create(
+        &self,
+        handler: &Handler,
+        journey: &mut Journey,
+    ) -> Result<(Box<dyn Instance>, Pick), CallError> {
+        let mut again = true;
+        loop {
+            let error = match self.attempt(handler, journey).await {
+                Ok(made) => return Ok(made),
+                Err(error) => error,
+            };
+            let go_on = match &error {
+                ProviderError::ZygoteLost { .. } | ProviderError::Impostor { .. } => true,
+                ProviderError::Exhausted { .. } => self.scheduler.shed() > 0,
+                _ => false,
+            };
+            if !(again && go_on) {
+                return Err(CallError::NoSandbox(error));
+            }
+            if matches!(error, ProviderError::Exhausted { .. }) {
+                sleep(BREATH).await;
+            }
+            again = false;
+        }
+    }
+
+    async fn attempt(
+        &self,
+        handler: &Handler,
+        journey: &mut Journey,
+    ) -> Result<(Box<dyn Instance>, Pick), ProviderError> {
+        let pick = journey.stage(Stage::ImportCache, self.imports.pick(handler)).await?;
+        looked("import", pick.exact);
+        let start = if pick.cold { Start::Cold } else { Start::Fork };
+        let made = journey.stage(Stage::Fork, self.fork(handler, pick.zygote.as_deref())).await;
+        match (&made, &pick.zygote) {
+            (Ok(_), zygote) => {
+                journey.start = Some(start);
+                zygote.iter().for_each(|kept| kept.forked());
+            }
+            (
+                Err(error @ (ProviderError::ZygoteLost { .. } | ProviderError::Impostor { .. })),
+                Some(kept),
+            ) => {
+                self.imports.lose(kept, &error.to_string());
+            }
+            _ => {}
+        }
+        Ok((made?, pick))
+    }
+
+    async fn fork(
+        &self,
+        handler: &Handler,
+        from: Option<&Kept>,
+    ) -> Result<Box<dyn Instance>, ProviderError> {
+        let spec = InstanceSpec {
+            kind: handler.kind,
+            reset: handler.reset,
+            python: handler.python.clone(),
+            packages: handler.packages.clone(),
+            code: handler.code.clone(),
+            network: handler.network,
+            egress: Arc::clone(&handler.egress),
+            limits: handler.limits,
+        };
+        let patience = self.config.creation_timeout;
+        match from {
+            Some(kept) => timeout(patience, kept.zygote.fork(spec)).await.unwrap_or_else(|_| {
+                let reason = format!("no answer within {} s", patience.as_secs_f64());
+                Err(ProviderError::ZygoteLost { id: kept.zygote.id(), reason })
+            }),
+            None => {
+                timeout(patience, self.provider.create_instance(spec)).await.unwrap_or_else(|_| {
+                    let source = std::io::ErrorKind::TimedOut.into();
+                    Err(ProviderError::Step { step: "start an interpreter", source })
+                })
+            }
+        }
+    }
+}
