@@ -7,7 +7,7 @@ use super::ImportCache;
 use super::kept::Key;
 use super::making::outcome;
 use super::profile::Profile;
-use super::select::Standing;
+use super::set::Set;
 use super::state::State;
 use super::worth::MAKING_MS;
 use crate::call::Handler;
@@ -59,15 +59,17 @@ impl ImportCache {
         let served = self
             .best(&view, profile, 0)
             .is_some_and(|at| profile.declared.within(&view.kept[at].modules));
+        if served {
+            return None;
+        }
         // What others that were asked for no more brought along comes along here, too: it can be made of the largest.
         let implied = view.entries.iter().filter(|entry| {
             entry.serves(profile.realm, &profile.locked) && entry.asked.within(&profile.declared)
         });
-        let most = implied.max_by_key(|entry| entry.modules.iter().count());
-        let modules = most.map(|entry| profile.declared.or(&entry.modules));
-        let (sees, declared) = (profile.locked.clone(), profile.declared.clone());
-        let modules = modules.unwrap_or(declared);
-        (!served).then_some(Key { realm: profile.realm, sees, modules })
+        let most = implied.max_by_key(|entry| entry.modules.len());
+        let brought = most.map_or_else(Set::default, |entry| entry.modules.clone());
+        let modules = profile.declared.or(&brought);
+        Some(Key { realm: profile.realm, sees: profile.locked.clone(), modules })
     }
 
     /// Starts the zygotes of the given tree that may serve the handler and are not there, as far as there is room.
@@ -76,9 +78,8 @@ impl ImportCache {
             let key = Key { realm: profile.realm, sees: sees.clone(), modules: modules.clone() };
             let view = state.view();
             let used: u64 = view.entries.iter().map(|entry| entry.bytes).sum();
-            let room = used < self.room() && view.entries.len() < self.most_zygotes();
-            if state.standing(&self.config, &key) == Standing::Absent && room {
-                self.start(state, &key, None);
+            if used < self.room() && view.entries.len() < self.most_zygotes() {
+                self.ensure_from(state, &key, None);
             }
         }
     }

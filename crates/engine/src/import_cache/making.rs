@@ -39,16 +39,25 @@ pub(super) struct Derived {
 impl ImportCache {
     /// What to watch until the zygote is there; none when it is there, or refused.
     pub(super) fn ensure(self: &Arc<Self>, key: &Key) -> Option<watch::Receiver<Option<Made>>> {
-        let mut state = self.state();
+        self.ensure_from(&mut self.state(), key, None)
+    }
+
+    /// The same, under the lock; made from `from`, or from the best that there is when its turn comes.
+    pub(super) fn ensure_from(
+        self: &Arc<Self>,
+        state: &mut State,
+        key: &Key,
+        from: Option<Arc<Kept>>,
+    ) -> Option<watch::Receiver<Option<Made>>> {
         match (state.standing(&self.config, key), state.nodes.get(key)) {
             (Standing::Making, Some(Node::Making(making))) => Some(making.clone()),
-            (Standing::Absent, _) => Some(self.start(&mut state, key, None)),
+            (Standing::Absent, _) => Some(self.start(state, key, from)),
             _ => None,
         }
     }
 
-    /// Has it made: from `from`, or from the best that there is when its turn comes.
-    pub(super) fn start(
+    /// Has it made: see [`Self::ensure_from`].
+    fn start(
         self: &Arc<Self>,
         state: &mut State,
         key: &Key,

@@ -9,9 +9,9 @@ use tokio::sync::watch;
 use super::kept::{Kept, Key, View};
 use super::making::{Made, outcome};
 use super::profile::Profile;
-use super::select::{self, Standing};
+use super::select;
 use super::set::Set;
-use super::state::Node;
+use super::state::State;
 use super::worth::MAKING_MS;
 use super::{ImportCache, number};
 use crate::call::Handler;
@@ -88,27 +88,15 @@ impl ImportCache {
         let best = self.best(&view, &profile, luck(state.starts));
         let own = self.own(&profile);
         self.plant(&mut state, &profile);
-        let standing = own.as_ref().map(|key| state.standing(&self.config, key));
         let from = best.map(|at| Arc::clone(&view.kept[at]));
-        let mut making = None;
-        if let (Some(key), Some(Standing::Absent | Standing::Making)) = (&own, standing) {
-            let started = match state.nodes.get(key) {
-                Some(Node::Making(making)) if standing == Some(Standing::Making) => making.clone(),
-                _ => self.start(
-                    &mut state,
-                    key,
-                    from.clone().filter(|_| self.config.zygotes == ZygotePolicy::Paper),
-                ),
-            };
-            making = Some(started).filter(|_| self.config.zygotes == ZygotePolicy::Paper);
-        }
-        let root = Key::root(profile.realm);
+        let waits = self.config.zygotes == ZygotePolicy::Paper;
+        let making = own.and_then(|key| {
+            let above = from.clone().filter(|_| waits);
+            self.ensure_from(&mut state, &key, above)
+        });
+        let mut making = making.filter(|_| waits);
         if from.is_none() && making.is_none() {
-            making = match (state.standing(&self.config, &root), state.nodes.get(&root)) {
-                (Standing::Making, Some(Node::Making(making))) => Some(making.clone()),
-                (Standing::Absent, _) => Some(self.start(&mut state, &root, None)),
-                _ => None,
-            };
+            making = self.ensure_from(&mut state, &Key::root(profile.realm), None);
         }
         drop(state);
         let cold = from.is_none();
@@ -118,8 +106,11 @@ impl ImportCache {
     /// Notes that a call goes on from there.
     fn taken(self: &Arc<Self>, handler: &Handler, kept: Option<Arc<Kept>>, cold: bool) -> Pick {
         let mut state = self.state();
-        let profile = state.profile(handler, self.store.is_some(), &self.seed);
+        let known = |state: &mut State| state.profile(handler, self.store.is_some(), &self.seed);
+        // Held by nobody while it is counted: it would be copied.
+        drop(known(&mut state));
         state.start(&handler.id, self.config.zygote_half_life);
+        let profile = known(&mut state);
         let none = Set::default();
         let modules = kept.as_ref().map_or(&none, |kept| &kept.modules);
         let needs = profile.needed();
