@@ -25,6 +25,9 @@ impl fmt::Display for Unenforced {
     }
 }
 
+/// Landlock's first version that has rules for TCP ports: Linux 6.7.
+pub(crate) const LANDLOCK_PORTS: u32 = 4;
+
 /// What decides it.
 #[derive(Clone, Copy, Debug)]
 pub struct Means {
@@ -32,7 +35,8 @@ pub struct Means {
     groups: bool,
     /// And for processors.
     cpu: bool,
-    landlock: bool,
+    /// Its version; 0 where it is off.
+    landlock: u32,
     isolation: Isolation,
 }
 
@@ -40,14 +44,14 @@ impl Means {
     /// As the warden has them.
     #[must_use]
     pub fn of_warden(layout: Layout, cpu: bool, probed: &Host, isolation: Isolation) -> Self {
-        Self { groups: layout != Layout::None, cpu, landlock: probed.landlock > 0, isolation }
+        Self { groups: layout != Layout::None, cpu, landlock: probed.landlock, isolation }
     }
 
     /// As far as can be seen.
     #[must_use]
     pub fn probed(host: &Host, isolation: Isolation) -> Self {
         let groups = !matches!(host.cgroups, CgroupLayout::Closed | CgroupLayout::None);
-        Self { groups, cpu: groups && host.cpu, landlock: host.landlock > 0, isolation }
+        Self { groups, cpu: groups && host.cpu, landlock: host.landlock, isolation }
     }
 
     /// What is missing.
@@ -58,12 +62,19 @@ impl Means {
         const NO_CPU: &str =
             "no cgroup controller `cpu`: have it mounted, or delegated to the worker's unit";
         const NO_LANDLOCK: &str = "Landlock is off: add it to the kernel's lsm= parameter";
+        const NO_PORTS: &str = "this kernel's Landlock knows no ports: boot Linux 6.7 or newer";
+        let ports = self.landlock == 0 || self.landlock >= LANDLOCK_PORTS;
         let means = [
             (self.groups, "memory", NO_GROUPS),
             (self.groups, "processes and threads", NO_GROUPS),
             (self.groups, "pausing of idle instances", NO_GROUPS),
             (self.cpu, "processors", NO_CPU),
-            (self.landlock, "Landlock, the second line before sockets", NO_LANDLOCK),
+            (self.landlock > 0, "Landlock, the second line before sockets", NO_LANDLOCK),
+            (
+                ports,
+                "Landlock's rules for TCP, the second line before connecting and listening",
+                NO_PORTS,
+            ),
         ];
         let missing = means.into_iter().filter(|(has, ..)| !has);
         let of_host = missing.map(|(_, what, because)| (what, because));
@@ -92,7 +103,7 @@ pub fn listed(missing: &[Unenforced]) -> String {
 mod tests {
     use super::*;
 
-    fn missing(groups: bool, cpu: bool, landlock: bool, isolation: &str) -> Vec<String> {
+    fn missing(groups: bool, cpu: bool, landlock: u32, isolation: &str) -> Vec<String> {
         let isolation = isolation.parse().unwrap();
         let missing = Means { groups, cpu, landlock, isolation }.unenforced();
         missing.into_iter().map(|one| one.what).collect()
@@ -100,14 +111,22 @@ mod tests {
 
     #[test]
     fn each_limit_and_defence_that_is_missing_is_named() {
-        assert_eq!(missing(true, true, true, "lean"), [""; 0]);
-        assert_eq!(missing(true, false, true, "lean"), ["processors"]);
-        let none = missing(false, false, false, "lean,unsafe-without=limit-files");
+        assert_eq!(missing(true, true, 4, "lean"), [""; 0]);
+        assert_eq!(missing(true, false, 7, "lean"), ["processors"]);
+        let none = missing(false, false, 0, "lean,unsafe-without=limit-files");
         assert_eq!(none.len(), 6, "{none:?}");
         for what in
             ["memory", "processes", "pausing", "processors", "Landlock", "no limit on open files"]
         {
             assert!(none.iter().any(|one| one.starts_with(what)), "{what}: {none:?}");
+        }
+    }
+
+    #[test]
+    fn a_landlock_without_rules_for_tcp_is_not_passed_off_as_one_with_them() {
+        for older in 1..=3 {
+            let missing = missing(true, true, older, "lean");
+            assert!(matches!(&missing[..], [one] if one.starts_with("Landlock's rules for TCP")));
         }
     }
 

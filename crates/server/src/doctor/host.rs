@@ -3,6 +3,7 @@
 use sys::probe::{CgroupLayout, Host, Kernel, Kvm, Surroundings};
 
 use super::Finding;
+use crate::unenforced::LANDLOCK_PORTS;
 
 /// Oldest kernel that is supported.
 const OLDEST: Kernel = Kernel(5, 15);
@@ -102,8 +103,15 @@ pub(super) fn confinement(host: &Host) -> Finding {
         );
     }
     if host.landlock == 0 {
-        let advice = "switch Landlock on: add it to the kernel's lsm= parameter; without it, siblings share their abstract sockets";
+        let advice = "switch Landlock on: add it to the kernel's lsm= parameter; without it, functions have no Unix sockets but pairs, and those in the host's network listen on TCP ports";
         return Finding::degraded(what, "seccomp, without Landlock", advice);
+    }
+    if host.landlock < LANDLOCK_PORTS {
+        return Finding::degraded(
+            what,
+            format!("seccomp, Landlock {} without rules for TCP", host.landlock),
+            "boot Linux 6.7 or newer; without them, nothing stands behind the network namespace, and functions in the host's network listen on TCP ports",
+        );
     }
     let modules = match host.security_modules.as_slice() {
         [] => String::new(),
@@ -142,6 +150,17 @@ mod tests {
         assert_eq!(judged(Kernel(6, 1)), Level::Degraded);
         assert_eq!(judged(Kernel(6, 18)), Level::Ok);
         assert_eq!(judged(Kernel(0, 0)), Level::Missing);
+    }
+
+    #[test]
+    fn a_landlock_is_judged_by_what_its_version_can() {
+        let judged = |landlock| confinement(&Host { landlock, seccomp: true, ..Host::probe() });
+        for older in [1, 3] {
+            let judged = judged(older);
+            assert_eq!(judged.level, Level::Degraded);
+            assert!(judged.found.contains("without rules for TCP"), "{judged:?}");
+        }
+        assert_eq!((judged(0).level, judged(4).level), (Level::Degraded, Level::Ok));
     }
 
     #[test]
