@@ -11,8 +11,8 @@ use warden::isolation::Isolation;
 use crate::addresses::FOR_NAMES;
 use crate::rules::Rules;
 
-/// Longest packet, in bytes: as many of the longest destinations as there may be.
-pub const MAX_PACKET: usize = 32 << 10;
+/// Longest packet, in bytes: as many of the longest rules as there may be, of which that is more than of destinations.
+pub const MAX_PACKET: usize = 64 << 10;
 
 /// From the worker. A sandbox is named by its number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,7 +86,10 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
+    use warden::defence::Defence;
+
     use super::*;
+    use crate::rules::{MOST_RULES, Rule};
 
     #[test]
     fn a_plan_has_each_network_and_port_once_and_a_place_for_names_where_there_are_some() {
@@ -100,13 +103,20 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_list_fits_into_a_packet() {
+    fn the_longest_lists_fit_into_a_packet() {
         let name = format!(
             "{}.example.com:65535",
             ["a".repeat(60), "b".repeat(60), "c".repeat(60)].join(".")
         );
         let destinations = vec![name.parse().unwrap(); sandbox::network::MOST_DESTINATIONS];
         let order = Order::Open { sandbox: u64::MAX, destinations };
+        assert!(serde_json::to_vec(&order).unwrap().len() < MAX_PACKET);
+        let rule = "[2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]/128:65535".parse::<Rule>().unwrap();
+        let rules = vec![rule; MOST_RULES];
+        let rules = Rules { allow: rules.clone(), deny: rules, worker: Some(65535) };
+        let all = Defence::ALL.iter().map(|one| one.name()).collect::<Vec<_>>().join("+");
+        let isolation = format!("lean,unsafe-without={all}").parse().unwrap();
+        let order = Order::Bound { rules, isolation };
         assert!(serde_json::to_vec(&order).unwrap().len() < MAX_PACKET);
     }
 }

@@ -28,4 +28,4 @@ pub mod proxy;
 mod relay;
 pub mod rules;
 
-pub use rules::{Refusal, Rule, RuleError, Rules};
+pub use rules::{MOST_RULES, Refusal, Rule, RuleError, Rules};

@@ -83,6 +83,9 @@ impl From<Rule> for String {
     }
 }
 
+/// Most rules of each list: the proxy is told of both in one packet.
+pub const MOST_RULES: usize = 512;
+
 /// What bounds every function of a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {

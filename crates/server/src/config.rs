@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use container::Isolation;
-use egress::Rule;
+use egress::{MOST_RULES, Rule};
 use engine::ZygotePolicy;
 use layers::Indexes;
 use layers::indexes::{Index, IndexError};
@@ -122,9 +122,10 @@ pub struct Config {
     /// `acme/*`. Default: none.
     pub egress: Listed<Pattern>,
     /// Addresses that such functions may reach although they are not public, with a port or without: `10.1.0.0/16:5432`.
-    /// The most specific entry of this list, the next and our own decides. Default: none.
+    /// The most specific entry of this list, the next and our own decides. At most 512 entries. Default: none.
     pub egress_allow: Listed<Rule>,
-    /// Addresses that no such function reaches; with `0.0.0.0/0` and `[::]/0`, all but those of `egress_allow`. Default: none.
+    /// Addresses that no such function reaches; with `0.0.0.0/0` and `[::]/0`, all but those of `egress_allow`. At most 512
+    /// entries. Default: none.
     pub egress_deny: Listed<Rule>,
     /// Functions that may have `network = "host"`, as in `egress`: they reach whatever this host reaches, the worker's API
     /// included. Default: none.
@@ -286,6 +287,17 @@ pub enum ConfigError {
     /// A place of packages is none.
     #[error("package_urls: {0}")]
     Packages(#[source] IndexError),
+    /// The proxy would be told of more than it takes.
+    #[error(
+        "{setting} has {entries} entries and may have {}: name whole networks in place of their addresses",
+        MOST_RULES
+    )]
+    TooManyRules {
+        /// Which of the two lists.
+        setting: &'static str,
+        /// How many there are.
+        entries: usize,
+    },
     /// Only the zygotes of a tree are asked for, and no tree is given.
     #[error("zygotes = \"static\" makes those of a given tree: name its file with zygote_seed")]
     NoSeed,
@@ -387,6 +399,13 @@ impl Config {
             return Err(ConfigError::NoSeed);
         }
         config.indexes().map_err(ConfigError::Packages)?;
+        let lists = [("egress_allow", &config.egress_allow), ("egress_deny", &config.egress_deny)];
+        for (setting, list) in lists {
+            let entries = list.0.len();
+            if entries > MOST_RULES {
+                return Err(ConfigError::TooManyRules { setting, entries });
+            }
+        }
         Ok(config)
     }
 
@@ -617,6 +636,19 @@ mod tests {
         let named =
             combine("zygotes = 'static'\nzygote_seed = 'tree.json'", &[], &Flags::default());
         assert_eq!(named.unwrap().zygotes(), ZygotePolicy::Static);
+    }
+
+    #[test]
+    fn more_rules_than_the_proxy_takes_are_refused_by_the_name_of_their_setting() {
+        for (setting, variable) in
+            [("egress_allow", "WOOL_EGRESS_ALLOW"), ("egress_deny", "WOOL_EGRESS_DENY")]
+        {
+            let list = |entries: usize| vec!["10.0.0.0/8"; entries].join(",");
+            let read = |entries| combine("", &[(variable, &list(entries))], &Flags::default());
+            assert!(read(MOST_RULES).is_ok());
+            let refused = read(MOST_RULES + 1).unwrap_err().to_string();
+            assert!(refused.starts_with(setting) && refused.contains("512"), "{refused}");
+        }
     }
 
     #[test]
