@@ -9,7 +9,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use egress::Rules;
-use sandbox::{Destination, Instance, InstanceSpec, Network, Provider, Zygote, ZygoteSpec};
+use sandbox::{
+    Destination, Instance, InstanceSpec, Limits, Network, Provider, Zygote, ZygoteSpec,
+};
 use serde_json::{Value, json};
 use support::{Conversation, NONE, World, can_run, host, patience};
 
@@ -37,13 +39,26 @@ def keep(host, port):
     KEPT[-1].sendall(b"hello")
     return KEPT[-1].recv(64).decode()
 
+def kept():
+    return KEPT[-1].recv(64).decode() or "ended"
+
+def stuff(host, port):
+    KEPT.append(socket.create_connection((host, port), 30))
+    KEPT[-1].settimeout(1)
+    sent = 0
+    try:
+        while True:
+            sent += KEPT[-1].send(bytes(1 << 16))
+    except TimeoutError:
+        return sent
+
 def listen(port):
     with socket.socket() as end:
         end.bind(("127.0.0.1", port))
         return "bound"
 
 def handler(event, context):
-    words = {"keep": keep, "kept": lambda: KEPT[-1].recv(64).decode() or "ended", "listen": listen}
+    words = {"keep": keep, "kept": kept, "stuff": stuff, "listen": listen}
     return [said(lambda: words.get(one[0], lambda *_: talk(*one))(*one[1:])) for one in event]
 "#;
 
@@ -208,6 +223,40 @@ async fn a_name_of_the_list_is_reached_while_it_leads_where_it_may() {
     known("127.0.0.1 api.test\n");
     assert_eq!(ask(&mut talk, json!([["198.18.0.1", port]])).await, json!(["listed: hello"]));
     drop((talk, instance, zygote));
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_kernel_buffers_for_a_function_is_bounded_by_its_memory() {
+    if !can_run() {
+        return;
+    }
+    // Connects to it are answered by the kernel, and nobody reads.
+    let deaf = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = deaf.local_addr().unwrap().port();
+    let world = World::bounded(support::rooted(false), NONE, rules(&["127.0.0.1"])).await;
+    let zygote = zygote(&world, Network::Egress).await;
+    let limits = Limits { memory_bytes: 96 << 20, ..Limits::default() };
+    let spec = InstanceSpec { limits, ..reaching(&world, &[format!("127.0.0.1:{port}")]) };
+    // The second has the group of the first, and a limit of its own.
+    for memory_bytes in [96 << 20, 80 << 20] {
+        let before = world.processes();
+        let limits = Limits { memory_bytes, ..limits };
+        let spec = InstanceSpec { limits, ..spec.clone() };
+        let (instance, mut talk) = forked(zygote.as_ref(), spec).await;
+        let sockets = host::sockets(world.newcomer(&before).pid);
+        let Some((limit, used)) = sockets else {
+            eprintln!("SKIPPED: here sockets are part of a group's memory, or of nothing");
+            break;
+        };
+        assert_eq!(limit(), memory_bytes);
+        let sent = ask(&mut talk, json!([["stuff", "127.0.0.1", port]])).await;
+        assert!(sent[0].as_u64().unwrap() > 64 << 10, "{sent}");
+        assert!(used() >= 16 << 10, "{} bytes are counted of {sent}", used());
+        drop((talk, instance));
+        world.settle().await;
+    }
+    drop((deaf, zygote));
     world.end().await;
 }
 

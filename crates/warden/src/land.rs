@@ -44,6 +44,7 @@ impl Warden {
         if (limits.memory_bytes, limits.pids) != (before.memory_bytes, before.pids) {
             let group = self.find(name)?.group.clone();
             self.cgroups.limit(&group, limits).map_err(kernel("limit cgroup"))?;
+            self.limit_sockets(&group, network, limits)?;
         }
         let sandbox = self.find(name)?;
         sandbox.limits = limits;

@@ -85,6 +85,7 @@ impl Warden {
         let group = self.group_for(name, role, limits, uid).map_err(kernel("make cgroup"))?;
         let kind = if role == Role::Zygote { SocketType::SEQPACKET } else { SocketType::STREAM };
         let started = channel(kind).and_then(|(ours, theirs)| {
+            self.limit_sockets(&group, network, limits)?;
             let filter = match role {
                 Role::Zygote => self.zygote_filters.iter().find(|(one, _)| *one == network),
                 Role::Instance => None,
@@ -235,7 +236,9 @@ impl Warden {
                 .make_slot(&zygote_group, name, limits, owner)
                 .map_err(kernel("make cgroup"))?,
         };
-        let opened = self.cgroup_files(&group, zygote_uid);
+        let opened = self
+            .limit_sockets(&group, network, limits)
+            .and_then(|()| self.cgroup_files(&group, zygote_uid));
         let kind = if derive { SocketType::SEQPACKET } else { SocketType::STREAM };
         let (files, (ours, theirs)) = match opened.and_then(|files| Ok((files, channel(kind)?))) {
             Ok(both) => both,

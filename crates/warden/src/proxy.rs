@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sys::process::{close_from, default_signals, die_with_parent};
 
 use crate::cgroup::Group;
-use crate::protocol::{Answer, Cpu, Limits};
+use crate::protocol::{Answer, Cpu, Limits, Network};
 use crate::serve::{Answered, Refused, Warden, kernel};
 use crate::spawn::{self, failed};
 
@@ -44,7 +44,13 @@ impl Warden {
             Some(group) => group.clone(),
             None => {
                 let made = self.cgroups.make_apart("egress", LIMITS);
-                self.proxies.group.insert(made.map_err(kernel("make cgroup"))?).clone()
+                let made = made.map_err(kernel("make cgroup"))?;
+                let limited = self.limit_sockets(&made, Network::Host, LIMITS);
+                if limited.is_err() {
+                    self.cgroups.remove(&made);
+                }
+                limited?;
+                self.proxies.group.insert(made).clone()
             }
         };
         let (ours, theirs) =

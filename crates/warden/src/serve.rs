@@ -283,6 +283,19 @@ impl Warden {
         self.cgroups.limit_cpu(group, cpu).map_err(kernel("limit processors"))
     }
 
+    /// Bounds by its memory what the kernel buffers for a sandbox that may have connections.
+    pub(crate) fn limit_sockets(
+        &self,
+        group: &Group,
+        network: Network,
+        limits: Limits,
+    ) -> Result<(), Refused> {
+        if network == Network::None {
+            return Ok(());
+        }
+        self.cgroups.limit_sockets(group, limits.memory_bytes).map_err(kernel("limit sockets"))
+    }
+
     pub(crate) fn find(&mut self, sandbox: u64) -> Result<&mut Sandbox, Refused> {
         match self.sandboxes.get_mut(&sandbox) {
             Some(found) if !found.dying => Ok(found),

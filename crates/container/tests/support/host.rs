@@ -134,3 +134,18 @@ pub(crate) fn quota(pid: i32) -> Option<u64> {
     let (quota, period) = max.trim().split_once(' ')?;
     Some(quota.parse::<u64>().ok()? * 1000 / period.parse::<u64>().ok()?)
 }
+
+/// What reads how much the kernel may buffer for sockets of the process's group, and how much it does, where that is counted apart
+/// from its memory: cgroups of version 1.
+pub(crate) fn sockets(pid: i32) -> Option<(impl Fn() -> u64, impl Fn() -> u64)> {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let mut lines = groups.lines().map(|line| line.splitn(3, ':').collect::<Vec<_>>());
+    let line = lines.find(|line| line[1].split(',').any(|one| one == "memory"))?;
+    let group = Path::new("/sys/fs/cgroup/memory").join(line[2].trim_start_matches('/'));
+    let read = |file: &str| {
+        let path = group.join(file);
+        move || fs::read_to_string(&path).unwrap().trim().parse::<u64>().unwrap()
+    };
+    let limit = "memory.kmem.tcp.limit_in_bytes";
+    group.join(limit).exists().then(|| (read(limit), read("memory.kmem.tcp.usage_in_bytes")))
+}

@@ -207,6 +207,17 @@ impl Cgroups {
         }
     }
 
+    /// Bounds what the kernel buffers for sockets of a group, where that is not part of its memory.
+    ///
+    /// # Errors
+    /// EBUSY where more is in use.
+    pub(crate) fn limit_sockets(&self, group: &Group, bytes: u64) -> io::Result<()> {
+        match self {
+            Self::V1(h) => h.limit_sockets(group, bytes),
+            Self::V2(_) | Self::None => Ok(()),
+        }
+    }
+
     /// Whether the process is in the group, in every hierarchy. Without cgroups there is nothing to check.
     #[must_use]
     pub fn contains(&self, group: &Group, pid: i32) -> bool {

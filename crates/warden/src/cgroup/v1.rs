@@ -104,6 +104,17 @@ impl Hierarchies {
         write_to(&self.pids.join(&group.name).join("pids.max"), &limits.pids.to_string())
     }
 
+    /// Counts them from now on: without a limit of theirs nobody is charged for them here. Beyond it a socket gets the least
+    /// that the kernel gives any (tcp(7), `tcp_rmem` and `tcp_wmem`), and nothing is killed.
+    pub(super) fn limit_sockets(&self, group: &Group, bytes: u64) -> io::Result<()> {
+        let limit = self.memory.join(&group.name).join("memory.kmem.tcp.limit_in_bytes");
+        match write_to(&limit, &bytes.to_string()) {
+            // A kernel that does not count them.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            written => written,
+        }
+    }
+
     pub(super) fn limits_cpu(&self) -> bool {
         self.cpu.is_some()
     }
@@ -166,9 +177,11 @@ impl Hierarchies {
     pub(super) fn reusable(&self, group: &Group) -> bool {
         let state = fs::read_to_string(self.freezer.join(&group.name).join("freezer.state"));
         let usage = self.memory.join(&group.name).join("memory.usage_in_bytes");
+        let sockets = self.memory.join(&group.name).join("memory.kmem.tcp.usage_in_bytes");
         state.is_ok_and(|state| state.trim() == "THAWED")
             && self.procs(group).iter().all(|procs| is_empty(procs))
             && read_number(&usage).is_some_and(|bytes| bytes <= UNCHARGED)
+            && read_number(&sockets).is_none_or(|bytes| bytes <= UNCHARGED)
             && self.oom_kills(group) == 0
     }
 
