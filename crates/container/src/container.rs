@@ -101,7 +101,7 @@ pub fn in_the_wardens_words(limits: Limits) -> protocol::Limits {
 /// A container that serves one handler.
 #[derive(Debug)]
 pub(crate) struct ContainerInstance {
-    pub(crate) handle: Handle,
+    pub(crate) handle: Arc<Handle>,
     pub(crate) channel: Option<OwnedFd>,
     pub(crate) process: PidFd,
     pub(crate) reach: Option<Reach>,

@@ -174,8 +174,8 @@ impl Provider for Containers {
             let started = start(&self.shared, what, packages, code, limits).await?;
             let Started { handle, channel, process } = started;
             let channel = Some(wait_ready(channel, &handle).await?);
-            let Shared { client, proxy, .. } = &*self.shared;
-            let reach = proxy.reach(client, handle.id, spec.network, &spec.egress).await?;
+            let handle = Arc::new(handle);
+            let reach = self.shared.proxy.reach(&handle, &spec).await?;
             Ok(Box::new(ContainerInstance { handle, channel, process, reach }) as Box<dyn Instance>)
         })
     }

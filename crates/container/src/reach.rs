@@ -4,7 +4,7 @@
 //!   landed ── Reach ─► warden: routes and listening sockets in the instance's network ── sockets ─┐
 //!                                                            Open, with the list ◄────────────────┘
 //!                                                              ▼ the proxy, started by the warden at the first
-//!   pause ── Pause ─►   resume ── Resume ─►   dropped ── Close ─►
+//!   pause ── Pause ─►   resume ── Resume ─►   dropped ── Close ─► ┄ then: Release ─► warden
 //! ```
 //! Orders go one way and in order, and nobody waits for them: whoever connects before the proxy listens waits in the kernel's
 //! queue. When the proxy dies, instances that it served are as good as dead, and the next one starts another.
@@ -13,18 +13,24 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use egress::Rules;
 use egress::control::{Order, Plan};
-use sandbox::{Destination, Network, ProviderError, SandboxId};
+use sandbox::{InstanceSpec, Network, ProviderError};
 use sys::scm;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Mutex, mpsc};
+use tokio::time::timeout;
 use warden::protocol::{self, Answer, Command};
 
 use crate::client::{Client, unexpected};
+use crate::container::Handle;
 use crate::watch::watch;
+
+/// How long the proxy may leave an order lying: who is to be destroyed waits for it. Then it is as good as dead.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// As the warden names it.
 pub(crate) fn network(network: Network) -> protocol::Network {
@@ -51,23 +57,22 @@ impl Proxy {
     /// Gives an instance that has landed what it may reach; none where it is of another class.
     pub(crate) async fn reach(
         &self,
-        client: &Client,
-        id: SandboxId,
-        class: Network,
-        destinations: &[Destination],
+        handle: &Arc<Handle>,
+        spec: &InstanceSpec,
     ) -> Result<Option<Reach>, ProviderError> {
-        if class != Network::Egress {
+        if spec.network != Network::Egress {
             return Ok(None);
         }
-        let Plan { networks, ports, names } = Plan::of(destinations);
-        let command = Command::Reach { sandbox: id.0, networks, ports, names };
+        let Plan { networks, ports, names } = Plan::of(&spec.egress);
+        let (client, sandbox) = (&handle.client, handle.id.0);
+        let command = Command::Reach { sandbox, networks, ports, names };
         let (Answer::Done, sockets) = client.call(command, &[]).await? else {
             return Err(unexpected());
         };
         let link = self.link(client).await?;
-        let destinations = destinations.to_vec();
-        link.order(Order::Open { sandbox: id.0, destinations }, sockets);
-        Ok(Some(Reach { id, link }))
+        let (owner, destinations) = (spec.owner.to_string(), spec.egress.to_vec());
+        link.order(Order::Open { sandbox, owner, destinations }, sockets);
+        Ok(Some(Reach { handle: Arc::clone(handle), link }))
     }
 
     /// The connection to the proxy that runs; to a new one where none does.
@@ -87,8 +92,15 @@ impl Proxy {
     }
 }
 
-/// An order, and what comes along.
-type Ordered = (Order, Vec<OwnedFd>);
+/// An order.
+#[derive(Debug)]
+struct Ordered {
+    order: Order,
+    /// What comes along.
+    fds: Vec<OwnedFd>,
+    /// Whoever may be destroyed once it is sent, and no sooner.
+    _after: Option<Arc<Handle>>,
+}
 
 /// A connection to a proxy.
 #[derive(Debug)]
@@ -107,7 +119,7 @@ impl Link {
             loop {
                 let sent = tokio::select! {
                     order = given.recv() => match order {
-                        Some((order, fds)) => send(&control, &order, &fds).await,
+                        Some(ordered) => send(&control, &ordered).await,
                         // Nobody needs it any more: it ends with the socket.
                         None => return,
                     },
@@ -128,16 +140,20 @@ impl Link {
     }
 
     fn order(&self, order: Order, fds: Vec<OwnedFd>) {
+        self.ordered(Ordered { order, fds, _after: None });
+    }
+
+    fn ordered(&self, ordered: Ordered) {
         // Gone: then so is whatever the order was about.
-        let _ = self.orders.send((order, fds));
+        let _ = self.orders.send(ordered);
     }
 }
 
-async fn send(control: &AsyncFd<OwnedFd>, order: &Order, fds: &[OwnedFd]) -> io::Result<()> {
-    let packet = serde_json::to_vec(order)?;
-    let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+async fn send(control: &AsyncFd<OwnedFd>, ordered: &Ordered) -> io::Result<()> {
+    let packet = serde_json::to_vec(&ordered.order)?;
+    let borrowed: Vec<_> = ordered.fds.iter().map(AsFd::as_fd).collect();
     let send = |fd: &OwnedFd| scm::send(fd.as_fd(), &packet, &borrowed, false);
-    control.async_io(Interest::WRITABLE, send).await.map(drop)
+    timeout(PATIENCE, control.async_io(Interest::WRITABLE, send)).await?.map(drop)
 }
 
 /// Returns when the proxy has ended: it says nothing.
@@ -146,10 +162,11 @@ async fn gone(control: &AsyncFd<OwnedFd>) {
     let _ = control.async_io(Interest::READABLE, receive).await;
 }
 
-/// What one instance may reach. Dropping it ends that.
+/// What one instance may reach. Dropping it ends that, and only then is the instance destroyed: else the proxy would take the
+/// end of a process that is killed for the end of what it had to say, and pass it on.
 #[derive(Debug)]
 pub(crate) struct Reach {
-    id: SandboxId,
+    handle: Arc<Handle>,
     link: Arc<Link>,
 }
 
@@ -161,17 +178,21 @@ impl Reach {
 
     /// Ends its connections until [`Reach::resume`].
     pub(crate) fn pause(&self) {
-        self.link.order(Order::Pause { sandbox: self.id.0 }, Vec::new());
+        self.link.order(Order::Pause { sandbox: self.handle.id.0 }, Vec::new());
     }
 
     /// Lets it connect again.
     pub(crate) fn resume(&self) {
-        self.link.order(Order::Resume { sandbox: self.id.0 }, Vec::new());
+        self.link.order(Order::Resume { sandbox: self.handle.id.0 }, Vec::new());
     }
 }
 
 impl Drop for Reach {
     fn drop(&mut self) {
-        self.link.order(Order::Close { sandbox: self.id.0 }, Vec::new());
+        self.link.ordered(Ordered {
+            order: Order::Close { sandbox: self.handle.id.0 },
+            fds: Vec::new(),
+            _after: Some(Arc::clone(&self.handle)),
+        });
     }
 }

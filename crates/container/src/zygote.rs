@@ -271,8 +271,8 @@ impl Inner {
             }
         };
         let Landed { handle, channel, process } = landed;
-        let proxy = &self.shared.proxy;
-        let reach = proxy.reach(client, handle.id, spec.network, &spec.egress).await?;
+        let handle = Arc::new(handle);
+        let reach = self.shared.proxy.reach(&handle, &spec).await?;
         Ok(ContainerInstance { handle, channel: Some(channel), process, reach })
     }
 

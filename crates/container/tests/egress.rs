@@ -3,16 +3,14 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use egress::Rules;
-use sandbox::{
-    Destination, Instance, InstanceSpec, Limits, Network, Provider, Zygote, ZygoteSpec,
-};
+use sandbox::{Destination, Instance, InstanceSpec, Limits, Network, Provider, Zygote, ZygoteSpec};
 use serde_json::{Value, json};
+use support::services::{answering, answering_at, file, nameless_server, serving_at, telling_ends};
 use support::{Conversation, NONE, World, can_run, host, patience};
 
 /// Connects to each place of its event, and says what came of it.
@@ -64,38 +62,6 @@ def handler(event, context):
 
 /// Connections that services have open.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
-
-/// Answers whoever connects at an address with what they have said, after its own name, until they go.
-fn answering_at(address: &str, name: &'static str) -> u16 {
-    serving_at(address, name, None)
-}
-
-/// The same; where there is a count, connections that are open are counted.
-fn serving_at(address: &str, name: &'static str, open: Option<&'static AtomicUsize>) -> u16 {
-    let listener = TcpListener::bind((address, 0)).unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        for mut caller in listener.incoming().flatten() {
-            if let Some(open) = open {
-                open.fetch_add(1, Ordering::SeqCst);
-            }
-            std::thread::spawn(move || {
-                let mut bytes = [0; 64];
-                while let Ok(got @ 1..) = caller.read(&mut bytes) {
-                    let _ = caller.write_all(&[name.as_bytes(), b": ", &bytes[..got]].concat());
-                }
-                if let Some(open) = open {
-                    open.fetch_sub(1, Ordering::SeqCst);
-                }
-            });
-        }
-    });
-    port
-}
-
-fn answering(name: &'static str) -> u16 {
-    answering_at("127.0.0.1", name)
-}
 
 fn rules(allow: &[&str]) -> Rules {
     let allow = allow.iter().map(|rule| rule.parse().unwrap()).collect();
@@ -183,13 +149,16 @@ async fn a_name_of_the_list_is_reached_while_it_leads_where_it_may() {
         return;
     }
     let port = answering("listed");
-    let hosts = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    // For everybody to read, as /etc/hosts is.
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    std::fs::set_permissions(hosts.path(), mode).unwrap();
+    let hosts = file("");
+    // Nobody else is asked, whatever there is around the test.
+    let switch = file("hosts: files\n");
     let known = |lines: &str| std::fs::write(hosts.path(), lines).unwrap();
     known("127.0.0.1 api.test a.below.test other.test\n10.9.9.9 private.below.test\n");
-    let world = World::knowing(hosts.path(), rules(&["127.0.0.1"])).await;
+    let world = World::knowing(
+        &[("hosts", hosts.path()), ("nsswitch.conf", switch.path())],
+        rules(&["127.0.0.1"]),
+    )
+    .await;
     let destinations = [format!("api.test:{port}"), format!("*.below.test:{port}")];
     let zygote = zygote(&world, Network::Egress).await;
     let (instance, mut talk) = forked(zygote.as_ref(), reaching(&world, &destinations)).await;
@@ -222,6 +191,68 @@ async fn a_name_of_the_list_is_reached_while_it_leads_where_it_may() {
     assert_eq!(ask(&mut talk, json!([["api.test", port]])).await, json!(["no such name"]));
     known("127.0.0.1 api.test\n");
     assert_eq!(ask(&mut talk, json!([["198.18.0.1", port]])).await, json!(["listed: hello"]));
+    drop((talk, instance, zygote));
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_the_hosts_resolver_fails_at_is_no_missing_name() {
+    if !can_run() {
+        return;
+    }
+    nameless_server("127.83.53.1");
+    let servers = file("nameserver 127.83.53.1\noptions attempts:1 timeout:1\n");
+    let switch = file("hosts: dns\n");
+    let world = World::knowing(
+        &[("resolv.conf", servers.path()), ("nsswitch.conf", switch.path())],
+        rules(&[]),
+    )
+    .await;
+    let zygote = zygote(&world, Network::Egress).await;
+    let spec = reaching(&world, &["*.api.test:1".to_owned()]);
+    let (instance, mut talk) = forked(zygote.as_ref(), spec).await;
+    let event = json!([["missing.api.test", 1], ["bare.api.test", 1], ["broken.api.test", 1]]);
+    assert_eq!(
+        ask(&mut talk, event).await,
+        json!([
+            "no such name",
+            "[Errno -5] No address associated with hostname",
+            "[Errno -3] Temporary failure in name resolution",
+        ])
+    );
+    drop((talk, instance, zygote));
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_function_has_not_closed_itself_is_reset_outside() {
+    if !can_run() {
+        return;
+    }
+    let (port, ends) = telling_ends();
+    let world = World::bounded(support::rooted(false), NONE, rules(&["127.0.0.1"])).await;
+    let zygote = zygote(&world, Network::Egress).await;
+    let spec = reaching(&world, &[format!("127.0.0.1:{port}")]);
+    let (keep, end) = (json!([["keep", "127.0.0.1", port]]), || ends.recv_timeout(patience(10)));
+    let (instance, mut talk) = forked(zygote.as_ref(), spec.clone()).await;
+    assert_eq!(ask(&mut talk, json!([["127.0.0.1", port]])).await, json!(["heard"]));
+    assert_eq!(end(), Ok("ended"));
+    assert_eq!(ask(&mut talk, keep.clone()).await, json!(["heard"]));
+    instance.pause().unwrap();
+    assert_eq!(end(), Ok("reset"), "of one that is paused");
+    drop((talk, instance));
+    for _ in 0..10 {
+        let (instance, mut talk) = forked(zygote.as_ref(), spec.clone()).await;
+        assert_eq!(ask(&mut talk, keep.clone()).await, json!(["heard"]));
+        drop(instance);
+        assert_eq!(end(), Ok("reset"), "of one that is destroyed");
+        drop(talk);
+    }
+    let (instance, mut talk) = forked(zygote.as_ref(), spec).await;
+    assert_eq!(ask(&mut talk, keep).await, json!(["heard"]));
+    let pid = rustix::process::Pid::from_raw(proxy(&world).pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    assert_eq!(end(), Ok("reset"), "of a proxy that is killed");
     drop((talk, instance, zygote));
     world.end().await;
 }

@@ -29,6 +29,8 @@ pub enum Order {
     Open {
         /// Which.
         sandbox: u64,
+        /// Whose it is, as `tenant/function`: what all share is shared out by this.
+        owner: String,
         /// Where it may connect to.
         destinations: Vec<Destination>,
     },
@@ -109,7 +111,8 @@ mod tests {
             ["a".repeat(60), "b".repeat(60), "c".repeat(60)].join(".")
         );
         let destinations = vec![name.parse().unwrap(); sandbox::network::MOST_DESTINATIONS];
-        let order = Order::Open { sandbox: u64::MAX, destinations };
+        let owner = "o".repeat(256);
+        let order = Order::Open { sandbox: u64::MAX, owner, destinations };
         assert!(serde_json::to_vec(&order).unwrap().len() < MAX_PACKET);
         let rule = "[2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]/128:65535".parse::<Rule>().unwrap();
         let rules = vec![rule; MOST_RULES];

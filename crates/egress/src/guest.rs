@@ -5,28 +5,21 @@
 //!   (nothing) ──────► serving ────────────────────► waiting ────────────────► serving
 //!                        └──────────── Close ──────────┴─► everything ends, the sockets close
 //! ```
-//! While it waits, nothing is accepted and nothing is open outside. Who connects meanwhile waits in the kernel's queue.
+//! While it waits, nothing is accepted and nothing is open outside. Who connects meanwhile waits in the kernel's queue. What a
+//! pause or a close ends is reset at both ends, so that nobody takes half for all.
 
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::net::sockopt::set_socket_linger;
 use sandbox::Destination;
-use sandbox::network::is_host_name;
-use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
-use warden::defence::Defence;
-use warden::isolation::Isolation;
 
-use crate::addresses::FOR_NAMES;
-use crate::names::{LONGEST, Names, Question, Said};
-use crate::outside::{connect, own_addresses, permitted, resolve};
-use crate::relay::relay;
-use crate::rules::{Refusal, Rules};
+use crate::names::LONGEST;
+use crate::outside::end_abruptly;
+use crate::policy::{Means, Policy};
+use crate::shares::Owner;
 
 /// Connections of one sandbox at once; beyond, they are reset.
 const CONNECTIONS: usize = 128;
@@ -34,71 +27,35 @@ const CONNECTIONS: usize = 128;
 /// Questions of one sandbox at once; beyond, they get no answer.
 const QUESTIONS: usize = 16;
 
-/// Names of one sandbox that are resolved at once; beyond, they wait.
-const RESOLVING: usize = 8;
-
-/// How long nothing may pass over a connection.
-const IDLE: Duration = Duration::from_secs(600);
-
-/// Refusals of one sandbox that are told: it can make as many as it likes.
-const TOLD: u32 = 10;
-
-/// What holds for every sandbox.
-#[derive(Debug, Default)]
-pub(crate) struct Bounds {
-    pub(crate) rules: Rules,
-    pub(crate) isolation: Isolation,
-}
-
-impl Bounds {
-    /// Those of some addresses that may be connected to.
-    fn permitted(
-        &self,
-        found: &[SocketAddr],
-        own: &[IpAddr],
-    ) -> Result<Vec<SocketAddr>, Option<Refusal>> {
-        if !self.isolation.has(Defence::EgressRules) {
-            return Ok(found.to_vec());
-        }
-        permitted(&self.rules, found, own)
-    }
-}
-
 /// A sandbox that is served. It is no longer when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Guest {
     gate: watch::Sender<Option<CancellationToken>>,
+    gone: CancellationToken,
 }
 
 impl Guest {
     /// Begins to serve: `names` and `listeners` are in the sandbox's network.
     pub(crate) fn serve(
         sandbox: u64,
+        owner: Owner,
         destinations: Vec<Destination>,
-        bounds: Arc<Bounds>,
-        most: Arc<Semaphore>,
+        means: Means,
         names: Option<UdpSocket>,
         listeners: Vec<TcpListener>,
     ) -> Self {
         let (gate, opened) = watch::channel(Some(CancellationToken::new()));
-        let policy = Arc::new(Policy {
-            sandbox,
-            destinations,
-            bounds,
-            names: Mutex::default(),
-            resolving: Semaphore::new(RESOLVING),
-            told: AtomicU32::new(0),
-        });
+        let policy = Arc::new(Policy::new(sandbox, owner, destinations, means));
         let own = Arc::new(Semaphore::new(CONNECTIONS));
         for listener in listeners {
             let (policy, opened) = (Arc::clone(&policy), opened.clone());
-            let permits = [Arc::clone(&own), Arc::clone(&most)];
-            tokio::spawn(accept_forever(policy, listener, opened, permits));
+            tokio::spawn(accept_forever(policy, listener, opened, Arc::clone(&own)));
         }
+        let gone = CancellationToken::new();
         if let Some(socket) = names {
-            tokio::spawn(answer_forever(policy, socket, opened));
+            tokio::spawn(answer_until(gone.clone(), policy, socket));
         }
-        Self { gate }
+        Self { gate, gone }
     }
 
     /// Ends its connections, and makes none until [`Guest::resume`].
@@ -118,6 +75,7 @@ impl Guest {
 impl Drop for Guest {
     fn drop(&mut self) {
         self.pause();
+        self.gone.cancel();
     }
 }
 
@@ -126,14 +84,14 @@ async fn accept_forever(
     policy: Arc<Policy>,
     listener: TcpListener,
     mut opened: watch::Receiver<Option<CancellationToken>>,
-    permits: [Arc<Semaphore>; 2],
+    own: Arc<Semaphore>,
 ) {
     loop {
         let live = match opened.wait_for(Option::is_some).await {
             Ok(live) => live.clone().unwrap_or_default(),
             Err(_) => return,
         };
-        let stream = tokio::select! {
+        let mut stream = tokio::select! {
             () = live.cancelled() => continue,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
@@ -144,167 +102,218 @@ async fn accept_forever(
                 }
             },
         };
-        let held: Result<Vec<_>, _> =
-            permits.iter().map(|permit| Arc::clone(permit).try_acquire_owned()).collect();
-        let Ok(held) = held else {
-            reset(&stream);
+        if end_abruptly(&stream).is_err() {
             continue;
-        };
+        }
+        let Ok(held) = Arc::clone(&own).try_acquire_owned() else { continue };
+        let Some(place) = policy.place() else { continue };
         let policy = Arc::clone(&policy);
         tokio::spawn(async move {
-            let mut stream = stream;
-            let served = live.run_until_cancelled(policy.connection(&mut stream)).await;
-            if !matches!(served, Some(Ok(()))) {
-                reset(&stream);
+            tokio::select! {
+                // First: what the end of a connection means is asked after the order has come by which it ends.
+                biased;
+                () = live.cancelled() => {}
+                _ = policy.connection(&mut stream) => {}
             }
-            drop(held);
+            drop((stream, held, place));
         });
     }
 }
 
-/// Closes it so that the other end sees that it was not the end of what was to come.
-fn reset(stream: &TcpStream) {
-    let _ = set_socket_linger(stream, Some(Duration::ZERO));
-}
-
-/// Until the guest is gone.
-async fn answer_forever(
-    policy: Arc<Policy>,
-    socket: UdpSocket,
-    mut opened: watch::Receiver<Option<CancellationToken>>,
-) {
+/// Until the guest is gone, and with it whoever waits for an answer.
+async fn answer_until(gone: CancellationToken, policy: Arc<Policy>, socket: UdpSocket) {
     let socket = Arc::new(socket);
     let permits = Arc::new(Semaphore::new(QUESTIONS));
     let mut bytes = [0; LONGEST];
-    loop {
-        let (length, from) = tokio::select! {
-            changed = opened.changed() => match changed {
-                Ok(()) => continue,
-                Err(_) => return,
-            },
-            received = socket.recv_from(&mut bytes) => match received {
-                Ok(received) => received,
-                Err(_) => continue,
-            },
-        };
+    while let Some(received) = gone.run_until_cancelled(socket.recv_from(&mut bytes)).await {
+        let Ok((length, from)) = received else { continue };
         let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else { continue };
         let (policy, socket, question) =
             (Arc::clone(&policy), Arc::clone(&socket), bytes[..length].to_vec());
-        tokio::spawn(async move {
+        let answered = async move {
             if let Some(answer) = policy.answer(&question).await {
                 let _ = socket.send_to(&answer, from).await;
             }
             drop(permit);
+        };
+        tokio::spawn(gone.clone().run_until_cancelled_owned(answered));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Instant;
+
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use simple_dns::{CLASS, Name, Packet, Question, RCODE, TYPE};
+    use sys::names::Unresolved;
+
+    use super::*;
+    use crate::inbox::Inbox;
+    use crate::outside::{Lookup, Outside};
+    use crate::policy::Bounds;
+    use crate::shares::Shares;
+
+    /// Where eight names may be resolved at once, and as many connections be.
+    fn means(lookup: Lookup) -> Means {
+        let (ours, _) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .unwrap();
+        let outside = Outside { connections: Shares::new(8), lookups: Shares::new(8), lookup };
+        let orders = Arc::new(Inbox::new(ours).unwrap());
+        Means { bounds: Arc::new(Bounds::default()), outside, orders }
+    }
+
+    fn list() -> Vec<Destination> {
+        vec!["*.example.com:443".parse().unwrap()]
+    }
+
+    /// A guest that only asks for names, and where it asks.
+    async fn asking(owner: &str, means: &Means) -> (Guest, SocketAddr) {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let at = socket.local_addr().unwrap();
+        let owner = Owner::new(owner);
+        (Guest::serve(1, owner, list(), means.clone(), Some(socket), Vec::new()), at)
+    }
+
+    /// Asks for a name; the answer comes to the socket.
+    async fn ask(at: SocketAddr, name: &str, kind: TYPE) -> UdpSocket {
+        let mut packet = Packet::new_query(7);
+        let name = Name::new_unchecked(name);
+        packet.questions.push(Question::new(name, kind.into(), CLASS::IN.into(), false));
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        socket.send_to(&packet.build_bytes_vec().unwrap(), at).await.unwrap();
+        socket
+    }
+
+    async fn answer(socket: UdpSocket) -> (RCODE, usize) {
+        let mut bytes = [0; LONGEST];
+        let length = socket.recv(&mut bytes).await.unwrap();
+        let packet = Packet::parse(&bytes[..length]).unwrap();
+        (packet.rcode(), packet.answers.len())
+    }
+
+    /// Lets lookups be answered that wait for it, however the test ends: a runtime waits for its threads.
+    struct Answering(&'static AtomicBool);
+
+    impl Drop for Answering {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Waits for what takes no time but that of others.
+    async fn until(what: &str, mut there: impl FnMut() -> bool) {
+        let begin = Instant::now();
+        while !there() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{what}");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_failure_of_the_resolver_is_told_as_one_and_not_as_a_missing_name() {
+        let means = means(|name, port| match name.split('.').next() {
+            Some("there") => Ok(vec![SocketAddr::from(([8, 8, 8, 8], port))]),
+            Some("missing") => Err(Unresolved::NoName),
+            Some("bare") => Err(Unresolved::NoAddress),
+            _ => Err(Unresolved::Failed("nobody answers".to_owned())),
         });
-    }
-}
-
-/// What one sandbox may reach, and the names that it knows.
-#[derive(Debug)]
-struct Policy {
-    sandbox: u64,
-    destinations: Vec<Destination>,
-    bounds: Arc<Bounds>,
-    names: Mutex<Names>,
-    /// The host's resolver takes a thread for each.
-    resolving: Semaphore,
-    told: AtomicU32,
-}
-
-impl Policy {
-    /// Serves one connection to its end.
-    async fn connection(&self, inside: &mut TcpStream) -> io::Result<()> {
-        // What the sandbox has connected to: the address is local there.
-        let wanted = inside.local_addr()?;
-        let found = self.lead(wanted.ip().to_canonical(), wanted.port()).await?;
-        let permitted = self.bounds.permitted(&found, &own_addresses()?).map_err(|refusal| {
-            let why = refusal.map_or_else(String::new, |refusal| refusal.to_string());
-            self.tell(&format!("a connection to port {} was refused: {why}", wanted.port()));
-            io::Error::from(io::ErrorKind::PermissionDenied)
-        })?;
-        let mut outside = connect(&permitted).await?;
-        let _ = (inside.set_nodelay(true), outside.set_nodelay(true));
-        let relayed = relay(inside, &mut outside, IDLE).await;
-        if relayed.is_err() {
-            reset(&outside);
-        }
-        relayed
-    }
-
-    /// Where an address of the sandbox's leads, when the list has it at this port.
-    async fn lead(&self, address: IpAddr, port: u16) -> io::Result<Vec<SocketAddr>> {
-        let listed = |host: &dyn Fn(&Destination) -> bool| {
-            self.destinations.iter().any(|one| one.port == port && host(one))
-        };
-        let refused = io::Error::from(io::ErrorKind::PermissionDenied);
-        let any = !self.bounds.isolation.has(Defence::EgressList);
-        match address {
-            IpAddr::V4(made_up) if FOR_NAMES.contains(&made_up) => match self.name_at(made_up) {
-                Some(name) if listed(&|one| one.has_name(&name)) => self.resolve(&name, port).await,
-                _ => Err(refused),
-            },
-            _ if any || listed(&|one| one.has_address(address)) => {
-                Ok(vec![SocketAddr::new(address, port)])
-            }
-            _ => Err(refused),
-        }
-    }
-
-    async fn resolve(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        let _turn = self.resolving.acquire().await.map_err(io::Error::other)?;
-        resolve(name, port).await
-    }
-
-    fn name_at(&self, address: Ipv4Addr) -> Option<Arc<str>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).name_at(address)
-    }
-
-    /// Answers one question; none where it is none.
-    async fn answer(&self, question: &[u8]) -> Option<Vec<u8>> {
-        let question = Question::read(question)?;
-        let said = self.say(&question.name, question.address).await;
-        question.answer(said)
-    }
-
-    async fn say(&self, name: &str, address: bool) -> Said {
-        let listed = self.destinations.iter().find(|one| one.has_name(name));
-        let Some(listed) = listed.filter(|_| is_host_name(name)) else {
-            self.tell(&format!("{name:?} is in no destination of its `egress`"));
-            return Said::NoName;
-        };
-        if !address {
-            return Said::Nothing;
-        }
-        let found = match self.resolve(name, listed.port).await {
-            Ok(found) => found,
-            // The resolver does not tell "no such name" from "no answer" in a way that has a number.
-            Err(error) => {
-                self.tell(&format!("{name} was not found: {error}"));
-                return Said::NoName;
-            }
-        };
-        let Ok(own) = own_addresses() else { return Said::Failed };
-        let ports = self.destinations.iter().filter(|one| one.has_name(name)).map(|one| one.port);
-        let mut why = None;
-        for port in ports {
-            let at_port: Vec<_> = found.iter().map(|to| SocketAddr::new(to.ip(), port)).collect();
-            match self.bounds.permitted(&at_port, &own) {
-                Ok(_) => {
-                    let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-                    return names.address_of(name).map_or(Said::Failed, Said::Address);
-                }
-                Err(refusal) => why = refusal,
+        let (guest, at) = asking("acme/f", &means).await;
+        for (name, expected) in [
+            ("there.example.com", RCODE::NoError),
+            ("missing.example.com", RCODE::NameError),
+            ("bare.example.com", RCODE::NoError),
+            ("broken.example.com", RCODE::ServerFailure),
+            ("there.example.org", RCODE::NameError),
+        ] {
+            // A client takes the better of two answers: both say the same.
+            for kind in [TYPE::A, TYPE::AAAA] {
+                let addresses = usize::from(name == "there.example.com" && kind == TYPE::A);
+                let said = answer(ask(at, name, kind).await).await;
+                assert_eq!(said, (expected, addresses), "{name} {kind:?}");
             }
         }
-        let why = why.map_or_else(String::new, |refusal| refusal.to_string());
-        self.tell(&format!("{name} leads nowhere that may be reached: {why}"));
-        Said::NoName
+        drop(guest);
     }
 
-    /// Tells the operator, a few times.
-    fn tell(&self, what: &str) {
-        if self.told.fetch_add(1, Ordering::Relaxed) < TOLD {
-            eprintln!("wool-egress: sandbox {}: {what}", self.sandbox);
+    #[tokio::test]
+    async fn questions_end_with_their_sandbox_and_a_lookup_keeps_its_share_until_it_has_ended() {
+        static ANSWERED: AtomicBool = AtomicBool::new(false);
+        fn slow(_: &str, _: u16) -> Result<Vec<SocketAddr>, Unresolved> {
+            while !ANSWERED.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(Unresolved::NoName)
         }
+        let answering = Answering(&ANSWERED);
+        let means = means(slow);
+        let (guest, at) = asking("acme/f", &means).await;
+        let _asks = ask(at, "slow.example.com", TYPE::A).await;
+        let lookups = Arc::clone(&means.outside.lookups);
+        until("nothing is looked up", || lookups.taken() == 1).await;
+        drop(guest);
+        // Who waits for an answer would hold the socket, and by it the sandbox's network.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(std::net::UdpSocket::bind(at).is_ok(), "the socket is held");
+        assert_eq!(lookups.taken(), 1, "its thread is still taken");
+        drop(answering);
+        until("the share is held", || lookups.taken() == 0).await;
+    }
+
+    #[tokio::test]
+    async fn a_function_whose_names_are_slow_leaves_lookups_to_others() {
+        static ANSWERED: AtomicBool = AtomicBool::new(false);
+        fn slow(name: &str, _: u16) -> Result<Vec<SocketAddr>, Unresolved> {
+            while name.starts_with("slow") && !ANSWERED.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(Unresolved::NoName)
+        }
+        let answering = Answering(&ANSWERED);
+        let means = means(slow);
+        let mut many = Vec::new();
+        for sandbox in 0..8 {
+            let (guest, at) = asking("acme/slow", &means).await;
+            let asks = ask(at, &format!("slow-{sandbox}.example.com"), TYPE::A).await;
+            // It has a share, or is told at once that it gets none.
+            if sandbox < 3 {
+                until("it gets no share", || means.outside.lookups.taken() > sandbox).await;
+                many.push((guest, Some(asks)));
+            } else {
+                assert_eq!(answer(asks).await, (RCODE::ServerFailure, 0), "{sandbox}");
+                assert_eq!(means.outside.lookups.taken(), 3);
+                many.push((guest, None));
+            }
+        }
+        for other in ["acme/other", "zeta/slow"] {
+            let (_guest, at) = asking(other, &means).await;
+            let said = answer(ask(at, "quick.example.com", TYPE::A).await).await;
+            assert_eq!(said, (RCODE::NameError, 0), "{other}");
+        }
+        drop(answering);
+        for (guest, asks) in many {
+            if let Some(asks) = asks {
+                assert_eq!(answer(asks).await, (RCODE::NameError, 0));
+            }
+            drop(guest);
+        }
+    }
+
+    #[tokio::test]
+    async fn connections_beyond_a_functions_share_are_reset_and_anothers_are_not() {
+        let means = means(|_, _| Err(Unresolved::NoName));
+        let policy = |owner: &str| Policy::new(1, Owner::new(owner), list(), means.clone());
+        let (one, another) = (policy("acme/f"), policy("acme/f"));
+        let places = [&one, &another, &one].map(Policy::place);
+        assert!(places.iter().all(Option::is_some));
+        assert!(one.place().is_none() && another.place().is_none());
+        assert!(policy("acme/g").place().is_some());
+        drop(places);
+        assert!(another.place().is_some());
     }
 }

@@ -13,19 +13,24 @@
 //! of a sandbox, and sockets in a namespace with nothing but loopback all that the sandbox has of the proxy.
 //!
 //! Failures: a destination that is not on the list has no route or no listener in the sandbox (at once, by the kernel); one
-//! that the rules refuse, that cannot be reached or does not answer is reset after the sandbox's own connect has succeeded. When
-//! the proxy dies, its listeners go: connections are refused, and the worker gives such instances up.
+//! that the rules refuse, that cannot be reached or does not answer is reset after the sandbox's own connect has succeeded. A name
+//! that is not there outside is not there inside, one that the host's resolver fails at is a failure of the server's. What ends
+//! before both ends have said all is reset at both. When the proxy dies, its listeners go: connections are refused, and the worker
+//! gives such instances up.
 
 #![forbid(unsafe_code)]
 
 pub mod addresses;
 pub mod control;
 mod guest;
+mod inbox;
 pub mod jail;
 mod names;
 mod outside;
+mod policy;
 pub mod proxy;
 mod relay;
 pub mod rules;
+mod shares;
 
 pub use rules::{MOST_RULES, Refusal, Rule, RuleError, Rules};

@@ -1,8 +1,9 @@
 //! Names as a sandbox sees them: an address of its own for each, made up here.
 //!
-//! A question for a name of the list that has an address outside is answered with one of [`FOR_NAMES`]; every other name is not
-//! there (NXDOMAIN). What is asked beside an IPv4 address has no answer, so that clients take that one; who is behind the name
-//! outside may well be reached by IPv6.
+//! A question for a name of the list that has an address outside is answered with one of [`FOR_NAMES`]. One that is not on the
+//! list, leads nowhere that may be reached, or is not there outside, is not there (NXDOMAIN); one that the host's resolver
+//! fails at may be there, and is to be asked for again (SERVFAIL). What is asked beside an IPv4 address has no answer, so that
+//! clients take that one; who is behind the name outside may well be reached by IPv6.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;

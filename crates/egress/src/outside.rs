@@ -2,15 +2,24 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpSocket, TcpStream, lookup_host};
+use rustix::net::sockopt::set_socket_linger;
+use sys::names::{Unresolved, addresses};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::rules::{Refusal, Rules};
+use crate::shares::Shares;
 
-/// How long names may take to be resolved: two tries of resolv.conf(5).
-const RESOLVE: Duration = Duration::from_secs(10);
+/// Connections of all sandboxes at once: each takes two descriptors and two buffers.
+const CONNECTIONS: usize = 4096;
+
+/// Names of all sandboxes that are resolved at once: each takes a thread.
+pub(crate) const LOOKUPS: usize = 256;
 
 /// How long one address may take to answer.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -22,13 +31,43 @@ const BUFFER: u32 = 128 << 10;
 /// Addresses of one name that are tried.
 const TRIED: usize = 4;
 
-/// Asks the host's resolver. Not empty.
-///
-/// # Errors
-/// When there is no such name, or no answer.
-pub(crate) async fn resolve(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    let found: Vec<_> = timeout(RESOLVE, lookup_host((name, port))).await??.collect();
-    if found.is_empty() { Err(io::ErrorKind::NotFound.into()) } else { Ok(found) }
+/// What leads a name somewhere; it blocks.
+pub(crate) type Lookup = fn(&str, u16) -> Result<Vec<SocketAddr>, Unresolved>;
+
+/// What all sandboxes have outside together.
+#[derive(Clone, Debug)]
+pub(crate) struct Outside {
+    pub(crate) connections: Arc<Shares>,
+    pub(crate) lookups: Arc<Shares>,
+    pub(crate) lookup: Lookup,
+}
+
+impl Outside {
+    /// The host's own.
+    pub(crate) fn of_host() -> Self {
+        let (connections, lookups) = (Shares::new(CONNECTIONS), Shares::new(LOOKUPS));
+        Self { connections, lookups, lookup: addresses }
+    }
+
+    /// Asks the resolver. `held` is given back when that has answered, be it long after everybody has ceased to wait: until then it
+    /// has a thread, and `getaddrinfo(3)` cannot be broken off.
+    ///
+    /// # Errors
+    /// When there is no such name, or no answer.
+    pub(crate) async fn resolve(
+        &self,
+        name: &str,
+        port: u16,
+        held: impl Send + 'static,
+    ) -> Result<Vec<SocketAddr>, Unresolved> {
+        let (lookup, name) = (self.lookup, name.to_owned());
+        let asked = spawn_blocking(move || {
+            let found = lookup(&name, port);
+            drop(held);
+            found
+        });
+        asked.await.unwrap_or_else(|broken| Err(Unresolved::Failed(broken.to_string())))
+    }
 }
 
 /// Those of some addresses that may be connected to.
@@ -48,7 +87,7 @@ pub(crate) fn permitted(
     Ok(good.into_iter().map(|(to, _)| to).collect())
 }
 
-/// Connects to the first that answers.
+/// Connects to the first that answers. Closing the connection resets it, until [`end_in_order`].
 ///
 /// # Errors
 /// The last one's.
@@ -68,7 +107,25 @@ fn socket(to: &SocketAddr) -> io::Result<TcpSocket> {
     let socket = if to.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_recv_buffer_size(BUFFER)?;
     socket.set_send_buffer_size(BUFFER)?;
+    end_abruptly(&socket)?;
     Ok(socket)
+}
+
+/// From now on, whoever closes a socket resets its connection: a task that is dropped, or the kernel when this process is
+/// killed. Half of what somebody had to say is not to pass for all of it.
+///
+/// # Errors
+/// As `setsockopt(2)`.
+pub(crate) fn end_abruptly(socket: impl AsFd) -> io::Result<()> {
+    Ok(set_socket_linger(socket, Some(Duration::ZERO))?)
+}
+
+/// From now on, closing it says that all was said.
+///
+/// # Errors
+/// As `setsockopt(2)`.
+pub(crate) fn end_in_order(socket: impl AsFd) -> io::Result<()> {
+    Ok(set_socket_linger(socket, None)?)
 }
 
 /// The addresses of this host, as they are now.

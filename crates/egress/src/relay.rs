@@ -8,6 +8,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
+use crate::inbox::Inbox;
+
 /// What is read at once, in each direction.
 const CHUNK: usize = 16 << 10;
 
@@ -24,7 +26,8 @@ impl Last {
     }
 }
 
-/// Relays until both directions have ended. What one end has closed for writing is closed for the other.
+/// Relays until both directions have ended. What one end has closed for writing is closed for the other; what the sandbox has,
+/// only after the `orders` that had come before: a process that is killed closes, too.
 ///
 /// # Errors
 /// When either end breaks, or nothing has passed for `idle`: then both are to be reset, so that nobody takes half for all.
@@ -32,15 +35,24 @@ pub(crate) async fn relay(
     inside: &mut TcpStream,
     outside: &mut TcpStream,
     idle: Duration,
+    orders: &Inbox,
 ) -> io::Result<()> {
     let last = Last(Mutex::new(Instant::now()));
-    let (from_inside, to_inside) = inside.split();
-    let (from_outside, to_outside) = outside.split();
-    let out = one_way(from_inside, to_outside, &last, idle);
-    let back = one_way(from_outside, to_inside, &last, idle);
+    let (from_inside, mut to_inside) = inside.split();
+    let (from_outside, mut to_outside) = outside.split();
+    let out = async {
+        one_way(from_inside, &mut to_outside, &last, idle).await?;
+        orders.settled().await;
+        to_outside.shutdown().await
+    };
+    let back = async {
+        one_way(from_outside, &mut to_inside, &last, idle).await?;
+        to_inside.shutdown().await
+    };
     tokio::try_join!(out, back).map(drop)
 }
 
+/// Until there is no more.
 async fn one_way(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
@@ -57,9 +69,83 @@ async fn one_way(
         };
         last.now();
         if got == 0 {
-            return to.shutdown().await;
+            return Ok(());
         }
         timeout(idle, to.write_all(&bytes[..got])).await??;
         last.now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::sync::Arc;
+
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use tokio::net::TcpListener;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::control::{MAX_PACKET, Order};
+    use crate::outside::{end_abruptly, end_in_order};
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    /// Both ends of a connection; the second resets it when it is closed.
+    async fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let theirs = listener.accept().await.unwrap().0;
+        end_abruptly(&theirs).unwrap();
+        (ours, theirs)
+    }
+
+    /// What a service reads to the end of a function's connection, which the order, if there is one, had forestalled.
+    async fn read_by_a_service(order: Option<Order>) -> io::Result<Vec<u8>> {
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .unwrap();
+        let orders = Arc::new(Inbox::new(theirs).unwrap());
+        let (mut function, mut inside) = connected().await;
+        let (mut service, mut outside) = connected().await;
+        function.write_all(b"the first half").await.unwrap();
+        let mut half = [0; 14];
+        let live = CancellationToken::new();
+        let (unless, known) = (live.clone(), Arc::clone(&orders));
+        let relayed = tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                () = unless.cancelled() => {}
+                relayed = relay(&mut inside, &mut outside, MINUTE, &known) => {
+                    relayed.unwrap();
+                    end_in_order(&outside).unwrap();
+                }
+            }
+        });
+        service.read_exact(&mut half).await.unwrap();
+        // As the kernel does it for whom it kills, after the worker has told us.
+        if let Some(order) = &order {
+            let packet = serde_json::to_vec(order).unwrap();
+            sys::scm::send(ours.as_fd(), &packet, &[], true).unwrap();
+        }
+        drop(function);
+        if order.is_some() {
+            // Until the end is seen here, too: the order is obeyed as late as can be.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            orders.next(&mut vec![0; MAX_PACKET]).await.unwrap().unwrap();
+            live.cancel();
+        }
+        let mut rest = Vec::new();
+        let read = service.read_to_end(&mut rest).await;
+        drop(service);
+        relayed.await.unwrap();
+        read.map(|_| rest)
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_process_that_is_destroyed_is_not_the_end_of_what_it_had_to_say() {
+        assert_eq!(read_by_a_service(None).await.unwrap(), b"");
+        let cut = read_by_a_service(Some(Order::Close { sandbox: 1 })).await.unwrap_err();
+        assert_eq!(cut.kind(), io::ErrorKind::ConnectionReset);
     }
 }

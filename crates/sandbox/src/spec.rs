@@ -176,6 +176,8 @@ pub struct InstanceSpec {
     pub network: Network,
     /// Where it may connect to, where that class is [`Network::Egress`].
     pub egress: Arc<[Destination]>,
+    /// Whose it is, as `tenant/function`: connections and lookups that all share are shared out by this.
+    pub owner: Arc<str>,
     /// Its limits.
     pub limits: Limits,
 }

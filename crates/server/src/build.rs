@@ -160,6 +160,7 @@ impl Sandboxes for BuildSandboxes {
             code: task.code,
             network: Network::None,
             egress: [].into(),
+            owner: "".into(),
             limits: self.limits,
         };
         let given_up = async {

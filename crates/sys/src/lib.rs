@@ -2,12 +2,13 @@
 //!
 //! What rustix offers is used as it is, by whoever needs it; this crate holds what it lacks: helpers that make
 //! namespaces from a single-threaded process, ancillary data with pidfds, exit statuses of foreign processes,
-//! mount attributes, where in the unified cgroup hierarchy groups may be made, and the probe that finds out what a host
+//! mount attributes, names with the reason why they led nowhere, where in the unified cgroup hierarchy groups may be made, and the probe that finds out what a host
 //! can do.
 
 pub mod descriptors;
 pub mod loopback;
 pub mod mount;
+pub mod names;
 pub mod namespace;
 pub mod network;
 pub mod peer;

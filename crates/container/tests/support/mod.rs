@@ -4,6 +4,7 @@
 
 pub(crate) mod attack;
 pub(crate) mod host;
+pub(crate) mod services;
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -133,13 +134,16 @@ impl World {
         Self::made(program(), empty_state(), isolation, options, rules).await
     }
 
-    /// The same, on a host that knows these names, one line each as in hosts(5): a file that the test may change.
-    pub(crate) async fn knowing(hosts: &Path, rules: Rules) -> Self {
+    /// The same, on a host that has these files in `/etc`, by their names there: the test may change them.
+    pub(crate) async fn knowing(files: &[(&str, &Path)], rules: Rules) -> Self {
         let state = empty_state();
         let starter = state.join("starter");
+        let mount = |(name, file): &(&str, &Path)| {
+            format!("mount --bind {} /etc/{name} && ", file.display())
+        };
+        let mounts: String = files.iter().map(mount).collect();
         let text = format!(
-            "#!/bin/sh\nexec unshare --mount sh -c 'mount --bind {hosts} /etc/hosts && exec {program} \"$@\"' sh \"$@\"\n",
-            hosts = hosts.display(),
+            "#!/bin/sh\nexec unshare --mount sh -c '{mounts}exec {program} \"$@\"' sh \"$@\"\n",
             program = program().display(),
         );
         std::fs::write(&starter, text).unwrap();
@@ -293,6 +297,7 @@ impl World {
             code: self.code(source),
             network: Network::None,
             egress: [].into(),
+            owner: "test/handler".into(),
             limits: Limits::default(),
         }
     }

@@ -158,6 +158,7 @@ impl Engine {
             code: handler.code.clone(),
             network: handler.network,
             egress: Arc::clone(&handler.egress),
+            owner: format!("{}/{}", handler.tenant, handler.name).into(),
             limits: handler.limits,
         };
         let patience = self.config.creation_timeout;

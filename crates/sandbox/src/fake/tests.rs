@@ -25,6 +25,7 @@ fn instance_spec() -> InstanceSpec {
         code: "code/c".parse().unwrap(),
         network: Network::None,
         egress: [].into(),
+        owner: "test/handler".into(),
         limits: Limits::default(),
     }
 }
