@@ -17,11 +17,8 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetCreatedAttr, Scope,
     path_beneath_rules,
 };
-use sys::process::{
-    become_user, die_with_parent, drop_capabilities, install_filter, set_no_new_privileges,
-    set_undumpable,
-};
-use thiserror::Error;
+use sys::jail::{JailError, confine, leave_root, step};
+use sys::process::die_with_parent;
 use warden::filter::{self, Role};
 use warden::isolation::Isolation;
 use warden::protocol::Network;
@@ -46,18 +43,6 @@ const READABLE: [&str; 10] = [
     "/dev/urandom",
 ];
 
-/// Why there is no jail. The program ends.
-#[derive(Debug, Error)]
-#[error("{step}")]
-pub struct JailError {
-    step: &'static str,
-    source: io::Error,
-}
-
-fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> JailError {
-    move |source| JailError { step, source: source.into() }
-}
-
 /// Goes to jail, for good. Once, by a process of one thread, before it reads from anybody. Returns the control socket.
 ///
 /// # Errors
@@ -65,15 +50,10 @@ fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> JailError {
 pub fn enter() -> Result<OwnedFd, JailError> {
     sys::descriptors::raise(DESCRIPTORS);
     let control = sys::descriptors::take(CONTROL).map_err(step("find the control socket"))?;
-    become_user(PROXY).map_err(step("take user id"))?;
-    drop_capabilities().map_err(step("drop capabilities"))?;
-    set_undumpable().map_err(step("become undumpable"))?;
+    leave_root(PROXY)?;
     // The change of ids has cleared it.
     die_with_parent().map_err(step("be bound to the warden"))?;
-    set_no_new_privileges().map_err(step("give up privileges"))?;
-    restrict().map_err(step("restrict by Landlock"))?;
-    let filter = filter::build(Role::Instance, true, Isolation::LEAN, Network::None);
-    install_filter(&filter).map_err(step("install filter"))?;
+    confine(restrict, &filter::build(Role::Instance, true, Isolation::LEAN, Network::None))?;
     Ok(control)
 }
 

@@ -19,10 +19,7 @@ use std::os::fd::{OwnedFd, RawFd};
 
 use landlock::{AccessNet, Ruleset, RulesetAttr, Scope};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use sys::process::{
-    become_user, drop_capabilities, install_filter, set_no_new_privileges, set_undumpable,
-};
-use thiserror::Error;
+use sys::jail::{JailError, leave_root, step};
 use warden::uids::INNER;
 
 use super::filter;
@@ -39,18 +36,6 @@ const NAMESPACES: [(RawFd, LinkNameSpaceType); 5] = [
 /// A clone takes some six, and each file that a guest has open one.
 const DESCRIPTORS: u64 = 16 << 10;
 
-/// Why there is no jail. The program ends.
-#[derive(Debug, Error)]
-#[error("{step}")]
-pub struct JailError {
-    step: &'static str,
-    source: io::Error,
-}
-
-fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> JailError {
-    move |source| JailError { step, source: source.into() }
-}
-
 /// Goes to jail, for good. Once, by a process of one thread, before it reads from anybody. Returns the control socket.
 ///
 /// # Errors
@@ -64,9 +49,7 @@ pub fn enter() -> Result<OwnedFd, JailError> {
             .map_err(step("enter the place's namespaces"))?;
     }
     let control = sys::descriptors::take(CONTROL).map_err(step("find the control socket"))?;
-    become_user(INNER).map_err(step("take user id"))?;
-    drop_capabilities().map_err(step("drop capabilities"))?;
-    set_undumpable().map_err(step("become undumpable"))?;
+    leave_root(INNER)?;
     confine()?;
     Ok(control)
 }
@@ -76,9 +59,7 @@ pub fn enter() -> Result<OwnedFd, JailError> {
 /// # Errors
 /// The step that failed: the process must end.
 pub fn confine() -> Result<(), JailError> {
-    set_no_new_privileges().map_err(step("give up privileges"))?;
-    restrict().map_err(step("restrict by Landlock"))?;
-    install_filter(&filter::build()).map_err(step("install filter"))
+    sys::jail::confine(restrict, &filter::build())
 }
 
 fn restrict() -> io::Result<()> {

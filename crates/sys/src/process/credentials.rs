@@ -1,0 +1,186 @@
+//! Ids and capabilities of the calling thread. The raw calls concern it alone: who uses them has no other.
+
+use std::io;
+
+/// Gives up every capability of the calling thread, for good together with `no_new_privs`.
+///
+/// # Errors
+/// As `capset(2)`.
+pub fn drop_capabilities() -> io::Result<()> {
+    set_capabilities(0, 0, 0)
+}
+
+/// Makes every permitted capability effective again, after a change of the effective user id took them away.
+///
+/// # Errors
+/// As `capset(2)`.
+pub fn raise_capabilities() -> io::Result<()> {
+    let permitted = permitted_capabilities()?;
+    set_capabilities(permitted, permitted, 0)
+}
+
+/// Runs `action` with no effective capability, then goes back. What is opened meanwhile carries none: the kernel asks the
+/// credentials of whoever opened.
+///
+/// # Errors
+/// As `capset(2)`. The process must end then: its credentials are not what they were.
+pub fn without_capabilities<T>(action: impl FnOnce() -> T) -> io::Result<T> {
+    set_capabilities(0, permitted_capabilities()?, 0)?;
+    let done = action();
+    raise_capabilities()?;
+    Ok(done)
+}
+
+#[repr(C)]
+struct CapHeader {
+    version: u32,
+    pid: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct CapData {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
+
+fn permitted_capabilities() -> io::Result<u64> {
+    let mut header = CapHeader { version: CAPABILITY_VERSION_3, pid: 0 };
+    let mut data = [CapData::default(); 2];
+    // SAFETY: version 3 reads and writes two data elements.
+    let result = unsafe { libc::syscall(libc::SYS_capget, &raw mut header, data.as_mut_ptr()) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(u64::from(data[0].permitted) | u64::from(data[1].permitted) << 32)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "capset takes the set in two halves")]
+fn set_capabilities(effective: u64, permitted: u64, inheritable: u64) -> io::Result<()> {
+    let mut header = CapHeader { version: CAPABILITY_VERSION_3, pid: 0 };
+    let half = |shift: u32| CapData {
+        effective: (effective >> shift) as u32,
+        permitted: (permitted >> shift) as u32,
+        inheritable: (inheritable >> shift) as u32,
+    };
+    let data = [half(0), half(32)];
+    // SAFETY: version 3 reads two data elements.
+    let result = unsafe { libc::syscall(libc::SYS_capset, &raw mut header, data.as_ptr()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Takes the user and group id for good, with no supplementary groups.
+///
+/// # Errors
+/// As `setresuid(2)`.
+pub fn become_user(id: u32) -> io::Result<()> {
+    // SAFETY: an empty list needs no memory.
+    if unsafe { libc::setgroups(0, std::ptr::null()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: plain numbers. The raw call concerns this thread alone: the caller has no other.
+    if unsafe { libc::syscall(libc::SYS_setresgid, id, id, id) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: as above.
+    if unsafe { libc::syscall(libc::SYS_setresuid, id, id, id) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Like [`become_user`], but every capability is kept, beyond an exec as well: what a defence is worth is seen by taking
+/// it away.
+///
+/// # Errors
+/// As `setresuid(2)`, `capset(2)`, `prctl(2)`.
+pub fn become_user_with_capabilities(id: u32) -> io::Result<()> {
+    // SAFETY: plain numbers.
+    if unsafe { libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    become_user(id)?;
+    let permitted = permitted_capabilities()?;
+    set_capabilities(permitted, permitted, permitted)?;
+    for capability in (0..64).filter(|at| permitted >> at & 1 == 1) {
+        let raise = libc::PR_CAP_AMBIENT_RAISE;
+        // SAFETY: plain numbers.
+        if unsafe { libc::prctl(libc::PR_CAP_AMBIENT, raise, capability, 0, 0) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Runs `action` with the effective user id `uid` and **no effective capability**, then goes back. What is opened
+/// meanwhile carries the credentials of that user. An effective-id change clears the parent-death signal
+/// (`prctl(2)`): whoever has one re-arms it.
+///
+/// # Errors
+/// As `setresuid(2)`; the action's result comes back inside.
+pub fn as_effective_user<T>(uid: u32, action: impl FnOnce() -> T) -> io::Result<T> {
+    set_effective(uid)?;
+    let result = action();
+    set_effective(0)?;
+    Ok(result)
+}
+
+/// Like [`as_effective_user`], with all capabilities kept effective.
+///
+/// # Errors
+/// As `setresuid(2)` and `capset(2)`.
+pub fn as_effective_user_with_capabilities<T>(
+    uid: u32,
+    action: impl FnOnce() -> T,
+) -> io::Result<T> {
+    as_effective_user(uid, || raise_capabilities().map(|()| action()))?
+}
+
+fn set_effective(uid: u32) -> io::Result<()> {
+    let keep = u32::MAX;
+    // SAFETY: plain numbers.
+    if uid == 0 && unsafe { libc::syscall(libc::SYS_setresuid, keep, uid, keep) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: plain numbers. Groups change while the user id is still 0.
+    if unsafe { libc::syscall(libc::SYS_setresgid, keep, uid, keep) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: plain numbers.
+    if uid != 0 && unsafe { libc::syscall(libc::SYS_setresuid, keep, uid, keep) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where in the machine's memory the page of a value is; 0: whoever opened the page map may not know.
+    fn frame(page_map: &std::fs::File, value: &u64) -> u64 {
+        let mut entry = [0; 8];
+        let at = (value as *const u64).addr() as u64 / 4096 * 8;
+        std::os::unix::fs::FileExt::read_exact_at(page_map, &mut entry, at).unwrap();
+        u64::from_le_bytes(entry) & ((1 << 55) - 1)
+    }
+
+    #[test]
+    fn what_is_opened_without_capabilities_has_none_later_and_they_come_back() {
+        let required = std::env::var("LAMBSWOOL_REQUIRE").unwrap_or_default();
+        let required = required.split(',').any(|name| name == "root");
+        let open = || std::fs::File::open("/proc/self/pagemap").unwrap();
+        let value = Box::new(7_u64);
+        if frame(&open(), &value) == 0 {
+            assert!(!required, "LAMBSWOOL_REQUIRE says that this is root");
+            eprintln!("SKIPPED: needs root");
+            return;
+        }
+        let page_map = without_capabilities(open).unwrap();
+        assert_eq!(frame(&page_map, &value), 0);
+        assert_ne!(frame(&open(), &value), 0, "they are back");
+    }
+}
