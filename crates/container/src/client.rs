@@ -230,7 +230,8 @@ fn refusal(step: String, errno: i32) -> ProviderError {
 }
 
 /// The warden's answer is not one to the command.
-pub(crate) fn unexpected() -> ProviderError {
+#[must_use]
+pub fn unexpected() -> ProviderError {
     ProviderError::Refused("the warden's answer does not fit the command".to_owned())
 }
 

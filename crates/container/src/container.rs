@@ -1,86 +1,14 @@
 //! A container: what the worker holds of it.
 
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 
-use sandbox::{Death, Instance, Limits, Pending, Processors, ProviderError, Sandbox, SandboxId};
+use sandbox::{Death, Instance, Limits, Pending, Processors, Sandbox, SandboxId};
 use sys::process::{Ended, PidFd};
-use warden::protocol::{self, Answer, Command, Files, Layout};
+use warden::protocol;
 
-use crate::client::{Client, unexpected};
+use crate::handle::Handle;
 use crate::reach::Reach;
-
-/// A sandbox's name at the warden's, and its cgroup's files. Dropping it has the warden destroy the sandbox.
-#[derive(Debug)]
-pub(crate) struct Handle {
-    pub(crate) client: Arc<Client>,
-    pub(crate) id: SandboxId,
-    freezer: Option<File>,
-    memory: Option<File>,
-}
-
-impl Handle {
-    pub(crate) fn new(client: Arc<Client>, id: SandboxId) -> Self {
-        Self { client, id, freezer: None, memory: None }
-    }
-
-    pub(crate) fn take_files(&mut self, files: Files, fds: impl IntoIterator<Item = OwnedFd>) {
-        let mut fds = fds.into_iter().map(File::from);
-        if files.freezer {
-            self.freezer = fds.next();
-        }
-        if files.memory {
-            self.memory = fds.next();
-        }
-    }
-
-    pub(crate) fn memory(&self) -> io::Result<u64> {
-        let file = self.memory.as_ref().ok_or(io::ErrorKind::Unsupported)?;
-        let mut text = [0; 32];
-        let length = file.read_at(&mut text, 0)?;
-        let number = std::str::from_utf8(&text[..length]).ok().and_then(|t| t.trim().parse().ok());
-        number.ok_or_else(|| io::ErrorKind::InvalidData.into())
-    }
-
-    /// Where the host has no freezer an idle sandbox goes on running, and `wool doctor` says so.
-    pub(crate) fn freeze(&self, frozen: bool) -> io::Result<()> {
-        let Some(mut file) = self.freezer.as_ref() else {
-            return Ok(());
-        };
-        let word: &[u8] = match (self.client.host().cgroups, frozen) {
-            (Layout::V1, true) => b"FROZEN",
-            (Layout::V1, false) => b"THAWED",
-            (_, true) => b"1",
-            (_, false) => b"0",
-        };
-        file.write_all(word)
-    }
-
-    pub(crate) async fn inspect(&self) -> Result<(Death, String), ProviderError> {
-        let command = Command::Inspect { sandbox: self.id.0 };
-        let (Answer::Died { out_of_memory, exited, signal, stderr }, _) =
-            self.client.call(command, &[]).await?
-        else {
-            return Err(unexpected());
-        };
-        let death = match (out_of_memory, exited, signal) {
-            (true, _, _) => Death::OutOfMemory,
-            (false, Some(status), _) => Death::Exited(status),
-            (false, None, Some(number)) => Death::Signal(number),
-            (false, None, None) => Death::Unknown,
-        };
-        Ok((death, stderr))
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        self.client.tell(Command::Release { sandbox: self.id.0 });
-    }
-}
 
 /// Limits in the warden's words.
 #[must_use]
@@ -141,14 +69,7 @@ impl Instance for ContainerInstance {
 
     fn autopsy(&self) -> Pending<'_, Death> {
         Box::pin(async move {
-            // The channel closes an instant before the process has ended; a longer one on a machine under load.
-            for _ in 0..1000 {
-                if !self.process.alive() {
-                    break;
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-            }
-            let (death, _) = self.handle.inspect().await?;
+            let (death, _) = self.handle.autopsy(&self.process).await?;
             Ok(match (death, self.process.ended()) {
                 (Death::OutOfMemory, _) => Death::OutOfMemory,
                 (_, Some(Ended::Exited(status))) => Death::Exited(status),

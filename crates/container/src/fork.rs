@@ -26,7 +26,7 @@ use warden::defence::Defence;
 use warden::protocol::{Answer, Command, Host, Limits, Network};
 
 use crate::client::{Client, unexpected};
-use crate::container::Handle;
+use crate::handle::Handle;
 use crate::watch::watch;
 
 /// How long a zygote may take to answer: a fork takes a millisecond, a machine under heavy load a hundred.

@@ -20,8 +20,8 @@ use tokio::time::sleep;
 use warden::protocol::{Answer, Command, Left};
 
 use crate::client::unexpected;
-use crate::container::Handle;
 use crate::fork::read_packet;
+use crate::handle::Handle;
 
 /// The heaviest imports known take some ten seconds without bytecode.
 const IMPORT_PATIENCE: Duration = Duration::from_secs(120);

@@ -13,6 +13,7 @@ mod client;
 mod container;
 mod demand;
 mod fork;
+mod handle;
 mod imports;
 mod launch;
 mod provider;
@@ -20,8 +21,9 @@ mod reach;
 mod watch;
 mod zygote;
 
-pub use client::Client;
+pub use client::{Client, unexpected};
 pub use container::in_the_wardens_words;
+pub use handle::Handle;
 pub use launch::{
     LaunchError, WardenOptions, WardenProcess, clear_leftovers, launch, start_waiting,
 };

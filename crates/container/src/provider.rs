@@ -15,8 +15,9 @@ use sys::process::PidFd;
 use warden::protocol::{Answer, Command, Python};
 
 use crate::client::{Client, unexpected};
-use crate::container::{ContainerInstance, Handle, in_the_wardens_words};
+use crate::container::{ContainerInstance, in_the_wardens_words};
 use crate::fork::read_packet;
+use crate::handle::Handle;
 use crate::imports::Steps;
 use crate::reach::{Proxy, network};
 use crate::watch::watch;

@@ -21,9 +21,10 @@ use sys::process::PidFd;
 use tokio::io::unix::AsyncFd;
 use warden::protocol::Command;
 
-use crate::container::{ContainerInstance, Handle, in_the_wardens_words};
+use crate::container::{ContainerInstance, in_the_wardens_words};
 use crate::demand::{self, Demand};
 use crate::fork::{Landed, Role, Slot};
+use crate::handle::Handle;
 use crate::imports::{Steps, import, left_something};
 use crate::provider::Shared;
 use crate::reach::network;

@@ -1,0 +1,119 @@
+//! A sandbox as the warden knows it: its name there, and what of its cgroup the worker reads and writes itself.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandbox::{Death, ProviderError, SandboxId};
+use sys::process::PidFd;
+use warden::protocol::{Answer, Command, Files, Layout};
+
+use crate::client::{Client, unexpected};
+
+/// A sandbox's name at the warden's, and its cgroup's files. Dropping it has the warden destroy what has the name, if
+/// anything has.
+#[derive(Debug)]
+pub struct Handle {
+    pub(crate) client: Arc<Client>,
+    pub(crate) id: SandboxId,
+    freezer: Option<File>,
+    memory: Option<File>,
+}
+
+impl Handle {
+    /// Of a sandbox that the warden is about to be asked for.
+    #[must_use]
+    pub fn new(client: Arc<Client>, id: SandboxId) -> Self {
+        Self { client, id, freezer: None, memory: None }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn id(&self) -> SandboxId {
+        self.id
+    }
+
+    /// The warden that knows it.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Takes over the files that the warden has sent of its cgroup, as [`Files`] says.
+    pub fn take_files(&mut self, files: Files, fds: impl IntoIterator<Item = OwnedFd>) {
+        let mut fds = fds.into_iter().map(File::from);
+        if files.freezer {
+            self.freezer = fds.next();
+        }
+        if files.memory {
+            self.memory = fds.next();
+        }
+    }
+
+    /// Bytes in use, what the kernel takes for it included.
+    ///
+    /// # Errors
+    /// `Unsupported` where the host does not count them; as `read(2)`.
+    pub fn memory(&self) -> io::Result<u64> {
+        let file = self.memory.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        let mut text = [0; 32];
+        let length = file.read_at(&mut text, 0)?;
+        let number = std::str::from_utf8(&text[..length]).ok().and_then(|t| t.trim().parse().ok());
+        number.ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// Where the host has no freezer an idle sandbox goes on running, and `wool doctor` says so.
+    pub(crate) fn freeze(&self, frozen: bool) -> io::Result<()> {
+        let Some(mut file) = self.freezer.as_ref() else {
+            return Ok(());
+        };
+        let word: &[u8] = match (self.client.host().cgroups, frozen) {
+            (Layout::V1, true) => b"FROZEN",
+            (Layout::V1, false) => b"THAWED",
+            (_, true) => b"1",
+            (_, false) => b"0",
+        };
+        file.write_all(word)
+    }
+
+    /// How it ended, as far as the warden knows by now, and its last words.
+    pub(crate) async fn inspect(&self) -> Result<(Death, String), ProviderError> {
+        let command = Command::Inspect { sandbox: self.id.0 };
+        let (Answer::Died { out_of_memory, exited, signal, stderr }, _) =
+            self.client.call(command, &[]).await?
+        else {
+            return Err(unexpected());
+        };
+        let death = match (out_of_memory, exited, signal) {
+            (true, _, _) => Death::OutOfMemory,
+            (false, Some(status), _) => Death::Exited(status),
+            (false, None, Some(number)) => Death::Signal(number),
+            (false, None, None) => Death::Unknown,
+        };
+        Ok((death, stderr))
+    }
+
+    /// How its first process ended, and its last words. When that process has closed its channel.
+    ///
+    /// # Errors
+    /// When the warden is gone.
+    pub async fn autopsy(&self, process: &PidFd) -> Result<(Death, String), ProviderError> {
+        // The channel closes an instant before the process has ended; a longer one on a machine under load.
+        for _ in 0..1000 {
+            if !process.alive() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        self.inspect().await
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.client.tell(Command::Release { sandbox: self.id.0 });
+    }
+}
