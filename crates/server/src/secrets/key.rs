@@ -50,27 +50,39 @@ pub enum KeyError {
     Strange(PathBuf),
 }
 
+impl KeyError {
+    fn is_absence(&self) -> bool {
+        matches!(self, Self::Unreadable { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}
+
 impl SecretKey {
     /// Finds the key; makes `own` when no other place was named.
     ///
     /// # Errors
     /// When it cannot be read or made, or others can read it.
     pub fn find(named: Option<&Path>, own: &Path) -> Result<Self, KeyError> {
+        let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
+        Self::find_among(named, credentials.as_deref(), own)
+    }
+
+    fn find_among(
+        named: Option<&Path>,
+        credentials: Option<&Path>,
+        own: &Path,
+    ) -> Result<Self, KeyError> {
         if let Some(path) = named {
             return Self::read_private(path);
         }
-        let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
-        if let Some(path) = credentials.map(|dir| dir.join(CREDENTIAL)).filter(|path| path.exists())
-        {
-            // systemd sees to who can read it.
-            return Self::read(&path);
+        if let Some(path) = credentials.map(|dir| dir.join(CREDENTIAL)) {
+            // systemd sees to who can read it. Where this account cannot, a key of its own would open nothing that is sealed.
+            match Self::read(&path) {
+                Err(error) if error.is_absence() => {}
+                found => return found,
+            }
         }
         match Self::read_private(own) {
-            Err(KeyError::Unreadable { source, .. })
-                if source.kind() == io::ErrorKind::NotFound =>
-            {
-                Self::make(own)
-            }
+            Err(error) if error.is_absence() => Self::make(own),
             found => found,
         }
     }
@@ -144,6 +156,25 @@ mod tests {
         assert_eq!(*SecretKey::find(Some(&own), Path::new("/nowhere")).unwrap().0, *first.0);
         fs::set_permissions(&own, fs::Permissions::from_mode(0o640)).unwrap();
         assert!(matches!(SecretKey::find(None, &own), Err(KeyError::Open(_))));
+    }
+
+    #[test]
+    fn a_credential_comes_before_the_workers_own_key_and_one_that_cannot_be_read_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let (given, own) = (dir.path().join("given"), dir.path().join("secret.key"));
+        fs::create_dir(&given).unwrap();
+        let credential = given.join(CREDENTIAL);
+        // Unreadable for root as well, whom a mode does not keep out.
+        std::os::unix::fs::symlink(&credential, &credential).unwrap();
+        let refused = SecretKey::find_among(None, Some(&given), &own);
+        assert!(matches!(refused, Err(KeyError::Unreadable { .. })), "{refused:?}");
+        assert!(!own.exists());
+        fs::remove_file(&credential).unwrap();
+        SecretKey::find_among(None, Some(&given), &own).unwrap();
+        assert!(own.exists());
+        fs::write(&credential, "07".repeat(BYTES)).unwrap();
+        let found = SecretKey::find_among(None, Some(&given), &own).unwrap();
+        assert_eq!(*found.0, [7; BYTES]);
     }
 
     #[test]
