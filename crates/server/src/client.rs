@@ -1,33 +1,21 @@
 //! A small HTTP client: one request a connection, over TCP or a Unix socket.
 
+mod connection;
 mod error;
+mod health;
 
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
-use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper::header::{self, HeaderValue};
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
-use rustix::net::sockopt::socket_peercred;
+use hyper::{Method, Response, StatusCode, header};
 use serde::de::DeserializeOwned;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
-use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::access::{Label, Secret};
-use crate::api::{ErrorBody, TENANT};
-use crate::tls;
+use crate::api::ErrorBody;
 
 pub use error::{ClientError, Target};
-
-/// How long a worker may say nothing before it is asked whether it is well, and how long it may take to say so.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where a worker listens unless told otherwise.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8470";
@@ -121,44 +109,6 @@ impl Client {
         &self.target
     }
 
-    /// Whether a worker answers there and serves.
-    pub async fn healthy(&self) -> bool {
-        let answer = tokio::time::timeout(Duration::from_secs(2), self.ask_health()).await;
-        matches!(answer, Ok(Ok(response)) if response.status() == StatusCode::OK)
-    }
-
-    async fn ask_health(&self) -> Result<Response<Incoming>, ClientError> {
-        self.exchange(Method::GET, "/healthz", &[], Bytes::new()).await
-    }
-
-    /// Waits for what a worker does, however long that takes, unless the worker hangs: one that is well says so meanwhile.
-    async fn watched<T>(
-        &self,
-        work: impl Future<Output = Result<T, ClientError>>,
-    ) -> Result<T, ClientError> {
-        let mut work = pin!(work);
-        loop {
-            if let Ok(done) = tokio::time::timeout(PATIENCE, work.as_mut()).await {
-                return done;
-            }
-            tokio::select! {
-                done = work.as_mut() => return done,
-                // Any answer is one, and so is a refused connection: the worker stops, and ends what it has begun.
-                well = tokio::time::timeout(PATIENCE, self.ask_health()) => if well.is_err() {
-                    let (target, pid) = (self.target.clone(), self.pid());
-                    return Err(ClientError::Hung { target, after: 2 * PATIENCE, pid });
-                },
-            }
-        }
-    }
-
-    /// The worker's process, as the kernel says: that of who listens on its socket.
-    fn pid(&self) -> Option<i32> {
-        let Target::Unix(path) = &self.target else { return None };
-        let socket = std::os::unix::net::UnixStream::connect(path).ok()?;
-        Some(socket_peercred(&socket).ok()?.pid.as_raw_nonzero().get())
-    }
-
     /// Sends a request; any reply will do.
     ///
     /// # Errors
@@ -175,66 +125,6 @@ impl Client {
             return Err(ClientError::Withheld(self.target.clone()));
         }
         Ok(reply)
-    }
-
-    async fn exchange(
-        &self,
-        method: Method,
-        path: &str,
-        headers: &[(header::HeaderName, &str)],
-        body: Bytes,
-    ) -> Result<Response<Incoming>, ClientError> {
-        let host = match &self.target {
-            Target::Tcp(authority) | Target::Tls(authority) => authority.as_str(),
-            Target::Unix(_) => "localhost",
-        };
-        let mut request = Request::builder().method(method).uri(path).header(header::HOST, host);
-        if let Some(token) = self.token.as_ref().filter(|_| !self.guessed) {
-            if let Target::Tcp(authority) = &self.target
-                && !is_loopback(authority)
-            {
-                return Err(ClientError::InTheClear(self.target.clone()));
-            }
-            let mut value = HeaderValue::try_from(format!("Bearer {}", token.reveal()))
-                .map_err(|error| self.unexpected(error.to_string()))?;
-            value.set_sensitive(true);
-            request = request.header(header::AUTHORIZATION, value);
-        }
-        if let Some(tenant) = &self.tenant {
-            request = request.header(TENANT, tenant.as_str());
-        }
-        for (name, value) in headers {
-            let value = HeaderValue::from_str(value)
-                .map_err(|_| self.unexpected(format!("{value:?} cannot stand in a header")))?;
-            request = request.header(name, value);
-        }
-        let request =
-            request.body(Full::new(body)).map_err(|error| self.unexpected(error.to_string()))?;
-        let unreachable = |source| ClientError::NoWorker { target: self.target.clone(), source };
-        match &self.target {
-            Target::Tcp(authority) => {
-                let stream = TcpStream::connect(authority).await.map_err(unreachable)?;
-                stream.set_nodelay(true).map_err(unreachable)?;
-                self.talk(stream, request).await
-            }
-            Target::Tls(authority) => {
-                let connector = tls::connector(self.ca.as_deref())?;
-                let host = authority.rsplit_once(':').map_or(authority.as_str(), |(host, _)| host);
-                let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-                let name = ServerName::try_from(host)
-                    .map_err(|_| ClientError::Url(self.target.to_string()))?;
-                let stream = TcpStream::connect(authority).await.map_err(unreachable)?;
-                stream.set_nodelay(true).map_err(unreachable)?;
-                let unproven =
-                    |source| ClientError::Unproven { target: self.target.clone(), source };
-                let stream = connector.connect(name, stream).await.map_err(unproven)?;
-                self.talk(stream, request).await
-            }
-            Target::Unix(path) => {
-                let stream = UnixStream::connect(path).await.map_err(unreachable)?;
-                self.talk(stream, request).await
-            }
-        }
     }
 
     /// Sends a request whose reply must be a success.
@@ -307,18 +197,6 @@ impl Client {
         Ok(())
     }
 
-    async fn talk(
-        &self,
-        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, ClientError> {
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(self.broken())?;
-        // Ends with the connection; a failure shows in the request.
-        tokio::spawn(connection);
-        sender.send_request(request).await.map_err(self.broken())
-    }
-
     /// A reply that does not fit.
     pub fn unexpected(&self, reason: impl Into<String>) -> ClientError {
         ClientError::Unexpected { target: self.target.clone(), reason: reason.into() }
@@ -328,13 +206,6 @@ impl Client {
         let target = self.target.clone();
         move |source| ClientError::Broken { target, source }
     }
-}
-
-/// Whether `host:port` is this machine's own.
-fn is_loopback(authority: &str) -> bool {
-    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    address.map_or_else(|_| host.eq_ignore_ascii_case("localhost"), |it| it.is_loopback())
 }
 
 #[cfg(test)]
@@ -380,10 +251,6 @@ mod tests {
             let refused = client.ask(Method::GET, "/v1/status", &[], Bytes::new()).await;
             assert!(matches!(refused, Err(ClientError::InTheClear(_))), "{open}: {refused:?}");
         }
-        for own in ["127.9.9.9:1", "[::1]:1", "LOCALHOST:1"] {
-            assert!(is_loopback(own), "{own}");
-        }
-        assert!(!is_loopback("localhost.example:1") && !is_loopback("127.0.0.1.example:1"));
     }
 
     #[test]
@@ -412,61 +279,5 @@ mod tests {
         let error = client.get::<ErrorBody>("/v1/status").await.unwrap_err();
         assert!(error.to_string().contains("wool up"), "{error}");
         assert!(!client.healthy().await);
-    }
-
-    /// A worker that hangs once `answer` is said: it takes connections, and says nothing more.
-    fn hung(answer: &'static [u8]) -> (Client, tempfile::TempDir) {
-        use tokio::io::AsyncWriteExt as _;
-        let dir = tempfile::tempdir().unwrap();
-        let socket = dir.path().join("s");
-        let listener = tokio::net::UnixListener::bind(&socket).unwrap();
-        tokio::spawn(async move {
-            let (mut first, _) = listener.accept().await.unwrap();
-            first.write_all(answer).await.unwrap();
-            std::future::pending::<()>().await;
-        });
-        (Client::to(Target::Unix(socket)), dir)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_worker_that_hangs_is_told_from_one_that_takes_its_time() {
-        let (client, _dir) = hung(b"");
-        let error = client.ask(Method::POST, "/v1/stop", &[], Bytes::new()).await.unwrap_err();
-        let words = format!("kill -9 {}", std::process::id());
-        assert!(matches!(error, ClientError::Hung { .. }), "{error}");
-        assert!(error.to_string().contains(&words), "{error}");
-        // In the middle of a reply, too.
-        let (client, _dir) =
-            hung(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\na\nb\r\n");
-        let reply = client.send(Method::GET, "/", &[], Bytes::new()).await.unwrap();
-        let mut lines = Vec::new();
-        let error = client.lines(reply, |line| lines.push(line.to_vec())).await.unwrap_err();
-        assert!(matches!(error, ClientError::Hung { .. }), "{error}");
-        assert_eq!(lines, [b"a"]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_worker_that_takes_its_time_is_waited_for_while_it_is_well() {
-        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-        let dir = tempfile::tempdir().unwrap();
-        let socket = dir.path().join("s");
-        let listener = tokio::net::UnixListener::bind(&socket).unwrap();
-        let worker = tokio::spawn(async move {
-            let (mut slow, _) = listener.accept().await.unwrap();
-            for _ in 0..5 {
-                let (mut asks, _) = listener.accept().await.unwrap();
-                asks.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok\n").await.unwrap();
-                // Until it has been read.
-                drop(asks.read_to_end(&mut Vec::new()).await);
-            }
-            // It stops: nobody is there to ask any more.
-            drop(listener);
-            tokio::time::sleep(3 * PATIENCE).await;
-            slow.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ndone").await.unwrap();
-        });
-        let client = Client::to(Target::Unix(socket));
-        let reply = client.send(Method::GET, "/", &[], Bytes::new()).await.unwrap();
-        assert_eq!(client.body(reply).await.unwrap(), "done");
-        worker.await.unwrap();
     }
 }

@@ -10,6 +10,7 @@ mod act;
 mod audit;
 mod body;
 mod budget;
+mod deploys;
 mod describe;
 mod entrance;
 pub mod error;
@@ -135,7 +136,7 @@ struct Described;
 fn described() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::with_openapi(Described::openapi())
         .routes(routes!(functions::list))
-        .routes(routes!(functions::put, functions::get, functions::delete))
+        .routes(routes!(deploys::put, functions::get, functions::delete))
         .routes(routes!(logs::read))
         .routes(routes!(packages::list))
         .routes(routes!(packages::verify))
