@@ -16,13 +16,12 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use hyper::Method;
 
-use super::{Measured, distribution};
+use super::{Measured, shares};
 use crate::calls::{self, Calls, REST};
 use crate::functions::{Function, Kind};
 use crate::index::Index;
 use crate::libraries::{self, Library};
 use crate::load::{Target, Until, closed};
-use crate::plot::Plot;
 use crate::run::{Comparison, Run};
 use crate::sample::{median, quantile};
 use crate::stage::{NOTHING_KEPT, Stage};
@@ -86,15 +85,7 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     given.stop().await?;
     run.comparisons =
         vec![of(&run, "p50", 500), of(&run, "p95", 950), difference(&run), imported(&run)];
-    let plot = Plot {
-        title: TITLE.to_owned(),
-        x: "ms".to_owned(),
-        y: "share of calls".to_owned(),
-        log_x: true,
-        log_y: false,
-        room: 2.0,
-        lines: vec![distribution(&run, FIRST), distribution(&run, FORCED)],
-    };
+    let plot = shares(&run, [FIRST, FORCED], 2.0);
     Ok(Measured { run, plots: vec![("plot", plot)] })
 }
 

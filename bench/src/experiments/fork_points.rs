@@ -6,10 +6,10 @@
 use anyhow::Result;
 use microvm::hypervisor::Hypervisor;
 
-use super::on_kvm;
+use super::{on_kvm, take_turns};
 use crate::guests::{Frozen, Guest, Point, Way, python};
 use crate::libraries;
-use crate::load::{Until, closed};
+use crate::load::Target;
 use crate::run::Run;
 use crate::stage::Stage;
 
@@ -64,11 +64,6 @@ pub(super) async fn measure(stage: &Stage, run: &mut Run, rounds: u32, runs: usi
         Guest::new(REHEARSED, clone(Point::Rehearsed)?),
     ];
     stage.rest(run).await?;
-    for round in 0..rounds {
-        for turn in 0..arms.len() {
-            let arm = &arms[(turn + round as usize) % arms.len()];
-            run.add(closed(arm, round, 1, Until::Calls(runs)).await?);
-        }
-    }
-    Ok(())
+    let arms = arms.each_ref().map(|arm| (arm as &dyn Target, runs));
+    take_turns(run, &arms, rounds).await
 }

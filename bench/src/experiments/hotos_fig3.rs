@@ -11,10 +11,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use tokio::process::Command;
 
-use super::{Measured, distribution, on_kvm, ramp, ratio, throughput_latency};
+use super::{Measured, on_kvm, ramp, ratio, shares, take_turns, throughput_latency};
 use crate::baselines::{first_byte, runc::Runc};
 use crate::guests::{Frozen, Guest, Point, Program, Unikernels, Way, build};
-use crate::load::{Pending, Shot, Target, Until, closed};
+use crate::load::{Pending, Shot, Target};
 use crate::plot::Plot;
 use crate::run::{Comparison, Run};
 use crate::sample::{Mode, float};
@@ -75,12 +75,7 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
         (&linux_reset, 4 * calls),
     ];
     arms.extend(runc.iter().map(|runc| (runc as &dyn Target, few)));
-    for round in 0..rounds {
-        for turn in 0..arms.len() {
-            let (arm, calls) = arms[(turn + round as usize) % arms.len()];
-            run.add(closed(arm, round, 1, Until::Calls(calls)).await?);
-        }
-    }
+    take_turns(&mut run, &arms, rounds).await?;
     let arms: Vec<&dyn Target> = arms.iter().map(|(arm, _)| *arm).collect();
     let time = stage.amount(Duration::from_secs(3), Duration::from_millis(200));
     ramp(&mut run, &arms, &FRACTIONS, time).await?;
@@ -100,16 +95,8 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
         run.comparisons.push(mean(&run, arm.name(), latency));
         run.comparisons.push(most(&run, arm.name(), rate));
     }
-    let lines = arms.iter().map(|arm| distribution(&run, arm.name()));
-    let plot = Plot {
-        title: TITLE.to_owned(),
-        x: format!("latency, ms ({})", run.here),
-        y: "share of calls".to_owned(),
-        log_x: true,
-        log_y: false,
-        room: 1.2,
-        lines: lines.collect(),
-    };
+    let mut plot = shares(&run, arms.iter().map(|arm| arm.name()), 1.2);
+    plot.x = format!("latency, ms ({})", run.here);
     let open = Plot {
         x: format!("calls a second, sent on a fixed schedule ({})", run.here),
         y: "p99 latency from when a call was due, ms".to_owned(),

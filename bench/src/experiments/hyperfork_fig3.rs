@@ -8,9 +8,9 @@ use std::cell::RefCell;
 use anyhow::Result;
 use microvm::hypervisor::Hypervisor;
 
-use super::{Measured, on_kvm};
+use super::{Measured, on_kvm, take_turns};
 use crate::guests::{Forking, Frozen, Guest, Point, Program, Way, build};
-use crate::load::{Target, Until, closed};
+use crate::load::Target;
 use crate::plot::{Line, Plot};
 use crate::run::{Comparison, Run};
 use crate::sample::{float, median};
@@ -94,12 +94,7 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     stage.rest(&mut run).await?;
     let (rounds, calls) = stage.amount((5, 20), (2, 2));
     let arms: [&dyn Target; 7] = [&first, &second, &clone, &learned, &reset, &fork, &huge];
-    for round in 0..rounds {
-        for turn in 0..arms.len() {
-            let arm = arms[(turn + round as usize) % arms.len()];
-            run.add(closed(arm, round, 1, Until::Calls(calls)).await?);
-        }
-    }
+    take_turns(&mut run, &arms.map(|arm| (arm, calls)), rounds).await?;
     run.comparisons = compare(&run, pages);
     let line = |at: usize| Line {
         name: arms[at].name().to_owned(),

@@ -5,11 +5,10 @@
 use anyhow::Result;
 
 use super::density::Cost;
-use super::{Measured, at_most, density, distribution, on_kvm};
+use super::{Measured, at_most, density, on_kvm, shares, take_turns};
 use crate::functions::{self, Function, Kind};
 use crate::guests::{Frozen, Point, Program, build};
-use crate::load::{Pending, Shot, Target, Until, closed, open};
-use crate::plot::Plot;
+use crate::load::{Pending, Shot, Target, open};
 use crate::run::Run;
 use crate::sample::Mode;
 use crate::stage::{NOTHING_KEPT, Stage};
@@ -107,14 +106,11 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     }
     stage.rest(&mut run).await?;
     let (rounds, calls) = stage.amount((5, 200), (2, 10));
-    for round in 0..rounds {
-        for turn in 0..workers.len() {
-            let arm = &workers[(turn + round as usize) % workers.len()];
-            run.add(closed(arm, round, 1, Until::Calls(calls)).await?);
-            if [CLONE, CONTAINER, NUMPY_CLONE].contains(&arm.name()) {
-                arm.0.settle().await?;
-                run.add(open(arm, round, OPEN_RATE, calls / 2).await?);
-            }
+    let arms: Vec<_> = workers.iter().map(|arm| (arm as &dyn Target, calls)).collect();
+    take_turns(&mut run, &arms, rounds).await?;
+    for arm in &workers {
+        if [CLONE, CONTAINER, NUMPY_CLONE].contains(&arm.name()) {
+            run.add(open(arm, 0, OPEN_RATE, calls).await?);
         }
     }
     for Again(worker) in workers {
@@ -136,16 +132,8 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     let hello_cost = density::measure_here(keep, &mut run, "memory-hello", (clones, step))?;
     compare(&mut run, cost, hello_cost);
     let arms = [CLONE, RESET, CONTAINER, NUMPY_CLONE, NUMPY_RESET];
-    let lines = arms.map(|arm| distribution(&run, arm));
-    let plot = Plot {
-        title: TITLE.to_owned(),
-        x: format!("latency, ms ({})", run.here),
-        y: "share of calls".to_owned(),
-        log_x: true,
-        log_y: false,
-        room: 1.2,
-        lines: lines.into_iter().filter(|line| !line.points.is_empty()).collect(),
-    };
+    let mut plot = shares(&run, arms, 1.2);
+    plot.x = format!("latency, ms ({})", run.here);
     Ok(Measured { run, plots: vec![("plot", plot)] })
 }
 

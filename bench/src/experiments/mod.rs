@@ -189,6 +189,17 @@ async fn sweep(
     Ok(())
 }
 
+/// Calls in rounds, one at a time: so many of each arm in a round. Who begins changes from round to round, as in [`sweep`].
+async fn take_turns(run: &mut Run, arms: &[(&dyn Target, usize)], rounds: u32) -> Result<()> {
+    for round in 0..rounds {
+        for turn in 0..arms.len() {
+            let (arm, calls) = arms[(turn + round as usize) % arms.len()];
+            run.add(closed(arm, round, 1, Until::Calls(calls)).await?);
+        }
+    }
+    Ok(())
+}
+
 /// Open loops at fractions of what each arm reached in its closed loops.
 async fn ramp(
     run: &mut Run,
@@ -245,6 +256,20 @@ fn distribution(run: &Run, arm: &str) -> Line {
         times.iter().enumerate().flat_map(|(at, ms)| [(*ms, share(at)), (*ms, share(at + 1))]);
     let points = points.map(|(ms, share)| (ms, share, String::new()));
     Line { name: format!("{arm} ({})", times.len()), points: points.collect(), cited: false }
+}
+
+/// The picture of some arms' [`distribution`]s; those that were not measured are left out.
+fn shares<A: AsRef<str>>(run: &Run, arms: impl IntoIterator<Item = A>, room: f64) -> Plot {
+    let lines = arms.into_iter().map(|arm| distribution(run, arm.as_ref()));
+    Plot {
+        title: run.title.clone(),
+        x: "latency, ms".to_owned(),
+        y: "share of calls".to_owned(),
+        log_x: true,
+        log_y: false,
+        room,
+        lines: lines.filter(|line| !line.points.is_empty()).collect(),
+    }
 }
 
 /// Says which KVM there is, beside all numbers: those of a paravirtualised one are its own.

@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
-use super::{Measured, distribution};
+use super::{Measured, shares};
 use crate::calls::{Calls, REST, observed};
 use crate::functions::{Function, Kind};
 use crate::load::{Until, closed};
-use crate::plot::Plot;
 use crate::run::{Comparison, Run};
 use crate::sample::Mode;
 use crate::stage::{NOTHING_KEPT, Stage};
@@ -94,15 +93,7 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
         run.comparisons.push(comparison);
         worker.stop().await?;
     }
-    let plot = Plot {
-        title: TITLE.to_owned(),
-        x: "ms".to_owned(),
-        y: "share of calls".to_owned(),
-        log_x: true,
-        log_y: false,
-        room: 3.0,
-        lines: POLICIES.iter().map(|(policy, _)| distribution(&run, policy)).collect(),
-    };
+    let plot = shares(&run, POLICIES.map(|(policy, _)| policy), 3.0);
     Ok(Measured { run, plots: vec![("plot", plot)] })
 }
 

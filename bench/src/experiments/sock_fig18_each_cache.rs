@@ -2,12 +2,11 @@
 
 use anyhow::Result;
 
-use super::{Measured, distribution};
+use super::{Measured, shares, take_turns};
 use crate::baselines::installers::{Around, Installer, Step};
 use crate::calls::{Calls, REST};
 use crate::libraries::{self, Copies, Library};
-use crate::load::{Pending, Shot, Target, Until, closed};
-use crate::plot::Plot;
+use crate::load::{Pending, Shot, Target};
 use crate::run::{Comparison, Run};
 use crate::sample::median;
 use crate::stage::{NO_ZYGOTE, NOTHING_KEPT, Stage};
@@ -79,22 +78,9 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
         (&imported, others),
         (&cached, others),
     ];
-    for round in 0..rounds {
-        for turn in 0..arms.len() {
-            let (arm, calls) = arms[(turn + round as usize) % arms.len()];
-            run.add(closed(arm, round, 1, Until::Calls(calls)).await?);
-        }
-    }
+    take_turns(&mut run, &arms, rounds).await?;
     run.comparisons = arms.iter().map(|(arm, _)| comparison(&run, arm.name())).collect();
-    let plot = Plot {
-        title,
-        x: "ms".to_owned(),
-        y: "share of calls".to_owned(),
-        log_x: true,
-        log_y: false,
-        room: 10.0,
-        lines: arms.iter().map(|(arm, _)| distribution(&run, arm.name())).collect(),
-    };
+    let plot = shares(&run, arms.iter().map(|(arm, _)| arm.name()), 10.0);
     for worker in [fresh, kept, importing, everything] {
         worker.stop().await?;
     }

@@ -3,10 +3,10 @@
 
 use anyhow::Result;
 
-use super::Measured;
+use super::{Measured, take_turns};
 use crate::calls::{Calls, REST};
 use crate::libraries::{self, Copies, Library};
-use crate::load::{Until, closed};
+use crate::load::Target;
 use crate::plot::{Line, Plot};
 use crate::run::{Comparison, Run};
 use crate::sample::float;
@@ -48,12 +48,8 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     let arms = [(WITHOUT, &without), (WITH, &with)].map(|(name, worker)| {
         Calls::new(worker, name.to_owned(), REST, library.functions(order.iter().copied()))
     });
-    for round in 0..rounds {
-        for turn in 0..arms.len() {
-            let arm = &arms[(turn + round as usize) % arms.len()];
-            run.add(closed(arm, round, 1, Until::Calls(calls)).await?);
-        }
-    }
+    let turns = arms.each_ref().map(|arm| (arm as &dyn Target, calls));
+    take_turns(&mut run, &turns, rounds).await?;
     for (name, worker, paper) in [(WITHOUT, without, "18 %"), (WITH, with, "56 %")] {
         let status = worker.status().await?;
         let comparison = comparison(&run, name, paper, &status["instances"]);

@@ -7,12 +7,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use fastrand::Rng;
 
-use super::{Measured, distribution};
+use super::{Measured, shares};
 use crate::calls::{Calls, REST, observed};
 use crate::functions::{Function, Kind};
 use crate::index::Index;
 use crate::load::{Until, closed};
-use crate::plot::Plot;
 use crate::run::{Comparison, Run};
 use crate::sample::{float, median};
 use crate::stage::Stage;
@@ -69,15 +68,7 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
         worker.stop().await?;
     }
     run.comparisons = sizes.iter().map(|(size, paper)| comparison(&run, *size, paper)).collect();
-    let plot = Plot {
-        title: TITLE.to_owned(),
-        x: "ms".to_owned(),
-        y: "share of calls".to_owned(),
-        log_x: true,
-        log_y: false,
-        room: 3.0,
-        lines: sizes.iter().map(|(size, _)| distribution(&run, &arm(*size))).collect(),
-    };
+    let plot = shares(&run, sizes.iter().map(|(size, _)| arm(*size)), 3.0);
     Ok(Measured { run, plots: vec![("plot", plot)] })
 }
 
