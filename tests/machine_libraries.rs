@@ -1,21 +1,6 @@
 //! Libraries in micro-VMs, as they are: those that start threads, and those that compute.
 
-use std::fs;
-
-use e2e::machine::skip;
-use e2e::{Site, Worker, can_run, json};
-
-/// Whether there can be micro-VMs here.
-fn can_run_machines() -> bool {
-    if !can_run() {
-        return false;
-    }
-    if !fs::exists("/dev/kvm").unwrap_or(false) {
-        skip("kvm", "needs KVM");
-        return false;
-    }
-    true
-}
+use e2e::{Site, Worker, can_run_machines, json};
 
 fn in_machine(settings: &str, source: &str) -> String {
     format!(
@@ -100,16 +85,10 @@ fn threads_that_wait_for_each_other_or_never_end_harm_nobody_else() {
     worker.assert_well();
 }
 
-/// Deploys a function with libraries from the index; none where there is no way to it.
-fn deploy(worker: &Worker, name: &str, dependencies: &str, source: &str) -> Option<()> {
+/// Deploys a function with libraries from the index; false where there is no way to it.
+fn deploys(worker: &Worker, name: &str, dependencies: &str, source: &str) -> bool {
     let settings = format!("# dependencies = [{dependencies}]\n");
-    let deployed = worker.deploy(name, &in_machine(&settings, source));
-    if deployed.status == 503 {
-        skip("network", &format!("needs network: {}", deployed.error()));
-        return None;
-    }
-    drop(deployed.expect(201));
-    Some(())
+    worker.deploys_from_index(name, &in_machine(&settings, source))
 }
 
 #[test]
@@ -124,9 +103,9 @@ fn pandas_works_in_a_machine() {
         path = '/tmp/table.csv'; table.to_csv(path, index=False)\n    \
         again = pandas.read_csv(path)\n    \
         return [os.uname().nodename, sums.to_dict(), len(again), float(table.value.rolling(2).mean().iloc[-1])]\n";
-    let Some(()) = deploy(&worker, "tables", "\"pandas==2.2.3\", \"numpy==2.2.6\"", source) else {
+    if !deploys(&worker, "tables", "\"pandas==2.2.3\", \"numpy==2.2.6\"", source) {
         return;
-    };
+    }
     let csv = "day,value\n2026-01-02,1\n2026-01-03,2\n2026-02-01,5\n";
     for _ in 0..2 {
         let answer = worker.run("tables", &json!({"csv": csv})).expect(200).json();
@@ -149,7 +128,9 @@ fn pillow_works_in_a_machine() {
         kept = io.BytesIO(); small.save(kept, kind)\n        \
         back = Image.open(io.BytesIO(kept.getvalue())).convert('RGB')\n        \
         sizes[kind] = [back.size, back.getpixel((20, 15))[0] > 180]\n    return [os.uname().nodename, sizes]\n";
-    let Some(()) = deploy(&worker, "images", "\"pillow==11.3.0\"", source) else { return };
+    if !deploys(&worker, "images", "\"pillow==11.3.0\"", source) {
+        return;
+    }
     let each = json!([[40, 30], true]);
     for _ in 0..2 {
         let answer = worker.run("images", &json!({})).expect(200).json();

@@ -4,21 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use e2e::machine::skip;
-use e2e::{Reply, Site, Value, Worker, can_run, eventually, json};
+use e2e::{Reply, Site, Value, Worker, can_run, can_run_machines, eventually, json};
 use rustix::process::{Pid, Signal, kill_process};
-
-/// Whether there can be micro-VMs here.
-fn can_run_machines() -> bool {
-    if !can_run() {
-        return false;
-    }
-    if !fs::exists("/dev/kvm").unwrap_or(false) {
-        skip("kvm", "needs KVM");
-        return false;
-    }
-    true
-}
 
 /// A function in a micro-VM; `more` are further settings, `body` the lines of its one function.
 fn in_machine(more: &str, body: &str) -> String {
@@ -376,12 +363,9 @@ fn numpy_works_in_a_machine_and_its_clones_draw_different_numbers() {
              return [os.uname().nodename, right, str(numpy.random.rand()), had]\n"
         )
     };
-    let deployed = worker.deploy("clones", &source(""));
-    if deployed.status == 503 {
-        skip("network", &format!("needs network: {}", deployed.error()));
+    if !worker.deploys_from_index("clones", &source("")) {
         return;
     }
-    drop(deployed.expect(201));
     drop(worker.deploy("resets", &source("# reset = \"always\"\n")).expect(201));
     let calls = |worker: &Worker, name: &str| {
         let mut drawn = BTreeSet::new();

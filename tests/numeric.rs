@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use e2e::machine::skip;
 use e2e::{Site, Value, Worker, can_run, json};
 
 /// Says how many threads there are before and after a product that OpenBLAS shares out among all it may have, whether
@@ -37,12 +36,9 @@ fn numpy_has_its_threads_back_after_the_fork_and_siblings_draw_different_numbers
             "# /// script\n# dependencies = [\"numpy==2.2.6\"]\n# [tool.lambswool]\n{more}# ///\n{SOURCE}"
         )
     };
-    let deployed = worker.deploy("free", &header(""));
-    if deployed.status == 503 {
-        skip("network", &format!("needs network: {}", deployed.error()));
+    if !worker.deploys_from_index("free", &header("")) {
         return;
     }
-    drop(deployed.expect(201));
     let one = "# [tool.lambswool.environment]\n# OPENBLAS_NUM_THREADS = \"1\"\n";
     drop(worker.deploy("one", &header(one)).expect(201));
     drop(worker.deploy("few", &header("# pids = 8\n")).expect(201));

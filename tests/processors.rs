@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use e2e::machine::skip;
-use e2e::{Site, Worker, can_run, eventually, json};
+use e2e::{Site, Worker, can_run, can_run_machines, eventually, json};
 
 /// Two children that run for a second; answers how many processors they had on the average.
 const SPINS: &str = "\
@@ -188,11 +188,7 @@ fn a_host_that_cannot_limit_processors_is_told_by_the_doctor_and_at_each_deploy(
 
 #[test]
 fn machines_that_come_from_one_have_the_operators_most_together() {
-    if !can_run() {
-        return;
-    }
-    if !fs::exists("/dev/kvm").unwrap_or(false) {
-        skip("kvm", "needs KVM");
+    if !can_run_machines() {
         return;
     }
     let worker = Site::new().up_with(&[("WOOL_CPU_MOST", "0.5")]);

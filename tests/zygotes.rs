@@ -3,7 +3,6 @@
 use std::fs;
 use std::time::Duration;
 
-use e2e::machine::skip;
 use e2e::{Site, Value, Worker, can_run, json};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -100,12 +99,9 @@ fn a_tree_that_one_worker_learnt_is_what_another_starts_from() {
     }
     let source = "# /// script\n# dependencies = [\"six==1.16.0\", \"idna==3.7\"]\n# ///\nimport six, idna\ndef handler(event, context):\n    return six.__version__\n";
     let first = Site::new().up();
-    let deployed = first.deploy("f", source);
-    if deployed.status == 503 {
-        skip("network", &format!("needs network: {}", deployed.error()));
+    if !first.deploys_from_index("f", source) {
         return;
     }
-    drop(deployed.expect(201));
     drop(first.run("f", &json!({})).expect(200));
     let written = first.site().wool(&["zygotes", "--json"]).ok();
     let said: Value = serde_json::from_str(&written).unwrap();
@@ -134,12 +130,9 @@ fn the_packages_of_a_zygote_stay_as_long_as_it_does() {
     }
     let worker = Site::new().up_with(&[("WOOL_ZYGOTE_IDLE", "25s")]);
     let source = "# /// script\n# dependencies = [\"six==1.16.0\"]\n# ///\nimport six\ndef handler(event, context):\n    return 1\n";
-    let deployed = worker.deploy("f", source);
-    if deployed.status == 503 {
-        skip("network", &format!("needs network: {}", deployed.error()));
+    if !worker.deploys_from_index("f", source) {
         return;
     }
-    drop(deployed.expect(201));
     let of_packages =
         || zygotes(&worker).iter().find_map(|one| Some(one["packages"].as_str()?.to_owned()));
     let layer = of_packages().expect("a zygote is made when a function is deployed");
