@@ -126,8 +126,10 @@ fn a_worker_that_root_starts_for_an_account_keeps_nothing_of_root() {
     user.assert_all_is_his();
     assert_eq!(traces::cgroups(&user.cgroup()), Vec::<PathBuf>::new());
 
-    // In front; the warden goes with a worker that is killed.
-    let mut worker = user.command_of_root(&["up", "--user", user.name()]).spawn().unwrap();
+    // In front, the state directory said; the warden goes with a worker that is killed.
+    let state = user.home().join("state");
+    let up = ["up", "--user", user.name(), "--state", state.to_str().unwrap()];
+    let mut worker = user.command_of_root(&up).spawn().unwrap();
     e2e::eventually("it answers", || user.wool(&["ls"]).code == 0);
     worker.kill().unwrap();
     worker.wait().unwrap();

@@ -68,6 +68,7 @@ pub struct Global {
         global = true,
         env = "WOOL_STATE",
         value_name = "DIR",
+        overrides_with = "state",
         help_heading = "Global options"
     )]
     pub state: Option<PathBuf>,
@@ -245,6 +246,17 @@ mod tests {
         assert!(cli.global.json);
         let Command::Invoke(invoke) = cli.command else { panic!("{:?}", cli.command) };
         assert_eq!((invoke.name.as_str(), invoke.event.event.as_deref()), ("hello", Some("-")));
+    }
+
+    /// A worker that becomes an account is told again, after what was said.
+    #[test]
+    fn of_a_state_or_a_configuration_that_is_said_twice_the_last_counts() {
+        let said = ["wool", "up", "--state", "a", "--config", "c"];
+        let again = ["--state", "/a", "--config", "/c"];
+        let cli = Cli::try_parse_from(said.iter().chain(&again)).unwrap();
+        assert_eq!(cli.global.state, Some("/a".into()));
+        let Command::Up(up) = cli.command else { panic!("{:?}", cli.command) };
+        assert_eq!(up.config, Some("/c".into()));
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub struct Up {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<String>,
     /// The configuration file
-    #[arg(long, value_name = "FILE", env = "WOOL_CONFIG")]
+    #[arg(long, value_name = "FILE", env = "WOOL_CONFIG", overrides_with = "config")]
     pub config: Option<PathBuf>,
     /// The Python that functions run on unless they name one: a version, or the path of an interpreter
     #[arg(long, value_name = "PYTHON")]
