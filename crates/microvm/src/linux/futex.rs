@@ -3,14 +3,17 @@
 use rustix::io::Errno;
 
 use super::call::{Flow, signed};
-use super::clock;
 use super::process::Process;
 use super::threads::{ANY, Wait, deadline, wait};
+use super::{Answer, clock};
 
-/// Waiting and waking, with reasons and limits of time; nothing is requeued, which C libraries do without.
+/// Waiting and waking, with reasons and limits of time, and moving those who wait. Locks that know of priorities, and
+/// operations on a second word (FUTEX_WAKE_OP), C libraries do without.
 pub(super) fn futex(process: &mut Process, arguments: [u64; 6]) -> Flow {
     const WAIT: i32 = 0;
     const WAKE: i32 = 1;
+    const REQUEUE: i32 = 3;
+    const COMPARE_AND_REQUEUE: i32 = 4;
     const WAIT_BITSET: i32 = 9;
     const WAKE_BITSET: i32 = 10;
     const REAL_TIME: i32 = 0x100;
@@ -19,6 +22,8 @@ pub(super) fn futex(process: &mut Process, arguments: [u64; 6]) -> Flow {
     let reasons = match operation & 0x7f {
         WAIT | WAKE => ANY,
         WAIT_BITSET | WAKE_BITSET => signed(reasons).cast_unsigned(),
+        REQUEUE => return Flow::Answer(requeue(process, arguments, false)),
+        COMPARE_AND_REQUEUE => return Flow::Answer(requeue(process, arguments, true)),
         _ => return Flow::Answer(Err(Errno::NOSYS)),
     };
     if !address.is_multiple_of(4) || reasons == 0 {
@@ -43,4 +48,19 @@ pub(super) fn futex(process: &mut Process, arguments: [u64; 6]) -> Flow {
         (Ok(_), Ok(word)) if word != expected => Flow::Answer(Err(Errno::AGAIN)),
         (Ok(until), Ok(_)) => wait(process, Wait::Futex(address, reasons), until),
     }
+}
+
+/// Wakes some who wait at one address and has some more wait at another; how many both are. It is how musl wakes all who
+/// wait for a condition: one, and each further one as it can have the lock that all of them need.
+fn requeue(process: &mut Process, arguments: [u64; 6], compares: bool) -> Answer {
+    let [from, _, woken, moved, to, expected] = arguments;
+    let count = |register| usize::try_from(signed(register)).map_err(|_| Errno::INVAL);
+    let (woken, moved) = (count(woken)?, count(moved)?);
+    if !from.is_multiple_of(4) || !to.is_multiple_of(4) {
+        return Err(Errno::INVAL);
+    }
+    if compares && process.space.read(from, 4)? != &expected.to_le_bytes()[..4] {
+        return Err(Errno::AGAIN);
+    }
+    Ok(process.kernel.threads.requeue(from, woken, to, moved))
 }

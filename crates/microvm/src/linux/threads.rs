@@ -203,6 +203,25 @@ impl Threads {
         woken.map(|thread| thread.answer(Ok(0))).count() as u64
     }
 
+    /// Wakes some who wait at an address, and has some more wait at another from now on, behind those who are there
+    /// already; how many both are.
+    pub(super) fn requeue(&mut self, from: u64, woken: usize, to: u64, most: usize) -> u64 {
+        let woken = self.wake(from, woken, ANY);
+        let (mut moved, mut at) = (Vec::new(), 0);
+        while at < self.others.len() && moved.len() < most {
+            match &mut self.others[at].state {
+                State::Waiting(Wait::Futex(address, _), _) if *address == from => {
+                    *address = to;
+                    moved.extend(self.others.remove(at));
+                }
+                _ => at += 1,
+            }
+        }
+        let count = moved.len() as u64;
+        self.others.extend(moved);
+        woken + count
+    }
+
     /// Bytes of the monitor's memory that those take that do not run.
     pub(super) fn held(&self) -> u64 {
         self.others.len() as u64 * (size_of::<Thread>() as u64 + Context::HELD)

@@ -3,10 +3,14 @@
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use microvm::hypervisor::Hypervisor;
+use microvm::linux::{Options, Pause, Process};
+use microvm::vfs::TreeBuilder;
 
 /// The host's KVM. Where there is none the test has nothing to do: that is printed, and is a failure where
 /// `LAMBSWOOL_REQUIRE` names `kvm`.
@@ -20,6 +24,29 @@ pub(crate) fn lacks(name: &str, what: &str) {
     let required = required.split(',').any(|required| required == name);
     assert!(!required, "{what}, and LAMBSWOOL_REQUIRE says that this machine has {name}");
     eprintln!("SKIPPED: {what}");
+}
+
+/// What a C program says in a machine, and what it says on this host.
+pub(crate) fn in_machine_and_on_host(source: &str) -> Option<[String; 2]> {
+    // A compiler that another thread starts has the program open for a moment, to which it was written: it cannot be executed.
+    static ALONE: Mutex<()> = Mutex::new(());
+    let host = kvm()?;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("program");
+    std::fs::write(&file, compile(source, &["-static", "-pthread"])).unwrap();
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
+    let tree = TreeBuilder::default().layer("/", directory.path()).unwrap().devices();
+    let tree = tree.scratch("/tmp").build(1 << 20, 64);
+    let options = Options { program: vec!["/program".into()], ..Options::default() };
+    let mut process = Process::start(&host, tree, &options).unwrap();
+    let pause = process.run().unwrap();
+    let output = process.take_output().into_iter().flat_map(|(_, bytes)| bytes).collect();
+    let inside = String::from_utf8(output).unwrap();
+    assert_eq!(pause, Pause::Exited(0), "{inside}");
+    let outside = Command::new(&file).env_clear().output().unwrap();
+    assert!(outside.status.success(), "{outside:?}");
+    Some([inside, String::from_utf8(outside.stdout).unwrap()])
 }
 
 /// The repository.

@@ -1,0 +1,116 @@
+//! Programs that say what their calls return, each in a machine and on the host: the same has to come out.
+
+mod machine;
+
+use machine::in_machine_and_on_host;
+
+const HEAD: &str = r#"
+    #define _GNU_SOURCE
+    #include <errno.h>
+    #include <limits.h>
+    #include <linux/futex.h>
+    #include <pthread.h>
+    #include <sched.h>
+    #include <stdio.h>
+    #include <sys/mman.h>
+    #include <sys/syscall.h>
+    #include <unistd.h>
+    static long futex(unsigned *word, int operation, unsigned value, unsigned long more, unsigned *other, unsigned last) {
+        return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, more, other, last);
+    }
+    static void say(const char *what, long result) {
+        printf("%s: %ld %d\n", what, result, result < 0 ? errno : 0);
+        fflush(stdout);
+    }
+"#;
+
+#[test]
+fn threads_that_wait_at_a_futex_are_moved_to_another() {
+    let source = r#"
+        enum { THREADS = 6 };
+        static unsigned begin, here, there, woken;
+        static void *work(void *argument) {
+            futex(&begin, FUTEX_WAIT, 0, 0, 0, 0);
+            __atomic_add_fetch(&woken, 1, __ATOMIC_SEQ_CST);
+            return 0;
+        }
+        int main() {
+            pthread_t threads[THREADS];
+            for (int at = 0; at < THREADS; at++) pthread_create(threads + at, 0, work, 0);
+            /* Once all of them were moved, all of them wait. */
+            for (long moved = 0; moved < THREADS; sched_yield()) {
+                long more = futex(&begin, FUTEX_REQUEUE, 0, INT_MAX, &here, 0);
+                if (more < 0) return 9;
+                moved += more;
+            }
+            here = 7;
+            say("nobody", futex(&begin, FUTEX_REQUEUE, 1, 1, &here, 0));
+            say("one and two", futex(&here, FUTEX_REQUEUE, 1, 2, &there, 0));
+            say("another value", futex(&here, FUTEX_CMP_REQUEUE, 1, 1, &there, 8));
+            say("that value", futex(&here, FUTEX_CMP_REQUEUE, 0, 1, &there, 7));
+            say("to itself", futex(&here, FUTEX_REQUEUE, 0, 5, &here, 0));
+            say("less than none", futex(&here, FUTEX_REQUEUE, -1, 1, &there, 0));
+            say("none moved", futex(&here, FUTEX_REQUEUE, 0, -1, &there, 0));
+            say("half a word", futex((unsigned *)((char *)&here + 2), FUTEX_REQUEUE, 0, 1, &there, 0));
+            say("to half a word", futex(&here, FUTEX_REQUEUE, 0, 1, (unsigned *)((char *)&there + 1), 0));
+            say("nowhere", futex((unsigned *)64, FUTEX_CMP_REQUEUE, 0, 1, &there, 7));
+            say("still here", futex(&here, FUTEX_WAKE, INT_MAX, 0, 0, 0));
+            say("first there", futex(&there, FUTEX_WAKE, 1, 0, 0, 0));
+            say("rest there", futex(&there, FUTEX_WAKE, INT_MAX, 0, 0, 0));
+            for (int at = 0; at < THREADS; at++) pthread_join(threads[at], 0);
+            say("woken", woken);
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{source}")) else {
+        return;
+    };
+    assert!(outside.ends_with("woken: 6 0\n"), "{outside}");
+    assert_eq!(inside, outside);
+}
+
+#[test]
+fn a_condition_is_broadcast_as_musl_does_it() {
+    // Each waiter has a lock of its own. The first one is woken, and whoever is has the next one wait for the mutex instead,
+    // which is let go behind that: nobody is woken in vain.
+    let source = r#"
+        enum { THREADS = 5 };
+        static unsigned mutex, barriers[THREADS], waiting, done;
+        static void lock(void) {
+            while (__atomic_exchange_n(&mutex, 2, __ATOMIC_SEQ_CST)) futex(&mutex, FUTEX_WAIT, 2, 0, 0, 0);
+        }
+        static void unlock(void) {
+            __atomic_store_n(&mutex, 0, __ATOMIC_SEQ_CST);
+            futex(&mutex, FUTEX_WAKE, 1, 0, 0, 0);
+        }
+        static void *work(void *argument) {
+            lock();
+            unsigned mine = waiting++;
+            barriers[mine] = 2;
+            unlock();
+            while (__atomic_load_n(barriers + mine, __ATOMIC_SEQ_CST) == 2) futex(barriers + mine, FUTEX_WAIT, 2, 0, 0, 0);
+            lock();
+            if (mine + 1 < THREADS) {
+                __atomic_store_n(barriers + mine + 1, 0, __ATOMIC_SEQ_CST);
+                futex(barriers + mine + 1, FUTEX_REQUEUE, 0, 1, &mutex, 0);
+            }
+            done++;
+            unlock();
+            return 0;
+        }
+        int main() {
+            pthread_t threads[THREADS];
+            for (int at = 0; at < THREADS; at++) pthread_create(threads + at, 0, work, 0);
+            for (int all = 0; !all; sched_yield()) { lock(); all = waiting == THREADS; unlock(); }
+            /* By then they sleep, most of the time. */
+            for (int round = 0; round < 100; round++) sched_yield();
+            __atomic_store_n(barriers, 0, __ATOMIC_SEQ_CST);
+            futex(barriers, FUTEX_WAKE, 1, 0, 0, 0);
+            for (int at = 0; at < THREADS; at++) pthread_join(threads[at], 0);
+            say("done", done);
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{source}")) else {
+        return;
+    };
+    assert_eq!((inside.as_str(), outside.as_str()), ("done: 5 0\n", "done: 5 0\n"));
+}
