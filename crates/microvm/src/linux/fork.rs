@@ -23,6 +23,7 @@ use std::{fs, io};
 use rustix::process::Pid;
 use thiserror::Error;
 
+use super::clock_page::ClockPage;
 use super::process::{Process, keep_time};
 use crate::cpu::CpuState;
 use crate::hypervisor::Hypervisor;
@@ -86,11 +87,12 @@ impl Process {
 
     /// Runs in the clone.
     fn adopt(mut self, host: &Hypervisor, prepared: &CpuState) -> Result<Self, VcpuError> {
+        let told = self.clock.as_ref().map_or(0, ClockPage::told);
         // First: as long as it is open here, the original's machine outlives the original.
         drop(self.vcpu);
         self.vcpu = Vcpu::new(host, &self.space, 0, 0)?;
         prepared.restore(&mut self.vcpu)?;
-        self.clock = keep_time(host, &self.vcpu)?;
+        self.clock = keep_time(host, &self.vcpu, told)?;
         Ok(self)
     }
 }
@@ -108,4 +110,77 @@ fn is_alone() -> io::Result<bool> {
         ours += u32::from(flags.unwrap_or(0) & PF_USER_WORKER == 0);
     }
     Ok(ours == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::clock_page::says;
+    use super::super::{Options, Template};
+    use super::*;
+    use crate::arena::Memory;
+    use crate::vfs::TreeBuilder;
+
+    /// It is never run.
+    const PROGRAM: &[u8] = include_bytes!("../../../../fuzz/corpus/unikernels/static");
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A host whose guests tell the time by themselves.
+    fn host() -> Option<Hypervisor> {
+        let required = std::env::var("LAMBSWOOL_REQUIRE").unwrap_or_default();
+        let required = required.split(',').any(|name| name == "kvm");
+        let host = match Hypervisor::open() {
+            Ok(host) => host,
+            Err(error) => {
+                assert!(!required, "{error}, and LAMBSWOOL_REQUIRE says that this machine has kvm");
+                eprintln!("SKIPPED: {error}");
+                return None;
+            }
+        };
+        host.ticks().map(|_| host).map_err(|reason| eprintln!("SKIPPED: {reason}")).ok()
+    }
+
+    /// What a machine's guest takes the monotonic clock to be when it runs on.
+    fn tells(process: &mut Process) -> u64 {
+        let Process { clock, space, .. } = process;
+        clock.as_mut().unwrap().refresh(space);
+        says(space)
+    }
+
+    /// A machine whose guest was told a minute more than it is, as if the host's clock had been slewed for long; and what it
+    /// was told.
+    fn ahead(host: &Hypervisor, memory: Memory) -> (Process, u64) {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("program"), PROGRAM).unwrap();
+        let tree = TreeBuilder::default().layer("/", directory.path()).unwrap().devices();
+        let options = Options { program: vec!["/program".into()], ..Options::default() };
+        let mut process = Process::start_in(memory, host, tree.build(0, 0), &options).unwrap();
+        let now = tells(&mut process);
+        process.clock = Some(ClockPage::new(host.ticks().unwrap(), now + 60 * SECOND));
+        let told = tells(&mut process);
+        assert!(told >= now + 60 * SECOND);
+        (process, told)
+    }
+
+    #[test]
+    fn the_clock_of_a_forked_clone_does_not_go_back_behind_what_its_original_was_told() {
+        let Some(host) = host() else { return };
+        let (mut process, told) = ahead(&host, Memory::Anonymous);
+        let prepared = CpuState::save(&mut process.vcpu).unwrap();
+        // On the same side, where nothing else is different: a test's process has threads, and cannot be forked.
+        let mut clone = process.adopt(&host, &prepared).unwrap();
+        assert!(tells(&mut clone) >= told);
+    }
+
+    #[test]
+    fn clones_begin_where_their_templates_clock_was_and_have_a_page_each() {
+        let Some(host) = host() else { return };
+        let (process, told) = ahead(&host, Memory::File);
+        let template = Template::seal(process).unwrap();
+        let [mut first, mut second] = [0; 2].map(|_| template.spawn(&host).unwrap());
+        let began = tells(&mut first);
+        assert!(began >= told);
+        assert_eq!(says(second.space()), told, "the second's page is not the first's");
+        assert!(tells(&mut second) >= told);
+        assert_eq!(says(first.space()), began);
+    }
 }

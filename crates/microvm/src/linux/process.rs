@@ -159,7 +159,7 @@ impl Process {
         let stack = start::lay_out(&mut space, &image, loaded, interpreter, options)?;
         let entry = interpreter.unwrap_or(loaded).entry;
         let vcpu = Vcpu::new(host, &space, entry, stack)?;
-        let clock = keep_time(host, &vcpu)?;
+        let clock = keep_time(host, &vcpu, 0)?;
         let mut files = Files::default();
         let none = |errno: Errno| io::Error::from(errno);
         let null = tree.existing(Tree::ROOT, b"/dev/null", true).map_err(none)?;
@@ -426,13 +426,17 @@ impl Process {
     }
 }
 
-/// What a machine's guest tells the time by.
-pub(super) fn keep_time(host: &Hypervisor, vcpu: &Vcpu) -> Result<Option<ClockPage>, VcpuError> {
+/// What a machine's guest tells the time by, from `floor` on at the earliest: see [`ClockPage::new`].
+pub(super) fn keep_time(
+    host: &Hypervisor,
+    vcpu: &Vcpu,
+    floor: u64,
+) -> Result<Option<ClockPage>, VcpuError> {
     let Ok(ticks) = host.ticks() else { return Ok(None) };
     if ticks.unshifted {
         vcpu.unshift_ticks()?;
     }
-    Ok(Some(ClockPage::new(ticks)))
+    Ok(Some(ClockPage::new(ticks, floor)))
 }
 
 /// How much is untaken with these bytes; ENOSPC when that is too much, before they are copied.

@@ -17,8 +17,9 @@
 //! | signals, umask, current directory, name | plain data |
 //! | threads that do not run: registers, vectors, what they wait for | plain data |
 //!
-//! Time is not part of it: clocks are the host's, and the clock page is written anew before the guest sees it. Neither is what the process said: whoever spawns one starts with an
-//! empty conversation.
+//! Time is not part of it: clocks are the host's, and the clock page is written anew before the guest sees it. Only the latest
+//! that the guest was told to be is kept, so that no clone is told less. Neither is what the process said part of it: whoever
+//! spawns one starts with an empty conversation.
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,6 +27,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::clock_page::ClockPage;
 use super::files::Files;
 use super::process::{Process, ProcessError, keep_time};
 use super::signals::Signals;
@@ -46,6 +48,8 @@ pub struct Template {
     space: SpaceState,
     cpu: CpuState,
     kernel: Kernel,
+    /// The latest that its guest was told to be, in nanoseconds of the monotonic clock.
+    told: u64,
     /// What clones touch soon, and whether they write to it.
     touched: Vec<(Range<u64>, bool)>,
 }
@@ -111,7 +115,7 @@ impl Template {
             space,
             kernel,
             started: _,
-            clock: _,
+            clock,
             incoming: _,
             open: _,
             outgoing: _,
@@ -124,10 +128,11 @@ impl Template {
             patched: _,
         } = process;
         let cpu = CpuState::save(&mut vcpu)?;
+        let told = clock.as_ref().map_or(0, ClockPage::told);
         // KVM's slots refer to the memory.
         drop(vcpu);
         let (frozen, space) = own(space)?.freeze()?;
-        Ok(Self { frozen, space, cpu, kernel, touched: Vec::new() })
+        Ok(Self { frozen, space, cpu, kernel, told, touched: Vec::new() })
     }
 
     /// Learns from a clone that has run: what it has touched further clones get at once.
@@ -160,7 +165,7 @@ impl Template {
         }
         let mut vcpu = Vcpu::new(host, &space, 0, 0)?;
         self.cpu.restore(&mut vcpu)?;
-        let clock = keep_time(host, &vcpu)?;
+        let clock = keep_time(host, &vcpu, self.told)?;
         Ok(Process::assemble(vcpu, space, self.kernel.clone(), clock))
     }
 
