@@ -111,6 +111,18 @@ impl Regions {
         }
     }
 
+    /// Whether an address lies inside a region, and not at an end of one.
+    #[must_use]
+    pub fn cut_at(&self, address: u64) -> bool {
+        self.map.range(..address).next_back().is_some_and(|(_, (end, _))| *end > address)
+    }
+
+    /// Whether one region reaches beyond `range` on both sides: without it there were one more.
+    #[must_use]
+    pub fn surround(&self, range: &Range<u64>) -> bool {
+        self.map.range(..range.start).next_back().is_some_and(|(_, (end, _))| *end > range.end)
+    }
+
     /// The lowest free range of `length` bytes in `zone` that starts on a multiple of `align`.
     #[must_use]
     pub fn gap(&self, zone: Range<u64>, length: u64, align: u64) -> Option<u64> {
@@ -193,6 +205,19 @@ mod tests {
             let all = model[asked.clone()].iter().all(|page| page.is_some_and(|r| r.allow(wanted)));
             prop_assert_eq!(regions.allow(range.clone(), wanted), all);
             prop_assert_eq!(regions.touch(range.clone()), model[asked.clone()].iter().any(Option::is_some));
+            let now = regions.count();
+            let mut holed = regions.clone();
+            holed.clear(range.clone());
+            prop_assert_eq!(regions.surround(&range), holed.count() > now);
+            let ends = [range.start, range.end].map(|at| usize::from(regions.cut_at(at)));
+            let mut other = regions.clone();
+            other.set(range.clone(), Rights::EXECUTE);
+            if regions.cover(range.clone()) && !range.is_empty() {
+                prop_assert!(other.count() <= now + ends[0] + ends[1]);
+            }
+            if regions.inside(range.clone()).count() == 1 && regions.cover(range.clone()) {
+                prop_assert_eq!(other.count(), now + ends[0] + ends[1]);
+            }
             let gap = regions.gap(0..80 * PAGE, length * PAGE, PAGE).map(|at| at / PAGE);
             let length = usize::try_from(length).unwrap();
             let expected = model.windows(length).position(|free| free.iter().all(Option::is_none));

@@ -48,6 +48,9 @@ pub(crate) struct SpaceState {
     floor: u64,
     /// The same for what fills a block or more: there the host gives a clone huge pages.
     huge: u64,
+    /// Bytes that counted when the first machine was frozen that this one comes from. A clone that is frozen in its turn passes
+    /// them on: what it has mapped itself is its own, and its clones'.
+    pub(crate) given: Option<u64>,
 }
 
 /// Where to map.
@@ -123,13 +126,26 @@ impl Space {
         let floor = self.state.regions.end_below(USER_END).max(MAP_START).next_multiple_of(BLOCK);
         let huge = (floor + SMALL_BYTES).min(floor.midpoint(USER_END).next_multiple_of(BLOCK));
         (self.state.floor, self.state.huge) = (floor, huge);
+        self.state.given = Some(self.given());
         let frozen = self.arena.freeze([break_growth, floor..USER_END], huge)?;
         Ok((frozen, self.state))
     }
 
-    /// Allows `more` bytes to be mapped beyond those that are; what never could be touched does not count.
+    /// Bytes that count already where a limit begins: [`Space::allow`].
+    fn given(&self) -> u64 {
+        self.state.given.unwrap_or_else(|| self.state.regions.counted())
+    }
+
+    /// Allows `more` bytes to be mapped beyond those that were when the first machine was frozen that this one comes from, or
+    /// that are now, if it comes from none. What never could be touched does not count.
     pub fn allow(&mut self, more: u64) {
-        self.limit = self.state.regions.counted().saturating_add(more);
+        self.limit = self.given().saturating_add(more);
+    }
+
+    /// ENOMEM where so many more regions would be too many.
+    fn check_count(&self, more: usize) -> Result<(), Errno> {
+        let too_many = more > 0 && self.state.regions.count() + more > MOST_REGIONS;
+        if too_many { Err(Errno::NOMEM) } else { Ok(()) }
     }
 
     /// ENOMEM where `more` bytes would be too many.
@@ -170,9 +186,10 @@ impl Space {
         if length == 0 {
             return Err(Errno::INVAL);
         }
-        if length > USER_END || self.state.regions.count() >= MOST_REGIONS {
+        if length > USER_END {
             return Err(Errno::NOMEM);
         }
+        self.check_count(1)?;
         let start = match place {
             Place::Hint(hint) => self.anywhere(page_down(hint), length, rights)?,
             Place::BlockAt(offset) => {
@@ -182,6 +199,8 @@ impl Space {
             }
             Place::Fixed(start) => {
                 let range = user(start, length)?;
+                // Before anything is gone: what is here may leave two parts.
+                self.check_count(1 + usize::from(self.state.regions.surround(&range)))?;
                 self.release(range)?;
                 start
             }
@@ -198,11 +217,20 @@ impl Space {
 
     /// Maps what is free.
     fn grant(&mut self, range: Range<u64>, rights: Rights) -> Result<(), Errno> {
-        if rights.count() {
-            self.check_room(range.end - range.start)?;
+        self.check_count(1)?;
+        // What cannot be touched holds nothing, except where a clone has to put zeros in the place of its template's pages:
+        // those are its own.
+        let hidden = if rights.count() { Vec::new() } else { self.arena.inherited(range.clone()) };
+        let held = if rights.count() { std::slice::from_ref(&range) } else { &hidden[..] };
+        let more: u64 = held.iter().map(|part| part.end - part.start).sum();
+        if more > 0 {
+            self.check_room(more)?;
         }
         self.arena.zero_on_reuse(range.clone());
         self.state.regions.set(range.clone(), rights);
+        for part in hidden {
+            self.state.regions.set(part, Rights::HIDDEN);
+        }
         self.enter(range, rights)
     }
 
@@ -237,6 +265,7 @@ impl Space {
     }
 
     fn release(&mut self, range: Range<u64>) -> Result<(), Errno> {
+        self.check_count(usize::from(self.state.regions.surround(&range)))?;
         let parts: Vec<_> =
             self.state.regions.inside(range.clone()).map(|(part, _)| part).collect();
         self.state.regions.clear(range);
@@ -263,10 +292,8 @@ impl Space {
         if end > USER_END || !self.state.regions.cover(range.clone()) {
             return Err(Errno::NOMEM);
         }
-        if self.state.regions.count() >= MOST_REGIONS {
-            return Err(Errno::NOMEM);
-        }
         let parts: Vec<_> = self.state.regions.inside(range.clone()).collect();
+        self.check_count(self.cuts(&parts, rights))?;
         let uncounted = parts.iter().filter(|(_, now)| !now.count());
         let more = uncounted.map(|(part, _)| part.end - part.start).sum();
         if rights.count() && more > 0 {
@@ -280,6 +307,16 @@ impl Space {
         }
         self.enter(range, rights)?;
         shrinking.map_or(Ok(()), |range| self.arena.flush(range).map_err(refused))
+    }
+
+    /// How many regions are cut where those parts of them that lie in a range get these rights.
+    fn cuts(&self, parts: &[(Range<u64>, Rights)], rights: Rights) -> usize {
+        let cut = |address: u64, now: Rights| {
+            usize::from(now.turned_into(rights) != now && self.state.regions.cut_at(address))
+        };
+        let (first, last) = (parts.first(), parts.last());
+        first.map_or(0, |(part, now)| cut(part.start, *now))
+            + last.map_or(0, |(part, now)| cut(part.end, *now))
     }
 
     /// `mremap` with MREMAP_MAYMOVE or without; it cannot be told where to move to.
@@ -310,6 +347,8 @@ impl Space {
         if !may_move {
             return Err(Errno::NOMEM);
         }
+        // The new one, and what its leaving cuts in two.
+        self.check_count(2)?;
         let moved = self.map(Place::Hint(0), new, rights)?;
         for page in pages(0..old) {
             let copy: Vec<u8> = self.arena.bytes(start + page..start + page + PAGE).to_vec();

@@ -114,3 +114,42 @@ fn a_condition_is_broadcast_as_musl_does_it() {
     };
     assert_eq!((inside.as_str(), outside.as_str()), ("done: 5 0\n", "done: 5 0\n"));
 }
+
+#[test]
+fn what_would_make_more_regions_than_there_may_be_is_refused_and_nothing_else() {
+    let most = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
+    let source = r#"
+        int main() {
+            const long PAGE = 4096, PAGES = 140000;
+            const int FLAGS = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+            /* What printing needs is mapped from here on. */
+            say("begin", 0);
+            char *all = mmap(0, PAGES * PAGE, PROT_NONE, FLAGS, -1, 0);
+            long holes = 0;
+            while (holes < PAGES / 2 - 1 && munmap(all + (2 * holes + 1) * PAGE, PAGE) == 0) holes++;
+            say("one hole too many", errno == ENOMEM && holes > 65000 && holes < 65530 ? 0 : holes);
+            char *rest = all + 2 * holes * PAGE, *end = all + PAGES * PAGE;
+            say("rights in the middle", mprotect(rest + PAGE, PAGE, PROT_READ));
+            say("rights of the end", mprotect(end - PAGE, PAGE, PROT_READ));
+            say("rights of all", mprotect(all, PAGE, PROT_READ));
+            say("a hole by mapping", mmap(rest + PAGE, PAGE, PROT_READ, FLAGS | MAP_FIXED, -1, 0) == MAP_FAILED);
+            say("what was there", msync(rest, 3 * PAGE, MS_ASYNC));
+            say("an end", munmap(end - PAGE, PAGE));
+            say("a beginning", munmap(rest, PAGE));
+            say("a whole one", munmap(all, PAGE));
+            say("a hole again", munmap(rest + 2 * PAGE, PAGE));
+            say("and one more", munmap(rest + 4 * PAGE, PAGE));
+            say("room for three", munmap(all, 7 * PAGE));
+            say("rights again", mprotect(rest + 5 * PAGE, PAGE, PROT_READ));
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{source}")) else {
+        return;
+    };
+    assert!(inside.starts_with("begin: 0 0\none hole too many: 0 0\n"), "{inside}");
+    if most.trim() == "65530" {
+        assert_eq!(inside, outside);
+    } else {
+        eprintln!("SKIPPED: this host has set its processes another limit of regions, {most}");
+    }
+}

@@ -3,29 +3,47 @@
 mod machine;
 
 use machine::{compile, kvm};
-use microvm::linux::{Options, Pause, Process};
+use microvm::hypervisor::Hypervisor;
+use microvm::linux::{MOST_LAYER_FILES, Options, Pause, Process, Template};
+use microvm::scan::Scanner;
 use microvm::vfs::TreeBuilder;
+use tempfile::TempDir;
 
-/// Runs a program that first waits on its channel, from then on with so much memory and scratch. Its exit status.
-fn run(source: &str, memory: u64, scratch: u64) -> Option<(i32, Process)> {
-    let host = kvm()?;
+/// A program that does one thing, waits on its channel, and does another; and its files, among them two hundred in `/many`.
+fn idle(host: &Hypervisor, first: &str, second: &str) -> (Process, TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let source = format!(
         "#define _GNU_SOURCE\n#include <errno.h>\n#include <fcntl.h>\n#include <stdio.h>\n#include <string.h>\n\
          #include <sys/mman.h>\n#include <sys/stat.h>\n#include <unistd.h>\n\
-         int main() {{ char byte; read(3, &byte, 1);\n{source}\n}}"
+         int main() {{ char byte;\n{first}\nread(3, &byte, 1);\n{second}\n}}"
     );
     std::fs::write(directory.path().join("program"), compile(&source, &["-static"])).unwrap();
+    std::fs::create_dir(directory.path().join("many")).unwrap();
+    for number in 0..200 {
+        std::fs::write(directory.path().join(format!("many/{number}")), "x").unwrap();
+    }
     let tree = TreeBuilder::default().layer("/", directory.path()).unwrap().devices();
     let options = Options { program: vec!["/program".into()], channel: true, ..Options::default() };
     let mut process =
-        Process::start(&host, tree.scratch("/tmp").build(1 << 20, 64), &options).unwrap();
+        Process::start(host, tree.scratch("/tmp").build(1 << 20, 64), &options).unwrap();
     assert_eq!(process.run().unwrap(), Pause::Idle);
+    (process, directory)
+}
+
+/// Runs one that waits for a byte, within so much memory and scratch. Its exit status.
+fn go_on(process: &mut Process, memory: u64, scratch: u64) -> i32 {
     process.limit(memory, scratch, 10_000);
     process.feed(b"x");
     let pause = process.run().unwrap();
     let Pause::Exited(status) = pause else { panic!("{pause:?}") };
-    Some((status, process))
+    status
+}
+
+/// Runs a program that first waits on its channel, from then on with so much memory and scratch. Its exit status.
+fn run(source: &str, memory: u64, scratch: u64) -> Option<(i32, Process)> {
+    let host = kvm()?;
+    let (mut process, _files) = idle(&host, "", source);
+    Some((go_on(&mut process, memory, scratch), process))
 }
 
 #[test]
@@ -132,4 +150,138 @@ fn what_nobody_takes_is_bounded_and_many_small_writes_take_no_more_than_they_hol
     assert_eq!(status, 0);
     let output = process.take_output();
     assert_eq!(output.iter().map(|(_, bytes)| bytes.len()).collect::<Vec<_>>(), [5000, 1]);
+}
+
+#[test]
+fn memory_of_its_templates_that_a_clone_hides_counts() {
+    let Some(host) = kvm() else { return };
+    let first = "char *shared = mmap(0, 64 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);";
+    // Returns how many further pieces of eight megabytes it got.
+    let second = r#"
+        if (munmap(shared, 64 << 20)) return 90;
+        /* Nobody may see what the template has there: each page is made a page of zeros, and the clone's own. */
+        const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+        if (mmap(shared, 64 << 20, PROT_NONE, flags, -1, 0) != shared) return 91;
+        for (int count = 0; count < 60; count++) {
+            if (mmap(0, 8 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED) return errno == ENOMEM ? count : 92;
+        }
+        return 93;"#;
+    let template = Template::seal(idle(&host, first, second).0).unwrap();
+    let mut clone = template.spawn(&host).unwrap();
+    assert_eq!(go_on(&mut clone, 32 << 20, 1 << 20), 4);
+}
+
+/// Takes 24 megabytes between two waits; then says how many further pieces of four there are.
+const TAKES_TWICE: [&str; 2] = [
+    "char *piece;",
+    r#"
+        if (mmap(0, 24 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED) return 90;
+        int file = open("/tmp/file", O_CREAT | O_RDWR, 0600);
+        read(3, &byte, 1);
+        static char block[30000];
+        int written = write(file, block, sizeof block);
+        for (int count = 0; count < 60; count++) {
+            piece = mmap(0, 4 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            if (piece == MAP_FAILED) return (errno == ENOMEM ? count : 92) + (written == sizeof block ? 0 : 100);
+        }
+        return 93;"#,
+];
+
+#[test]
+fn a_clone_of_a_clone_has_its_memory_once() {
+    let Some(host) = kvm() else { return };
+    let [first, second] = TAKES_TWICE;
+    let template = Template::seal(idle(&host, first, second).0).unwrap();
+    let mut loaded = template.spawn(&host).unwrap();
+    loaded.limit(32 << 20, 1 << 20, 64);
+    loaded.feed(b"x");
+    assert_eq!(loaded.run().unwrap(), Pause::Idle);
+    let loaded = Template::seal_clone(loaded, &mut Scanner::open().unwrap()).unwrap();
+    assert_eq!(loaded.given(), template.given());
+    let mut clone = loaded.spawn(&host).unwrap();
+    assert_eq!(go_on(&mut clone, 32 << 20, 1 << 20), 2);
+    // Who may have more has more, and who may have less than was taken has nothing.
+    let mut clone = loaded.spawn(&host).unwrap();
+    assert_eq!(go_on(&mut clone, 40 << 20, 1 << 20), 4);
+    let mut clone = loaded.spawn(&host).unwrap();
+    assert_eq!(go_on(&mut clone, 16 << 20, 1 << 20), 0);
+}
+
+#[test]
+fn a_reset_leaves_a_clone_its_own_limits() {
+    let Some(host) = kvm() else { return };
+    let mut scanner = Scanner::open().unwrap();
+    let [first, second] = TAKES_TWICE;
+    // The template's scratch has room for a megabyte.
+    let template = Template::seal(idle(&host, first, second).0).unwrap();
+    let mut clone = template.spawn(&host).unwrap();
+    clone.limit(28 << 20, 20_000, 64);
+    for _ in 0..2 {
+        for pause in [Pause::Idle, Pause::Exited(101)] {
+            clone.feed(b"x");
+            assert_eq!(clone.run().unwrap(), pause);
+        }
+        clone = template.reset(clone, &mut scanner).unwrap().0;
+    }
+}
+
+#[test]
+fn what_is_in_pipes_and_what_nobody_has_taken_weighs() {
+    let Some(host) = kvm() else { return };
+    const MIB: u64 = 1 << 20;
+    let first = r#"
+        static char block[1 << 20];
+        int ends[16][2];
+        for (int at = 0; at < 16; at++) if (pipe(ends[at]) || write(ends[at][1], block, 1 << 16) != 1 << 16) return 1;
+        if (write(1, block, sizeof block) != sizeof block || write(3, block, sizeof block) != sizeof block) return 2;"#;
+    let second = r#"
+        for (int at = 0; at < 16; at++) close(ends[at][0]), close(ends[at][1]);
+        read(3, &byte, 1);
+        return 0;"#;
+    let (mut process, _files) = idle(&host, first, second);
+    let mut scanner = Scanner::open().unwrap();
+    let mut weigh = |process: &Process| process.weigh(&mut scanner).unwrap();
+    let mut before = weigh(&process);
+    assert!(before >= 3 * MIB, "{before}");
+    let mut lighter = |process: &Process| {
+        let now = weigh(process);
+        let less = before - now;
+        before = now;
+        less
+    };
+    assert_eq!(process.take_said().len() as u64, MIB);
+    assert!(lighter(&process) >= MIB);
+    drop(process.take_output());
+    assert!(lighter(&process) >= MIB);
+    process.feed(b"x");
+    assert_eq!(process.run().unwrap(), Pause::Idle);
+    // But for what holds the byte that it was fed.
+    assert!(lighter(&process) >= MIB - 100);
+    // What it has not read yet is its own, too.
+    let unread = vec![0; 1 << 20];
+    process.feed(&unread);
+    let full = process.weigh(&mut Scanner::open().unwrap()).unwrap();
+    assert!(full >= MIB, "{full}");
+}
+
+#[test]
+fn a_guest_has_so_many_files_of_layers_open_and_no_more() {
+    let source = r#"
+        char name[32];
+        int count = 0, last = -1;
+        for (; count < 200; count++) {
+            sprintf(name, "/many/%d", count);
+            int got = open(name, O_RDONLY);
+            if (got < 0 && errno != EMFILE) return 240;
+            if (got < 0) break;
+            last = got;
+        }
+        /* What is open already takes no further descriptor of the host's, and neither does scratch. */
+        if (open("/many/0", O_RDONLY) < 0 || open("/tmp/own", O_CREAT | O_RDWR, 0600) < 0) return 241;
+        if (dup(last) < 0 || close(last)) return 242;
+        if (open("/many/199", O_RDONLY) != -1 || errno != EMFILE) return 243;
+        if (close(last - 1) || open("/many/199", O_RDONLY) < 0) return 244;
+        return count;"#;
+    let Some((status, _)) = run(source, 32 << 20, 1 << 20) else { return };
+    assert_eq!(usize::try_from(status).unwrap(), MOST_LAYER_FILES);
 }

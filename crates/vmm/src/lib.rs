@@ -25,3 +25,6 @@ mod worker;
 
 pub use monitor::Examination;
 pub use worker::{Absent, Machines};
+
+/// Machines of one family at most.
+const MOST_MACHINES: u32 = 4096;

@@ -1,6 +1,6 @@
 //! Descriptors, and what they refer to. Plain data: copying it copies all state of open files.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::sync::Arc;
 
@@ -10,6 +10,9 @@ use crate::vfs::NodeId;
 
 /// Most descriptors of a process.
 pub(super) const MOST: usize = 1024;
+/// Files of layers that a process can have open at a time, each however often: each takes a descriptor of the monitor's, whose
+/// other machines have to get along with what is left.
+pub const MOST_LAYER_FILES: usize = 128;
 /// Bytes that a pipe holds.
 pub(crate) const PIPE_BYTES: usize = 64 << 10;
 
@@ -98,6 +101,12 @@ impl Files {
 
     /// Opens an object as the lowest free descriptor.
     pub(crate) fn open(&mut self, object: Object, flags: u64) -> Result<u64, Errno> {
+        if let Object::Node(node, Some(_)) = &object
+            && !self.has_open(*node)
+            && self.layer_files() >= MOST_LAYER_FILES
+        {
+            return Err(Errno::MFILE);
+        }
         let slot = self.free_slot(0)?;
         if let Object::PipeReader(pipe) = object {
             self.pipe_mut(pipe)?.readers += 1;
@@ -175,6 +184,24 @@ impl Files {
     pub(crate) fn has_open(&self, node: NodeId) -> bool {
         let is = |open: &Open| matches!(open.object, Object::Node(id, _) if id == node);
         self.open.iter().flatten().any(is)
+    }
+
+    /// How many files of layers are open, each counted once.
+    fn layer_files(&self) -> usize {
+        let nodes = self.open.iter().flatten().filter_map(|open| match open.object {
+            Object::Node(node, Some(_)) => Some(node),
+            _ => None,
+        });
+        nodes.collect::<BTreeSet<_>>().len()
+    }
+
+    /// Bytes of the monitor's memory that descriptors and pipes take.
+    pub(crate) fn held(&self) -> u64 {
+        let tables = self.slots.capacity() * size_of::<Option<Descriptor>>()
+            + self.open.capacity() * size_of::<Option<Open>>()
+            + self.pipes.capacity() * size_of::<Option<Pipe>>();
+        let pipes = self.pipes.iter().flatten().map(|pipe| pipe.bytes.capacity()).sum::<usize>();
+        (tables + pipes) as u64
     }
 
     /// A pipe with no ends yet.

@@ -19,11 +19,13 @@
 mod call;
 mod clock;
 mod clock_page;
+mod conversation;
 mod descriptors;
 mod files;
 mod fork;
 mod futex;
 mod identity;
+mod measure;
 mod memory;
 mod paths;
 mod process;
@@ -35,7 +37,7 @@ mod template;
 mod threads;
 mod transfer;
 
-pub use files::Stream;
+pub use files::{MOST_LAYER_FILES, Stream};
 pub use fork::{ForkError, Forked};
 pub use process::{Options, Pause, Process, ProcessError};
 pub use template::{Reset, Template};

@@ -18,7 +18,6 @@ use std::time::Instant;
 use rustix::io::Errno;
 use thiserror::Error;
 
-use super::Answer;
 use super::call::{self, Flow};
 use super::clock_page::ClockPage;
 use super::files::{Files, Object, Stream};
@@ -29,10 +28,9 @@ use super::threads::{self, Threads};
 use crate::arena::Memory;
 use crate::hypervisor::Hypervisor;
 use crate::image::{Image, ImageError};
-use crate::layout::{ARENA_BYTES, INTERPRETER, PROGRAM};
+use crate::layout::{INTERPRETER, PROGRAM};
 use crate::rights::Rights;
 use crate::ring0::PATCHED;
-use crate::scan::Scanner;
 use crate::space::Space;
 use crate::stop::Stopper;
 use crate::vcpu::{Exit, Fault, Vcpu, VcpuError};
@@ -43,10 +41,6 @@ const MOST_CALLS: u64 = 1024;
 
 /// The channel's descriptor.
 const CHANNEL: u64 = 3;
-/// Bytes that a process may have said without anybody taking them.
-const MOST_UNTAKEN: usize = 64 << 20;
-/// Pieces of output that nobody has taken: as many bytes again, with what each takes beside its own.
-const MOST_ENTRIES: usize = 1 << 20;
 
 /// What to run.
 #[derive(Clone, Debug, Default)]
@@ -230,56 +224,10 @@ impl Process {
         self.kernel.tree.attach(at, branch)
     }
 
-    /// Bounds what it uses from now on: bytes of memory beyond those that it has mapped, bytes and files of scratch.
-    pub fn limit(&mut self, memory: u64, scratch_bytes: u64, scratch_nodes: u32) {
-        self.space.allow(memory);
-        self.kernel.tree.set_room(scratch_bytes, scratch_nodes);
-    }
-
-    /// Bytes of the monitor's memory that its scratch files hold.
-    #[must_use]
-    pub fn scratch_held(&self) -> u64 {
-        self.kernel.tree.held()
-    }
-
-    /// Bytes of memory that it does not share with what it was cloned from, scratch files and waiting threads included; KVM's
-    /// own for it apart.
-    ///
-    /// # Errors
-    /// Before Linux 6.7.
-    pub fn weigh(&self, scanner: &mut Scanner) -> io::Result<u64> {
-        let base = self.space.arena().address();
-        let own = scanner.private(base..base + ARENA_BYTES)?;
-        let own: u64 = own.iter().map(|range| range.end - range.start).sum();
-        Ok(own + self.scratch_held() + self.kernel.threads.held())
-    }
-
     /// What stops it from another thread.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
-    }
-
-    /// What it reads from the channel next.
-    pub fn feed(&mut self, bytes: &[u8]) {
-        self.incoming.extend(bytes);
-    }
-
-    /// Nothing more will be fed: reading the channel then finds its end.
-    pub fn hang_up(&mut self) {
-        self.open = false;
-    }
-
-    /// What it wrote to the channel since this was asked last.
-    pub fn take_said(&mut self) -> Vec<u8> {
-        self.untaken -= self.outgoing.len();
-        std::mem::take(&mut self.outgoing)
-    }
-
-    /// What it wrote to its standard streams since this was asked last.
-    pub fn take_output(&mut self) -> Vec<(Stream, Vec<u8>)> {
-        self.untaken -= self.output.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
-        std::mem::take(&mut self.output)
     }
 
     /// System calls that it tried and that do not exist here.
@@ -398,32 +346,6 @@ impl Process {
             self.patched += 1;
         }
     }
-
-    /// Says something to the worker: what the guest has at `source`.
-    pub(super) fn say(&mut self, source: u64, length: u64) -> Answer {
-        let bytes = self.space.read(source, length)?;
-        self.untaken = untaken(self.untaken, bytes)?;
-        self.outgoing.extend_from_slice(bytes);
-        Ok(length)
-    }
-
-    /// Writes to a standard stream what the guest has at `source`.
-    pub(super) fn print(&mut self, stream: Stream, source: u64, length: u64) -> Answer {
-        let bytes = self.space.read(source, length)?;
-        if bytes.is_empty() {
-            return Ok(0);
-        }
-        self.untaken = untaken(self.untaken, bytes)?;
-        let full = self.output.len() == MOST_ENTRIES;
-        match self.output.last_mut() {
-            // One list entry for each byte would take many times what it holds.
-            Some((last, before)) if *last == stream => before.extend_from_slice(bytes),
-            // Streams in turns make an entry for each.
-            _ if full => return Err(Errno::NOSPC),
-            _ => self.output.push((stream, bytes.to_vec())),
-        }
-        Ok(length)
-    }
 }
 
 /// What a machine's guest tells the time by, from `floor` on at the earliest: see [`ClockPage::new`].
@@ -437,12 +359,6 @@ pub(super) fn keep_time(
         vcpu.unshift_ticks()?;
     }
     Ok(Some(ClockPage::new(ticks, floor)))
-}
-
-/// How much is untaken with these bytes; ENOSPC when that is too much, before they are copied.
-fn untaken(before: usize, more: &[u8]) -> Result<usize, Errno> {
-    let after = before + more.len();
-    if after > MOST_UNTAKEN { Err(Errno::NOSPC) } else { Ok(after) }
 }
 
 /// A program of the tree: its headers and its bytes.

@@ -135,6 +135,12 @@ impl Template {
         Ok(Self { frozen, space, cpu, kernel, told, touched: Vec::new() })
     }
 
+    /// Bytes that clones have mapped before any limit of theirs counts: the most that one can come to have beside it.
+    #[must_use]
+    pub fn given(&self) -> u64 {
+        self.space.given.unwrap_or(0)
+    }
+
     /// Learns from a clone that has run: what it has touched further clones get at once.
     ///
     /// # Errors
@@ -202,7 +208,10 @@ impl Template {
             calls: _,
             patched: _,
         } = &mut process;
+        let (bytes, nodes) = kernel.tree.room();
         kernel.clone_from(&self.kernel);
+        // How much it may have is its own matter, and not that of whom the template was made of.
+        kernel.tree.set_room(bytes, nodes);
         if let Some(clock) = clock {
             clock.lose();
         }

@@ -71,6 +71,12 @@ impl Tree {
         self.room = Room { bytes, nodes };
     }
 
+    /// How much there may be: bytes, and nodes.
+    #[must_use]
+    pub fn room(&self) -> (u64, u32) {
+        (self.room.bytes, self.room.nodes)
+    }
+
     /// The top of the tree.
     pub const ROOT: NodeId = ROOT;
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use microvm::hypervisor::Hypervisor;
 use microvm::linux::Template;
 use microvm::scan::Scanner;
+use sandbox::Limits;
 
 use super::pristine::Function;
 use crate::message::{Event, Place};
@@ -27,17 +28,20 @@ pub(super) struct Family {
     lacking: Mutex<BTreeSet<u64>>,
 }
 
-/// Which code, loaded how: equal ones lead to equal machines. The message itself is not kept: its environment may hold
-/// secrets.
+/// Which code, loaded how and within which limits: equal ones lead to equal machines. The message itself is not kept: its
+/// environment may hold secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Loading {
     layers: Vec<Place>,
     message: blake3::Hash,
+    /// Bytes of memory, and of scratch, and files of scratch.
+    limits: (u64, u64, u32),
 }
 
 impl Loading {
-    pub(super) fn new(layers: Vec<Place>, message: &[u8]) -> Self {
-        Self { layers, message: blake3::hash(message) }
+    pub(super) fn new(layers: Vec<Place>, message: &[u8], limits: Limits) -> Self {
+        let limits = (limits.memory_bytes, limits.scratch_bytes, limits.scratch_inodes);
+        Self { layers, message: blake3::hash(message), limits }
     }
 }
 

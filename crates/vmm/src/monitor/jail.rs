@@ -18,11 +18,13 @@ use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 
 use landlock::{AccessNet, Ruleset, RulesetAttr, Scope};
+use microvm::linux::MOST_LAYER_FILES;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sys::jail::{JailError, leave_root, step};
 use warden::uids::INNER;
 
 use super::filter;
+use crate::MOST_MACHINES;
 
 const CONTROL: RawFd = 3;
 const NAMESPACES: [(RawFd, LinkNameSpaceType); 5] = [
@@ -33,8 +35,10 @@ const NAMESPACES: [(RawFd, LinkNameSpaceType); 5] = [
     (8, LinkNameSpaceType::Mount),
     (9, LinkNameSpaceType::User),
 ];
-/// A clone takes some six, and each file that a guest has open one.
-const DESCRIPTORS: u64 = 16 << 10;
+/// Descriptors of a clone beside its guest's files.
+const OF_A_CLONE: u64 = 6;
+/// For as many machines as there can be, and all that their guests can have open.
+const DESCRIPTORS: u64 = MOST_MACHINES as u64 * (OF_A_CLONE + MOST_LAYER_FILES as u64);
 
 /// Goes to jail, for good. Once, by a process of one thread, before it reads from anybody. Returns the control socket.
 ///

@@ -55,7 +55,7 @@ pub(super) fn live(clone: &Clone) -> Result<End, Trouble> {
         }
     }
     let layers = clone.layers.iter().map(|(place, _)| place.clone()).collect();
-    let loading = Loading::new(layers, &message);
+    let loading = Loading::new(layers, &message, clone.limits);
     let mut scale = Scale::new(clone)?;
     let function = match clone.family.loaded(&loading) {
         Some(function) => function,
