@@ -79,6 +79,8 @@ pub enum Event {
     Frozen {
         /// Bytes that a clone has of its own once it waits for its code.
         clone_bytes: u64,
+        /// Bytes that a clone has mapped from the start: beside its limit, what it can come to have of its own.
+        given_bytes: u64,
     },
     /// A clone waits for its code.
     Cloned {
@@ -107,6 +109,11 @@ pub enum Event {
         number: u64,
         /// How.
         death: Death,
+    },
+    /// A clone's memory was given back, however it came to that. Nothing more is told of it.
+    Gone {
+        /// Which.
+        number: u64,
     },
     /// A guest tried a system call that does not exist here; once for each kind.
     Lacks {

@@ -23,7 +23,7 @@ use sys::process::{PidFd, close_from, default_signals};
 
 use crate::cgroup::Group;
 use crate::protocol::{Answer, Cpu, Limits, MOST_OPENED, Network, Python};
-use crate::serve::{Answered, Refused, Warden, kernel};
+use crate::serve::{Answered, Refused, Warden, done, kernel};
 use crate::slot::{Kind, Sandbox};
 use crate::spawn::{self, SpawnError, failed};
 use crate::uids::{Allotment, INNER};
@@ -93,6 +93,14 @@ impl Warden {
         let (files, cgroup_files) = crate::prepare::split(files);
         let rest = [channel, shared].into_iter().chain(cgroup_files).collect();
         Ok((Answer::Started { uid, files }, rest))
+    }
+
+    pub(crate) fn limit_memory(&mut self, name: u64, memory_bytes: u64) -> Answered {
+        let sandbox = self.find(name)?;
+        let (group, limits) = (sandbox.group.clone(), Limits { memory_bytes, ..sandbox.limits });
+        self.cgroups.limit(&group, limits).map_err(kernel("limit memory"))?;
+        self.find(name)?.limits = limits;
+        done()
     }
 
     pub(crate) fn open_layers(&self, layers: &[String]) -> Answered {

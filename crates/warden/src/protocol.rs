@@ -13,7 +13,7 @@ use crate::isolation::Isolation;
 pub const MAX_PACKET: usize = 32 << 10;
 
 /// Version of this protocol: both sides come from one build and must agree.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// Layers of one [`Command::Open`].
 pub const MOST_OPENED: usize = 8;
@@ -117,6 +117,13 @@ pub enum Command {
         sandbox: u64,
         /// Its limits; it has no scratch.
         limits: Limits,
+    },
+    /// Set another limit of memory: of a monitor, whose machines are more or fewer now. Answered by [`Answer::Done`].
+    Limit {
+        /// Its name.
+        sandbox: u64,
+        /// Bytes.
+        memory_bytes: u64,
     },
     /// Open layers for a monitor, each as a read-only tree that hangs nowhere. Answered by [`Answer::Done`] with a
     /// descriptor for each.

@@ -226,6 +226,7 @@ impl Warden {
                 let cpu = self.host.isolation.enforced(limits).cpu;
                 self.monitor(sandbox, Limits { cpu, ..limits })
             }
+            Command::Limit { sandbox, memory_bytes } => self.limit_memory(sandbox, memory_bytes),
             Command::Open { layers } => self.open_layers(&layers),
             Command::Prepare { sandbox, zygote, derive, packages, limits } => {
                 self.check_new(sandbox)?;

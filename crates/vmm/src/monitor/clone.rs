@@ -55,6 +55,7 @@ impl Clone {
             self.family.tell(&Event::Ended { number: self.number, death });
         }
         self.channel.close();
+        self.family.tell(&Event::Gone { number: self.number });
     }
 
     fn converse(&self, spare: Option<Process>) -> Result<End, Trouble> {

@@ -56,8 +56,9 @@ pub fn serve(control: OwnedFd, host: Hypervisor, mut scanner: Scanner) -> io::Re
                 });
                 match frozen {
                     Ok((template, clone_bytes)) => {
+                        let given_bytes = template.given();
                         let family = Family::new(host, template, scanner, Arc::clone(&control));
-                        tell(&control, &Event::Frozen { clone_bytes });
+                        tell(&control, &Event::Frozen { clone_bytes, given_bytes });
                         return Nursery::of(Arc::new(family), control, spares).watch();
                     }
                     Err(trouble) => Err(trouble),

@@ -12,6 +12,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, watch};
 
+use super::allowance::Allowance;
 use super::warded::Warded;
 use crate::lacking::Lacking;
 use crate::message::{Event, MAX_PACKET, Order};
@@ -31,6 +32,7 @@ pub(super) struct Family {
 struct Wire {
     socket: AsyncFd<OwnedFd>,
     clones: Mutex<HashMap<u64, Arc<State>>>,
+    allowance: Mutex<Allowance>,
     lost: AtomicBool,
     lacking: Arc<Lacking>,
 }
@@ -80,10 +82,12 @@ impl Family {
         warded: Warded,
         control: OwnedFd,
         lacking: Arc<Lacking>,
+        allowance: Allowance,
     ) -> io::Result<(Self, mpsc::UnboundedReceiver<Event>)> {
         let socket = container::watch(control)?;
-        let (clones, lost) = (Mutex::default(), AtomicBool::new(false));
-        let wire = Arc::new(Wire { socket, clones, lost, lacking });
+        let (clones, allowance) = (Mutex::default(), Mutex::new(allowance));
+        let lost = AtomicBool::new(false);
+        let wire = Arc::new(Wire { socket, clones, allowance, lost, lacking });
         let (tell, told) = mpsc::unbounded_channel();
         let reader = tokio::spawn(read(Arc::clone(&wire), tell));
         Ok((Self { warded, wire, reader }, told))
@@ -102,6 +106,17 @@ impl Family {
             id: self.warded.id(),
             reason: format!("its monitor does not listen: {error}"),
         })
+    }
+
+    /// Has the family's cgroup hold a clone that will be ordered, of so many bytes at most.
+    pub(super) fn make_room(&self, number: u64, bytes: u64) {
+        // Where nobody can tell, it uses all that it may.
+        let used = || self.warded.memory().unwrap_or(u64::MAX);
+        let mut allowance = self.wire.allowance();
+        if let Some(limit) = allowance.add(number, bytes, used) {
+            // While it is locked: the warden hears of limits in the order in which they were found.
+            self.warded.limit(limit);
+        }
     }
 
     /// Notes a clone that will be ordered, so that nothing that is told of it is missed.
@@ -141,6 +156,11 @@ impl Wire {
         self.clones.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn allowance(&self) -> MutexGuard<'_, Allowance> {
+        // As above.
+        self.allowance.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Notes what is told of a clone; gives back what is told of the reference machine.
     fn note(&self, event: Event) -> Option<Event> {
         let (number, stage) = match event {
@@ -148,6 +168,10 @@ impl Wire {
                 if let Some(state) = self.clones().get(&number) {
                     state.bytes.store(bytes, Ordering::Relaxed);
                 }
+                return None;
+            }
+            Event::Gone { number } => {
+                self.allowance().remove(number);
                 return None;
             }
             Event::Lacks { call } => {
@@ -160,6 +184,7 @@ impl Wire {
             Event::Ended { number, death } => (number, Stage::Ended(death)),
             Event::Failed { number: Some(number), reason, exhausted } => {
                 tracing::warn!(reason, "a micro-VM failed");
+                self.allowance().remove(number);
                 (number, Stage::Refused(reason, exhausted))
             }
             other => return Some(other),

@@ -5,17 +5,12 @@ use std::sync::Arc;
 
 use container::Containers;
 use sandbox::Network;
-use sandbox::{Cpu, Limits, ProviderError};
+use sandbox::{Cpu, ProviderError};
 use sandbox::{Instance, InstanceSpec, Pending, Provider, Zygote, ZygoteSpec};
 use thiserror::Error;
 
 use super::zygote::MachineZygote;
 use crate::lacking::Lacking;
-
-/// Most of the machine's memory that one family may have.
-const PART_OF_MEMORY: u64 = 2;
-/// Threads of a monitor: one for each clone, and one of the kernel's own for each.
-const THREADS: u32 = 8192;
 
 /// Clones that a family keeps rehearsed, at most: each costs about a megabyte and some milliseconds.
 const MOST_SPARES: usize = 2;
@@ -45,8 +40,8 @@ pub struct Machines {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) containers: Containers,
-    /// Of each monitor: guests have limits of their own.
-    pub(super) limits: Limits,
+    /// What all machines of one family have of the processors together.
+    pub(super) cpu: Cpu,
     /// Clones that each family keeps rehearsed.
     pub(super) spares: usize,
     pub(super) lacking: Arc<Lacking>,
@@ -68,23 +63,9 @@ impl Machines {
         if !Path::new("/dev/kvm").exists() {
             return Err(Absent::NoKvm);
         }
-        let info = rustix::system::sysinfo();
-        let memory = info.totalram.saturating_mul(u64::from(info.mem_unit));
-        let limits = Limits {
-            memory_bytes: memory / PART_OF_MEMORY,
-            pids: THREADS,
-            scratch_bytes: 0,
-            scratch_inodes: 0,
-            cpu,
-        };
         let (containers, lacking) = (containers.clone(), Arc::new(Lacking::open(state)));
         Ok(Self {
-            shared: Arc::new(Shared {
-                containers,
-                limits,
-                spares: spares.min(MOST_SPARES),
-                lacking,
-            }),
+            shared: Arc::new(Shared { containers, cpu, spares: spares.min(MOST_SPARES), lacking }),
         })
     }
 

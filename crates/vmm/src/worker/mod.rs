@@ -1,5 +1,6 @@
 //! The worker's side: families of micro-VMs as the engine sees them.
 
+mod allowance;
 mod family;
 mod instance;
 mod machines;

@@ -55,6 +55,11 @@ impl Warded {
         self.handle.memory()
     }
 
+    /// Has the warden set another limit of memory, of all its machines together. Does not wait for it.
+    pub(super) fn limit(&self, memory_bytes: u64) {
+        self.name.client.tell(Command::Limit { sandbox: self.name.id.0, memory_bytes });
+    }
+
     /// How it ended, and its last words. When its sockets have closed.
     pub(super) async fn inspect(&self) -> Result<(Death, String), ProviderError> {
         self.handle.autopsy(&self.process).await

@@ -8,16 +8,20 @@ use std::time::Instant;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sandbox::{
-    Imports, Instance, InstanceSpec, Layer, Pending, ProviderError, Sandbox, SandboxId, Zygote,
-    ZygoteSpec,
+    Imports, Instance, InstanceSpec, Layer, Limits, Pending, ProviderError, Sandbox, SandboxId,
+    Zygote, ZygoteSpec,
 };
 
+use super::allowance::{Allowance, of_machine};
 use super::family::{Family, Stage, answer};
 use super::instance::MachineInstance;
 use super::machines::Shared;
 use super::warded::Warded;
+use crate::MOST_MACHINES;
 use crate::message::{CODE, Event, GUEST, Order, PACKAGES, Place};
 
+/// Threads of a monitor: one for each clone, and one of the kernel's own for each.
+const THREADS: u32 = 2 * MOST_MACHINES;
 /// Longest list of modules in one order.
 const MODULES_BYTES: usize = 32 << 10;
 /// Layers whose descriptors are kept at hand.
@@ -35,6 +39,8 @@ pub(super) struct MachineZygote {
     /// Bytes that it weighed when it had no clones; 0 where the host cannot tell.
     bytes: u64,
     clone_bytes: u64,
+    /// Bytes that a clone has mapped from the start, and shares until it writes there.
+    given_bytes: u64,
     opened: Mutex<HashMap<String, Arc<OwnedFd>>>,
 }
 
@@ -45,8 +51,18 @@ impl MachineZygote {
         spec: ZygoteSpec,
         modules: Vec<String>,
     ) -> Result<Self, ProviderError> {
-        let (warded, control) = Warded::start(&shared.containers, shared.limits).await?;
-        let (family, mut told) = Family::new(warded, control, Arc::clone(&shared.lacking))
+        let allowance = Allowance::new(spec.limits);
+        // Guests have limits of their own.
+        let limits = Limits {
+            memory_bytes: allowance.limit(),
+            pids: THREADS,
+            scratch_bytes: 0,
+            scratch_inodes: 0,
+            cpu: shared.cpu,
+        };
+        let (warded, control) = Warded::start(&shared.containers, limits).await?;
+        let lacking = Arc::clone(&shared.lacking);
+        let (family, mut told) = Family::new(warded, control, lacking, allowance)
             .map_err(ProviderError::step("watch the monitor"))?;
         let python = &spec.python;
         let mut layers = vec![
@@ -80,12 +96,23 @@ impl MachineZygote {
         all.files = std::mem::take(&mut files);
         all.bound(begun.elapsed());
         family.order(&Order::Freeze { spares: shared.spares }, &[]).await?;
-        let Event::Frozen { clone_bytes } = answer(&family, &mut told, &mut files).await? else {
+        let frozen = answer(&family, &mut told, &mut files).await?;
+        let Event::Frozen { clone_bytes, given_bytes } = frozen else {
             return Err(unexpected(&family));
         };
         let bytes = family.warded.memory().unwrap_or(0);
         let (family, opened) = (Arc::new(family), Mutex::default());
-        Ok(Self { shared, family, spec, imports: all, modules, bytes, clone_bytes, opened })
+        Ok(Self {
+            shared,
+            family,
+            spec,
+            imports: all,
+            modules,
+            bytes,
+            clone_bytes,
+            given_bytes,
+            opened,
+        })
     }
 
     async fn clone_for(&self, spec: InstanceSpec) -> Result<MachineInstance, ProviderError> {
@@ -113,6 +140,7 @@ impl MachineZygote {
         let state = self.family.expect(id.0, self.clone_bytes);
         let instance = MachineInstance::new(id, Arc::clone(&self.family), Arc::clone(&state), ours);
         let reset = !spec.reset.is_never();
+        self.family.make_room(id.0, of_machine(spec.limits, self.given_bytes, reset));
         let order = Order::Clone { number: id.0, layers, limits: spec.limits, reset };
         let fds: Vec<BorrowedFd<'_>> =
             std::iter::once(theirs.as_fd()).chain(opened.iter().map(|fd| fd.as_fd())).collect();

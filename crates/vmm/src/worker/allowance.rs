@@ -1,0 +1,129 @@
+//! How much memory a family's cgroup may hold: what the limits of its machines come to.
+//!
+//! A monitor bounds each of its machines by what that maps. The cgroup bounds the monitor, whatever it has counted wrongly:
+//! its limit goes up with each machine that is ordered, and down again once machines are gone. A machine's part of it is
+//! ample, so that none meets the family's limit before its own.
+
+use std::collections::HashMap;
+
+use sandbox::Limits;
+
+/// Bytes of the monitor itself, of spares, and of what it has read of layers.
+const MONITOR: u64 = 256 << 20;
+/// Bytes of the monitor's and the kernel's for a machine: what was said and not taken (64 MiB, twice while it grows), pipes,
+/// page tables.
+const MACHINE: u64 = 192 << 20;
+/// Bytes of memory that a machine can have at all.
+const MOST: u64 = 2 << 30;
+
+/// Of one family.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    /// The reference machine's, and the monitor's own.
+    base: u64,
+    /// Bytes of each machine that was ordered and is not gone.
+    machines: HashMap<u64, u64>,
+    limit: u64,
+}
+
+impl Allowance {
+    /// Of a family whose reference machine has these limits.
+    pub(super) fn new(reference: Limits) -> Self {
+        let base = reference.memory_bytes.saturating_add(MONITOR);
+        Self { base, machines: HashMap::new(), limit: base }
+    }
+
+    /// What the cgroup's limit is.
+    pub(super) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// A machine is ordered. What the limit is from now on, if it is another; `used` tells what the family uses, and is asked
+    /// before the limit goes down.
+    ///
+    /// It goes up by more than is needed, and down when it is more than twice that: a change costs the warden a command.
+    pub(super) fn add(
+        &mut self,
+        number: u64,
+        bytes: u64,
+        used: impl FnOnce() -> u64,
+    ) -> Option<u64> {
+        self.machines.insert(number, bytes);
+        let needed = self.machines.values().fold(self.base, |all, more| all.saturating_add(*more));
+        let limit = if needed > self.limit {
+            ample(needed)
+        } else if needed < self.limit / 2 {
+            // Whatever is there is not to be killed for it.
+            ample(needed).max(ample(used())).min(self.limit)
+        } else {
+            self.limit
+        };
+        (limit != std::mem::replace(&mut self.limit, limit)).then_some(limit)
+    }
+
+    /// A machine's memory was given back.
+    pub(super) fn remove(&mut self, number: u64) {
+        self.machines.remove(&number);
+    }
+}
+
+fn ample(bytes: u64) -> u64 {
+    bytes.saturating_add(bytes / 4)
+}
+
+/// Bytes that a machine can come to have within its limits, beside `given` that it shares until it writes there. One that is
+/// reset has the machine beside it that it goes back to.
+pub(super) fn of_machine(limits: Limits, given: u64, reset: bool) -> u64 {
+    let own = limits.memory_bytes.min(MOST).saturating_add(limits.scratch_bytes);
+    let own = own.saturating_add(given.min(MOST));
+    let machines = if reset { 2 } else { 1 };
+    own.saturating_mul(machines).saturating_add(MACHINE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn limits(memory: u64) -> Limits {
+        Limits { memory_bytes: memory * MIB, scratch_bytes: 0, ..Limits::default() }
+    }
+
+    #[test]
+    fn the_limit_is_always_more_than_all_machines_may_have_and_never_far_more() {
+        let mut allowance = Allowance::new(limits(1024));
+        let base = 1024 * MIB + MONITOR;
+        assert_eq!(allowance.limit(), base);
+        let machine = of_machine(limits(512), 40 * MIB, false);
+        assert!(machine > (512 + 40) * MIB);
+        assert_eq!(of_machine(limits(512), 40 * MIB, true), 2 * machine - MACHINE);
+        let mut changes = 0;
+        for number in 0..100 {
+            changes += u32::from(allowance.add(number, machine, || 0).is_some());
+            let needed = base + (number + 1) * machine;
+            let limit = allowance.limit();
+            assert!((needed..=ample(needed)).contains(&limit), "{limit} for {needed}");
+        }
+        assert!(changes < 30, "{changes} commands for a hundred machines");
+        (1..100).for_each(|number| allowance.remove(number));
+        assert_eq!(allowance.add(100, machine, || 0), Some(ample(base + 2 * machine)));
+        assert_eq!(allowance.add(100, machine, || 0), None, "ordered twice it counts once");
+    }
+
+    #[test]
+    fn the_limit_does_not_go_below_what_is_used() {
+        let mut allowance = Allowance::new(limits(64));
+        let machine = of_machine(limits(1024), 0, false);
+        for number in 0..10 {
+            allowance.add(number, machine, || 0);
+        }
+        let high = allowance.limit();
+        (0..10).for_each(|number| allowance.remove(number));
+        // Nobody can tell.
+        assert_eq!(allowance.add(10, machine, || u64::MAX), None);
+        assert_eq!(allowance.limit(), high);
+        let used = high / 2;
+        assert_eq!(allowance.add(10, machine, || used), Some(ample(used)));
+    }
+}
