@@ -4,6 +4,8 @@
 //! only inside [`crate::vcpu::Vcpu::run`], which borrows the arena mutably; at any other time nobody else writes here, so
 //! plain slices are sound, and an argument that was read once cannot change underneath the monitor.
 
+mod mapping;
+
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -13,9 +15,11 @@ use std::sync::Arc;
 use rustix::fs::{MemfdFlags, SealFlags, SeekFrom, fcntl_add_seals, ftruncate, memfd_create, seek};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
-use rustix::mm::{madvise, mmap, mmap_anonymous, mprotect, munmap};
+use rustix::mm::{madvise, mmap_anonymous, mprotect};
 
 use crate::layout::{ARENA_BYTES, BLOCK};
+pub(crate) use mapping::length_of;
+use mapping::{map_file, offset, reserve, unmap};
 
 /// A guest's memory.
 #[derive(Debug)]
@@ -265,12 +269,7 @@ impl Arena {
     }
 
     fn at(&self, range: &Range<u64>) -> *mut u8 {
-        assert!(
-            range.start <= range.end && range.end <= ARENA_BYTES,
-            "{range:x?} leaves the arena"
-        );
-        // SAFETY: the offset was checked against the mapping's length.
-        unsafe { self.base.as_ptr().add(length_of(&(0..range.start))) }
+        offset(self.base, range)
     }
 }
 
@@ -346,58 +345,4 @@ fn filled(file: &File, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
         from = end;
     }
     Ok(found)
-}
-
-fn unmap(base: NonNull<u8>) {
-    // SAFETY: called when the mapping's one owner is dropped; KVM's slots keep nothing mapped by address.
-    let gone = unsafe { munmap(base.as_ptr().cast(), length_of(&(0..ARENA_BYTES))) };
-    debug_assert!(gone.is_ok());
-}
-
-/// Address space on a block boundary, so that the host can use huge pages where the guest does.
-fn reserve() -> io::Result<NonNull<u8>> {
-    let length = length_of(&(0..ARENA_BYTES + BLOCK));
-    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-    // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists.
-    let start = unsafe { mmap_anonymous(std::ptr::null_mut(), length, ProtFlags::empty(), flags) }?;
-    let before = start.align_offset(length_of(&(0..BLOCK)));
-    // SAFETY: `before` is less than a block, and the mapping is a block longer than the arena.
-    let base = unsafe { start.cast::<u8>().add(before) };
-    if before > 0 {
-        // SAFETY: what lies before the arena is ours since a moment and referred to by nobody.
-        unsafe { munmap(start, before) }?;
-    }
-    let after = length_of(&(0..BLOCK)) - before;
-    if after > 0 {
-        // SAFETY: the end of the arena lies `after` bytes before the end of the mapping.
-        let end = unsafe { base.add(length_of(&(0..ARENA_BYTES))) };
-        // SAFETY: as for what lies before.
-        unsafe { munmap(end.cast(), after) }?;
-    }
-    Ok(NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?)
-}
-
-/// Puts a file in the place of reserved address space.
-fn map_file(
-    base: NonNull<u8>,
-    file: &File,
-    sharing: MapFlags,
-    rights: ProtFlags,
-) -> io::Result<()> {
-    let flags = sharing | MapFlags::NORESERVE | MapFlags::FIXED;
-    let length = length_of(&(0..ARENA_BYTES));
-    // SAFETY: the address space was reserved for this, and nothing else uses it.
-    unsafe { mmap(base.as_ptr().cast(), length, rights, flags, file, 0) }?;
-    Ok(())
-}
-
-fn offset(base: NonNull<u8>, range: &Range<u64>) -> *mut u8 {
-    assert!(range.start <= range.end && range.end <= ARENA_BYTES, "{range:x?} leaves the arena");
-    // SAFETY: the offset was checked against the mapping's length.
-    unsafe { base.as_ptr().add(length_of(&(0..range.start))) }
-}
-
-/// Lengths inside the arena fit: this is an x86-64 monitor.
-pub(crate) fn length_of(range: &Range<u64>) -> usize {
-    usize::try_from(range.end - range.start).unwrap_or(usize::MAX)
 }

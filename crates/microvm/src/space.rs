@@ -4,6 +4,9 @@
 //! away is flushed before the guest runs again. Memory that is unmapped is given back at once, so that whoever maps the
 //! address next finds zeros.
 
+mod limits;
+mod resize;
+
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,9 +15,8 @@ use rustix::io::Errno;
 
 use crate::arena::{Arena, Frozen, Memory};
 use crate::layout::{
-    BLOCK, BREAK_END, MAP_START, PAGE, PROGRAM, USER_END, USER_START, page_down, page_up, pages,
+    BLOCK, BREAK_END, MAP_START, PAGE, PROGRAM, USER_END, USER_START, page_down, page_up,
 };
-
 use crate::regions::Regions;
 use crate::rewind::Journal;
 use crate::rights::Rights;
@@ -22,8 +24,6 @@ use crate::tables;
 
 /// Bytes of a clone's own zone for what is smaller than a block, unless that is more than half of it.
 const SMALL_BYTES: u64 = 256 << 20;
-/// More mappings than this are refused, as Linux does.
-const MOST_REGIONS: usize = 65_530;
 
 /// A guest's memory as it asked for it.
 #[derive(Debug)]
@@ -129,29 +129,6 @@ impl Space {
         self.state.given = Some(self.given());
         let frozen = self.arena.freeze([break_growth, floor..USER_END], huge)?;
         Ok((frozen, self.state))
-    }
-
-    /// Bytes that count already where a limit begins: [`Space::allow`].
-    fn given(&self) -> u64 {
-        self.state.given.unwrap_or_else(|| self.state.regions.counted())
-    }
-
-    /// Allows `more` bytes to be mapped beyond those that were when the first machine was frozen that this one comes from, or
-    /// that are now, if it comes from none. What never could be touched does not count.
-    pub fn allow(&mut self, more: u64) {
-        self.limit = self.given().saturating_add(more);
-    }
-
-    /// ENOMEM where so many more regions would be too many.
-    fn check_count(&self, more: usize) -> Result<(), Errno> {
-        let too_many = more > 0 && self.state.regions.count() + more > MOST_REGIONS;
-        if too_many { Err(Errno::NOMEM) } else { Ok(()) }
-    }
-
-    /// ENOMEM where `more` bytes would be too many.
-    fn check_room(&self, more: u64) -> Result<(), Errno> {
-        let wanted = self.state.regions.counted().saturating_add(more);
-        if wanted > self.limit { Err(Errno::NOMEM) } else { Ok(()) }
     }
 
     /// The memory itself.
@@ -307,86 +284,6 @@ impl Space {
         }
         self.enter(range, rights)?;
         shrinking.map_or(Ok(()), |range| self.arena.flush(range).map_err(refused))
-    }
-
-    /// How many regions are cut where those parts of them that lie in a range get these rights.
-    fn cuts(&self, parts: &[(Range<u64>, Rights)], rights: Rights) -> usize {
-        let cut = |address: u64, now: Rights| {
-            usize::from(now.turned_into(rights) != now && self.state.regions.cut_at(address))
-        };
-        let (first, last) = (parts.first(), parts.last());
-        first.map_or(0, |(part, now)| cut(part.start, *now))
-            + last.map_or(0, |(part, now)| cut(part.end, *now))
-    }
-
-    /// `mremap` with MREMAP_MAYMOVE or without; it cannot be told where to move to.
-    ///
-    /// # Errors
-    /// Those of `mremap(2)`.
-    pub fn remap(&mut self, start: u64, old: u64, new: u64, may_move: bool) -> Result<u64, Errno> {
-        let (old, new) = (page_up(old), page_up(new));
-        if !start.is_multiple_of(PAGE) || new == 0 || old == 0 {
-            return Err(Errno::INVAL);
-        }
-        let end = start.checked_add(old).filter(|end| *end <= USER_END).ok_or(Errno::FAULT)?;
-        let (region, rights) = self.state.regions.at(start).ok_or(Errno::FAULT)?;
-        if region.end < end {
-            return Err(Errno::FAULT);
-        }
-        if new <= old {
-            if new < old {
-                self.release(start + new..end)?;
-            }
-            return Ok(start);
-        }
-        let grown = start.checked_add(new).filter(|grown| *grown <= USER_END);
-        if let Some(grown) = grown.filter(|grown| !self.state.regions.touch(end..*grown)) {
-            self.grant(end..grown, rights)?;
-            return Ok(start);
-        }
-        if !may_move {
-            return Err(Errno::NOMEM);
-        }
-        // The new one, and what its leaving cuts in two.
-        self.check_count(2)?;
-        let moved = self.map(Place::Hint(0), new, rights)?;
-        for page in pages(0..old) {
-            let copy: Vec<u8> = self.arena.bytes(start + page..start + page + PAGE).to_vec();
-            // A page of zeros is what the new one is already: leave it untouched, and unallocated.
-            if copy.iter().any(|byte| *byte != 0) {
-                let to = moved + page;
-                self.arena.bytes_mut(to..to + PAGE).copy_from_slice(&copy);
-            }
-        }
-        self.release(start..end)?;
-        Ok(moved)
-    }
-
-    /// Says where the break starts: behind the program. Once.
-    pub fn set_break(&mut self, start: u64) {
-        self.state.break_start = page_up(start);
-        self.state.break_now = self.state.break_start;
-    }
-
-    /// `brk`: moves the break if that is possible; returns where it is.
-    pub fn move_break(&mut self, wanted: u64) -> u64 {
-        let (start, now) = (self.state.break_start, self.state.break_now);
-        if wanted < start || wanted > BREAK_END {
-            return now;
-        }
-        let (old, new) = (page_up(now), page_up(wanted));
-        let moved = if new > old {
-            if self.state.regions.touch(old..new) {
-                return now;
-            }
-            self.grant(old..new, Rights::WRITE)
-        } else {
-            self.release(new..old)
-        };
-        if moved.is_ok() {
-            self.state.break_now = wanted;
-        }
-        self.state.break_now
     }
 
     /// MADV_DONTNEED: the pages stay mapped and read as zero.

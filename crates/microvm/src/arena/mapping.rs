@@ -1,0 +1,69 @@
+//! The address space of this process that an arena takes.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+
+use crate::layout::{ARENA_BYTES, BLOCK};
+
+/// Gives all of it back. Once, by who owns it.
+pub(super) fn unmap(base: NonNull<u8>) {
+    // SAFETY: called when the mapping's one owner is dropped; KVM's slots keep nothing mapped by address.
+    let gone = unsafe { munmap(base.as_ptr().cast(), length_of(&(0..ARENA_BYTES))) };
+    debug_assert!(gone.is_ok());
+}
+
+/// Address space on a block boundary, so that the host can use huge pages where the guest does.
+pub(super) fn reserve() -> io::Result<NonNull<u8>> {
+    let length = length_of(&(0..ARENA_BYTES + BLOCK));
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists.
+    let start = unsafe { mmap_anonymous(std::ptr::null_mut(), length, ProtFlags::empty(), flags) }?;
+    let before = start.align_offset(length_of(&(0..BLOCK)));
+    // SAFETY: `before` is less than a block, and the mapping is a block longer than the arena.
+    let base = unsafe { start.cast::<u8>().add(before) };
+    if before > 0 {
+        // SAFETY: what lies before the arena is ours since a moment and referred to by nobody.
+        unsafe { munmap(start, before) }?;
+    }
+    let after = length_of(&(0..BLOCK)) - before;
+    if after > 0 {
+        // SAFETY: the end of the arena lies `after` bytes before the end of the mapping.
+        let end = unsafe { base.add(length_of(&(0..ARENA_BYTES))) };
+        // SAFETY: as for what lies before.
+        unsafe { munmap(end.cast(), after) }?;
+    }
+    Ok(NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?)
+}
+
+/// Puts a file in the place of reserved address space.
+pub(super) fn map_file(
+    base: NonNull<u8>,
+    file: &File,
+    sharing: MapFlags,
+    rights: ProtFlags,
+) -> io::Result<()> {
+    let flags = sharing | MapFlags::NORESERVE | MapFlags::FIXED;
+    let length = length_of(&(0..ARENA_BYTES));
+    // SAFETY: the address space was reserved for this, and nothing else uses it.
+    unsafe { mmap(base.as_ptr().cast(), length, rights, flags, file, 0) }?;
+    Ok(())
+}
+
+/// Where the monitor sees the start of a range.
+///
+/// # Panics
+/// When the range leaves the arena.
+pub(super) fn offset(base: NonNull<u8>, range: &Range<u64>) -> *mut u8 {
+    assert!(range.start <= range.end && range.end <= ARENA_BYTES, "{range:x?} leaves the arena");
+    // SAFETY: the offset was checked against the mapping's length.
+    unsafe { base.as_ptr().add(length_of(&(0..range.start))) }
+}
+
+/// Lengths inside the arena fit: this is an x86-64 monitor.
+pub(crate) fn length_of(range: &Range<u64>) -> usize {
+    usize::try_from(range.end - range.start).unwrap_or(usize::MAX)
+}

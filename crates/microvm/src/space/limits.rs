@@ -1,0 +1,46 @@
+//! How much a guest may have mapped: bytes, and regions.
+
+use std::ops::Range;
+
+use rustix::io::Errno;
+
+use super::Space;
+use crate::rights::Rights;
+
+/// More mappings than this are refused, as Linux does.
+const MOST_REGIONS: usize = 65_530;
+
+impl Space {
+    /// Bytes that count already where a limit begins: [`Space::allow`].
+    pub(super) fn given(&self) -> u64 {
+        self.state.given.unwrap_or_else(|| self.state.regions.counted())
+    }
+
+    /// Allows `more` bytes to be mapped beyond those that were when the first machine was frozen that this one comes from, or
+    /// that are now, if it comes from none. What never could be touched does not count.
+    pub fn allow(&mut self, more: u64) {
+        self.limit = self.given().saturating_add(more);
+    }
+
+    /// ENOMEM where so many more regions would be too many.
+    pub(super) fn check_count(&self, more: usize) -> Result<(), Errno> {
+        let too_many = more > 0 && self.state.regions.count() + more > MOST_REGIONS;
+        if too_many { Err(Errno::NOMEM) } else { Ok(()) }
+    }
+
+    /// ENOMEM where `more` bytes would be too many.
+    pub(super) fn check_room(&self, more: u64) -> Result<(), Errno> {
+        let wanted = self.state.regions.counted().saturating_add(more);
+        if wanted > self.limit { Err(Errno::NOMEM) } else { Ok(()) }
+    }
+
+    /// How many regions are cut where those parts of them that lie in a range get these rights.
+    pub(super) fn cuts(&self, parts: &[(Range<u64>, Rights)], rights: Rights) -> usize {
+        let cut = |address: u64, now: Rights| {
+            usize::from(now.turned_into(rights) != now && self.state.regions.cut_at(address))
+        };
+        let (first, last) = (parts.first(), parts.last());
+        first.map_or(0, |(part, now)| cut(part.start, *now))
+            + last.map_or(0, |(part, now)| cut(part.end, *now))
+    }
+}

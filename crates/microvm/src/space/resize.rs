@@ -1,0 +1,79 @@
+//! Mappings that grow and shrink: `mremap` and the break.
+
+use rustix::io::Errno;
+
+use super::{Place, Space};
+use crate::layout::{BREAK_END, PAGE, USER_END, page_up, pages};
+use crate::rights::Rights;
+
+impl Space {
+    /// `mremap` with MREMAP_MAYMOVE or without; it cannot be told where to move to.
+    ///
+    /// # Errors
+    /// Those of `mremap(2)`.
+    pub fn remap(&mut self, start: u64, old: u64, new: u64, may_move: bool) -> Result<u64, Errno> {
+        let (old, new) = (page_up(old), page_up(new));
+        if !start.is_multiple_of(PAGE) || new == 0 || old == 0 {
+            return Err(Errno::INVAL);
+        }
+        let end = start.checked_add(old).filter(|end| *end <= USER_END).ok_or(Errno::FAULT)?;
+        let (region, rights) = self.state.regions.at(start).ok_or(Errno::FAULT)?;
+        if region.end < end {
+            return Err(Errno::FAULT);
+        }
+        if new <= old {
+            if new < old {
+                self.release(start + new..end)?;
+            }
+            return Ok(start);
+        }
+        let grown = start.checked_add(new).filter(|grown| *grown <= USER_END);
+        if let Some(grown) = grown.filter(|grown| !self.state.regions.touch(end..*grown)) {
+            self.grant(end..grown, rights)?;
+            return Ok(start);
+        }
+        if !may_move {
+            return Err(Errno::NOMEM);
+        }
+        // The new one, and what its leaving cuts in two.
+        self.check_count(2)?;
+        let moved = self.map(Place::Hint(0), new, rights)?;
+        for page in pages(0..old) {
+            let copy: Vec<u8> = self.arena.bytes(start + page..start + page + PAGE).to_vec();
+            // A page of zeros is what the new one is already: leave it untouched, and unallocated.
+            if copy.iter().any(|byte| *byte != 0) {
+                let to = moved + page;
+                self.arena.bytes_mut(to..to + PAGE).copy_from_slice(&copy);
+            }
+        }
+        self.release(start..end)?;
+        Ok(moved)
+    }
+
+    /// Says where the break starts: behind the program. Once.
+    pub fn set_break(&mut self, start: u64) {
+        self.state.break_start = page_up(start);
+        self.state.break_now = self.state.break_start;
+    }
+
+    /// `brk`: moves the break if that is possible; returns where it is.
+    pub fn move_break(&mut self, wanted: u64) -> u64 {
+        let (start, now) = (self.state.break_start, self.state.break_now);
+        if wanted < start || wanted > BREAK_END {
+            return now;
+        }
+        let (old, new) = (page_up(now), page_up(wanted));
+        let moved = if new > old {
+            if self.state.regions.touch(old..new) {
+                return now;
+            }
+            self.grant(old..new, Rights::WRITE)
+        } else {
+            self.release(new..old)
+        };
+        if moved.is_ok() {
+            self.state.break_now = wanted;
+        }
+        self.state.break_now
+    }
+}
