@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use sandbox::{Death, Instance, Limits, Pending, Processors, Sandbox, SandboxId};
 use sys::process::{Ended, PidFd};

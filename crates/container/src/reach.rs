@@ -26,7 +26,7 @@ use tokio::time::timeout;
 use warden::protocol::{self, Answer, Command};
 
 use crate::client::{Client, unexpected};
-use crate::container::Handle;
+use crate::handle::Handle;
 use crate::watch::watch;
 
 /// How long the proxy may leave an order lying: who is to be destroyed waits for it. Then it is as good as dead.

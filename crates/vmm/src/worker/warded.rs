@@ -57,7 +57,7 @@ impl Warded {
 
     /// Has the warden set another limit of memory, of all its machines together. Does not wait for it.
     pub(super) fn limit(&self, memory_bytes: u64) {
-        self.name.client.tell(Command::Limit { sandbox: self.name.id.0, memory_bytes });
+        self.handle.client().tell(Command::Limit { sandbox: self.id().0, memory_bytes });
     }
 
     /// How it ended, and its last words. When its sockets have closed.
