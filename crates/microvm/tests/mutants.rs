@@ -7,7 +7,7 @@ mod machine;
 
 use std::os::unix::fs::FileExt as _;
 
-use machine::{compile, kvm, lacks};
+use machine::{compile, kvm};
 use microvm::hypervisor::Hypervisor;
 use microvm::layout::PAGE;
 use microvm::linux::{Options, Pause, Process, Template};
@@ -57,7 +57,7 @@ impl World {
     fn new() -> Option<Self> {
         let host = kvm()?;
         if Scanner::open().unwrap().private(0..PAGE).is_err() {
-            lacks("pagemap_scan", "PAGEMAP_SCAN: Linux 6.7");
+            skips::skip("pagemap_scan", "PAGEMAP_SCAN: Linux 6.7");
             return None;
         }
         let directory = tempfile::tempdir().unwrap();
@@ -123,7 +123,7 @@ fn pages_in_swap_that_are_left_out_are_noticed() {
     for (mutant, expected) in [(None, false), (Some(Mutant::OnlyInMemory), true)] {
         let process = world.changed('d');
         if !swap_out(&process) {
-            lacks("swap", "swap space that pages go to when asked");
+            skips::skip("swap", "swap space that pages go to when asked");
             return;
         }
         assert_eq!(world.is_noticed(process, ROOM, mutant), expected, "{mutant:?}");
@@ -164,7 +164,7 @@ fn rights_that_are_not_flushed_are_noticed() {
     match ask(&mut process, 'w') {
         Pause::Idle => {}
         Pause::Killed(libc::SIGSEGV, _) => {
-            lacks("stale_rights", "a KVM that keeps using rights which were taken away");
+            skips::skip("stale_rights", "a KVM that keeps using rights which were taken away");
         }
         other => panic!("{other:?}"),
     }

@@ -297,7 +297,7 @@ fn what_fills_a_block_is_on_huge_pages_and_less_is_not() {
     let enabled = "/sys/kernel/mm/transparent_hugepage/enabled";
     let enabled = std::fs::read_to_string(enabled).unwrap_or_default();
     if !enabled.contains("[madvise]") && !enabled.contains("[always]") {
-        eprintln!("SKIPPED: this host has no transparent huge pages");
+        skips::skip("huge_pages", "this host has no transparent huge pages");
         return;
     }
     let Some(world) = World::new() else { return };

@@ -242,8 +242,7 @@ async fn only_administrators_see_what_is_of_all_tenants_in_the_status() {
 #[tokio::test]
 async fn a_stranger_on_the_socket_is_refused_whatever_the_files_mode_is() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can become somebody else");
-        return;
+        return skips::skip("root", "only root can become somebody else");
     }
     let world = World::new().await;
     let run = world.state.path().join("run");
@@ -269,8 +268,7 @@ async fn a_stranger_on_the_socket_is_refused_whatever_the_files_mode_is() {
 #[tokio::test]
 async fn a_member_of_the_administrators_group_is_let_in_and_nobody_beside() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can become somebody else");
-        return;
+        return skips::skip("root", "only root can become somebody else");
     }
     let world = World::with(|config| config.admin_group = Some("daemon".to_owned())).await;
     let state = world.state.path();

@@ -11,19 +11,12 @@ use std::sync::{Mutex, PoisonError};
 use microvm::hypervisor::Hypervisor;
 use microvm::linux::{Options, Pause, Process};
 use microvm::vfs::TreeBuilder;
+use skips::skip;
 
 /// The host's KVM. Where there is none the test has nothing to do: that is printed, and is a failure where
 /// `LAMBSWOOL_REQUIRE` names `kvm`.
 pub(crate) fn kvm() -> Option<Hypervisor> {
-    Hypervisor::open().map_err(|error| lacks("kvm", &error.to_string())).ok()
-}
-
-/// Says that this machine lacks what a test needs; a failure where `LAMBSWOOL_REQUIRE` names it.
-pub(crate) fn lacks(name: &str, what: &str) {
-    let required = std::env::var("LAMBSWOOL_REQUIRE").unwrap_or_default();
-    let required = required.split(',').any(|required| required == name);
-    assert!(!required, "{what}, and LAMBSWOOL_REQUIRE says that this machine has {name}");
-    eprintln!("SKIPPED: {what}");
+    Hypervisor::open().map_err(|error| skip("kvm", &error.to_string())).ok()
 }
 
 /// What a C program says in a machine, and what it says on this host.

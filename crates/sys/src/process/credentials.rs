@@ -170,14 +170,10 @@ mod tests {
 
     #[test]
     fn what_is_opened_without_capabilities_has_none_later_and_they_come_back() {
-        let required = std::env::var("LAMBSWOOL_REQUIRE").unwrap_or_default();
-        let required = required.split(',').any(|name| name == "root");
         let open = || std::fs::File::open("/proc/self/pagemap").unwrap();
         let value = Box::new(7_u64);
         if frame(&open(), &value) == 0 {
-            assert!(!required, "LAMBSWOOL_REQUIRE says that this is root");
-            eprintln!("SKIPPED: needs root");
-            return;
+            return skips::skip("root", "only root may look at page frames");
         }
         let page_map = without_capabilities(open).unwrap();
         assert_eq!(frame(&page_map, &value), 0);
