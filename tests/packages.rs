@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use e2e::machine::manifest_dir;
 use e2e::{Site, Worker, bundle, can_run, json};
 
 #[test]
@@ -43,6 +44,27 @@ fn dependencies_come_from_a_header_a_requirements_file_or_a_project_file() {
     unresolvable_packages_are_told_in_the_installers_words(&worker);
     let site = a_second_deploy_works_offline(worker, &header);
     drop(site);
+}
+
+#[test]
+fn the_readmes_function_answers_to_what_the_readme_sends() {
+    if !can_run() {
+        return;
+    }
+    let readme = fs::read_to_string(manifest_dir().join("../README.md")).unwrap();
+    let (_, source) = readme.split_once("```python\n# report.py\n").unwrap();
+    let (source, _) = source.split_once("```").unwrap();
+    let worker = Site::new().up();
+    if !worker.deploys_from_index("report", source) {
+        return;
+    }
+    let commands = readme.lines().filter(|line| line.starts_with("$ ") && line.contains("report"));
+    let events: Vec<&str> = commands.filter_map(|line| line.split('\'').nth(1)).collect();
+    assert_eq!(events.len(), 3, "run, invoke and curl: {events:?}");
+    for event in events {
+        let answer = worker.run("report", &event.parse().unwrap()).expect(200).json();
+        assert_eq!(answer["a"]["count"], 2.0, "{event}: {answer}");
+    }
 }
 
 fn the_same_lock_is_one_zygote(worker: &Worker) {
