@@ -5,6 +5,8 @@
 
 mod settings;
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use container::Isolation;
@@ -38,13 +40,18 @@ pub enum ConfigError {
         reason: String,
     },
     /// A key is unknown or a value does not fit.
-    #[error("a setting does not fit ({sources}): {reason}")]
+    #[error("{setting} does not fit: {reason}")]
     Value {
-        /// Where settings were read from.
-        sources: String,
+        /// Where it was said: `--listen`, `WOOL_SLOTS`, `slots in c.toml`.
+        setting: String,
         /// What does not fit.
         reason: String,
     },
+    /// Variables that look like settings, and are none.
+    #[error(
+        "{0}: no such setting; `wool up --help` lists them, each is WOOL_ and its name in capitals"
+    )]
+    Variables(String),
     /// The address is reachable from other machines, and nothing protects who uses it there.
     #[error("{0}")]
     Unprotected(Unprotected),
@@ -121,20 +128,21 @@ impl Config {
         variable: impl Fn(&str) -> Option<String>,
         flags: &Flags,
     ) -> Result<Self, ConfigError> {
-        let mut sources = Vec::new();
+        let mut sources = BTreeMap::new();
         let mut table = Table::new();
         if let Some((path, text)) = file {
             table = text.parse().map_err(|e: toml::de::Error| ConfigError::Syntax {
                 path: path.to_owned(),
                 reason: e.to_string(),
             })?;
-            sources.push(path.display().to_string());
+            let of_file = |key: &String| (key.clone(), format!("{key} in {}", path.display()));
+            sources.extend(table.keys().map(of_file));
         }
         for key in keys() {
             let name = format!("WOOL_{}", key.to_uppercase());
             if let Some(text) = variable(&name).filter(|text| !text.is_empty()) {
-                table.insert(key, scalar(&text));
-                sources.push(name);
+                table.insert(key.clone(), scalar(&text));
+                sources.insert(key, name);
             }
         }
         let said = [
@@ -146,17 +154,17 @@ impl Config {
         for (key, text) in said {
             if let Some(text) = text {
                 table.insert(key.to_owned(), Value::String(text));
-                sources.push(format!("--{key}"));
+                sources.insert(key.to_owned(), format!("--{key}"));
             }
         }
         if flags.strict {
             table.insert("strict".to_owned(), Value::Boolean(true));
-            sources.push("--strict".to_owned());
+            sources.insert("strict".to_owned(), "--strict".to_owned());
         }
-        let config: Self = table.try_into().map_err(|e: toml::de::Error| ConfigError::Value {
-            sources: sources.join(", "),
-            reason: e.message().to_owned(),
-        })?;
+        let config: Self = match table.clone().try_into() {
+            Ok(config) => config,
+            Err(error) => return Err(unfit(&table, &sources, &error)),
+        };
         if config.tls_certificate.is_some() != config.tls_key.is_some() {
             return Err(ConfigError::HalfOfTls);
         }
@@ -180,6 +188,44 @@ impl Config {
         }
         Ok(config)
     }
+}
+
+/// Which setting it is that does not fit: the error itself names it only where it is no setting at all.
+fn unfit(
+    table: &Table,
+    sources: &BTreeMap<String, String>,
+    error: &toml::de::Error,
+) -> ConfigError {
+    let alone = |(key, value): (&String, &Value)| {
+        let one = Table::from_iter([(key.clone(), value.clone())]);
+        let error = one.try_into::<Config>().err()?;
+        Some((key.clone(), error.message().to_owned()))
+    };
+    let (key, reason) = (table.iter().find_map(alone))
+        .unwrap_or_else(|| ("a setting".to_owned(), error.message().to_owned()));
+    ConfigError::Value { setting: sources.get(&key).cloned().unwrap_or(key), reason }
+}
+
+/// Refuses variables that look like settings and are none: a misspelt one would silently mean nothing.
+///
+/// # Errors
+/// When one of the names begins with `WOOL_` and no part of this program reads it.
+pub fn refuse_unknown(variables: impl Iterator<Item = OsString>) -> Result<(), ConfigError> {
+    // What is read besides the settings, by the command line and by the worker's log.
+    const OTHERS: [&str; 7] = ["URL", "CONFIG", "TOKEN", "TOKEN_FILE", "CA", "TENANT", "LOG"];
+    let known = keys();
+    let is_unknown = |name: &String| {
+        name.strip_prefix("WOOL_").is_some_and(|name| {
+            !OTHERS.contains(&name) && !known.iter().any(|key| key.to_uppercase() == name)
+        })
+    };
+    let mut unknown: Vec<String> =
+        variables.filter_map(|name| name.into_string().ok()).filter(is_unknown).collect();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    unknown.sort();
+    Err(ConfigError::Variables(unknown.join(", ")))
 }
 
 /// Every key that a configuration may hold.
@@ -236,125 +282,4 @@ fn read_file(path: &Path) -> Result<String, ConfigError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::quantity::{Bytes, Span};
-
-    fn combine(
-        file: &str,
-        variables: &[(&str, &str)],
-        flags: &Flags,
-    ) -> Result<Config, ConfigError> {
-        let variable =
-            |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
-        Config::combine(Some((Path::new("c.toml"), file.to_owned())), variable, flags)
-    }
-
-    #[test]
-    fn a_flag_beats_a_variable_and_a_variable_beats_the_file() {
-        let file = "listen = '127.0.0.1:1'\nqueue = 5\nidle = 30\nrun_body = '1MiB'";
-        let flags = Flags { listen: Some("127.0.0.1:3".to_owned()), ..Flags::default() };
-        let variables =
-            [("WOOL_LISTEN", "127.0.0.1:2"), ("WOOL_QUEUE", "7"), ("WOOL_ZYGOTES", "none")];
-        let config = combine(file, &variables, &flags).unwrap();
-        assert_eq!(config.listen.port(), 3);
-        assert_eq!(config.queue, 7);
-        assert_eq!(config.zygotes(), ZygotePolicy::None);
-        assert_eq!(config.idle, Span(Duration::from_secs(30)));
-        assert_eq!(config.run_body, Bytes(1 << 20));
-    }
-
-    #[test]
-    fn an_unknown_key_is_an_error_that_names_the_known_ones() {
-        let refused =
-            combine("lisen = '127.0.0.1:1'", &[], &Flags::default()).unwrap_err().to_string();
-        assert!(refused.contains("lisen") && refused.contains("listen"), "{refused}");
-    }
-
-    #[test]
-    fn an_address_that_others_can_reach_is_refused() {
-        let refused = combine("listen = '0.0.0.0:8470'", &[], &Flags::default()).unwrap_err();
-        assert!(matches!(refused, ConfigError::Unprotected(_)), "{refused}");
-        assert!(combine("listen = '[::1]:0'", &[], &Flags::default()).is_ok());
-        let tls = "listen = '0.0.0.0:8470'\ntls_certificate = 'c.pem'\ntls_key = 'k.pem'";
-        assert!(combine(tls, &[], &Flags::default()).is_ok());
-        let off = combine(tls, &[("WOOL_TOKENS", "off")], &Flags::default()).unwrap_err();
-        assert!(off.to_string().contains("wool token create"), "{off}");
-        let half = combine("tls_key = 'k.pem'", &[], &Flags::default()).unwrap_err();
-        assert!(matches!(half, ConfigError::HalfOfTls));
-    }
-
-    #[test]
-    fn indexes_are_a_list_or_words_and_hold_no_credentials() {
-        let file = "indexes = ['corp=https://c.example/simple', 'https://d.example/simple']";
-        let listed = combine(file, &[], &Flags::default()).unwrap();
-        let words = ("WOOL_INDEXES", "corp=https://c.example/simple https://d.example/simple");
-        let said = combine("", &[words], &Flags::default()).unwrap();
-        assert_eq!((listed.indexes.len(), &listed.indexes), (2, &said.indexes));
-        let secret = combine("indexes = 'https://me:hunter2@c.example'", &[], &Flags::default());
-        let secret = secret.unwrap_err().to_string();
-        assert!(secret.contains("UV_INDEX_CORP_PASSWORD"), "{secret}");
-        let local = combine("package_urls = ['/wheels']", &[], &Flags::default()).unwrap_err();
-        assert!(local.to_string().contains("package_urls"), "{local}");
-    }
-
-    #[test]
-    fn zygotes_are_refused_where_nothing_can_be_forked() {
-        let general = ("WOOL_ISOLATION", "general");
-        let config = combine("", &[general], &Flags::default()).unwrap();
-        assert_eq!((config.isolation, config.zygotes()), (Isolation::GENERAL, ZygotePolicy::None));
-        let refused = combine("zygotes = 'root'", &[general], &Flags::default()).unwrap_err();
-        assert!(matches!(refused, ConfigError::NothingForks(Isolation::GENERAL)), "{refused}");
-        assert!(combine("isolation = 'sock'\nzygotes = 'root'", &[], &Flags::default()).is_ok());
-        let misspelt = combine("isolation = 'docker'", &[], &Flags::default()).unwrap_err();
-        assert!(misspelt.to_string().contains("lean, sock or general"), "{misspelt}");
-    }
-
-    #[test]
-    fn processors_are_numbers_in_a_file_and_texts_in_a_variable() {
-        let config = combine("cpu = 0.5", &[("WOOL_CPU_MOST", "1.5")], &Flags::default()).unwrap();
-        let bounds = config.cpu_bounds();
-        assert_eq!(bounds.default.unwrap().number(), 0.5);
-        assert_eq!(bounds.most.unwrap().number(), 1.5);
-        let refused = combine("cpu = '50%'", &[], &Flags::default()).unwrap_err().to_string();
-        assert!(refused.contains("0.5 for half of one"), "{refused}");
-        assert!(combine("", &[], &Flags { strict: true, ..Flags::default() }).unwrap().strict);
-    }
-
-    #[test]
-    fn a_static_tree_has_to_be_named() {
-        let refused = combine("zygotes = 'static'", &[], &Flags::default()).unwrap_err();
-        assert!(refused.to_string().contains("zygote_seed"), "{refused}");
-        let named =
-            combine("zygotes = 'static'\nzygote_seed = 'tree.json'", &[], &Flags::default());
-        assert_eq!(named.unwrap().zygotes(), ZygotePolicy::Static);
-    }
-
-    #[test]
-    fn more_rules_than_the_proxy_takes_are_refused_by_the_name_of_their_setting() {
-        for (setting, variable) in
-            [("egress_allow", "WOOL_EGRESS_ALLOW"), ("egress_deny", "WOOL_EGRESS_DENY")]
-        {
-            let list = |entries: usize| vec!["10.0.0.0/8"; entries].join(",");
-            let read = |entries| combine("", &[(variable, &list(entries))], &Flags::default());
-            assert!(read(MOST_RULES).is_ok());
-            let refused = read(MOST_RULES + 1).unwrap_err().to_string();
-            assert!(refused.starts_with(setting) && refused.contains("512"), "{refused}");
-        }
-    }
-
-    #[test]
-    fn every_setting_has_a_variable() {
-        let optional = combine(
-            "",
-            &[("WOOL_CREATIONS", "3"), ("WOOL_PYTHON", "3.12"), ("WOOL_ZYGOTE_BYTES", "1GiB")],
-            &Flags::default(),
-        );
-        let config = optional.unwrap();
-        assert_eq!((config.creations, config.python.as_deref()), (Some(3), Some("3.12")));
-        assert_eq!(config.zygote_bytes, Some(Bytes(1 << 30)));
-        assert_eq!(keys().len(), 53);
-    }
-}
+mod tests;

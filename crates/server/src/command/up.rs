@@ -16,7 +16,7 @@ use super::{client_side, write_json, write_out};
 use crate::account;
 use crate::cli::{Global, Up};
 use crate::client::Client;
-use crate::config::{Config, Flags};
+use crate::config::{self, Config, Flags};
 use crate::parts;
 use crate::progress::Progress as _;
 use crate::state::{Address, State};
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PATIENCE_WITH_PEOPLE: Duration = Duration::from_secs(360);
 
 pub(super) fn up(global: &Global, up: &Up) -> Result<()> {
-    let config = Config::read(&flags(global, up))?;
+    let config = settings(global, up)?;
     if up.warden.is_none()
         && let Some(user) = account::wanted(&config)?
     {
@@ -98,6 +98,12 @@ fn flags(global: &Global, up: &Up) -> Flags {
     }
 }
 
+/// The settings of a worker that is to be started.
+fn settings(global: &Global, up: &Up) -> Result<Config> {
+    config::refuse_unknown(std::env::vars_os().map(|(name, _)| name))?;
+    Ok(Config::read(&flags(global, up))?)
+}
+
 /// How to start a worker that nobody configured for this moment: when its port is taken, on a free one. It is found by
 /// its socket all the same.
 pub(super) fn beside_others(global: &Global) -> Result<Up> {
@@ -110,10 +116,12 @@ pub(super) fn beside_others(global: &Global) -> Result<Up> {
 /// Starts a worker that outlives this command, and waits until it answers.
 pub(super) async fn start_in_background(global: &Global, up: &Up) -> Result<Address> {
     // Read here first: what is wrong with the settings is then said here, and not in a log.
-    let config = Config::read(&flags(global, up))?;
+    let config = settings(global, up)?;
     let state = State::open(&config.state)?;
     drop(state.hold()?);
     let log = state.worker_log();
+    // What stands in it was said by earlier starts.
+    let before = std::fs::metadata(&log).map_or(0, |log| log.len());
     let mut child = spawn(&state, up, &log)?;
     // No moving bar where sudo may ask for a password.
     let asks = !rustix::process::geteuid().is_root() && up.warden.is_none();
@@ -135,7 +143,7 @@ pub(super) async fn start_in_background(global: &Global, up: &Up) -> Result<Addr
             bail!(
                 "the worker did not start ({status}); the end of {}:\n{}",
                 log.display(),
-                tail(&log)
+                tail(&log, before)
             );
         }
         if began.elapsed() > patience {
@@ -146,7 +154,7 @@ pub(super) async fn start_in_background(global: &Global, up: &Up) -> Result<Addr
                 "the worker did not answer within {} s; the end of {}:\n{}",
                 patience.as_secs(),
                 log.display(),
-                tail(&log)
+                tail(&log, before)
             );
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -186,12 +194,12 @@ fn spawn(state: &State, up: &Up, log: &Path) -> Result<Child> {
     command.spawn().map_err(|error| anyhow!("cannot start the worker: {error}"))
 }
 
-/// The last lines of a file, as far as they help.
-fn tail(path: &Path) -> String {
+/// The last lines of a file that stand behind so many bytes, as far as they help.
+fn tail(path: &Path, before: u64) -> String {
     let read = || -> std::io::Result<String> {
         let mut file = std::fs::File::open(path)?;
         let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(4096)))?;
+        file.seek(SeekFrom::Start(length.saturating_sub(4096).max(before)))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
