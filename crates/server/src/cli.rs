@@ -212,7 +212,7 @@ pub struct RunUnikernel {
 pub enum Base {
     /// Make a base of a Python of this machine; one that is there already is left alone
     Build {
-        /// A version such as 3.12, or the path of an interpreter [default: the newest that is found]
+        /// A version such as 3.12, or the path of an interpreter [default: one of uv's, else the python3 of PATH, else another]
         python: Option<String>,
     },
     /// List the bases

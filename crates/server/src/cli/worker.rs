@@ -16,7 +16,8 @@ $XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown
   admin_group = NAME           a group that may do everything through the Unix socket; default: none
   secret_key_file = FILE       the key of secrets, 64 hex digits; default: secret.key in the state directory
   state = DIR                  see --state
-  python = \"3.12\"              what functions run on unless they say; default: the newest that is found
+  python = \"3.12\"              what functions run on unless they say; default: the one a base was made of
+                               first; where there is no base, one of uv's, else the python3 of PATH, else another
   run_body = \"6MiB\"            largest body of a call       (WOOL_RUN_BODY)
   deploy_body = \"256MiB\"       largest bundle of a deploy
   run_bodies = \"1GiB\"          of all calls together; default: an eighth of the memory, at most 1 GiB

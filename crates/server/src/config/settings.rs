@@ -59,7 +59,8 @@ pub struct Config {
     /// The account that a worker which root starts runs as; only its warden then stays root. Default: whoever starts it.
     pub user: Option<String>,
     /// The Python that functions run on unless they name one: a version such as `3.12`, or the path of an interpreter.
-    /// Default: the newest that is found.
+    /// Default: the one of which a base was made first; where there is no base yet one of uv's, else the `python3` of
+    /// `PATH`, else another of pyenv's or the system's.
     pub python: Option<String>,
     /// Largest body of a call. Default 6 MiB.
     pub run_body: Bytes,
