@@ -5,7 +5,7 @@ use std::path::Path;
 
 use e2e::{Site, can_run, json};
 
-const COMMANDS: [&str; 29] = [
+const COMMANDS: [&str; 32] = [
     "up",
     "down",
     "clean",
@@ -32,6 +32,9 @@ const COMMANDS: [&str; 29] = [
     "tls self-signed",
     "base",
     "base build",
+    "base ls",
+    "unikernel",
+    "unikernel run",
     "doctor",
     "completions",
     "openapi",
@@ -163,7 +166,13 @@ fn a_script_gets_json_and_an_exit_status_from_every_command() {
     assert!(site.wool(&["invoke", "nobody"]).failed(1).contains("wool deploy"));
     assert!(site.wool(&["invoke", "greet", "{"]).failed(1).contains("JSON"));
     assert!(site.wool(&["deploy", "/nonexistent.py"]).failed(1).contains("/nonexistent.py"));
-    drop(site.wool(&["rm", "greet"]).ok());
+    drop(site.wool(&["deploy", &file, "--name", "second"]).ok());
+    // One that is not there does not keep the others.
+    let removed = site.wool(&["rm", "nobody", "greet", "noone", "second", "--json"]);
+    assert!(removed.stderr.contains("nobody") && removed.stderr.contains("noone"), "{removed:?}");
+    assert_eq!(removed.code, 1, "{removed:?}");
+    let told: e2e::Value = serde_json::from_str(&removed.stdout).unwrap();
+    assert_eq!(told, json!({"removed": ["greet", "second"]}));
     assert_eq!(site.wool(&["ls", "--json"]).json(), json!([]));
     assert!(site.wool(&["rm", "greet"]).failed(1).contains("greet"));
     // What `run` made is hidden from lists.
@@ -199,7 +208,61 @@ fn run_starts_a_worker_and_clean_removes_everything() {
     drop(site.wool(&["clean", "--yes"]).ok());
     assert!(!site.state().exists());
     site.wait_until_quiet();
+    assert_eq!(site.wool(&["clean", "--yes", "--json"]).json(), json!({"removed": false}));
+}
+
+#[test]
+fn a_clean_that_was_killed_is_finished_by_the_next() {
+    let site = Site::new();
+    // It lays out a whole state directory, without a worker.
+    drop(site.wool(&["base", "ls"]).ok());
+    for number in 0..2000 {
+        write(&site.state().join("logs"), &number.to_string(), "");
+    }
+    let names = || fs::read_dir(site.state()).map_or(0, Iterator::count);
+    write(&site.state(), "lock", "");
+    let all = names();
+    let mut clean = site.command();
+    let mut clean = clean.args(["clean", "--yes"]).spawn().unwrap();
+    // Without a pause in between: it is soon at its end.
+    while names() >= all && clean.try_wait().unwrap().is_none() {}
+    clean.kill().unwrap();
+    clean.wait().unwrap();
+    assert!(site.state().join("version").exists(), "what is left is no longer known as ours");
     drop(site.wool(&["clean", "--yes"]).ok());
+    assert!(!site.state().exists());
+
+    // What earlier releases left: others of our names, without the version.
+    for name in ["run", "uv"] {
+        fs::create_dir_all(site.state().join(name)).unwrap();
+    }
+    drop(site.wool(&["base", "ls"]).ok());
+    fs::remove_file(site.state().join("version")).unwrap();
+    assert_eq!(site.wool(&["clean", "--yes", "--json"]).json(), json!({"removed": true}));
+    assert!(!site.state().exists());
+}
+
+#[test]
+fn a_start_that_fails_names_the_setting_and_shows_nothing_of_earlier_starts() {
+    let site = Site::new();
+    let up = |name: &str, value: &str, arguments: &[&str]| {
+        let mut wool = site.command();
+        let said = e2e::Said::from(wool.env(name, value).args(arguments).output().unwrap());
+        said.failed(1)
+    };
+    let said = up("WOOL_SLOTS", "-1", &["up"]);
+    assert!(said.contains("WOOL_SLOTS does not fit") && !said.contains("WOOL_STATE"), "{said}");
+    let said = up("WOOL_MEMROY", "1GiB", &["up", "--detach"]);
+    assert!(said.contains("WOOL_MEMROY: no such setting"), "{said}");
+    let said = up("WOOL_LOG", "info", &["up", "--listen", "foo"]);
+    assert!(said.contains("--listen does not fit"), "{said}");
+
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    fs::create_dir_all(site.state().join("logs")).unwrap();
+    write(&site.state().join("logs"), "worker.log", "an earlier start failed\n");
+    let said = up("WOOL_LISTEN", "127.0.0.1:1", &["up", "--detach", "--listen", &taken]);
+    assert!(said.contains(&taken) && !said.contains("an earlier start failed"), "{said}");
 }
 
 fn write(dir: &Path, name: &str, text: &str) -> String {

@@ -1,7 +1,7 @@
 //! A user who is not root, and starts the warden through sudo; and one for whom root starts it.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, chown};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -263,4 +263,27 @@ fn an_account_that_cannot_be_taken_is_refused_with_the_way_out() {
     assert!(user.roots_processes().is_empty(), "no warden was started");
     let other = user.wool(&["up", "--user", "root"]).failed(1);
     assert!(other.contains("only root"), "{other}");
+}
+
+#[test]
+fn nothing_is_said_to_be_done_in_a_state_directory_that_is_closed() {
+    let Some(user) = User::without_sudo() else { return };
+    let roots = tempfile::tempdir_in("/tmp").unwrap();
+    let state = roots.path().join("state");
+    fs::create_dir(&state).unwrap();
+    fs::write(state.join("version"), "1\n").unwrap();
+    for mode in [0o700, 0o755] {
+        fs::set_permissions(&state, fs::Permissions::from_mode(mode)).unwrap();
+        fs::set_permissions(roots.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        for command in [&["down"][..], &["clean", "--yes"]] {
+            let arguments = [command, &["--state", state.to_str().unwrap()]].concat();
+            let said = user.wool(&arguments).failed(1);
+            assert!(said.contains("belongs to root") && said.contains("sudo"), "{said}");
+        }
+    }
+    // Nor behind one that cannot be looked through.
+    fs::set_permissions(roots.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let said = user.wool(&["down", "--state", state.to_str().unwrap()]).failed(1);
+    assert!(said.contains("belongs to root"), "{said}");
+    assert!(state.join("version").exists());
 }

@@ -73,29 +73,26 @@ impl Drop for AsOwner {
     }
 }
 
-/// Removes a state directory with everything in it: what is in it as its owner, who need not be the one who may remove it.
+/// Removes everything in a directory, some names after all others and in their order: whoever is interrupted leaves them
+/// there. The caller acts as the directory's owner, who need not be the one who may remove it itself.
 ///
 /// # Errors
 /// When something cannot be removed.
-pub(crate) fn remove(root: &Path) -> Result<()> {
-    let owner = AsOwner::of(root)?;
-    let cannot = || format!("cannot remove {}: is all of it its owner's?", root.display());
-    if owner.is_none() {
-        return fs::remove_dir_all(root).with_context(cannot);
-    }
-    let emptied = || -> io::Result<()> {
-        for entry in fs::read_dir(root)? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                fs::remove_dir_all(entry.path())?;
-            } else {
-                fs::remove_file(entry.path())?;
-            }
+pub(crate) fn empty(root: &Path, last: &[&str]) -> io::Result<()> {
+    let entries = fs::read_dir(root)?.collect::<io::Result<Vec<_>>>()?;
+    let is_last = |entry: &fs::DirEntry| last.iter().any(|name| entry.file_name() == *name);
+    for entry in entries.iter().filter(|entry| !is_last(entry)) {
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else {
+            fs::remove_file(entry.path())?;
         }
-        Ok(())
-    };
-    emptied().with_context(cannot)?;
-    drop(owner);
-    // Follows no link, and takes nothing that is not empty.
-    fs::remove_dir(root).with_context(cannot)
+    }
+    for name in last {
+        match fs::remove_file(root.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }

@@ -12,6 +12,8 @@
 //!   STATE/run/             worker.json, wool.sock, half-received uploads: nothing that outlives the worker
 //! ```
 
+mod layout;
+
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{
@@ -22,8 +24,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Version of the layout that this build writes.
-pub const VERSION: u32 = 1;
+pub(crate) use layout::LAST;
+pub use layout::VERSION;
 
 /// A state directory of a version that this build understands.
 #[derive(Clone, Debug)]
@@ -52,6 +54,24 @@ pub enum StateError {
         path: PathBuf,
         /// Its version.
         found: u32,
+    },
+    /// It does not say which release wrote it.
+    #[error(
+        "{path} is damaged: it holds {text:?} and not the version of the directory's layout, which no release writes; if the rest is unharmed, write {VERSION} into it, else remove the directory with `wool clean`"
+    )]
+    Damaged {
+        /// The file `version`.
+        path: PathBuf,
+        /// What it holds, or the beginning of it.
+        text: String,
+    },
+    /// It is closed to this user.
+    #[error("{path} is closed to you{}: run this as whoever it belongs to, or as root with sudo", whose(*.uid))]
+    Closed {
+        /// Which directory or file.
+        path: PathBuf,
+        /// Whose it is, as far as that can be seen.
+        uid: Option<u32>,
     },
     /// It holds files that are not ours.
     #[error(
@@ -93,7 +113,7 @@ pub struct Address {
 #[derive(Debug)]
 pub struct Hold {
     state: State,
-    _lock: File,
+    lock: File,
 }
 
 impl State {
@@ -108,39 +128,49 @@ impl State {
         if uid != 0 && rustix::process::geteuid().is_root() {
             return Err(StateError::Theirs { path: root, uid });
         }
-        let version = root.join("version");
-        match fs::read_to_string(&version) {
-            Ok(text) => {
-                let found = text.trim().parse().unwrap_or(u32::MAX);
-                if found > VERSION {
-                    return Err(StateError::Newer { path: root, found });
-                }
+        match layout::version(&root)? {
+            Some(found) if found > VERSION => return Err(StateError::Newer { path: root, found }),
+            Some(_) => {}
+            None if layout::ours(&root).map_err(unusable(&root))?.is_none() => {
+                return Err(StateError::Foreign(root));
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let mut entries = fs::read_dir(&root).map_err(unusable(&root))?;
-                // `layers` may be there before us: `wool base build` works without a worker.
-                if entries.any(|entry| {
-                    entry.is_ok_and(|e| e.file_name() != "layers" && e.file_name() != "uv")
-                }) {
-                    return Err(StateError::Foreign(root));
-                }
-                write_whole(&version, format!("{VERSION}\n").as_bytes(), 0o644)
-                    .map_err(unusable(&version))?;
-            }
-            Err(error) => return Err(unusable(&version)(error)),
+            None => {}
         }
         let state = Self { root };
-        for name in ["logs", "run"] {
-            private_dir(&state.root.join(name))?;
-        }
+        state.complete()?;
         Ok(state)
     }
 
-    /// The directory if a worker or `wool base build` ever used it; makes nothing.
-    #[must_use]
-    pub fn existing(root: &Path) -> Option<Self> {
-        let root = std::path::absolute(root).ok()?;
-        root.join("version").is_file().then_some(Self { root })
+    /// Makes what a directory of this version holds at least.
+    fn complete(&self) -> Result<(), StateError> {
+        let version = self.root.join("version");
+        if !version.exists() {
+            write_whole(&version, format!("{VERSION}\n").as_bytes(), 0o644)
+                .map_err(unusable(&version))?;
+        }
+        ["logs", "run"].into_iter().try_for_each(|name| private_dir(&self.root.join(name)))
+    }
+
+    /// The directory if a worker or `wool base build` ever used it, also what an interrupted removal has left of it; makes
+    /// nothing.
+    ///
+    /// # Errors
+    /// When it cannot be seen, for example because it is closed to this user.
+    pub fn existing(root: &Path) -> Result<Option<Self>, StateError> {
+        let root = std::path::absolute(root).map_err(unusable(root))?;
+        let seen = |path: &Path, error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(None),
+            _ => Err(closed_or_unusable(path)(error)),
+        };
+        let there = match fs::metadata(root.join("version")) {
+            Ok(_) => true,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match layout::ours(&root) {
+                Ok(count) => count.is_some_and(|count| count > 0),
+                Err(error) => return seen(&root, error),
+            },
+            Err(error) => return seen(&root, error),
+        };
+        Ok(there.then_some(Self { root }))
     }
 
     /// The directory itself.
@@ -216,29 +246,39 @@ impl State {
     /// When another worker holds it.
     pub fn hold(&self) -> Result<Hold, StateError> {
         let path = self.root.join("lock");
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let mut lock = options.open(&path).map_err(unusable(&path))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut pid = String::new();
-                let known = lock.read_to_string(&mut pid).is_ok() && !pid.trim().is_empty();
-                let pid = if known { pid.trim().to_owned() } else { "?".to_owned() };
-                return Err(StateError::Busy { path: self.root.clone(), pid });
+        let mut lock = loop {
+            let mut lock = self.lock(&path)?;
+            match lock.try_lock() {
+                // Who removed the directory may have taken the file away after it was opened.
+                Ok(()) if is_at(&lock, &path) => break lock,
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    let mut pid = String::new();
+                    let known = lock.read_to_string(&mut pid).is_ok() && !pid.trim().is_empty();
+                    let pid = if known { pid.trim().to_owned() } else { "?".to_owned() };
+                    return Err(StateError::Busy { path: self.root.clone(), pid });
+                }
+                Err(TryLockError::Error(error)) => return Err(unusable(&path)(error)),
             }
-            Err(TryLockError::Error(error)) => return Err(unusable(&path)(error)),
-        }
+        };
         let written = lock
             .set_len(0)
             .and_then(|()| lock.rewind())
             .and_then(|()| writeln!(lock, "{}", std::process::id()));
         written.map_err(unusable(&path))?;
+        // Since it was opened a removal may have come to its end.
+        self.complete()?;
         // What a killed worker left behind: its socket and address would send clients nowhere.
         for name in ["wool.sock", "worker.json"] {
             drop(fs::remove_file(self.run().join(name)));
         }
-        Ok(Hold { state: self.clone(), _lock: lock })
+        Ok(Hold { state: self.clone(), lock })
+    }
+
+    fn lock(&self, path: &Path) -> Result<File, StateError> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        options.open(path).map_err(closed_or_unusable(path))
     }
 }
 
@@ -254,10 +294,14 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
+        // The directory was removed; what stands there now is the next one's.
+        if !is_at(&self.lock, &self.state.root.join("lock")) {
+            return;
+        }
         for name in ["worker.json", "wool.sock"] {
             drop(fs::remove_file(self.state.run().join(name)));
         }
-        drop(fs::write(self.state.root.join("lock"), ""));
+        drop(self.lock.set_len(0));
     }
 }
 
@@ -285,6 +329,34 @@ fn unusable(path: &Path) -> impl FnOnce(io::Error) -> StateError {
     move |source| StateError::Unusable { path, source }
 }
 
+/// The same, where somebody else's directory may be the reason.
+fn closed_or_unusable(path: &Path) -> impl FnOnce(io::Error) -> StateError {
+    let path = path.to_owned();
+    move |error| match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            // The nearest that can be seen: what is above the one that is closed belongs to others.
+            let uid = path.ancestors().find_map(|path| fs::metadata(path).ok()).map(|it| it.uid());
+            StateError::Closed { path, uid }
+        }
+        _ => unusable(&path)(error),
+    }
+}
+
+/// ` (it belongs to ada)`, as far as it is known.
+fn whose(uid: Option<u32>) -> String {
+    let named = |uid| nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok().flatten();
+    uid.map_or_else(String::new, |uid| match named(uid) {
+        Some(user) => format!(" (it belongs to {})", user.name),
+        None => format!(" (it belongs to user {uid})"),
+    })
+}
+
+/// Whether an open file is the one that stands at a path.
+fn is_at(file: &File, path: &Path) -> bool {
+    let (Ok(open), Ok(there)) = (file.metadata(), fs::symlink_metadata(path)) else { return false };
+    (open.dev(), open.ino()) == (there.dev(), there.ino())
+}
+
 /// Writes a file so that a reader sees all of it or nothing.
 fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let beside = path.with_extension("new");
@@ -296,68 +368,4 @@ fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_state_of_a_newer_release_is_refused_and_left_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("version"), "2\n").unwrap();
-        let refused = State::open(dir.path()).unwrap_err();
-        assert!(matches!(refused, StateError::Newer { found: 2, .. }), "{refused}");
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn a_directory_with_other_files_is_never_taken_over() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("thesis.txt"), "").unwrap();
-        assert!(matches!(State::open(dir.path()).unwrap_err(), StateError::Foreign(_)));
-    }
-
-    #[test]
-    fn root_does_not_work_in_a_directory_of_somebody_elses() {
-        if !rustix::process::geteuid().is_root() {
-            return skips::skip("root", "only root can give a directory away");
-        }
-        let dir = tempfile::tempdir().unwrap();
-        let victim = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink(victim.path(), dir.path().join("run")).unwrap();
-        std::os::unix::fs::chown(dir.path(), Some(54_321), Some(54_321)).unwrap();
-        let refused = State::open(dir.path()).unwrap_err();
-        assert!(matches!(refused, StateError::Theirs { uid: 54_321, .. }), "{refused}");
-        assert!(refused.to_string().contains("wool up --user"), "{refused}");
-        let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
-        assert_eq!(names.collect::<Vec<_>>(), ["run"]);
-    }
-
-    #[test]
-    fn a_second_hold_names_the_pid_and_how_to_stop_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let state = State::open(dir.path()).unwrap();
-        let hold = state.hold().unwrap();
-        let refused = state.hold().unwrap_err().to_string();
-        assert!(refused.contains(&format!("pid {}", std::process::id())), "{refused}");
-        assert!(refused.contains("wool down"), "{refused}");
-        drop(hold);
-        // A child that another test is just starting has a copy of the lock until it is another program.
-        let mut tries = std::iter::repeat_with(|| {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-            state.hold()
-        });
-        assert!(tries.by_ref().take(1000).any(|held| held.is_ok()), "it is not free again");
-    }
-
-    #[test]
-    fn an_address_is_there_exactly_while_the_hold_is() {
-        let dir = tempfile::tempdir().unwrap();
-        let state = State::open(dir.path()).unwrap();
-        let hold = state.hold().unwrap();
-        assert_eq!(state.address(), None);
-        let address = Address { pid: 7, url: "http://127.0.0.1:1".to_owned() };
-        hold.announce(&address).unwrap();
-        assert_eq!(state.address(), Some(address));
-        drop(hold);
-        assert_eq!(state.address(), None);
-    }
-}
+mod tests;

@@ -1,5 +1,6 @@
 //! `wool down` and `wool clean`.
 
+use std::fs;
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,13 +16,13 @@ use crate::client::{Client, ClientError};
 use crate::owner::{self, AsOwner};
 use crate::parts;
 use crate::progress::Progress as _;
-use crate::state::{State, StateError};
+use crate::state::{self, Hold, State, StateError};
 
 pub(super) async fn down(global: &Global, down: &Down) -> Result<()> {
     let root = state_root(global);
     let _owner = AsOwner::of(&root)?;
-    let stopped = match State::existing(&root) {
-        Some(state) => stop(&state, down.timeout.0).await?,
+    let stopped = match State::existing(&root)? {
+        Some(state) => stop(&state, down.timeout.0).await?.0,
         None => false,
     };
     if global.json {
@@ -36,15 +37,16 @@ pub(super) async fn down(global: &Global, down: &Down) -> Result<()> {
     Ok(())
 }
 
-/// Has the worker of a state directory stop and waits until it has let go; false when none runs.
-async fn stop(state: &State, timeout: Duration) -> Result<bool> {
+/// Has the worker of a state directory stop and waits until it has let go; false when none runs. No other comes before the
+/// hold is dropped.
+async fn stop(state: &State, timeout: Duration) -> Result<(bool, Hold)> {
     let client = Client::of(state.root());
     match client.ask(Method::POST, "/v1/stop", &[], Bytes::new()).await {
         Ok(_) => {}
         // No socket, or nobody behind it: whether a worker runs is decided by who holds the directory.
         Err(ClientError::NoWorker { source, .. }) => {
             return match state.hold() {
-                Ok(_) => Ok(false),
+                Ok(hold) => Ok((false, hold)),
                 Err(held @ StateError::Busy { .. }) => Err(held).with_context(|| {
                     format!(
                         "a worker runs but its socket does not answer ({source}): end its process"
@@ -60,7 +62,7 @@ async fn stop(state: &State, timeout: Duration) -> Result<bool> {
     let began = Instant::now();
     loop {
         match state.hold() {
-            Ok(_) => return Ok(true),
+            Ok(hold) => return Ok((true, hold)),
             Err(StateError::Busy { pid, .. }) if began.elapsed() > timeout => {
                 bail!(
                     "the worker (pid {pid}) is still there after {} s: look into its log, or end its process",
@@ -76,24 +78,50 @@ async fn stop(state: &State, timeout: Duration) -> Result<bool> {
 pub(super) async fn clean(global: &Global, clean: &Clean) -> Result<()> {
     let root = state_root(global);
     let owner = AsOwner::of(&root)?;
-    let Some(state) = State::existing(&root) else {
+    let Some(state) = State::existing(&root)? else {
+        if global.json {
+            return write_json(&serde_json::json!({ "removed": false }));
+        }
         say(&format!("nothing of ours in {}", root.display()));
         return Ok(());
     };
     if !clean.yes && !confirmed(&root)? {
         bail!("nothing was removed");
     }
-    stop(&state, Duration::from_secs(60)).await?;
+    let (_, hold) = stop(&state, Duration::from_secs(60)).await?;
     drop(owner);
     let display = Display::new();
     display.step(&format!("removing {}", root.display()));
-    let root = state.root();
-    // Before the directory goes: what a killed warden left is found by it.
-    container::clear_leftovers(&parts::warden_program()?, root).await?;
-    owner::remove(root)?;
+    remove(state.root(), hold).await?;
     display.finish();
+    if global.json {
+        return write_json(&serde_json::json!({ "removed": true }));
+    }
     say(&format!("removed {}", root.display()));
     Ok(())
+}
+
+/// Removes a state directory that nobody else can take meanwhile.
+async fn remove(root: &Path, hold: Hold) -> Result<()> {
+    // Before the directory goes: what a killed warden left is found by it.
+    let cleared = match parts::warden_program() {
+        Ok(program) => container::clear_leftovers(&program, root).await.map_err(Into::into),
+        Err(error) => Err(error),
+    };
+    let cannot = || format!("cannot remove {}: is all of it its owner's?", root.display());
+    let owner = AsOwner::of(root)?;
+    let emptied = cleared.and_then(|()| owner::empty(root, &state::LAST).with_context(cannot));
+    // What it tidies at its end is the owner's as well.
+    drop(hold);
+    drop(owner);
+    emptied?;
+    // Follows no link, and takes nothing that is not empty: a worker may have been started in this moment.
+    match fs::remove_dir(root) {
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+            bail!("{} was taken into use again while it was removed", root.display())
+        }
+        other => other.with_context(cannot),
+    }
 }
 
 fn confirmed(root: &Path) -> Result<bool> {

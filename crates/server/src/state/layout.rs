@@ -1,0 +1,74 @@
+//! What stands in a state directory: the names that are ours, and the version of their layout.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::{StateError, unusable};
+
+/// Version of the layout that this build writes.
+pub const VERSION: u32 = 1;
+
+/// What goes last when a directory is removed, in this order: while `version` is there it is known as ours, and while
+/// `lock` is there nobody else takes it.
+pub(crate) const LAST: [&str; 2] = ["version", "lock"];
+
+/// What a release makes besides.
+const NAMES: [&str; 12] = [
+    "registry.sqlite",
+    "access.sqlite",
+    "secrets.sqlite",
+    "secret.key",
+    "audit",
+    "layers",
+    "uv",
+    "logs",
+    "run",
+    "tls",
+    "microvm-lacking",
+    // Beside `version` while it is written.
+    "version.new",
+];
+
+/// What SQLite puts behind the name of a database.
+const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
+
+/// The version of a directory's layout; none when it says none.
+///
+/// # Errors
+/// When the file cannot be read, or holds what no release has written.
+pub(super) fn version(root: &Path) -> Result<Option<u32>, StateError> {
+    let path = root.join("version");
+    let text = match fs::read(&path) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unusable(&path)(error)),
+    };
+    match text.trim().parse() {
+        Ok(version) if version > 0 => Ok(Some(version)),
+        _ => Err(StateError::Damaged { path, text: text.chars().take(20).collect() }),
+    }
+}
+
+/// How many names stand in a directory, if all of them are ours: what is left of a removal that was interrupted, or what
+/// somebody has laid out for a first start. None when another is among them.
+pub(super) fn ours(root: &Path) -> io::Result<Option<usize>> {
+    let mut count = 0;
+    for entry in fs::read_dir(root)? {
+        if !is_ours(&entry?.file_name()) {
+            return Ok(None);
+        }
+        count += 1;
+    }
+    Ok(Some(count))
+}
+
+fn is_ours(name: &OsStr) -> bool {
+    let Some(name) = name.to_str() else { return false };
+    let is = |known: &&str| {
+        let behind = name.strip_prefix(*known);
+        behind == Some("") || behind.is_some_and(|behind| BESIDE.contains(&behind))
+    };
+    LAST.iter().chain(&NAMES).any(is)
+}

@@ -1,0 +1,112 @@
+use super::*;
+
+#[test]
+fn a_state_of_a_newer_release_is_refused_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("version"), "2\n").unwrap();
+    let refused = State::open(dir.path()).unwrap_err();
+    assert!(matches!(refused, StateError::Newer { found: 2, .. }), "{refused}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_directory_with_other_files_is_never_taken_over() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("thesis.txt"), "").unwrap();
+    assert!(matches!(State::open(dir.path()).unwrap_err(), StateError::Foreign(_)));
+}
+
+#[test]
+fn a_version_that_no_release_wrote_is_damage() {
+    for text in ["", "0\n", "-1", "one", "\u{1}\u{2}"] {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("version"), text).unwrap();
+        let refused = State::open(dir.path()).unwrap_err();
+        assert!(matches!(refused, StateError::Damaged { .. }), "{text:?}: {refused}");
+        assert_eq!(fs::read_to_string(dir.path().join("version")).unwrap(), text);
+        // It can still be removed.
+        assert!(State::existing(dir.path()).unwrap().is_some());
+    }
+}
+
+#[test]
+fn what_an_interrupted_removal_left_is_ours() {
+    for left in [&["run", "uv"][..], &["lock"], &["registry.sqlite-wal"]] {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(State::existing(dir.path()).unwrap().is_none(), "it is empty");
+        left.iter().for_each(|name| fs::write(dir.path().join(name), "").unwrap());
+        assert!(State::existing(dir.path()).unwrap().is_some(), "{left:?}");
+        fs::write(dir.path().join("thesis.txt"), "").unwrap();
+        assert!(State::existing(dir.path()).unwrap().is_none(), "{left:?}");
+        assert!(matches!(State::open(dir.path()).unwrap_err(), StateError::Foreign(_)));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("lock"), "").unwrap();
+    drop(State::open(dir.path()).unwrap().hold().unwrap());
+    assert!(State::existing(&dir.path().join("absent")).unwrap().is_none());
+}
+
+#[test]
+fn a_hold_on_what_was_removed_leaves_the_next_one_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = State::open(dir.path()).unwrap();
+    let removed = state.hold().unwrap();
+    for name in LAST {
+        fs::remove_file(dir.path().join(name)).unwrap();
+    }
+    // Whoever has opened it before goes on with a whole directory.
+    let next = state.hold().unwrap();
+    assert_eq!(fs::read_to_string(dir.path().join("version")).unwrap(), "1\n");
+    let address = Address { pid: 7, url: "http://127.0.0.1:1".to_owned() };
+    next.announce(&address).unwrap();
+    drop(removed);
+    assert_eq!(state.address(), Some(address));
+    let refused = state.hold().unwrap_err().to_string();
+    assert!(refused.contains(&format!("pid {}", std::process::id())), "{refused}");
+}
+
+#[test]
+fn root_does_not_work_in_a_directory_of_somebody_elses() {
+    if !rustix::process::geteuid().is_root() {
+        return skips::skip("root", "only root can give a directory away");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let victim = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(victim.path(), dir.path().join("run")).unwrap();
+    std::os::unix::fs::chown(dir.path(), Some(54_321), Some(54_321)).unwrap();
+    let refused = State::open(dir.path()).unwrap_err();
+    assert!(matches!(refused, StateError::Theirs { uid: 54_321, .. }), "{refused}");
+    assert!(refused.to_string().contains("wool up --user"), "{refused}");
+    let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(names.collect::<Vec<_>>(), ["run"]);
+}
+
+#[test]
+fn a_second_hold_names_the_pid_and_how_to_stop_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = State::open(dir.path()).unwrap();
+    let hold = state.hold().unwrap();
+    let refused = state.hold().unwrap_err().to_string();
+    assert!(refused.contains(&format!("pid {}", std::process::id())), "{refused}");
+    assert!(refused.contains("wool down"), "{refused}");
+    drop(hold);
+    // A child that another test is just starting has a copy of the lock until it is another program.
+    let mut tries = std::iter::repeat_with(|| {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        state.hold()
+    });
+    assert!(tries.by_ref().take(1000).any(|held| held.is_ok()), "it is not free again");
+}
+
+#[test]
+fn an_address_is_there_exactly_while_the_hold_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = State::open(dir.path()).unwrap();
+    let hold = state.hold().unwrap();
+    assert_eq!(state.address(), None);
+    let address = Address { pid: 7, url: "http://127.0.0.1:1".to_owned() };
+    hold.announce(&address).unwrap();
+    assert_eq!(state.address(), Some(address));
+    drop(hold);
+    assert_eq!(state.address(), None);
+}
