@@ -86,6 +86,14 @@ pub enum RequirementError {
         /// The requirements file.
         file: String,
     },
+    /// A file in another encoding.
+    #[error("{file} is {is}; save it as UTF-8")]
+    NotText {
+        /// The requirements file.
+        file: String,
+        /// What it is instead.
+        is: &'static str,
+    },
     /// More included files than anybody writes, perhaps one of them again and again.
     #[error("{file}: more than {MOST_INCLUDES} files are included; list the requirements in one")]
     TooManyIncludes {
@@ -130,7 +138,8 @@ fn read_into(
     };
     let bytes = text::read(&root.join(file)).map_err(|_| missing(file))?;
     let bytes = bytes.ok_or_else(|| RequirementError::TooLong { file: file.to_owned() })?;
-    let text = String::from_utf8(bytes).map_err(|_| missing(file))?;
+    let not_text = |is| RequirementError::NotText { file: file.to_owned(), is };
+    let text = text::decoded(bytes).map_err(not_text)?;
     for line in logical_lines(&text) {
         let option = |names: [&str; 2]| names.iter().find_map(|name| line.strip_prefix(name));
         let (requirements, constraints) =
@@ -362,6 +371,18 @@ mod tests {
         let root = bundle(&[("requirements.txt", &long)]);
         let error = read(root.path(), "requirements.txt").unwrap_err();
         assert!(matches!(error, RequirementError::TooLong { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_mark_in_front_is_no_requirement_and_another_encoding_is_named() {
+        let root = bundle(&[("requirements.txt", "\u{feff}six==1.17.0\n")]);
+        assert_eq!(read(root.path(), "requirements.txt").unwrap().requirements, ["six==1.17.0"]);
+        let utf16: Vec<u8> = "\u{feff}six\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        for (bytes, is) in [(utf16, "UTF-16"), (b"caf\xe9\n".to_vec(), "not UTF-8")] {
+            fs::write(root.path().join("requirements.txt"), bytes).unwrap();
+            let error = read(root.path(), "requirements.txt").unwrap_err().to_string();
+            assert!(error.contains(is) && error.contains("save it as UTF-8"), "{error}");
+        }
     }
 
     #[test]

@@ -136,10 +136,12 @@ pub enum ManifestError {
         text: String,
     },
     /// A file is not UTF-8.
-    #[error("{file} is not UTF-8 text; save it as UTF-8")]
+    #[error("{file} is {is}; save it as UTF-8")]
     NotText {
         /// Which.
         file: String,
+        /// What it is instead.
+        is: &'static str,
     },
     /// A file is longer than anybody writes one.
     #[error("{file} has more than {} MiB; put data into files of their own", MAX_BYTES >> 20)]
@@ -191,7 +193,7 @@ pub enum ManifestError {
     #[error(transparent)]
     Requirement(#[from] RequirementError),
     /// A Python that cannot be asked for.
-    #[error("{file}: {source}")]
+    #[error("{file} asks for a Python that it cannot have")]
     Python {
         /// Where.
         file: String,

@@ -72,7 +72,7 @@ impl Settings {
         let request = match &self.chosen.python {
             // A path would be the deployer's choice of a program on the worker's machine.
             Some(path) if path.contains('/') => {
-                return Err(wrong(crate::python::RequestError::NoVersion(path.clone())));
+                return Err(wrong(crate::python::RequestError::Path(path.clone())));
             }
             Some(version) => PythonRequest::parse(version).map_err(wrong)?,
             None => PythonRequest::any(),
@@ -211,5 +211,6 @@ fn optional(root: &Path, file: &str) -> Result<Option<String>, ManifestError> {
         other => other.map_err(FileError::at("read", &path))?,
     };
     let bytes = bytes.ok_or_else(|| ManifestError::TooLong { file: file.to_owned() })?;
-    String::from_utf8(bytes).map(Some).map_err(|_| ManifestError::NotText { file: file.to_owned() })
+    let not_text = |is| ManifestError::NotText { file: file.to_owned(), is };
+    crate::text::decoded(bytes).map(Some).map_err(not_text)
 }

@@ -23,6 +23,11 @@ pub enum RequestError {
         "{0:?} names no Python: give a version such as \"3.12\" or a path such as \"/usr/bin/python3\""
     )]
     NoVersion(String),
+    /// A path, where only the operator may name one.
+    #[error(
+        "{0:?} is a path, and the worker's machine is its operator's: a function names a version, such as \"3.12\""
+    )]
+    Path(String),
     /// Too old.
     #[error("Python {0} is too old: 3.11 or newer is needed")]
     TooOld(String),

@@ -143,12 +143,17 @@ fn the_python_that_a_function_needs_is_known_before_one_is_chosen() {
         python::find(&of("# requires-python = \">=3.99\"\n").unwrap()).unwrap_err().to_string();
     assert!(error.contains(">=3.99"), "{error}");
     assert!(of("# [tool.lambswool]\n# python = \"2.7\"\n").is_err());
-    assert!(
-        of("# [tool.lambswool]\n# python = \"/bin/sh\"\n")
-            .unwrap_err()
-            .to_string()
-            .contains("/bin/sh")
-    );
+    // Not a path, and no advice to write one.
+    let error = of("# [tool.lambswool]\n# python = \"/bin/sh\"\n").unwrap_err();
+    let why = std::error::Error::source(&error).unwrap().to_string();
+    assert!(why.contains("/bin/sh") && why.contains("names a version"), "{why}");
+    assert!(!why.contains("/usr/bin") && !error.to_string().contains(&why), "{error}: {why}");
+    let marked = tempfile::tempdir().unwrap();
+    let source =
+        "\u{feff}# /// script\n# requires-python = \">=3.12\"\n# ///\ndef handler(e, c): pass\n";
+    std::fs::write(marked.path().join("main.py"), source).unwrap();
+    let request = Settings::read(marked.path()).unwrap().python().unwrap();
+    assert!(request.accepts("3.12.0") && !request.accepts("3.11.0"));
 }
 
 #[test]
