@@ -76,6 +76,12 @@ fn a_source_is_built_once_and_its_wheel_is_one_like_any_other() {
     assert!(said.stderr.contains("hello from the backend"), "{said:?}");
     drop(said.ok());
     assert_eq!(worker.run("calls-plainone", &json!({})).expect(200).json(), 1);
+    drop(deploy(&worker, &index, "plainone").expect(201));
+    let metrics = worker.get("/metrics").text();
+    for result in ["miss", "hit"] {
+        let series = format!("lambswool_cache_total{{cache=\"install\",result=\"{result}\"}} 1");
+        assert!(metrics.contains(&series), "{series} is missing in\n{metrics}");
+    }
     let known = worker.get("/v1/functions/calls-plainone").json();
     let lock = known["lock"].as_str().unwrap();
     assert!(lock.contains("plainone==1.0") && lock.contains("sha256:"), "{lock}");

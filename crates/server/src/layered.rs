@@ -146,6 +146,10 @@ impl Layered {
                 }
                 _ => machine("packages", &error),
             })?;
+        // A deploy whose packages were all there is a hit, whatever a set of them had to be put together for it.
+        let result = if installed.fetched { "miss" } else { "hit" };
+        metrics::counter!("lambswool_cache_total", "cache" => "install", "result" => result)
+            .increment(1);
         Ok(Some((lock, installed)))
     }
 }

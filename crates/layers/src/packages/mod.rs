@@ -66,6 +66,8 @@ pub struct Packages {
     pub wheels: Vec<Wheel>,
     /// Files that two of them bring.
     pub clashes: Vec<Clash>,
+    /// Whether a wheel had to be fetched for it; else all were there.
+    pub fetched: bool,
 }
 
 /// Why a package set is not installed.
@@ -173,7 +175,8 @@ pub fn install(
     let mut wheels: Vec<Wheel> = there.into_iter().filter_map(|(_, wheel)| wheel).collect();
     // A look at sizes, which reads nothing: what was cut short or lost shows.
     let broken: Vec<&Wheel> = wheels.iter().filter(|wheel| !wheel.looks_whole(store)).collect();
-    if !missing.is_empty() || !broken.is_empty() {
+    let fetched = !missing.is_empty() || !broken.is_empty();
+    if fetched {
         let cache = Staging::begin(&store.kind(wheel::KIND), &format!("cache-{}", lock.id))?;
         let fetcher = Fetcher { store, uv, base, cache: cache.path(), progress };
         verify::repair(&fetcher, &broken)?;
@@ -191,7 +194,7 @@ pub fn install(
     }
     wheels.sort_by(|a, b| a.name.cmp(&b.name));
     let imports = imports::worthwhile(&wheels, &lock.direct);
-    Ok(Packages { layer: set.layer, imports, wheels, clashes: set.clashes })
+    Ok(Packages { layer: set.layer, imports, wheels, clashes: set.clashes, fetched })
 }
 
 fn fetch_all(
