@@ -119,11 +119,24 @@ unsafe fn clone_sharing(
     unsafe { libc::clone(entry, stack.top(), flags, argument) }
 }
 
-extern "C" fn sleep_forever(_: *mut libc::c_void) -> libc::c_int {
-    loop {
-        // SAFETY: takes nothing. Through the raw call: errno belongs to the caller.
-        unsafe { libc::syscall(libc::SYS_ppoll, 0, 0, 0, 0, 8) };
+/// How often a sleeper looks whether its maker is there.
+const NAP: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// Sleeps while it is its maker's child. One that is killed ends nobody, and its descriptors would stay open here, locks
+/// among them. The argument is the maker's pid.
+extern "C" fn sleep_beside(maker: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: takes nothing. Raw calls, which cannot fail: errno belongs to the caller.
+    while unsafe { libc::syscall(libc::SYS_getppid) } == maker.addr() as libc::c_long {
+        let mut nap = NAP;
+        // SAFETY: no descriptors; the kernel writes what is left of the time to this stack.
+        unsafe { libc::syscall(libc::SYS_ppoll, 0, 0, &raw mut nap, 0, 8) };
     }
+    exit_now(0)
+}
+
+/// This process's pid as the argument of [`sleep_beside`].
+fn as_maker() -> *mut libc::c_void {
+    std::ptr::without_provenance_mut(std::process::id() as usize)
 }
 
 thread_local! {
@@ -135,9 +148,8 @@ fn below_initial(owner: u32, map: IdMap) -> io::Result<Sleeper> {
     let sleeper = as_effective_user_with_capabilities(owner, || {
         SLEEPER_STACK.with_borrow_mut(|stack| {
             // SAFETY: the stack is static to the thread; the sleeper makes one system call in a loop.
-            let pid = unsafe {
-                clone_sharing(sleep_forever, stack, libc::CLONE_NEWUSER, std::ptr::null_mut())
-            };
+            let pid =
+                unsafe { clone_sharing(sleep_beside, stack, libc::CLONE_NEWUSER, as_maker()) };
             if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(Sleeper(pid)) }
         })
     })??;
@@ -150,6 +162,7 @@ fn below_initial(owner: u32, map: IdMap) -> io::Result<Sleeper> {
 
 /// What the helpers of [`below`] and their maker tell each other, in shared memory.
 struct Inside {
+    maker: *mut libc::c_void,
     parent: libc::c_int,
     owner: u32,
     map: [u8; 64],
@@ -169,6 +182,7 @@ fn below(parent: BorrowedFd<'_>, owner: u32, map: IdMap) -> io::Result<Sleeper> 
     bytes[..line.len()].copy_from_slice(line.as_bytes());
     let mut stack = Stack::new();
     let mut shared = Inside {
+        maker: as_maker(),
         parent: parent.as_raw_fd(),
         owner,
         map: bytes,
@@ -265,8 +279,7 @@ extern "C" fn become_owner(argument: *mut libc::c_void) -> libc::c_int {
         | libc::CLONE_NEWUSER
         | libc::SIGCHLD;
     // SAFETY: the sleeper's stack is static to the maker's thread.
-    let pid =
-        unsafe { libc::clone(sleep_forever, shared.sleeper_stack, flags, std::ptr::null_mut()) };
+    let pid = unsafe { libc::clone(sleep_beside, shared.sleeper_stack, flags, shared.maker) };
     if pid < 0 {
         shared.errno = errno();
         exit_now(1);

@@ -1,0 +1,65 @@
+//! What a maker of user namespaces leaves when it is killed. Without the test harness: it wants a process of one thread.
+
+#![expect(clippy::print_stdout, reason = "a test without the harness says itself how it went")]
+
+use std::time::{Duration, Instant};
+
+use sys::namespace::{IdMap, Parent, user_namespace};
+
+/// Makers that are killed: at a moment at which about every second one has a sleeper.
+const MAKERS: u32 = 40;
+
+fn main() {
+    // What the harness would be asked for by `cargo test -- --list`.
+    if std::env::args().any(|argument| argument == "--list") {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        return skips::skip("root", "only root makes user namespaces for others");
+    }
+    // SAFETY: a number. Whoever is left behind becomes this process's child.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }, 0);
+    for maker in 0..MAKERS {
+        // SAFETY: this process has one thread.
+        match unsafe { libc::fork() } {
+            0 => make_for_ever(),
+            pid => {
+                assert!(pid > 0, "{}", std::io::Error::last_os_error());
+                std::thread::sleep(Duration::from_micros(u64::from(3000 + 37 * maker)));
+                // SAFETY: our own child, not yet waited for.
+                unsafe { libc::kill(pid, libc::SIGKILL) };
+            }
+        }
+    }
+    everybody_is_gone();
+    println!("test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
+}
+
+fn make_for_ever() -> ! {
+    let map = IdMap { inside: 0, outside: 1_900_000_000, count: 1 };
+    loop {
+        if user_namespace(Parent::Initial, 1_900_000_000, map).is_err() {
+            // SAFETY: ends this process at once, without what the other one has registered.
+            unsafe { libc::_exit(1) };
+        }
+    }
+}
+
+/// Reaps makers and sleepers until there are none.
+fn everybody_is_gone() {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let mut failed = 0;
+    loop {
+        let mut status = 0;
+        // SAFETY: a status of our own.
+        match unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::__WALL) } {
+            0 => {
+                assert!(Instant::now() < deadline, "sleepers outlive their makers");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            -1 => break,
+            _ => failed += u32::from(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 1),
+        }
+    }
+    assert_eq!(failed, 0, "makers could make no namespaces");
+}
