@@ -59,7 +59,8 @@ fn the_readmes_function_answers_to_what_the_readme_sends() {
         return;
     }
     let commands = readme.lines().filter(|line| line.starts_with("$ ") && line.contains("report"));
-    let events: Vec<&str> = commands.filter_map(|line| line.split('\'').nth(1)).collect();
+    let quoted = commands.filter_map(|line| line.split('\'').nth(1));
+    let events: Vec<&str> = quoted.filter(|text| text.starts_with('[')).collect();
     assert_eq!(events.len(), 3, "run, invoke and curl: {events:?}");
     for event in events {
         let answer = worker.run("report", &event.parse().unwrap()).expect(200).json();
