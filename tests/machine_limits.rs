@@ -4,19 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use e2e::machine::skip;
-use e2e::{Site, can_run, eventually, json};
-
-/// Whether there can be micro-VMs here.
-fn can_run_machines() -> bool {
-    if !can_run() {
-        return false;
-    }
-    if !fs::exists("/dev/kvm").unwrap_or(false) {
-        skip("kvm", "needs KVM");
-        return false;
-    }
-    true
-}
+use e2e::{Site, can_run_machines, eventually, json};
 
 fn in_machine(settings: &[&str], source: &str) -> String {
     let settings: String = settings.iter().map(|line| format!("# {line}\n")).collect();
