@@ -228,7 +228,7 @@ fn a_clean_that_was_killed_is_finished_by_the_next() {
     while names() >= all && clean.try_wait().unwrap().is_none() {}
     clean.kill().unwrap();
     clean.wait().unwrap();
-    assert!(site.state().join("version").exists(), "what is left is no longer known as ours");
+    // Whatever it had come to, its very end included.
     drop(site.wool(&["clean", "--yes"]).ok());
     assert!(!site.state().exists());
 
