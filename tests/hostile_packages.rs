@@ -1,7 +1,10 @@
 //! Packages that would join the functions that lock them, or take the machine at the deploy.
 
+use std::fs;
+use std::time::Duration;
+
 use e2e::index::Index;
-use e2e::{Site, can_run, eventually, json};
+use e2e::{Site, can_run, can_run_machines, eventually, json};
 
 /// A backend in the source itself, which makes a wheel of one module.
 const BACKEND: &str = r#"
@@ -77,5 +80,57 @@ fn a_package_that_unpacks_to_more_than_the_operator_allows_is_refused_at_the_dep
     let body = "def handler(event, context):\n    return 1\n";
     let refused = worker.deploy("f", &function(&index, &["swollen"], body)).expect(422).error();
     assert!(refused.contains("swollen 1.0") && refused.contains("`package_bytes`"), "{refused}");
+    worker.assert_well();
+}
+
+#[test]
+fn a_package_that_spins_whenever_its_machine_is_cloned_is_stopped_though_nobody_calls() {
+    if !can_run_machines() {
+        return;
+    }
+    let index = Index::open();
+    // Well-behaved while the reference machine is made and tried out.
+    let module = r#""import random, time\nbegan = time.monotonic()\nseed = random.seed\ndef spin(*arguments):\n    while time.monotonic() > began + 8: pass\n    return seed(*arguments)\nrandom.seed = spin\n""#;
+    add(&index, "spinner", module);
+    let settings =
+        [("WOOL_HANDLER_CACHE", "false"), ("WOOL_INDEXES", &index.url()), ("WOOL_SPARES", "2")];
+    let worker = Site::new().up_with(&settings);
+    let body = "import sys, time\nhad = 'spinner' in sys.modules\nimport spinner\n\
+                def handler(event, context):\n    return [had, time.monotonic() - spinner.began]\n";
+    let source = function(&index, &["spinner"], body);
+    let source =
+        source.replace("# [tool.uv]", "# [tool.lambswool]\n# isolation = \"microvm\"\n# [tool.uv]");
+    drop(worker.deploy("f", &source).expect(201));
+    eventually("machines are cloned from one that has the package", || {
+        worker.run("f", &json!({})).expect(200).json()[0] == true
+    });
+    let name = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let took = || -> u64 {
+        let pids =
+            worker.site().sandboxed().into_iter().filter(|pid| name(pid).trim() == "wool-vmm");
+        let stats = pids.filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/stat")).ok());
+        stats
+            .map(|stat| {
+                let times = stat
+                    .rsplit(' ')
+                    .rev()
+                    .skip(13)
+                    .take(2)
+                    .map(|ticks| ticks.parse::<u64>().unwrap());
+                times.sum::<u64>()
+            })
+            .sum()
+    };
+    std::thread::sleep(Duration::from_secs(9));
+    // The last one that was cloned in time; in its place another one is made, which spins.
+    let last = worker.run("f", &json!({}));
+    assert!(last.status == 200, "{}", last.text());
+    let before = took();
+    eventually("it spins", || took() > before + 100);
+    eventually("it is stopped", || {
+        let before = took();
+        std::thread::sleep(Duration::from_secs(1));
+        took() < before + 10
+    });
     worker.assert_well();
 }

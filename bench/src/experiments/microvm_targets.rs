@@ -79,7 +79,7 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     on_kvm(&mut run);
     run.method = vec![
         format!(
-            "`{CLONE}`: `handler_cache = false`: each call has a clone of its own, which loads the code; rehearsed clones are kept ready, and making them is in the processor time"
+            "`{CLONE}`: `handler_cache = false`: each call has a clone of its own, which loads the code; clones are kept ready that have touched what a call touches, and making them is in the processor time"
         ),
         format!(
             "`{RESET}`: `reset = \"always\"`: one machine, put back after each call to where its code had been loaded; the reset is done when the next call is answered, or it waits for it"

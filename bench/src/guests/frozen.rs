@@ -54,10 +54,13 @@ impl Frozen {
     }
 
     /// Gives further clones at once what the first one touches until it has answered.
-    pub(crate) fn learned(mut self: Box<Self>) -> Result<Box<Self>> {
+    pub(crate) fn learned(self: Box<Self>) -> Result<Box<Self>> {
         let mut first = self.spawn()?;
+        first.watch()?;
         self.ask(&mut first)?;
-        self.template.learn(&first, self.scanner.get_mut()).context("learn from a clone")?;
+        self.template
+            .learn(&first, &mut self.scanner.borrow_mut())
+            .context("learn from a clone")?;
         Ok(self)
     }
 

@@ -11,6 +11,8 @@ use crate::arena::Arena;
 use crate::layout::{BLOCK, HIGH, MONITOR, PAGE, USER_END, page_down, pages, ring0, tables};
 use crate::rights::Rights;
 
+const ACCESSED: u64 = 0x20;
+const DIRTY: u64 = 0x40;
 const HUGE: u64 = 0x80;
 /// A table's own entry allows everything; the last level decides. Supervisor tables lack the user bit (4).
 const TABLE: u64 = 0x27;
@@ -67,6 +69,45 @@ pub fn set(arena: &mut Arena, range: Range<u64>, rights: Rights) -> io::Result<(
         block += BLOCK;
     }
     Ok(())
+}
+
+/// Takes off the marks of use that are set ahead of time, page by page: whatever the processor goes through a table for
+/// from now on it marks itself. Of a machine that has not run yet.
+///
+/// # Errors
+/// When the host refuses to change a huge page.
+pub fn forget_use(arena: &mut Arena, range: Range<u64>) -> io::Result<()> {
+    for block in (range.start / BLOCK..range.end.div_ceil(BLOCK)).map(|block| block * BLOCK) {
+        if arena.word(tables::BLOCKS + (block / BLOCK) * 8) != 0 {
+            open(arena, block)?;
+        }
+    }
+    for (_, slot) in entries(arena, range) {
+        arena.set_word(slot, arena.word(slot) & !(ACCESSED | DIRTY));
+    }
+    Ok(())
+}
+
+/// The pages that were touched since, and whether they were written to.
+pub fn used(arena: &Arena, range: Range<u64>) -> Vec<(u64, bool)> {
+    let marks = entries(arena, range).into_iter().map(|(page, slot)| (page, arena.word(slot)));
+    let used = marks.filter(|(_, marks)| marks & ACCESSED != 0);
+    used.map(|(page, marks)| (page, marks & DIRTY != 0)).collect()
+}
+
+/// The pages of the guest that are entered page by page, and where.
+fn entries(arena: &Arena, range: Range<u64>) -> Vec<(u64, u64)> {
+    let mut found = Vec::new();
+    for block in (range.start / BLOCK..range.end.div_ceil(BLOCK)).map(|block| block * BLOCK) {
+        let entry = arena.word(tables::BLOCKS + (block / BLOCK) * 8);
+        if entry == 0 || entry & HUGE != 0 {
+            continue;
+        }
+        let inside = range.start.max(block)..range.end.min(block + BLOCK);
+        let entries = pages(inside).map(|page| (page, page_entry(page)));
+        found.extend(entries.filter(|(_, slot)| arena.word(*slot) != 0));
+    }
+    found
 }
 
 /// Makes the block one of pages.

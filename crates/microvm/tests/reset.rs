@@ -280,11 +280,12 @@ fn a_clone_is_frozen_with_all_that_it_has_changed() {
 fn what_clones_get_at_once_is_what_they_would_find_one_by_one() {
     let Some(mut world) = World::new() else { return };
     let mut first = world.spawn();
+    first.watch().unwrap();
     for letter in "dbmk".chars() {
         assert_eq!(ask(&mut first, letter), Ok(1), "{letter}");
     }
     world.template.learn(&first, &mut world.scanner).unwrap();
-    let mut process = world.spawn();
+    let mut process = world.template.spawn_ahead(&world.host).unwrap();
     assert!(process.weigh(&mut world.scanner).unwrap() > 1 << 20, "it has learned something");
     assert_eq!(world.differences(&mut process), Vec::<String>::new());
     assert_eq!(ask(&mut process, '?'), Ok(1));

@@ -64,6 +64,7 @@ pub(super) fn offset(base: NonNull<u8>, range: &Range<u64>) -> *mut u8 {
 }
 
 /// Lengths inside the arena fit: this is an x86-64 monitor.
-pub(crate) fn length_of(range: &Range<u64>) -> usize {
-    usize::try_from(range.end - range.start).unwrap_or(usize::MAX)
+#[expect(clippy::cast_possible_truncation, reason = "addresses of this machine")]
+pub(crate) const fn length_of(range: &Range<u64>) -> usize {
+    (range.end - range.start) as usize
 }

@@ -21,13 +21,17 @@
 use rustix::time::{ClockId, clock_gettime};
 
 use super::clock::{MONOTONIC, REALTIME};
+use crate::arena::Frozen;
 use crate::hypervisor::{Ticks, read_ticks};
-use crate::layout::{PAGE, VDSO};
+use crate::layout::{PAGE, VDSO, page_up};
+use crate::regions::Regions;
 use crate::rights::Rights;
 use crate::space::{Place, Space};
 
 /// Where it is.
 const CLOCK: u64 = VDSO - PAGE;
+/// What follows the clocks: nothing, but while pages are touched.
+pub(super) const LIST: std::ops::Range<u64> = CLOCK + 128..VDSO;
 const BASES: u64 = CLOCK + 32;
 /// Nanoseconds for which a page is good.
 const FRESH: u64 = 10_000_000;
@@ -47,6 +51,7 @@ core::arch::global_asm!(include_str!("vdso.s"));
 unsafe extern "C" {
     static lambswool_vdso_begin: u8;
     static lambswool_vdso_end: u8;
+    static lambswool_vdso_touch: u8;
 }
 
 /// The shared object.
@@ -55,6 +60,18 @@ fn image() -> &'static [u8] {
     let length = end.addr() - begin.addr();
     // SAFETY: the two labels enclose bytes of this program that nobody writes.
     unsafe { std::slice::from_raw_parts(begin, length) }
+}
+
+/// Where the routine is that touches pages, if the guest still has the shared object as it was given, and the page before
+/// it: there, from [`LIST`] on, is what it touches.
+pub(super) fn touching(frozen: &Frozen, regions: &Regions) -> Option<u64> {
+    let image = image();
+    let end = VDSO + image.len() as u64;
+    let whole = regions.allow(CLOCK..VDSO, Rights::READ)
+        && regions.allow(VDSO..page_up(end), Rights::EXECUTE)
+        && frozen.bytes(VDSO..end) == image;
+    let at = (&raw const lambswool_vdso_touch).addr() - image.as_ptr().addr();
+    whole.then_some(VDSO + at as u64)
 }
 
 /// Maps the shared object and, before it, the page, on which no clock has a base yet. Says where the object is.

@@ -16,6 +16,7 @@
 //! own tree, and the program is the only process there is. What is not known is ENOSYS, noted once
 //! for each number.
 
+mod ahead;
 mod call;
 mod clock;
 mod clock_page;

@@ -23,11 +23,11 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use super::clock_page::ClockPage;
+use super::ahead::Touched;
+use super::clock_page::{ClockPage, touching};
 use super::files::Files;
 use super::process::{Process, ProcessError, keep_time};
 use super::signals::Signals;
@@ -35,7 +35,6 @@ use super::threads::Threads;
 use crate::arena::Frozen;
 use crate::cpu::CpuState;
 use crate::hypervisor::Hypervisor;
-use crate::layout::{ARENA_BYTES, PAGE};
 use crate::scan::Scanner;
 use crate::space::{Space, SpaceState};
 use crate::vcpu::Vcpu;
@@ -50,8 +49,7 @@ pub struct Template {
     kernel: Kernel,
     /// The latest that its guest was told to be, in nanoseconds of the monotonic clock.
     told: u64,
-    /// What clones touch soon, and whether they write to it.
-    touched: Vec<(Range<u64>, bool)>,
+    touched: Mutex<Arc<Touched>>,
 }
 
 /// What the monitor, as the kernel, knows of a process.
@@ -73,19 +71,6 @@ pub struct Reset {
     pub pages: u64,
     /// Ranges whose rights had changed.
     pub flushed: usize,
-}
-
-/// Ranges, those as one that the host maps together when it maps one page: asking for each takes longer.
-fn nearby(ranges: Vec<Range<u64>>) -> impl Iterator<Item = Range<u64>> {
-    const TOGETHER: u64 = 16 * PAGE;
-    let mut ranges = ranges.into_iter().peekable();
-    std::iter::from_fn(move || {
-        let mut range = ranges.next()?;
-        while let Some(next) = ranges.next_if(|next| next.start < range.end + TOGETHER) {
-            range.end = next.end;
-        }
-        Some(range)
-    })
 }
 
 impl Template {
@@ -126,13 +111,14 @@ impl Template {
             unknown: _,
             calls: _,
             patched: _,
+            watched: _,
         } = process;
         let cpu = CpuState::save(&mut vcpu)?;
         let told = clock.as_ref().map_or(0, ClockPage::told);
         // KVM's slots refer to the memory.
         drop(vcpu);
         let (frozen, space) = own(space)?.freeze()?;
-        Ok(Self { frozen, space, cpu, kernel, told, touched: Vec::new() })
+        Ok(Self { frozen, space, cpu, kernel, told, touched: Mutex::default() })
     }
 
     /// Bytes that clones have mapped before any limit of theirs counts: the most that one can come to have beside it.
@@ -141,23 +127,26 @@ impl Template {
         self.space.given.unwrap_or(0)
     }
 
-    /// Learns from a clone that has run: what it has touched further clones get at once.
+    /// Learns from a clone that was watched ([`Process::watch`]) and has rehearsed or answered: what it has touched further
+    /// clones get at once.
     ///
     /// # Errors
-    /// Before Linux 6.7. Clones then find out one page at a time.
-    pub fn learn(&mut self, clone: &Process, scanner: &mut Scanner) -> io::Result<()> {
-        let (arena, base) = (clone.space.arena(), clone.space.arena().address());
-        let mut touched = Vec::new();
-        // What a clone has mapped since is nobody else's.
-        for part in arena.inherited(0..ARENA_BYTES) {
-            let there = base + part.start..base + part.end;
-            let here = |range: Range<u64>| range.start - base..range.end - base;
-            // Those that are written first: to make one of a huge page its own, the host takes the huge page away.
-            touched.extend(scanner.private(there.clone())?.into_iter().map(|it| (here(it), true)));
-            touched.extend(nearby(scanner.present(there)?).map(|it| (here(it), false)));
-        }
-        self.touched = touched;
+    /// When the clone was not watched.
+    pub fn learn(&self, clone: &Process, scanner: &mut Scanner) -> io::Result<()> {
+        let mut touched = Touched::clone(&self.touched());
+        touched.learn(&self.space.regions, clone, scanner)?;
+        *self.touched.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(touched);
         Ok(())
+    }
+
+    /// Whether it would learn from a clone that answers a call: then watch it.
+    #[must_use]
+    pub fn wants_lessons(&self) -> bool {
+        self.touched().wants_lessons()
+    }
+
+    fn touched(&self) -> Arc<Touched> {
+        Arc::clone(&self.touched.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A process that goes on where the template stands, sharing its memory until it writes.
@@ -165,11 +154,26 @@ impl Template {
     /// # Errors
     /// When the host refuses a machine.
     pub fn spawn(&self, host: &Hypervisor) -> Result<Process, ProcessError> {
+        self.make(host, None)
+    }
+
+    /// As [`Template::spawn`], with all touched that a call will touch: for whom nobody waits yet. It takes as long as the
+    /// faults that it spares.
+    ///
+    /// # Errors
+    /// As for [`Template::spawn`].
+    pub fn spawn_ahead(&self, host: &Hypervisor) -> Result<Process, ProcessError> {
+        self.make(host, touching(&self.frozen, &self.space.regions))
+    }
+
+    fn make(&self, host: &Hypervisor, routine: Option<u64>) -> Result<Process, ProcessError> {
         let mut space = Space::clone_of(&self.frozen, self.space.clone())?;
-        for (range, write) in &self.touched {
-            space.arena_mut().expect(range.clone(), *write);
-        }
+        let touched = self.touched();
+        touched.place(space.arena_mut());
         let mut vcpu = Vcpu::new(host, &space, 0, 0)?;
+        if let Some(routine) = routine {
+            touched.touch(routine, &mut vcpu, &mut space)?;
+        }
         self.cpu.restore(&mut vcpu)?;
         let clock = keep_time(host, &vcpu, self.told)?;
         Ok(Process::assemble(vcpu, space, self.kernel.clone(), clock))
@@ -207,6 +211,7 @@ impl Template {
             unknown: _,
             calls: _,
             patched: _,
+            watched,
         } = &mut process;
         let (bytes, nodes) = kernel.tree.room();
         kernel.clone_from(&self.kernel);
@@ -218,7 +223,8 @@ impl Template {
         (*started, *incoming, *open) = (Instant::now(), VecDeque::new(), true);
         outgoing.clear();
         output.clear();
-        *untaken = 0;
+        // The tables are as they were.
+        (*untaken, *watched) = (0, false);
         Ok((process, reset))
     }
 

@@ -7,6 +7,7 @@
     .balign 4096
     .globl lambswool_vdso_begin
     .globl lambswool_vdso_end
+    .globl lambswool_vdso_touch
 lambswool_vdso_begin:
 .Lvdso:
     .byte 0x7f, 0x45, 0x4c, 0x46, 2, 1, 1, 0            # 64 bits, little endian, version 1
@@ -149,6 +150,22 @@ lambswool_vdso_begin:
     ret
 3:  xor eax, eax
     ret
+    .balign 16
+
+# Not a function of the object: the monitor has a processor begin here that runs for nobody yet (see `ahead`). From rdi to
+# rsi lie addresses of pages; each is touched, and written to where its lowest bit is set.
+lambswool_vdso_touch:
+    cmp rdi, rsi
+    jae 2f
+    mov eax, [rdi]
+    add rdi, 4
+    btr eax, 0
+    jc 1f
+    mov cl, [rax]
+    jmp lambswool_vdso_touch
+1:  or byte ptr [rax], 0
+    jmp lambswool_vdso_touch
+2:  out 0xf2, al                                        # as a hypercall
     .balign 16
 .Lend:
 lambswool_vdso_end:

@@ -159,6 +159,10 @@ impl Scale {
         if self.rounds == 1 || !self.rounds.is_power_of_two() {
             return;
         }
+        if self.rounds == 2 && clone.family.template.wants_lessons() {
+            // Of one that was not watched nothing is known.
+            let _ = clone.family.template.learn(process, &mut self.scanner);
+        }
         if let Ok(bytes) = process.weigh(&mut self.scanner) {
             clone.family.tell(&Event::Weighs { number: clone.number, bytes });
         }

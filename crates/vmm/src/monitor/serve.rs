@@ -6,11 +6,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use microvm::hypervisor::Hypervisor;
-use microvm::linux::Template;
 use microvm::scan::Scanner;
 use microvm::stop::Stopper;
 use microvm::vfs::Branch;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sandbox::{Imports, LoadedFile};
 use sys::scm;
 
@@ -18,7 +17,7 @@ use super::clone::{Clone, chain, is_exhausted};
 use super::conversation::Channel;
 use super::family::{Family, tell};
 use super::reference::{Reference, Trouble};
-use super::spare::{Spares, rehearse};
+use super::spare::{Spare, Spares, try_out};
 use crate::message::{Event, MAX_PACKET, Order, PACKAGES, Place};
 
 /// Bytes of files in one packet, at most.
@@ -50,8 +49,8 @@ pub fn serve(control: OwnedFd, host: Hypervisor, mut scanner: Scanner) -> io::Re
                 })
             }
             (Order::Freeze { spares }, Some(imported)) => {
-                let frozen = imported.freeze().and_then(|mut template| {
-                    let weight = try_out(&mut template, &host, &mut scanner)?;
+                let frozen = imported.freeze().and_then(|template| {
+                    let weight = try_out(&template, &host, &mut scanner)?;
                     Ok((template, weight))
                 });
                 match frozen {
@@ -71,19 +70,6 @@ pub fn serve(control: OwnedFd, host: Hypervisor, mut scanner: Scanner) -> io::Re
             tell(&control, &Event::Failed { number: None, reason, exhausted });
         }
     }
-}
-
-/// Rehearses with a first clone, and learns from it what all of them will touch. Bytes of its own that it then has.
-fn try_out(
-    template: &mut Template,
-    host: &Hypervisor,
-    scanner: &mut Scanner,
-) -> Result<u64, Trouble> {
-    let mut clone = template.spawn(host)?;
-    rehearse(&mut clone)?;
-    // Before Linux 6.7 nobody can tell.
-    drop(template.learn(&clone, scanner));
-    Ok(clone.weigh(scanner).unwrap_or(0))
 }
 
 fn tell_imports(control: &OwnedFd, mut imports: Imports) {
@@ -133,10 +119,12 @@ impl Nursery {
             fds.extend(self.watched.iter().map(|(channel, _)| {
                 PollFd::from_borrowed_fd(channel.socket().as_fd(), PollFlags::RDHUP)
             }));
-            match poll(&mut fds, None) {
+            let due = self.spares.due().and_then(|due| Timespec::try_from(due).ok());
+            match poll(&mut fds, due.as_ref()) {
                 Err(rustix::io::Errno::INTR) => continue,
                 other => other?,
             };
+            self.spares.check();
             let has_order = !fds[0].revents().is_empty();
             let closed: Vec<bool> = fds[1..].iter().map(|fd| !fd.revents().is_empty()).collect();
             drop(fds);
@@ -161,14 +149,18 @@ impl Nursery {
             self.family.tell(&Event::Failed { number: None, reason, exhausted: false });
             return;
         };
-        let stopper = Stopper::default();
+        // One that is reset goes on from a machine with its code in it.
+        let spare = if reset { None } else { self.spares.take() };
+        let stopper = spare.as_ref().map(Spare::stopper).unwrap_or_default();
         let made = self.order_clone(layers, fds).and_then(|(channel, layers)| {
             let (family, stopper) = (Arc::clone(&self.family), stopper.clone());
             let watched = channel.clone();
             let clone = Clone { family, number, layers, limits, reset, channel, stopper };
-            // One that is reset goes on from a machine with its code in it.
-            let clone = if reset { Some(clone) } else { self.spares.give(clone) };
-            if let Some(clone) = clone {
+            let left = match spare {
+                Some(spare) => spare.give(clone),
+                None => Some(clone),
+            };
+            if let Some(clone) = left {
                 let thread = std::thread::Builder::new().name(format!("clone-{number}"));
                 thread.spawn(move || clone.live(None))?;
             }

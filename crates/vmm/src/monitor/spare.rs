@@ -1,22 +1,30 @@
 //! Clones that are made before anybody asks for one.
 //!
 //! ```text
-//!   spawn ─► wake ─► rehearse ─► reset ─► wake ─► waits ─► an order: a clone like any other, on the same thread
+//!   spawn, all touched that a call touches ─► wake ─► waits ─► an order: a clone like any other, on the same thread
 //! ```
 //! What makes a first call slow is what it touches for the first time: each page is a fault of the guest's and one of the
-//! host's. A rehearsal touches what a load and a call touch; the reset puts their contents back and leaves the pages where
-//! they are.
+//! host's. What that is the first clone of a family rehearses for all (`serve.rs`), and the first ones that answer a call
+//! complete it.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
-use microvm::linux::{Pause, Process};
+use microvm::hypervisor::Hypervisor;
+use microvm::linux::{Pause, Process, Template};
+use microvm::scan::Scanner;
+use microvm::stop::Stopper;
 
 use super::clone::Clone;
 use super::family::Family;
 use super::reference::{Trouble, Word};
+
+/// What making one may take: there is nobody yet whose limits would hold, and packages have a say in how a clone wakes.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of memory beyond the reference machine's.
+const ROOM: u64 = 64 << 20;
 
 /// Those of one family.
 #[derive(Debug)]
@@ -28,9 +36,13 @@ pub(super) struct Spares {
 
 /// One that waits, or is about to.
 #[derive(Debug)]
-struct Spare {
+pub(super) struct Spare {
     orders: SyncSender<Clone>,
-    ready: Arc<AtomicBool>,
+    /// Whether it could be made, once that is known.
+    made: Arc<OnceLock<bool>>,
+    /// Stops it when it takes too long.
+    stopper: Stopper,
+    since: Instant,
 }
 
 impl Spares {
@@ -40,54 +52,75 @@ impl Spares {
         spares
     }
 
-    /// Gives an order to a spare that is ready, else to the one that will be first. Back comes what none could take.
-    pub(super) fn give(&mut self, mut clone: Clone) -> Option<Clone> {
-        while !self.all.is_empty() {
-            let ready = self.all.iter().position(|spare| spare.ready.load(Ordering::Acquire));
-            let Some(spare) = self.all.remove(ready.unwrap_or(0)) else { break };
-            match spare.orders.send(clone) {
-                Ok(()) => return None,
-                // It could not be made after all.
-                Err(back) => clone = back.0,
-            }
-        }
-        Some(clone)
+    /// How long until one of them has to be looked after: see [`Spares::check`].
+    pub(super) fn due(&self) -> Option<Duration> {
+        self.unready().map(|spare| PATIENCE.saturating_sub(spare.since.elapsed())).min()
+    }
+
+    /// Stops those that take too long.
+    pub(super) fn check(&self) {
+        let overdue = self.unready().filter(|spare| spare.since.elapsed() >= PATIENCE);
+        overdue.for_each(|spare| spare.stopper.stop());
+    }
+
+    fn unready(&self) -> impl Iterator<Item = &Spare> {
+        self.all.iter().filter(|spare| spare.made.get().is_none())
+    }
+
+    /// One that is ready, else the one that will be first.
+    pub(super) fn take(&mut self) -> Option<Spare> {
+        // At an order, and not sooner: what cannot be made would be tried again and again.
+        self.all.retain(|spare| spare.made.get() != Some(&false));
+        let ready = self.all.iter().position(|spare| spare.made.get().is_some());
+        self.all.remove(ready.unwrap_or(0))
     }
 
     /// Has as many made as are wanted.
     pub(super) fn fill(&mut self) {
         while self.all.len() < self.wanted {
             let (orders, given) = sync_channel(1);
-            let ready = Arc::new(AtomicBool::new(false));
-            let (family, told) = (Arc::clone(&self.family), Arc::clone(&ready));
+            let (made, stopper) = (Arc::<OnceLock<bool>>::default(), Stopper::default());
+            let (family, told, stopped_by) =
+                (Arc::clone(&self.family), Arc::clone(&made), stopper.clone());
             let thread = std::thread::Builder::new().name("spare".to_owned());
-            if thread.spawn(move || wait(&family, &given, &told)).is_err() {
+            if thread.spawn(move || wait(&family, &given, &told, stopped_by)).is_err() {
                 return;
             }
-            self.all.push_back(Spare { orders, ready });
+            self.all.push_back(Spare { orders, made, stopper, since: Instant::now() });
         }
     }
 }
 
-/// Runs on the spare's own thread, and goes on as the clone that it becomes.
-fn wait(family: &Family, given: &Receiver<Clone>, ready: &AtomicBool) {
-    let Ok(mut process) = family.template.spawn(&family.host) else { return };
-    // Who is waited for does not rehearse.
-    if let Ok(clone) = given.try_recv() {
-        super::clone::wake(&mut process);
-        return clone.live(Some(process));
+impl Spare {
+    /// What stops it, and the clone that it becomes.
+    pub(super) fn stopper(&self) -> Stopper {
+        self.stopper.clone()
     }
-    let rehearsed = rehearsed(family, process);
-    ready.store(true, Ordering::Release);
-    if let Ok(clone) = given.recv() {
-        clone.live(rehearsed.ok());
+
+    /// Gives it an order. Back comes one that it cannot take.
+    pub(super) fn give(self, clone: Clone) -> Option<Clone> {
+        self.orders.send(clone).err().map(|back| back.0)
     }
 }
 
-fn rehearsed(family: &Family, mut process: Process) -> Result<Process, Trouble> {
-    rehearse(&mut process)?;
-    let mut scanner = family.scanner()?;
-    let mut process = family.template.reset(process, &mut scanner)?.0;
+/// Runs on the spare's own thread, and goes on as the clone that it becomes.
+fn wait(family: &Family, given: &Receiver<Clone>, told: &OnceLock<bool>, stopper: Stopper) {
+    let made = make(family, stopper).ok();
+    let _ = told.set(made.is_some());
+    // One that failed has perhaps got an order meanwhile.
+    let order = if made.is_some() { given.recv().ok() } else { given.try_recv().ok() };
+    if let Some(clone) = order {
+        clone.live(made);
+    }
+}
+
+fn make(family: &Family, stopper: Stopper) -> Result<Process, Trouble> {
+    let mut process = family.template.spawn_ahead(&family.host)?;
+    process.stop_by(stopper);
+    process.limit(ROOM, 0, 0);
+    if family.template.wants_lessons() {
+        process.watch()?;
+    }
     // Its numbers are its own from here on: no two spares go on from one.
     super::clone::wake(&mut process);
     wait_idle(&mut process)?;
@@ -102,8 +135,25 @@ fn wait_idle(process: &mut Process) -> Result<(), Trouble> {
 }
 
 /// Has a clone do all that a load and a call do.
-pub(super) fn rehearse(process: &mut Process) -> Result<(), Trouble> {
+fn rehearse(process: &mut Process) -> Result<(), Trouble> {
     super::clone::wake(process);
     process.feed(&Word::Rehearse {}.encoded()?);
     wait_idle(process)
+}
+
+/// Rehearses with a first clone, and learns from it what all of them will touch. Bytes of its own that a spare then has.
+pub(super) fn try_out(
+    template: &Template,
+    host: &Hypervisor,
+    scanner: &mut Scanner,
+) -> Result<u64, Trouble> {
+    let mut first = template.spawn(host)?;
+    first.watch()?;
+    rehearse(&mut first)?;
+    template.learn(&first, scanner)?;
+    drop(first);
+    let mut second = template.spawn_ahead(host)?;
+    super::clone::wake(&mut second);
+    wait_idle(&mut second)?;
+    Ok(second.weigh(scanner).unwrap_or(0))
 }

@@ -1,0 +1,194 @@
+//! What clones touch soon, touched before anybody waits for them.
+//!
+//! ```text
+//!   a clone, watched ── runs ──► marks in its page tables ── learn ──► Touched ──► pages of a further clone:
+//!                                                                        together, in the host's tables    `place`
+//!                                                                        one by one, in the guest's        `touch`
+//! ```
+//! A page that a machine touches for the first time is a fault of the guest's and, unless the page is there already, one of
+//! the host's; one that is first looked at and then written to is two of each. Those of the guest's cannot be had together:
+//! KVM enters a page into what it derives from the guest's tables when the guest touches it. So it does, by a routine
+//! that does nothing else ([`super::clock_page`]), before it has run anything of its own: nothing has to be put back
+//! afterwards but its registers.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+
+use super::clock_page::LIST;
+use super::process::Process;
+use crate::arena::{Arena, length_of};
+use crate::layout::{PAGE, USER_END, pages as pages_of};
+use crate::regions::Regions;
+use crate::rights::Rights;
+use crate::scan::Scanner;
+use crate::space::Space;
+use crate::tables;
+use crate::vcpu::{Vcpu, VcpuError};
+
+/// Pages, at most.
+const MOST: usize = 4096;
+/// Bytes of the list.
+const ROOM: usize = length_of(&LIST);
+/// In an address of the list: the page is written to.
+const WRITTEN: u32 = 1;
+/// Clones that are watched at most, when none of them is a good example.
+const MOST_LESSONS: u32 = 8;
+
+/// What clones of one template touch.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Touched {
+    /// By their addresses; whether they are written to.
+    pages: BTreeMap<u64, bool>,
+    lessons: u32,
+    /// Whether a clone was seen that had done all that one does.
+    complete: bool,
+}
+
+impl Touched {
+    /// Whether there is something to be learnt from a clone that answers a call.
+    pub(super) fn wants_lessons(&self) -> bool {
+        !self.complete && self.lessons < MOST_LESSONS
+    }
+
+    /// Learns from a clone that was watched. The first one has rehearsed; one that comes later has answered a call, and is an
+    /// example unless it touched more than twice as much: such a call is nobody else's.
+    /// `regions` are those of the template.
+    pub(super) fn learn(
+        &mut self,
+        regions: &Regions,
+        clone: &Process,
+        scanner: &mut Scanner,
+    ) -> io::Result<()> {
+        if !clone.watched {
+            return Err(io::Error::other("the clone was not watched"));
+        }
+        let arena = clone.space.arena();
+        let base = arena.address();
+        let mut used = Vec::new();
+        // What a clone has mapped since is nobody else's.
+        for part in arena.inherited(0..USER_END) {
+            used.extend(tables::used(arena, part.clone()));
+            // What the monitor wrote in the guest's stead, too. Before Linux 6.7 nobody can tell.
+            let private = scanner.private(base + part.start..base + part.end).unwrap_or_default();
+            let written = private.into_iter().map(|it| it.start - base..it.end - base);
+            used.extend(written.flat_map(pages_of).map(|page| (page, true)));
+        }
+        let mut pages = BTreeMap::<u64, bool>::new();
+        for (page, written) in used {
+            // What a clone may do there from the start.
+            let may = |wanted| regions.allow(page..page + PAGE, wanted);
+            if may(Rights::READ) {
+                *pages.entry(page).or_default() |= written && may(Rights::WRITE);
+            }
+        }
+        let first = self.pages.is_empty();
+        let new = pages.keys().filter(|page| !self.pages.contains_key(page)).count();
+        self.lessons += 1;
+        if !first && new > self.pages.len() {
+            return Ok(());
+        }
+        self.complete = !first;
+        for (page, written) in pages {
+            *self.pages.entry(page).or_default() |= written;
+        }
+        while self.pages.len() > MOST {
+            self.pages.pop_last();
+        }
+        Ok(())
+    }
+
+    /// Has the host put them in their place.
+    pub(super) fn place(&self, arena: &mut Arena) {
+        // Those that are written first: to make one of a huge page its own, the host takes the huge page away.
+        let written = self.pages.iter().filter(|(_, written)| **written);
+        for range in joined(written.map(|(page, _)| *page), PAGE) {
+            arena.expect(range, true);
+        }
+        let looked_at = self.pages.iter().filter(|(_, written)| !**written);
+        // As one where the host maps them together when it maps one page: asking for each takes longer.
+        for range in joined(looked_at.map(|(page, _)| *page), 16 * PAGE) {
+            arena.expect(range, false);
+        }
+    }
+
+    /// Has the guest touch them, by the routine at `routine`. The processor is in no particular state afterwards.
+    pub(super) fn touch(
+        &self,
+        routine: u64,
+        vcpu: &mut Vcpu,
+        space: &mut Space,
+    ) -> Result<(), VcpuError> {
+        let addresses = self.pages.iter().filter_map(|(page, written)| {
+            Some(u32::try_from(*page).ok()? | if *written { WRITTEN } else { 0 })
+        });
+        let list: Vec<u8> = addresses.flat_map(u32::to_le_bytes).collect();
+        for part in list.chunks(ROOM) {
+            let part_end = LIST.start + part.len() as u64;
+            space.arena_mut().bytes_mut(LIST.start..part_end).copy_from_slice(part);
+            // What KVM left half done, and its registers as they are.
+            vcpu.settle()?;
+            vcpu.enter(routine, 0, 0);
+            let registers = vcpu.registers();
+            (registers.rdi, registers.rsi) = (LIST.start, part_end);
+            vcpu.run(space)?;
+        }
+        vcpu.settle()?;
+        space.arena_mut().bytes_mut(LIST).fill(0);
+        Ok(())
+    }
+}
+
+/// Pages that lie so close to each other as one range.
+fn joined(pages: impl Iterator<Item = u64>, close: u64) -> impl Iterator<Item = Range<u64>> {
+    let mut pages = pages.peekable();
+    std::iter::from_fn(move || {
+        let start = pages.next()?;
+        let mut range = start..start + PAGE;
+        while let Some(next) = pages.next_if(|next| *next < range.end + close) {
+            range.end = next + PAGE;
+        }
+        Some(range)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::clock_page::touching;
+    use super::super::{Options, Template};
+    use super::*;
+    use crate::hypervisor::Hypervisor;
+    use crate::layout::{STACK_TOP, VDSO};
+    use crate::vfs::TreeBuilder;
+
+    /// It is never run.
+    const PROGRAM: &[u8] = include_bytes!("../../../../fuzz/corpus/unikernels/static");
+
+    #[test]
+    fn a_guest_touches_the_pages_of_its_list_and_no_others() {
+        let Ok(host) = Hypervisor::open() else {
+            return skips::skip("kvm", "there is no /dev/kvm");
+        };
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("program"), PROGRAM).unwrap();
+        let tree = TreeBuilder::default().layer("/", directory.path()).unwrap().devices();
+        let options = Options { program: vec!["/program".into()], ..Options::default() };
+        let process = Process::start(&host, tree.build(0, 0), &options).unwrap();
+        let template = Template::seal(process).unwrap();
+        let mut clone = template.spawn(&host).unwrap();
+        clone.watch().unwrap();
+        let stack = STACK_TOP - 5 * PAGE;
+        let pages = BTreeMap::from([(STACK_TOP - PAGE, false), (stack, true)]);
+        let touched = Touched { pages, ..Touched::default() };
+        let origin = clone.space.arena().origin().unwrap();
+        let routine = touching(origin, clone.space.regions()).unwrap();
+        touched.touch(routine, &mut clone.vcpu, &mut clone.space).unwrap();
+        let mut used = tables::used(clone.space.arena(), 0..USER_END);
+        // What the routine itself needs.
+        used.retain(|(page, _)| ![VDSO, VDSO - PAGE].contains(page));
+        assert_eq!(used, [(stack, true), (STACK_TOP - PAGE, false)]);
+        assert_eq!(clone.space.arena().bytes(LIST), vec![0; ROOM], "the list is gone");
+    }
+}
