@@ -50,7 +50,7 @@
 /* Beside these stand the kernel's own CLONE_NEW* bits: the namespaces to make. */
 enum {
     LAND_NAMESPACES = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET,
-    LAND_STACK_FILTER = 2,  /* setns, unshare, chroot refused from here on */
+    LAND_STACK_FILTER = 2,  /* setns, unshare, chroot, further filters refused from here on */
     LAND_SCOPE = 4,         /* a Landlock scope of its own: Linux >= 6.12 */
     LAND_USER_NS = 8,       /* a user namespace with the child's own kernel uid */
     LAND_INSTANCE = 16,     /* READY in a frame on the channel once all that holds: sooner than Python can say it */
@@ -166,15 +166,18 @@ static int scope(void) {
     return close(ruleset);
 }
 
-/* On top of the inherited allow-list, which lets a zygote do these three. */
+/* On top of the inherited allow-list, which lets a zygote do these four. Another filter than this one would be memory that the
+ * kernel charges to nobody: as on a kernel without filters. */
 static int stack_filter(void) {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_seccomp, 5, 0),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_setns, 3, 0),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_unshare, 2, 0),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_chroot, 1, 0),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
     };
     struct sock_fprog program = {sizeof code / sizeof *code, code};
     return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);

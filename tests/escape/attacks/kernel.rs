@@ -4,6 +4,29 @@ use container::Defence;
 
 use crate::attack::{Attack, Who};
 
+/// A filter of 4000 instructions that divide, and then allow, in a process of its own.
+macro_rules! install {
+    ($call:literal) => {
+        concat!(
+            "
+def install():
+    body = struct.pack('HBBI', 0x34, 0, 0, 7) * 4000 + struct.pack('HBBI', 6, 0, 0, 0x7FFF0000)
+    code = ctypes.create_string_buffer(body, len(body))
+    program = ctypes.create_string_buffer(struct.pack('HxxxxxxQ', 4001, ctypes.addressof(code)))
+    _, error = raw(",
+            $call,
+            ")
+    return error or got('4001 instructions')
+
+def attack(turn, told):
+    return child(install)
+"
+        )
+    };
+}
+const INSTALL: &str = install!("'seccomp', 1, 0, program");
+const INSTALL_BY_PRCTL: &str = install!("'prctl', 22, 2, program");
+
 pub(crate) const ATTACKS: &[Attack] = &[
     Attack::new(
         Who::Handler,
@@ -64,6 +87,30 @@ def attack(turn, told):
         KEPT[-1].setsockopt(socket.SOL_SOCKET, 26, program)
     return attempted(lambda: f'{[attach() for _ in range(100)].count(None)} programs')
 ",
+    ),
+    Attack::new(
+        Who::Handler,
+        "have the kernel compile filters, into memory that nobody is charged for",
+        "seccomp(SECCOMP_SET_MODE_FILTER)",
+        &[Defence::StackedFilter],
+        &["ENOSYS"],
+        INSTALL,
+    ),
+    Attack::new(
+        Who::Fresh,
+        "have the kernel compile filters, where no zygote has stacked one",
+        "seccomp(SECCOMP_SET_MODE_FILTER)",
+        &[Defence::FilterPrograms],
+        &["ENOSYS"],
+        INSTALL,
+    ),
+    Attack::new(
+        Who::Handler,
+        "have the kernel compile filters by the older call",
+        "prctl(PR_SET_SECCOMP)",
+        &[Defence::FilterPrograms],
+        &["ENOSYS"],
+        INSTALL_BY_PRCTL,
     ),
     Attack::new(
         Who::Handler,

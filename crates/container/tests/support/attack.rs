@@ -33,7 +33,7 @@ fn numbers() -> String {
         mq_timedsend = SYS_mq_timedsend, mq_timedreceive = SYS_mq_timedreceive,
         inotify_add_watch = SYS_inotify_add_watch, fanotify_mark = SYS_fanotify_mark,
         io_uring_enter = SYS_io_uring_enter, io_setup = SYS_io_setup, sync = SYS_sync, syncfs = SYS_syncfs, syslog = SYS_syslog,
-        timer_create = SYS_timer_create, bind = SYS_bind, listen = SYS_listen,
+        timer_create = SYS_timer_create, bind = SYS_bind, listen = SYS_listen, seccomp = SYS_seccomp, prctl = SYS_prctl,
     }
     #[cfg(target_arch = "x86_64")]
     {

@@ -43,7 +43,7 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         name: "processes",
-        reason: "processes and threads of the caller's own (`clone` by its arguments); signals reach only its own uid and namespace",
+        reason: "processes and threads of the caller's own (`clone` and `prctl` by their arguments); signals reach only its own uid and namespace",
         calls: calls![
             SYS_execve SYS_execveat SYS_exit SYS_exit_group SYS_wait4 SYS_waitid SYS_kill SYS_tkill
             SYS_tgkill SYS_pidfd_open SYS_pidfd_send_signal SYS_getpid SYS_getppid SYS_gettid
@@ -55,7 +55,7 @@ pub const GROUPS: &[Group] = &[
             SYS_prlimit64 SYS_getrusage SYS_times SYS_sched_yield SYS_sched_getaffinity
             SYS_sched_setaffinity SYS_sched_getparam SYS_sched_getscheduler SYS_sched_setscheduler
             SYS_sched_get_priority_max SYS_sched_get_priority_min SYS_sched_rr_get_interval
-            SYS_sched_getattr SYS_getcpu SYS_seccomp
+            SYS_sched_getattr SYS_getcpu
         ],
     },
     Group {

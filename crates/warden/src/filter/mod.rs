@@ -70,6 +70,7 @@ pub fn build(role: Role, unix_sockets: bool, isolation: Isolation, network: Netw
     if isolation.has(Defence::FilterPrograms) {
         rules.insert(libc::SYS_setsockopt, socket_options());
     }
+    refuse_filters(&mut rules, role, isolation);
     if isolation.has(Defence::LimitCore) {
         keep_core_limit(&mut rules);
     }
@@ -116,6 +117,21 @@ fn socket_options() -> Rule {
     let other_level = vec![(1, Test::IsNot(libc::SOL_SOCKET.unsigned_abs()))];
     let none_of_them = programs.map(|one| (2, Test::IsNot(one.unsigned_abs()))).to_vec();
     Rule::When(vec![other_level, none_of_them])
+}
+
+/// Filters for system calls are programs, too, and compiled into the same memory: tens of megabytes for what one sandbox may
+/// have of processes. Only a zygote installs them, for what it forks (landing.c); that one refuses all further ones.
+fn refuse_filters(rules: &mut BTreeMap<c_long, Rule>, role: Role, isolation: Isolation) {
+    if !isolation.has(Defence::FilterPrograms) {
+        rules.insert(libc::SYS_seccomp, Rule::Always);
+        return;
+    }
+    let other = Test::IsNot(libc::PR_SET_SECCOMP.unsigned_abs());
+    rules.insert(libc::SYS_prctl, Rule::When(vec![vec![(0, other)]]));
+    if role == Role::Zygote {
+        let stacks = vec![(0, Test::Is(libc::SECCOMP_SET_MODE_FILTER)), (1, Test::Is(0))];
+        rules.insert(libc::SYS_seccomp, Rule::When(vec![stacks]));
+    }
 }
 
 /// A filter sees these flags; it could not see clone3's.
@@ -196,9 +212,9 @@ mod tests {
         page.push_str(
             "| by their arguments | `clone` without flags that make a namespace or a child for the caller's parent; \
              `socket` of TCP and UDP, AF_UNIX and NETLINK_ROUTE; `socketpair` of AF_UNIX; `fcntl` but for F_NOTIFY; \
-             `setsockopt` but for SO_ATTACH_* of SOL_SOCKET; `setrlimit` and `prlimit64` but for setting RLIMIT_CORE; \
-             a zygote's `setns` with CLONE_NEWUSER, `unshare` with exactly what its forks make for themselves, `chroot` | \
-             `clone` `socket` `socketpair` `fcntl` `setsockopt` `setrlimit` `prlimit64` `setns` `unshare` `chroot` |\n\n## Refused, and what for\n\n| defence | \
+             `setsockopt` but for SO_ATTACH_* of SOL_SOCKET; `prctl` but for PR_SET_SECCOMP; `setrlimit` and `prlimit64` but for setting RLIMIT_CORE; \
+             a zygote's `setns` with CLONE_NEWUSER, `unshare` with exactly what its forks make for themselves, `chroot`, `seccomp` with SECCOMP_SET_MODE_FILTER and no flags | \
+             `clone` `socket` `socketpair` `fcntl` `setsockopt` `prctl` `setrlimit` `prlimit64` `setns` `unshare` `chroot` `seccomp` |\n\n## Refused, and what for\n\n| defence | \
              where it would lead | calls |\n| --- | --- | --- |\n",
         );
         for refusal in refused::REFUSALS.iter().filter(|refusal| !refusal.calls.is_empty()) {
