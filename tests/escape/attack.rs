@@ -28,6 +28,8 @@ pub(crate) enum Who {
     Bundle,
     /// A handler that may connect to a list of places, from a zygote of its class.
     Reaching,
+    /// As [`Who::Package`], where the zygote's forks may connect to something.
+    ReachingPackage,
     /// As [`Who::Landing`], where the zygote's forks may connect to something.
     ReachingLanding,
 }

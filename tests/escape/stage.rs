@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::attack::{Attack, Outcome, Who};
 use crate::bait::Bait;
 use crate::support::attack::{REPORT, handler};
-use crate::support::{Conversation, NONE, World, patience};
+use crate::support::{Conversation, NONE, World, ask, patience};
 
 /// Small enough that whoever takes too much meets them at once.
 const LIMITS: Limits = Limits {
@@ -78,6 +78,13 @@ impl<'a> Stage<'a> {
             Who::ReachingLanding => {
                 let zygote = self.zygote(self.of_class(self.evil(attack))).await;
                 believed(zygote.fork(self.reaching(self.world.instance(REPORT))).await)
+            }
+            Who::ReachingPackage => {
+                let zygote = self.zygote(self.of_class(self.evil(attack))).await;
+                assert_eq!(zygote.imports().failed, [], "the malicious package does not run");
+                let spec = self.reaching(self.world.instance(REPORT));
+                let mut instance = zygote.fork(spec).await.unwrap();
+                Outcome::of(&ask(instance.as_mut(), "{}").await)
             }
             Who::Package | Who::BoundPackage => {
                 let zygote = self.zygote(self.evil(attack)).await;

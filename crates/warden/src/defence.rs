@@ -83,6 +83,7 @@ defences! {
     FilterAio "filter-aio" "contexts of asynchronous I/O can be made"
     FilterBpf "filter-bpf" "BPF programs and maps can be made"
     FilterPrograms "filter-programs" "sockets can be given programs, and interpreters that no zygote forked filters of their own"
+    FilterNetworkAdmin "filter-network-admin" "who makes a network may configure it by netlink, tables and every kind of device"
     FilterPerf "filter-perf" "performance counters can be opened"
     FilterUserfaultfd "filter-userfaultfd" "page faults can be handled in user space"
     FilterKeys "filter-keys" "the kernel's key rings can be used"

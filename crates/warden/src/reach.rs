@@ -9,7 +9,8 @@
 //!              connect(10.0.0.1:5432)  ─► no route: ENETUNREACH
 //! ```
 //! No packet leaves that namespace, which has no other device and no way to get one: who is in it has no capability over
-//! it. What goes outside is decided and done by the proxy, which got the listening sockets, in its own namespace.
+//! it. A package in its zygote had every one while the fork landed, and is refused what makes devices (`filter/network.rs`);
+//! what it leaves there is seen by its own forks alone. What goes outside is decided and done by the proxy, which got the listening sockets, in its own namespace.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};

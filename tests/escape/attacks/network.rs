@@ -4,6 +4,26 @@ use container::Defence;
 
 use crate::attack::{Attack, Who};
 
+/// Goes where an honest child would be, and calls `use` there.
+macro_rules! own_network {
+    () => {
+        "
+def enter(fds, uid):
+    become(fds, uid)
+    said = attempt('unshare', CLONE_NEWPID | CLONE_NEWNET)
+    if said != 'OK':
+        return f'no network: {said}'
+    try:
+        return use()
+    except OSError as error:
+        return errno.errorcode[error.errno]
+
+def attack(fds, uid, flags):
+    return child(lambda: enter(fds, uid))
+"
+    };
+}
+
 pub(crate) const ATTACKS: &[Attack] = &[
     Attack::new(
         Who::Handler,
@@ -97,6 +117,58 @@ def attack(turn, told):
     down = struct.pack('16sH14x', b'lo', 0)
     return attempted(lambda: (fcntl.ioctl(socket.socket(socket.AF_INET, socket.SOCK_DGRAM), 0x8914, down), 'down')[1])
 ",
+    ),
+    Attack::new(
+        Who::ReachingPackage,
+        "configure a network of its own",
+        "NETLINK_ROUTE in a slot's user namespace",
+        &[Defence::FilterNetworkAdmin],
+        &["ENOSYS"],
+        concat!(
+            own_network!(),
+            "
+def use():
+    route = socket.socket(16, socket.SOCK_RAW, 0)
+    # RTM_NEWADDR, with an answer: 192.0.2.7 for the first device, which is loopback.
+    address = struct.pack('BBBBI', 2, 32, 0, 0, 1) + struct.pack('HH4B', 8, 2, 192, 0, 2, 7)
+    route.send(struct.pack('IHHII', 16 + len(address), 20, 0x405, 1, 0) + address)
+    said = struct.unpack_from('i', route.recv(4096), 16)[0]
+    return got('an address of its choice') if said == 0 else errno.errorcode[-said]
+"
+        ),
+    ),
+    Attack::new(
+        Who::ReachingPackage,
+        "set the policy of IPsec in a network of its own",
+        "setsockopt(IP_XFRM_POLICY) in a slot's user namespace",
+        &[Defence::FilterNetworkAdmin],
+        &["ENOSYS"],
+        concat!(
+            own_network!(),
+            "
+def use():
+    end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    end.setsockopt(socket.IPPROTO_IP, 17, None, 0)
+    return got('no policy')
+"
+        ),
+    )
+    .refused_by_host(&["ENOPROTOOPT"]),
+    Attack::new(
+        Who::ReachingPackage,
+        "change a device of a network of its own",
+        "ioctl(SIOCSIFTXQLEN) in a slot's user namespace",
+        &[Defence::FilterNetworkAdmin],
+        &["ENOSYS"],
+        concat!(
+            own_network!(),
+            "
+def use():
+    longer = struct.pack('16si20x', b'lo', 2000)
+    fcntl.ioctl(socket.socket(socket.AF_INET, socket.SOCK_DGRAM), 0x8943, longer)
+    return got('a longer queue')
+"
+        ),
     ),
     Attack::new(
         Who::ReachingLanding,

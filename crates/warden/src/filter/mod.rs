@@ -6,6 +6,7 @@
 //! that keeps from whom. `docs/system-calls.md` is written from these lists.
 
 pub mod allowed;
+mod network;
 pub mod program;
 pub mod refused;
 
@@ -57,7 +58,12 @@ pub fn build(role: Role, unix_sockets: bool, isolation: Isolation, network: Netw
         rules.insert(*number, Rule::Always);
     }
     rules.insert(libc::SYS_clone, clone_flags(isolation));
-    let (sockets, pairs) = socket_families(unix_sockets);
+    let own = |instance| network.own(instance, isolation.own);
+    // Who makes a network has every capability there.
+    let administers = role == Role::Zygote
+        && own(true).has(Namespaces::NETWORK)
+        && isolation.has(Defence::FilterNetworkAdmin);
+    let (sockets, pairs) = network::socket_families(unix_sockets, !administers);
     rules.insert(libc::SYS_socket, sockets);
     rules.insert(libc::SYS_socketpair, pairs);
     if isolation.has(Defence::FilterNotify) {
@@ -67,15 +73,12 @@ pub fn build(role: Role, unix_sockets: bool, isolation: Isolation, network: Netw
     } else {
         rules.insert(libc::SYS_fcntl, Rule::Always);
     }
-    if isolation.has(Defence::FilterPrograms) {
-        rules.insert(libc::SYS_setsockopt, socket_options());
-    }
+    network::keep_options(&mut rules, isolation.has(Defence::FilterPrograms), administers);
     refuse_filters(&mut rules, role, isolation);
     if isolation.has(Defence::LimitCore) {
         keep_core_limit(&mut rules);
     }
     if role == Role::Zygote {
-        let own = |instance| network.own(instance, isolation.own);
         landing(&mut rules, own(false), own(true));
     }
     for refusal in refused::REFUSALS.iter().filter(|refusal| !isolation.has(refusal.defence)) {
@@ -92,31 +95,12 @@ fn is(value: i32) -> Test {
     Test::Is(value.unsigned_abs())
 }
 
-/// Above a socket's type stand flags.
-fn type_is(kind: i32) -> Test {
-    Test::Masked { mask: 0xf, value: kind.unsigned_abs() }
-}
-
 /// Nobody lowers the limit of core files to 0: a host that pipes them to a program obeys 1 and not 0 (core(5)).
 fn keep_core_limit(rules: &mut BTreeMap<c_long, Rule>) {
     let other = Test::IsNot(libc::RLIMIT_CORE);
     rules.insert(libc::SYS_setrlimit, Rule::When(vec![vec![(0, other)]]));
     let read = vec![(2, Test::Null)];
     rules.insert(libc::SYS_prlimit64, Rule::When(vec![vec![(1, other)], read]));
-}
-
-/// All but those that give a socket a program: the kernel compiles it, into memory that it counts for the whole host and charges
-/// to nobody. Where that is used up, filters like this one cannot be installed any more.
-fn socket_options() -> Rule {
-    let programs = [
-        libc::SO_ATTACH_FILTER,
-        libc::SO_ATTACH_BPF,
-        libc::SO_ATTACH_REUSEPORT_CBPF,
-        libc::SO_ATTACH_REUSEPORT_EBPF,
-    ];
-    let other_level = vec![(1, Test::IsNot(libc::SOL_SOCKET.unsigned_abs()))];
-    let none_of_them = programs.map(|one| (2, Test::IsNot(one.unsigned_abs()))).to_vec();
-    Rule::When(vec![other_level, none_of_them])
 }
 
 /// Filters for system calls are programs, too, and compiled into the same memory: tens of megabytes for what one sandbox may
@@ -140,36 +124,6 @@ fn clone_flags(isolation: Isolation) -> Rule {
     let mask = refused(Defence::FilterNamespaces, NAMESPACES)
         | refused(Defence::FilterCloneParent, PARENT);
     Rule::When(vec![vec![(0, Test::Masked { mask, value: 0 })]])
-}
-
-/// What `socket` and `socketpair` may make.
-fn socket_families(unix_sockets: bool) -> (Rule, Rule) {
-    // getaddrinfo and getifaddrs ask the kernel for addresses; no other netlink family (no namespace stops AF_VSOCK).
-    let mut sockets = vec![vec![(0, is(libc::AF_NETLINK)), (2, is(libc::NETLINK_ROUTE))]];
-    // TCP and UDP alone: other protocols bring modules along that nobody here needs. Both families in one test: they
-    // differ by one bit.
-    const BIT: i32 = libc::AF_INET ^ libc::AF_INET6;
-    const _: () = assert!(BIT.count_ones() == 1 && libc::AF_INET & BIT == 0);
-    let internet = Test::Masked { mask: !BIT.unsigned_abs(), value: libc::AF_INET.unsigned_abs() };
-    for (kind, protocol) in
-        [(libc::SOCK_STREAM, libc::IPPROTO_TCP), (libc::SOCK_DGRAM, libc::IPPROTO_UDP)]
-    {
-        for protocol in [0, protocol] {
-            sockets.push(vec![(0, internet), (1, type_is(kind)), (2, is(protocol))]);
-        }
-    }
-    // The kernel makes both sockets of a pair before their family says that it has no pairs: AF_UNIX only. Without a
-    // scope no datagrams, because such a socket could still be bound and connected by an abstract name.
-    let mut pairs = Vec::new();
-    if unix_sockets {
-        sockets.push(vec![(0, is(libc::AF_UNIX))]);
-        pairs.push(vec![(0, is(libc::AF_UNIX))]);
-    } else {
-        for kind in [libc::SOCK_STREAM, libc::SOCK_SEQPACKET] {
-            pairs.push(vec![(0, is(libc::AF_UNIX)), (1, type_is(kind))]);
-        }
-    }
-    (Rule::When(sockets), Rule::When(pairs))
 }
 
 /// What a zygote needs to land its forks: the namespaces that further zygotes and instances make for themselves.
@@ -212,9 +166,10 @@ mod tests {
         page.push_str(
             "| by their arguments | `clone` without flags that make a namespace or a child for the caller's parent; \
              `socket` of TCP and UDP, AF_UNIX and NETLINK_ROUTE; `socketpair` of AF_UNIX; `fcntl` but for F_NOTIFY; \
-             `setsockopt` but for SO_ATTACH_* of SOL_SOCKET; `prctl` but for PR_SET_SECCOMP; `setrlimit` and `prlimit64` but for setting RLIMIT_CORE; \
+             `setsockopt` but for SO_ATTACH_* of SOL_SOCKET; where zygotes make networks for what they fork no NETLINK_ROUTE, \
+             `setsockopt` and `getsockopt` without tables and IPsec, `ioctl` without devices' own requests; `prctl` but for PR_SET_SECCOMP; `setrlimit` and `prlimit64` but for setting RLIMIT_CORE; \
              a zygote's `setns` with CLONE_NEWUSER, `unshare` with exactly what its forks make for themselves, `chroot`, `seccomp` with SECCOMP_SET_MODE_FILTER and no flags | \
-             `clone` `socket` `socketpair` `fcntl` `setsockopt` `prctl` `setrlimit` `prlimit64` `setns` `unshare` `chroot` `seccomp` |\n\n## Refused, and what for\n\n| defence | \
+             `clone` `socket` `socketpair` `fcntl` `setsockopt` `getsockopt` `ioctl` `prctl` `setrlimit` `prlimit64` `setns` `unshare` `chroot` `seccomp` |\n\n## Refused, and what for\n\n| defence | \
              where it would lead | calls |\n| --- | --- | --- |\n",
         );
         for refusal in refused::REFUSALS.iter().filter(|refusal| !refusal.calls.is_empty()) {

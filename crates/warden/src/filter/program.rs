@@ -34,6 +34,13 @@ pub enum Test {
         /// What they must be.
         value: u32,
     },
+    /// Different in the bits of the mask.
+    NotMasked {
+        /// Which bits count.
+        mask: u32,
+        /// What they must not be.
+        value: u32,
+    },
     /// No pointer: all of its bits are 0.
     Null,
 }
@@ -160,6 +167,10 @@ fn allow_when(case: &[(u32, Test)]) -> Program {
                 looked.push(instruction(BPF_ALU | BPF_AND | BPF_K, mask, 0, 0));
                 looked.push(jump(BPF_JEQ, value, 0, past));
             }
+            Test::NotMasked { mask, value } => {
+                looked.push(instruction(BPF_ALU | BPF_AND | BPF_K, mask, 0, 0));
+                looked.push(jump(BPF_JEQ, value, past, 0));
+            }
             Test::Null => looked.extend([
                 jump(BPF_JEQ, 0, 0, past.saturating_add(2)),
                 load(ARGUMENTS + 8 * argument + 4),
@@ -251,6 +262,7 @@ mod tests {
                 Test::Is(wanted) => value == wanted,
                 Test::IsNot(unwanted) => value != unwanted,
                 Test::Masked { mask, value: wanted } => value & mask == wanted,
+                Test::NotMasked { mask, value: unwanted } => value & mask != unwanted,
             }
         };
         let allowed = match rules.get(&c_long::from(number)) {
@@ -267,6 +279,8 @@ mod tests {
             (0u32..4).prop_map(Test::IsNot),
             Just(Test::Null),
             (0u32..4, 0u32..4).prop_map(|(mask, value)| Test::Masked { mask, value: value & mask }),
+            (0u32..4, 0u32..4)
+                .prop_map(|(mask, value)| Test::NotMasked { mask, value: value & mask }),
         ]
     }
 
