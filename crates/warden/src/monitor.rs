@@ -179,15 +179,18 @@ impl Warden {
         let more = [network, ipc, uts, mount, namespace];
         let arranged = spawn::arrange_descriptors(ends.channel, ends.stderr, ends.tell, &more);
         // SAFETY: this process executes the monitor or ends, and drops nothing that owns a descriptor.
-        let error = match arranged.and_then(|()| unsafe { close_from(BEYOND) }) {
+        let (tell, error) = match arranged.and_then(|()| unsafe { close_from(BEYOND) }) {
             Ok(()) => {
                 default_signals();
-                failed("execute wool-vmm")(spawn::exec(std::slice::from_ref(program), &[]))
+                let error =
+                    failed("execute wool-vmm")(spawn::exec(std::slice::from_ref(program), &[]));
+                // SAFETY: descriptor 4 is the socket, or closed: then nothing is told.
+                (unsafe { BorrowedFd::borrow_raw(spawn::TELL) }, error)
             }
-            Err(error) => failed("arrange descriptors")(error),
+            // There may be the worker's socket still.
+            Err(error) => (ends.tell, failed("arrange descriptors")(error)),
         };
-        // SAFETY: descriptor 4 is the socket, or closed: then nothing is told.
-        spawn::report(unsafe { BorrowedFd::borrow_raw(spawn::TELL) }, &error);
+        spawn::report(tell, &error);
         // SAFETY: ends the process.
         unsafe { libc::_exit(1) }
     }

@@ -67,16 +67,19 @@ impl Warden {
         }
         if child == 0 {
             let arranged = self.become_proxy(&group, theirs.as_fd(), tell.as_fd());
-            let error = match arranged {
+            let (tell, error) = match arranged {
                 Ok(()) => {
                     default_signals();
                     let environment = [c"PATH=/usr/bin:/bin".to_owned()];
-                    failed("execute wool-egress")(spawn::exec(&[program], &environment))
+                    let error =
+                        failed("execute wool-egress")(spawn::exec(&[program], &environment));
+                    // SAFETY: descriptor 4 is the socket, or closed: then nothing is told.
+                    (unsafe { BorrowedFd::borrow_raw(spawn::TELL) }, error)
                 }
-                Err(error) => failed("arrange the proxy")(error),
+                // There may be the worker's socket still.
+                Err(error) => (tell.as_fd(), failed("arrange the proxy")(error)),
             };
-            // SAFETY: descriptor 4 is the socket, or closed: then nothing is told.
-            spawn::report(unsafe { BorrowedFd::borrow_raw(spawn::TELL) }, &error);
+            spawn::report(tell, &error);
             // SAFETY: ends the process; the warden's destructors are not this process's to run.
             unsafe { libc::_exit(1) };
         }

@@ -209,12 +209,13 @@ fn move_in(
             }
         }
     }
-    let error = match furnish(what, stderr, tell) {
-        Ok(()) => become_interpreter(what),
-        Err(error) => error,
+    let (tell, error) = match furnish(what, stderr, tell) {
+        // SAFETY: descriptor 4 is the socket, or closed: then nothing is told.
+        Ok(()) => (unsafe { BorrowedFd::borrow_raw(TELL) }, become_interpreter(what)),
+        // There may be the worker's socket still.
+        Err(error) => (tell, error),
     };
-    // SAFETY: descriptor 4 is the socket, or closed: then nothing is told.
-    report(unsafe { BorrowedFd::borrow_raw(TELL) }, &error);
+    report(tell, &error);
     // SAFETY: ends the process.
     unsafe { libc::_exit(1) }
 }
