@@ -22,7 +22,7 @@ use sys::namespace::{IdMap, Parent, user_namespace};
 use sys::process::{PidFd, close_from, default_signals};
 
 use crate::cgroup::Group;
-use crate::protocol::{Answer, Cpu, Limits, MOST_OPENED, Network, Python};
+use crate::protocol::{Answer, Limits, MOST_OPENED, Network, Python};
 use crate::serve::{Answered, Refused, Warden, done, kernel};
 use crate::slot::{Kind, Sandbox};
 use crate::spawn::{self, SpawnError, failed};
@@ -38,7 +38,7 @@ impl Warden {
     pub(crate) fn monitor(&mut self, name: u64, limits: Limits) -> Answered {
         let uid = self.uids.take_one().ok_or(Refused::Wrong("no kernel uid is free"))?;
         let made = self.cgroups.make(name, limits, uid).map_err(kernel("make cgroup"));
-        let started = made.and_then(|group| match self.start_limited(&group, uid, limits.cpu) {
+        let started = made.and_then(|group| match self.start_monitor(&group, uid) {
             Ok(started) => Ok((group, started)),
             Err(refused) => {
                 self.cgroups.kill(&group);
@@ -74,25 +74,7 @@ impl Warden {
             child: true,
             dying: false,
         };
-        // Known from here on: whatever fails next, it is destroyed as any other, and what it holds is given back.
-        self.sandboxes.insert(name, sandbox);
-        let shown = self.show_monitor(name, channel);
-        if shown.is_err() {
-            self.release(name);
-        }
-        shown
-    }
-
-    /// What the worker gets of a monitor that has started.
-    fn show_monitor(&mut self, name: u64, channel: OwnedFd) -> Answered {
-        let sandbox = self.find(name)?;
-        let (uid, group) = (sandbox.uid, sandbox.group.clone());
-        let process = sandbox.process.as_ref().ok_or(Refused::Wrong("it has no process"))?;
-        let shared = process.as_fd().try_clone_to_owned().map_err(kernel("share pidfd"))?;
-        let files = self.cgroups.files(&group, uid).map_err(kernel("open cgroup"))?;
-        let (files, cgroup_files) = crate::prepare::split(files);
-        let rest = [channel, shared].into_iter().chain(cgroup_files).collect();
-        Ok((Answer::Started { uid, files }, rest))
+        self.show_or_release(name, sandbox, channel)
     }
 
     pub(crate) fn limit_memory(&mut self, name: u64, memory_bytes: u64) -> Answered {
@@ -109,17 +91,6 @@ impl Warden {
         }
         let opened: Result<Vec<_>, _> = layers.iter().map(|layer| self.roots.open(layer)).collect();
         Ok((Answer::Done, opened?))
-    }
-
-    fn start_limited(
-        &self,
-        group: &Group,
-        uid: u32,
-        cpu: Cpu,
-    ) -> Result<(OwnedFd, PidFd, OwnedFd), Refused> {
-        let started = self.start_monitor(group, uid)?;
-        self.limit_cpu(group, cpu)?;
-        Ok(started)
     }
 
     fn start_monitor(&self, group: &Group, uid: u32) -> Result<(OwnedFd, PidFd, OwnedFd), Refused> {
@@ -154,7 +125,7 @@ impl Warden {
             return Err(error.into());
         }
         let ended = || kernel("start")(io::Error::other("the child ended early"));
-        let process = PidFd::open(said.moved.ok_or_else(ended)?).map_err(kernel("open process"))?;
+        let process = spawn::hold(said.moved.ok_or_else(ended)?).map_err(kernel("open process"))?;
         Ok((ours, process, stderr))
     }
 

@@ -4,7 +4,8 @@
 //!   start:    uid ─► root ─► cgroup ─► channel ─► spawn
 //!   prepare:  ids, user namespace ─► root (where mounts come late, or for a zygote) ─► cgroup ─► channel
 //! ```
-//! A step that fails gives back what the earlier ones took.
+//! A step that fails gives back what the earlier ones took. Once a process runs, it goes as every other sandbox does, by
+//! [`Warden::release`]: what it holds is given to nobody else before it is dead.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -51,7 +52,7 @@ impl Warden {
             }
         };
         let started = self.start_as(name, role, python, packages, code, network, limits, uid);
-        let (mut sandbox, answered) = match started {
+        let (mut sandbox, channel) = match started {
             Ok(started) => started,
             Err(refused) => {
                 self.give_back(allotment, None);
@@ -64,8 +65,38 @@ impl Warden {
             let stderr = stderr.as_ref().map(FileId::from).unwrap_or_default();
             sandbox.kind = Kind::Zygote(Zygote::new(None, ids, stderr));
         }
+        self.show_or_release(name, sandbox, channel)
+    }
+
+    /// Takes in a sandbox whose process runs, and shows it to the worker. Known from here on: whatever fails next, it is
+    /// destroyed as any other, and what it holds is given back.
+    pub(crate) fn show_or_release(
+        &mut self,
+        name: u64,
+        sandbox: Sandbox,
+        channel: OwnedFd,
+    ) -> Answered {
         self.sandboxes.insert(name, sandbox);
-        Ok(answered)
+        let shown = self.show(name, channel);
+        if shown.is_err() {
+            self.release(name);
+        }
+        shown
+    }
+
+    /// What the worker gets of a sandbox that has started, and what is done to it once its process is there.
+    fn show(&self, name: u64, channel: OwnedFd) -> Answered {
+        let sandbox = self.sandboxes.get(&name).ok_or(Refused::Wrong("no such sandbox"))?;
+        let process = sandbox.process.as_ref().ok_or(Refused::Wrong("it has no process"))?;
+        self.limit_cpu(&sandbox.group, sandbox.limits.cpu)?;
+        if let (Kind::Instance, Some(root)) = (&sandbox.kind, &sandbox.root) {
+            self.show_processes(root, process)?;
+        }
+        let files = self.cgroup_files(&sandbox.group, sandbox.uid)?;
+        let shared = process.as_fd().try_clone_to_owned().map_err(kernel("share pidfd"))?;
+        let (files, cgroup_files) = split(files);
+        let rest = [channel, shared].into_iter().chain(cgroup_files).collect();
+        Ok((Answer::Started { uid: sandbox.uid, files }, rest))
     }
 
     #[expect(clippy::too_many_arguments, reason = "the one caller's own variables")]
@@ -79,7 +110,7 @@ impl Warden {
         network: Network,
         limits: Limits,
         uid: u32,
-    ) -> Result<(Sandbox, (Answer, Vec<OwnedFd>)), Refused> {
+    ) -> Result<(Sandbox, OwnedFd), Refused> {
         let contents = Contents { packages, code, uid, network, limits };
         let root = self.roots.make(&python, contents)?;
         let group = self.group_for(name, role, limits, uid).map_err(kernel("make cgroup"))?;
@@ -103,24 +134,17 @@ impl Warden {
                 filter,
             };
             let (process, stderr) = spawn::start(&self.place, &self.cgroups, &what)?;
-            self.limit_cpu(&group, limits.cpu)?;
-            if role == Role::Instance {
-                self.show_processes(&root, &process)?;
-            }
-            let files = self.cgroup_files(&group, uid)?;
-            Ok((ours, process, stderr, files))
+            Ok((ours, process, stderr))
         });
-        let (ours, process, stderr, files) = match started {
+        let (ours, process, stderr) = match started {
             Ok(started) => started,
             Err(refused) => {
+                // Nobody has come of it, or it has been waited for.
                 self.cgroups.kill(&group);
                 self.cgroups.remove(&group);
                 return Err(refused);
             }
         };
-        let shared = process.as_fd().try_clone_to_owned().map_err(kernel("share pidfd"))?;
-        let (files, cgroup_files) = split(files);
-        let rest = [ours, shared].into_iter().chain(cgroup_files).collect();
         let sandbox = Sandbox {
             kind: Kind::Instance,
             uid,
@@ -138,7 +162,7 @@ impl Warden {
             child: true,
             dying: false,
         };
-        Ok((sandbox, (Answer::Started { uid, files }, rest)))
+        Ok((sandbox, ours))
     }
 
     /// The group's files, for `holder` to move its own processes there and nobody else's.
@@ -225,6 +249,15 @@ impl Warden {
         } else {
             None
         };
+        // Before the cgroup, so that nothing but what concerns it itself can fail once there is one.
+        let mut fds = Vec::new();
+        if let Some(root) = &root {
+            fds.push(root.as_fd().try_clone_to_owned().map_err(kernel("share root"))?);
+        }
+        let kind = if derive { SocketType::SEQPACKET } else { SocketType::STREAM };
+        let (ours, theirs) = channel(kind)?;
+        fds.push(theirs);
+        fds.push(namespace.try_clone().map_err(kernel("share user namespace"))?);
         let owner = if derive { ids.uid } else { 0 };
         let group = match idle {
             Some(group) => {
@@ -239,20 +272,13 @@ impl Warden {
         let opened = self
             .limit_sockets(&group, network, limits)
             .and_then(|()| self.cgroup_files(&group, zygote_uid));
-        let kind = if derive { SocketType::SEQPACKET } else { SocketType::STREAM };
-        let (files, (ours, theirs)) = match opened.and_then(|files| Ok((files, channel(kind)?))) {
-            Ok(both) => both,
+        let files = match opened {
+            Ok(files) => files,
             Err(refused) => {
                 self.cgroups.remove(&group);
                 return Err(refused);
             }
         };
-        let mut fds = Vec::new();
-        if let Some(root) = &root {
-            fds.push(root.as_fd().try_clone_to_owned().map_err(kernel("share root"))?);
-        }
-        fds.push(theirs);
-        fds.push(namespace.try_clone().map_err(kernel("share user namespace"))?);
         let cgroups = files.procs.len();
         let has_root = root.is_some();
         let (named, rest) = split_with_procs(files, &mut fds);
@@ -350,7 +376,7 @@ fn channel(kind: SocketType) -> Result<(OwnedFd, OwnedFd), Refused> {
         .map_err(kernel("make channel"))
 }
 
-pub(crate) fn split(files: cgroup::Files) -> (Files, Vec<OwnedFd>) {
+fn split(files: cgroup::Files) -> (Files, Vec<OwnedFd>) {
     split_with_procs(files, &mut Vec::new())
 }
 

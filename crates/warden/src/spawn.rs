@@ -132,7 +132,7 @@ pub fn start(
     }
     let pid =
         interpreter.ok_or_else(|| failed("start")(io::Error::other("the child ended early")))?;
-    let process = PidFd::open(pid).map_err(failed("open process"))?;
+    let process = hold(pid).map_err(failed("open process"))?;
     Ok((process, stderr))
 }
 
@@ -140,6 +140,16 @@ pub fn start(
 pub(crate) fn reap(pid: i32) {
     // SAFETY: no status is asked for.
     unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+}
+
+/// A child of ours by descriptor. Where there is none to be had, the child has ended when this returns: its uid and its
+/// cgroup go to others.
+pub(crate) fn hold(pid: i32) -> io::Result<PidFd> {
+    PidFd::open(pid).inspect_err(|_| {
+        // SAFETY: a child of ours that was not waited for: the number is no other's.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        reap(pid);
+    })
 }
 
 /// What the children have said.

@@ -1,0 +1,184 @@
+//! Sockets by their arguments: which there are, and what is asked of them.
+//!
+//! A zygote whose forks get a network of their own makes it itself, in a user namespace in which it has every capability. A
+//! malicious package there would have what the kernel has for administrators: devices and queues by netlink, packet filters'
+//! tables, IPsec, bridges, and the modules behind them. All of it is refused to such a zygote, and so to its forks: the C
+//! library's resolver does without netlink, `getifaddrs` fails. What is left is the loopback that a landing brings up.
+
+use std::collections::BTreeMap;
+
+use libc::c_long;
+
+use super::is;
+use super::program::{Case, Rule, Test};
+
+/// From here on options of IPPROTO_IP are packet filters' and load balancers' (`IPT_BASE_CTL` and above).
+const TABLES: u32 = 64;
+
+/// `IP6T_SO_SET_REPLACE`, `IP6T_SO_SET_ADD_COUNTERS`, which are `IP6T_SO_GET_INFO` and `IP6T_SO_GET_ENTRIES` to be read; other options
+/// of IPPROTO_IPV6 have numbers around them.
+const TABLES_6: [i32; 2] = [64, 65];
+
+/// `IP6T_SO_GET_REVISION_MATCH` and `IP6T_SO_GET_REVISION_TARGET`: they load modules.
+const REVISIONS_6: [i32; 2] = [68, 69];
+
+/// Requests of sockets (`SIOC…`), and the part of them that concerns addresses, flags and routes. Behind it stand those of bridges,
+/// VLANs, tunnels, link parameters and drivers.
+const REQUESTS: (u32, u32) = (0xffff_ff00, 0x8900);
+const PLAIN_REQUESTS: (u32, u32) = (0xffff_ffc0, 0x8900);
+
+/// Above a socket's type stand flags.
+fn type_is(kind: i32) -> Test {
+    Test::Masked { mask: 0xf, value: kind.unsigned_abs() }
+}
+
+fn is_not(value: &i32) -> Test {
+    Test::IsNot(value.unsigned_abs())
+}
+
+/// What `socket` and `socketpair` may make.
+pub(super) fn socket_families(unix_sockets: bool, netlink: bool) -> (Rule, Rule) {
+    // getaddrinfo and getifaddrs ask the kernel for addresses; no other netlink family (no namespace stops AF_VSOCK).
+    let mut sockets = Vec::new();
+    if netlink {
+        sockets.push(vec![(0, is(libc::AF_NETLINK)), (2, is(libc::NETLINK_ROUTE))]);
+    }
+    // TCP and UDP alone: other protocols bring modules along that nobody here needs. Both families in one test: they
+    // differ by one bit.
+    const BIT: i32 = libc::AF_INET ^ libc::AF_INET6;
+    const _: () = assert!(BIT.count_ones() == 1 && libc::AF_INET & BIT == 0);
+    let internet = Test::Masked { mask: !BIT.unsigned_abs(), value: libc::AF_INET.unsigned_abs() };
+    for (kind, protocol) in
+        [(libc::SOCK_STREAM, libc::IPPROTO_TCP), (libc::SOCK_DGRAM, libc::IPPROTO_UDP)]
+    {
+        for protocol in [0, protocol] {
+            sockets.push(vec![(0, internet), (1, type_is(kind)), (2, is(protocol))]);
+        }
+    }
+    // The kernel makes both sockets of a pair before their family says that it has no pairs: AF_UNIX only. Without a
+    // scope no datagrams, because such a socket could still be bound and connected by an abstract name.
+    let mut pairs = Vec::new();
+    if unix_sockets {
+        sockets.push(vec![(0, is(libc::AF_UNIX))]);
+        pairs.push(vec![(0, is(libc::AF_UNIX))]);
+    } else {
+        for kind in [libc::SOCK_STREAM, libc::SOCK_SEQPACKET] {
+            pairs.push(vec![(0, is(libc::AF_UNIX)), (1, type_is(kind))]);
+        }
+    }
+    (Rule::When(sockets), Rule::When(pairs))
+}
+
+/// `setsockopt`, and for who administers a network `getsockopt` and `ioctl`, without what is refused.
+pub(super) fn keep_options(
+    rules: &mut BTreeMap<c_long, Rule>,
+    no_programs: bool,
+    administers: bool,
+) {
+    let (mut set, mut read) = (Vec::new(), Vec::new());
+    if no_programs {
+        set.push((libc::SOL_SOCKET, no_programs_of_sockets()));
+    }
+    if administers {
+        let plain = Test::Masked { mask: !(TABLES - 1), value: 0 };
+        let ipsec = [libc::IP_IPSEC_POLICY, libc::IP_XFRM_POLICY];
+        set.push((libc::IPPROTO_IP, ipsec.iter().map(is_not).chain([plain]).collect()));
+        let ipsec = [libc::IPV6_IPSEC_POLICY, libc::IPV6_XFRM_POLICY];
+        set.push((libc::IPPROTO_IPV6, ipsec.iter().chain(&TABLES_6).map(is_not).collect()));
+        read.push((libc::IPPROTO_IP, vec![plain]));
+        read.push((libc::IPPROTO_IPV6, TABLES_6.iter().chain(&REVISIONS_6).map(is_not).collect()));
+        let (mask, value) = REQUESTS;
+        let of_others = vec![(1, Test::NotMasked { mask, value })];
+        let (mask, value) = PLAIN_REQUESTS;
+        let plain = vec![(1, Test::Masked { mask, value })];
+        rules.insert(libc::SYS_ioctl, Rule::When(vec![of_others, plain]));
+    }
+    for (call, levels) in [(libc::SYS_setsockopt, set), (libc::SYS_getsockopt, read)] {
+        if !levels.is_empty() {
+            rules.insert(call, by_level(&levels));
+        }
+    }
+}
+
+/// Options that pass at these levels, where all tests hold; at all other levels every option does.
+fn by_level(levels: &[(i32, Vec<Test>)]) -> Rule {
+    let elsewhere: Case = levels.iter().map(|(level, _)| (1, is_not(level))).collect();
+    let at = |(level, tests): &(i32, Vec<Test>)| -> Case {
+        let tests = tests.iter().map(|test| (2, *test));
+        std::iter::once((1, is(*level))).chain(tests).collect()
+    };
+    Rule::When(std::iter::once(elsewhere).chain(levels.iter().map(at)).collect())
+}
+
+/// None that gives a socket a program: the kernel compiles it, into memory that it counts for the whole host and charges
+/// to nobody. Where that is used up, filters like this one cannot be installed any more.
+fn no_programs_of_sockets() -> Vec<Test> {
+    let programs = [
+        libc::SO_ATTACH_FILTER,
+        libc::SO_ATTACH_BPF,
+        libc::SO_ATTACH_REUSEPORT_CBPF,
+        libc::SO_ATTACH_REUSEPORT_EBPF,
+    ];
+    programs.iter().map(is_not).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passes(rules: &BTreeMap<c_long, Rule>, call: c_long, level: u32, option: u32) -> bool {
+        let holds = |(argument, test): &(u32, Test)| {
+            let value = if *argument == 1 { level } else { option };
+            match *test {
+                Test::Is(wanted) => value == wanted,
+                Test::IsNot(unwanted) => value != unwanted,
+                Test::Masked { mask, value: wanted } => value & mask == wanted,
+                Test::NotMasked { mask, value: unwanted } => value & mask != unwanted,
+                Test::Null => value == 0,
+            }
+        };
+        match rules.get(&call) {
+            None | Some(Rule::Always) => true,
+            Some(Rule::When(cases)) => cases.iter().any(|case| case.iter().all(holds)),
+        }
+    }
+
+    #[test]
+    fn who_makes_networks_has_the_options_of_plain_sockets_and_no_tables() {
+        let mut rules = BTreeMap::new();
+        keep_options(&mut rules, true, true);
+        let (set, read, ioctl) = (libc::SYS_setsockopt, libc::SYS_getsockopt, libc::SYS_ioctl);
+        // SO_REUSEADDR, IP_TOS, IP_MULTICAST_ALL, IPV6_V6ONLY, IPV6_TCLASS, TCP_NODELAY.
+        for (level, option) in [(1, 2), (0, 1), (0, 49), (41, 26), (41, 67), (6, 1)] {
+            assert!(passes(&rules, set, level, option), "{level} {option}");
+            assert!(passes(&rules, read, level, option), "{level} {option}");
+        }
+        // SO_ATTACH_FILTER, IP_XFRM_POLICY, IPT_SO_SET_REPLACE, ARPT_, EBT_, IP_VS_SO_SET_ADD, IPV6_XFRM_POLICY, IP6T_SO_SET_REPLACE.
+        for (level, option) in
+            [(1, 26), (0, 17), (0, 64), (0, 96), (0, 128), (0, 1154), (41, 35), (41, 64)]
+        {
+            assert!(!passes(&rules, set, level, option), "{level} {option}");
+        }
+        for (level, option) in [(0, 64), (0, 66), (0, 128), (41, 64), (41, 65), (41, 68), (41, 69)] {
+            assert!(!passes(&rules, read, level, option), "{level} {option}");
+        }
+        // TCGETS, FIONREAD, FICLONE, SIOCGIFCONF, SIOCSIFFLAGS, SIOCGIFINDEX.
+        for request in [0x5401, 0x541b, 0x4004_9409, 0x8912, 0x8914, 0x8933] {
+            assert!(passes(&rules, ioctl, request, 0), "{request:x}");
+        }
+        // SIOCSIFBR, SIOCSIFTXQLEN, SIOCETHTOOL, SIOCSIFVLAN, SIOCBRADDBR, SIOCDEVPRIVATE.
+        for request in [0x8941, 0x8943, 0x8946, 0x8983, 0x89a0, 0x89f0] {
+            assert!(!passes(&rules, ioctl, request, 0), "{request:x}");
+        }
+    }
+
+    #[test]
+    fn who_makes_none_is_refused_programs_only() {
+        let mut rules = BTreeMap::new();
+        keep_options(&mut rules, true, false);
+        assert_eq!(rules.len(), 1);
+        assert!(!passes(&rules, libc::SYS_setsockopt, 1, 26));
+        assert!(passes(&rules, libc::SYS_setsockopt, 0, 64));
+        keep_options(&mut BTreeMap::new(), false, false);
+    }
+}
