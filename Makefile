@@ -84,7 +84,7 @@ fuzz: need-rust
 	fuzz/run.sh $$(( $(or $(MINUTES),10) * 60 )) $(TARGETS)
 
 escape: need-rust
-	cargo build --locked -p warden
+	cargo build --locked -p warden -p egress
 	cargo test --locked -p container --test escape -- --nocapture --test-threads 1
 
 # MATCH=regex: only test programs with such names. VM_MINUTES, VM_ACCEL: see the script.
