@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sandbox::Zygote;
-use tokio::time::sleep;
 
 use super::ImportCache;
 use super::evict::{self, Room, Victims};
 use super::improving::Snapshot;
 use super::kept::{Kept, View};
-use super::making::Derived;
+use super::making::{Derived, is_of_the_set};
 use super::tree::is_last_root;
 use super::worth::Worth;
 use crate::config::ZygotePolicy;
@@ -18,6 +17,10 @@ use crate::handler_cache::Offer;
 
 /// Looks at what is left after something was given up, at most.
 const ROUNDS: usize = 8;
+
+/// An old zygote is given up when so many successors could not be made of its set, one after the other: it is to grow no
+/// older.
+const SUCCESSORS: u32 = 3;
 
 impl ImportCache {
     /// Gives up zygotes that have died and those that no longer fit, and has those that are too old replaced.
@@ -29,7 +32,7 @@ impl ImportCache {
             }
         }
         self.forget_unused(&view);
-        if let Some(old) = view.kept.iter().find(|kept| self.outlived(kept)) {
+        if let Some(old) = self.next_outlived(&view) {
             self.replace(Arc::clone(old));
         }
         // As long as it holds those that were given up, they are not gone.
@@ -47,6 +50,12 @@ impl ImportCache {
                 self.state().remove(kept);
             }
         }
+    }
+
+    /// The zygote to replace next. One whose successor fails holds up no other.
+    fn next_outlived<'a>(&self, view: &'a View) -> Option<&'a Arc<Kept>> {
+        let due = view.kept.iter().filter(|kept| self.outlived(kept) && !kept.setback().holds());
+        due.min_by_key(|kept| kept.setback().failures())
     }
 
     pub(super) fn outlived(&self, kept: &Kept) -> bool {
@@ -83,8 +92,20 @@ impl ImportCache {
             }
             Err(error) => {
                 tracing::warn!(zygote = %old.zygote.id(), %error, "an old zygote could not be replaced");
-                sleep(self.config.zygote_retry).await;
+                let failures = old.set_back(self.config.zygote_retry);
+                // Calls need a root, and what the host is short of says nothing of the set.
+                if failures >= SUCCESSORS && !old.key.is_root() && is_of_the_set(&error) {
+                    self.leave_without_heir(old, error.to_string());
+                }
             }
+        }
+    }
+
+    fn leave_without_heir(&self, old: &Arc<Kept>, why: String) {
+        let mut state = self.state();
+        if state.remove(old) {
+            state.set_back(&old.key, self.config.zygote_retry);
+            state.refuse(old.key.clone(), why, false);
         }
     }
 
@@ -240,5 +261,82 @@ impl ImportCache {
 
     fn uses(&self, view: &View) -> Vec<f64> {
         view.kept.iter().map(|kept| kept.uses_since(self.config.zygote_window)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::time::Duration;
+
+    use sandbox::fake::{FakeProvider, Recorded};
+    use tokio::time::sleep;
+
+    use super::super::improving::tests::{cache, cache_of, handler, layer_of};
+    use super::*;
+    use crate::call::{Handler, HandlerId};
+    use crate::config::EngineConfig;
+
+    fn record(provider: &FakeProvider, costs: &[(&str, f64)]) {
+        let cost = |milliseconds| Recorded { milliseconds, ..Recorded::default() };
+        let costs = costs.iter().map(|(module, took)| ((*module).to_owned(), cost(*took)));
+        provider.record(costs.collect::<HashMap<_, _>>());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_zygote_whose_successor_hangs_keeps_no_other_from_being_replaced_and_is_given_up() {
+        let provider = FakeProvider::default();
+        record(&provider, &[("a", 10.0), ("b", 10.0)]);
+        let cache = cache(&provider);
+        let hangs = handler();
+        let other = Handler {
+            id: HandlerId(Arc::from("other")),
+            packages: Some(layer_of("packages/q")),
+            imports: vec!["b".to_owned()],
+            ..handler()
+        };
+        cache.prepare(&hangs).await;
+        cache.prepare(&other).await;
+        let age = cache.config.zygote_age;
+        sleep(age + Duration::from_secs(1)).await;
+        record(&provider, &[("a", 600_000.0), ("b", 10.0)]);
+        let own = cache.pick(&hangs).await.unwrap().zygote().unwrap();
+        cache.pick(&other).await.unwrap();
+        let old = || cache.state().view().kept.iter().filter(|kept| cache.outlived(kept)).count();
+        assert_eq!(old(), 3);
+        // As long as the first try takes: nothing else is tried beside it.
+        for _ in 0..40 {
+            cache.tidy();
+            sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!(old(), 1, "the root and the other one have successors");
+        assert_eq!(cache.pick(&hangs).await.unwrap().zygote(), Some(own), "it serves on");
+        for _ in 0..600 {
+            cache.tidy();
+            sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!(old(), 0);
+        let (zygotes, refused) = cache.status();
+        assert_eq!((zygotes.len(), refused.len()), (2, 1));
+        let root = cache.pick(&hangs).await.unwrap().zygote();
+        assert_eq!(root, Some(zygotes[0].id), "it is served from the root");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn uses_are_remembered_only_where_the_policy_counts_them_and_as_long_as_it_does() {
+        for zygotes in [ZygotePolicy::Utility, ZygotePolicy::Paper] {
+            let config = EngineConfig { zygotes, ..EngineConfig::default() };
+            let window = config.zygote_window;
+            let cache = cache_of(&FakeProvider::default(), config);
+            for _ in 0..10 {
+                cache.pick(&handler()).await.unwrap();
+            }
+            sleep(window + Duration::from_secs(1)).await;
+            cache.pick(&handler()).await.unwrap();
+            let view = cache.state().view();
+            let remembered = view.kept.iter().map(|kept| kept.recent.lock().unwrap().len());
+            let counted = usize::from(zygotes == ZygotePolicy::Paper);
+            assert_eq!(remembered.sum::<usize>(), counted, "{zygotes:?}");
+        }
     }
 }

@@ -251,15 +251,22 @@ pub(super) mod tests {
         }
     }
 
-    fn layer_of(name: &str) -> sandbox::Layer {
+    pub(in super::super) fn layer_of(name: &str) -> sandbox::Layer {
         name.parse().unwrap()
     }
 
     /// One that knows locks by their directories only.
     pub(in super::super) fn cache(provider: &FakeProvider) -> Arc<ImportCache> {
+        cache_of(provider, EngineConfig::default())
+    }
+
+    pub(in super::super) fn cache_of(
+        provider: &FakeProvider,
+        config: EngineConfig,
+    ) -> Arc<ImportCache> {
         ImportCache::new(
             Arc::new(provider.clone()),
-            Arc::new(EngineConfig::default()),
+            Arc::new(config),
             None,
             None,
             TaskTracker::new(),

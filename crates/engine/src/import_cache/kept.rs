@@ -2,13 +2,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sandbox::{SandboxId, Zygote};
 use tokio::time::Instant;
 
 use super::set::Set;
+use super::setback::Setback;
 use super::tree::Entry;
 use crate::pages::Pages;
 
@@ -48,7 +49,10 @@ pub(crate) struct Kept {
     pub(super) forks: AtomicU64,
     pub(super) bytes: AtomicU64,
     pub(super) saved_us: AtomicU64,
+    /// Forks of late, where the policy counts them.
     pub(super) recent: Mutex<VecDeque<Instant>>,
+    /// Its successors that could not be made.
+    pub(super) setback: Mutex<Setback>,
     /// When something was last made from it, or when it was made.
     pub(super) touched: Mutex<Instant>,
 }
@@ -76,16 +80,21 @@ impl Kept {
 
     /// Forks since then.
     pub(super) fn uses_since(&self, window: Duration) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "a count of forks")]
+        let uses = self.recent(window).len() as f64;
+        uses
+    }
+
+    fn recent(&self, window: Duration) -> MutexGuard<'_, VecDeque<Instant>> {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         while recent.front().is_some_and(|used| used.elapsed() > window) {
             recent.pop_front();
         }
-        #[expect(clippy::cast_precision_loss, reason = "a count of forks")]
-        let uses = recent.len() as f64;
-        uses
+        recent
     }
 
-    pub(super) fn use_now(&self, turn: u64, saved_ms: f64) {
+    /// Notes that a call goes on from it, which saves that; `window`: for how long the policy counts its uses, if it does.
+    pub(super) fn use_now(&self, turn: u64, saved_ms: f64, window: Option<Duration>) {
         self.used.store(turn, Ordering::Relaxed);
         #[expect(
             clippy::cast_possible_truncation,
@@ -93,7 +102,9 @@ impl Kept {
             reason = "microseconds"
         )]
         self.saved_us.fetch_add((saved_ms.max(0.0) * 1e3) as u64, Ordering::Relaxed);
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner).push_back(Instant::now());
+        if let Some(window) = window {
+            self.recent(window).push_back(Instant::now());
+        }
         self.touch(Instant::now());
     }
 
@@ -103,6 +114,18 @@ impl Kept {
 
     pub(super) fn touch(&self, at: Instant) {
         *self.touched.lock().unwrap_or_else(PoisonError::into_inner) = at;
+    }
+
+    /// What came of having it replaced so far.
+    pub(super) fn setback(&self) -> Setback {
+        *self.setback.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a successor that could not be made, and says how many these are.
+    pub(super) fn set_back(&self, retry: Duration) -> u32 {
+        let mut setback = self.setback.lock().unwrap_or_else(PoisonError::into_inner);
+        setback.fail(retry);
+        setback.failures()
     }
 
     /// Bytes that it costs, with its part of what those above it left behind.

@@ -1,6 +1,5 @@
 //! Making zygotes, each in a task of its own, once, watched by whoever needs it.
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -251,7 +250,8 @@ impl ImportCache {
             forks: AtomicU64::new(0),
             bytes: AtomicU64::new(bytes),
             saved_us: AtomicU64::new(0),
-            recent: Mutex::new(VecDeque::new()),
+            recent: Mutex::default(),
+            setback: Mutex::default(),
             touched: Mutex::new(Instant::now()),
         });
         state.set_forth(&key);
@@ -269,7 +269,7 @@ impl ImportCache {
 
 /// Whether a zygote could not be made for what it imports, as far as can be told: not because the host is short of
 /// something.
-fn is_of_the_set(error: &ProviderError) -> bool {
+pub(super) fn is_of_the_set(error: &ProviderError) -> bool {
     !matches!(error, ProviderError::Exhausted { .. } | ProviderError::WardenGone)
 }
 

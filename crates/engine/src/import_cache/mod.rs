@@ -33,6 +33,7 @@ mod profile;
 pub(crate) mod seed;
 mod select;
 mod set;
+mod setback;
 mod state;
 mod telling;
 mod tree;

@@ -116,7 +116,8 @@ impl ImportCache {
         let needs = profile.needed();
         let saved = profile.saved(modules);
         if let Some(kept) = &kept {
-            kept.use_now(state.turn(), saved);
+            let counted = self.config.zygotes == ZygotePolicy::Paper;
+            kept.use_now(state.turn(), saved, counted.then_some(self.config.zygote_window));
         }
         let learns = matches!(self.config.zygotes, ZygotePolicy::Utility | ZygotePolicy::Static);
         let exact = match (&kept, self.config.zygotes) {

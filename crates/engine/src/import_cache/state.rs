@@ -17,6 +17,7 @@ use super::profile::Profile;
 use super::seed::Planned;
 use super::select::Standing;
 use super::set::Set;
+use super::setback::Setback;
 use crate::call::{Handler, HandlerId};
 use crate::config::EngineConfig;
 use crate::package::Distribution;
@@ -36,16 +37,6 @@ pub(super) enum Node {
     Making(watch::Receiver<Option<Made>>),
     Ready(Arc<Kept>),
     Refused { why: String, since: Instant, for_good: bool },
-}
-
-/// Longest time before a zygote that could not be made again and again is tried once more.
-const LONGEST_WAIT: Duration = Duration::from_secs(3600);
-
-/// Zygotes of one package set could not be made, so many times in a row.
-#[derive(Debug)]
-struct Setback {
-    failures: u32,
-    until: Instant,
 }
 
 /// What a zygote never leaves: it serves only handlers of its own.
@@ -232,7 +223,7 @@ impl State {
     pub(super) fn standing(&self, config: &EngineConfig, key: &Key) -> Standing {
         let set_back = || {
             let setback = self.setbacks.get(&(key.realm, key.sees.clone()));
-            setback.is_some_and(|setback| Instant::now() < setback.until)
+            setback.is_some_and(Setback::holds)
         };
         match self.nodes.get(key) {
             // Whoever was making it is gone without a word.
@@ -268,16 +259,12 @@ impl State {
     /// Notes that a zygote of the set could not be made: the next one waits for `retry`, and twice as long after each
     /// further failure.
     pub(super) fn set_back(&mut self, key: &Key, retry: Duration) {
-        let now = Instant::now();
-        let setback = self.setbacks.entry((key.realm, key.sees.clone()));
-        let setback = setback.or_insert(Setback { failures: 0, until: now });
-        let wait = retry.saturating_mul(1 << setback.failures.min(16)).min(LONGEST_WAIT.max(retry));
-        *setback = Setback { failures: setback.failures.saturating_add(1), until: now + wait };
+        self.setbacks.entry((key.realm, key.sees.clone())).or_default().fail(retry);
         if self.setbacks.len() > REFUSALS
             && let Some(first) = self
                 .setbacks
                 .iter()
-                .min_by_key(|(_, setback)| setback.until)
+                .min_by_key(|(_, setback)| setback.until())
                 .map(|(of, _)| of.clone())
         {
             self.setbacks.remove(&first);
