@@ -423,7 +423,7 @@ async fn an_import_that_hangs_keeps_no_other_zygote_from_being_made() {
     let hangs = locked("hangs", "echo", &["slow:600000==1"], &["slow:600000"]);
     let other = locked("other", "uses:b", &["b==1"], &["b"]);
     tokio::select! {
-        () = world.engine.prepare(&hangs) => panic!("it was to hang"),
+        _ = world.engine.prepare(&hangs) => panic!("it was to hang"),
         () = async {
             eventually("it is being made", || world.provider.begun(Operation::Derive) == 1).await;
             world.engine.prepare(&other).await;

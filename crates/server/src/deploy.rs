@@ -222,7 +222,9 @@ impl Deployer {
             progress
                 .step(&format!("importing {} ahead of the first call", handler.imports.join(", ")));
         }
-        self.engine.prepare(handler).await;
+        if !self.engine.prepare(handler).await {
+            progress.step("importing takes long: until it is done, calls import for themselves");
+        }
         Ok(function)
     }
 

@@ -142,11 +142,9 @@ impl Engine {
     }
 
     /// Makes the zygotes that the handler will be forked from, so that its first call finds them. Returns when they are
-    /// there, or it is known that they cannot be.
-    pub async fn prepare(&self, handler: &Handler) {
-        if !self.stopping.load(Ordering::SeqCst) {
-            self.imports.prepare(handler).await;
-        }
+    /// there, or it is known that they cannot be; or, false, when that takes too long to be waited for.
+    pub async fn prepare(&self, handler: &Handler) -> bool {
+        self.stopping.load(Ordering::SeqCst) || self.imports.prepare(handler).await
     }
 
     /// Destroys the idle instances of a version that was deleted; its busy ones follow when their calls end.

@@ -1,7 +1,6 @@
 //! Making zygotes ahead: those of a given tree, and those that deployed functions will be forked from.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::ImportCache;
 use super::kept::Key;
@@ -14,11 +13,12 @@ use crate::call::Handler;
 use crate::config::ZygotePolicy;
 
 impl ImportCache {
-    /// Makes the zygotes that the handler will be forked from. Returns when they are there, or cannot be. Counts as a start,
-    /// so that they are kept, but brings nothing in; and the handler owes what it had made.
-    pub async fn prepare(self: &Arc<Self>, handler: &Handler) {
+    /// Makes the zygotes that the handler will be forked from. Returns when they are there, or cannot be; or, false, when
+    /// that takes longer than making one may: they are made all the same. Counts as a start, so that they are kept, but
+    /// brings nothing in; and the handler owes what it had made.
+    pub async fn prepare(self: &Arc<Self>, handler: &Handler) -> bool {
         if self.config.zygotes == ZygotePolicy::None {
-            return;
+            return true;
         }
         let (root, wanted) = {
             let mut state = self.state();
@@ -36,16 +36,18 @@ impl ImportCache {
             // Its failure was told when it happened; calls go on without it.
             let _ = outcome(&mut making).await;
         }
+        let mut told = true;
         if let Some(key) = wanted {
             let expected = MAKING_MS + self.expected(&key.sees, &key.modules).0;
             let owe = |state: &mut State, cost| state.owe(&handler.id, cost);
-            self.pay_for(&key, expected, Duration::MAX, owe).await;
+            told = self.pay_for(&key, expected, self.config.creation_timeout, owe).await;
         }
         if self.config.zygotes == ZygotePolicy::Utility {
             // With what others import it may share one that is better; nobody waits for that.
             self.state().missed += MAKING_MS;
             self.improve();
         }
+        told
     }
 
     /// What the first call of a handler that nobody has seen is to go on from, unless a zygote serves it well already:

@@ -114,23 +114,26 @@ impl ImportCache {
     }
 
     /// Has a zygote made, unless it is there or refused, and waits for it as long as `patience` lasts. `pay` is told the
-    /// milliseconds of a processor that it costs: those expected when it begins, and then by how much that was wrong.
+    /// milliseconds of a processor that it costs: those expected when it begins, and then by how much that was wrong. False:
+    /// it was not waited for to the end.
     pub(super) async fn pay_for(
         self: &Arc<Self>,
         key: &Key,
         expected: f64,
         patience: Duration,
         pay: impl Fn(&mut State, f64),
-    ) {
-        let Some(mut making) = self.ensure(key) else { return };
+    ) -> bool {
+        let Some(mut making) = self.ensure(key) else { return true };
         pay(&mut self.state(), expected);
         let begun = Instant::now();
-        let took = match timeout(patience, outcome(&mut making)).await {
+        let made = timeout(patience, outcome(&mut making)).await;
+        let took = match &made {
             Ok(Ok(Some(kept))) => kept.zygote.imports().milliseconds,
             // Its failure was told when it happened. What has failed, or was given up, has cost as well.
             _ => begun.elapsed().as_secs_f64() * 1e3,
         };
         pay(&mut self.state(), MAKING_MS + took - expected);
+        made.is_ok()
     }
 
     async fn planned(self: &Arc<Self>) -> Option<Planned> {

@@ -91,7 +91,7 @@ impl ImportCache {
         key: &Key,
         from: Option<Arc<Kept>>,
     ) -> Result<Derived, ProviderError> {
-        let Realm { kind, python, network, .. } = self.state().realm(key.realm).clone();
+        let Realm { kind, python, network, tenant } = self.state().realm(key.realm).clone();
         let spec = ZygoteSpec {
             kind,
             python,
@@ -104,10 +104,10 @@ impl ImportCache {
             let zygote = self.in_time(self.provider.create_zygote(spec)).await?;
             return Ok(Derived { zygote, parent: None, claim: None, reserved: None });
         }
-        // SOCK's policy makes them while their calls wait. The semaphore is never closed.
+        // SOCK's policy makes them while their calls wait.
         let turn = match self.config.zygotes {
             ZygotePolicy::Paper => None,
-            _ => self.builds.acquire().await.ok(),
+            _ => Some(self.turns.turn(&tenant).await),
         };
         let layer = self.layer(key, &spec.python).await?;
         let claim = Some(self.claims.claim(layer.clone()));

@@ -30,6 +30,7 @@ mod making;
 mod picking;
 mod plan;
 mod profile;
+mod queue;
 pub(crate) mod seed;
 mod select;
 mod set;
@@ -63,9 +64,7 @@ pub use lessons::ImportTime;
 pub use picking::Pick;
 use seed::{Planned, ZygoteTree};
 use state::State;
-
-/// Zygotes whose imports seem to hang that may go on hanging while others are made.
-const LATE: usize = 2;
+use turns::Turns;
 
 /// Zygotes, and the policy that has them made, chosen and given up. [`Engine`](crate::Engine) holds one; the simulator
 /// drives one without calls.
@@ -84,9 +83,7 @@ pub struct ImportCache {
     runtime: Handle,
     halt: CancellationToken,
     /// Imports take a whole core: one package set at a time leaves the others to the calls.
-    builds: Semaphore,
-    /// Those that take much longer than they should go on beside the others, so many at a time.
-    late: Semaphore,
+    turns: Turns,
     /// Whether somebody waits for a quiet moment to take in what calls have shown.
     improving: AtomicBool,
     /// Who thinks, and waits for what is made of it.
@@ -136,8 +133,7 @@ impl ImportCache {
             errands,
             runtime: Handle::current(),
             halt,
-            builds: Semaphore::new(1),
-            late: Semaphore::new(LATE),
+            turns: Turns::default(),
             improving: AtomicBool::new(false),
             planners: Semaphore::new(1),
             replacing: AtomicBool::new(false),
