@@ -14,7 +14,7 @@
 //! | --- | --- |
 //! | a call is cancelled, times out or breaks the protocol | its sandbox is destroyed, never parked |
 //! | an idle instance has died | the next one, or a new one, serves the call |
-//! | a zygote is lost or answers with an impostor | it is dropped, and the call goes on once more from the root |
+//! | a zygote is lost or answers with an impostor | it is dropped, and the call goes on from the next, in the end from none |
 //! | `Invoke` was sent | nothing is ever retried |
 
 #![forbid(unsafe_code)]

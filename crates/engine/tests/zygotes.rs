@@ -164,14 +164,39 @@ async fn many_calls_that_lose_the_same_root_get_one_new_root() {
 }
 
 #[tokio::test]
-async fn a_call_that_loses_two_zygotes_is_told() {
+async fn a_call_that_loses_every_zygote_goes_on_from_a_fresh_interpreter() {
     let world = World::new(no_cache());
-    world.provider.fail(Operation::Fork, 1, Fault::Lost);
-    world.provider.fail(Operation::Fork, 2, Fault::Lost);
+    let faults = [Fault::Lost, Fault::Impostor, Fault::Lost, Fault::Lost];
+    for (nth, fault) in (1..).zip(faults) {
+        world.provider.fail(Operation::Fork, nth, fault);
+    }
     let plain = Arc::new(handler("h", "echo"));
     let served = world.call(&plain).await;
-    assert!(matches!(served.result, Err(CallError::NoSandbox(ProviderError::ZygoteLost { .. }))));
-    assert_eq!((served.start, world.provider.begun(Operation::Fork)), (None, 2));
+    assert!(served.result.is_ok());
+    assert_eq!((served.start, world.provider.begun(Operation::Fork)), (Some(Start::Cold), 3));
+    assert_eq!(world.census().created_instances, 1);
+    assert!(world.call(&plain).await.result.is_ok());
+}
+
+#[tokio::test]
+async fn a_call_that_was_kept_waiting_by_a_lost_zygote_for_as_long_as_it_may_run_tries_no_other() {
+    let world =
+        World::new(EngineConfig { creation_timeout: Duration::from_millis(50), ..no_cache() });
+    world.provider.fail(Operation::Fork, 1, Fault::Hang);
+    let short = Handler { timeout: Duration::from_millis(20), ..handler("h", "echo") };
+    world.call(&Arc::new(short)).await;
+    assert_eq!(world.provider.begun(Operation::Fork), 1);
+    assert_eq!(world.provider.begun(Operation::CreateInstance), 1);
+}
+
+#[tokio::test]
+async fn a_fresh_interpreter_that_cannot_be_had_either_is_told() {
+    let world = World::new(no_cache());
+    (1..=3).for_each(|nth| world.provider.fail(Operation::Fork, nth, Fault::Lost));
+    world.provider.fail(Operation::CreateInstance, 1, Fault::Step);
+    let plain = Arc::new(handler("h", "echo"));
+    let served = world.call(&plain).await;
+    assert!(matches!(served.result, Err(CallError::NoSandbox(ProviderError::Step { .. }))));
     assert!(world.call(&plain).await.result.is_ok());
 }
 

@@ -8,7 +8,7 @@
 //! | what fails | then |
 //! | --- | --- |
 //! | an idle instance has died | the next one, or a new one |
-//! | the zygote | it is given up, and the next best one tried, once |
+//! | the zygote | it is given up, and the next best one tried; in the end, a fresh interpreter |
 //! | the host is short of something | idle instances are given up, and it is tried again, once |
 //! | anything later | the call; its instance is destroyed |
 
@@ -24,6 +24,9 @@ use crate::journey::{Journey, looked};
 use crate::lease::Lease;
 use crate::relay::Relay;
 use crate::scheduler::Grant;
+
+/// Zygotes that a call may lose before it goes on from none.
+const LOSSES: usize = 3;
 
 impl Engine {
     /// Takes a call through its stages.
@@ -93,39 +96,45 @@ impl Engine {
         }
     }
 
-    /// Makes an instance. A zygote that fails is given up, and the next best one tried, once.
+    /// Makes an instance. A zygote that fails is given up, and the next best one tried; when several did, or the call has
+    /// waited for as long as it may run, it goes on from a fresh interpreter.
     async fn create(
         &self,
         handler: &Handler,
         journey: &mut Journey,
     ) -> Result<(Box<dyn Instance>, Pick), CallError> {
-        let mut again = true;
+        let begun = Instant::now();
+        let (mut lost, mut shed) = (0, false);
         loop {
-            let error = match self.attempt(handler, journey).await {
+            let fresh = lost >= LOSSES || (lost > 0 && begun.elapsed() >= handler.timeout);
+            let error = match self.attempt(handler, fresh, journey).await {
                 Ok(made) => return Ok(made),
                 Err(error) => error,
             };
-            let go_on = match &error {
-                ProviderError::ZygoteLost { .. } | ProviderError::Impostor { .. } => true,
-                ProviderError::Exhausted { .. } => self.scheduler.shed() > 0,
-                _ => false,
-            };
-            if !(again && go_on) {
-                return Err(CallError::NoSandbox(error));
+            match &error {
+                ProviderError::ZygoteLost { .. } | ProviderError::Impostor { .. } if !fresh => {
+                    lost += 1;
+                }
+                ProviderError::Exhausted { .. } if !shed && self.scheduler.shed() > 0 => {
+                    shed = true;
+                    sleep(BREATH).await;
+                }
+                _ => return Err(CallError::NoSandbox(error)),
             }
-            if matches!(error, ProviderError::Exhausted { .. }) {
-                sleep(BREATH).await;
-            }
-            again = false;
         }
     }
 
     async fn attempt(
         &self,
         handler: &Handler,
+        fresh: bool,
         journey: &mut Journey,
     ) -> Result<(Box<dyn Instance>, Pick), ProviderError> {
-        let pick = journey.stage(Stage::ImportCache, self.imports.pick(handler)).await?;
+        let pick = if fresh {
+            Pick::fresh()
+        } else {
+            journey.stage(Stage::ImportCache, self.imports.pick(handler)).await?
+        };
         looked("import", pick.exact);
         let start = if pick.cold { Start::Cold } else { Start::Fork };
         let made = journey.stage(Stage::Fork, self.fork(handler, pick.zygote.as_deref())).await;

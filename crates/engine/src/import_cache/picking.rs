@@ -34,6 +34,11 @@ pub struct Pick {
 }
 
 impl Pick {
+    /// A fresh interpreter.
+    pub(crate) fn fresh() -> Self {
+        Self { zygote: None, cold: true, exact: false, observe: false }
+    }
+
     /// The zygote; none: a fresh interpreter.
     #[must_use]
     pub fn zygote(&self) -> Option<SandboxId> {
@@ -54,12 +59,12 @@ impl ImportCache {
     /// When there is no zygote at all and none can be made.
     pub async fn pick(self: &Arc<Self>, handler: &Handler) -> Result<Pick, ProviderError> {
         if self.config.zygotes == ZygotePolicy::None {
-            return Ok(Pick { zygote: None, cold: true, exact: false, observe: false });
+            return Ok(Pick::fresh());
         }
         let (choice, making) = loop {
             let (choice, making) = self.choose(handler);
             match &choice.zygote {
-                // Microseconds to ask; a call that finds out by forking has lost one of its two tries.
+                // Microseconds to ask; a call that finds out by forking has lost one of its few tries.
                 Some(kept) if !kept.zygote.alive() => self.lose(kept, "its process ended"),
                 _ => break (choice, making),
             }
