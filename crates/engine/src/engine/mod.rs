@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sandbox::{Layer, Provider};
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -252,8 +251,8 @@ impl Engine {
                     _ = tick.tick() => {}
                     () = budget.crowded.notified() => {
                         let Some(engine) = engine.upgrade() else { return };
-                        // Milliseconds where much is known: more than calls on this thread should wait.
-                        let _ = spawn_blocking(move || engine.imports.fit()).await;
+                        engine.imports.fit_aside().await;
+                        drop(engine);
                         // What was given up takes a moment to be gone.
                         sleep(BREATH).await;
                         continue;
@@ -262,7 +261,9 @@ impl Engine {
                 fault::point("reap").await;
                 let Some(engine) = engine.upgrade() else { return };
                 engine.scheduler.expire(Instant::now());
-                engine.imports.tidy();
+                let imports = Arc::clone(&engine.imports);
+                // Milliseconds where much is known: more than calls on this thread should wait.
+                let _ = engine.errands.spawn_blocking(move || imports.tidy()).await;
                 engine.status();
             }
         });

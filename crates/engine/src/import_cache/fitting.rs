@@ -23,7 +23,7 @@ const ROUNDS: usize = 8;
 const SUCCESSORS: u32 = 3;
 
 impl ImportCache {
-    /// Gives up zygotes that have died and those that no longer fit, and has those that are too old replaced.
+    /// Not on a thread that serves calls. Gives up zygotes that have died and those that no longer fit, and has those that are too old replaced.
     pub fn tidy(self: &Arc<Self>) {
         let view = self.state().view();
         for kept in &view.kept {
@@ -109,8 +109,15 @@ impl ImportCache {
         }
     }
 
+    /// The same as [`Self::fit`], beside the threads that serve calls: it takes milliseconds where much is known.
+    pub(crate) async fn fit_aside(self: &Arc<Self>) {
+        let cache = Arc::clone(self);
+        // It fails only with the runtime.
+        let _ = self.errands.spawn_blocking(move || cache.fit()).await;
+    }
+
     /// Measures all zygotes, and gives up what no longer fits.
-    pub(crate) fn fit(&self) {
+    fn fit(&self) {
         self.fit_zygotes();
         // What is given up may leave its pages behind: then more has to go.
         for _ in 0..ROUNDS {

@@ -145,6 +145,13 @@ impl ImportCache {
         if purse <= 0.0 {
             return None;
         }
+        let cache = Arc::clone(self);
+        // It takes a millisecond or some: more than calls on this thread should wait.
+        spawn_blocking(move || cache.think(purse)).await.ok().flatten()
+    }
+
+    /// What is most worth making with that many milliseconds, if anything is.
+    fn think(&self, purse: f64) -> Option<Planned> {
         let snapshot = self.snapshot();
         let standings: HashMap<Key, Standing> = {
             let state = self.state();
@@ -152,44 +159,51 @@ impl ImportCache {
             keys.map(|key| (key.clone(), state.standing(&self.config, key))).collect()
         };
         let (left, cap, zygotes) = (self.left_to(&snapshot), self.room(), self.most_zygotes());
-        // It takes a millisecond or some: more than calls on this thread should wait.
-        let planning = spawn_blocking(move || {
-            let refused = |realm, sees: &Set, modules: &Set| {
-                let key = Key { realm, sees: sees.clone(), modules: modules.clone() };
-                standings.get(&key).is_some_and(|standing| *standing != Standing::Absent)
-            };
-            let entries = &snapshot.view.entries;
-            let demands = snapshot.demands();
-            // Where zygotes have a cap of their own, instances cannot make room for them.
-            let (idle, bytes) =
-                if cap < left { (&[][..], cap) } else { (&snapshot.idle[..], left) };
-            let means = Means { room: Room { bytes, zygotes }, milliseconds: purse };
-            let (book, novelty) = (&snapshot.book, snapshot.novelty);
-            let build = plan(entries, idle, &demands, book, novelty, means, refused)?;
-            let Build { realm, sees, modules, milliseconds, evict: victims } = build;
-            drop(demands);
-            let key = Key { realm, sees, modules };
-            Some(Planned { key, milliseconds, victims, snapshot })
-        });
-        planning.await.ok().flatten()
+        let refused = |realm, sees: &Set, modules: &Set| {
+            let key = Key { realm, sees: sees.clone(), modules: modules.clone() };
+            standings.get(&key).is_some_and(|standing| *standing != Standing::Absent)
+        };
+        let entries = &snapshot.view.entries;
+        let demands = snapshot.demands();
+        // Where zygotes have a cap of their own, instances cannot make room for them.
+        let (idle, bytes) = if cap < left { (&[][..], cap) } else { (&snapshot.idle[..], left) };
+        let means = Means { room: Room { bytes, zygotes }, milliseconds: purse };
+        let (book, novelty) = (&snapshot.book, snapshot.novelty);
+        let build = plan(entries, idle, &demands, book, novelty, means, refused)?;
+        let Build { realm, sees, modules, milliseconds, evict: victims } = build;
+        drop(demands);
+        let key = Key { realm, sees, modules };
+        Some(Planned { key, milliseconds, victims, snapshot })
+    }
+
+    /// Works out anew what handlers need of whose packages something else is known now. Without the lock: there may be
+    /// thousands, and calls want it.
+    fn work_out(&self) {
+        let (book, stale) = {
+            let state = self.state();
+            (Arc::clone(&state.book), state.stale(self.config.zygote_idle))
+        };
+        for (handler, profile) in stale {
+            let needs = profile.work_out(&book);
+            drop(profile);
+            if let Some(profile) = self.state().profiles.get_mut(&handler) {
+                Arc::make_mut(profile).adopt(needs);
+            }
+        }
     }
 
     /// What is known now, with what handlers need worked out from the latest costs.
     pub(super) fn snapshot(&self) -> Snapshot {
+        self.work_out();
         let mut state = self.state();
         state.look_again();
         let (view, book, starts) = (state.view(), Arc::clone(&state.book), state.starts);
         let (half_life, idle) = (self.config.zygote_half_life, self.config.zygote_idle);
         let rate = state.rate.per_second(Instant::now());
-        let State { profiles, .. } = &mut *state;
         // Whoever was not started for so long demands nothing: what was given up with age would be made again.
-        let recent = profiles.values_mut().filter(|profile| profile.started_within(idle));
-        let weighed = recent.map(|profile| {
-            if profile.is_stale(&book) {
-                Arc::make_mut(profile).expect(&book);
-            }
-            (Arc::clone(profile), profile.weight(starts, half_life))
-        });
+        let recent = state.profiles.values().filter(|profile| profile.started_within(idle));
+        let weighed =
+            recent.map(|profile| (Arc::clone(profile), profile.weight(starts, half_life)));
         let profiles: Vec<(Arc<Profile>, f64)> = weighed.collect();
         let novelty = state.novelty;
         drop(state);
@@ -327,6 +341,32 @@ pub(super) mod tests {
         cache.improved().await;
         sleep(Duration::from_secs(1)).await;
         assert_eq!(provider.begun(Operation::Derive), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_snapshot_shows_what_handlers_need_by_the_latest_costs() {
+        let (provider, handler) = (FakeProvider::default(), handler());
+        let cache = cache(&provider);
+        start(&cache, &handler, "a", 100.0).await;
+        cache.take_in();
+        let needed = |profile: &Profile| profile.needed();
+        assert_eq!(
+            cache.snapshot().demands().iter().map(|d| needed(d.profile)).sum::<f64>(),
+            100.0
+        );
+        {
+            let mut state = cache.state();
+            let sees = state.profiles[&handler.id].locked.clone();
+            let file = sandbox::LoadedFile {
+                module: "a".to_owned(),
+                milliseconds: 40.0,
+                ..sandbox::LoadedFile::default()
+            };
+            let told = sandbox::Imports { files: vec![file], ..sandbox::Imports::default() };
+            Arc::make_mut(&mut state.book).measure(&sees, &told);
+        }
+        assert_eq!(cache.snapshot().demands().iter().map(|d| needed(d.profile)).sum::<f64>(), 40.0);
+        assert_eq!(needed(&cache.state().profiles[&handler.id]), 40.0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -81,6 +81,7 @@ impl ImportCache {
                 made = cache.make(&key, from) => made,
             };
             let made = cache.settle(key, made);
+            cache.fit_aside().await;
             tell.send_replace(Some(made));
         };
         self.errands.spawn_on(work, &self.runtime);
@@ -184,7 +185,7 @@ impl ImportCache {
 
     /// Notes what came of making a zygote.
     fn settle(&self, key: Key, made: Result<Derived, ProviderError>) -> Made {
-        let settled = match made {
+        match made {
             Err(error) => {
                 let mut state = self.state();
                 tracing::warn!(packages = %self.names(&state, &key.sees), %error, "a zygote could not be made");
@@ -202,9 +203,7 @@ impl ImportCache {
                 drop((claim, reserved));
                 Ok(kept)
             }
-        };
-        self.fit();
-        settled
+        }
     }
 
     /// Takes a zygote in, if it can be forked; learns from what it did either way.

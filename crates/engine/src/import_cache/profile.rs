@@ -141,6 +141,12 @@ impl Profile {
 
     /// Works out what having a piece imported saves, from what is known now.
     pub(crate) fn expect(&mut self, book: &Book) {
+        let Needs { needs, read } = self.work_out(book);
+        (self.needs, self.read) = (needs, read);
+    }
+
+    /// The same, to be adopted.
+    pub(crate) fn work_out(&self, book: &Book) -> Needs {
         let belief = self.belief(book);
         let sure = |piece: u32| (piece, belief.cost(piece));
         let likely = |piece: u32| (piece, belief.cost(piece) * book.chance(piece));
@@ -153,8 +159,14 @@ impl Profile {
             }
         };
         needs.sort_by_key(|(piece, _)| *piece);
-        self.needs = needs;
-        self.read = book.changes();
+        Needs { needs, read: book.changes() }
+    }
+
+    /// Takes over what was worked out for it, unless it has worked out something itself since.
+    pub(crate) fn adopt(&mut self, worked_out: Needs) {
+        if worked_out.read > self.read {
+            (self.needs, self.read) = (worked_out.needs, worked_out.read);
+        }
     }
 
     /// Whether the book says something else now of what it locked.
@@ -189,6 +201,13 @@ impl Profile {
         let saved = self.needs.iter().filter(|(piece, _)| modules.contains(*piece));
         saved.map(|(_, cost)| cost).sum()
     }
+}
+
+/// What a handler needs, worked out by what the book said after so many changes.
+#[derive(Debug)]
+pub(crate) struct Needs {
+    needs: Vec<(u32, f64)>,
+    read: u64,
 }
 
 /// The book as one reads it who has a certain lock.
@@ -260,6 +279,21 @@ mod tests {
         assert_eq!(profile.saved(&a), 0.0, "without it, it did not ask for it");
         assert_eq!(profile.wanted(&book), only(&pieces, &[1, 2]));
         assert_eq!(profile.saved(&pieces), 12.0);
+    }
+
+    #[test]
+    fn what_was_worked_out_elsewhere_does_not_undo_what_a_handler_has_learnt_since() {
+        let (mut book, locked, pieces) = world();
+        let mut profile = Profile::new(0, locked.clone(), Set::default(), &book);
+        book.piece(&locked, "a.new");
+        let early = profile.work_out(&book);
+        profile.learn(0, &Set::default(), &pieces, ImportTime::Load(99.0), &mut book);
+        profile.adopt(early);
+        assert!((profile.saved(&pieces) - 99.0).abs() < 1e-9);
+        book.piece(&locked, "a.newer");
+        let late = profile.work_out(&book);
+        profile.adopt(late);
+        assert!(!profile.is_stale(&book));
     }
 
     #[test]

@@ -170,6 +170,15 @@ impl State {
         }
     }
 
+    /// Handlers started within that time of whose packages something else is known than when it was worked out what they
+    /// need.
+    pub(super) fn stale(&self, within: Duration) -> Vec<(HandlerId, Arc<Profile>)> {
+        let stale =
+            |profile: &Profile| profile.started_within(within) && profile.is_stale(&self.book);
+        let all = self.profiles.iter().filter(|(_, profile)| stale(profile));
+        all.map(|(handler, profile)| (handler.clone(), Arc::clone(profile))).collect()
+    }
+
     fn forget_some(&mut self) {
         let mut weights: Vec<f64> =
             self.profiles.values().map(|profile| profile.weight(self.starts, 1e3)).collect();
