@@ -5,10 +5,10 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::PathBuf;
 use std::process::Command;
 
-use e2e::Said;
 use e2e::terminal::Terminal;
 use e2e::traces::{self, uid};
 use e2e::user::{PASSWORD, User};
+use e2e::{Said, Site, can_run};
 use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
@@ -24,6 +24,7 @@ fn a_users_worker_has_no_privilege_and_leaves_nothing_that_is_not_the_users() {
     assert_eq!(uid(pid), Some(user.uid()));
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     assert!(status.contains("CapPrm:\t0000000000000000\n"), "{status}");
+    assert!(status.contains("NoNewPrivs:\t1\n"), "{status}");
     // No debugger and no core file of the user's looks into it: the kernel shows it as root's.
     assert_eq!(fs::metadata(format!("/proc/{pid}/status")).unwrap().uid(), 0);
     only_wardens_are_left(&user);
@@ -112,7 +113,9 @@ fn a_worker_that_root_starts_for_an_account_keeps_nothing_of_root() {
     let uid = user.uid();
     assert!(status.contains(&format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n")), "{status}");
     assert!(!status.contains("Gid:\t0\t") && status.contains("Groups:\t \n"), "{status}");
-    assert!(status.contains("CapPrm:\t0000000000000000\n"), "{status}");
+    for line in WITHOUT_PRIVILEGE {
+        assert!(status.contains(line), "{status}");
+    }
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap();
     let environment = String::from_utf8_lossy(&environment);
     assert!(environment.contains("WOOL_IDLE=9m") && !environment.contains("precious"));
@@ -134,6 +137,39 @@ fn a_worker_that_root_starts_for_an_account_keeps_nothing_of_root() {
     worker.kill().unwrap();
     worker.wait().unwrap();
     e2e::eventually("its warden is gone", || user.roots_processes().is_empty());
+}
+
+/// What `/proc/PID/status` says of a thread that has no privilege and can gain none.
+const WITHOUT_PRIVILEGE: [&str; 6] = [
+    "CapInh:\t0000000000000000\n",
+    "CapPrm:\t0000000000000000\n",
+    "CapEff:\t0000000000000000\n",
+    "CapBnd:\t0000000000000000\n",
+    "CapAmb:\t0000000000000000\n",
+    "NoNewPrivs:\t1\n",
+];
+
+#[test]
+fn a_worker_that_root_starts_lays_down_every_capability_and_its_warden_none() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    let function = "def handler(event, context):\n    return 7\n";
+    assert_eq!(worker.try_out("f", function).expect(200).json(), 7);
+    let threads = fs::read_dir(format!("/proc/{}/task", worker.pid())).unwrap();
+    let statuses: Vec<String> = threads
+        .filter_map(|thread| fs::read_to_string(thread.unwrap().path().join("status")).ok())
+        .collect();
+    assert!(statuses.len() > 2, "all of its threads: {statuses:?}");
+    for status in statuses {
+        for line in WITHOUT_PRIVILEGE {
+            assert!(status.contains(line), "{line}{status}");
+        }
+    }
+    let warden = fs::read_to_string(format!("/proc/{}/status", worker.warden())).unwrap();
+    assert!(!warden.contains(WITHOUT_PRIVILEGE[2]) && !warden.contains(WITHOUT_PRIVILEGE[3]));
+    worker.assert_well();
 }
 
 /// Whoever has a terminal can put words into it, as if they had been typed.

@@ -38,6 +38,9 @@ group_of() { cut -d: -f3 "/proc/$1/cgroup"; }
 install_it() {
     install -D target/debug/wool target/debug/wool-warden target/debug/wool-egress target/debug/wool-vmm -t /usr/local/bin
     install -D -m 0644 packaging/$unit -t /etc/systemd/system
+    install -D -m 0644 packaging/lambswool.sysusers /etc/sysusers.d/lambswool.conf
+    install -D -m 0644 packaging/lambswool.tmpfiles /etc/tmpfiles.d/lambswool.conf
+    systemd-sysusers && systemd-tmpfiles --create lambswool.conf || return
     systemctl daemon-reload
     # Unknown to systemd before 254, as the unit says.
     systemd-analyze verify --man=no /etc/systemd/system/$unit 2>&1 | grep -v "'DelegateSubgroup'" >/run/verified
@@ -49,6 +52,14 @@ answers() {
     answer=$(wool invoke "$1" '{}')
     echo "$answer"
     [ "$answer" = "$2" ]
+}
+only_the_warden_is_root() {
+    local status
+    status=$(cat "/proc/$(main_pid)/status")
+    echo "$status"
+    grep -qP "^Uid:\t$(id -u lambswool)\t" <<<"$status" && ! grep -qP '^Gid:\t0\t' <<<"$status" || return
+    [ "$(grep -cP '^(Cap(Inh|Prm|Eff|Bnd|Amb):\t0{16}|NoNewPrivs:\t1)$' <<<"$status")" = 6 ] || return
+    [ "$(stat -c '%U %a' /var/lib/lambswool)" = "lambswool 700" ]
 }
 deploys_and_calls() {
     printf 'def handler(event, context):\n    return "hello"\n' >/run/hello.py
@@ -96,6 +107,7 @@ echo "$(systemctl --version | head -n1), $(uname -sr), up $(cut -d' ' -f1 /proc/
 SECONDS=0
 echo "== systemd_unit"
 test the_unit_is_valid_and_starts install_it
+test the_worker_has_an_account_and_no_privilege only_the_warden_is_root
 test a_function_is_deployed_and_answers deploys_and_calls
 test sandboxes_groups_are_below_the_units groups_are_below_the_units
 test limits_are_enforced_in_delegated_groups limits_are_enforced

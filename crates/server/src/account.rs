@@ -77,7 +77,12 @@ pub(crate) fn wanted(config: &Config) -> Result<Option<User>> {
 /// # Errors
 /// When the state directory is not the account's, or a program cannot be started.
 pub(crate) fn start_over(user: &User, config: &Config, up: &Up) -> anyhow::Error {
-    match prepare(user, config, up) {
+    let prepared = prepare(user, config, up).and_then(|worker| {
+        // The account cannot do it later. What this process has now, it keeps until it executes.
+        sys::process::empty_bounding_set().context("cannot give up privilege")?;
+        Ok(worker)
+    });
+    match prepared {
         Ok(mut worker) => {
             let error = worker.exec();
             anyhow::Error::new(error).context(format!("cannot go on as {}", user.name))

@@ -35,6 +35,7 @@ mod owner;
 mod paced;
 pub mod parts;
 pub mod pressure;
+mod privilege;
 pub mod progress;
 mod providers;
 pub mod quantity;

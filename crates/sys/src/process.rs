@@ -8,7 +8,8 @@ use std::os::unix::process::CommandExt;
 
 pub use credentials::{
     as_effective_user, as_effective_user_with_capabilities, become_user,
-    become_user_with_capabilities, drop_capabilities, raise_capabilities, without_capabilities,
+    become_user_with_capabilities, drop_capabilities, empty_bounding_set, privileged_thread,
+    raise_capabilities, renounce_privilege, without_capabilities,
 };
 pub use pidfd::{Ended, Identity, PidFd};
 

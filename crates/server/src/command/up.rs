@@ -18,6 +18,7 @@ use crate::cli::{Global, Up};
 use crate::client::Client;
 use crate::config::{self, Config, Flags};
 use crate::parts;
+use crate::privilege;
 use crate::progress::Progress as _;
 use crate::state::{Address, State};
 use crate::worker::{self, Worker};
@@ -52,14 +53,16 @@ pub(super) fn up(global: &Global, up: &Up) -> Result<()> {
     let colours = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     log.with_target(false).with_ansi(colours).init();
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.enable_all().on_thread_start(privilege::renounce);
+    let runtime = runtime.build().context("cannot start")?;
     let json = global.json;
     let served = runtime.block_on(async {
         let real =
             async |config: &Config, state: &State| parts::real(config, state, up.warden).await;
         let worker = Worker::bind(config, real).await?;
         worker::stop_on_signals(worker.stopper())?;
+        privilege::lay_down()?;
         leave_no_core()?;
         if up.background {
             // Away from the terminal, with which it must not end; not before, because sudo may ask for a password there.

@@ -32,6 +32,7 @@ pub use line::{Entry, ParseError};
 
 use crate::bucket::Rate;
 use crate::name::{WholeName, directory};
+use crate::privilege;
 use file::Files;
 use rate::{Buckets, Verdict};
 
@@ -66,9 +67,10 @@ impl Logs {
         let (written_now, written) = watch::channel(0);
         let dropped = Arc::new(AtomicU64::new(0));
         let files = Files::new(root.to_owned(), rotation);
-        thread::Builder::new()
-            .name("logs".to_owned())
-            .spawn(move || write_all(&messages, files, &written_now))?;
+        thread::Builder::new().name("logs".to_owned()).spawn(move || {
+            privilege::renounce();
+            write_all(&messages, files, &written_now);
+        })?;
         let buckets = Mutex::new(Buckets::new(rate));
         Ok(Self { queue, dropped, buckets, written, root: root.to_owned(), rotation })
     }

@@ -2,12 +2,73 @@
 
 use std::io;
 
+use super::set_no_new_privileges;
+
 /// Gives up every capability of the calling thread, for good together with `no_new_privs`.
 ///
 /// # Errors
 /// As `capset(2)`.
 pub fn drop_capabilities() -> io::Result<()> {
     set_capabilities(0, 0, 0)
+}
+
+/// Gives up for good every capability of the calling thread, and whatever it could gain by executing a program: the bounding
+/// set, where the thread may take from it, and by `no_new_privs`. What it starts from here on has none either.
+///
+/// # Errors
+/// As `prctl(2)` and `capset(2)`.
+pub fn renounce_privilege() -> io::Result<()> {
+    empty_bounding_set()?;
+    set_no_new_privileges()?;
+    // The ambient set goes with the inheritable one.
+    drop_capabilities()
+}
+
+/// Takes every capability out of what the calling thread can gain by executing a program. Without CAP_SETPCAP it stays as it
+/// is: who has that little gains by nothing but set-uid programs and file capabilities, which `no_new_privs` forbids.
+///
+/// # Errors
+/// As `prctl(2)`.
+pub fn empty_bounding_set() -> io::Result<()> {
+    for capability in 0..64 {
+        // SAFETY: plain numbers.
+        if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } == 0 {
+            continue;
+        }
+        let refused = io::Error::last_os_error();
+        return match refused.raw_os_error() {
+            // The kernel knows no more of them, or does not let us.
+            Some(libc::EINVAL | libc::EPERM) => Ok(()),
+            _ => Err(refused),
+        };
+    }
+    Ok(())
+}
+
+/// A thread of this process that has a capability, or can gain one by executing a program; none when no thread does.
+///
+/// # Errors
+/// Without `/proc`.
+pub fn privileged_thread() -> io::Result<Option<String>> {
+    for thread in std::fs::read_dir("/proc/self/task")? {
+        let thread = thread?;
+        match std::fs::read_to_string(thread.path().join("status")) {
+            Ok(status) if is_without_privilege(&status) => {}
+            Ok(_) => return Ok(Some(thread.file_name().to_string_lossy().into_owned())),
+            // It has ended since.
+            Err(error) if !thread.path().exists() => drop(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// What `/proc/PID/status` says of a thread that has given everything up (proc(5)).
+fn is_without_privilege(status: &str) -> bool {
+    let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let none = |set: &str| value(set).is_some_and(|bits| bits.bytes().all(|bit| bit == b'0'));
+    value("NoNewPrivs:") == Some("1")
+        && ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"].into_iter().all(none)
 }
 
 /// Makes every permitted capability effective again, after a change of the effective user id took them away.
@@ -166,6 +227,24 @@ mod tests {
         let at = (value as *const u64).addr() as u64 / 4096 * 8;
         std::os::unix::fs::FileExt::read_exact_at(page_map, &mut entry, at).unwrap();
         u64::from_le_bytes(entry) & ((1 << 55) - 1)
+    }
+
+    #[test]
+    fn a_thread_that_renounces_keeps_nothing_and_the_others_are_told_of() {
+        if !rustix::process::geteuid().is_root() {
+            return skips::skip("root", "only root has anything to renounce");
+        }
+        let status = || std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        std::thread::spawn(move || {
+            assert!(!is_without_privilege(&status()));
+            renounce_privilege().unwrap();
+            assert!(is_without_privilege(&status()));
+            assert!(status().contains("CapBnd:\t0000000000000000\n"), "{}", status());
+            // The test's other threads have not.
+            assert!(privileged_thread().unwrap().is_some());
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]
