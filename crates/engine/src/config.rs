@@ -48,6 +48,9 @@ pub struct EngineConfig {
     pub zygotes: ZygotePolicy,
     /// Bytes of `memory_bytes` that zygotes may have.
     pub zygote_bytes: u64,
+    /// Zygotes between a root and the deepest one, that one included. Where each hands a part of its kernel uids down
+    /// (`warden::uids`), at a depth of two there are still thousands for instances, two below hardly any.
+    pub zygote_depth: usize,
     /// Zygotes that nothing was made from for longer are destroyed, but the most recently used root.
     pub zygote_idle: Duration,
     /// Starts after which one counts half as much as a new one, where popularity decides.
@@ -93,6 +96,7 @@ impl Default for EngineConfig {
             idle: Duration::from_secs(600),
             zygotes: ZygotePolicy::default(),
             zygote_bytes: u64::MAX,
+            zygote_depth: 2,
             zygote_idle: Duration::from_secs(3600),
             zygote_half_life: 500.0,
             zygote_window: Duration::from_secs(300),

@@ -396,12 +396,12 @@ async fn what_a_zygote_imports_from_is_in_use_from_before_it_is_there_until_it_i
     eventually("it is not used any more", || !world.engine.layers().contains(&layer)).await;
 }
 
-#[tokio::test]
-async fn however_locks_are_nested_zygotes_are_not_so_deep_that_kernel_ids_run_out() {
+/// How many zygotes are above the deepest one when six locks, each within the next, were called in turn.
+async fn depth_of_nested_locks(config: EngineConfig) -> Option<usize> {
     let names = ["a", "b", "c", "d", "e", "f"];
     let costs: Vec<(&str, f64, &[&str])> =
         names.iter().map(|name| (*name, 100.0, &[][..])).collect();
-    let world = world(policy(ZygotePolicy::Utility), None, &costs);
+    let world = world(config, None, &costs);
     let packages = names.map(|name| format!("{name}==1"));
     for count in 1..=names.len() {
         let locks: Vec<&str> = packages[..count].iter().map(|lock| &**lock).collect();
@@ -414,7 +414,23 @@ async fn however_locks_are_nested_zygotes_are_not_so_deep_that_kernel_ids_run_ou
     let above = |id| zygotes.iter().find(|zygote| zygote.id == id).and_then(|zygote| zygote.parent);
     let depths =
         zygotes.iter().map(|zygote| std::iter::successors(zygote.parent, |id| above(*id)).count());
-    assert_eq!(depths.max(), Some(2), "{zygotes:#?}");
+    depths.max()
+}
+
+#[tokio::test]
+async fn however_locks_are_nested_zygotes_are_not_so_deep_that_kernel_ids_run_out() {
+    for zygotes in [ZygotePolicy::Utility, ZygotePolicy::Paper] {
+        assert_eq!(depth_of_nested_locks(policy(zygotes)).await, Some(2), "{zygotes:?}");
+    }
+}
+
+#[tokio::test]
+async fn where_nothing_bounds_their_depth_the_papers_zygotes_come_from_the_best_match_however_deep()
+{
+    let config = |zygote_depth| EngineConfig { zygote_depth, ..policy(ZygotePolicy::Paper) };
+    for (depth, deepest) in [(3, 3), (usize::MAX, 6)] {
+        assert_eq!(depth_of_nested_locks(config(depth)).await, Some(deepest));
+    }
 }
 
 #[tokio::test]

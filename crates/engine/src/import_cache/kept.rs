@@ -42,6 +42,8 @@ pub(crate) struct Kept {
     pub(super) modules: Set,
     /// From the one that it was derived from to the root.
     pub(super) line: Vec<SandboxId>,
+    /// Whether zygotes may be derived from it: it is not as deep as they may be.
+    pub(super) bears: bool,
     /// When the interpreter of its root started: all that come from that share one layout of memory.
     pub(super) born: Instant,
     pub(crate) pages: Arc<Pages>,
@@ -63,16 +65,7 @@ impl Drop for Kept {
     }
 }
 
-/// Zygotes between a root and the deepest one, that one included. Each hands a part of its kernel uids down (`warden::uids`):
-/// at this depth there are still thousands for instances, two below hardly any.
-const DEEPEST: usize = 2;
-
 impl Kept {
-    /// Whether zygotes may be derived from it.
-    pub(super) fn bears(&self) -> bool {
-        self.line.len() < DEEPEST
-    }
-
     /// Counts a fork.
     pub(crate) fn forked(&self) {
         self.forks.fetch_add(1, Ordering::Relaxed);
@@ -152,7 +145,7 @@ impl View {
             sees: kept.key.sees.clone(),
             asked: kept.key.modules.clone(),
             modules: kept.modules.clone(),
-            bears: kept.bears(),
+            bears: kept.bears,
             bytes: kept.cost(),
             used: kept.used.load(Ordering::Relaxed),
         };

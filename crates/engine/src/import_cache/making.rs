@@ -113,7 +113,7 @@ impl ImportCache {
         let layer = self.layer(key, &spec.python).await?;
         let claim = Some(self.claims.claim(layer.clone()));
         let packages = Some(layer);
-        let parent = match from.filter(|from| from.bears()).or_else(|| self.ancestor(key)) {
+        let parent = match from.filter(|from| from.bears).or_else(|| self.ancestor(key)) {
             Some(kept) => Some(kept),
             None => match self.ensure(&Key::root(key.realm)) {
                 Some(mut making) => outcome(&mut making).await?,
@@ -148,7 +148,7 @@ impl ImportCache {
             let mut state = self.state();
             (state.view(), Arc::clone(&state.book))
         };
-        let fit = |kept: &&Arc<Kept>| !self.outlived(kept) && kept.bears();
+        let fit = |kept: &&Arc<Kept>| !self.outlived(kept) && kept.bears;
         let young: Vec<_> = view.kept.iter().filter(fit).cloned().collect();
         let young = View::new(young);
         let belief = Belief::of(&book, &key.sees);
@@ -243,6 +243,7 @@ impl ImportCache {
             zygote,
             pages,
             modules,
+            bears: line.len() < self.config.zygote_depth,
             line,
             born,
             used: AtomicU64::new(state.turn()),
