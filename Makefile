@@ -69,7 +69,7 @@ bench: need-rust need-python
 	cargo build --release --locked -p server -p warden -p egress -p vmm -p bench
 	target/release/bench $(FIG)
 
-# ARGS: --protocol given|disjoint|zipf|drift|families|passes|dev|dev-passes, --budgets 250,1000,3000 and others; see --help.
+# ARGS: --protocol given|disjoint|zipf|drift|families|passes|elsewhere|dev|dev-passes, --budgets 250,1000,3000 and others; see --help.
 sim: need-rust
 	cargo run --release --locked -q -p engine --example simulate -- $(TRACE) $(ARGS)
 

@@ -169,19 +169,22 @@ fn function(listed: &Listed, tops: &HashMap<String, Vec<String>>, resolved: &Res
             }
         }
     }
-    let distribution = |pin: &String| {
-        let (name, version) = pin.split_once("==").unwrap_or((pin, ""));
-        let modules = if tops.contains_key(pin) { vec![pin.clone()] } else { Vec::new() };
-        Distribution {
-            name: name.to_owned(),
-            version: version.to_owned(),
-            wheel: pin.clone(),
-            modules,
-        }
-    };
+    let distribution = |pin: &String| distribution(pin, tops.contains_key(pin));
     let direct =
         listed.direct.iter().map(|pin| plain(pin)).filter(|pin| tops.contains_key(pin)).collect();
     Function { pins: pins.iter().map(distribution).collect(), direct, used }
+}
+
+/// A package as the lock of a function has it.
+pub(crate) fn distribution(pin: &str, importable: bool) -> Distribution {
+    let (name, version) = pin.split_once("==").unwrap_or((pin, ""));
+    let modules = if importable { vec![pin.to_owned()] } else { Vec::new() };
+    Distribution {
+        name: name.to_owned(),
+        version: version.to_owned(),
+        wheel: pin.to_owned(),
+        modules,
+    }
 }
 
 /// What every resolution of the package needs, by name.
@@ -207,7 +210,7 @@ fn plain(pin: &str) -> String {
     }
 }
 
-fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
+pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let open = || File::open(path).with_context(|| format!("read {}", path.display()));
     let parsed = if path.extension().is_some_and(|extension| extension == "gz") {
         serde_json::from_reader(GzDecoder::new(open()?))
@@ -215,4 +218,18 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
         serde_json::from_reader(std::io::BufReader::new(open()?))
     };
     parsed.with_context(|| format!("parse {}", path.display()))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// One that locks these, says so, and imports them all.
+    pub(crate) fn function(packages: &[&str]) -> Function {
+        Function {
+            pins: packages.iter().map(|pin| distribution(pin, true)).collect(),
+            direct: packages.iter().map(|pin| (*pin).to_owned()).collect(),
+            used: packages.iter().map(|pin| (*pin).to_owned()).collect(),
+        }
+    }
 }
