@@ -47,10 +47,10 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
         "first calls are those of the first pass, when no worker has seen a function's set; the later passes repeat these functions, so that `utility` and `paper` have learnt from them, and are told apart".to_owned(),
         "functions that use GitPython set `GIT_PYTHON_REFRESH=quiet`, since there is no git in a sandbox; a zygote has no function's environment, so that they import it themselves in every arm".to_owned(),
         "each worker starts with no zygote; nothing is kept (`handler_cache = false`), so that each call makes a sandbox; making zygotes goes on beside the calls and takes its share of the processors".to_owned(),
-        "`static`: the tree of 40 zygotes that Forklift built from the training half (bench/workloads/forklift_tree_n40.json, Apache-2.0); `none`: a fresh interpreter each".to_owned(),
+        "`static`: a tree made offline from the training half by the simulator's version of Forklift's greedy algorithm (bench/workloads/greedy_tree.json; README.md there says how it was made), so large that those of its zygotes that these functions can use take the same memory; `none`: a fresh interpreter each".to_owned(),
     ];
     let template = stage.template(&sets, functions).await?;
-    let tree = workloads().join("forklift_tree_n40.json");
+    let tree = workloads().join("greedy_tree.json");
     let tree = tree.to_str().context("the tree's path is no text")?;
     let mut workers = Vec::new();
     for (policy, _) in POLICIES {
@@ -81,6 +81,7 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
             }
         }
     }
+    let mut memory = Vec::new();
     for (worker, (policy, theirs)) in workers.into_iter().zip(POLICIES) {
         let status = worker.status().await?;
         let zygotes = status["zygotes"].as_array().context("status names no zygotes")?;
@@ -93,8 +94,10 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
         let bytes: u64 = zygotes.iter().filter_map(|zygote| zygote["memory_bytes"].as_u64()).sum();
         let compared = compared(&run, policy, theirs, zygotes.len(), bytes >> 20);
         run.comparisons.extend(compared);
+        memory.push((policy, bytes >> 20));
         worker.stop().await?;
     }
+    run.warnings.extend(unequal(&memory));
     let plots = ["first", "repeats"].into_iter().zip(CALLS).map(|(name, calls)| {
         let plot = shares(&run, POLICIES.map(|(policy, _)| arm(policy, calls)), 3.0);
         (name, Plot { title: format!("{}: {calls}", plot.title), ..plot })
@@ -143,6 +146,16 @@ fn compared(
             ),
             reached: None,
         }
+    })
+}
+
+/// What a reader has to know where `static` and `utility`, by these MiB, did not have the same memory.
+fn unequal(memory: &[(&str, u64)]) -> Option<String> {
+    let of = |policy: &str| memory.iter().find(|(name, _)| *name == policy).map(|(_, mib)| *mib);
+    let (fixed, learnt) = (of("static")?, of("utility")?);
+    let unequal = 10 * fixed.min(learnt) < 9 * fixed.max(learnt);
+    unequal.then(|| {
+        format!("memory is not equal: zygotes of {fixed} MiB by `static`, of {learnt} by `utility`")
     })
 }
 
@@ -253,6 +266,13 @@ mod tests {
         assert!(repeats.ours.starts_with("n = 3, p50 30.0"), "{repeats:?}");
         assert!(first.ours.ends_with("37 zygotes of 1008 MiB at the end"), "{first:?}");
         assert_eq!(run.rows().len(), 2);
+    }
+
+    #[test]
+    fn a_reader_is_told_when_memory_is_not_equal() {
+        let memory = |fixed| [("none", 0), ("utility", 1008), ("static", fixed)];
+        assert!(unequal(&memory(500)).is_some_and(|told| told.contains("500 MiB by `static`")));
+        assert_eq!(unequal(&memory(960)), None);
     }
 
     #[test]
