@@ -26,14 +26,35 @@ use warden::uids::INNER;
 use super::filter;
 use crate::MOST_MACHINES;
 
+/// A wall of the jail, as tests name it that take it away to see what it stops. What is shipped has no way to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wall {
+    /// The place's network namespace.
+    Network,
+    /// The place's IPC namespace.
+    Ipc,
+    /// The place's host name.
+    HostName,
+    /// The place's mount namespace, and its empty root with it.
+    EmptyRoot,
+    /// A user namespace of its own.
+    UserNamespace,
+    /// A user id that is nobody's, and no capability.
+    Rights,
+    /// Landlock.
+    Landlock,
+    /// The filter of system calls.
+    Filter,
+}
+
 const CONTROL: RawFd = 3;
-const NAMESPACES: [(RawFd, LinkNameSpaceType); 5] = [
-    (5, LinkNameSpaceType::Network),
-    (6, LinkNameSpaceType::InterProcessCommunication),
-    (7, LinkNameSpaceType::HostNameAndNISDomainName),
+const NAMESPACES: [(RawFd, LinkNameSpaceType, Wall); 5] = [
+    (5, LinkNameSpaceType::Network, Wall::Network),
+    (6, LinkNameSpaceType::InterProcessCommunication, Wall::Ipc),
+    (7, LinkNameSpaceType::HostNameAndNISDomainName, Wall::HostName),
     // Takes the root along: no path leads anywhere from here on.
-    (8, LinkNameSpaceType::Mount),
-    (9, LinkNameSpaceType::User),
+    (8, LinkNameSpaceType::Mount, Wall::EmptyRoot),
+    (9, LinkNameSpaceType::User, Wall::UserNamespace),
 ];
 /// Descriptors of a clone beside its guest's files.
 const OF_A_CLONE: u64 = 6;
@@ -45,16 +66,34 @@ const DESCRIPTORS: u64 = MOST_MACHINES as u64 * (OF_A_CLONE + MOST_LAYER_FILES a
 /// # Errors
 /// The step that failed: the process must end.
 pub fn enter() -> Result<OwnedFd, JailError> {
+    build(&[])
+}
+
+/// A jail that lacks these walls. Only builds with debug assertions have it.
+///
+/// # Errors
+/// As [`enter`].
+#[cfg(debug_assertions)]
+pub fn enter_without(missing: &[Wall]) -> Result<OwnedFd, JailError> {
+    build(missing)
+}
+
+fn build(missing: &[Wall]) -> Result<OwnedFd, JailError> {
     sys::descriptors::raise(DESCRIPTORS);
-    for (number, kind) in NAMESPACES {
+    for (number, kind, wall) in NAMESPACES {
         let namespace =
             sys::descriptors::take(number).map_err(step("find the place's namespaces"))?;
+        if missing.contains(&wall) {
+            continue;
+        }
         move_into_link_name_space(std::os::fd::AsFd::as_fd(&namespace), Some(kind))
             .map_err(step("enter the place's namespaces"))?;
     }
     let control = sys::descriptors::take(CONTROL).map_err(step("find the control socket"))?;
-    leave_root(INNER)?;
-    confine()?;
+    if !missing.contains(&Wall::Rights) {
+        leave_root(INNER)?;
+    }
+    wall_in(missing)?;
     Ok(control)
 }
 
@@ -63,7 +102,13 @@ pub fn enter() -> Result<OwnedFd, JailError> {
 /// # Errors
 /// The step that failed: the process must end.
 pub fn confine() -> Result<(), JailError> {
-    sys::jail::confine(restrict, &filter::build())
+    wall_in(&[])
+}
+
+fn wall_in(missing: &[Wall]) -> Result<(), JailError> {
+    let filter = if missing.contains(&Wall::Filter) { filter::all() } else { filter::build() };
+    let landlock = !missing.contains(&Wall::Landlock);
+    sys::jail::confine(|| if landlock { restrict() } else { Ok(()) }, &filter)
 }
 
 fn restrict() -> io::Result<()> {
