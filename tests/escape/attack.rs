@@ -43,8 +43,8 @@ pub(crate) struct Attack {
     pub(crate) mechanism: &'static str,
     /// Who attacks.
     pub(crate) who: Who,
-    /// Without exactly these it succeeds. One: a pair. Several: only together, and it is not counted. None: more lines than
-    /// can be switched off.
+    /// Without exactly these it succeeds. One: a pair. Several: only together, and it is not counted. None: no set of missing
+    /// defences lets it through, and what it does is shown on the host itself.
     pub(crate) without: &'static [Defence],
     /// What it meets when everything is in force.
     pub(crate) contained: &'static [&'static str],
@@ -52,7 +52,9 @@ pub(crate) struct Attack {
     pub(crate) turns: u32,
     /// It goes through `/proc`, which sandboxes lack where mounts cannot come late.
     pub(crate) through_proc: bool,
-    /// What it may meet on a host that refuses it by itself, whatever we do: then it counts for nothing.
+    /// Where the kernel has no Landlock scopes the filter stands in for them, or one line less: its second run says nothing.
+    pub(crate) by_scopes: bool,
+    /// What it may meet on a host that refuses it by itself, whatever we do: then it counts for nothing. The host is asked.
     pub(crate) refused_by_host: &'static [&'static str],
     /// Python.
     pub(crate) source: &'static str,
@@ -75,6 +77,7 @@ impl Attack {
             contained,
             turns: 1,
             through_proc: false,
+            by_scopes: false,
             refused_by_host: &[],
             source,
         }
@@ -86,6 +89,10 @@ impl Attack {
 
     pub(crate) const fn through_proc(self) -> Self {
         Self { through_proc: true, ..self }
+    }
+
+    pub(crate) const fn by_scopes(self) -> Self {
+        Self { by_scopes: true, ..self }
     }
 
     pub(crate) const fn refused_by_host(self, refused_by_host: &'static [&'static str]) -> Self {

@@ -41,6 +41,15 @@ def taken(result):
     return error or got(number)
 
 
+def either(fds, uid, action):
+    """What `action` says as a zygote that has kept its capabilities, else with those of a slot."""
+    said = action()
+    if not isinstance(said, dict):
+        become(fds, uid)
+        said = action()
+    return said
+
+
 def victim(turn):
     return None
 

@@ -48,6 +48,11 @@ impl<'a> Stage<'a> {
         self.world.containers.host().proc
     }
 
+    /// Whether the kernel has Landlock scopes.
+    pub(crate) fn scopes(&self) -> bool {
+        self.world.containers.host().scopes
+    }
+
     pub(crate) async fn end(self) {
         drop(self.honest);
         let _ = std::fs::remove_file(self.world.store.layer_path(&link()));

@@ -130,7 +130,9 @@ def attack(turn, told):
         &["ENOENT"],
         "
 def attack(turn, told):
-    return attempted(lambda: os.open('/sys/fs/cgroup/cgroup.procs', os.O_WRONLY))
+    import glob
+    found = glob.glob('/sys/fs/cgroup/cgroup.procs') + glob.glob('/sys/fs/cgroup/*/cgroup.procs')
+    return attempted(lambda: (os.open((found or ['/sys/fs/cgroup/cgroup.procs'])[0], os.O_WRONLY), 'open for writing')[1])
 ",
     ),
     Attack::new(

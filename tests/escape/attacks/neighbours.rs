@@ -4,6 +4,15 @@ use container::Defence;
 
 use crate::attack::{Attack, Who};
 
+/// Only together: those that no zygote forked are in one user namespace, and have a Landlock domain each.
+const LOOK_INTO: &[Defence] = &[
+    Defence::FilterTracing,
+    Defence::Capabilities,
+    Defence::PidNamespace,
+    Defence::LandlockNetwork,
+    Defence::LandlockScopes,
+];
+
 pub(crate) const ATTACKS: &[Attack] = &[
     Attack::new(
         Who::Handler,
@@ -46,54 +55,76 @@ def attack(turn, told):
 ",
     ),
     Attack::new(
-        Who::Handler,
+        Who::Fresh,
         "trace a neighbour",
         "ptrace",
-        &[],
+        LOOK_INTO,
         &["ENOSYS"],
         "
+def victim(turn):
+    return os.getpid()
+
 def attack(turn, told):
-    said = {attempt('ptrace', 16, pid, 0, 0) for pid in range(1, 300) if pid != os.getpid()}
-    return got(said) if 'OK' in said else said.pop()
+    # PTRACE_ATTACH.
+    said = attempt('ptrace', 16, told, 0, 0)
+    return said if said != 'OK' else got(f'process {told}')
 ",
     ),
     Attack::new(
-        Who::Handler,
+        Who::Fresh,
         "read a neighbour's memory",
         "process_vm_readv",
-        &[],
+        LOOK_INTO,
         &["ENOSYS"],
         "
+SECRET = ctypes.create_string_buffer(b'of a neighbour')
+
+def victim(turn):
+    return [os.getpid(), ctypes.addressof(SECRET)]
+
 def attack(turn, told):
-    buffer = ctypes.create_string_buffer(8)
-    vector = (ctypes.c_uint64 * 2)(ctypes.addressof(buffer), 8)
-    said = {attempt('process_vm_readv', pid, vector, 1, vector, 1, 0) for pid in range(1, 300) if pid != os.getpid()}
-    return got(said) if 'OK' in said else said.pop()
+    buffer = ctypes.create_string_buffer(14)
+    here, there = (ctypes.c_uint64 * 2)(ctypes.addressof(buffer), 14), (ctypes.c_uint64 * 2)(told[1], 14)
+    said = attempt('process_vm_readv', told[0], here, 1, there, 1, 0)
+    return said if said != 'OK' else got(buffer.raw.decode())
 ",
     ),
     Attack::new(
-        Who::Handler,
+        Who::Fresh,
         "write to a neighbour's memory",
         "process_vm_writev",
-        &[],
+        LOOK_INTO,
         &["ENOSYS"],
         "
+NOTES = ctypes.create_string_buffer(b'of a neighbour')
+
+def victim(turn):
+    return [os.getpid(), ctypes.addressof(NOTES), NOTES.value.decode()]
+
 def attack(turn, told):
-    buffer = ctypes.create_string_buffer(8)
-    vector = (ctypes.c_uint64 * 2)(ctypes.addressof(buffer), 8)
-    said = {attempt('process_vm_writev', pid, vector, 1, vector, 1, 0) for pid in range(1, 300) if pid != os.getpid()}
-    return got(said) if 'OK' in said else said.pop()
+    if turn == 1:
+        return HOST['said'] if HOST['said'] != 'OK' else got(told[2])
+    words = ctypes.create_string_buffer(b'of an attacker')
+    here, there = (ctypes.c_uint64 * 2)(ctypes.addressof(words), 14), (ctypes.c_uint64 * 2)(told[1], 14)
+    HOST['said'] = attempt('process_vm_writev', told[0], here, 1, there, 1, 0)
 ",
-    ),
+    )
+    .turns(2),
     Attack::new(
-        Who::Handler,
+        Who::Fresh,
         "take a neighbour's descriptor",
         "pidfd_getfd",
-        &[],
+        LOOK_INTO,
         &["ENOSYS"],
         "
+def victim(turn):
+    KEPT.append(os.memfd_create('notes'))
+    os.write(KEPT[0], b'of a neighbour')
+    return [os.getpid(), KEPT[0]]
+
 def attack(turn, told):
-    return taken(raw('pidfd_getfd', raw('pidfd_open', os.getpid(), 0)[0], 0, 0))
+    file, error = raw('pidfd_getfd', raw('pidfd_open', told[0], 0)[0], told[1], 0)
+    return error or got(os.pread(file, 64, 0).decode())
 ",
     ),
     Attack::new(

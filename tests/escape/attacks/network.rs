@@ -83,7 +83,8 @@ def attack(turn, told):
 def attack(turn, told):
     return attempted(lambda: (socket.socket(socket.AF_UNIX).connect('\\0' + HOST['abstract']), 'connected')[1])
 ",
-    ),
+    )
+    .by_scopes(),
     Attack::new(
         Who::Reaching,
         "connect to a service of the host that it lists itself",
@@ -252,7 +253,8 @@ def victim(turn):
 def attack(turn, told):
     return attempted(lambda: (socket.socket(socket.AF_UNIX).connect('\\0neighbour'), 'connected')[1])
 ",
-    ),
+    )
+    .by_scopes(),
     Attack::new(
         Who::Handler,
         "send to a neighbour by an abstract name",
@@ -267,7 +269,8 @@ def victim(turn):
 def attack(turn, told):
     return attempted(lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'hello', '\\0datagrams'))
 ",
-    ),
+    )
+    .by_scopes(),
     Attack::new(
         Who::Handler,
         "meet a neighbour where no network namespace holds",

@@ -160,21 +160,28 @@ def attack(turn, told):
 ",
     ),
     Attack::new(
-        Who::Handler,
+        Who::Fresh,
         "have the kernel do as the trigger says",
         "/proc/sysrq-trigger",
-        &[],
+        &[Defence::Capabilities, Defence::ProcSubset],
         &["ENOENT"],
         "
 def attack(turn, told):
-    return attempted(lambda: os.open('/proc/sysrq-trigger', os.O_WRONLY))
+    trying(lambda: os.setresuid(0, 0, 0))
+    return attempted(lambda: (os.open('/proc/sysrq-trigger', os.O_WRONLY), 'open for writing')[1])
 ",
-    ),
+    )
+    .through_proc(),
     Attack::new(
-        Who::Handler,
+        Who::Fresh,
         "reach the warden through the channel",
         "SO_PEERPIDFD",
-        &[],
+        &[
+            Defence::Capabilities,
+            Defence::FilterTracing,
+            Defence::LandlockNetwork,
+            Defence::LandlockScopes,
+        ],
         &["EINVAL", "EPERM", "ESRCH", "EOPNOTSUPP", "ENOPROTOOPT", "ENOSYS"],
         "
 def attack(turn, told):
@@ -188,7 +195,8 @@ def attack(turn, told):
             return got('the warden')
     return attempt('pidfd_send_signal', pidfd, 0, None, 0)
 ",
-    ),
+    )
+    .refused_by_host(&["ENOPROTOOPT"]),
     Attack::new(
         Who::Handler,
         "read the worker's environment",

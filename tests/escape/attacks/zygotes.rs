@@ -101,38 +101,48 @@ def attack(fds, uid, flags):
         Who::Package,
         "make a root's layers writable",
         "mount_setattr",
-        &[],
+        &[Defence::FilterMounts, Defence::Capabilities],
         &["ENOSYS"],
         "
-def change(fds, uid):
-    become(fds, uid)
+def change(fds):
     writable = (ctypes.c_uint64 * 4)(0, 1, 0, 0)
     return taken(raw('mount_setattr', fds[0], text(''), AT_EMPTY_PATH, writable, 32))
 
 def attack(fds, uid, flags):
-    return child(lambda: change(fds, uid))
+    return child(lambda: either(fds, uid, lambda: change(fds)))
 ",
     ),
     Attack::new(
         Who::Package,
         "copy a root's mounts",
         "open_tree(OPEN_TREE_CLONE)",
-        &[],
+        &[Defence::FilterMounts, Defence::Capabilities],
         &["ENOSYS"],
         "
+def own_fds():
+    # On the host: what hangs nowhere, as a slot's root does.
+    return [raw('open_tree', -100, text('/usr'), 1)[0]]
+
 def attack(fds, uid, flags):
-    return child(lambda: (become(fds, uid), taken(raw('open_tree', fds[0], text(''), 1 | AT_EMPTY_PATH)))[1])
+    return child(lambda: either(fds, uid, lambda: taken(raw('open_tree', fds[0], text(''), 1 | AT_EMPTY_PATH))))
 ",
-    ),
+    )
+    // Before Linux 6.15 such a tree cannot be copied.
+    .refused_by_host(&["EINVAL"]),
     Attack::new(
         Who::Package,
         "take another's mount namespace",
         "setns by a pidfd",
-        &[],
-        &["ENOSYS", "EPERM", "ESRCH"],
+        &[
+            Defence::FilterNamespaces,
+            Defence::Capabilities,
+            Defence::LandlockNetwork,
+            Defence::LandlockScopes,
+        ],
+        &["ENOSYS"],
         "
 def attack(fds, uid, flags):
-    return child(lambda: (become(fds, uid), taken(raw('setns', raw('pidfd_open', 1, 0)[0], CLONE_NEWNS)))[1])
+    return child(lambda: either(fds, uid, lambda: taken(raw('setns', raw('pidfd_open', 1, 0)[0], CLONE_NEWNS))))
 ",
     ),
     Attack::new(
@@ -178,11 +188,14 @@ def attack(fds, uid, flags):
         Who::Package,
         "make a device in a slot's scratch",
         "mknod",
-        &[],
+        &[Defence::Capabilities],
         &["EPERM"],
         "
+def make(fds):
+    return attempted(lambda: (os.mknod('tmp/disk', 0o60666, os.makedev(8, 0), dir_fd=fds[0]), 'a disk that no mount opens')[1])
+
 def attack(fds, uid, flags):
-    return child(lambda: (become(fds, uid), attempted(lambda: os.mknod('tmp/disk', 0o60666, os.makedev(8, 0), dir_fd=fds[0])))[1])
+    return child(lambda: either(fds, uid, lambda: make(fds)))
 ",
     ),
     Attack::new(
@@ -203,7 +216,7 @@ def attack(fds, uid, flags):
         Who::Package,
         "signal another zygote",
         "kill",
-        &[],
+        &[Defence::Capabilities, Defence::LandlockScopes],
         &["nobody"],
         "
 def attack(fds, uid, flags):
@@ -211,7 +224,8 @@ def attack(fds, uid, flags):
     found = [pid for pid in range(1, 500) if pid not in own and trying(lambda: os.kill(pid, 0)) == 'OK']
     return got(found) if found else 'nobody'
 ",
-    ),
+    )
+    .by_scopes(),
     Attack::new(
         Who::Landing,
         "answer for a child with its own uid",

@@ -159,7 +159,8 @@ mod tests {
         {
             assert!(!passes(&rules, set, level, option), "{level} {option}");
         }
-        for (level, option) in [(0, 64), (0, 66), (0, 128), (41, 64), (41, 65), (41, 68), (41, 69)] {
+        for (level, option) in [(0, 64), (0, 66), (0, 128), (41, 64), (41, 65), (41, 68), (41, 69)]
+        {
             assert!(!passes(&rules, read, level, option), "{level} {option}");
         }
         // TCGETS, FIONREAD, FICLONE, SIOCGIFCONF, SIOCSIFFLAGS, SIOCGIFINDEX.
