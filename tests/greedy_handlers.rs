@@ -158,6 +158,41 @@ fn a_reply_is_refused_beyond_its_limit_and_passes_below() {
 }
 
 #[test]
+fn messages_without_end_end_at_the_deadline_and_keep_no_thread_of_the_worker() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    let body = r#"
+    import json, struct
+    header = json.dumps(event).encode()
+    message = struct.pack("<II", len(header), 0) + header
+    # As much as the kernel takes in one piece, so that each message stays whole.
+    piece, channel = message * (4096 // len(message)), os.dup(3)
+    for _ in range(3):
+        if os.fork() == 0:
+            break
+    while True:
+        os.write(channel, piece)"#;
+    drop(worker.deploy("floods", &source("# timeout = 3", body)).expect(201));
+    let events = [json!({"kind": "log", "id": "", "stream": "stdout"}), json!({"kind": "imports"})];
+    let threads = std::thread::available_parallelism().unwrap().get();
+    for event in events {
+        std::thread::scope(|scope| {
+            let flood = || scope.spawn(|| worker.run("floods", &event));
+            let floods: Vec<_> = (0..threads).map(|_| flood()).collect();
+            let well = worker.try_out("other", "def handler(event, context):\n    return 'well'\n");
+            assert_eq!(well.expect(200).json(), "well");
+            for flood in floods {
+                let error = flood.join().unwrap().expect(504).error();
+                assert!(error.starts_with("timed-out: "), "{event}: {error}");
+            }
+        });
+    }
+    worker.assert_well();
+}
+
+#[test]
 fn descriptors_are_the_sandboxs_own() {
     if !can_run() {
         return;
@@ -179,8 +214,11 @@ fn descriptors_are_the_sandboxs_own() {
 }
 
 fn try_body(worker: &Worker, name: &str, setting: &str, body: &str) -> Reply {
-    let source = format!(
+    worker.try_out(name, &source(setting, body))
+}
+
+fn source(setting: &str, body: &str) -> String {
+    format!(
         "# /// script\n# [tool.lambswool]\n{setting}\n# ///\nimport os, sys\ndef handler(event, context):\n    {body}\n"
-    );
-    worker.try_out(name, &source)
+    )
 }

@@ -297,8 +297,36 @@ pub trait LogSink: Send + Sync + fmt::Debug {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// One with a package, for the tests of this crate.
+    pub(crate) fn handler() -> Handler {
+        let layer = |name: &str| name.parse().unwrap();
+        let (base, guest) = (layer("base/b"), layer("guest/g"));
+        Handler {
+            id: HandlerId(Arc::from("h")),
+            name: "h".to_owned(),
+            tenant: DEFAULT_TENANT.to_owned(),
+            kind: Kind::Container,
+            reset: Reset::Never,
+            python: PythonSpec { base, guest, interpreter: String::new() },
+            packages: Some(layer("packages/p")),
+            distributions: Arc::from([]),
+            imports: vec!["a".to_owned()],
+            code: layer("code/c"),
+            module: "main".to_owned(),
+            function: "handler".to_owned(),
+            convention: Convention::Lambda,
+            binary: false,
+            environment: BTreeMap::new(),
+            limits: Limits::default(),
+            egress: nowhere(),
+            network: Network::None,
+            timeout: Duration::from_secs(1),
+            concurrency: 1,
+        }
+    }
 
     #[test]
     fn a_stage_passed_twice_counts_both() {

@@ -79,8 +79,10 @@ pub struct EngineConfig {
     pub retry_after: Duration,
     /// Largest body of a reply, in bytes.
     pub reply_bytes: usize,
-    /// Output passed on for one call, in bytes; the rest is counted and dropped.
+    /// Output passed on for one call, in bytes, what says whose it is included; the rest is counted and dropped.
     pub log_bytes: usize,
+    /// Messages of its guest that are read for one call; one more, and its answer is not acceptable.
+    pub messages: u64,
 }
 
 impl Default for EngineConfig {
@@ -112,6 +114,8 @@ impl Default for EngineConfig {
             retry_after: Duration::from_secs(1),
             reply_bytes: 6 << 20,
             log_bytes: 1 << 20,
+            // Four seconds' work or so: no guest of ours prints that many lines within its time.
+            messages: 4 << 20,
         }
     }
 }

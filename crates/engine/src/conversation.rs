@@ -16,6 +16,7 @@ use std::os::fd::OwnedFd;
 use sandbox::wire::{Decoder, FrameError, LogStream, MessageError, Reply, Request};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
+use tokio::task::consume_budget;
 use zeroize::Zeroize as _;
 
 use crate::relay::Relay;
@@ -76,7 +77,7 @@ impl Conversation {
     pub(crate) async fn reply(&mut self, relay: &mut Relay) -> Result<(Reply, Vec<u8>), Broken> {
         let mut buffer = vec![0; READ];
         loop {
-            if let Some((reply, body)) = self.decoded(relay)? {
+            if let Some((reply, body)) = self.decoded(relay).await? {
                 if self.sent < self.outgoing.len() && !matches!(reply, Reply::Ready { .. }) {
                     return Err(Broken::Protocol(
                         "it answered before it had read its call".to_owned(),
@@ -96,10 +97,20 @@ impl Conversation {
     }
 
     /// Takes what arrived whole, passing output on.
-    fn decoded(&mut self, relay: &mut Relay) -> Result<Option<(Reply, Vec<u8>)>, Broken> {
-        while let Some(frame) = self.decoder.next_frame().map_err(|error| protocol(error.into()))? {
+    async fn decoded(&mut self, relay: &mut Relay) -> Result<Option<(Reply, Vec<u8>)>, Broken> {
+        loop {
+            // A socket that `try_read` never found empty is ready without taking any of the task's budget (tokio 1.54): a guest
+            // that writes faster than we read would keep the thread, and no deadline would be looked at.
+            consume_budget().await;
+            let frame = self.decoder.next_frame().map_err(|error| protocol(error.into()))?;
+            let Some(frame) = frame else { return Ok(None) };
+            if !relay.counts() {
+                let words = "it sent more messages than are read for one call";
+                return Err(Broken::Protocol(words.to_owned()));
+            }
+            let header_bytes = frame.header.len();
             match Reply::decode(frame).map_err(protocol)? {
-                (Reply::Log { id, stream }, text) => relay.pass(id, stream, text),
+                (Reply::Log { id, stream }, text) => relay.pass(id, stream, text, header_bytes),
                 (_, body) if body.len() > self.reply_bytes => {
                     let (length, limit) = (body.len(), self.reply_bytes);
                     return Err(protocol(FrameError::BodyTooLong { length, limit }.into()));
@@ -107,7 +118,6 @@ impl Conversation {
                 other => return Ok(Some(other)),
             }
         }
-        Ok(None)
     }
 
     fn write(&mut self) -> Result<(), Broken> {
@@ -168,4 +178,46 @@ pub(crate) fn unexpected(reply: &Reply) -> Broken {
         Reply::Failed { .. } => "failed",
     };
     Broken::Protocol(format!("`{name}` was not expected, or names another invocation"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{Future as _, poll_fn};
+    use std::io::Write as _;
+    use std::pin::pin;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::call::tests::handler;
+    use crate::call::{LogLine, LogSink};
+
+    #[derive(Debug)]
+    struct Nowhere;
+
+    impl LogSink for Nowhere {
+        fn write(&self, _: LogLine) {}
+    }
+
+    #[tokio::test]
+    async fn whoever_sends_many_messages_leaves_others_their_turns() {
+        let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut talk = Conversation::open(ours.into(), 1 << 20, &Request::Wake {}).unwrap();
+        let (sink, allowed) = (Arc::new(Nowhere), (1 << 20, u64::MAX));
+        let mut relay = Relay::new(sink, Arc::new(handler()), "call".parse().unwrap(), allowed);
+        let mut said = Vec::new();
+        for _ in 0..1000 {
+            let line = Reply::Log { id: String::new(), stream: LogStream::Stdout };
+            line.encode(b"", &mut said).unwrap();
+        }
+        let last = Reply::Loaded { milliseconds: 1.0 };
+        last.encode(b"", &mut said).unwrap();
+        theirs.write_all(&said).unwrap();
+        let (mut reply, mut turns) = (pin!(talk.reply(&mut relay)), 0);
+        let heard = poll_fn(|context| {
+            turns += 1;
+            reply.as_mut().poll(context)
+        });
+        assert_eq!(heard.await, Ok((last, Vec::new())));
+        assert!(turns > 5, "all of them in {turns} turns");
+    }
 }

@@ -150,6 +150,7 @@ impl Lease {
         }
     }
 
+    /// What it says next, its imports aside.
     async fn hear(
         &mut self,
         relay: &mut Relay,
@@ -157,6 +158,10 @@ impl Lease {
         limit: Duration,
     ) -> Result<(Reply, Vec<u8>), CallError> {
         loop {
+            // `timeout_at` asks the channel first: who has always said something more is never waited for.
+            if Instant::now() >= deadline {
+                return Err(CallError::TimedOut { limit });
+            }
             match timeout_at(deadline, self.talk.reply(relay)).await {
                 Ok(Ok((Reply::Imports {}, names))) => self.seen = Some(modules(&names)),
                 Ok(Ok(heard)) => return Ok(heard),

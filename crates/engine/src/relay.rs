@@ -19,6 +19,8 @@ pub(crate) struct Relay {
     invocation: InvocationId,
     left: usize,
     dropped: u64,
+    /// Messages that are still read of its guest.
+    messages: u64,
 }
 
 impl Relay {
@@ -26,13 +28,28 @@ impl Relay {
         sink: Arc<dyn LogSink>,
         handler: Arc<Handler>,
         invocation: InvocationId,
-        limit: usize,
+        (bytes, messages): (usize, u64),
     ) -> Self {
-        Self { sink, handler, invocation, left: limit, dropped: 0 }
+        Self { sink, handler, invocation, left: bytes, dropped: 0, messages }
     }
 
-    /// Passes on what the guest says was written during `claim`.
-    pub(crate) fn pass(&mut self, claim: String, stream: LogStream, text: Vec<u8>) {
+    /// Counts a message of the guest's. False: it is one more than are read for a call.
+    pub(crate) fn counts(&mut self) -> bool {
+        let left = self.messages.checked_sub(1);
+        self.messages = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// Passes on what the guest says was written during `claim`. The bytes in which it says so count as those of the text:
+    /// one piece for every byte would else cost a hundred times what it may.
+    pub(crate) fn pass(
+        &mut self,
+        claim: String,
+        stream: LogStream,
+        text: Vec<u8>,
+        header_bytes: usize,
+    ) {
+        self.left = self.left.saturating_sub(header_bytes);
         let mut text = Bytes::from(text);
         let fits = text.len().min(self.left);
         self.left -= fits;

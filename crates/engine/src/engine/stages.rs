@@ -36,7 +36,8 @@ impl Engine {
         journey: &mut Journey,
     ) -> Result<Outcome, CallError> {
         let (logs, handler) = (Arc::clone(&self.logs), Arc::clone(&call.handler));
-        let mut relay = Relay::new(logs, handler, call.id.clone(), self.config.log_bytes);
+        let allowed = (self.config.log_bytes, self.config.messages);
+        let mut relay = Relay::new(logs, handler, call.id.clone(), allowed);
         let (mut lease, deadline, watched) = self.lease(&call.handler, &mut relay, journey).await?;
         let begun = Instant::now();
         let result = journey.stage(Stage::Call, lease.call(call, &mut relay, deadline)).await;

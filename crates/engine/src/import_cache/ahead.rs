@@ -94,8 +94,9 @@ mod tests {
     use sandbox::fake::{FakeProvider, Operation, Recorded};
 
     use super::super::ImportTime;
-    use super::super::improving::tests::{cache, handler};
+    use super::super::improving::tests::cache;
     use super::*;
+    use crate::call::tests::handler;
 
     #[tokio::test(start_paused = true)]
     async fn a_deploy_brings_nothing_in_and_its_function_pays_for_its_zygote_first() {

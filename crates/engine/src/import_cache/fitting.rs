@@ -279,7 +279,8 @@ mod tests {
     use sandbox::fake::{FakeProvider, Recorded};
     use tokio::time::sleep;
 
-    use super::super::improving::tests::{cache, cache_of, handler, layer_of};
+    use super::super::improving::tests::{cache, cache_of, layer_of};
+    use crate::call::tests::handler;
     use super::*;
     use crate::call::{Handler, HandlerId};
     use crate::config::EngineConfig;

@@ -230,43 +230,16 @@ impl ImportCache {
 #[cfg(test)]
 pub(super) mod tests {
     use sandbox::fake::{FakeProvider, Operation, Recorded};
-    use sandbox::wire::Convention;
-    use sandbox::{Kind, Limits, Network, PythonSpec, Reset};
     use tokio::task::yield_now;
     use tokio::time::sleep;
     use tokio_util::sync::CancellationToken;
     use tokio_util::task::TaskTracker;
 
     use super::*;
-    use crate::call::{DEFAULT_TENANT, Handler, HandlerId};
+    use crate::call::tests::handler;
+    use crate::call::{Handler, HandlerId};
     use crate::config::EngineConfig;
     use crate::import_cache::ImportTime;
-
-    pub(in super::super) fn handler() -> Handler {
-        let (base, guest) = (layer_of("base/b"), layer_of("guest/g"));
-        Handler {
-            id: HandlerId(Arc::from("h")),
-            name: "h".to_owned(),
-            tenant: DEFAULT_TENANT.to_owned(),
-            kind: Kind::Container,
-            reset: Reset::Never,
-            python: PythonSpec { base, guest, interpreter: String::new() },
-            packages: Some(layer_of("packages/p")),
-            distributions: Arc::from([]),
-            imports: vec!["a".to_owned()],
-            code: layer_of("code/c"),
-            module: "main".to_owned(),
-            function: "handler".to_owned(),
-            convention: Convention::Lambda,
-            binary: false,
-            environment: std::collections::BTreeMap::new(),
-            limits: Limits::default(),
-            egress: Vec::new().into(),
-            network: Network::None,
-            timeout: Duration::from_secs(1),
-            concurrency: 1,
-        }
-    }
 
     pub(in super::super) fn layer_of(name: &str) -> sandbox::Layer {
         name.parse().unwrap()

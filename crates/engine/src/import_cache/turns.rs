@@ -198,7 +198,8 @@ mod tests {
     use sandbox::fake::{FakeProvider, Operation, Recorded};
     use tokio::time::sleep;
 
-    use super::super::improving::tests::{cache, handler, layer_of};
+    use super::super::improving::tests::{cache, layer_of};
+    use crate::call::tests::handler;
     use super::*;
     use crate::call::{Handler, HandlerId};
     use crate::config::EngineConfig;

@@ -8,6 +8,8 @@
 //! | `uses:A+B/C` | returns; says, when asked, that loading imported A and B and the first call C, as far as its zygote had not; ten milliseconds each |
 //! | `print` | writes a line while loading and one while called, then returns |
 //! | `flood:BYTES` | writes that much output in frames of 64 KiB, then returns |
+//! | `drum:COUNT` | writes that many pieces of output of a byte each, then returns |
+//! | `repeat:COUNT` | says so often that it imported nothing, then returns |
 //! | `chatter:BYTES` | writes that much output *before* it reads its call |
 //! | `large:BYTES` | returns that much |
 //! | `raise` | raises |
@@ -104,6 +106,11 @@ impl Guest {
                 }
                 "print" => self.print(&id, b"called\n").await?,
                 "flood" => self.print_much(&id, number).await?,
+                "drum" => {
+                    let piece = Reply::Log { id: id.clone(), stream: LogStream::Stdout };
+                    self.say_often(&piece, b".", number).await?;
+                }
+                "repeat" => self.say_often(&Reply::Imports {}, b"", number).await?,
                 "exit" => return Ok(Death::Exited(i32::try_from(number).unwrap_or(i32::MAX))),
                 "oom" => return Ok(Death::OutOfMemory),
                 _ => {}
@@ -162,6 +169,12 @@ impl Guest {
 
     async fn print(&mut self, id: &str, text: &[u8]) -> io::Result<()> {
         self.say(&Reply::Log { id: id.to_owned(), stream: LogStream::Stdout }, text).await
+    }
+
+    async fn say_often(&mut self, reply: &Reply, body: &[u8], times: usize) -> io::Result<()> {
+        let mut one = Vec::new();
+        reply.encode(body, &mut one).map_err(io::Error::other)?;
+        self.stream.write_all(&one.repeat(times)).await
     }
 
     async fn print_much(&mut self, id: &str, bytes: usize) -> io::Result<()> {
