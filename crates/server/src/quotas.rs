@@ -17,6 +17,10 @@ use crate::quantity::Bytes;
 /// The name of the table for tenants that have none of their own.
 const OTHERS: &str = "*";
 
+/// Functions of a tenant that may have secrets, those included that are not deployed yet, where it is not said how many
+/// functions it may have.
+const WITH_SECRETS: usize = 4096;
+
 /// When a call may find that another has ended.
 const SOON: Duration = Duration::from_secs(1);
 
@@ -24,7 +28,7 @@ const SOON: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TenantLimits {
-    /// Functions that are deployed.
+    /// Functions that are deployed, and as many that have secrets.
     pub functions: Option<usize>,
     /// Calls at a time, of all its functions together.
     pub concurrency: Option<usize>,
@@ -81,6 +85,12 @@ impl Quotas {
     #[must_use]
     pub fn functions(&self, tenant: &str) -> usize {
         self.of(tenant).functions.unwrap_or(usize::MAX)
+    }
+
+    /// Most functions of a tenant that may have secrets, whether they are deployed or not.
+    #[must_use]
+    pub fn functions_with_secrets(&self, tenant: &str) -> usize {
+        self.of(tenant).functions.unwrap_or(WITH_SECRETS)
     }
 
     /// Lets a call in whose function may take so much memory. None: its tenant has no limits.
@@ -175,6 +185,8 @@ mod tests {
         let _second = quotas.admit("two", 1, now).unwrap().unwrap();
         assert!(quotas.admit("one", 1, now).is_err());
         assert_eq!((quotas.functions("one"), quotas.functions("acme")), (3, usize::MAX));
+        assert_eq!(quotas.functions_with_secrets("one"), 3);
+        assert_eq!(quotas.functions_with_secrets("acme"), WITH_SECRETS);
     }
 
     #[test]

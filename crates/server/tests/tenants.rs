@@ -166,3 +166,31 @@ async fn a_tenant_takes_no_more_than_the_operator_allows_and_nothing_from_anothe
     }
     world.stop().await;
 }
+
+#[tokio::test]
+async fn secrets_of_functions_that_are_not_there_are_counted_like_functions() {
+    let limits = TenantLimits { functions: Some(2), ..Default::default() };
+    let world = World::with(|config| config.tenants = [("acme".to_owned(), limits)].into()).await;
+    let token = |name: &'static str| json!({ "name": name, "tenant": name, "scopes": ALL });
+    let (acme, emca) = (world.token(token("acme")).await, world.token(token("emca")).await);
+    let secret = async |token, method, function: &str, key: &str| {
+        let path = format!("/v1/functions/{function}/secrets/{key}");
+        world.send_as(token, method, &path, "value").await
+    };
+    for function in ["one", "two"] {
+        assert_eq!(secret(&acme, Method::PUT, function, "KEY").await.status, 204);
+    }
+    let full = secret(&acme, Method::PUT, "three", "KEY").await;
+    assert_eq!((full.status.as_u16(), full.error().as_str()), (403, "quota"));
+    assert!(full.text().contains("[tenants.acme]"), "{}", full.text());
+    let listed = world.send_as(&acme, Method::GET, "/v1/functions/three/secrets", "").await;
+    assert_eq!(listed.json()["secrets"], json!([]), "nothing of it is kept");
+    // Another one of a function that has some is of no other function, and another tenant has its own count.
+    assert_eq!(secret(&acme, Method::PUT, "two", "OTHER").await.status, 204);
+    for function in ["one", "two", "three"] {
+        assert_eq!(secret(&emca, Method::PUT, function, "KEY").await.status, 204);
+    }
+    assert_eq!(secret(&acme, Method::DELETE, "one", "KEY").await.status, 204);
+    assert_eq!(secret(&acme, Method::PUT, "three", "KEY").await.status, 204);
+    world.stop().await;
+}

@@ -58,6 +58,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, Named(name): Named) -> Jso
     responses(
         (status = 204, description = "it is set"),
         (status = 400, description = "name or value do not fit", body = ErrorBody),
+        (status = 403, description = "as many functions have secrets as may", body = ErrorBody),
         (status = 413, description = "it is too large", body = ErrorBody),
     ))]
 pub(super) async fn put(
@@ -78,7 +79,8 @@ pub(super) async fn put(
     // Ours alone, once it has been read: it is overwritten.
     let value = Zeroizing::new(Vec::from(value));
     let (vault, whose) = (Arc::clone(&app.vault), name.clone());
-    let set = tokio::task::spawn_blocking(move || vault.set(&whose, &key, &value)).await;
+    let most = app.quotas.functions_with_secrets(name.tenant());
+    let set = tokio::task::spawn_blocking(move || vault.set(&whose, &key, &value, most)).await;
     set.map_err(|_| broke_off())??;
     renew(&app, &name);
     Ok(StatusCode::NO_CONTENT)
@@ -138,6 +140,9 @@ impl From<SecretError> for ApiError {
         let status = match &error {
             SecretError::Key(_) | SecretError::Value(_) => StatusCode::BAD_REQUEST,
             SecretError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            SecretError::Full { .. } => {
+                return Self::new(StatusCode::FORBIDDEN, "quota", error.to_string());
+            }
             _ => return Self::internal(said(&error)),
         };
         Self::new(status, "bad-secret", said(&error))

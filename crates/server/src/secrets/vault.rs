@@ -74,6 +74,16 @@ pub enum SecretError {
     /// Too much.
     #[error("the secrets of a function may have {FUNCTION_BYTES} bytes together")]
     TooLarge,
+    /// As many functions of the tenant have secrets as may.
+    #[error(
+        "{tenant} has secrets for as many functions as it may ({most}), those included that are not deployed: remove some with `wool secret rm`, or have the operator raise `functions` in [tenants.{tenant}]"
+    )]
+    Full {
+        /// Whose.
+        tenant: String,
+        /// How many.
+        most: usize,
+    },
     /// It could not be sealed.
     #[error("the secret could not be sealed")]
     Seal(#[source] std::io::Error),
@@ -107,11 +117,18 @@ impl Vault {
         Ok(Self { sealer, known, disk: Mutex::new(disk) })
     }
 
-    /// Sets a secret. Waits for the disk. The engine is then to renew the function's instances.
+    /// Sets a secret of a tenant of which `most` functions may have some. Waits for the disk. The engine is then to renew
+    /// the function's instances.
     ///
     /// # Errors
-    /// When name or value do not fit; nothing has changed then.
-    pub fn set(&self, owner: &WholeName, key: &str, value: &[u8]) -> Result<(), SecretError> {
+    /// When name or value do not fit, or it would be one function more; nothing has changed then.
+    pub fn set(
+        &self,
+        owner: &WholeName,
+        key: &str,
+        value: &[u8],
+        most: usize,
+    ) -> Result<(), SecretError> {
         check_key(key)?;
         if str::from_utf8(value).is_err() || value.contains(&0) {
             return Err(SecretError::Value(key.to_owned()));
@@ -119,6 +136,7 @@ impl Vault {
         let sealed = self.sealer.seal(value, &purpose_of(owner, key)).map_err(SecretError::Seal)?;
         let row = Row { sealed, updated: from_millis(to_millis(SystemTime::now())) };
         let disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check_room(owner, most)?;
         let mut all = self.of(owner);
         all.insert(key.to_owned(), row.clone());
         let bytes: usize = all.iter().map(|(key, row)| key.len() + row.sealed.text.len()).sum();
@@ -178,6 +196,16 @@ impl Vault {
     pub fn list(&self, owner: &WholeName) -> Vec<Held> {
         let held = |(key, row): (String, Row)| Held { key, updated: row.updated };
         self.of(owner).into_iter().map(held).collect()
+    }
+
+    /// Functions need not be deployed to have secrets: whoever may deploy could otherwise fill the disk with names.
+    fn check_room(&self, owner: &WholeName, most: usize) -> Result<(), SecretError> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let of_tenant = |one: &&WholeName| one.tenant() == owner.tenant();
+        if known.contains_key(owner) || known.keys().filter(of_tenant).count() < most {
+            return Ok(());
+        }
+        Err(SecretError::Full { tenant: owner.tenant().to_owned(), most })
     }
 
     fn of(&self, owner: &WholeName) -> BTreeMap<String, Row> {
