@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use hyper::{Method, header};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use world::{World, exchange};
 
 async fn actions(world: &World) -> Vec<Value> {
@@ -123,5 +125,38 @@ async fn a_deploy_whose_client_hung_up_is_told_with_its_end() {
     };
     let told_now = tokio::time::timeout(Duration::from_secs(60), told_now).await.unwrap();
     assert_eq!(told_now, ["anyone: deploy f - stopping"], "given up, and told");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn who_is_refused_and_leaves_before_it_is_told_so_is_among_the_refused() {
+    let world = World::with(|config| config.connections = Some(1)).await;
+    let ci = world.token(json!({ "name": "ci", "scopes": ["read"] })).await;
+    let head = "DELETE /v1/functions/f HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9";
+    let half = format!("{head}\r\nauthorization: Bearer {}\r\n\r\n[", ci.reveal());
+    let address = world.url.strip_prefix("http://").unwrap();
+    let refused = async {
+        loop {
+            let mut client = TcpStream::connect(address).await.unwrap();
+            client.write_all(half.as_bytes()).await.unwrap();
+            // Nothing shows that it has been read.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let _next = TcpStream::connect(address).await.unwrap();
+            let mut answer = Vec::new();
+            drop(client.read_to_end(&mut answer).await);
+            assert_eq!(String::from_utf8_lossy(&answer), "", "it had to leave before it was told");
+            let all = told(&actions(&world).await);
+            if all.len() > 1 {
+                return all;
+            }
+        }
+    };
+    let refused = tokio::time::timeout(Duration::from_secs(60), refused).await.unwrap();
+    assert!(
+        refused[1..].iter().all(|line| line == "token ci: remove f - wrong-scope"),
+        "{refused:?}"
+    );
+    let done = std::fs::read_to_string(world.state.path().join("audit/current.log")).unwrap();
+    assert_eq!(done.lines().count(), 1, "{done}");
     world.stop().await;
 }

@@ -61,7 +61,15 @@ pub(super) async fn identify(
     let asked = Asked { caller, tenant };
     let act = entrance.begin(&mut request, &path, &asked).await;
     let response = match refusal(&mut request, need, &asked).await {
-        Some(refusal) => turn_away(request, refusal.into_response()).await,
+        Some(refusal) => {
+            let refusal = refusal.into_response();
+            // Not later: its connection may have to leave while it is turned away, and the line would say that it was not
+            // answered, as of what may have been done.
+            if let Some(act) = &act {
+                act.answered(&refusal);
+            }
+            turn_away(request, refusal).await
+        }
         None => {
             if let (Some(visit), true) = (&visit, asked.caller.is_known()) {
                 visit.admit();
