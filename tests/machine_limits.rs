@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use e2e::machine::skip;
 use e2e::{Site, can_run_machines, eventually, json};
@@ -20,6 +21,23 @@ fn monitor(site: &Site) -> u32 {
         site.sandboxed().into_iter().filter(|pid| name(pid).trim() == "wool-vmm").collect();
     let [monitor] = monitors[..] else { panic!("one family, one monitor: {monitors:?}") };
     monitor
+}
+
+/// Clock ticks that a process has had of the processors so far.
+fn ticks(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    // Behind the name, which ends with the last parenthesis: the state is the third field, the times are 14 and 15.
+    let fields: Vec<&str> = text.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+/// Waits until a process does nothing any more.
+fn is_quiet(pid: u32) {
+    eventually("the monitor does nothing", || {
+        let before = ticks(pid);
+        std::thread::sleep(Duration::from_millis(300));
+        ticks(pid) <= before + 1
+    });
 }
 
 /// The limit of memory of the cgroup that a process is in; none where there are no cgroups.
@@ -90,5 +108,63 @@ fn a_function_that_is_reset_has_its_memory_once() {
         assert_eq!(refused.status, 502, "{}", refused.text());
         assert!(refused.error().contains("MemoryError"), "{}", refused.error());
     }
+    worker.assert_well();
+}
+
+/// Answers by itself, as the guest would, and computes on.
+const ANSWERS_AND_SPINS: &str = "\
+import json, os, struct
+count = 0
+def handler(event, context):
+    global count
+    count += 1
+    if event.get('spin'):
+        header = {'kind': 'done', 'id': context.aws_request_id, 'content_type': 'application/json'}
+        header = json.dumps(header).encode()
+        os.write(3, struct.pack('<II', len(header), 4) + header + b'true')
+        while True: pass
+    return count
+";
+
+#[test]
+fn a_machine_whose_call_is_over_does_not_run_on() {
+    if !can_run_machines() {
+        return;
+    }
+    let worker = Site::new().up_with(&[("WOOL_SPARES", "0")]);
+    let source = in_machine(&["timeout = \"2s\""], ANSWERS_AND_SPINS);
+    drop(worker.deploy("function", &source).expect(201));
+    let call = |spin: bool| worker.run("function", &json!({"spin": spin}));
+    assert_eq!(call(false).expect(200).json(), 1);
+    let monitor = monitor(worker.site());
+    is_quiet(monitor);
+    // It rested, and goes on where it was.
+    assert_eq!(call(false).expect(200).json(), 2);
+    assert_eq!(call(true).expect(200).json(), true);
+    is_quiet(monitor);
+    // Here, too, which is not where a call is read: the next call's deadline ends it.
+    assert_eq!(call(false).status, 504);
+    assert_eq!(call(false).expect(200).json(), 1);
+    worker.assert_well();
+}
+
+#[test]
+fn a_machine_that_was_put_back_does_not_compute_before_its_next_call() {
+    if !can_run_machines() {
+        return;
+    }
+    let worker = Site::new().up_with(&[("WOOL_SPARES", "0")]);
+    // A guest seeds the generator anew whenever it wakes: at first it can, and after its first call it does not come back.
+    let source = in_machine(
+        &["reset = \"always\"", "timeout = \"30s\""],
+        "import random, time\n\
+         until, seed = time.time() + 5, random.seed\n\
+         def spin(*given):\n    while time.time() > until: pass\n    seed(*given)\n\
+         def handler(event, context):\n    while time.time() < until + 0.1: time.sleep(0.1)\n\
+         random.seed = spin\n",
+    );
+    drop(worker.deploy("function", &source).expect(201));
+    drop(worker.run("function", &json!({})).expect(200));
+    is_quiet(monitor(worker.site()));
     worker.assert_well();
 }

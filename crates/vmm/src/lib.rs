@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A *family* is a reference machine and its clones. To the engine the reference machine is a zygote and a clone an
-//! instance; what they say to the engine is the same as a container's guest says. A machine that does not run costs
-//! nothing but memory, so there is nothing to pause.
+//! instance; what they say to the engine is the same as a container's guest says. A machine that waits for its
+//! channel does not run, so that pausing it costs nothing; one that does something else between its calls is held.
 //!
 //! | if | then |
 //! | --- | --- |

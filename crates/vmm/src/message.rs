@@ -48,6 +48,16 @@ pub enum Order {
         /// Whether it goes back, after each call, to where its code had just been loaded.
         reset: bool,
     },
+    /// A clone's call is over: unless it waits for its channel within a moment it runs no further. Not answered.
+    Rest {
+        /// Which.
+        number: u64,
+    },
+    /// A clone that was told to rest will be called. Not answered.
+    Go {
+        /// Which.
+        number: u64,
+    },
 }
 
 /// A layer of a clone's own.

@@ -280,8 +280,8 @@ mod tests {
     use tokio::time::sleep;
 
     use super::super::improving::tests::{cache, cache_of, layer_of};
-    use crate::call::tests::handler;
     use super::*;
+    use crate::call::tests::handler;
     use crate::call::{Handler, HandlerId};
     use crate::config::EngineConfig;
 

@@ -199,8 +199,8 @@ mod tests {
     use tokio::time::sleep;
 
     use super::super::improving::tests::{cache, layer_of};
-    use crate::call::tests::handler;
     use super::*;
+    use crate::call::tests::handler;
     use crate::call::{Handler, HandlerId};
     use crate::config::EngineConfig;
 

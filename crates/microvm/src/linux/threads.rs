@@ -7,7 +7,8 @@
 //! ```
 //! Nobody is interrupted in between: a thread that computes and makes no call keeps the processor, and what bounds it is
 //! the time of the call that it serves. Where all wait for each other the last one to wait gets EDEADLK. While the process
-//! waits for its channel no thread runs, as in a container that is paused between calls; a template holds all of them.
+//! waits for its channel no thread runs, as in a container that is paused between calls; a template holds all of them. Where a
+//! thread keeps it from waiting there when a call is over, it is the monitor that stops the machine until the next one.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -11,13 +11,13 @@ use std::sync::Arc;
 
 use microvm::linux::{Pause, Process, Template};
 use microvm::scan::Scanner;
-use microvm::stop::Stopper;
 use microvm::vfs::Branch;
 use sandbox::wire::Request;
 use sandbox::{Death, Limits};
 
 use super::conversation::Channel;
 use super::family::Family;
+use super::hold::Hold;
 use super::pristine;
 use super::reference::Trouble;
 use crate::message::{Event, Place};
@@ -35,8 +35,8 @@ pub(super) struct Clone {
     pub(super) limits: Limits,
     pub(super) reset: bool,
     pub(super) channel: Channel,
-    /// Stops it when the other end of its channel closes.
-    pub(super) stopper: Stopper,
+    /// Stops it when the other end of its channel closes, and between calls.
+    pub(super) hold: Hold,
 }
 
 /// How it ended: by itself, or because nobody wants it any more.
@@ -74,7 +74,7 @@ impl Clone {
         let mut scale = Scale::new(self)?;
         let mut buffer = vec![0; READ];
         loop {
-            let count = self.channel.read(&mut buffer);
+            let count = self.hold.read(&self.channel, &mut buffer);
             if count == 0 {
                 return Ok(None);
             }
@@ -98,7 +98,7 @@ impl Clone {
         let Limits { memory_bytes, scratch_bytes, scratch_inodes, .. } = self.limits;
         // Of either scratch directory; they share their room here.
         process.limit(memory_bytes, scratch_bytes, scratch_inodes);
-        process.stop_by(self.stopper.clone());
+        process.stop_by(self.hold.stopper());
         process.be_prompt();
         process
     }
@@ -116,6 +116,7 @@ impl Clone {
             match pause {
                 Pause::Spoke => {}
                 Pause::Idle => return Ok(ControlFlow::Continue(())),
+                Pause::Stopped if self.hold.outlast() => {}
                 Pause::Stopped => return Ok(ControlFlow::Break(None)),
                 Pause::Stuck => {
                     // As a process that waits for itself: until its time is over.

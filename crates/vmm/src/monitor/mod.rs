@@ -3,7 +3,8 @@
 //! ```text
 //!   main thread:  orders ──► Reference ── freeze ──► Family ◄── a thread for each clone: channel ⇄ machine
 //!                 watches the channels: one that      └──────── a thread for each spare, that becomes a clone
-//!                 closes stops its machine
+//!                 closes stops its machine, and
+//!                 one whose call is over is held
 //! ```
 
 mod clone;
@@ -11,6 +12,7 @@ mod conversation;
 mod examine;
 mod family;
 mod filter;
+mod hold;
 pub mod jail;
 mod pristine;
 mod reference;

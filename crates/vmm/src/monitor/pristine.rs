@@ -111,6 +111,7 @@ fn load(clone: &Clone, message: &[u8], scale: &mut Scale) -> Result<Made, Troubl
         match pause {
             Pause::Spoke => {}
             Pause::Idle => break,
+            Pause::Stopped if clone.hold.outlast() => {}
             Pause::Stopped => return Ok(Made::Over(None)),
             Pause::Stuck => {
                 clone.channel.outlast();
@@ -179,7 +180,7 @@ impl Input {
         let mut bytes = std::mem::take(&mut self.ahead);
         if bytes.is_empty() {
             bytes.resize(READ, 0);
-            let count = clone.channel.read(&mut bytes);
+            let count = clone.hold.read(&clone.channel, &mut bytes);
             bytes.truncate(count);
         }
         if bytes.is_empty() {

@@ -1,21 +1,23 @@
-//! The main thread: orders come in, clones are started, and those that nobody holds any more are stopped.
+//! The main thread: orders come in, clones are started, those that run on after their call are held, and those that
+//! nobody wants any more are stopped.
 
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
 use microvm::hypervisor::Hypervisor;
 use microvm::scan::Scanner;
-use microvm::stop::Stopper;
 use microvm::vfs::Branch;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use sandbox::{Imports, LoadedFile};
+use sandbox::{Imports, Limits, LoadedFile};
 use sys::scm;
 
 use super::clone::{Clone, chain, is_exhausted};
 use super::conversation::Channel;
 use super::family::{Family, tell};
+use super::hold::Watched;
 use super::reference::{Reference, Trouble};
 use super::spare::{Spare, Spares, try_out};
 use crate::message::{Event, MAX_PACKET, Order, PACKAGES, Place};
@@ -102,7 +104,7 @@ struct Nursery {
     family: Arc<Family>,
     control: Arc<OwnedFd>,
     branches: HashMap<Place, Arc<Branch>>,
-    watched: Vec<(Channel, Stopper)>,
+    watched: Vec<Watched>,
     spares: Spares,
 }
 
@@ -115,12 +117,8 @@ impl Nursery {
     fn watch(mut self) -> io::Result<()> {
         loop {
             let mut fds = vec![PollFd::from_borrowed_fd(self.control.as_fd(), PollFlags::IN)];
-            // Nothing but closing: what can be read is the clone's own.
-            fds.extend(self.watched.iter().map(|(channel, _)| {
-                PollFd::from_borrowed_fd(channel.socket().as_fd(), PollFlags::RDHUP)
-            }));
-            let due = self.spares.due().and_then(|due| Timespec::try_from(due).ok());
-            match poll(&mut fds, due.as_ref()) {
+            fds.extend(self.watched.iter().map(Watched::closing));
+            match poll(&mut fds, self.patience().as_ref()) {
                 Err(rustix::io::Errno::INTR) => continue,
                 other => other?,
             };
@@ -129,10 +127,10 @@ impl Nursery {
             let closed: Vec<bool> = fds[1..].iter().map(|fd| !fd.revents().is_empty()).collect();
             drop(fds);
             let mut closed = closed.into_iter();
-            self.watched.retain(|(_, stopper)| {
+            self.watched.retain(|clone| {
                 let gone = closed.next().unwrap_or(false);
                 if gone {
-                    stopper.stop();
+                    clone.end();
                 }
                 !gone
             });
@@ -140,22 +138,53 @@ impl Nursery {
                 let Some((order, fds)) = receive(&self.control)? else { return Ok(()) };
                 self.carry_out(order, fds);
             }
+            let now = Instant::now();
+            self.watched.iter_mut().for_each(|clone| clone.look(now));
         }
     }
 
+    /// How long nothing is to be done, if nothing happens; none: for ever.
+    fn patience(&self) -> Option<Timespec> {
+        let now = Instant::now();
+        let left = self.watched.iter().filter_map(|clone| clone.left(now));
+        // Some seconds at most.
+        Timespec::try_from(left.chain(self.spares.due()).min()?).ok()
+    }
+
     fn carry_out(&mut self, order: Order, fds: Vec<OwnedFd>) {
-        let Order::Clone { number, layers, limits, reset } = order else {
-            let reason = Trouble::Unexpected.to_string();
-            self.family.tell(&Event::Failed { number: None, reason, exhausted: false });
-            return;
-        };
+        match order {
+            Order::Rest { number } => self.with(number, Watched::rest),
+            Order::Go { number } => self.with(number, Watched::go),
+            Order::Clone { number, layers, limits, reset } => {
+                self.start_clone(number, layers, limits, reset, fds);
+            }
+            Order::Refer { .. } | Order::Import { .. } | Order::Freeze { .. } => {
+                let reason = Trouble::Unexpected.to_string();
+                self.family.tell(&Event::Failed { number: None, reason, exhausted: false });
+            }
+        }
+    }
+
+    /// Does this with a clone, unless it is gone.
+    fn with(&mut self, number: u64, act: impl FnMut(&mut Watched)) {
+        self.watched.iter_mut().filter(|clone| clone.number() == number).for_each(act);
+    }
+
+    fn start_clone(
+        &mut self,
+        number: u64,
+        layers: Vec<Place>,
+        limits: Limits,
+        reset: bool,
+        fds: Vec<OwnedFd>,
+    ) {
         // One that is reset goes on from a machine with its code in it.
         let spare = if reset { None } else { self.spares.take() };
-        let stopper = spare.as_ref().map(Spare::stopper).unwrap_or_default();
+        let hold = spare.as_ref().map(Spare::hold).unwrap_or_default();
         let made = self.order_clone(layers, fds).and_then(|(channel, layers)| {
-            let (family, stopper) = (Arc::clone(&self.family), stopper.clone());
-            let watched = channel.clone();
-            let clone = Clone { family, number, layers, limits, reset, channel, stopper };
+            let (family, watched) = (Arc::clone(&self.family), channel.clone());
+            let hold = hold.clone();
+            let clone = Clone { family, number, layers, limits, reset, channel, hold };
             let left = match spare {
                 Some(spare) => spare.give(clone),
                 None => Some(clone),
@@ -168,7 +197,7 @@ impl Nursery {
         });
         self.spares.fill();
         match made {
-            Ok(channel) => self.watched.push((channel, stopper)),
+            Ok(channel) => self.watched.push(Watched::new(number, channel, hold)),
             Err(trouble) => {
                 let (reason, exhausted) = (chain(&trouble), is_exhausted(&trouble));
                 self.family.tell(&Event::Failed { number: Some(number), reason, exhausted });

@@ -19,6 +19,7 @@ use microvm::stop::Stopper;
 
 use super::clone::Clone;
 use super::family::Family;
+use super::hold::Hold;
 use super::reference::{Trouble, Word};
 
 /// What making one may take: there is nobody yet whose limits would hold, and packages have a say in how a clone wakes.
@@ -40,8 +41,8 @@ pub(super) struct Spare {
     orders: SyncSender<Clone>,
     /// Whether it could be made, once that is known.
     made: Arc<OnceLock<bool>>,
-    /// Stops it when it takes too long.
-    stopper: Stopper,
+    /// Stops it when it takes too long, and then the clone that it becomes.
+    hold: Hold,
     since: Instant,
 }
 
@@ -60,7 +61,7 @@ impl Spares {
     /// Stops those that take too long.
     pub(super) fn check(&self) {
         let overdue = self.unready().filter(|spare| spare.since.elapsed() >= PATIENCE);
-        overdue.for_each(|spare| spare.stopper.stop());
+        overdue.for_each(|spare| spare.hold.stopper().stop());
     }
 
     fn unready(&self) -> impl Iterator<Item = &Spare> {
@@ -79,22 +80,22 @@ impl Spares {
     pub(super) fn fill(&mut self) {
         while self.all.len() < self.wanted {
             let (orders, given) = sync_channel(1);
-            let (made, stopper) = (Arc::<OnceLock<bool>>::default(), Stopper::default());
+            let (made, hold) = (Arc::<OnceLock<bool>>::default(), Hold::default());
             let (family, told, stopped_by) =
-                (Arc::clone(&self.family), Arc::clone(&made), stopper.clone());
+                (Arc::clone(&self.family), Arc::clone(&made), hold.stopper());
             let thread = std::thread::Builder::new().name("spare".to_owned());
             if thread.spawn(move || wait(&family, &given, &told, stopped_by)).is_err() {
                 return;
             }
-            self.all.push_back(Spare { orders, made, stopper, since: Instant::now() });
+            self.all.push_back(Spare { orders, made, hold, since: Instant::now() });
         }
     }
 }
 
 impl Spare {
-    /// What stops it, and the clone that it becomes.
-    pub(super) fn stopper(&self) -> Stopper {
-        self.stopper.clone()
+    /// Of the clone that it becomes.
+    pub(super) fn hold(&self) -> Hold {
+        self.hold.clone()
     }
 
     /// Gives it an order. Back comes one that it cannot take.

@@ -108,6 +108,15 @@ impl Family {
         })
     }
 
+    /// Sends an order that is not waited for.
+    ///
+    /// # Errors
+    /// When the monitor does not listen, or has very many orders to read yet.
+    pub(super) fn tell(&self, order: &Order) -> io::Result<()> {
+        let packet = serde_json::to_vec(order)?;
+        scm::send(self.wire.socket.get_ref().as_fd(), &packet, &[], false).map(drop)
+    }
+
     /// Has the family's cgroup hold a clone that will be ordered, of so many bytes at most.
     pub(super) fn make_room(&self, number: u64, bytes: u64) {
         // Where nobody can tell, it uses all that it may.

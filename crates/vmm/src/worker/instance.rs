@@ -7,6 +7,7 @@ use std::sync::Arc;
 use sandbox::{Death, Instance, Pending, ProviderError, Sandbox, SandboxId};
 
 use super::family::{Family, Stage, State};
+use crate::message::Order;
 
 /// A clone of a reference machine. Dropping it closes its channel, and the monitor then drops the machine.
 #[derive(Debug)]
@@ -56,13 +57,13 @@ impl Instance for MachineInstance {
         Ok(channel)
     }
 
-    /// A machine that waits for its channel does not run: there is nothing to stop.
+    /// A machine that waits for its channel does not run; one that does something else is held.
     fn pause(&self) -> io::Result<()> {
-        Ok(())
+        self.family.tell(&Order::Rest { number: self.id.0 })
     }
 
     fn resume(&self) -> io::Result<()> {
-        Ok(())
+        self.family.tell(&Order::Go { number: self.id.0 })
     }
 
     fn autopsy(&self) -> Pending<'_, Death> {

@@ -1,0 +1,235 @@
+//! What keeps a clone from running between two calls, as the freezer keeps a container.
+//!
+//! ```text
+//!            Rest                     grace is over, and it is not idle
+//!   called ───────► may run on a bit ─────────────────────────────────► held: it does not run
+//!     ▲   Go          │ Go                                                │ Go
+//!     └───────────────┴───────────────────────────────────────────────────┘      its channel closes: it ends
+//! ```
+//! A clone that waits for its channel does not run, and that is where nearly all of them are before the grace is over. One
+//! that is not there runs without a call that would bound it: it answered and computes on, or was put back to code that
+//! computes when it wakes.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use microvm::stop::Stopper;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::conversation::Channel;
+
+/// How long a clone may run after its call: enough for what follows a reply, a reset and its waking.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// Whether a clone may run. Copies are of one clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hold(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    state: Mutex<State>,
+    changed: Condvar,
+    stopper: Stopper,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// It waits for its channel.
+    idle: bool,
+    held: bool,
+    /// Nobody wants it any more.
+    over: bool,
+}
+
+impl Hold {
+    /// What its machines are to be stopped by.
+    pub(super) fn stopper(&self) -> Stopper {
+        self.0.stopper.clone()
+    }
+
+    /// From another thread: it ends wherever it is.
+    fn end(&self) {
+        let mut state = self.state();
+        state.over = true;
+        self.0.changed.notify_all();
+        self.0.stopper.stop();
+    }
+
+    /// From another thread: unless it is idle it runs no further. `unread`: it will not be idle for long.
+    fn take(&self, unread: bool) {
+        let mut state = self.state();
+        if state.idle && !unread {
+            return;
+        }
+        state.held = true;
+        if !state.idle {
+            self.0.stopper.stop();
+        }
+    }
+
+    /// From another thread: it may run.
+    fn release(&self) {
+        self.state().held = false;
+        self.0.changed.notify_all();
+    }
+
+    /// On the clone's thread: waits for something to read, and until it may run with it. 0: nobody wants it any more.
+    pub(super) fn read(&self, channel: &Channel, buffer: &mut [u8]) -> usize {
+        self.state().idle = true;
+        let count = channel.read(buffer);
+        let mut state = self.state();
+        state.idle = false;
+        if self.wait(state) { count } else { 0 }
+    }
+
+    /// On the clone's thread, when it was stopped: waits until it may run. False: nobody wants it any more.
+    pub(super) fn outlast(&self) -> bool {
+        let state = self.state();
+        // Under the lock: a stop that comes later is not forgotten.
+        self.0.stopper.clear();
+        self.wait(state)
+    }
+
+    fn wait(&self, mut state: MutexGuard<'_, State>) -> bool {
+        while state.held && !state.over {
+            state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        !state.over
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Whole between any two operations on it.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A clone as the main thread sees it.
+#[derive(Debug)]
+pub(super) struct Watched {
+    number: u64,
+    channel: Channel,
+    hold: Hold,
+    /// When its grace is over.
+    due: Option<Instant>,
+}
+
+impl Watched {
+    pub(super) fn new(number: u64, channel: Channel, hold: Hold) -> Self {
+        Self { number, channel, hold, due: None }
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Tells when its channel closes. Nothing else: what can be read is the clone's own.
+    pub(super) fn closing(&self) -> PollFd<'_> {
+        PollFd::new(self.channel.socket(), PollFlags::RDHUP)
+    }
+
+    /// Its channel has closed.
+    pub(super) fn end(&self) {
+        self.hold.end();
+    }
+
+    /// Its call is over.
+    pub(super) fn rest(&mut self) {
+        self.due = Some(Instant::now() + GRACE);
+    }
+
+    /// A call follows.
+    pub(super) fn go(&mut self) {
+        self.due = None;
+        self.hold.release();
+    }
+
+    /// Holds it if its grace is over.
+    pub(super) fn look(&mut self, now: Instant) {
+        if self.due.is_some_and(|due| due <= now) {
+            self.due = None;
+            self.hold.take(self.has_unread());
+        }
+    }
+
+    /// How long its grace lasts.
+    pub(super) fn left(&self, now: Instant) -> Option<Duration> {
+        self.due.map(|due| due.saturating_duration_since(now))
+    }
+
+    fn has_unread(&self) -> bool {
+        let mut fds = [PollFd::new(self.channel.socket(), PollFlags::IN)];
+        // Where nobody can tell it is held, which costs it nothing: its next call releases it.
+        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_err()
+            || fds[0].revents().contains(PollFlags::IN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    fn channel() -> (Channel, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        (Channel::new(ours.into()), theirs)
+    }
+
+    #[test]
+    fn one_that_was_stopped_waits_until_its_next_call() {
+        let hold = Hold::default();
+        hold.take(false);
+        assert!(hold.stopper().wanted());
+        let waiting = hold.clone();
+        let thread = std::thread::spawn(move || waiting.outlast());
+        while hold.stopper().wanted() {
+            std::thread::yield_now();
+        }
+        assert!(!thread.is_finished());
+        hold.release();
+        assert!(thread.join().unwrap());
+        // And runs on, since it was told to stop once.
+        assert!(!hold.stopper().wanted());
+    }
+
+    #[test]
+    fn one_that_nobody_wants_ends_whether_it_is_held_or_not() {
+        let hold = Hold::default();
+        hold.take(false);
+        hold.end();
+        assert!(!hold.outlast());
+        let hold = Hold::default();
+        hold.end();
+        assert!(hold.stopper().wanted());
+        assert!(!hold.outlast());
+    }
+
+    #[test]
+    fn one_that_is_idle_is_left_alone_unless_it_has_something_to_read() {
+        let hold = Hold::default();
+        let (channel, mut other) = channel();
+        let mut watched = Watched::new(1, channel.clone(), hold.clone());
+        hold.state().idle = true;
+        let later = Instant::now() + 2 * GRACE;
+        watched.rest();
+        watched.look(later);
+        assert!(!hold.state().held);
+        other.write_all(b"x").unwrap();
+        watched.look(later);
+        assert!(!hold.state().held, "nobody said that it shall rest");
+        watched.rest();
+        watched.look(Instant::now());
+        assert!(!hold.state().held, "its grace is not over");
+        watched.look(later);
+        assert!(hold.state().held);
+        // It reads what is there, and runs with it only when it may.
+        let reading = std::thread::spawn({
+            let hold = hold.clone();
+            move || hold.read(&channel, &mut [0; 8])
+        });
+        watched.go();
+        assert_eq!(reading.join().unwrap(), 1);
+        assert!(!hold.stopper().wanted());
+    }
+}
