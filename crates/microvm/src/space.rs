@@ -303,7 +303,10 @@ impl Space {
             return Ok(());
         }
         self.arena.discard(range.clone()).map_err(refused)?;
-        self.arena.zero_on_reuse(range);
+        // What never could be touched is zero in the template, too: zeros of a clone's own would not count.
+        for (part, _) in self.state.regions.inside(range).filter(|(_, rights)| rights.count()) {
+            self.arena.zero_on_reuse(part);
+        }
         Ok(())
     }
 

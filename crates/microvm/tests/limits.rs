@@ -81,6 +81,41 @@ fn memory_that_was_never_touchable_does_not_count_and_what_is_given_back_does_no
 }
 
 #[test]
+fn files_that_are_mapped_where_nobody_may_look_count() {
+    // Returns how many pieces of four megabytes it got.
+    let source = r#"
+        int file = open("/many/1", O_RDONLY);
+        for (int count = 0; count < 60; count++) {
+            char *piece = mmap(0, 4 << 20, PROT_NONE, MAP_PRIVATE, file, 0);
+            if (piece == MAP_FAILED) return errno == ENOMEM ? count : 90;
+            /* What it holds is there once it may be read. */
+            if (mprotect(piece, 4096, PROT_READ) || piece[0] != 'x') return 91;
+        }
+        return 92;"#;
+    let Some((status, _)) = run(source, 32 << 20, 1 << 20) else { return };
+    assert_eq!(status, 8);
+}
+
+#[test]
+fn what_a_template_only_reserved_takes_nothing_when_a_clone_forgets_it() {
+    let Some(host) = kvm() else { return };
+    let first =
+        "char *reserved = mmap(0, 64 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);";
+    let second = r#"
+        if (madvise(reserved, 64 << 20, MADV_DONTNEED)) return 90;
+        /* What counts is zero afterwards. */
+        if (mprotect(reserved, 1 << 20, 3)) return 91;
+        memset(reserved, 1, 1 << 20);
+        if (madvise(reserved, 64 << 20, MADV_DONTNEED) || reserved[5000] != 0) return 92;
+        return 0;"#;
+    let template = Template::seal(idle(&host, first, second).0).unwrap();
+    let mut clone = template.spawn(&host).unwrap();
+    assert_eq!(go_on(&mut clone, 32 << 20, 1 << 20), 0);
+    let weight = clone.weigh(&mut Scanner::open().unwrap()).unwrap();
+    assert!(weight < 16 << 20, "{weight}");
+}
+
+#[test]
 fn names_and_links_count_as_scratch() {
     // Returns how many links of a thousand bytes it could make in 100 000, twice, with names of a hundred.
     let source = r#"

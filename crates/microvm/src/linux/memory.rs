@@ -55,6 +55,8 @@ pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
         (Place::Hint(0), Some(code)) => Place::BlockAt(code),
         (place, _) => place,
     };
+    // It holds the file's bytes from the start, whoever may look at them.
+    let rights = if rights.count() { rights } else { Rights::HIDDEN };
     let start = process.space.map(place, length, rights)?;
     let filled = fill(process, fd & 0xffff_ffff, start, length, offset);
     if let Err(errno) = filled {
