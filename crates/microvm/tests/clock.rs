@@ -179,3 +179,47 @@ fn what_a_guest_puts_in_the_place_of_its_clock_stays() {
     process.hang_up();
     assert_eq!(process.run().unwrap(), Pause::Exited(4));
 }
+
+#[test]
+fn a_guest_is_told_its_own_processor_time_and_not_its_siblings() {
+    let Some(host) = kvm() else { return };
+    let source = r#"
+        #include <stdint.h>
+        #include <time.h>
+        #include <unistd.h>
+        static int64_t used() {
+            struct timespec now;
+            if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now)) _exit(90);
+            return now.tv_sec * 1000000000 + now.tv_nsec;
+        }
+        int main() {
+            char letter;
+            while (read(3, &letter, 1) == 1) {
+                int64_t now = used();
+                while (letter == 's' && used() - now < 200000000) {}
+                int64_t told[2] = {now, used()};
+                write(3, told, sizeof told);
+            }
+            return 0;
+        }
+    "#;
+    let template = Template::seal(idle(&host, source)).unwrap();
+    let ask = |process: &mut Process, letter: u8| {
+        process.feed(&[letter]);
+        assert_eq!(process.run().unwrap(), Pause::Idle);
+        let said = process.take_said();
+        let told = |at: usize| i64::from_le_bytes(said[at..at + 8].try_into().unwrap());
+        [told(0), told(8)]
+    };
+    let mut quiet = template.spawn(&host).unwrap();
+    let before = ask(&mut quiet, b'q')[1];
+    let spun = std::thread::scope(|scope| {
+        let spin = || {
+            let [begin, end] = ask(&mut template.spawn(&host).unwrap(), b's');
+            end - begin
+        };
+        scope.spawn(spin).join().unwrap()
+    });
+    let used = ask(&mut quiet, b'q')[1] - before;
+    assert!(used < spun / 2, "{used} ns, while another one used {spun}");
+}

@@ -22,9 +22,8 @@ fn clock(number: u64) -> Result<ClockId, Errno> {
     match number {
         REALTIME => Ok(ClockId::Realtime),
         MONOTONIC => Ok(ClockId::Monotonic),
-        // The monitor's thread runs the guest: their times are one.
-        2 => Ok(ClockId::ProcessCPUTime),
-        3 => Ok(ClockId::ThreadCPUTime),
+        // The monitor's thread runs all of the guest: their times are one. The monitor's process runs its siblings, too.
+        2 | 3 => Ok(ClockId::ThreadCPUTime),
         4 => Ok(ClockId::MonotonicRaw),
         5 => Ok(ClockId::RealtimeCoarse),
         6 => Ok(ClockId::MonotonicCoarse),
