@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use e2e::machine::skip;
-use e2e::{Site, can_run_machines, eventually, json};
+use e2e::{Site, Value, can_run_machines, eventually, json};
 
 fn in_machine(settings: &[&str], source: &str) -> String {
     let settings: String = settings.iter().map(|line| format!("# {line}\n")).collect();
@@ -166,5 +166,30 @@ fn a_machine_that_was_put_back_does_not_compute_before_its_next_call() {
     drop(worker.deploy("function", &source).expect(201));
     drop(worker.run("function", &json!({})).expect(200));
     is_quiet(monitor(worker.site()));
+    worker.assert_well();
+}
+
+#[test]
+fn what_functions_miss_is_told_however_they_end() {
+    if !can_run_machines() {
+        return;
+    }
+    let worker = Site::new().up();
+    // Obsolete calls, in nobody's list. Before the first answer of a machine that then ends:
+    let ends = "import ctypes, os\n\
+        def handler(event, context):\n    ctypes.CDLL(None).syscall(136, 0, 0)\n    os._exit(3)\n";
+    assert_eq!(worker.try_out("ends", &in_machine(&[], ends)).status, 502);
+    // And while the code is loaded that each call begins with:
+    let loads = "import ctypes\nctypes.CDLL(None).syscall(134, 0)\n\
+        def handler(event, context):\n    return 1\n";
+    let settings = ["reset = \"always\""];
+    drop(worker.try_out("loads", &in_machine(&settings, loads)).expect(200));
+    eventually("the doctor knows of both", || {
+        let said = worker.site().wool(&["doctor", "--microvm", "--json"]).stdout;
+        let all: Value = serde_json::from_str(&said).unwrap();
+        let missed = |finding: &&Value| finding["what"] == "micro-VMs, missed";
+        let missed = all.as_array().unwrap().iter().find(missed).unwrap();
+        ["134", "136"].iter().all(|call| missed["found"].as_str().unwrap().contains(call))
+    });
     worker.assert_well();
 }

@@ -329,7 +329,6 @@ fn the_doctor_tries_kvm_out_and_tells_what_functions_missed() {
     // sysfs(2): obsolete, and in nobody's list.
     let misses = in_machine("", "import ctypes; return ctypes.CDLL(None).syscall(139, 3)");
     assert_eq!(worker.try_out("misses", &misses).expect(200).json(), -1);
-    // Told when the machine is weighed, after its first rounds.
     let findings = |site: &Site| {
         let said = site.wool(&["doctor", "--microvm", "--json"]);
         serde_json::from_str::<Value>(&said.stdout).unwrap()

@@ -105,6 +105,13 @@ impl Clone {
 
     /// Runs it until it waits for its channel, passing on what it says.
     pub(super) fn run(&self, process: &mut Process) -> Result<ControlFlow<End>, Trouble> {
+        let outcome = self.converse_until_idle(process);
+        // However that ended: what is missing is often why.
+        self.family.note_lacking(process.unknown_calls());
+        outcome
+    }
+
+    fn converse_until_idle(&self, process: &mut Process) -> Result<ControlFlow<End>, Trouble> {
         loop {
             let pause = process.run()?;
             let said = process.take_said();
@@ -167,7 +174,6 @@ impl Scale {
         if let Ok(bytes) = process.weigh(&mut self.scanner) {
             clone.family.tell(&Event::Weighs { number: clone.number, bytes });
         }
-        clone.family.note_lacking(process.unknown_calls());
     }
 }
 

@@ -68,6 +68,9 @@ impl Family {
 
     /// Tells the worker of system calls that no guest of the family has tried before and that do not exist.
     pub(super) fn note_lacking(&self, calls: &BTreeSet<u64>) {
+        if calls.is_empty() {
+            return;
+        }
         let mut new = Vec::new();
         {
             let mut known = self.lacking.lock().unwrap_or_else(PoisonError::into_inner);

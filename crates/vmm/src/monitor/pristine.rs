@@ -100,36 +100,53 @@ fn load(clone: &Clone, message: &[u8], scale: &mut Scale) -> Result<Made, Troubl
         process.attach(&place.at, Arc::clone(branch)).map_err(Trouble::Attach)?;
     }
     process.feed(message);
-    let mut said = Vec::new();
-    loop {
-        let pause = process.run()?;
-        said.extend(process.take_said());
-        drop(process.take_output());
-        if said.len() > REPLY_BYTES {
-            return Ok(Made::Failed(said));
-        }
-        match pause {
-            Pause::Spoke => {}
-            Pause::Idle => break,
-            Pause::Stopped if clone.hold.outlast() => {}
-            Pause::Stopped => return Ok(Made::Over(None)),
-            Pause::Stuck => {
-                clone.channel.outlast();
-                return Ok(Made::Over(None));
-            }
-            Pause::Exited(status) => {
-                return Ok(Made::Over(Some(sandbox::Death::Exited(status))));
-            }
-            Pause::Killed(signal, _) => {
-                return Ok(Made::Over(Some(sandbox::Death::Signal(signal))));
-            }
-        }
+    let heard = hear(clone, &mut process);
+    clone.family.note_lacking(process.unknown_calls());
+    let said = match heard? {
+        Heard::Said(said) => said,
+        Heard::Over(end) => return Ok(Made::Over(end)),
+    };
+    if said.len() > REPLY_BYTES {
+        return Ok(Made::Failed(said));
     }
     if !is_loaded(&said) {
         return Ok(Made::Failed(said));
     }
     let template = Template::seal_clone(process, &mut scale.scanner)?;
     Ok(Made::Loaded(Arc::new(Function { template, said })))
+}
+
+/// What a guest does before it waits for its channel.
+enum Heard {
+    /// It says this: all of it, or more than is looked into.
+    Said(Vec<u8>),
+    /// It ends, or nobody wants it any more.
+    Over(End),
+}
+
+fn hear(clone: &Clone, process: &mut Process) -> Result<Heard, Trouble> {
+    let mut said = Vec::new();
+    loop {
+        let pause = process.run()?;
+        said.extend(process.take_said());
+        drop(process.take_output());
+        if said.len() > REPLY_BYTES {
+            return Ok(Heard::Said(said));
+        }
+        let end = match pause {
+            Pause::Spoke => continue,
+            Pause::Idle => return Ok(Heard::Said(said)),
+            Pause::Stopped if clone.hold.outlast() => continue,
+            Pause::Stopped => None,
+            Pause::Stuck => {
+                clone.channel.outlast();
+                None
+            }
+            Pause::Exited(status) => Some(sandbox::Death::Exited(status)),
+            Pause::Killed(signal, _) => Some(sandbox::Death::Signal(signal)),
+        };
+        return Ok(Heard::Over(end));
+    }
 }
 
 /// Whether the guest said that the code is loaded.

@@ -1,5 +1,6 @@
 //! The reference machine: an interpreter that imports what its clones shall find imported, and is then frozen.
 
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 
 use microvm::hypervisor::Hypervisor;
@@ -110,6 +111,11 @@ impl Reference {
         self.say(&Word::Import { modules, path })?;
         let report = self.hear()?.ok_or(Trouble::Unexpected)?;
         serde_json::from_slice(&report.body).map_err(|_| Trouble::Unexpected)
+    }
+
+    /// System calls that it tried and that do not exist here.
+    pub(super) fn unknown_calls(&self) -> &BTreeSet<u64> {
+        self.process.unknown_calls()
     }
 
     /// Freezes it.

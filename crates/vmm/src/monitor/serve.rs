@@ -45,7 +45,11 @@ pub fn serve(control: OwnedFd, host: Hypervisor, mut scanner: Scanner) -> io::Re
                 })
             }
             (Order::Import { modules, path }, Some(mut importing)) => {
-                importing.import(&modules, &path).map(|imports| {
+                let imported = importing.import(&modules, &path);
+                // However that ended. The worker is told of some twice, and knows.
+                let missed = importing.unknown_calls().iter();
+                missed.for_each(|call| tell(&control, &Event::Lacks { call: *call }));
+                imported.map(|imports| {
                     tell_imports(&control, imports);
                     reference = Some(importing);
                 })
