@@ -73,7 +73,7 @@ pub(super) fn read(table: &Table, file: &str) -> Result<Chosen, ManifestError> {
             reason,
         };
         match key.as_str() {
-            "memory" => chosen.limits.memory_bytes = memory(value).map_err(wrong)?,
+            "memory" => chosen.limits.memory_bytes = memory(value, table).map_err(wrong)?,
             "scratch" => chosen.limits.scratch_bytes = quantity::bytes(value).map_err(wrong)?,
             "cpu" => chosen.limits.cpu.quota = Some(cpu(value, table).map_err(wrong)?),
             "cpu_weight" => {
@@ -113,11 +113,22 @@ fn unknown(key: &str, file: &str) -> ManifestError {
     }
 }
 
-fn memory(value: &Value) -> Result<u64, String> {
+fn memory(value: &Value, table: &Table) -> Result<u64, String> {
     // Below this the interpreter itself does not fit.
     let least = 16 << 20;
+    // A machine has addresses for little more, and its libraries need some of them.
+    let most_of_machine = 1536 << 20;
     let bytes = quantity::bytes(value)?;
-    if bytes < least { Err("at least 16MB are needed".to_owned()) } else { Ok(bytes) }
+    let is_machine = table.get("isolation").and_then(Value::as_str) == Some("microvm");
+    if bytes < least {
+        return Err("at least 16MB are needed".to_owned());
+    }
+    if is_machine && bytes > most_of_machine {
+        return Err(
+            "a micro-VM has 1536MB at most: ask for less, or leave isolation out".to_owned()
+        );
+    }
+    Ok(bytes)
 }
 
 fn cpu(value: &Value, table: &Table) -> Result<Processors, String> {
@@ -317,6 +328,18 @@ mod tests {
             let error = of(&format!("{one}\nisolation = \"microvm\"")).unwrap_err();
             assert!(error.contains("cannot be limited yet"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_micro_vm_is_not_promised_more_memory_than_it_has_addresses_for() {
+        for more in ["", "\nfallback = \"container\""] {
+            let of_machine =
+                |memory| of(&format!("memory = \"{memory}\"\nisolation = \"microvm\"{more}"));
+            assert_eq!(of_machine("1536MB").unwrap().limits.memory_bytes, 1536 << 20);
+            let error = of_machine("2GB").unwrap_err();
+            assert!(error.starts_with("main.py: memory") && error.contains("1536MB"), "{error}");
+        }
+        assert_eq!(of("memory = \"4GB\"").unwrap().limits.memory_bytes, 4 << 30);
     }
 
     #[test]
