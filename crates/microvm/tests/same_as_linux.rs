@@ -29,6 +29,7 @@ const PROGRAM: &str = r##"
     #include <sys/mman.h>
     #include <sys/stat.h>
     #include <sys/syscall.h>
+    #include <sys/statfs.h>
     #include <sys/uio.h>
     #include <unistd.h>
     static const char *names[] = {"a", "b", "d", "d/a", "d/../b", "./a", "d/", "a/x", "missing/x", "", "l", "d/l", "loop", ".", "..x", "d/d", "b/"};
@@ -109,6 +110,18 @@ const PROGRAM: &str = r##"
         case 'g': { char *at = mmap(0, 8192, c & 1 ? 3 : 1, c & 2 ? MAP_PRIVATE : MAP_SHARED, fd, b == 9 ? 100 : 0);
             if (at == MAP_FAILED) { int why = errno; if (!((c & 3) == 1)) { errno = why; say('g', -1); } }
             else { if ((c & 3) != 1) { say('g', 0); struct stat size; if (fstat(fd, &size) == 0 && size.st_size > 0 && S_ISREG(size.st_mode)) printf("  %02x\n", at[0] & 255); } munmap(at, 8192); } break; }
+        case 'X': say('X', truncate(name(a, b), (c - 1) * 10)); break;
+        /* Whole seconds, and moments that are none, or are left as they are. */
+        case 'A': case 'B': {
+            struct timespec times[2] = {{a, a == 8 ? UTIME_OMIT : 0}, {1000 * b + c, b == 7 ? UTIME_OMIT : b == 8 ? 2000000000 : 0}};
+            /* Devices are the host's own. */
+            if (letter == 'B' && fstat(fd, &it) == 0 && S_ISCHR(it.st_mode)) break;
+            int got = letter == 'A' ? utimensat(AT_FDCWD, name(a, b), times, c & 1 ? AT_SYMLINK_NOFOLLOW : 0) : futimens(fd, times);
+            if (say(letter, got) == 0 && b < 7) {
+                if (letter == 'B') fstat(fd, &it); else if (c & 1) lstat(name(a, b), &it); else stat(name(a, b), &it);
+                printf("  %ld\n", S_ISFIFO(it.st_mode) ? 0 : (long)it.st_mtime); }
+            break; }
+        case 'Q': { struct statfs system; say('Q', c & 1 ? fstatfs(fd, &system) : statfs(name(a, b), &system)); break; }
         case 'W': say('W', ftruncate(fd, -1)); say('z', lseek(fd, 0, 9)); break;
         }
     }
@@ -125,7 +138,7 @@ const PROGRAM: &str = r##"
     }
 "##;
 
-const CALLS: &str = "ooooOcrrwwwspPtdD3fFeumRUnNlkSThxMLCivbygW";
+const CALLS: &str = "ooooOcrrwwwspPtdD3fFeumRUnNlkSThxMLCivbygWXABQ";
 
 struct Both {
     host: Hypervisor,

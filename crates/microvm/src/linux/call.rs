@@ -110,6 +110,10 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_chmod => paths::chmod(process, paths::HERE, a, b),
         libc::SYS_fchmodat => paths::chmod(process, a, b, c),
         libc::SYS_fchmod => paths::fchmod(process, a, b),
+        libc::SYS_truncate => paths::truncate(process, a, b),
+        libc::SYS_utimensat => paths::set_times(process, a, b, c, d),
+        libc::SYS_statfs => status::statfs(process, a, b),
+        libc::SYS_fstatfs => status::fstatfs(process, a, b),
         libc::SYS_umask => Ok(u64::from(paths::umask(process, mode(a)))),
 
         libc::SYS_clock_gettime => clock::gettime(process, a, b),
@@ -149,6 +153,19 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_execve | libc::SYS_execveat => Err(Errno::ACCESS),
         libc::SYS_wait4 | libc::SYS_waitid => Err(Errno::CHILD),
         libc::SYS_socket | libc::SYS_socketpair => Err(Errno::AFNOSUPPORT),
+        // Nothing here has further attributes: whoever copies files copies them without.
+        libc::SYS_setxattr
+        | libc::SYS_lsetxattr
+        | libc::SYS_fsetxattr
+        | libc::SYS_getxattr
+        | libc::SYS_lgetxattr
+        | libc::SYS_fgetxattr
+        | libc::SYS_listxattr
+        | libc::SYS_llistxattr
+        | libc::SYS_flistxattr
+        | libc::SYS_removexattr
+        | libc::SYS_lremovexattr
+        | libc::SYS_fremovexattr => Err(Errno::NOTSUP),
         libc::SYS_clock_settime | libc::SYS_settimeofday => Err(Errno::PERM),
         libc::SYS_mknod | libc::SYS_mknodat | libc::SYS_link | libc::SYS_linkat => Err(Errno::PERM),
         // C libraries and allocators ask for these and do well without.

@@ -6,6 +6,7 @@ use super::Answer;
 use super::call::{fd, mode};
 use super::files::Object;
 use super::process::Process;
+use super::record::long_at;
 use crate::layout::PAGE;
 use crate::vfs::{Contents, Found, Kind, NodeId, Tree};
 
@@ -273,4 +274,64 @@ pub(super) fn fchmod(process: &mut Process, descriptor: u64, bits: u64) -> Answe
 
 pub(super) fn umask(process: &mut Process, new: u32) -> u32 {
     std::mem::replace(&mut process.kernel.umask, new & 0o777)
+}
+
+pub(super) fn truncate(process: &mut Process, at: u64, length: u64) -> Answer {
+    if length > i64::MAX.cast_unsigned() {
+        return Err(Errno::INVAL);
+    }
+    let node = existing(process, HERE, at, true)?;
+    match process.kernel.tree.contents(node).kind() {
+        Kind::Directory => Err(Errno::ISDIR),
+        Kind::File => process.kernel.tree.set_length(node, length, super::clock::now()).map(|()| 0),
+        Kind::Link | Kind::Device => Err(Errno::INVAL),
+    }
+}
+
+/// `utimensat`. Of a file's times only that of its last change is kept, in whole seconds.
+pub(super) fn set_times(
+    process: &mut Process,
+    directory: u64,
+    at: u64,
+    times: u64,
+    flags: u64,
+) -> Answer {
+    const OMIT: u64 = 0x3fff_fffe;
+    const NOW: u64 = 0x3fff_ffff;
+    if flags & !NO_FOLLOW != 0 {
+        return Err(Errno::INVAL);
+    }
+    let now = super::clock::now();
+    let [accessed, modified] = match times {
+        0 => [NOW; 2].map(|parts| (0, parts)),
+        _ => {
+            let bytes = process.space.read(times, 32)?;
+            [0, 16].map(|at| (long_at(bytes, at).cast_signed(), long_at(bytes, at + 8)))
+        }
+    };
+    if (accessed.1, modified.1) == (OMIT, OMIT) {
+        return Ok(0);
+    }
+    let node = if at == 0 {
+        match process.kernel.files.get(fd(directory))?.object {
+            Object::Node(node, _) => Some(node),
+            _ => None,
+        }
+    } else {
+        Some(existing(process, directory, at, flags & NO_FOLLOW == 0)?)
+    };
+    let is_valid = |(_, parts): (i64, u64)| parts < 1_000_000_000 || matches!(parts, OMIT | NOW);
+    if !is_valid(accessed) || !is_valid(modified) {
+        return Err(Errno::INVAL);
+    }
+    let moment = match modified {
+        (_, OMIT) => None,
+        (_, NOW) => Some(now),
+        (seconds, _) => Some(seconds),
+    };
+    if let Some(node) = node {
+        let (_, before, _) = process.kernel.tree.status(node);
+        process.kernel.tree.set_modified(node, moment.unwrap_or(before))?;
+    }
+    Ok(0)
 }

@@ -144,3 +144,48 @@ pub(super) fn getdents(process: &mut Process, descriptor: u64, target: u64, room
     process.kernel.files.get_mut(fd(descriptor))?.offset = offset;
     Ok(bytes.len() as u64)
 }
+
+pub(super) fn statfs(process: &mut Process, at: u64, target: u64) -> Answer {
+    let node = existing(process, HERE, at, true)?;
+    let record = describe_system(&process.kernel.tree, node);
+    process.space.write(target, 120)?.copy_from_slice(record.bytes());
+    Ok(0)
+}
+
+pub(super) fn fstatfs(process: &mut Process, descriptor: u64, target: u64) -> Answer {
+    const PIPES: u64 = 0x5049_5045;
+    const SOCKETS: u64 = 0x534f_434b;
+    let nowhere =
+        |kind: u64| Record::new().long(0, kind).long(8, PAGE).long(64, 255).long(72, PAGE);
+    let record = match process.kernel.files.get(fd(descriptor))?.object {
+        Object::Node(node, _) => describe_system(&process.kernel.tree, node),
+        Object::Channel => nowhere(SOCKETS),
+        Object::PipeReader(_) | Object::PipeWriter(_) | Object::Output(_) => nowhere(PIPES),
+    };
+    process.space.write(target, 120)?.copy_from_slice(record.bytes());
+    Ok(0)
+}
+
+/// `struct statfs`: all of scratch is one file system, and all layers are another, which is full.
+fn describe_system(tree: &Tree, node: NodeId) -> Record<120> {
+    const TMPFS: u64 = 0x0102_1994;
+    const OVERLAY: u64 = 0x794c_7630;
+    const READ_ONLY: u64 = 1;
+    /// That the flags are told.
+    const VALID: u64 = 0x20;
+    let (_, _, writable) = tree.status(node);
+    let record = Record::new().long(8, PAGE).long(64, 255).long(72, PAGE);
+    if !writable {
+        return record.long(0, OVERLAY).long(80, VALID | READ_ONLY);
+    }
+    let ((bytes, nodes), (used, made)) = (tree.room(), tree.used());
+    let free = bytes.saturating_sub(used) / PAGE;
+    record
+        .long(0, TMPFS)
+        .long(16, bytes / PAGE)
+        .long(24, free)
+        .long(32, free)
+        .long(40, u64::from(nodes))
+        .long(48, u64::from(nodes).saturating_sub(made as u64))
+        .long(80, VALID)
+}

@@ -198,6 +198,14 @@ impl Tree {
         self.scratch_mut(id).map(|node| node.mode = mode & 0o7777).ok_or(Errno::ROFS)
     }
 
+    /// Says when it was changed last: seconds since 1970.
+    ///
+    /// # Errors
+    /// EROFS.
+    pub fn set_modified(&mut self, id: NodeId, moment: i64) -> Result<(), Errno> {
+        self.scratch_mut(id).map(|node| node.modified = moment).ok_or(Errno::ROFS)
+    }
+
     /// All of scratch, to be compared.
     pub(crate) fn scratch(&self) -> &impl std::fmt::Debug {
         &self.scratch
