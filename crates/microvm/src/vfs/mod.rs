@@ -4,12 +4,12 @@
 //!   /            a read-only layer (the base)          index of its names, made when the tree is
 //!   ├── opt/…    further read-only layers
 //!   ├── dev      null, zero, full, random, urandom     the monitor's own
-//!   ├── proc     a few texts                           the monitor's own
 //!   └── tmp      scratch: memory of the monitor, with a limit
 //! ```
 //!
 //! **A path of the guest never reaches the host.** It is looked up in the index, links included; what is then opened is
 //! the index's own path, beneath the layer's directory and through no link. What the guest writes stays in the monitor.
+//! There is no `/proc`: programs that look there find nothing.
 
 mod branch;
 mod builder;
