@@ -50,4 +50,6 @@ pub use import_cache::seed::ZygoteTree;
 pub use import_cache::{ImportCache, ImportTime, Pick};
 pub use package::{Distribution, PackageStore};
 pub use secrets::{NoSecrets, SecretEnvironment, SecretStore, SecretsUnreadable};
-pub use status::{EngineStatus, InstanceStatus, MemoryStatus, RefusedStatus, ZygoteStatus};
+pub use status::{
+    EngineStatus, ImportCost, InstanceStatus, MemoryStatus, RefusedStatus, ZygoteStatus,
+};

@@ -96,6 +96,15 @@ pub struct RefusedStatus {
     pub for_good: bool,
 }
 
+/// What importing a distribution was measured to cost, as far as zygotes have shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ImportCost {
+    /// Milliseconds that its modules took, all that were seen together; what they imported of others apart.
+    pub milliseconds: Option<f64>,
+    /// Bytes that a zygote which imported nothing else weighs beyond the one that it was derived from.
+    pub bytes: Option<u64>,
+}
+
 impl EngineStatus {
     /// Tells the metrics.
     pub(crate) fn publish(&self) {

@@ -466,6 +466,21 @@ async fn what_shares_memory_with_its_forks_is_told_by_name_and_the_rest_has_a_zy
 }
 
 #[tokio::test]
+async fn what_importing_a_package_costs_is_told_as_far_as_zygotes_have_shown() {
+    let costs: &[(&str, f64, &[&str])] = &[("a", 50.0, &["b"]), ("b", 20.0, &[]), ("c", 9.0, &[])];
+    let world = world(policy(ZygotePolicy::Utility), None, costs);
+    world.engine.prepare(&locked("both", "echo", &["a==1", "b==1"], &["a", "b"])).await;
+    world.engine.prepare(&locked("alone", "echo", &["c==1", "d==1"], &["c"])).await;
+    let told = world.engine.import_costs();
+    let cost = |wheel: &str| told.get(wheel).map(|cost| (cost.milliseconds, cost.bytes));
+    // Both were imported into one zygote.
+    assert_eq!(cost("a-1"), Some((Some(50.0), None)));
+    assert_eq!(cost("b-1"), Some((Some(20.0), None)));
+    assert_eq!(cost("c-1"), Some((Some(9.0), Some(9 << 20))));
+    assert_eq!(cost("d-1"), None, "nobody has imported it");
+}
+
+#[tokio::test]
 async fn an_optional_import_of_one_functions_packages_does_not_cost_others_their_zygote() {
     let costs: &[(&str, f64, &[&str])] = &[("a", 50.0, &["?b"]), ("b", 50.0, &[]), ("x", 1.0, &[])];
     let world = world(policy(ZygotePolicy::Utility), None, costs);

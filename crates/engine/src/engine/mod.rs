@@ -23,7 +23,7 @@ use crate::journey::Journey;
 use crate::package::PackageStore;
 use crate::scheduler::Scheduler;
 use crate::secrets::{NoSecrets, SecretStore};
-use crate::status::{EngineStatus, InstanceStatus, MemoryStatus};
+use crate::status::{EngineStatus, ImportCost, InstanceStatus, MemoryStatus};
 
 /// What is told to stop, stops within this.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -166,6 +166,11 @@ impl Engine {
     /// found, whoever said so.
     pub fn unforkable(&self) -> BTreeMap<String, String> {
         self.imports.unforkable()
+    }
+
+    /// What importing distributions was measured to cost, by the name of the wheel's directory: whoever said so.
+    pub fn import_costs(&self) -> BTreeMap<String, ImportCost> {
+        self.imports.import_costs()
     }
 
     /// The directories that zygotes run from, those included that are being made: what must not be removed.

@@ -132,8 +132,13 @@ impl ImportCache {
     }
 
     /// What a zygote costs. Where the host cannot tell, eight of them fit.
-    pub(super) fn weigh(&self, zygote: &dyn Zygote) -> u64 {
-        zygote.memory().unwrap_or_else(|_| self.room() / 8)
+    fn weigh(&self, zygote: &dyn Zygote) -> u64 {
+        zygote.memory().unwrap_or_else(|_| self.unweighed())
+    }
+
+    /// What is put down for a zygote that cannot be weighed.
+    pub(super) fn unweighed(&self) -> u64 {
+        self.room() / 8
     }
 
     /// Bytes that zygotes may have in any case. Where they are not weighed by what they save, instances cannot be weighed

@@ -213,7 +213,8 @@ impl ImportCache {
         zygote: Box<dyn Zygote>,
         parent: Option<Arc<Kept>>,
     ) -> Option<Arc<Kept>> {
-        let bytes = self.weigh(&*zygote);
+        let weight = zygote.memory().ok();
+        let bytes = weight.unwrap_or_else(|| self.unweighed());
         let mut state = self.state();
         let book = Arc::make_mut(&mut state.book);
         let imports = zygote.imports();
@@ -233,6 +234,9 @@ impl ImportCache {
             line.push(parent.zygote.id());
             line.extend(&parent.line);
             born = parent.born;
+            if let Some(weight) = weight {
+                book.weighed_alone(&key.sees, &modules, weight);
+            }
             modules = modules.or(&parent.modules);
             book.weighed(&key.sees, imports.milliseconds, bytes);
         }

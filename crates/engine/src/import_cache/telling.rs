@@ -9,7 +9,7 @@ use super::ImportCache;
 use super::kept::{Kept, View};
 use super::seed::ZygoteTree;
 use super::state::{Node, State};
-use crate::status::{RefusedStatus, ZygoteStatus};
+use crate::status::{ImportCost, RefusedStatus, ZygoteStatus};
 
 impl ImportCache {
     /// The zygotes that are there, and the package sets that have none and why.
@@ -50,6 +50,13 @@ impl ImportCache {
         let state = self.state();
         let said = state.book.unforkable();
         said.map(|(distribution, why)| (distribution.wheel.clone(), why.to_owned())).collect()
+    }
+
+    /// What importing distributions was measured to cost: by the name of the wheel's directory.
+    pub fn import_costs(&self) -> BTreeMap<String, ImportCost> {
+        let state = self.state();
+        let costs = state.book.costs();
+        costs.map(|(distribution, cost)| (distribution.wheel.clone(), cost)).collect()
     }
 
     /// The directories that zygotes run from, and those that zygotes which are being made import from.

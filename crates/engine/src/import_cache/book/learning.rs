@@ -103,6 +103,7 @@ impl Book {
         for entry in &mut self.distributions {
             entry.requires.clear();
             entry.unforkable = Words::default();
+            entry.bytes = Words::default();
         }
         for piece in &mut self.pieces {
             piece.measured = Words::default();
@@ -113,6 +114,17 @@ impl Book {
         self.distributions.iter_mut().for_each(|entry| entry.changed = changes);
         // The first of new ones has a number.
         self.witnesses.number(sees).unwrap_or_default()
+    }
+
+    /// A zygote of `sees` that imported `own` beyond the one that it was derived from weighs that much beyond it: where all
+    /// of these are of one distribution, it is that one's weight.
+    pub(crate) fn weighed_alone(&mut self, sees: &Set, own: &Set, bytes: u64) {
+        let owners = self.owners(own);
+        let mut owners = owners.iter();
+        if let (Some(owner), None) = (owners.next(), owners.next()) {
+            let by = self.witness(sees);
+            self.distributions[owner as usize].bytes.say(by, bytes, &self.witnesses);
+        }
     }
 
     /// A zygote of `sees` whose own imports took that long costs that much. Each set counts once, and none for much more

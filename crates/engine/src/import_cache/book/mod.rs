@@ -17,6 +17,7 @@ use super::line::Line;
 use super::set::Set;
 use super::witness::{Trust, Witness, Witnesses, Words};
 use crate::package::Distribution;
+use crate::status::ImportCost;
 
 /// A declared module stands for all that it imports, until that was seen.
 const DECLARED_MS: f64 = 20.0;
@@ -54,6 +55,8 @@ struct Entry {
     requires: Vec<(String, Words<()>)>,
     /// Why nothing that imported it can be forked.
     unforkable: Words<String>,
+    /// What a zygote that imported nothing else weighs beyond the one that it was derived from.
+    bytes: Words<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -85,6 +88,7 @@ impl Book {
             changed: 0,
             requires: Vec::new(),
             unforkable: Words::default(),
+            bytes: Words::default(),
         });
         number
     }
@@ -199,6 +203,18 @@ impl Book {
         let said = |entry: &'_ Entry| entry.unforkable.any().is_some();
         let entries = self.distributions.iter().filter(move |entry| said(entry));
         entries.filter_map(|entry| Some((&entry.distribution, &**entry.unforkable.any()?)))
+    }
+
+    /// What importing distributions was measured to cost, by the word of anybody; those of which nothing was measured are left
+    /// out.
+    pub(crate) fn costs(&self) -> impl Iterator<Item = (&Distribution, ImportCost)> {
+        self.distributions.iter().filter_map(|entry| {
+            let pieces = entry.pieces.iter().map(|piece| &self.pieces[*piece as usize]);
+            let said = pieces.filter_map(|piece| piece.measured.any().copied());
+            let milliseconds = said.reduce(|sum, own| sum + own);
+            let cost = ImportCost { milliseconds, bytes: entry.bytes.any().copied() };
+            (cost != ImportCost::default()).then_some((&entry.distribution, cost))
+        })
     }
 
     /// What a zygote whose own imports take that long can be expected to cost.
