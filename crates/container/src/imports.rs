@@ -23,7 +23,7 @@ use crate::client::unexpected;
 use crate::fork::read_packet;
 use crate::handle::Handle;
 
-/// The heaviest imports known take some ten seconds without bytecode.
+/// For who waits without an end. The engine gives up sooner: see its `creation_timeout`.
 const IMPORT_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Most files that a zygote may say it has loaded: large package sets load some five thousand. Whoever says more means

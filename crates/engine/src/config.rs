@@ -5,6 +5,9 @@ use std::time::Duration;
 use sandbox::Limits;
 use serde::{Deserialize, Serialize};
 
+/// How long making one sandbox may take unless something else is set: the heaviest imports known take some ten seconds.
+pub(crate) const CREATION_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Which zygotes there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -108,7 +111,7 @@ impl Default for EngineConfig {
             zygote_retry: Duration::from_secs(30),
             pool_threads: u32::try_from(cores).unwrap_or(u32::MAX),
             creations: (2 * cores).max(4),
-            creation_timeout: Duration::from_secs(30),
+            creation_timeout: CREATION_TIMEOUT,
             queue: 1024,
             queue_timeout: Duration::from_secs(30),
             retry_after: Duration::from_secs(1),

@@ -41,7 +41,8 @@ pub(crate) fn marginal(entries: &[Entry], at: usize) -> u64 {
     entries[at].bytes / (1 + children as u64)
 }
 
-/// The root of a realm's latest tree.
+/// The root that was used last, of all realms: there is one for each tenant that ever called, and the others are made again
+/// when they are needed.
 pub(crate) fn is_last_root(entries: &[Entry], at: usize) -> bool {
     let roots = entries.iter().filter(|entry| entry.root());
     entries[at].root() && roots.map(|entry| entry.used).max() == Some(entries[at].used)
@@ -86,6 +87,14 @@ pub(super) mod tests {
 
     pub(in super::super) fn set(members: &[u32]) -> Set {
         members.iter().copied().collect()
+    }
+
+    #[test]
+    fn of_all_realms_roots_the_one_that_was_used_last_is_the_last() {
+        let own = entry(None, set(&[]), 10, 3);
+        let others = Entry { realm: 1, ..entry(None, set(&[]), 10, 5) };
+        let tree = [own, others, entry(Some(0), set(&[1]), 10, 7)];
+        assert_eq!([0, 1, 2].map(|at| is_last_root(&tree, at)), [false, true, false]);
     }
 
     #[test]

@@ -7,9 +7,10 @@ use sandbox::Imports;
 use super::super::set::Set;
 use super::super::witness::{Trust, Witness, Witnesses, Words};
 use super::Book;
+use crate::config::CREATION_TIMEOUT;
 
-/// The longest that an import can take: a zygote is given up after two minutes.
-pub(super) const MOST_MS: f64 = 120_000.0;
+/// The longest that an import can take: whoever takes longer has no zygote that could spare him anything.
+pub(super) const MOST_MS: f64 = 1e3 * CREATION_TIMEOUT.as_secs_f64();
 
 /// What a module costs as long as nobody has measured it, in milliseconds.
 const UNMEASURED_MS: f64 = 2.0;

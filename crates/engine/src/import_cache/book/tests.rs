@@ -103,7 +103,7 @@ fn an_optional_import_binds_only_those_who_locked_what_it_found() {
 #[test]
 fn a_package_that_lies_about_others_harms_only_who_locked_it() {
     let mut book = simple(3);
-    // b's zygote says that a leaves threads, needs b, takes two minutes, and fails.
+    // b's zygote says that a leaves threads, needs b, takes for ever, and fails.
     let liar = set([0, 1]);
     let files = vec![file("b", 1.0, "a"), file("a", f64::MAX, "")];
     let lies = Imports {
