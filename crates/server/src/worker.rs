@@ -197,6 +197,7 @@ impl Worker {
             .context("cannot write worker.json into the state directory")?;
         tokio::spawn(prepare_recent(Arc::clone(&app)));
         tokio::spawn(upkeep(app.metrics.clone(), stop.clone()));
+        tokio::spawn(keep_a_thread(stop.clone()));
         let (engine, proc) = (Arc::clone(&app.engine), app.config.proc.clone());
         tokio::spawn(pressure::watch(engine, builds.clone(), proc, stop.clone()));
         tokio::spawn(Arc::clone(&app.stock).keep_to_budget(stop.clone()));
@@ -319,6 +320,16 @@ async fn upkeep(metrics: PrometheusHandle, stop: CancellationToken) {
     let mut every = tokio::time::interval(Duration::from_secs(5));
     while stop.run_until_cancelled(every.tick()).await.is_some() {
         metrics.run_upkeep();
+    }
+}
+
+/// Keeps one of the runtime's threads for blocking work alive, which would end after ten idle seconds: without any,
+/// where no thread can be made at that moment, `spawn_blocking` panics. What waits for one of them because no other could
+/// be made is seen to here, too: otherwise by whoever comes next with such work, be it in an hour.
+async fn keep_a_thread(stop: CancellationToken) {
+    let mut every = tokio::time::interval(Duration::from_secs(2));
+    while stop.run_until_cancelled(every.tick()).await.is_some() {
+        drop(tokio::task::spawn_blocking(|| ()));
     }
 }
 
