@@ -18,7 +18,7 @@ help:
 	@echo "make sim      TRACE=directory: judge the import cache's policies on recorded requirement sets"
 	@echo "make soak     MINUTES=30 CALLS=... SEED=...: load and faults together, and what must hold nevertheless"
 	@echo "make fuzz     MINUTES=10 TARGETS=...: bytes that nobody would write, to whatever reads those of strangers"
-	@echo "make escape   attack the sandboxes, with every defence in force and without each: prints the table (root)"
+	@echo "make escape   attack sandboxes, machines and their monitors, with every defence and without each: prints the tables (root)"
 	@echo "make test-vm  the end-to-end tests on Debian's stock kernel, under qemu"
 	@echo "make test-svm the micro-VM engine's tests on upstream KVM, emulated by qemu: nested and shadow paging"
 	@echo "make doctor   what this machine can do"
@@ -86,6 +86,8 @@ fuzz: need-rust
 escape: need-rust
 	cargo build --locked -p warden -p egress
 	cargo test --locked -p container --test escape -- --nocapture --test-threads 1
+	cargo test --locked -p vmm --test escape
+	cargo test --locked -p e2e --test machine_attacks -- --nocapture --test-threads 1
 
 # MATCH=regex: only test programs with such names. VM_MINUTES, VM_ACCEL: see the script.
 test-vm: need-rust need-python
