@@ -11,7 +11,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use e2e::{Reply, Site, Value, Worker, can_run_machines, json};
+use e2e::index::Index;
+use e2e::{Reply, Site, Value, Worker, can_run_machines, eventually, json};
 use list::{ALL, Attack, Function};
 
 const SOURCE: &str = include_str!("machine_attacks/attacks.py");
@@ -32,7 +33,7 @@ impl Bait {
 
 fn settings(function: Function) -> &'static str {
     match function {
-        Function::Patient => "timeout = \"60s\"\n# memory = \"128MB\"\n# scratch = \"2MB\"",
+        Function::Patient => "timeout = \"300s\"\n# memory = \"128MB\"\n# scratch = \"2MB\"",
         Function::Brief => "timeout = \"1s\"",
     }
 }
@@ -144,5 +145,61 @@ fn no_machine_finds_in_its_memory_what_another_or_an_earlier_call_has_kept() {
     assert_eq!(run("reset", "search"), "nothing");
     // The search finds what is there.
     assert!(run("kept", "search").starts_with("got "), "it does not find its own");
+    worker.assert_well();
+}
+
+/// A build in the source itself that makes a wheel of one module.
+const BACKEND: &str = r#"
+import os, zipfile
+
+def build_wheel(directory, settings=None, metadata=None):
+    file = "evil-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(os.path.join(directory, file), "w") as wheel:
+        wheel.writestr("evil.py", MODULE)
+        wheel.writestr("evil-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
+        wheel.writestr("evil-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr("evil-1.0.dist-info/RECORD", "")
+    return file
+"#;
+
+#[test]
+fn what_a_package_tries_in_the_reference_machine_is_contained_there() {
+    if !can_run_machines() {
+        return;
+    }
+    let (index, site) = (Index::open(), Site::new());
+    let secret = site.own().join("secret");
+    fs::write(&secret, "a secret of the host").unwrap();
+    let bait = Bait { secret: secret.to_str().unwrap().to_owned(), victim: std::process::id() };
+    let tried: Vec<&Attack> = ALL.iter().filter(|attack| attack.harms_anywhere).collect();
+    let events: Vec<Value> = tried.iter().map(|attack| bait.event(attack)).collect();
+    let events = Value::from(json!(events).to_string());
+    let module = format!(
+        "{SOURCE}\nimport json\nMET = [handler(one, None) for one in json.loads({events})]\n"
+    );
+    let backend = BACKEND.replace("MODULE", &Value::from(module).to_string());
+    let project =
+        "[build-system]\nrequires = []\nbuild-backend = \"backend\"\nbackend-path = [\".\"]\n";
+    index
+        .add("evil", &[("pyproject.toml", project.as_bytes()), ("backend.py", backend.as_bytes())]);
+    let source = format!(
+        "# /// script\n# dependencies = [\"evil\"]\n# [tool.uv]\n# index-url = \"{}\"\n# [tool.lambswool]\n\
+         # isolation = \"microvm\"\n# ///\nimport sys\nbefore = 'evil' in sys.modules\nimport evil\n\
+         def handler(event, context):\n    return [before, evil.MET]\n",
+        index.url()
+    );
+    let worker = site.up_with(&[("WOOL_HANDLER_CACHE", "false"), ("WOOL_INDEXES", &index.url())]);
+    drop(worker.deploy("victim", &source).expect(201));
+    let mut met = Value::Null;
+    eventually("the reference machine has imported it", || {
+        let answer = worker.run("victim", &json!({})).expect(200).json();
+        met = answer[1].clone();
+        answer[0] == true
+    });
+    for (attack, met) in tried.iter().zip(met.as_array().unwrap()) {
+        let met = said(met);
+        println!("a package in the reference machine: {}: {met}", attack.name);
+        assert!(attack.contained.contains(&met.as_str()), "{}: {met}", attack.name);
+    }
     worker.assert_well();
 }

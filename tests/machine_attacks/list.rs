@@ -3,7 +3,7 @@
 /// Which function carries it out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Function {
-    /// One with a minute for each call.
+    /// One with time enough.
     Patient,
     /// One with a second.
     Brief,
