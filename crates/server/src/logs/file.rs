@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -112,8 +113,19 @@ fn tell(function: &str, error: &io::Error) {
 impl Current {
     fn open(dir: &Path) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
-        let file = OpenOptions::new().create(true).append(true).open(dir.join("current.log"))?;
-        let size = file.metadata()?.len();
+        let mut options = OpenOptions::new();
+        let mut file =
+            options.create(true).read(true).append(true).open(dir.join("current.log"))?;
+        let mut size = file.metadata()?.len();
+        let mut last = [b'\n'];
+        if size > 0 {
+            file.read_exact_at(&mut last, size - 1)?;
+        }
+        if last != [b'\n'] {
+            // A crash or a full disk cut the last line off: it must not take the next one with it.
+            file.write_all(b"\n")?;
+            size += 1;
+        }
         Ok(Self { file, size, pending: Vec::new() })
     }
 
@@ -170,6 +182,18 @@ mod tests {
         ]
         .join("");
         assert!(newest.contains(&format!("{:099}", 199)));
+    }
+
+    #[test]
+    fn a_line_that_was_cut_off_takes_nothing_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("f/current.log");
+        fs::create_dir_all(dir.path().join("f")).unwrap();
+        fs::write(&log, "whole\nhal").unwrap();
+        let mut files = Files::new(dir.path().to_owned(), Rotation { bytes: 1 << 20, files: 2 });
+        files.append("f", |out| out.extend_from_slice(b"next\n"));
+        files.flush();
+        assert_eq!(fs::read_to_string(&log).unwrap(), "whole\nhal\nnext\n");
     }
 
     #[test]
