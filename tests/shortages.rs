@@ -3,10 +3,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use e2e::machine::skip;
 use e2e::{Site, Worker, can_run, json};
+use rustix::process::{Pid, Signal, kill_process};
 
 const MIB: u64 = 1 << 20;
 
@@ -115,6 +117,40 @@ fn a_worker_stops_on_a_full_disk_and_the_next_one_says_why_it_does_not_start() {
     let worker = site.up();
     assert_eq!(worker.run("hello", &json!(1)).expect(200).json(), 1);
     worker.assert_well();
+}
+
+#[test]
+fn a_base_that_is_removed_costs_what_is_made_of_it_until_it_is_there_again() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    drop(worker.try_out("hello", HELLO).expect(200));
+    let layers = worker.site().state().join("layers");
+    let (base, copy) = (layers.join("base"), worker.site().own().join("base"));
+    let mut link = Command::new("cp");
+    assert!(link.args(["--archive", "--link"]).args([&base, &copy]).status().unwrap().success());
+    fs::remove_dir_all(&base).unwrap();
+    fs::create_dir(&base).unwrap();
+    kill_all(worker.site());
+    let reply = worker.run("hello", &json!(1));
+    assert!([502, 503].contains(&reply.status), "{} {}", reply.status, reply.text());
+    let error = worker.run("hello", &json!(1)).expect(503).error();
+    assert!(error.starts_with("no-sandbox: ") && error.contains("base/"), "{error}");
+    drop(worker.status());
+    fs::remove_dir(&base).unwrap();
+    fs::rename(&copy, &base).unwrap();
+    // Without a start in between.
+    e2e::eventually("it serves again", || worker.run("hello", &json!(1)).status == 200);
+    worker.assert_well();
+}
+
+fn kill_all(site: &Site) {
+    for pid in site.sandboxed() {
+        let pid = Pid::from_raw(pid.cast_signed()).unwrap();
+        // Killing one of them may have ended others.
+        let _ = kill_process(pid, Signal::KILL);
+    }
 }
 
 /// A group of its own for a worker and its warden; the sandboxes are in the warden's. Dropping it removes it.

@@ -88,6 +88,11 @@ pub struct Contents<'a> {
     pub limits: Limits,
 }
 
+/// Whether a directory that is held open is in no other any more.
+fn is_removed(dir: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstat(dir).is_ok_and(|data| data.st_nlink == 0)
+}
+
 #[derive(Debug)]
 struct Template {
     tree: OwnedFd,
@@ -235,8 +240,13 @@ impl Roots {
 
     fn template(&mut self, python: &Python) -> Result<(), RootError> {
         let key = (python.base.clone(), python.guest.clone());
-        if self.templates.contains_key(&key) {
-            return Ok(());
+        match self.templates.get(&key) {
+            Some(template) if !is_removed(template.tree.as_fd()) => return Ok(()),
+            // Another may be where it was.
+            Some(Template { stage: Some(stage), .. }) => {
+                let _ = unmount(stage, UnmountFlags::DETACH);
+            }
+            _ => {}
         }
         let base = self.layer(&python.base)?;
         let guest = self.layer(&python.guest)?;
@@ -249,7 +259,8 @@ impl Roots {
                 Template { tree: base.into_fd(), stage: None }
             }
             Hang::Staged | Hang::Bind => {
-                let stage = self.stages.join(format!("template-{}", self.templates.len()));
+                self.made += 1;
+                let stage = self.stages.join(format!("template-{}", self.made));
                 std::fs::create_dir_all(&stage).map_err(mounting("make stage"))?;
                 base.make_private().map_err(mounting("make private"))?;
                 let path = stage.to_string_lossy();
