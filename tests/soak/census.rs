@@ -13,6 +13,7 @@ use e2e::{Site, Value, Worker};
 
 use crate::client::Load;
 use crate::exchange::Request;
+use crate::growth;
 use crate::history::History;
 use crate::life::{HANDLER_CACHE_BYTES, Life, ZYGOTE_BYTES};
 
@@ -25,25 +26,13 @@ const SLACK: u64 = 64 << 20;
 /// How long it may take until all is calm.
 const CALM: Duration = Duration::from_secs(60);
 
-/// Descriptors that a worker and a warden may have more after a thousand calls.
-const MOST_FDS: f64 = 4.0;
-
-/// KiB likewise. An allocator takes several thousand for each new mixture of large bodies and then no more: a thousand
-/// calls tell only what each loses that loses much.
-const MOST_KIB: f64 = 8000.0;
-
-/// Calls after which a slope says something.
-const ENOUGH: u64 = 1000;
-
-/// Calm points before that.
-const WARM_UP: usize = 3;
-
 #[derive(Debug)]
 pub(crate) struct Census {
     /// What the kernel says that all sandboxes cost; none where it does not count.
     memory: Option<PathBuf>,
     calm: Mutex<Vec<Calm>>,
     peaks: Mutex<Peaks>,
+    grown: Mutex<Vec<String>>,
 }
 
 /// The most that was seen, in bytes.
@@ -115,7 +104,7 @@ impl Census {
         let files = ["memory.usage_in_bytes", "memory.current"];
         let all = site.cgroups().into_iter().flat_map(|dir| files.map(|file| dir.join(file)));
         let memory = all.into_iter().find(|file| file.exists());
-        Self { memory, calm: Mutex::default(), peaks: Mutex::default() }
+        Self { memory, calm: Mutex::default(), peaks: Mutex::default(), grown: Mutex::default() }
     }
 
     fn sandboxes_cost(&self) -> u64 {
@@ -192,50 +181,22 @@ impl Census {
         *self.peaks.lock().unwrap()
     }
 
+    /// What was said of growth.
+    pub(crate) fn grown(&self) -> Vec<String> {
+        self.grown.lock().unwrap().clone()
+    }
+
     /// Whether anything grows with the calls, over the calm points of one worker.
-    pub(crate) fn check_slopes(&self, epoch: u32, load: &Load) {
-        let all = self.points().into_iter().filter(|calm| calm.epoch == epoch);
-        // Whoever is new has not yet taken what it will keep.
-        let points: Vec<Calm> = all.skip(WARM_UP).collect();
-        let calls = |point: Option<&Calm>| point.map_or(0, |point| point.calls);
-        if calls(points.last()) - calls(points.first()) < ENOUGH {
-            return;
-        }
-        let each = |fds: usize, calm: &Calm| fds as f64 / (1 + calm.sandboxes) as f64;
-        let lines = [
-            // A zygote more is some descriptors more: only what is beyond that counts.
-            (
-                "worker's descriptors per sandbox",
-                MOST_FDS,
-                slope(&points, |at| each(at.worker.fds, at)),
-            ),
-            (
-                "warden's descriptors per sandbox",
-                MOST_FDS,
-                slope(&points, |at| each(at.warden.fds, at)),
-            ),
-            ("worker's KiB", MOST_KIB, slope(&points, |at| at.worker.kib as f64)),
-            ("warden's KiB", MOST_KIB, slope(&points, |at| at.warden.kib as f64)),
-        ];
-        for (what, most, slope) in lines {
-            let line = format!("the {what}: {slope:.2} more with each thousand calls");
-            load.history.event(&line);
-            if slope > most {
-                load.history.failure(line);
+    pub(crate) fn check_growth(&self, epoch: u32, load: &Load) {
+        let points: Vec<Calm> =
+            self.points().into_iter().filter(|calm| calm.epoch == epoch).collect();
+        for said in growth::judge(&points) {
+            if !said.well {
+                load.history.failure(&said.words);
             }
+            self.grown.lock().unwrap().push(said.words);
         }
     }
-}
-
-/// Least squares, per thousand calls.
-fn slope(points: &[Calm], of: impl Fn(&Calm) -> f64) -> f64 {
-    let count = points.len() as f64;
-    let x = |calm: &Calm| calm.calls as f64 / 1000.0;
-    let (mean_x, mean_y) =
-        (points.iter().map(x).sum::<f64>() / count, points.iter().map(&of).sum::<f64>() / count);
-    let covariance: f64 = points.iter().map(|calm| (x(calm) - mean_x) * (of(calm) - mean_y)).sum();
-    let variance: f64 = points.iter().map(|calm| (x(calm) - mean_x).powi(2)).sum();
-    if variance > 0.0 { covariance / variance } else { 0.0 }
 }
 
 fn is_calm(worker: &Worker) -> bool {

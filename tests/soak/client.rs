@@ -7,11 +7,11 @@ use fastrand::Rng;
 
 use crate::epoch::{Epoch, Gate};
 use crate::exchange::Request;
-use crate::function::Function;
+use crate::function::{Function, SECRET};
 use crate::history::History;
 use crate::own::OwnFunctions;
 use crate::starts::Starts;
-use crate::verdict::{Kills, Verdict, judge, settle, unanswered};
+use crate::verdict::{Kills, Verdict, disconnected, judge, settle, unanswered};
 
 /// What all clients share.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub(crate) struct Load {
     pub(crate) kills: Kills,
     /// Likewise of machines: apart, since they go many at a time.
     pub(crate) machine_kills: Kills,
+    /// Likewise of connections, which go with the proxy.
+    pub(crate) proxy_kills: Kills,
     pub(crate) starts: Starts,
     pub(crate) own: OwnFunctions,
     /// Calls begun; also their names.
@@ -37,11 +39,21 @@ impl Load {
             history: History::new(),
             kills: Kills::default(),
             machine_kills: Kills::default(),
+            proxy_kills: Kills::default(),
             starts: Starts::default(),
             own: OwnFunctions::default(),
             calls: AtomicU64::new(0),
             revision: AtomicU64::new(1),
         }
+    }
+
+    /// Gives a function its secret, which stays its own through all of its versions.
+    pub(crate) fn tell_secret(&self, function: &Function, epoch: &Epoch) {
+        let begun = Instant::now();
+        let (key, value) = SECRET;
+        let heard = epoch.way(true).exchange(&Request::secret(function.name, key, value));
+        let verdict = settle(&heard, &[204], epoch);
+        self.history.called("(secret)", 0, begun, &verdict, "");
     }
 
     /// Runs until the gate ends.
@@ -92,7 +104,10 @@ impl Load {
         let heard = epoch.way(unix).exchange(&Request::call(function.name, &event));
         let expected = function.expected(call, &event);
         let kills = if function.is_machine() { &self.machine_kills } else { &self.kills };
-        let verdict = judge(&expected, &heard, epoch, kills);
+        let mut verdict = judge(&expected, &heard, epoch, kills);
+        if function.is_connected() && disconnected(&verdict, &heard) && self.proxy_kills.spend() {
+            verdict = Verdict::Killed;
+        }
         let timing = heard.map_or(String::new(), |answer| answer.timing);
         self.history.called(function.name, call, begun, &verdict, &timing);
         // What is to run out of time may do so before it has begun.

@@ -73,6 +73,11 @@ impl Request {
         Self { method: "PUT", path, content_type: "text/x-python", body }
     }
 
+    pub(crate) fn secret(name: &str, key: &str, value: &str) -> Self {
+        let path = format!("/v1/functions/{name}/secrets/{key}");
+        Self { method: "PUT", path, content_type: "text/plain", body: value.as_bytes().to_vec() }
+    }
+
     pub(crate) fn remove(name: &str) -> Self {
         Self { method: "DELETE", path: format!("/v1/functions/{name}"), ..Self::get("") }
     }

@@ -3,6 +3,8 @@
 use e2e::{Value, json};
 use fastrand::Rng;
 
+use crate::service;
+
 /// A function of the load.
 #[derive(Debug)]
 pub(crate) struct Function {
@@ -36,9 +38,14 @@ impl Function {
     pub(crate) fn source(&self, revision: u64) -> String {
         let body = self.body;
         let (dependencies, settings) = (self.dependencies, self.settings);
-        format!(
+        let source = format!(
             "# /// script\n# dependencies = {dependencies}\n# [tool.lambswool]\n# {settings}\n# ///\nREVISION = {revision}\n{IMPORTS}\ndef handler(event, context):\n    print('begun', event['call'], flush=True)\n{body}\n"
-        )
+        );
+        if self.is_connected() {
+            source.replace(PORT, &service::port().to_string())
+        } else {
+            source
+        }
     }
 
     /// An event, which names the call.
@@ -56,6 +63,11 @@ impl Function {
         self.dependencies != "[]"
     }
 
+    /// Whether it connects to [`service`], and has a secret.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.settings.contains(PORT)
+    }
+
     /// Whether it runs in a micro-VM.
     pub(crate) fn is_machine(&self) -> bool {
         self.settings.contains("microvm")
@@ -64,6 +76,12 @@ impl Function {
 
 /// On a machine under load an import takes a minute: that is an outlier, and no failure.
 const PATIENT: &str = "timeout = 300";
+
+/// Stands for the port of [`service`].
+const PORT: &str = "@port@";
+
+/// The secret of functions that connect, and its value.
+pub(crate) const SECRET: (&str, &str) = ("SOAK_SECRET", "a word that only the function knows");
 
 const IMPORTS: &str = "import json, os, sys, time";
 
@@ -76,7 +94,7 @@ fn nothing(_: &mut Rng) -> Value {
 }
 
 /// All of them.
-pub(crate) const FUNCTIONS: [Function; 25] = [
+pub(crate) const FUNCTIONS: [Function; 26] = [
     Function {
         name: "noop",
         weight: 31,
@@ -248,6 +266,15 @@ pub(crate) const FUNCTIONS: [Function; 25] = [
         body: "    import threading\n    said = []\n    all = [threading.Thread(target=said.append, args=(n,)) for n in range(8)]\n    for one in all: one.start()\n    for one in all: one.join()\n    return sum(said)",
         event: nothing,
         expected: |_, _| Expected::Value(json!(28)),
+    },
+    Function {
+        name: "fetches",
+        weight: 8,
+        dependencies: "[]",
+        settings: "timeout = 300\n# network = 'egress'\n# egress = ['127.0.0.1:@port@']",
+        body: "    import socket\n    with socket.create_connection(('127.0.0.1', @port@), 60) as end:\n        end.sendall(f\"{event['call']} {os.environ.get('SOAK_SECRET')}\\n\".encode())\n        said = end.makefile().readline()\n    if not said:\n        raise ConnectionResetError('no answer')\n    return said.strip()",
+        event: nothing,
+        expected: |call, _| Expected::Value(json!(format!("heard {call} {}", SECRET.1))),
     },
     Function {
         name: "machine",

@@ -155,6 +155,8 @@ fn up(site: Site, holds: &Holds) -> Worker {
         ("WOOL_HANDLER_CACHE_BYTES", &HANDLER_CACHE_BYTES.to_string()),
         ("WOOL_ZYGOTE_BYTES", &ZYGOTE_BYTES.to_string()),
         ("WOOL_IDLE", "2"),
+        ("WOOL_EGRESS", "fetches"),
+        ("WOOL_EGRESS_ALLOW", "127.0.0.1"),
         ("WOOL_LOG_BYTES", "1TiB"),
     ])
 }

@@ -15,10 +15,12 @@ mod client;
 mod epoch;
 mod exchange;
 mod function;
+mod growth;
 mod history;
 mod hold;
 mod life;
 mod own;
+mod service;
 mod starts;
 mod summary;
 mod trouble;
@@ -86,6 +88,9 @@ fn main() -> ExitCode {
     std::thread::scope(|scope| {
         for function in &load.functions {
             load.deploy(function, life.epoch());
+            if function.is_connected() {
+                load.tell_secret(function, life.epoch());
+            }
         }
         assert_eq!(load.history.failures().0, 0, "not all functions could be deployed");
         for number in 0..arguments.clients {
@@ -97,7 +102,7 @@ fn main() -> ExitCode {
         run(&arguments, &mut life, &load, &census, Trouble::new(Rng::with_seed(seed)));
         load.gate.end();
     });
-    census.check_slopes(life.epoch().number, &load);
+    census.check_growth(life.epoch().number, &load);
     life.finish(&load);
     if summary::print(&load, &census, seed) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -56,6 +56,7 @@ pub(crate) fn print(load: &Load, census: &Census, seed: u64) -> bool {
             calm.warden.kib
         );
     }
+    list("what grew with the calls", &census.grown());
     let peaks = census.peaks();
     println!(
         "\nmost at a time: {} MiB of idle instances, {} MiB of zygotes, {} instances; {} MiB of all sandboxes, as the kernel counts",

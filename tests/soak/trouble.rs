@@ -35,6 +35,7 @@ enum Light {
     KillZygote,
     KillInstance,
     KillMonitor,
+    KillProxy,
     StopZygote,
     StopInstance,
     StopMonitor,
@@ -45,11 +46,12 @@ enum Light {
 }
 
 impl Light {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Delay,
         Self::KillZygote,
         Self::KillInstance,
         Self::KillMonitor,
+        Self::KillProxy,
         Self::StopZygote,
         Self::StopInstance,
         Self::StopMonitor,
@@ -123,6 +125,8 @@ impl Trouble {
             Light::KillInstance => kill(instance(rng), || load.kills.add(1)),
             // With it go all calls in its machines.
             Light::KillMonitor => kill(monitor(rng), || load.machine_kills.add(MOST_CALLS)),
+            // With it go all connections, and instances that have a network.
+            Light::KillProxy => kill(victim::proxy(site), || load.proxy_kills.add(MOST_CALLS)),
             Light::StopZygote => {
                 let stalled = rng.u8(0..STALLS) == 0;
                 stop(zygote(rng), if stalled { STALL_MS } else { rng.u64(10..1500) });

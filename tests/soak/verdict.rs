@@ -50,7 +50,7 @@ impl Kills {
         self.0.lock().unwrap().extend(vec![Instant::now(); count]);
     }
 
-    fn spend(&self) -> bool {
+    pub(crate) fn spend(&self) -> bool {
         let mut kills = self.0.lock().unwrap();
         kills.retain(|at| at.elapsed() < LATE);
         kills.pop().is_some()
@@ -88,6 +88,14 @@ pub(crate) fn judge(
         "expected {expected:?}, got {} {text}; {}",
         answer.status, answer.timing
     ))
+}
+
+/// Whether a wrong answer is that of a handler whose connection broke, or who was not let through.
+pub(crate) fn disconnected(verdict: &Verdict, heard: &Result<Answer, Unanswered>) -> bool {
+    const BROKEN: [&str; 3] = ["ConnectionResetError", "ConnectionRefusedError", "BrokenPipeError"];
+    let Ok(answer) = heard else { return false };
+    let kind = &answer.json()["error"]["type"];
+    matches!(verdict, Verdict::Wrong(_)) && BROKEN.iter().any(|broken| kind == broken)
 }
 
 /// Judges a connection without an answer.

@@ -41,6 +41,19 @@ pub(crate) enum Kind {
     Monitor,
 }
 
+/// The proxy of functions with a network, while one runs: nobody else is in its group.
+pub(crate) fn proxy(site: &Site) -> Option<Victim> {
+    let groups = site.cgroups().into_iter().map(|dir| dir.join("egress"));
+    let files =
+        groups.flat_map(|dir| ["cgroup.procs", "self/cgroup.procs"].map(|file| dir.join(file)));
+    let listed = files.filter_map(|file| fs::read_to_string(file).ok());
+    let pid =
+        listed.flat_map(|pids| pids.lines().filter_map(|pid| pid.parse().ok()).next()).next()?;
+    let victim = Victim::of(pid);
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    (name.trim() == "wool-egress").then_some(victim)
+}
+
 /// All sandboxed processes.
 pub(crate) fn sandboxes(site: &Site) -> Vec<u32> {
     let mut pids = site.sandboxed();
