@@ -17,7 +17,8 @@ help:
 	@echo "make bench    FIG=sock_fig14 and others; see docs/benchmarking.md"
 	@echo "make sim      TRACE=directory: judge the import cache's policies on recorded requirement sets"
 	@echo "make soak     MINUTES=30 CALLS=... SEED=...: load and faults together, and what must hold nevertheless"
-	@echo "make fuzz     MINUTES=10 TARGETS=...: bytes that nobody would write, to whatever reads those of strangers"
+	@echo "make fuzz     MINUTES=10 TARGETS=...: bytes that nobody would write, to whatever reads those of strangers,"
+	@echo "               and requests to the HTTP API (target http_api)"
 	@echo "make escape   attack sandboxes, machines and their monitors, with every defence and without each: prints the tables (root)"
 	@echo "make test-vm  the end-to-end tests on Debian's stock kernel, under qemu"
 	@echo "make test-svm the micro-VM engine's tests on upstream KVM, emulated by qemu: nested and shadow paging"
@@ -78,10 +79,15 @@ soak: need-rust need-python
 	cargo build --workspace --locked
 	target/debug/soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(CALLS),--calls $(CALLS)) $(if $(SEED),--seed $(SEED))
 
-# In a build of its own, with counters: see fuzz/run.sh.
-fuzz: need-rust
+# In a build of its own, with counters: see fuzz/run.sh. The HTTP API has a fifth of the time, or all of it where it is
+# the one that was named: see fuzz/api.sh.
+FUZZ_MINUTES = $(or $(MINUTES),10)
+FUZZ_CODE := $(filter-out http_api,$(or $(TARGETS),all))
+FUZZ_API := $(filter http_api,$(or $(TARGETS),http_api))
+fuzz: need-rust $(VENV)/ready
 	@command -v c++ >/dev/null || { echo "error: no C++ compiler for libFuzzer; install g++"; exit 1; }
-	fuzz/run.sh $$(( $(or $(MINUTES),10) * 60 )) $(TARGETS)
+	$(if $(FUZZ_CODE),fuzz/run.sh $$(( $(FUZZ_MINUTES) * $(if $(FUZZ_API),48,60) )) $(filter-out all,$(FUZZ_CODE)))
+	$(if $(FUZZ_API),fuzz/api.sh $$(( $(FUZZ_MINUTES) * $(if $(FUZZ_CODE),12,60) )))
 
 escape: need-rust
 	cargo build --locked -p warden -p egress

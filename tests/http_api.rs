@@ -1,7 +1,8 @@
 //! The HTTP API against its own description: schemathesis sends what it says that it takes, and what it says that it does not,
 //! and compares the answers with those that it describes.
 //!
-//! `LAMBSWOOL_FUZZ_SECONDS=1800 cargo test -p e2e --test http_api -- --nocapture` is a long run, with another seed each time.
+//! `make fuzz TARGETS=http_api MINUTES=30` is a long run, with another seed each time (`LAMBSWOOL_FUZZ_SECONDS`), or that of
+//! `SEED` (`LAMBSWOOL_FUZZ_SEED`).
 
 use std::io::Write as _;
 use std::path::Path;
@@ -42,6 +43,10 @@ fn the_api_answers_as_it_says_whatever_is_sent() {
         Some(seconds) => schemathesis.args(["--max-time", seconds]),
         None => schemathesis.args(SHORT),
     };
+    let seed = std::env::var("LAMBSWOOL_FUZZ_SEED").unwrap_or_default();
+    if long.is_some() && !seed.is_empty() {
+        schemathesis.args(["--seed", &seed]);
+    }
     // Reports and examples stay with the site.
     let said = schemathesis.current_dir(worker.site().own()).output().unwrap();
     let words = String::from_utf8_lossy(&said.stdout).into_owned();
