@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use engine::ImportCost;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -38,6 +39,13 @@ pub struct PackageSummary {
     pub functions: Vec<String>,
     /// When it was last deployed or found in use, RFC 3339.
     pub used: String,
+    /// Milliseconds that its modules took to import, all that were seen together and what they import of others apart; none
+    /// before that was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub import_ms: Option<f64>,
+    /// Bytes of memory that having imported it takes, where a process did that and nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub import_bytes: Option<u64>,
     /// Why no function is forked from a process that has imported it, where that was found out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unforkable: Option<String>,
@@ -87,8 +95,13 @@ pub struct Pruned {
 }
 
 impl PackageSummary {
-    fn of(stocked: Stocked, unforkable: &mut BTreeMap<String, String>) -> Self {
+    fn of(
+        stocked: Stocked,
+        unforkable: &mut BTreeMap<String, String>,
+        costs: &BTreeMap<String, ImportCost>,
+    ) -> Self {
         let Stocked { wheel, functions, used } = stocked;
+        let cost = costs.get(&wheel.id).copied().unwrap_or_default();
         Self {
             name: wheel.name,
             version: wheel.version,
@@ -101,6 +114,8 @@ impl PackageSummary {
             bytes: wheel.extent.bytes,
             functions,
             used: stamp(used),
+            import_ms: cost.milliseconds,
+            import_bytes: cost.bytes,
         }
     }
 }
@@ -111,7 +126,8 @@ impl PackageSummary {
 pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Json<PackageList>, ApiError> {
     let stocked = app.stock.list().await?;
     let mut unforkable = app.engine.unforkable();
-    let packages = stocked.into_iter().map(|one| PackageSummary::of(one, &mut unforkable));
+    let costs = app.engine.import_costs();
+    let packages = stocked.into_iter().map(|one| PackageSummary::of(one, &mut unforkable, &costs));
     let packages: Vec<PackageSummary> = packages.collect();
     let bytes = packages.iter().map(|package| package.bytes).sum();
     Ok(Json(PackageList { packages, bytes, budget: app.stock.budget() }))

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 
 use super::terminal::{columns, say};
 use super::{client, write_json, write_out};
-use crate::api::{Checked, PackageList, Pruned};
+use crate::api::{Checked, PackageList, PackageSummary, Pruned};
 use crate::cli::{Global, Packages, PackagesAction};
 use crate::client::Client;
 use crate::quantity::Bytes;
@@ -20,6 +20,42 @@ pub(super) async fn packages(global: &Global, packages: &Packages) -> Result<()>
     }
 }
 
+const HEADER: [&str; 10] = [
+    "NAME",
+    "VERSION",
+    "PYTHON",
+    "ORIGIN",
+    "SIZE",
+    "IMPORT",
+    "MEMORY",
+    "USED BY",
+    "LAST USED",
+    "FORKED",
+];
+
+fn row(package: PackageSummary) -> [String; 10] {
+    let unknown = || "-".to_owned();
+    let users = match package.functions.as_slice() {
+        [] => unknown(),
+        [first, second, _, more @ ..] if !more.is_empty() => {
+            format!("{first}, {second} and {} more", more.len() + 1)
+        }
+        few => few.join(", "),
+    };
+    [
+        package.name,
+        package.version,
+        package.python,
+        if package.built { "built here" } else { "index" }.to_owned(),
+        size(package.bytes),
+        package.import_ms.map_or_else(unknown, |took| format!("{took:.1}ms")),
+        package.import_bytes.map_or_else(unknown, size),
+        users,
+        package.used,
+        package.unforkable.map_or_else(|| "yes".to_owned(), |why| format!("no: {why}")),
+    ]
+}
+
 async fn list(global: &Global, client: &Client) -> Result<()> {
     let list: PackageList = client.get("/v1/packages").await?;
     if global.json {
@@ -29,28 +65,9 @@ async fn list(global: &Global, client: &Client) -> Result<()> {
         say("no packages yet: they are installed when a function that needs them is deployed");
         return Ok(());
     }
-    let header = ["NAME", "VERSION", "PYTHON", "ORIGIN", "SIZE", "USED BY", "LAST USED", "FORKED"];
-    let header = header.map(str::to_owned);
-    let rows = list.packages.into_iter().map(|package| {
-        let users = match package.functions.as_slice() {
-            [] => "-".to_owned(),
-            [first, second, _, more @ ..] if !more.is_empty() => {
-                format!("{first}, {second} and {} more", more.len() + 1)
-            }
-            few => few.join(", "),
-        };
-        vec![
-            package.name,
-            package.version,
-            package.python,
-            if package.built { "built here" } else { "index" }.to_owned(),
-            size(package.bytes),
-            users,
-            package.used,
-            package.unforkable.map_or_else(|| "yes".to_owned(), |why| format!("no: {why}")),
-        ]
-    });
-    let rows: Vec<Vec<String>> = std::iter::once(header.to_vec()).chain(rows).collect();
+    let header = HEADER.map(str::to_owned).to_vec();
+    let rows = list.packages.into_iter().map(|package| row(package).to_vec());
+    let rows: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
     write_out(columns(&rows).as_bytes())?;
     say(&format!("{} of packages; {} is the budget", size(list.bytes), Bytes(list.budget)));
     Ok(())
@@ -101,4 +118,37 @@ async fn post<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T> {
 /// In whole mebibytes, at least one.
 fn size(bytes: u64) -> String {
     format!("{}MiB", bytes.div_ceil(1 << 20))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_measured_of_a_package_is_shown_as_unknown() {
+        let package = PackageSummary {
+            name: "numpy".to_owned(),
+            version: "2.1.0".to_owned(),
+            wheel: "numpy-2.1.0".to_owned(),
+            python: "3.12".to_owned(),
+            built: false,
+            modules: Vec::new(),
+            files: 1,
+            bytes: 1,
+            functions: Vec::new(),
+            used: "now".to_owned(),
+            import_ms: None,
+            import_bytes: None,
+            unforkable: None,
+        };
+        let shown = |package| {
+            let row = row(package);
+            ["IMPORT", "MEMORY"]
+                .map(|title| row[HEADER.iter().position(|other| *other == title).unwrap()].clone())
+        };
+        assert_eq!(shown(package.clone()), ["-", "-"]);
+        let measured =
+            PackageSummary { import_ms: Some(62.34), import_bytes: Some(20 << 20), ..package };
+        assert_eq!(shown(measured), ["62.3ms", "20MiB"]);
+    }
 }
