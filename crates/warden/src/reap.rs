@@ -17,6 +17,8 @@ use crate::uids::Allotment;
 
 /// Idle cgroups that a zygote keeps for its next slots, and the warden for what no zygote forks.
 const IDLE_GROUPS: usize = 64;
+/// And so many when nobody asks for any.
+const KEPT_GROUPS: usize = 8;
 
 impl Warden {
     /// Takes it from the worker's sight and begins to kill it.
@@ -132,6 +134,22 @@ impl Warden {
             own.children = own.children.saturating_sub(1);
             if dying && own.children == 0 && !self.dying.contains(&parent) {
                 self.dying.push_back(parent);
+            }
+        }
+    }
+
+    /// Gives half of the idle cgroups back that are more than a few: a burst has left them, and each is some descriptors here and
+    /// memory of the kernel's. After a second in which nobody asked for anything.
+    pub(crate) fn thin_out(&mut self) {
+        let zygotes = self.sandboxes.values_mut().filter_map(Sandbox::as_zygote_mut);
+        let pools = zygotes.map(|zygote| &mut zygote.idle_groups);
+        for pool in pools.chain(std::iter::once(&mut self.idle_groups)) {
+            for _ in 0..pool.len().saturating_sub(KEPT_GROUPS).div_ceil(2) {
+                let Some(group) = pool.pop() else { break };
+                // Its zygote has put something there: then it goes with that.
+                if !self.cgroups.remove(&group) {
+                    pool.insert(0, group);
+                }
             }
         }
     }

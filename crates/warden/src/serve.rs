@@ -150,7 +150,10 @@ impl Warden {
                 (false, false) => 2,
             };
             let limit = Timespec { tv_sec: wait / 1000, tv_nsec: wait % 1000 * 1_000_000 };
-            poll(&mut fds, Some(&limit))?;
+            let quiet = poll(&mut fds, Some(&limit))? == 0 && wait == 1000;
+            if quiet {
+                self.thin_out();
+            }
             loop {
                 let received = match scm::receive(worker, &mut packet, false) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
