@@ -1,9 +1,11 @@
 //! Scaling with the length of the queue, and its limits.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use e2e::{Site, Worker, can_run, json};
+use e2e::{Site, Worker, can_run, eventually, json};
 
 #[test]
 fn ten_calls_at_once_of_a_fresh_function_run_side_by_side() {
@@ -48,6 +50,25 @@ fn a_full_queue_says_when_to_come_back() {
         assert!(!busy.is_empty() && replies.iter().any(|reply| reply.status == 200));
         assert!(busy.iter().all(|reply| !reply.header("retry-after").is_empty()));
     });
+    worker.assert_well();
+}
+
+#[test]
+fn cgroups_that_a_burst_has_left_idle_are_given_back() {
+    if !can_run() {
+        return;
+    }
+    fn below(directory: &Path) -> usize {
+        let inside = fs::read_dir(directory).into_iter().flatten().flatten();
+        let directories = inside.map(|entry| entry.path()).filter(|path| path.is_dir());
+        directories.map(|path| 1 + below(&path)).sum()
+    }
+    let worker = Site::new().up_with(&[("WOOL_HANDLER_CACHE", "false")]);
+    drop(worker.deploy("slow", &sleeping("# timeout = 60")).expect(201));
+    let groups = || worker.site().cgroups().iter().map(|path| below(path)).sum::<usize>();
+    drop(at_once(&worker, 40));
+    let most = groups();
+    eventually("fewer than half of them are left", || groups() * 2 < most);
     worker.assert_well();
 }
 
