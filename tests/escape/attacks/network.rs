@@ -158,16 +158,18 @@ def use():
     Attack::new(
         Who::ReachingPackage,
         "change a device of a network of its own",
-        "ioctl(SIOCSIFTXQLEN) in a slot's user namespace",
+        "ioctl(SIOCETHTOOL) in a slot's user namespace",
         &[Defence::FilterNetworkAdmin],
         &["ENOSYS"],
         concat!(
             own_network!(),
             "
 def use():
-    longer = struct.pack('16si20x', b'lo', 2000)
-    fcntl.ioctl(socket.socket(socket.AF_INET, socket.SOCK_DGRAM), 0x8943, longer)
-    return got('a longer queue')
+    # ETHTOOL_SGRO: received packets are joined no more.
+    value = ctypes.create_string_buffer(struct.pack('II', 0x2c, 0))
+    request = struct.pack('16sQ16x', b'lo', ctypes.addressof(value))
+    fcntl.ioctl(socket.socket(socket.AF_INET, socket.SOCK_DGRAM), 0x8946, request)
+    return got('another device')
 "
         ),
     ),

@@ -171,7 +171,9 @@ def attack(turn, told):
     return attempted(lambda: (os.open('/proc/sysrq-trigger', os.O_WRONLY), 'open for writing')[1])
 ",
     )
-    .through_proc(),
+    .through_proc()
+    // A kernel that was built without it.
+    .refused_by_host(&["ENOENT"]),
     Attack::new(
         Who::Fresh,
         "reach the warden through the channel",
