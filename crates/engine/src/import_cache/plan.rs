@@ -63,8 +63,7 @@ pub(crate) fn plan(
     let mut offers: Vec<Offered<'_>> = Vec::new();
     let mut seen: HashMap<(usize, Set), usize> = HashMap::new();
     for Candidate { realm, pieces, reader } in candidates(entries, &worth, book) {
-        let modules = reader.closed(&pieces);
-        let sees = book.owners(&modules);
+        let (sees, modules, reader) = read(book, &pieces, reader);
         if modules.is_empty() || refused(realm, &sees, &modules) {
             continue;
         }
@@ -125,6 +124,20 @@ pub(crate) fn plan(
     None
 }
 
+/// What a zygote of a candidate's pieces would see and import, and who reads it so: whoever it was found for, if he may use
+/// it. What several have in common may hold what he has not locked: then he believes nothing that is said of it, and it is
+/// read as all do who may use it.
+fn read<'a>(book: &'a Book, pieces: &Set, reader: Rc<Belief<'a>>) -> (Set, Set, Rc<Belief<'a>>) {
+    let modules = reader.closed(pieces);
+    let sees = book.owners(&modules);
+    if reader.may_use(&sees) {
+        return (sees, modules, reader);
+    }
+    let users = Rc::new(Belief::of(book, &sees));
+    let modules = users.closed(&modules);
+    (book.owners(&modules), modules, users)
+}
+
 /// A candidate that can be made.
 struct Offered<'a> {
     gain: f64,
@@ -147,7 +160,9 @@ impl Offered<'_> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use sandbox::{Imports, LoadedFile};
 
+    use super::super::ImportTime;
     use super::super::book::tests::simple;
     use super::super::profile::Profile;
     use super::super::tree::tests::{entry, set, trees};
@@ -229,6 +244,28 @@ mod tests {
         assert!(made(price / import, f64::INFINITY));
         assert!(made(price / import, price));
         assert!(!made(price / import, price - 1.0));
+    }
+
+    #[test]
+    fn what_several_have_in_common_costs_what_those_were_told_who_may_use_it() {
+        let mut book = simple(3);
+        let mut stranger = Profile::new(0, set(&[1, 2]), set(&[1]), &book);
+        stranger.learn(0, &set(&[]), &set(&[1]), ImportTime::Load(1.0), &mut book);
+        let file = |module: &str, milliseconds| LoadedFile {
+            module: module.to_owned(),
+            milliseconds,
+            ..LoadedFile::default()
+        };
+        let files = vec![file("a", 0.5), file("b", 200.0)];
+        book.measure(&set(&[0, 1]), &Imports { files, ..Imports::default() });
+        let user = Profile::new(0, set(&[0, 1]), set(&[0, 1]), &book);
+        let other = Profile::new(0, set(&[0, 2]), set(&[0]), &book);
+        // Both import a, and more than half of the starts b as well. Who locked only what both did knows b by hearsay.
+        let demands =
+            [(&user, 60.0), (&other, 40.0)].map(|(profile, weight)| Demand { profile, weight });
+        let root = [entry(None, set(&[]), 1 << 20, 0)];
+        let build = plan(&root, &[], &demands, &book, 0.0, all(1 << 30), |_, _, _| false).unwrap();
+        assert_eq!((build.modules, build.milliseconds), (set(&[0, 1]), MAKING_MS + 200.5));
     }
 
     #[test]

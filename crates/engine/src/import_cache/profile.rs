@@ -176,7 +176,7 @@ impl Profile {
 
     /// What the book says to this handler.
     pub(crate) fn belief<'a>(&'a self, book: &'a Book) -> Belief<'a> {
-        Belief { book, trust: book.trust(&self.locked), shares: Some(&self.shares) }
+        Belief { shares: Some(&self.shares), ..Belief::of(book, &self.locked) }
     }
 
     /// All that it imports, as far as is known: what a zygote of its own imports.
@@ -214,6 +214,7 @@ pub(crate) struct Needs {
 #[derive(Debug)]
 pub(crate) struct Belief<'a> {
     book: &'a Book,
+    locked: Set,
     trust: Trust,
     shares: Option<&'a HashMap<u32, f64>>,
 }
@@ -221,7 +222,12 @@ pub(crate) struct Belief<'a> {
 impl<'a> Belief<'a> {
     /// Of nobody in particular who locked `locked`.
     pub(crate) fn of(book: &'a Book, locked: &Set) -> Self {
-        Self { book, trust: book.trust(locked), shares: None }
+        Self { book, locked: locked.clone(), trust: book.trust(locked), shares: None }
+    }
+
+    /// Whether he who reads it so may use a zygote that sees `sees`.
+    pub(crate) fn may_use(&self, sees: &Set) -> bool {
+        sees.within(&self.locked)
     }
 
     /// Milliseconds that importing the piece takes by itself: as a zygote told that is believed, else as the handler's own
