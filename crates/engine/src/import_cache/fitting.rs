@@ -246,7 +246,7 @@ impl ImportCache {
 
     pub(super) fn give_up(&self, snapshot: &Snapshot, victims: &Victims) {
         for at in &victims.zygotes {
-            self.state().remove(&snapshot.view.kept[*at]);
+            self.state().give_up(&snapshot.view.kept[*at]);
         }
         if let Some(idle) = &self.idle {
             idle.give_up(snapshot.idle[..victims.idle].iter().map(|offer| offer.ticket));
@@ -281,10 +281,10 @@ mod tests {
     use std::collections::HashMap;
     use std::time::Duration;
 
-    use sandbox::fake::{FakeProvider, Recorded};
+    use sandbox::fake::{FakeProvider, Operation, Recorded};
     use tokio::time::sleep;
 
-    use super::super::improving::tests::{cache, cache_of, layer_of};
+    use super::super::improving::tests::{cache, cache_of, layer_of, start};
     use super::*;
     use crate::call::tests::handler;
     use crate::call::{Handler, HandlerId};
@@ -351,5 +351,40 @@ mod tests {
             let counted = usize::from(zygotes == ZygotePolicy::Paper);
             assert_eq!(remembered.sum::<usize>(), counted, "{zygotes:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_proved_heavier_than_its_worth_is_not_made_again_before_it_is_worth_that() {
+        let mebibytes = |count: u64| count << 20;
+        let (provider, room) = (FakeProvider::default(), mebibytes(136));
+        // The second is expected to weigh some 20 MiB beside the 76 of the first and 8 of the root, and weighs 108.
+        let cost = |milliseconds, bytes| Recorded { milliseconds, bytes, ..Recorded::default() };
+        let costs = [("a", cost(400.0, mebibytes(60))), ("b", cost(100.0, mebibytes(100)))];
+        provider.record(costs.map(|(module, cost)| (module.to_owned(), cost)).into());
+        let config = EngineConfig { zygote_bytes: room, ..EngineConfig::default() };
+        let cache = cache_of(&provider, config);
+        cache.state().account.earn(1e6, 500.0);
+        let other = Handler {
+            id: HandlerId(Arc::from("other")),
+            packages: Some(layer_of("packages/q")),
+            imports: vec!["b".to_owned()],
+            ..handler()
+        };
+        let made = || provider.begun(Operation::Derive);
+        for (handler, module, milliseconds, starts) in
+            [(&handler(), "a", 400.0, 10), (&other, "b", 100.0, 5)]
+        {
+            for _ in 0..starts {
+                start(&cache, handler, module, milliseconds).await;
+                sleep(Duration::from_secs(1)).await;
+            }
+        }
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(made(), 2);
+        for _ in 0..60 {
+            start(&cache, &other, "b", 100.0).await;
+            sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!((made(), provider.census().zygotes), (3, 2));
     }
 }

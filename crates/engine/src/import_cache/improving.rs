@@ -1,6 +1,5 @@
 //! Making better zygotes, off the path of calls: the shell around [`plan`].
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,7 +14,6 @@ use super::kept::{Key, View};
 use super::making::outcome;
 use super::plan::{Build, Means, plan};
 use super::profile::Profile;
-use super::select::Standing;
 use super::set::Set;
 use super::state::State;
 use super::worth::{Demand, MAKING_MS};
@@ -153,15 +151,10 @@ impl ImportCache {
     /// What is most worth making with that many milliseconds, if anything is.
     fn think(&self, purse: f64) -> Option<Planned> {
         let snapshot = self.snapshot();
-        let standings: HashMap<Key, Standing> = {
-            let state = self.state();
-            let keys = state.nodes.keys();
-            keys.map(|key| (key.clone(), state.standing(&self.config, key))).collect()
-        };
+        let barred = self.state().barred(&self.config);
         let (left, cap, zygotes) = (self.left_to(&snapshot), self.room(), self.most_zygotes());
         let refused = |realm, sees: &Set, modules: &Set| {
-            let key = Key { realm, sees: sees.clone(), modules: modules.clone() };
-            standings.get(&key).is_some_and(|standing| *standing != Standing::Absent)
+            barred.contains(&Key { realm, sees: sees.clone(), modules: modules.clone() })
         };
         let entries = &snapshot.view.entries;
         let demands = snapshot.demands();
@@ -229,6 +222,8 @@ impl ImportCache {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::collections::HashMap;
+
     use sandbox::fake::{FakeProvider, Operation, Recorded};
     use tokio::task::yield_now;
     use tokio::time::sleep;
@@ -265,7 +260,12 @@ pub(super) mod tests {
     }
 
     /// A start that imports `module` itself.
-    async fn start(cache: &Arc<ImportCache>, handler: &Handler, module: &str, milliseconds: f64) {
+    pub(in super::super) async fn start(
+        cache: &Arc<ImportCache>,
+        handler: &Handler,
+        module: &str,
+        milliseconds: f64,
+    ) {
         let pick = cache.pick(handler).await.unwrap();
         let modules = vec![module.to_owned()];
         cache.learn(handler, &pick, modules, ImportTime::Load(milliseconds));

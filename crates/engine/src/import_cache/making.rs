@@ -236,6 +236,7 @@ impl ImportCache {
             born = parent.born;
             if let Some(weight) = weight {
                 book.weighed_alone(&key.sees, &modules, weight);
+                book.weighed_as(&key.sees, &key.modules, &parent.modules, weight);
             }
             modules = modules.or(&parent.modules);
             book.weighed(&key.sees, imports.milliseconds, bytes);

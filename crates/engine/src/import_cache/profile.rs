@@ -247,6 +247,11 @@ impl<'a> Belief<'a> {
     pub(crate) fn weigh(&self, milliseconds: f64) -> u64 {
         self.book.weigh(milliseconds)
     }
+
+    /// What such a zygote weighed: see [`Book::weight`].
+    pub(crate) fn weight(&self, sees: &Set, asked: &Set, had: &Set) -> Option<u64> {
+        self.book.weight(sees, asked, had)
+    }
 }
 
 #[cfg(test)]

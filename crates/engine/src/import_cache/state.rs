@@ -1,6 +1,6 @@
 //! What the import cache knows, under its one lock.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,6 +68,8 @@ pub(super) struct State {
     pub(super) rate: Rate,
     /// What making zygotes may cost.
     pub(super) account: Account,
+    /// Zygotes given up for others since anything was last started: nobody has asked for them since.
+    given_up: HashSet<Key>,
     /// Milliseconds of imports that calls had to do since somebody last thought about better zygotes.
     pub(super) missed: f64,
     /// What calls have shown and nobody took in yet.
@@ -89,6 +91,7 @@ impl Default for State {
             turns: 0,
             rate: Rate::default(),
             account: Account::default(),
+            given_up: HashSet::new(),
             missed: 0.0,
             lessons: Lessons::default(),
             view: None,
@@ -140,6 +143,7 @@ impl State {
     /// Counts a start of the handler.
     pub(super) fn start(&mut self, handler: &HandlerId, half_life: f64) {
         self.starts += 1;
+        self.given_up.clear();
         self.rate.count(Instant::now());
         let Some(profile) = self.profiles.get(handler) else { return };
         let twin = |other: &Arc<Profile>| {
@@ -285,6 +289,21 @@ impl State {
         self.setbacks.remove(&(key.realm, key.sees.clone()));
     }
 
+    /// Takes a zygote out for others, which are worth more.
+    pub(super) fn give_up(&mut self, kept: &Arc<Kept>) {
+        if self.remove(kept) {
+            self.given_up.insert(kept.key.clone());
+        }
+    }
+
+    /// The zygotes that nobody may plan to make: that are there, are being made, cannot be made, or were given up for others
+    /// since anything was last started.
+    pub(super) fn barred(&self, config: &EngineConfig) -> HashSet<Key> {
+        let keys = self.nodes.keys();
+        let there = keys.filter(|key| self.standing(config, key) != Standing::Absent);
+        there.chain(&self.given_up).cloned().collect()
+    }
+
     /// Whether that zygote is still the one that is there.
     pub(super) fn holds(&self, kept: &Arc<Kept>) -> bool {
         matches!(self.nodes.get(&kept.key), Some(Node::Ready(there)) if Arc::ptr_eq(there, kept))
@@ -320,7 +339,13 @@ fn seeds(
 
 #[cfg(test)]
 mod tests {
+    use sandbox::fake::{FakeProvider, Operation, Recorded};
+    use tokio::time::sleep;
+
+    use super::super::evict::Victims;
+    use super::super::improving::tests::{cache, start};
     use super::*;
+    use crate::call::tests::handler;
 
     #[tokio::test(start_paused = true)]
     async fn a_set_that_fails_again_and_again_is_tried_ever_more_rarely_and_no_other_waits_for_it()
@@ -345,5 +370,31 @@ mod tests {
         state.set_back(&key(1, 1), retry);
         state.set_forth(&key(1, 2));
         assert_eq!(state.standing(&config, &key(1, 2)), Standing::Absent);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_given_up_for_others_is_not_made_again_before_anything_was_started() {
+        let (provider, handler) = (FakeProvider::default(), handler());
+        let cost = Recorded { milliseconds: 100.0, ..Recorded::default() };
+        provider.record(HashMap::from([("a".to_owned(), cost)]));
+        let cache = cache(&provider);
+        cache.state().account.earn(1e6, 500.0);
+        for _ in 0..3 {
+            start(&cache, &handler, "a", 100.0).await;
+            sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!(provider.begun(Operation::Derive), 1);
+        let snapshot = cache.snapshot();
+        let place = snapshot.view.entries.iter().position(|entry| !entry.root());
+        let victims = Victims { zygotes: place.into_iter().collect(), idle: 0 };
+        cache.give_up(&snapshot, &victims);
+        drop(snapshot);
+        cache.state().missed = 100.0;
+        cache.improve();
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(provider.begun(Operation::Derive), 1);
+        start(&cache, &handler, "a", 100.0).await;
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(provider.begun(Operation::Derive), 2);
     }
 }

@@ -170,8 +170,11 @@ pub(crate) fn price(
     modules: &Set,
     belief: &Belief<'_>,
 ) -> Price {
-    let from = ancestor(entries, realm, sees, modules, belief).map(|at| &entries[at].modules);
-    let new = modules.iter().filter(|piece| from.is_none_or(|had| !had.contains(*piece)));
+    let (nothing, from) = (Set::default(), ancestor(entries, realm, sees, modules, belief));
+    let had = from.map_or(&nothing, |at| &entries[at].modules);
+    let new = modules.iter().filter(|piece| !had.contains(*piece));
     let milliseconds: f64 = new.map(|piece| belief.cost(piece)).sum();
-    Price { milliseconds: MAKING_MS + milliseconds, bytes: belief.weigh(milliseconds) }
+    let weighed = belief.weight(sees, modules, had);
+    let bytes = weighed.unwrap_or_else(|| belief.weigh(milliseconds));
+    Price { milliseconds: MAKING_MS + milliseconds, bytes }
 }

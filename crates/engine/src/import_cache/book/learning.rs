@@ -6,7 +6,7 @@ use sandbox::Imports;
 
 use super::super::set::Set;
 use super::super::witness::{Trust, Witness, Witnesses, Words};
-use super::Book;
+use super::{Book, MOST_WEIGHTS, Weight};
 use crate::config::CREATION_TIMEOUT;
 
 /// The longest that an import can take: whoever takes longer has no zygote that could spare him anything.
@@ -115,6 +115,16 @@ impl Book {
         self.distributions.iter_mut().for_each(|entry| entry.changed = changes);
         // The first of new ones has a number.
         self.witnesses.number(sees).unwrap_or_default()
+    }
+
+    /// A zygote of `sees` that was asked to import `asked`, derived from one that had imported `had`, weighs that much beyond it.
+    /// When there were too many, all are forgotten: each is made in vain once more at most.
+    pub(crate) fn weighed_as(&mut self, sees: &Set, asked: &Set, had: &Set, bytes: u64) {
+        if self.weights.len() >= MOST_WEIGHTS {
+            self.weights.clear();
+        }
+        let weight = Weight { had: had.clone(), bytes };
+        self.weights.insert((sees.clone(), asked.clone()), weight);
     }
 
     /// A zygote of `sees` that imported `own` beyond the one that it was derived from weighs that much beyond it: where all

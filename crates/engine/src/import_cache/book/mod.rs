@@ -28,6 +28,9 @@ const MOST_PIECES: usize = 20_000;
 /// Modules of all distributions together that are told apart, at most.
 const MOST_PIECES_OF_ALL: usize = 500_000;
 
+/// Zygotes whose weights are remembered, at most.
+const MOST_WEIGHTS: usize = 1024;
+
 /// Bytes of a module's name, at most.
 const NAME_BYTES: usize = 255;
 
@@ -39,10 +42,21 @@ pub(crate) struct Book {
     places: HashMap<(u32, String), u32>,
     witnesses: Witnesses,
     weighed: Line,
+    /// What zygotes weighed when one of them was last made, by what they see and are asked to import.
+    weights: HashMap<(Set, Set), Weight>,
     /// Whose weight is in the line.
     weighing: HashSet<Witness>,
     /// How often anything of any piece has changed.
     changes: u64,
+}
+
+/// What a zygote weighed.
+#[derive(Clone, Debug)]
+struct Weight {
+    /// What the one that it was derived from had imported.
+    had: Set,
+    /// Bytes beyond that one.
+    bytes: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -226,6 +240,13 @@ impl Book {
         )]
         let bytes = self.weighed.at(milliseconds).max(1.0) as u64;
         bytes
+    }
+
+    /// What such a zygote weighed when it was last made, if it is to be derived from one that has imported `had`, and was
+    /// then from one that had all of that.
+    pub(crate) fn weight(&self, sees: &Set, asked: &Set, had: &Set) -> Option<u64> {
+        let weight = self.weights.get(&(sees.clone(), asked.clone()))?;
+        had.within(&weight.had).then_some(weight.bytes)
     }
 
     /// What can be imported by itself out of `pieces`, as those know who trust so: without what cannot be forked from, and
