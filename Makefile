@@ -55,7 +55,7 @@ check: need-rust $(VENV)/ready
 	$(VENV)/bin/ruff format --check guest/python
 
 test: need-rust $(VENV)/ready
-	$(VENV)/bin/python -m pytest -q guest/python/tests
+	$(VENV)/bin/python -m pytest -q -rs guest/python/tests
 	cargo build --workspace --locked
 	mkdir -p target && rm -f target/skipped
 	LAMBSWOOL_SKIPPED=$(CURDIR)/target/skipped cargo test --workspace --locked

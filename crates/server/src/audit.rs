@@ -11,7 +11,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::access::Caller;
-use crate::logs::{Rotation, numbered, rotate};
+use crate::logs::{Rotation, numbered, open_lines, rotate};
 
 /// How much of it is kept, of what was done and of what was not: some half a million actions.
 pub const AUDIT: Rotation = Rotation { bytes: 10 << 20, files: 10 };
@@ -189,19 +189,7 @@ impl Lines {
 
 impl Current {
     fn open(dir: &Path) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options.create(true).read(true).append(true).mode(0o600);
-        let mut file = options.open(numbered(dir, 0))?;
-        let mut size = file.metadata()?.len();
-        let mut last = [b'\n'];
-        if size > 0 {
-            file.read_exact_at(&mut last, size - 1)?;
-        }
-        if last != [b'\n'] {
-            // A crash cut the last line off: it must not take the next one with it.
-            file.write_all(b"\n")?;
-            size += 1;
-        }
+        let (file, size) = open_lines(OpenOptions::new().mode(0o600), &numbered(dir, 0))?;
         Ok(Self { file, size })
     }
 }

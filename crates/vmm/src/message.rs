@@ -34,7 +34,7 @@ pub enum Order {
     },
     /// Freeze it. Answered by [`Event::Frozen`].
     Freeze {
-        /// Clones to keep rehearsed, for those that are ordered.
+        /// Clones to keep ready, for those that are ordered.
         spares: usize,
     },
     /// Make a clone. The channel's descriptor comes along, then one for each layer. Answered by [`Event::Cloned`].

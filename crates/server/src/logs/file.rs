@@ -110,22 +110,29 @@ fn tell(function: &str, error: &io::Error) {
     }
 }
 
+/// Opens a file of lines to append to, and makes it if there is none; and its bytes.
+///
+/// # Errors
+/// When it cannot be opened, read or written.
+pub(crate) fn open_lines(options: &mut OpenOptions, path: &Path) -> io::Result<(File, u64)> {
+    let mut file = options.create(true).read(true).append(true).open(path)?;
+    let mut size = file.metadata()?.len();
+    let mut last = [b'\n'];
+    if size > 0 {
+        file.read_exact_at(&mut last, size - 1)?;
+    }
+    if last != [b'\n'] {
+        // A crash or a full disk cut the last line off: it must not take the next one with it.
+        file.write_all(b"\n")?;
+        size += 1;
+    }
+    Ok((file, size))
+}
+
 impl Current {
     fn open(dir: &Path) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
-        let mut options = OpenOptions::new();
-        let mut file =
-            options.create(true).read(true).append(true).open(dir.join("current.log"))?;
-        let mut size = file.metadata()?.len();
-        let mut last = [b'\n'];
-        if size > 0 {
-            file.read_exact_at(&mut last, size - 1)?;
-        }
-        if last != [b'\n'] {
-            // A crash or a full disk cut the last line off: it must not take the next one with it.
-            file.write_all(b"\n")?;
-            size += 1;
-        }
+        let (file, size) = open_lines(&mut OpenOptions::new(), &dir.join("current.log"))?;
         Ok(Self { file, size, pending: Vec::new() })
     }
 

@@ -25,7 +25,7 @@ use sandbox::wire::LogStream;
 use tokio::sync::{oneshot, watch};
 
 pub use file::Rotation;
-pub(crate) use file::{path as numbered, rotate};
+pub(crate) use file::{open_lines, path as numbered, rotate};
 pub use follow::Follower;
 pub(crate) use line::stamp;
 pub use line::{Entry, ParseError};

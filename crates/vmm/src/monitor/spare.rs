@@ -4,7 +4,7 @@
 //!   spawn, all touched that a call touches ─► wake ─► waits ─► an order: a clone like any other, on the same thread
 //! ```
 //! What makes a first call slow is what it touches for the first time: each page is a fault of the guest's and one of the
-//! host's. What that is the first clone of a family rehearses for all (`serve.rs`), and the first ones that answer a call
+//! host's. What that is the first clone of a family rehearses for all ([`try_out`]), and the first ones that answer a call
 //! complete it.
 
 use std::collections::VecDeque;
@@ -64,8 +64,10 @@ impl Spares {
         overdue.for_each(|spare| spare.hold.stopper().stop());
     }
 
+    /// Those that are being made; one that was stopped ends by itself.
     fn unready(&self) -> impl Iterator<Item = &Spare> {
-        self.all.iter().filter(|spare| spare.made.get().is_none())
+        let making = self.all.iter().filter(|spare| spare.made.get().is_none());
+        making.filter(|spare| !spare.hold.stopper().wanted())
     }
 
     /// One that is ready, else the one that will be first.

@@ -12,7 +12,7 @@ use thiserror::Error;
 use super::zygote::MachineZygote;
 use crate::lacking::Lacking;
 
-/// Clones that a family keeps rehearsed, at most: each costs about a megabyte and some milliseconds.
+/// Clones that a family keeps ready, at most: each costs about a megabyte and some milliseconds.
 const MOST_SPARES: usize = 2;
 
 /// Why there can be no micro-VMs on this machine.
@@ -42,14 +42,14 @@ pub(super) struct Shared {
     pub(super) containers: Containers,
     /// What all machines of one family have of the processors together.
     pub(super) cpu: Cpu,
-    /// Clones that each family keeps rehearsed.
+    /// Clones that each family keeps ready.
     pub(super) spares: usize,
     pub(super) lacking: Arc<Lacking>,
 }
 
 impl Machines {
     /// A provider on top of the containers' warden, on a state directory; `spares` are the clones that each family keeps
-    /// rehearsed, `cpu` is what all machines of one family have of the processors together.
+    /// ready, `cpu` is what all machines of one family have of the processors together.
     ///
     /// # Errors
     /// Where the machine has no KVM.
