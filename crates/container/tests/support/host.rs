@@ -62,8 +62,8 @@ pub(crate) fn cgroups(name: &str) -> BTreeSet<PathBuf> {
 /// Sandboxes' processes in those cgroups.
 pub(crate) fn processes(name: &str) -> Vec<Process> {
     let mut pids = BTreeSet::new();
-    // The warden's own helpers.
-    let apart = |dir: &PathBuf| dir.ends_with("pacemaker") || dir.ends_with("egress");
+    // The warden's own helpers; of version 2, processes are one further down.
+    let apart = |dir: &PathBuf| dir.iter().any(|part| part == "pacemaker" || part == "egress");
     for dir in cgroups(name).into_iter().filter(|dir| !apart(dir)) {
         let listed = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
         pids.extend(listed.lines().filter_map(|line| line.parse::<i32>().ok()));
