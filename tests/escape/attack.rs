@@ -52,6 +52,8 @@ pub(crate) struct Attack {
     pub(crate) turns: u32,
     /// It goes through `/proc`, which sandboxes lack where mounts cannot come late.
     pub(crate) through_proc: bool,
+    /// It goes through a Unix socket of its own or of a neighbour's: sandboxes have none where there are no Landlock scopes.
+    pub(crate) through_sockets: bool,
     /// Where the kernel has no Landlock scopes the filter stands in for them, or one line less: its second run says nothing.
     pub(crate) by_scopes: bool,
     /// What it may meet on a host that refuses it by itself, whatever we do: then it counts for nothing. The host is asked.
@@ -77,6 +79,7 @@ impl Attack {
             contained,
             turns: 1,
             through_proc: false,
+            through_sockets: false,
             by_scopes: false,
             refused_by_host: &[],
             source,
@@ -89,6 +92,10 @@ impl Attack {
 
     pub(crate) const fn through_proc(self) -> Self {
         Self { through_proc: true, ..self }
+    }
+
+    pub(crate) const fn through_sockets(self) -> Self {
+        Self { through_sockets: true, ..self }
     }
 
     pub(crate) const fn by_scopes(self) -> Self {

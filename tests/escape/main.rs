@@ -115,6 +115,10 @@ async fn carry_out(usual: Hang) -> Table {
             let lost = here.extract_if(.., |one| one.through_proc);
             left_out.extend(lost.map(|one| (one.name, "sandboxes have no /proc here")));
         }
+        if !scopes {
+            let lost = here.extract_if(.., |one| one.through_sockets);
+            left_out.extend(lost.map(|one| (one.name, "sandboxes have no Unix sockets here")));
+        }
         for attack in here {
             let inside = stage.run(&attack).await;
             rows.push(Row { attack, inside, outside: None, host: None, alone: Vec::new() });

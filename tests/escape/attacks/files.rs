@@ -173,7 +173,8 @@ def victim(turn):
 def attack(turn, told):
     return attempted(lambda: (socket.socket(socket.AF_UNIX).connect('/tmp/socket'), 'connected')[1])
 ",
-    ),
+    )
+    .through_sockets(),
     Attack::new(
         Who::Handler,
         "read a neighbour's shared memory",

@@ -72,7 +72,8 @@ def attack(turn, told):
 def attack(turn, told):
     return attempted(lambda: (socket.socket(socket.AF_UNIX).connect(HOST['socket']), 'connected')[1])
 ",
-    ),
+    )
+    .through_sockets(),
     Attack::new(
         Who::Handler,
         "talk to a service of the host by an abstract name",
@@ -272,7 +273,7 @@ def attack(turn, told):
     return attempted(lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'hello', '\\0datagrams'))
 ",
     )
-    .by_scopes(),
+    .through_sockets(),
     Attack::new(
         Who::Handler,
         "meet a neighbour where no network namespace holds",
