@@ -3,6 +3,8 @@
 //! Control registers, descriptor tables and model-specific registers are out of a guest's reach: they need ring 0, of
 //! which it has two instructions. They are part of the system registers all the same, and are put back with them.
 
+mod saved;
+
 use std::sync::Arc;
 
 use kvm_bindings::{kvm_regs, kvm_sregs, kvm_vcpu_events, kvm_xsave};
@@ -10,6 +12,7 @@ use kvm_ioctls::{SyncReg, VcpuFd};
 
 use crate::mutant::{self, Mutant};
 use crate::vcpu::{Vcpu, VcpuError, step};
+pub(crate) use saved::SavedCpu;
 
 /// The state of a processor between two instructions of its guest.
 pub struct CpuState {
@@ -151,7 +154,7 @@ impl Context {
 mod tests {
     use super::*;
 
-    fn state(word: usize, value: u32) -> CpuState {
+    pub(super) fn state(word: usize, value: u32) -> CpuState {
         let mut xsave = Box::new(kvm_xsave::default());
         xsave.region[word] = value;
         let (regs, sregs) = (kvm_regs::default(), kvm_sregs::default());

@@ -25,6 +25,8 @@ const STATE_LEAF: u32 = 0xd;
 
 /// What the host's kernel keeps its own time by.
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+/// A number that is drawn when the host starts: random(4).
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
 /// An open `/dev/kvm`.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub struct Hypervisor {
     pub(crate) kvm: Kvm,
     pub(crate) cpuid: CpuId,
     pub(crate) xcr0: u64,
+    /// Which start of the host's this is; none where it does not say.
+    pub(crate) boot: Option<String>,
     /// Whether the host's kernel trusts the processor's counter of ticks.
     trusts_ticks: bool,
     ticks: OnceLock<Result<Ticks, NoTicks>>,
@@ -40,7 +44,7 @@ pub struct Hypervisor {
 /// The processor's counter of ticks (TSC), as guests read it: the host's own value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticks {
-    kilohertz: u32,
+    pub(crate) kilohertz: u32,
     /// Whether KVM had to be told not to shift it: otherwise it starts at zero with each machine.
     pub(crate) unshifted: bool,
 }
@@ -115,7 +119,30 @@ impl Hypervisor {
         let source = std::fs::read_to_string(CLOCK_SOURCE).unwrap_or_default();
         // A virtual machine's kernel reads the counter through either of the two.
         let trusts_ticks = matches!(source.trim(), "tsc" | "kvm-clock");
-        Ok(Self { kvm, cpuid, xcr0, trusts_ticks, ticks: OnceLock::new() })
+        let boot = std::fs::read_to_string(BOOT).ok().map(|id| id.trim().to_owned());
+        Ok(Self { kvm, cpuid, xcr0, boot, trusts_ticks, ticks: OnceLock::new() })
+    }
+
+    /// A hash of all that a guest sees of the processor, extended states and their layout included; the same on each
+    /// processor of the host.
+    pub(crate) fn features(&self) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new();
+        for leaf in self.cpuid.as_slice() {
+            let mut words =
+                [leaf.function, leaf.index, leaf.flags, leaf.eax, leaf.ebx, leaf.ecx, leaf.edx];
+            // Numbers of the processor on which KVM was asked: the initial APIC id, and those of the topology's leaves.
+            match leaf.function {
+                1 => words[4] &= 0x00ff_ffff,
+                0xb | 0x1f => words[6] = 0,
+                0x8000_001e => words[3..].fill(0),
+                _ => {}
+            }
+            for word in words {
+                hasher.update(&word.to_le_bytes());
+            }
+        }
+        hasher.update(&self.xcr0.to_le_bytes());
+        *hasher.finalize().as_bytes()
     }
 
     /// Whether guests can tell the time from the processor's counter: the first to ask has a tiny guest read it.

@@ -32,13 +32,13 @@
 //! - Limits of memory, scratch and descriptors; branches that a clone's tree gets after its template was sealed.
 //! - Clones that share pages with their template until they write, and resets in place that ask the kernel which pages are a
 //!   clone's own (Linux ≥ 6.7; before that, clone anew). Clones by a fork of the monitor, to be measured beside them.
+//! - Templates of usual machines on disk, for a later monitor of the same build on the same host.
 //!
 //! # What does not, yet
 //!
 //! - Processes and sockets are refused as by a limit.
 //! - Permission bits are kept but not enforced: the only user owns everything. MADV_DONTNEED on a file's pages reads as zero.
 //! - Floating point state is not saved in signal frames; no signal comes from outside.
-//! - Snapshots on disk. Template and clones live in one process.
 //!
 //! Seen on one host only, whose KVM is paravirtualised: the guest's user mode native, ring 0 emulated. What is known of
 //! others is written where it matters.

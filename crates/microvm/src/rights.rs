@@ -41,6 +41,19 @@ impl Rights {
         Self::of_protection((execute << 2 | write << 1 | read) as u64)
     }
 
+    /// As a number, for a snapshot on disk.
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Those of a number; none where no mapping can have them.
+    pub(crate) const fn of_bits(bits: u8) -> Option<Self> {
+        match bits {
+            0 | 1 | 3 | 5 | 7 | 8 => Some(Self(bits)),
+            _ => None,
+        }
+    }
+
     /// Whether all of `wanted` is allowed.
     #[must_use]
     pub const fn allow(self, wanted: Self) -> bool {

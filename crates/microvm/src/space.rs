@@ -6,6 +6,7 @@
 
 mod limits;
 mod resize;
+mod saved;
 
 use std::io;
 use std::ops::Range;
@@ -21,6 +22,7 @@ use crate::regions::Regions;
 use crate::rewind::Journal;
 use crate::rights::Rights;
 use crate::tables;
+pub(crate) use saved::{Impossible, SavedSpace};
 
 /// Bytes of a clone's own zone for what is smaller than a block, unless that is more than half of it.
 const SMALL_BYTES: u64 = 256 << 20;

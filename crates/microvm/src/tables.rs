@@ -131,7 +131,7 @@ const fn page_entry(address: u64) -> u64 {
 
 /// The entry that the processor would find for an address of the guest: 0 when there is none.
 #[cfg(test)]
-fn entry(arena: &Arena, address: u64) -> u64 {
+pub(crate) fn entry(arena: &Arena, address: u64) -> u64 {
     let block = arena.word(tables::BLOCKS + (address / BLOCK) * 8);
     match block {
         0 => 0,

@@ -101,6 +101,11 @@ pub enum VcpuError {
     Lost(String),
 }
 
+/// Flags as a guest can have them.
+pub(crate) const fn flags_of_guest(rflags: u64) -> u64 {
+    rflags & FLAGS_OF_GUEST | FLAGS_ALWAYS
+}
+
 pub(crate) fn step(step: &'static str) -> impl FnOnce(kvm_ioctls::Error) -> VcpuError {
     move |source| VcpuError::Kvm { step, source }
 }
@@ -284,7 +289,7 @@ impl Vcpu {
         self.fd.set_sync_dirty_reg(SyncReg::SystemRegister);
         let shared = self.fd.sync_regs_mut();
         (shared.regs.rip, shared.regs.rsp) = (rip, rsp);
-        shared.regs.rflags = rflags & FLAGS_OF_GUEST | FLAGS_ALWAYS;
+        shared.regs.rflags = flags_of_guest(rflags);
         at_user(&mut shared.sregs);
     }
 

@@ -5,9 +5,9 @@ mod machine;
 use layers::{Silent, Store, base, python};
 use machine::kvm;
 use microvm::hypervisor::Hypervisor;
-use microvm::linux::{Options, Pause, Process, Template};
+use microvm::linux::{Build, Options, Pause, Process, Template};
 use microvm::scan::Scanner;
-use microvm::vfs::TreeBuilder;
+use microvm::vfs::{Tree, TreeBuilder};
 use sandbox::wire::{Convention, Decoder, Load, Reply, Request};
 
 fn tree() -> (TreeBuilder, String) {
@@ -24,6 +24,12 @@ fn tree() -> (TreeBuilder, String) {
         .devices()
         .scratch("/tmp");
     (tree, spec.interpreter)
+}
+
+/// The same with code in it.
+fn tree_with(code: &tempfile::TempDir) -> (Tree, String) {
+    let (tree, interpreter) = tree();
+    (tree.layer("/var/task", code.path()).unwrap().build(64 << 20, 4096), interpreter)
 }
 
 /// Runs a script to its end; returns that and what it printed.
@@ -62,10 +68,9 @@ struct Talk {
 impl Talk {
     /// Starts the agent with a handler of this source.
     fn start(host: &Hypervisor, source: &str) -> Self {
-        let (tree, interpreter) = tree();
         let code = tempfile::tempdir().unwrap();
         std::fs::write(code.path().join("handler.py"), source).unwrap();
-        let tree = tree.layer("/var/task", code.path()).unwrap().build(64 << 20, 4096);
+        let (tree, interpreter) = tree_with(&code);
         let agent = "/opt/lambswool/lambswool_guest/__main__.py";
         let program = [&interpreter, "-I", "-S", "-B", agent, "instance"];
         let program = program.map(ToString::to_string).to_vec();
@@ -204,6 +209,53 @@ fn clones_draw_different_numbers_and_see_nothing_of_each_other() {
     numbers.sort();
     numbers.dedup();
     assert_eq!(numbers.len(), count, "a number was drawn twice: {numbers:?}");
+}
+
+/// What a clone answers that loads the code of its own and is called twice; the numbers that it drew are apart.
+fn loads_and_answers(
+    host: &Hypervisor,
+    template: &Template,
+) -> (Vec<serde_json::Value>, Vec<String>) {
+    let mut clone = Talk::with(template.spawn(host).unwrap());
+    clone.say(&Request::Wake {}, "");
+    assert!(matches!(clone.load().last(), Some((Reply::Loaded { .. }, _))));
+    let mut numbers = Vec::new();
+    let answers = [1, 2].map(|count| {
+        let mut answer = clone.wake_and_ask(&format!("{{\"bytes\": {count}}}"));
+        let drawn = answer["numbers"].take();
+        numbers.extend(drawn.as_array().unwrap().iter().map(ToString::to_string));
+        answer
+    });
+    (answers.to_vec(), numbers)
+}
+
+#[test]
+fn a_python_from_a_snapshot_answers_as_the_one_that_was_saved_and_draws_other_numbers() {
+    let Some(host) = kvm() else { return };
+    let mut origin = Talk::start(&host, LEAVING);
+    let code = origin.code.take().unwrap();
+    let template = Template::seal(origin.process).unwrap();
+    let program = std::fs::File::open("/proc/self/exe").unwrap();
+    let build = Build::of(&program).unwrap();
+    let mut snapshot = Vec::new();
+    template.save(&host, build, &mut snapshot).unwrap();
+    eprintln!("{} bytes", snapshot.len());
+    let began = std::time::Instant::now();
+    let (tree, _) = tree_with(&code);
+    let restored = Template::restore(&host, build, tree, &snapshot[..]).unwrap();
+    eprintln!("restored in {:?}", began.elapsed());
+    assert_eq!(restored.given(), template.given());
+    let (expected, before) = loads_and_answers(&host, &template);
+    let (answers, after) = loads_and_answers(&host, &restored);
+    assert_eq!(answers, expected);
+    assert!(before.iter().all(|number| !after.contains(number)), "{before:?} {after:?}");
+    // A clone of it is reset as any other.
+    let mut scanner = Scanner::open().unwrap();
+    let mut clone = Talk::with(restored.spawn(&host).unwrap());
+    clone.say(&Request::Wake {}, "");
+    drop(clone.load());
+    let mut process = restored.reset(clone.process, &mut scanner).unwrap().0;
+    assert_eq!(restored.differences(&mut process, &mut scanner).unwrap(), Vec::<String>::new());
 }
 
 /// CPython's own tests, one suite after the other: how many ran, how many were skipped, and which failed, with the last line

@@ -1,5 +1,7 @@
 //! Descriptors, and what they refer to. Plain data: copying it copies all state of open files.
 
+mod saved;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::sync::Arc;
@@ -7,6 +9,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::vfs::NodeId;
+pub(crate) use saved::SavedFiles;
 
 /// Most descriptors of a process.
 pub(super) const MOST: usize = 1024;

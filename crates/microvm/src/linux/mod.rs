@@ -32,6 +32,7 @@ mod paths;
 mod process;
 mod record;
 mod signals;
+mod snapshot;
 mod start;
 mod status;
 mod template;
@@ -41,6 +42,7 @@ mod transfer;
 pub use files::{MOST_LAYER_FILES, Stream};
 pub use fork::{ForkError, Forked};
 pub use process::{Options, Pause, Process, ProcessError};
+pub use snapshot::{Build, RestoreError, SaveError, VERSION};
 pub use template::{Reset, Template};
 
 use rustix::io::Errno;

@@ -3,6 +3,8 @@
 //! Nobody else is there who could send one. A handler gets the frame that the kernel would build, without the floating
 //! point state: what it calls may change those registers, and it is not restored for whoever was interrupted.
 
+mod saved;
+
 use rustix::io::Errno;
 
 use super::Answer;
@@ -12,6 +14,7 @@ use super::process::{Pause, Process};
 use super::record::{Record, long_at};
 use crate::layout::{PAGE, USER_HALF_END};
 use crate::vcpu::Fault;
+pub(super) use saved::SavedSignals;
 
 const MOST: usize = 64;
 /// Bytes of a set of signals.
@@ -21,6 +24,8 @@ const RESET: u64 = 0x8000_0000;
 const NO_DEFER: u64 = 0x4000_0000;
 /// The alternate stack's state: disabled.
 const DISABLED: u32 = 2;
+/// Bytes of an alternate stack at least.
+const LEAST_STACK: u64 = 2048;
 
 const ILL: usize = 4;
 const TRAP: usize = 5;
@@ -161,7 +166,6 @@ pub(super) fn sigprocmask(
 }
 
 pub(super) fn sigaltstack(process: &mut Process, new: u64, old: u64) -> Answer {
-    const LEAST: u64 = 2048;
     let now = process.kernel.signals.stack;
     let wanted = if new == 0 {
         None
@@ -169,7 +173,7 @@ pub(super) fn sigaltstack(process: &mut Process, new: u64, old: u64) -> Answer {
         let bytes = process.space.read(new, 24)?;
         let (start, flags, length) = (long_at(bytes, 0), long_at(bytes, 8), long_at(bytes, 16));
         let disabled = flags & u64::from(DISABLED) != 0;
-        if !disabled && length < LEAST {
+        if !disabled && length < LEAST_STACK {
             return Err(Errno::NOMEM);
         }
         Some(if disabled { AlternateStack::default() } else { AlternateStack { start, length } })

@@ -43,13 +43,13 @@ use crate::vfs::{NodeId, Tree};
 /// A frozen process.
 #[derive(Debug)]
 pub struct Template {
-    frozen: Arc<Frozen>,
-    space: SpaceState,
-    cpu: CpuState,
-    kernel: Kernel,
+    pub(super) frozen: Arc<Frozen>,
+    pub(super) space: SpaceState,
+    pub(super) cpu: CpuState,
+    pub(super) kernel: Kernel,
     /// The latest that its guest was told to be, in nanoseconds of the monotonic clock.
-    told: u64,
-    touched: Mutex<Arc<Touched>>,
+    pub(super) told: u64,
+    pub(super) touched: Mutex<Arc<Touched>>,
 }
 
 /// What the monitor, as the kernel, knows of a process.

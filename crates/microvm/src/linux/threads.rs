@@ -10,6 +10,8 @@
 //! waits for its channel no thread runs, as in a container that is paused between calls; a template holds all of them. Where a
 //! thread keeps it from waiting there when a call is over, it is the monitor that stops the machine until the next one.
 
+mod saved;
+
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -22,6 +24,7 @@ use super::{Answer, clock};
 use crate::cpu::Context;
 use crate::layout::USER_HALF_END;
 use crate::vcpu::VcpuError;
+pub(super) use saved::SavedThreads;
 
 /// Threads of a process at most.
 const MOST: usize = 128;

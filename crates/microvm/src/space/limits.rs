@@ -8,7 +8,7 @@ use super::Space;
 use crate::rights::Rights;
 
 /// More mappings than this are refused, as Linux does.
-const MOST_REGIONS: usize = 65_530;
+pub(super) const MOST_REGIONS: usize = 65_530;
 
 impl Space {
     /// Bytes that count already where a limit begins: [`Space::allow`].

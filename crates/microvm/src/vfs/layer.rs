@@ -44,7 +44,8 @@ impl Layer {
         Self::index(File::open(path).map_err(failed)?.into())
     }
 
-    /// Lists everything below an open directory, parents first. Sockets, devices and the like are left out, and what is
+    /// Lists everything below an open directory, parents first and names in order, so that the same layer is numbered in the
+    /// same way each time. Sockets, devices and the like are left out, and what is
     /// mounted there. No path outside the directory is looked at: whoever does this need not see any.
     pub(crate) fn index(root: OwnedFd) -> Result<(Self, Vec<Entry>), LayerError> {
         let layer = Self { root };
@@ -69,13 +70,16 @@ impl Layer {
             false => directory,
         };
         let here = self.resolve(here, OFlags::DIRECTORY)?;
+        let mut names = Vec::new();
         for entry in Dir::new(here.try_clone()?)? {
-            let entry = entry?;
-            let name = entry.file_name();
+            names.push(entry?.file_name().to_owned());
+        }
+        names.sort_unstable();
+        for name in &names {
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
-            let status = statat(&here, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            let status = statat(&here, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW)?;
             let path = directory.join(std::ffi::OsStr::from_bytes(name.to_bytes()));
             let what = match FileType::from_raw_mode(status.st_mode) {
                 FileType::Directory => {
@@ -84,7 +88,7 @@ impl Layer {
                 }
                 FileType::RegularFile => What::File(u64::try_from(status.st_size).unwrap_or(0)),
                 FileType::Symlink => {
-                    let target = readlinkat(&here, name, Vec::new())?;
+                    let target = readlinkat(&here, name.as_c_str(), Vec::new())?;
                     What::Link(target.into_bytes())
                 }
                 _ => continue,

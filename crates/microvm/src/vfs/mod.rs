@@ -22,4 +22,5 @@ pub use branch::Branch;
 pub use builder::TreeBuilder;
 pub use layer::{Layer, LayerError};
 pub use node::{Contents, Device, Kind, NodeId};
+pub(crate) use tree::SavedScratch;
 pub use tree::{Found, Tree};

@@ -1,5 +1,6 @@
 //! The tree of names: built once, then looked up; only scratch changes.
 
+mod saved;
 mod scratch;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use super::branch::Branch;
 use super::layer::Layer;
 use super::node::{Contents, Node, NodeId};
 use super::sealed::Sealed;
+pub(crate) use saved::SavedScratch;
 
 pub(super) const ROOT: NodeId = NodeId(0);
 /// Nodes from here on are scratch; those before are the same for all machines of a tree.

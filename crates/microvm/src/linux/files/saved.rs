@@ -1,0 +1,111 @@
+//! Descriptors, as a snapshot on disk has them.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Descriptor, Files, MOST, Object, Open, Stream};
+use crate::vfs::{Kind, NodeId, Tree};
+
+/// What is open and by which descriptors.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SavedFiles {
+    /// Which of the open files, and whether exec would close it; by number.
+    descriptors: Vec<Option<(usize, bool)>>,
+    open: Vec<Option<SavedOpen>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedOpen {
+    object: SavedObject,
+    offset: u64,
+    flags: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum SavedObject {
+    Stdout,
+    Stderr,
+    Channel,
+    /// A directory, a device, or a file of scratch.
+    Node(u32),
+}
+
+impl Files {
+    /// What a snapshot has of them; none where a pipe or a file of a layer is open.
+    pub(crate) fn to_saved(&self) -> Option<SavedFiles> {
+        let Self { slots, open, pipes } = self;
+        if pipes.iter().any(Option::is_some) {
+            return None;
+        }
+        let descriptor = |slot: &Option<Descriptor>| slot.map(|it| (it.open, it.close_on_exec));
+        let mut all = Vec::new();
+        for open in open {
+            let Some(Open { object, offset, flags, holders: _ }) = open else {
+                all.push(None);
+                continue;
+            };
+            let object = match object {
+                Object::Output(Stream::Stdout) => SavedObject::Stdout,
+                Object::Output(Stream::Stderr) => SavedObject::Stderr,
+                Object::Channel => SavedObject::Channel,
+                Object::Node(node, None) => SavedObject::Node(node.0),
+                Object::Node(_, Some(_)) | Object::PipeReader(_) | Object::PipeWriter(_) => {
+                    return None;
+                }
+            };
+            all.push(Some(SavedOpen { object, offset: *offset, flags: *flags }));
+        }
+        Some(SavedFiles { descriptors: slots.iter().map(descriptor).collect(), open: all })
+    }
+
+    /// Those of a snapshot, in a tree; none where they say what cannot be.
+    pub(crate) fn of_saved(saved: &SavedFiles, tree: &Tree) -> Option<Self> {
+        let SavedFiles { descriptors, open: all } = saved;
+        if descriptors.len() > MOST || all.len() > MOST {
+            return None;
+        }
+        let mut files = Self::default();
+        for (index, open) in all.iter().enumerate() {
+            let Some(SavedOpen { object, offset, flags }) = open else {
+                files.open.push(None);
+                continue;
+            };
+            let holders = descriptors.iter().flatten().filter(|(open, _)| *open == index).count();
+            // As far as a file can be sought.
+            if holders == 0 || i64::try_from(*offset).is_err() {
+                return None;
+            }
+            let object = object.open(tree)?;
+            files.open.push(Some(Open { object, offset: *offset, flags: *flags, holders }));
+        }
+        for descriptor in descriptors {
+            let slot = descriptor.map(|(open, close_on_exec)| Descriptor { open, close_on_exec });
+            if let Some(Descriptor { open, .. }) = slot {
+                files.open.get(open)?.as_ref()?;
+            }
+            files.slots.push(slot);
+        }
+        Some(files)
+    }
+}
+
+impl SavedObject {
+    fn open(self, tree: &Tree) -> Option<Object> {
+        Some(match self {
+            Self::Stdout => Object::Output(Stream::Stdout),
+            Self::Stderr => Object::Output(Stream::Stderr),
+            Self::Channel => Object::Channel,
+            Self::Node(number) => {
+                let node = NodeId(number);
+                let kind = tree.existing_kind(node)?;
+                let scratch = tree.status(node).2;
+                if !matches!(kind, Kind::Directory | Kind::Device) && !scratch {
+                    return None;
+                }
+                Object::Node(node, None)
+            }
+        })
+    }
+}

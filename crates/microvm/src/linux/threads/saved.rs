@@ -1,0 +1,37 @@
+//! The one thread of a process, as a snapshot on disk has it.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Identity, Threads};
+use crate::linux::identity::PID;
+
+/// Highest number that a thread of a snapshot can have had: what comes after it are numbers, too.
+const MOST_NUMBER: u64 = u32::MAX as u64;
+
+/// What is known of threads where the first one is alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::linux) struct SavedThreads {
+    tells: u64,
+    last: u64,
+}
+
+impl Threads {
+    /// What a snapshot has of them; none where there is another than the first.
+    pub(in crate::linux) fn to_saved(&self) -> Option<SavedThreads> {
+        // Since when it runs and until when a call of its waits is this monitor's matter: it waits for its channel.
+        let Self { running, since: _, until: _, others, last } = self;
+        let alone = others.is_empty() && running.number == PID && *last <= MOST_NUMBER;
+        alone.then_some(SavedThreads { tells: running.tells, last: *last })
+    }
+
+    /// Those of a snapshot; none where it says what cannot be.
+    pub(in crate::linux) fn of_saved(saved: &SavedThreads) -> Option<Self> {
+        let SavedThreads { tells, last } = *saved;
+        let running = Identity { number: PID, tells };
+        let threads = Self { running, since: None, until: None, others: VecDeque::new(), last };
+        (PID..=MOST_NUMBER).contains(&last).then_some(threads)
+    }
+}

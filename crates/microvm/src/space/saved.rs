@@ -1,0 +1,134 @@
+//! An address space, as a snapshot on disk has it: its mappings, from which page tables are made anew.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use super::limits::MOST_REGIONS;
+use super::{Space, SpaceState, units};
+use crate::layout::{BREAK_END, PAGE, USER_END, USER_START};
+use crate::rights::Rights;
+use crate::tables;
+
+/// What is mapped, and where the break is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SavedSpace {
+    /// Start, end and rights, by address.
+    regions: Vec<(u64, u64, u8)>,
+    /// Where the break began, and where it is.
+    program_break: (u64, u64),
+    /// Bytes that counted when the first machine was frozen that this one comes from.
+    given: u64,
+}
+
+/// Why there is no such space.
+#[derive(Debug)]
+pub(crate) enum Impossible {
+    /// No guest could have mapped this.
+    Mappings,
+    /// The host has no memory for it.
+    Host(io::Error),
+}
+
+impl SpaceState {
+    /// What a snapshot has of it. Not how far it has been used, nor where clones look for room: that follows.
+    pub(crate) fn to_saved(&self) -> SavedSpace {
+        let Self { regions, break_start, break_now, units: _, floor: _, huge: _, given } = self;
+        let given = given.unwrap_or_else(|| regions.counted());
+        let regions = regions.iter().map(|(range, rights)| (range.start, range.end, rights.bits()));
+        let program_break = (*break_start, *break_now);
+        SavedSpace { regions: regions.collect(), program_break, given }
+    }
+}
+
+impl SavedSpace {
+    /// A space with these mappings, in which all memory is zero.
+    pub(crate) fn to_space(&self) -> Result<Space, Impossible> {
+        let Self { regions, program_break: (start, now), given } = self;
+        if regions.len() > MOST_REGIONS || start > now || *now > BREAK_END {
+            return Err(Impossible::Mappings);
+        }
+        let mut space = Space::new().map_err(Impossible::Host)?;
+        let mut behind = USER_START;
+        for &(start, end, rights) in regions {
+            let rights = Rights::of_bits(rights).ok_or(Impossible::Mappings)?;
+            let whole = start.is_multiple_of(PAGE) && end.is_multiple_of(PAGE);
+            if !whole || start < behind || end <= start || end > USER_END {
+                return Err(Impossible::Mappings);
+            }
+            space.state.regions.set(start..end, rights);
+            space.state.units |= units(&(start..end));
+            tables::set(&mut space.arena, start..end, rights).map_err(Impossible::Host)?;
+            behind = end;
+        }
+        if *given > space.state.regions.counted() {
+            return Err(Impossible::Mappings);
+        }
+        space.state.given = Some(*given);
+        (space.state.break_start, space.state.break_now) = (*start, *now);
+        Ok(space)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::Place;
+    use super::*;
+    use crate::layout::{BLOCK, MAP_START, pages};
+
+    const RIGHTS: [Rights; 4] = [Rights::READ, Rights::WRITE, Rights::EXECUTE, Rights::NONE];
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn a_space_of_a_snapshot_has_the_same_mappings_and_page_tables(
+            steps in prop::collection::vec((0_u64..1200, 1_u64..700, 0_usize..4), 1..12),
+        ) {
+            let mut space = Space::new().unwrap();
+            space.set_break(BLOCK * 130);
+            space.move_break(BLOCK * 131);
+            for (page, length, rights) in steps {
+                let at = Place::Fixed(MAP_START + page * PAGE);
+                let _ = space.map(at, length * PAGE, RIGHTS[rights]);
+            }
+            space.state.given = Some(PAGE);
+            let again = space.state.to_saved().to_space().unwrap();
+            prop_assert_eq!(&again.state, &space.state);
+            for page in pages(MAP_START..MAP_START + 2000 * PAGE) {
+                let entry = |space: &Space| tables::entry(&space.arena, page);
+                prop_assert_eq!(entry(&again), entry(&space), "at {:#x}", page);
+            }
+        }
+    }
+
+    #[test]
+    fn mappings_that_no_guest_could_have_are_refused() {
+        let saved = |regions: &[(u64, u64, u8)], program_break, given| {
+            SavedSpace { regions: regions.to_vec(), program_break, given }.to_space()
+        };
+        let page = |number: u64| USER_START + number * PAGE;
+        assert!(saved(&[(page(0), page(1), 3), (page(1), page(2), 1)], (0, 0), PAGE).is_ok());
+        for regions in [
+            &[(page(0), page(1), 2)][..],
+            &[(page(0), page(1), 16)],
+            &[(page(1), page(1), 3)],
+            &[(page(2), page(1), 3)],
+            &[(page(0) + 1, page(1), 3)],
+            &[(0, page(1), 3)],
+            &[(page(0), USER_END + PAGE, 3)],
+            &[(page(0), !(PAGE - 1), 3)],
+            &[(page(0), page(2), 3), (page(1), page(3), 3)],
+        ] {
+            let space = saved(regions, (0, 0), 0);
+            assert!(matches!(space, Err(Impossible::Mappings)), "{regions:x?}");
+        }
+        for (program_break, given) in [((2, 1), 0), ((0, BREAK_END + 1), 0), ((0, 0), 1)] {
+            let space = saved(&[], program_break, given);
+            assert!(matches!(space, Err(Impossible::Mappings)), "{program_break:x?} {given}");
+        }
+    }
+}

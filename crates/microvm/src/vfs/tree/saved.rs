@@ -1,0 +1,196 @@
+//! What a snapshot on disk says of a tree: nothing but which one it is.
+
+use std::os::unix::ffi::OsStrExt as _;
+
+use blake3::Hasher;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Node, NodeId, SCRATCH, Tree};
+use crate::vfs::{Contents, Kind};
+
+/// What a guest can have in scratch where a snapshot is made of it: empty files without a name, in which its streams are caught.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct SavedScratch(Vec<Option<Nameless>>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nameless {
+    /// The number of the scratch directory that it was made in.
+    parent: u32,
+    mode: u32,
+    modified: i64,
+}
+
+/// Files without a name at most: as many as descriptors.
+const MOST_NAMELESS: usize = 1024;
+
+impl Tree {
+    /// What a snapshot has of it; none where it has branches, or more in its scratch than empty files without a name.
+    pub(crate) fn to_saved(&self) -> Option<SavedScratch> {
+        let Self { sealed: _, branches, scratch, room: _, used } = self;
+        let tops = scratch.iter().take_while(|node| node.as_ref().is_some_and(is_top)).count();
+        if branches.iter().any(Option::is_some) || *used > 0 {
+            return None;
+        }
+        let save = |node: &Option<Node>| match node {
+            None => Some(None),
+            Some(node) => nameless(node, tops).map(Some),
+        };
+        let all = scratch[tops..].iter().map(save).collect::<Option<Vec<_>>>()?;
+        (all.len() <= MOST_NAMELESS).then_some(SavedScratch(all))
+    }
+
+    /// A tree that was just built with what a snapshot has; none where it says what cannot be.
+    pub(crate) fn with_saved(mut self, saved: &SavedScratch) -> Option<Self> {
+        let tops = self.scratch.len();
+        if saved.0.len() > MOST_NAMELESS {
+            return None;
+        }
+        for file in &saved.0 {
+            let node = match *file {
+                None => None,
+                Some(Nameless { parent, .. }) if parent as usize >= tops => return None,
+                Some(Nameless { parent, mode, modified }) => {
+                    let (contents, parent) =
+                        (Contents::Bytes(Vec::new()), NodeId(SCRATCH + parent));
+                    Some(Node { contents, parent, mode: mode & 0o7777, modified, linked: false })
+                }
+            };
+            self.scratch.push(node);
+        }
+        Some(self)
+    }
+
+    /// What kind of node it is; none where there is no such node.
+    pub(crate) fn existing_kind(&self, id: NodeId) -> Option<Kind> {
+        self.node(id).map(|node| node.contents.kind())
+    }
+
+    /// A hash of all that it can say of what cannot be written: names, kinds, sizes, times, and which node has which number.
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        let mut hasher = Hasher::new();
+        for Node { contents, parent, mode, modified, linked } in &self.sealed.nodes {
+            number(&mut hasher, u64::from(parent.0));
+            number(&mut hasher, u64::from(*mode) << 1 | u64::from(*linked));
+            number(&mut hasher, modified.cast_unsigned());
+            digest_of(&mut hasher, contents);
+        }
+        *hasher.finalize().as_bytes()
+    }
+}
+
+/// Whether it is a scratch directory as it was built, with nothing in it.
+fn is_top(node: &Node) -> bool {
+    matches!(&node.contents, Contents::Directory(entries) if entries.is_empty())
+        && node.parent.0 < SCRATCH
+        && (node.mode, node.modified, node.linked) == (0o1777, 0, true)
+}
+
+fn nameless(node: &Node, tops: usize) -> Option<Nameless> {
+    let Node { contents, parent, mode, modified, linked } = node;
+    let empty = matches!(contents, Contents::Bytes(bytes) if bytes.is_empty());
+    let parent = parent.0.checked_sub(SCRATCH).filter(|parent| (*parent as usize) < tops)?;
+    (empty && !linked).then_some(Nameless { parent, mode: *mode, modified: *modified })
+}
+
+fn digest_of(hasher: &mut Hasher, contents: &Contents) {
+    match contents {
+        Contents::Directory(entries) => {
+            number(hasher, 0);
+            number(hasher, entries.len() as u64);
+            for (name, node) in entries {
+                text(hasher, name);
+                number(hasher, u64::from(node.0));
+            }
+        }
+        Contents::Sealed { layer, path, size } => {
+            number(hasher, 1);
+            number(hasher, *layer as u64);
+            text(hasher, path.as_os_str().as_bytes());
+            number(hasher, *size);
+        }
+        Contents::Bytes(bytes) => {
+            number(hasher, 2);
+            text(hasher, bytes);
+        }
+        Contents::Link(target) => {
+            number(hasher, 3);
+            text(hasher, target);
+        }
+        Contents::Device(device) => {
+            number(hasher, 4);
+            text(hasher, format!("{device:?}").as_bytes());
+        }
+    }
+}
+
+fn number(hasher: &mut Hasher, number: u64) {
+    hasher.update(&number.to_le_bytes());
+}
+
+/// With its length before it: no two different lists of texts are alike.
+fn text(hasher: &mut Hasher, text: &[u8]) {
+    number(hasher, text.len() as u64);
+    hasher.update(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::vfs::TreeBuilder;
+
+    fn tree(directory: &std::path::Path) -> Tree {
+        TreeBuilder::default().layer("/", directory).unwrap().scratch("/tmp").build(1 << 20, 64)
+    }
+
+    #[test]
+    fn the_same_layer_has_the_same_hash_and_another_one_has_not() {
+        let directories = [0; 2].map(|_| tempfile::tempdir().unwrap());
+        let names: Vec<String> = (0..300).map(|number| format!("name-{number}")).collect();
+        let time = std::time::SystemTime::UNIX_EPOCH;
+        let write = |directory: &tempfile::TempDir, name: &str, text: &str| {
+            let path = directory.path().join(name);
+            fs::write(&path, text).unwrap();
+            fs::File::options().append(true).open(path).unwrap().set_modified(time).unwrap();
+        };
+        // Made in two orders, as directories that list them differently.
+        names.iter().for_each(|name| write(&directories[0], name, "a"));
+        names.iter().rev().for_each(|name| write(&directories[1], name, "a"));
+        let [one, other] = directories.each_ref().map(|it| tree(it.path()));
+        assert_eq!(one.digest(), other.digest());
+        write(&directories[1], "name-7", "longer");
+        assert_ne!(one.digest(), tree(directories[1].path()).digest());
+    }
+
+    #[test]
+    fn empty_files_without_a_name_are_kept_and_nothing_else_in_scratch_is_saved() {
+        let directory = tempfile::tempdir().unwrap();
+        let built = tree(directory.path());
+        assert_eq!(built.to_saved(), Some(SavedScratch(Vec::new())));
+        let mut tree = built.clone();
+        let scratch = tree.existing(Tree::ROOT, b"/tmp", true).unwrap();
+        let file = || Contents::Bytes(Vec::new());
+        let [one, _] = ["one", "two"].map(|name| {
+            tree.create(scratch, name.as_bytes(), file(), 0o600, 5).unwrap();
+            assert_eq!(tree.to_saved(), None, "it has a name");
+            let found = tree.find(Tree::ROOT, format!("/tmp/{name}").as_bytes(), true).unwrap();
+            tree.remove(&found, false).unwrap()
+        });
+        let saved = tree.to_saved().unwrap();
+        let again = built.clone().with_saved(&saved).unwrap();
+        assert_eq!(format!("{:?}", again.scratch()), format!("{:?}", tree.scratch()));
+        tree.write(one, 0, b"text", 5).unwrap();
+        assert_eq!(tree.to_saved(), None, "it is not empty");
+        tree.release(one);
+        let saved = tree.to_saved().unwrap();
+        assert!(matches!(saved.0[..], [None, Some(_)]));
+        // In a directory that is none.
+        let odd = SavedScratch(vec![Some(Nameless { parent: 1, mode: 0o600, modified: 0 })]);
+        assert!(built.clone().with_saved(&odd).is_none());
+        assert!(built.with_saved(&SavedScratch(vec![None; MOST_NAMELESS + 1])).is_none());
+    }
+}
