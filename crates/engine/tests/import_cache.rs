@@ -334,6 +334,28 @@ async fn an_old_interpreter_is_replaced_with_all_that_came_from_it() {
     );
 }
 
+/// As one that a provider had on disk meanwhile: it is replaced as if it had lived all that time.
+#[tokio::test]
+async fn a_zygote_that_was_on_disk_is_as_old_as_it_says() {
+    let age = Duration::from_secs(3600);
+    let config = EngineConfig {
+        zygote_age: age,
+        idle: Duration::from_millis(40),
+        ..policy(ZygotePolicy::Utility)
+    };
+    let world = world(config, None, &[("a", 5.0, &[])]);
+    world.provider.set(|settings| settings.zygote_age = age - Duration::from_millis(300));
+    let one = locked("one", "uses:a", &["a==1"], &["a"]);
+    world.engine.prepare(&one).await;
+    world.provider.set(|settings| settings.zygote_age = Duration::ZERO);
+    let first: Vec<_> = world.engine.status().zygotes.iter().map(|zygote| zygote.id).collect();
+    let replaced = || {
+        let now = world.engine.status().zygotes;
+        now.len() == 2 && now.iter().all(|zygote| !first.contains(&zygote.id))
+    };
+    eventually("both are new", replaced).await;
+}
+
 #[tokio::test]
 async fn no_accepted_call_is_lost_while_zygotes_are_killed() {
     let costs: &[(&str, f64, &[&str])] = &[("a", 3.0, &[]), ("b", 3.0, &[])];

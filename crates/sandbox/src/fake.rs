@@ -75,6 +75,8 @@ pub struct FakeSettings {
     pub instance_bytes: Option<u64>,
     /// Bytes that each zygote made from now on says it costs, beside what its imports were recorded to.
     pub zygote_bytes: u64,
+    /// How old each zygote made from now on says it is.
+    pub zygote_age: Duration,
 }
 
 impl Default for FakeSettings {
@@ -85,6 +87,7 @@ impl Default for FakeSettings {
             fork: Duration::ZERO,
             instance_bytes: Some(1 << 20),
             zygote_bytes: 8 << 20,
+            zygote_age: Duration::ZERO,
         }
     }
 }

@@ -60,6 +60,12 @@ pub trait Zygote: Sandbox {
     /// What its imports did.
     fn imports(&self) -> &Imports;
 
+    /// How long ago the interpreter was started that it goes on from, when this zygote was made: long, if that was on disk
+    /// meanwhile.
+    fn age(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Forks a further zygote from this one and has it import `spec.imports`. `spec.python` and `spec.network` must
     /// equal this zygote's.
     fn derive(&self, spec: ZygoteSpec) -> Pending<'_, Box<dyn Zygote>>;

@@ -228,12 +228,13 @@ impl ImportCache {
         let asked = key.modules.iter().filter(|piece| !failed.contains(&book.module(*piece)));
         let own: Set = asked.chain(loaded.iter()).collect();
         let mut line = Vec::new();
-        let mut born = Instant::now();
+        let now = Instant::now();
+        let mut born = now.checked_sub(zygote.age()).unwrap_or(now);
         let mut modules = own;
         if let Some(parent) = &parent {
             line.push(parent.zygote.id());
             line.extend(&parent.line);
-            born = parent.born;
+            born = born.min(parent.born);
             if let Some(weight) = weight {
                 book.weighed_alone(&key.sees, &modules, weight);
                 book.weighed_as(&key.sees, &key.modules, &parent.modules, weight);

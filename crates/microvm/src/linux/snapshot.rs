@@ -211,7 +211,7 @@ impl Template {
         let (frozen, space) = space.freeze().map_err(ProcessError::Host)?;
         let fresh = fresh(host, &frozen, &space)?;
         let cpu = fresh.with_saved(&cpu).ok_or(damaged("registers"))?;
-        let template = Self { frozen, space, cpu, kernel, told, touched: Vec::new() };
+        let template = Self { frozen, space, cpu, kernel, told, touched: Mutex::default() };
         // What KVM does not take is found now, and not when a call waits.
         drop(template.spawn(host)?);
         Ok(template)

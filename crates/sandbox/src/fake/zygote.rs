@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use super::instance::FakeInstance;
 use super::recorded::import;
@@ -31,6 +32,7 @@ pub(super) struct FakeZygote {
     spec: ZygoteSpec,
     imports: Imports,
     bytes: u64,
+    age: Duration,
     process: Arc<Process>,
     shared: Arc<Shared>,
 }
@@ -63,8 +65,8 @@ impl FakeZygote {
             }
             None => state.census.created_zygotes += 1,
         }
-        let bytes = state.settings.zygote_bytes + bytes;
-        Ok(Self { id, spec, imports, bytes, process, shared: Arc::clone(shared) })
+        let (bytes, age) = (state.settings.zygote_bytes + bytes, state.settings.zygote_age);
+        Ok(Self { id, spec, imports, bytes, age, process, shared: Arc::clone(shared) })
     }
 
     fn answers(&self) -> Result<(), ProviderError> {
@@ -96,6 +98,10 @@ impl Zygote for FakeZygote {
 
     fn imports(&self) -> &Imports {
         &self.imports
+    }
+
+    fn age(&self) -> Duration {
+        self.age
     }
 
     fn derive(&self, spec: ZygoteSpec) -> Pending<'_, Box<dyn Zygote>> {
