@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use container::Containers;
+use engine::EngineConfig;
 use sandbox::{
     Cpu, Instance, InstanceSpec, Kind, Pending, Provider, ProviderError, Zygote, ZygoteSpec,
 };
-use vmm::{Absent, Machines};
+use vmm::{Absent, Keep, Machines};
 
 use crate::config::Config;
 
@@ -26,6 +27,8 @@ impl Providers {
                 state,
                 config.spares,
                 config.cpu_bounds().bounded(Cpu::default()),
+                // As old as a machine gets that was never on disk.
+                Keep { bytes: config.snapshot_bytes.0, age: EngineConfig::default().zygote_age },
             )
         } else {
             Err(Absent::SwitchedOff)

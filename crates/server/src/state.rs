@@ -8,6 +8,7 @@
 //!   STATE/secrets.sqlite   functions' secrets, sealed; STATE/secret.key opens them, unless the key is elsewhere
 //!   STATE/audit/           what was changed, and by whom
 //!   STATE/layers/ uv/      read-only directories and the installer
+//!   STATE/snapshots/       reference machines of micro-VMs, and the key by which they are known; 0600
 //!   STATE/logs/<name>/     output of functions; logs/worker.log of a worker in the background
 //!   STATE/run/             worker.json, wool.sock, half-received uploads: nothing that outlives the worker
 //! ```

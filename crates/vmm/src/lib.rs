@@ -17,6 +17,7 @@
 //! | a worker lets go of a channel | its machine is stopped, wherever it is, and dropped |
 //! | a monitor dies | the calls of its family fail, and nothing else |
 //! | the worker dies | the control socket closes: the monitor ends, and all machines with it |
+//! | a snapshot of a reference machine is not what it should be | it is removed, and the machine made anew |
 
 pub mod lacking;
 pub mod message;
@@ -24,7 +25,7 @@ pub mod monitor;
 mod worker;
 
 pub use monitor::Examination;
-pub use worker::{Absent, Machines};
+pub use worker::{Absent, Keep, Machines};
 
 /// Machines of one family at most.
 const MOST_MACHINES: u32 = 4096;

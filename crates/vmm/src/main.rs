@@ -6,6 +6,7 @@
 //! | `unikernel ARGUMENT REQUEST…` | the program | `wool unikernel run` |
 //! | `examine` | | `wool doctor --microvm`: JSON on standard output |
 
+use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
 
@@ -24,8 +25,10 @@ fn main() -> Result<ExitCode> {
     let mut scanner = scanner.context("open /proc/self/pagemap")?;
     match arguments.first().map(String::as_str) {
         None => {
+            // What it is itself, for snapshots.
+            let program = File::open("/proc/self/exe").context("open /proc/self/exe")?;
             let control = jail::enter().context("go to jail")?;
-            serve(control, host, scanner).context("serve the worker")?;
+            serve(control, host, scanner, program).context("serve the worker")?;
             Ok(ExitCode::SUCCESS)
         }
         Some("unikernel") => {

@@ -25,6 +25,14 @@ pub enum Order {
         /// Where each layer goes, the base first.
         layers: Vec<String>,
     },
+    /// Instead of all of these until [`Order::Freeze`]: make the frozen reference machine of a snapshot. The file's
+    /// descriptor comes along, at the snapshot's beginning, then one for each layer. Answered by [`Event::Frozen`].
+    Restore {
+        /// Where each layer goes, as for the machine that was saved.
+        layers: Vec<String>,
+        /// As for [`Order::Freeze`].
+        spares: usize,
+    },
     /// Import these modules in it. Answered by [`Event::Imported`].
     Import {
         /// Which.
@@ -37,6 +45,9 @@ pub enum Order {
         /// Clones to keep ready, for those that are ordered.
         spares: usize,
     },
+    /// Write a snapshot of the frozen one. A pipe's descriptor comes along, which is closed at the end. Answered by
+    /// [`Event::Saved`].
+    Save {},
     /// Make a clone. The channel's descriptor comes along, then one for each layer. Answered by [`Event::Cloned`].
     Clone {
         /// Its name; never reused.
@@ -91,6 +102,11 @@ pub enum Event {
         clone_bytes: u64,
         /// Bytes that a clone has mapped from the start: beside its limit, what it can come to have of its own.
         given_bytes: u64,
+    },
+    /// What was written to the pipe is a whole snapshot; or it is none, for this reason.
+    Saved {
+        /// Why not.
+        failed: Option<String>,
     },
     /// A clone waits for its code.
     Cloned {

@@ -30,7 +30,7 @@ mod memory;
 
 use std::fs::File;
 use std::io::{self, Read, Seek as _, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};

@@ -38,6 +38,7 @@ $XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown
   spares = 8                   forks that a busy zygote keeps landed and waiting for code (two when it is not busy)
   isolation = \"lean\"           or, to measure against: \"sock\", \"general\"; then changes, as in \"lean,own=net\"
   microvms = true              run functions in micro-VMs when they ask for it
+  snapshot_bytes = \"1GiB\"      disk space of snapshots of micro-VMs that have imported; 0: none are kept
   install_cache_bytes = \"20GiB\"  disk space of packages, code and bases; what no function uses goes, oldest first
   package_bytes = \"4GiB\"       largest package, unpacked
   package_files = 50000        most files of a package

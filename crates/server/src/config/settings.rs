@@ -114,6 +114,9 @@ pub struct Config {
     pub isolation: Isolation,
     /// Whether functions that ask for it run in micro-VMs. Default true.
     pub microvms: bool,
+    /// Disk space of the snapshots of micro-VMs' reference machines, from which they go on after a restart of the worker; the
+    /// least recently used go. 0: none are kept. They hold what imports have read. Default 1 GiB.
+    pub snapshot_bytes: Bytes,
     /// Functions that may have `network = "egress"`: patterns of names, such as `report-*`, of a tenant's functions
     /// `acme/*`. Default: none.
     pub egress: Listed<Pattern>,
@@ -213,6 +216,7 @@ impl Default for Config {
             spares: 8,
             isolation: Isolation::LEAN,
             microvms: true,
+            snapshot_bytes: Bytes(1 << 30),
             egress: Listed::default(),
             egress_allow: Listed::default(),
             egress_deny: Listed::default(),

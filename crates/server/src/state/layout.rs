@@ -15,7 +15,7 @@ pub const VERSION: u32 = 1;
 pub(crate) const LAST: [&str; 2] = ["version", "lock"];
 
 /// What a release makes besides.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "registry.sqlite",
     "access.sqlite",
     "secrets.sqlite",
@@ -27,6 +27,7 @@ const NAMES: [&str; 12] = [
     "run",
     "tls",
     "microvm-lacking",
+    "snapshots",
     // Beside `version` while it is written.
     "version.new",
 ];

@@ -17,6 +17,7 @@ pub mod jail;
 mod pristine;
 mod reference;
 mod serve;
+mod snapshot;
 mod spare;
 pub mod unikernel;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 
 use microvm::hypervisor::Hypervisor;
-use microvm::linux::{Options, Pause, Process, ProcessError, Template};
-use microvm::vfs::{LayerError, TreeBuilder};
+use microvm::linux::{Options, Pause, Process, ProcessError, RestoreError, SaveError, Template};
+use microvm::vfs::{LayerError, Tree, TreeBuilder};
 use rustix::io::Errno;
 use sandbox::Imports;
 use sandbox::wire::{Decoder, Frame, FrameError, Reply};
@@ -36,6 +36,10 @@ pub(super) enum Trouble {
     Layer(#[from] LayerError),
     #[error(transparent)]
     Process(#[from] ProcessError),
+    #[error("restore the snapshot")]
+    Restore(#[from] RestoreError),
+    #[error("save the snapshot")]
+    Save(#[from] SaveError),
     #[error("put a layer in its place: {0}")]
     Attach(Errno),
     #[error("{0:?}: {1}")]
@@ -83,12 +87,7 @@ impl Reference {
         interpreter: &str,
         layers: impl IntoIterator<Item = (String, OwnedFd)>,
     ) -> Result<Self, Trouble> {
-        let mut tree = TreeBuilder::default();
-        for (at, directory) in layers {
-            tree = tree.layer_of(&at, directory)?;
-        }
-        // Room is a clone's own matter.
-        let tree = tree.devices().scratch("/tmp").scratch("/dev/shm").build(64 << 20, 4096);
+        let tree = tree(layers)?;
         let program = [interpreter, "-I", "-S", "-B", AGENT, "reference"];
         let program = program.map(str::to_owned).to_vec();
         let environment = ENVIRONMENT.map(str::to_owned).to_vec();
@@ -142,6 +141,18 @@ impl Reference {
             pause => Err(Trouble::Ended(pause, words(&mut self.process))),
         }
     }
+}
+
+/// What a reference machine sees of files.
+pub(super) fn tree(
+    layers: impl IntoIterator<Item = (String, OwnedFd)>,
+) -> Result<Tree, LayerError> {
+    let mut tree = TreeBuilder::default();
+    for (at, directory) in layers {
+        tree = tree.layer_of(&at, directory)?;
+    }
+    // Room is a clone's own matter.
+    Ok(tree.devices().scratch("/tmp").scratch("/dev/shm").build(64 << 20, 4096))
 }
 
 /// The end of what a guest wrote to its standard streams.

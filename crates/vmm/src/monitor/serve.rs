@@ -2,6 +2,7 @@
 //! nobody wants any more are stopped.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use super::conversation::Channel;
 use super::family::{Family, tell};
 use super::hold::Watched;
 use super::reference::{Reference, Trouble};
+use super::snapshot;
 use super::spare::{Spare, Spares, try_out};
 use crate::message::{Event, MAX_PACKET, Order, PACKAGES, Place};
 
@@ -28,11 +30,16 @@ const FILES_BYTES: usize = MAX_PACKET / 2;
 const MOST_BRANCHES: usize = 256;
 
 /// Serves one family until the worker closes the control socket. What happens on the way to the worker is told to it; what
-/// is left is an error of the socket.
+/// is left is an error of the socket. `program` is this process's executable.
 ///
 /// # Errors
 /// When the control socket breaks.
-pub fn serve(control: OwnedFd, host: Hypervisor, mut scanner: Scanner) -> io::Result<()> {
+pub fn serve(
+    control: OwnedFd,
+    host: Hypervisor,
+    mut scanner: Scanner,
+    program: File,
+) -> io::Result<()> {
     let control = Arc::new(control);
     let mut reference = None;
     loop {
@@ -42,6 +49,7 @@ pub fn serve(control: OwnedFd, host: Hypervisor, mut scanner: Scanner) -> io::Re
                 Reference::start(&host, &interpreter, layers.into_iter().zip(fds)).map(|started| {
                     tell(&control, &Event::Ready {});
                     reference = Some(started);
+                    None
                 })
             }
             (Order::Import { modules, path }, Some(mut importing)) => {
@@ -52,28 +60,35 @@ pub fn serve(control: OwnedFd, host: Hypervisor, mut scanner: Scanner) -> io::Re
                 imported.map(|imports| {
                     tell_imports(&control, imports);
                     reference = Some(importing);
+                    None
                 })
             }
             (Order::Freeze { spares }, Some(imported)) => {
-                let frozen = imported.freeze().and_then(|template| {
-                    let weight = try_out(&template, &host, &mut scanner)?;
-                    Ok((template, weight))
-                });
-                match frozen {
-                    Ok((template, clone_bytes)) => {
-                        let given_bytes = template.given();
-                        let family = Family::new(host, template, scanner, Arc::clone(&control));
-                        tell(&control, &Event::Frozen { clone_bytes, given_bytes });
-                        return Nursery::of(Arc::new(family), control, spares).watch();
-                    }
-                    Err(trouble) => Err(trouble),
-                }
+                imported.freeze().map(|template| Some((template, spares)))
+            }
+            (Order::Restore { layers, spares }, None) => {
+                snapshot::restore(&host, &program, layers, fds)
+                    .map(|template| Some((template, spares)))
             }
             _ => Err(Trouble::Unexpected),
         };
-        if let Err(trouble) = outcome {
-            let (reason, exhausted) = (chain(&trouble), is_exhausted(&trouble));
-            tell(&control, &Event::Failed { number: None, reason, exhausted });
+        let frozen = outcome.and_then(|frozen| {
+            let Some((template, spares)) = frozen else { return Ok(None) };
+            let clone_bytes = try_out(&template, &host, &mut scanner)?;
+            Ok(Some((template, clone_bytes, spares)))
+        });
+        match frozen {
+            Ok(None) => {}
+            Ok(Some((template, clone_bytes, spares))) => {
+                let given_bytes = template.given();
+                let family = Family::new(host, template, scanner, Arc::clone(&control));
+                tell(&control, &Event::Frozen { clone_bytes, given_bytes });
+                return Nursery::of(Arc::new(family), control, program, spares).watch();
+            }
+            Err(trouble) => {
+                let (reason, exhausted) = (chain(&trouble), is_exhausted(&trouble));
+                tell(&control, &Event::Failed { number: None, reason, exhausted });
+            }
         }
     }
 }
@@ -110,12 +125,15 @@ struct Nursery {
     branches: HashMap<Place, Arc<Branch>>,
     watched: Vec<Watched>,
     spares: Spares,
+    /// This process's executable; none once a snapshot was ordered: it is ordered once.
+    program: Option<File>,
 }
 
 impl Nursery {
-    fn of(family: Arc<Family>, control: Arc<OwnedFd>, spares: usize) -> Self {
+    fn of(family: Arc<Family>, control: Arc<OwnedFd>, program: File, spares: usize) -> Self {
         let spares = Spares::new(Arc::clone(&family), spares);
-        Self { family, control, branches: HashMap::new(), watched: Vec::new(), spares }
+        let (branches, watched, program) = (HashMap::new(), Vec::new(), Some(program));
+        Self { family, control, branches, watched, spares, program }
     }
 
     fn watch(mut self) -> io::Result<()> {
@@ -159,10 +177,17 @@ impl Nursery {
         match order {
             Order::Rest { number } => self.with(number, Watched::rest),
             Order::Go { number } => self.with(number, Watched::go),
+            Order::Save {} if let Some(program) = self.program.take() => {
+                snapshot::save(&self.family, program, fds);
+            }
             Order::Clone { number, layers, limits, reset } => {
                 self.start_clone(number, layers, limits, reset, fds);
             }
-            Order::Refer { .. } | Order::Import { .. } | Order::Freeze { .. } => {
+            Order::Refer { .. }
+            | Order::Import { .. }
+            | Order::Freeze { .. }
+            | Order::Restore { .. }
+            | Order::Save {} => {
                 let reason = Trouble::Unexpected.to_string();
                 self.family.tell(&Event::Failed { number: None, reason, exhausted: false });
             }

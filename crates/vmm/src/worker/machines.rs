@@ -2,13 +2,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use container::Containers;
 use sandbox::Network;
 use sandbox::{Cpu, ProviderError};
 use sandbox::{Instance, InstanceSpec, Pending, Provider, Zygote, ZygoteSpec};
 use thiserror::Error;
+use tokio::sync::Semaphore;
 
+use super::snapshots::Snapshots;
 use super::zygote::MachineZygote;
 use crate::lacking::Lacking;
 
@@ -36,6 +39,15 @@ pub struct Machines {
     shared: Arc<Shared>,
 }
 
+/// What is kept of reference machines on disk.
+#[derive(Clone, Copy, Debug)]
+pub struct Keep {
+    /// Bytes of all snapshots together; 0: none are kept, and those that are there are removed.
+    pub bytes: u64,
+    /// How old a machine can be that is restored.
+    pub age: Duration,
+}
+
 /// What all families have in common.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -45,11 +57,14 @@ pub(super) struct Shared {
     /// Clones that each family keeps ready.
     pub(super) spares: usize,
     pub(super) lacking: Arc<Lacking>,
+    pub(super) snapshots: Option<Snapshots>,
+    /// One snapshot is written at a time.
+    pub(super) saving: Semaphore,
 }
 
 impl Machines {
     /// A provider on top of the containers' warden, on a state directory; `spares` are the clones that each family keeps
-    /// ready, `cpu` is what all machines of one family have of the processors together.
+    /// ready, `cpu` is what all machines of one family have of the processors together, `keep` is what stays on disk.
     ///
     /// # Errors
     /// Where the machine has no KVM.
@@ -58,15 +73,17 @@ impl Machines {
         state: &Path,
         spares: usize,
         cpu: Cpu,
+        keep: Keep,
     ) -> Result<Self, Absent> {
         // Whether it opens is seen when the first monitor starts, as root.
         if !Path::new("/dev/kvm").exists() {
             return Err(Absent::NoKvm);
         }
         let (containers, lacking) = (containers.clone(), Arc::new(Lacking::open(state)));
-        Ok(Self {
-            shared: Arc::new(Shared { containers, cpu, spares: spares.min(MOST_SPARES), lacking }),
-        })
+        let (spares, snapshots) = (spares.min(MOST_SPARES), open(state, keep));
+        let saving = Semaphore::new(1);
+        let shared = Shared { containers, cpu, spares, lacking, snapshots, saving };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     async fn zygote(&self, spec: ZygoteSpec) -> Result<MachineZygote, ProviderError> {
@@ -78,6 +95,16 @@ impl Machines {
         let imports = spec.imports.clone();
         MachineZygote::make(Arc::clone(&self.shared), spec, imports).await
     }
+}
+
+/// What is on disk; none where nothing is to be, or can be.
+fn open(state: &Path, keep: Keep) -> Option<Snapshots> {
+    if keep.bytes == 0 {
+        Snapshots::remove_all(state);
+        return None;
+    }
+    let opened = Snapshots::open(state, keep.bytes, keep.age);
+    opened.inspect_err(|error| tracing::warn!(%error, "no snapshots of micro-VMs can be kept")).ok()
 }
 
 impl Provider for Machines {

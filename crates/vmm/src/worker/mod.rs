@@ -4,7 +4,9 @@ mod allowance;
 mod family;
 mod instance;
 mod machines;
+mod saving;
+mod snapshots;
 mod warded;
 mod zygote;
 
-pub use machines::{Absent, Machines};
+pub use machines::{Absent, Keep, Machines};

@@ -4,18 +4,21 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sandbox::{
     Imports, Instance, InstanceSpec, Layer, Limits, Pending, ProviderError, Sandbox, SandboxId,
     Zygote, ZygoteSpec,
 };
+use tokio::sync::mpsc;
 
 use super::allowance::{Allowance, of_machine};
 use super::family::{Family, Stage, answer};
 use super::instance::MachineInstance;
 use super::machines::Shared;
+use super::saving::{self, Saving};
+use super::snapshots::{Found, Origin};
 use super::warded::Warded;
 use crate::MOST_MACHINES;
 use crate::message::{CODE, Event, GUEST, Order, PACKAGES, Place};
@@ -36,6 +39,8 @@ pub(super) struct MachineZygote {
     imports: Imports,
     /// All that it has imported: of its ancestors, too.
     modules: Vec<String>,
+    /// How old it was when it was made: not new if a snapshot was restored.
+    age: Duration,
     /// Bytes that it weighed when it had no clones; 0 where the host cannot tell.
     bytes: u64,
     clone_bytes: u64,
@@ -45,36 +50,63 @@ pub(super) struct MachineZygote {
 }
 
 impl MachineZygote {
-    /// Starts a monitor and has its reference machine import `modules`.
+    /// Makes one that has imported `modules`: of its snapshot if there is a good one, else from the start.
     pub(super) async fn make(
         shared: Arc<Shared>,
         spec: ZygoteSpec,
         modules: Vec<String>,
     ) -> Result<Self, ProviderError> {
-        let allowance = Allowance::new(spec.limits);
-        // Guests have limits of their own.
-        let limits = Limits {
-            memory_bytes: allowance.limit(),
-            pids: THREADS,
-            scratch_bytes: 0,
-            scratch_inodes: 0,
-            cpu: shared.cpu,
-        };
-        let (warded, control) = Warded::start(&shared.containers, limits).await?;
-        let lacking = Arc::clone(&shared.lacking);
-        let (family, mut told) = Family::new(warded, control, lacking, allowance)
-            .map_err(ProviderError::step("watch the monitor"))?;
-        let python = &spec.python;
-        let mut layers = vec![
-            (python.base.to_string(), "/".to_owned()),
-            (python.guest.to_string(), GUEST.to_owned()),
-        ];
-        layers.extend(spec.packages.iter().map(|layer| (layer.to_string(), PACKAGES.to_owned())));
-        let (names, places) = layers.into_iter().unzip();
-        let fds = family.warded.open(names).await?;
-        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        let origin = Origin::new(&spec, &modules);
+        if let Some(found) = find(&shared, &origin).await {
+            let begun = Instant::now();
+            match Self::restore(&shared, &spec, &modules, found).await {
+                Ok(zygote) => {
+                    let milliseconds = begun.elapsed().as_secs_f64() * 1e3;
+                    let zygote_id = zygote.id();
+                    tracing::info!(zygote = %zygote_id, milliseconds, "a reference machine was restored from its snapshot");
+                    return Ok(zygote);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the snapshot of a reference machine is refused");
+                    // Whatever is wrong with it, the machine is there without; a host that is short of something says
+                    // nothing of the file.
+                    if !matches!(error, ProviderError::Exhausted { .. } | ProviderError::WardenGone)
+                    {
+                        shared.snapshots.iter().for_each(|snapshots| snapshots.forget(&origin));
+                    }
+                }
+            }
+        }
+        Self::start(shared, spec, modules, origin).await
+    }
+
+    /// Has a monitor go on from a snapshot.
+    async fn restore(
+        shared: &Arc<Shared>,
+        spec: &ZygoteSpec,
+        modules: &[String],
+        found: Found,
+    ) -> Result<Self, ProviderError> {
+        let Monitor { family, mut told, layers, places } = Monitor::start(shared, spec).await?;
+        let fds: Vec<_> =
+            std::iter::once(found.file.as_fd()).chain(layers.iter().map(AsFd::as_fd)).collect();
+        family.order(&Order::Restore { layers: places, spares: shared.spares }, &fds).await?;
+        let frozen = answer(&family, &mut told, &mut Vec::new()).await?;
+        let (shared, spec, modules) = (Arc::clone(shared), spec.clone(), modules.to_vec());
+        Self::frozen(shared, family, spec, modules, found.imports, found.age, &frozen)
+    }
+
+    /// Has a monitor start an interpreter, which imports; then has it write the snapshot, which nobody waits for.
+    async fn start(
+        shared: Arc<Shared>,
+        spec: ZygoteSpec,
+        modules: Vec<String>,
+        origin: Origin,
+    ) -> Result<Self, ProviderError> {
+        let Monitor { family, mut told, layers, places } = Monitor::start(&shared, &spec).await?;
+        let fds: Vec<_> = layers.iter().map(AsFd::as_fd).collect();
         let mut files = Vec::new();
-        let interpreter = python.interpreter.clone();
+        let (interpreter, started) = (spec.python.interpreter.clone(), Instant::now());
         family.order(&Order::Refer { interpreter, layers: places }, &fds).await?;
         let Event::Ready {} = answer(&family, &mut told, &mut files).await? else {
             return Err(unexpected(&family));
@@ -97,7 +129,21 @@ impl MachineZygote {
         all.bound(begun.elapsed());
         family.order(&Order::Freeze { spares: shared.spares }, &[]).await?;
         let frozen = answer(&family, &mut told, &mut files).await?;
-        let Event::Frozen { clone_bytes, given_bytes } = frozen else {
+        let zygote = Self::frozen(shared, family, spec, modules, all, Duration::ZERO, &frozen)?;
+        zygote.save(origin, started.elapsed(), told).await;
+        Ok(zygote)
+    }
+
+    fn frozen(
+        shared: Arc<Shared>,
+        family: Family,
+        spec: ZygoteSpec,
+        modules: Vec<String>,
+        imports: Imports,
+        age: Duration,
+        frozen: &Event,
+    ) -> Result<Self, ProviderError> {
+        let &Event::Frozen { clone_bytes, given_bytes } = frozen else {
             return Err(unexpected(&family));
         };
         let bytes = family.warded.memory().unwrap_or(0);
@@ -106,13 +152,37 @@ impl MachineZygote {
             shared,
             family,
             spec,
-            imports: all,
+            imports,
             modules,
+            age,
             bytes,
             clone_bytes,
             given_bytes,
             opened,
         })
+    }
+
+    /// Has the monitor write a snapshot, where any are kept. What becomes of it is seen to off the path of calls; `told` is
+    /// what the monitor says of it.
+    async fn save(&self, origin: Origin, age: Duration, told: mpsc::UnboundedReceiver<Event>) {
+        if self.shared.snapshots.is_none() {
+            return;
+        }
+        let piped = saving::pipe();
+        let ordered = async {
+            let (reader, writer) = piped?;
+            let writer = writer.as_fd();
+            self.family.order(&Order::Save {}, &[writer]).await.map_err(io::Error::other)?;
+            Ok::<_, io::Error>(reader)
+        };
+        match ordered.await {
+            // It does not hold the family: with that the pipe closes.
+            Ok(pipe) => {
+                let saving = Saving { origin, age, imports: self.imports.clone(), pipe, told };
+                tokio::spawn(saving.finish(Arc::clone(&self.shared)));
+            }
+            Err(error) => tracing::warn!(%error, "no snapshot of a reference machine is written"),
+        }
     }
 
     async fn clone_for(&self, spec: InstanceSpec) -> Result<MachineInstance, ProviderError> {
@@ -179,6 +249,48 @@ impl MachineZygote {
     }
 }
 
+/// A monitor that nothing has been ordered of, and the layers of its reference machine.
+struct Monitor {
+    family: Family,
+    told: mpsc::UnboundedReceiver<Event>,
+    layers: Vec<OwnedFd>,
+    places: Vec<String>,
+}
+
+impl Monitor {
+    async fn start(shared: &Shared, spec: &ZygoteSpec) -> Result<Self, ProviderError> {
+        let allowance = Allowance::new(spec.limits);
+        // Guests have limits of their own.
+        let limits = Limits {
+            memory_bytes: allowance.limit(),
+            pids: THREADS,
+            scratch_bytes: 0,
+            scratch_inodes: 0,
+            cpu: shared.cpu,
+        };
+        let (warded, control) = Warded::start(&shared.containers, limits).await?;
+        let lacking = Arc::clone(&shared.lacking);
+        let (family, told) = Family::new(warded, control, lacking, allowance)
+            .map_err(ProviderError::step("watch the monitor"))?;
+        let python = &spec.python;
+        let mut layers = vec![
+            (python.base.to_string(), "/".to_owned()),
+            (python.guest.to_string(), GUEST.to_owned()),
+        ];
+        layers.extend(spec.packages.iter().map(|layer| (layer.to_string(), PACKAGES.to_owned())));
+        let (names, places) = layers.into_iter().unzip();
+        let layers = family.warded.open(names).await?;
+        Ok(Self { family, told, layers, places })
+    }
+}
+
+/// A good snapshot of a machine, if any are kept. All of it is read, which takes its time.
+async fn find(shared: &Arc<Shared>, origin: &Origin) -> Option<Found> {
+    let (shared, origin) = (Arc::clone(shared), origin.clone());
+    let find = move || shared.snapshots.as_ref()?.find(&origin);
+    tokio::task::spawn_blocking(find).await.ok().flatten()
+}
+
 /// The modules, as many at a time as fit into an order; none is an order, too.
 fn in_orders(mut modules: &[String]) -> impl Iterator<Item = &[String]> {
     std::iter::from_fn(move || {
@@ -224,6 +336,10 @@ impl Zygote for MachineZygote {
 
     fn imports(&self) -> &Imports {
         &self.imports
+    }
+
+    fn age(&self) -> Duration {
+        self.age
     }
 
     /// A reference machine of its own, that imports what this one has imported as well: a frozen one cannot go on.

@@ -1,0 +1,46 @@
+//! Snapshots of the reference machine: read from a file that the worker has opened and believes, written to a pipe of the
+//! worker's. The monitor has no path to either, and not the key by which the worker knows what it has written.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use microvm::hypervisor::Hypervisor;
+use microvm::linux::{Build, Template};
+
+use super::clone::chain;
+use super::family::Family;
+use super::reference::{Trouble, tree};
+use crate::message::Event;
+
+/// Makes the template again. The first descriptor is the snapshot's, the others are the layers'.
+pub(super) fn restore(
+    host: &Hypervisor,
+    program: &File,
+    layers: Vec<String>,
+    fds: Vec<OwnedFd>,
+) -> Result<Template, Trouble> {
+    let mut fds = fds.into_iter();
+    let snapshot = BufReader::new(File::from(fds.next().ok_or(Trouble::Unexpected)?));
+    let tree = tree(layers.into_iter().zip(fds))?;
+    Ok(Template::restore(host, Build::of(program)?, tree, snapshot)?)
+}
+
+/// Writes the family's template, on a thread of its own: it does not change any more, and clones are made meanwhile.
+pub(super) fn save(family: &Arc<Family>, program: File, fds: Vec<OwnedFd>) {
+    let told = Arc::clone(family);
+    let write = move || {
+        let failed = try_save(&told, &program, fds).err().map(|error| chain(&error));
+        told.tell(&Event::Saved { failed });
+    };
+    if let Err(error) = std::thread::Builder::new().name("snapshot".to_owned()).spawn(write) {
+        family.tell(&Event::Saved { failed: Some(error.to_string()) });
+    }
+}
+
+fn try_save(family: &Family, program: &File, fds: Vec<OwnedFd>) -> Result<(), Trouble> {
+    let pipe = fds.into_iter().next().ok_or(Trouble::Unexpected)?;
+    let build = Build::of(program)?;
+    Ok(family.template.save(&family.host, build, BufWriter::new(File::from(pipe)))?)
+}

@@ -1,0 +1,85 @@
+//! How a snapshot comes from a monitor to the disk: through a pipe, so that the file is the worker's alone, and no longer than
+//! it allows.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+use sandbox::Imports;
+use tokio::net::unix::pipe::Receiver;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::machines::Shared;
+use super::snapshots::{Origin, Snapshots};
+use crate::message::Event;
+
+/// Longest that a monitor may take: some hundred megabytes, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes that are read at a time.
+const READ: usize = 256 << 10;
+
+/// A snapshot that a monitor was told to write.
+#[derive(Debug)]
+pub(super) struct Saving {
+    pub(super) origin: Origin,
+    /// How long ago the machine's interpreter started.
+    pub(super) age: Duration,
+    pub(super) imports: Imports,
+    pub(super) pipe: Receiver,
+    /// What the monitor says.
+    pub(super) told: mpsc::UnboundedReceiver<Event>,
+}
+
+/// The worker's end, and the monitor's.
+pub(super) fn pipe() -> io::Result<(Receiver, OwnedFd)> {
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    // Where that is more than a user may have, it stays as it is.
+    let _ = fcntl_setpipe_size(&reader, READ);
+    Ok((Receiver::from_owned_fd(reader)?, writer))
+}
+
+impl Saving {
+    /// Writes what comes, until the monitor says that it is all. Off the path of calls, one after another.
+    pub(super) async fn finish(mut self, shared: Arc<Shared>) {
+        let Some(snapshots) = &shared.snapshots else { return };
+        let Ok(_turn) = shared.saving.acquire().await else { return };
+        match timeout(PATIENCE, self.write(snapshots)).await {
+            Ok(Ok(Some(bytes))) => {
+                tracing::info!(bytes, "a snapshot of a reference machine was written")
+            }
+            // The family went meanwhile, which is nobody's fault.
+            Ok(Ok(None)) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "a snapshot of a reference machine was not written");
+            }
+            Err(_) => tracing::warn!("a snapshot of a reference machine took too long"),
+        }
+    }
+
+    /// How many bytes it has; none when the family is gone.
+    async fn write(&mut self, snapshots: &Snapshots) -> io::Result<Option<u64>> {
+        let (origin, imports) = (self.origin.clone(), std::mem::take(&mut self.imports));
+        let mut writing = snapshots.begin(origin, self.age, imports)?;
+        let mut buffer = vec![0; READ];
+        loop {
+            self.pipe.readable().await?;
+            match self.pipe.try_read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => writing.push(&buffer[..count])?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        loop {
+            match self.told.recv().await {
+                Some(Event::Saved { failed: None }) => return writing.finish().map(Some),
+                Some(Event::Saved { failed: Some(why) }) => return Err(io::Error::other(why)),
+                Some(_) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+}

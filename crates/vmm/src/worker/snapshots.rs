@@ -1,0 +1,323 @@
+//! Snapshots of reference machines, kept in the state directory.
+//!
+//! ```text
+//!   STATE/snapshots/key        32 random bytes: by them the worker knows what it has written
+//!   STATE/snapshots/ID         hash │ length, header │ what the monitor wrote      mode 0600
+//!   STATE/snapshots/ID.N.new   one that is being written
+//!
+//!   begin ─► push … ─► finish: hash, rename, the least recently used go   (dropped before: removed)
+//!   find ──► Found: opened, its hash is right, its header is that of what is wanted, it is not too old
+//!        └─► removed, with a word in the log
+//! ```
+//! ID is a hash of what the machine is made from ([`Origin`]). The hash in front is BLAKE3 of everything behind it, keyed: the
+//! key never leaves this process, so a file that anybody else has written or changed is as good as one that the disk has
+//! damaged. What the monitor wrote is checked once more by the one that restores it, against its own host and build.
+//!
+//! A snapshot is a cache: whatever goes wrong with one costs time and nothing else.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use blake3::Hasher;
+use rustix::rand::{GetRandomFlags, getrandom};
+use rustix::time::{ClockId, clock_gettime};
+use sandbox::{Imports, ZygoteSpec};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Bytes of the hash.
+const HASH: u64 = 32;
+const KEY: &str = "key";
+/// What stands behind the name of one that is being written.
+const NEW: &str = ".new";
+
+/// Those of a state directory.
+#[derive(Debug)]
+pub(super) struct Snapshots {
+    directory: PathBuf,
+    key: [u8; 32],
+    /// Bytes of all together.
+    most_bytes: u64,
+    most_age: Duration,
+    written: AtomicU64,
+}
+
+/// What a reference machine is made from: equal ones lead to machines that can stand for each other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Origin {
+    /// Base, guest, packages, network class and limits.
+    spec: ZygoteSpec,
+    /// All that was imported, in the order of names.
+    modules: Vec<String>,
+}
+
+/// What the worker knows of the machine beside its snapshot.
+#[derive(Debug, Serialize, Deserialize)]
+struct Header {
+    origin: Origin,
+    /// When its interpreter started, in nanoseconds since the host did.
+    born: u64,
+    imports: Imports,
+}
+
+/// A snapshot that can be restored.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// Open for reading, where the monitor's part begins.
+    pub(super) file: File,
+    pub(super) imports: Imports,
+    /// How long ago its interpreter started.
+    pub(super) age: Duration,
+}
+
+/// Why a file is removed.
+#[derive(Debug, Error)]
+enum Unfit {
+    #[error("it is damaged, or this worker did not write it")]
+    Damaged,
+    #[error("it is too old")]
+    Old,
+    #[error("it is of another machine")]
+    Other,
+    #[error("it cannot be read: {0}")]
+    Read(#[from] io::Error),
+}
+
+impl Origin {
+    pub(super) fn new(spec: &ZygoteSpec, modules: &[String]) -> Self {
+        // The order in which they were thought of is nobody's wish.
+        let mut modules = modules.to_vec();
+        modules.sort_unstable();
+        modules.dedup();
+        let spec = ZygoteSpec { imports: Vec::new(), ..spec.clone() };
+        Self { spec, modules }
+    }
+
+    fn id(&self) -> String {
+        // Plain data: it can be written.
+        let text = serde_json::to_vec(self).unwrap_or_default();
+        blake3::hash(&text).to_hex().as_str()[..32].to_owned()
+    }
+}
+
+impl Snapshots {
+    /// Those of a state directory; `most_bytes` and `most_age` bound them. What a worker that was killed left half written is
+    /// removed.
+    ///
+    /// # Errors
+    /// When the directory cannot be made or read.
+    pub(super) fn open(state: &Path, most_bytes: u64, most_age: Duration) -> io::Result<Self> {
+        let directory = state.join("snapshots");
+        match DirBuilder::new().mode(0o700).create(&directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let key = key(&directory.join(KEY))?;
+        let snapshots = Self { directory, key, most_bytes, most_age, written: AtomicU64::new(0) };
+        for (path, _) in snapshots.files(|name| name.ends_with(NEW))? {
+            fs::remove_file(path)?;
+        }
+        snapshots.make_room()?;
+        Ok(snapshots)
+    }
+
+    /// Removes those of a state directory whose worker is to keep none.
+    pub(super) fn remove_all(state: &Path) {
+        match fs::remove_dir_all(state.join("snapshots")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(%error, "snapshots of micro-VMs could not be removed");
+            }
+            _ => {}
+        }
+    }
+
+    /// That of a machine, if there is a good one. Reads all of it: not on a thread that others wait for.
+    pub(super) fn find(&self, origin: &Origin) -> Option<Found> {
+        let path = self.path(origin);
+        let unfit = match self.check(&path, origin) {
+            Ok(found) => return Some(found),
+            Err(Unfit::Read(error)) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(unfit) => unfit,
+        };
+        match unfit {
+            Unfit::Old => tracing::info!("a snapshot of a reference machine is too old"),
+            reason => tracing::warn!(%reason, "a snapshot of a reference machine is refused"),
+        }
+        self.forget(origin);
+        None
+    }
+
+    fn check(&self, path: &Path, origin: &Origin) -> Result<Found, Unfit> {
+        let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
+        let mut hash = [0; 32];
+        file.read_exact(&mut hash)?;
+        let mut hasher = Hasher::new_keyed(&self.key);
+        hasher.update_reader(&file)?;
+        // In constant time.
+        if hasher.finalize() != blake3::Hash::from_bytes(hash) {
+            return Err(Unfit::Damaged);
+        }
+        file.seek(SeekFrom::Start(HASH))?;
+        let mut length = [0; 8];
+        file.read_exact(&mut length)?;
+        let length = u64::from_le_bytes(length);
+        let mut header = Vec::new();
+        (&file).take(length).read_to_end(&mut header)?;
+        let header: Header = serde_json::from_slice(&header).map_err(|_| Unfit::Other)?;
+        if header.origin != *origin {
+            return Err(Unfit::Other);
+        }
+        // Before the host was started anew it was born later.
+        let age = since_start().checked_sub(header.born).map(Duration::from_nanos);
+        let age = age.filter(|age| *age < self.most_age).ok_or(Unfit::Old)?;
+        // It was used.
+        file.set_modified(SystemTime::now())?;
+        Ok(Found { file, imports: header.imports, age })
+    }
+
+    /// Begins to write that of a machine, whose interpreter started just `age` ago.
+    pub(super) fn begin(
+        &self,
+        origin: Origin,
+        age: Duration,
+        imports: Imports,
+    ) -> io::Result<Writing<'_>> {
+        let path = self.path(&origin);
+        let born = since_start().saturating_sub(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX));
+        let header = serde_json::to_vec(&Header { origin, born, imports })?;
+        let number = self.written.fetch_add(1, Ordering::Relaxed);
+        let new = path.with_extension(format!("{number}{NEW}"));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        let hasher = Hasher::new_keyed(&self.key);
+        let mut writing = Writing { snapshots: self, file, path, new, hasher, length: HASH };
+        writing.file.seek(SeekFrom::Start(HASH))?;
+        writing.push(&(header.len() as u64).to_le_bytes())?;
+        writing.push(&header)?;
+        Ok(writing)
+    }
+
+    /// Removes that of a machine.
+    pub(super) fn forget(&self, origin: &Origin) {
+        remove(&self.path(origin));
+    }
+
+    fn path(&self, origin: &Origin) -> PathBuf {
+        self.directory.join(origin.id())
+    }
+
+    /// Removes the least recently used beyond what all may have together.
+    fn make_room(&self) -> io::Result<()> {
+        let mut all = Vec::new();
+        for (path, data) in self.files(|name| name != KEY && !name.ends_with(NEW))? {
+            all.push((data.modified()?, data.len(), path));
+        }
+        // The latest first.
+        all.sort_unstable_by(|one, other| other.cmp(one));
+        let mut bytes = 0_u64;
+        for (_, length, path) in all {
+            bytes = bytes.saturating_add(length);
+            if bytes > self.most_bytes {
+                remove(&path);
+            }
+        }
+        Ok(())
+    }
+
+    fn files(&self, wanted: impl Fn(&str) -> bool) -> io::Result<Vec<(PathBuf, fs::Metadata)>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
+            let entry = entry?;
+            if wanted(&entry.file_name().to_string_lossy()) {
+                found.push((entry.path(), entry.metadata()?));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// One that is being written. Dropping it before it is finished removes it.
+#[derive(Debug)]
+pub(super) struct Writing<'a> {
+    snapshots: &'a Snapshots,
+    file: File,
+    path: PathBuf,
+    new: PathBuf,
+    hasher: Hasher,
+    length: u64,
+}
+
+impl Writing<'_> {
+    /// Goes on with these bytes.
+    ///
+    /// # Errors
+    /// When it has more than all may have together, or the disk is full.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.length = self.length.saturating_add(bytes.len() as u64);
+        if self.length > self.snapshots.most_bytes {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.hasher.update(bytes);
+        self.file.write_all(bytes)
+    }
+
+    /// It is whole: how many bytes it has.
+    ///
+    /// # Errors
+    /// When the disk is full.
+    pub(super) fn finish(self) -> io::Result<u64> {
+        self.file.write_all_at(self.hasher.finalize().as_bytes(), 0)?;
+        fs::rename(&self.new, &self.path)?;
+        self.snapshots.make_room()?;
+        Ok(self.length)
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        // Gone if it was finished.
+        remove(&self.new);
+    }
+}
+
+fn remove(path: &Path) {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!(%error, path = %path.display(), "a snapshot could not be removed");
+        }
+        _ => {}
+    }
+}
+
+/// Nanoseconds since the host was started, sleep included.
+fn since_start() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    let (seconds, rest) = (now.tv_sec.cast_unsigned(), now.tv_nsec.cast_unsigned());
+    seconds.saturating_mul(1_000_000_000).saturating_add(rest)
+}
+
+/// The key in a file; one that is not whole is made anew, and what was written by it is nobody's any more.
+fn key(path: &Path) -> io::Result<[u8; 32]> {
+    match fs::read(path) {
+        Ok(bytes) => {
+            if let Ok(key) = bytes.try_into() {
+                return Ok(key);
+            }
+            fs::remove_file(path)?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let mut key = [0; 32];
+    // So few bytes come at once.
+    getrandom(&mut key, GetRandomFlags::empty())?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(&key)?;
+    Ok(key)
+}
+
+#[cfg(test)]
+mod tests;
