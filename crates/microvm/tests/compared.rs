@@ -153,3 +153,72 @@ fn what_would_make_more_regions_than_there_may_be_is_refused_and_nothing_else() 
         eprintln!("SKIPPED: this host has set its processes another limit of regions, {most}");
     }
 }
+
+#[test]
+fn signals_that_are_blocked_wait_until_they_are_not() {
+    // What is blocked, unblocked, sent, handled and ignored, a thousand times, by chance and the same each time. Handlers
+    // block others, send others, and return.
+    let source = r#"
+        #include <signal.h>
+        #include <stdlib.h>
+        static const int KINDS[] = {SIGUSR1, SIGUSR2, SIGCHLD, SIGURG};
+        static unsigned long state = 88172645463325252;
+        static unsigned chance(unsigned below) {
+            state ^= state << 13; state ^= state >> 7; state ^= state << 17;
+            return state % below;
+        }
+        static sigset_t one(int signal) {
+            sigset_t set;
+            sigemptyset(&set); sigaddset(&set, signal);
+            return set;
+        }
+        static void seen(const char *what) {
+            sigset_t blocked, waiting;
+            say(what, sigpending(&waiting));
+            sigprocmask(SIG_BLOCK, 0, &blocked);
+            for (int at = 0; at < 4; at++) printf(" %d%d", sigismember(&blocked, KINDS[at]), sigismember(&waiting, KINDS[at]));
+            printf("\n");
+        }
+        static int depth;
+        static void handler(int signal) {
+            depth++;
+            printf("%d in %d\n", signal, depth);
+            seen("within");
+            if (depth < 4 && chance(3)) kill(getpid(), KINDS[chance(4)]);
+            printf("%d out\n", signal);
+            depth--;
+        }
+        int main() {
+            struct sigaction action = {.sa_handler = handler};
+            for (int at = 0; at < 4; at++) sigaction(KINDS[at], &action, 0);
+            for (int round = 0; round < 1000; round++) {
+                int signal = KINDS[chance(4)];
+                sigset_t set = one(signal);
+                switch (chance(8)) {
+                case 0: case 1: say("block", sigprocmask(SIG_BLOCK, &set, 0)); break;
+                case 2: say("unblock", sigprocmask(SIG_UNBLOCK, &set, 0)); break;
+                case 3: case 4: say("kill", kill(getpid(), signal)); break;
+                case 5: say("raise", raise(signal)); break;
+                case 6: action.sa_handler = handler; sigemptyset(&action.sa_mask);
+                    for (int more = chance(3); more; more--) sigaddset(&action.sa_mask, KINDS[chance(4)]);
+                    action.sa_flags = chance(2) ? SA_NODEFER : 0;
+                    say("handle", sigaction(signal, &action, 0)); break;
+                case 7: action.sa_handler = signal == SIGURG && chance(2) ? SIG_DFL : SIG_IGN;
+                    say("ignore", sigaction(signal, &action, 0)); break;
+                }
+                seen("outside");
+            }
+            say("nowhere", sigpending((void *)64));
+            signal(SIGUSR1, SIG_DFL);
+            sigset_t last = one(SIGUSR1);
+            sigprocmask(SIG_BLOCK, &last, 0);
+            kill(getpid(), SIGUSR1);
+            say("not yet", 0);
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{source}")) else {
+        return;
+    };
+    assert!(outside.ends_with("not yet: 0 0\n"), "{outside}");
+    assert_eq!(inside, outside);
+}

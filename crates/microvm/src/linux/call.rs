@@ -49,6 +49,7 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_futex => return futex::futex(process, arguments),
         libc::SYS_nanosleep => return clock::nanosleep(process, a),
         libc::SYS_clock_nanosleep => return clock::clock_nanosleep(process, a, b, c),
+        libc::SYS_rt_sigprocmask => return signals::sigprocmask(process, a, b, c, d),
         libc::SYS_rt_sigreturn => return signals::sigreturn(process),
         libc::SYS_kill => return signals::kill(process, signed(a), signed(b)),
         libc::SYS_tkill => return signals::kill_thread(process, fd(a), signed(b)),
@@ -122,7 +123,7 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_time => clock::time(process, a),
 
         libc::SYS_rt_sigaction => signals::sigaction(process, a, b, c, d),
-        libc::SYS_rt_sigprocmask => signals::sigprocmask(process, a, b, c, d),
+        libc::SYS_rt_sigpending => signals::sigpending(process, a, b),
         libc::SYS_sigaltstack => signals::sigaltstack(process, a, b),
 
         libc::SYS_arch_prctl => identity::arch_prctl(process, a, b),

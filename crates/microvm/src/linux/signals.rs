@@ -1,20 +1,23 @@
 //! Signals: those that a program raises itself, and those that its own faults become.
 //!
 //! Nobody else is there who could send one. A handler gets the frame that the kernel would build, without the floating
-//! point state: what it calls may change those registers, and it is not restored for whoever was interrupted.
+//! point state: what it calls may change those registers, and it is not restored for whoever was interrupted. What is blocked
+//! when it is sent waits for whichever thread unblocks it.
 
 mod saved;
+mod waiting;
 
 use rustix::io::Errno;
 
 use super::Answer;
-use super::call::{Flow, register, signed};
+use super::call::{Flow, register};
 use super::identity::PID;
 use super::process::{Pause, Process};
 use super::record::{Record, long_at};
 use crate::layout::{PAGE, USER_HALF_END};
 use crate::vcpu::Fault;
 pub(super) use saved::SavedSignals;
+pub(super) use waiting::{sigpending, sigprocmask};
 
 const MOST: usize = 64;
 /// Bytes of a set of signals.
@@ -50,6 +53,19 @@ pub(super) struct Signals {
     actions: [Action; MOST + 1],
     mask: u64,
     stack: AlternateStack,
+    /// Sent to the process while they were blocked.
+    waiting: u64,
+    /// Sent to the running thread while they were blocked.
+    waiting_own: u64,
+}
+
+/// Whom a signal is sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Addressee {
+    /// Whichever thread does not block it.
+    Process,
+    /// The running one.
+    Thread,
 }
 
 /// What of it is a thread's own.
@@ -57,24 +73,25 @@ pub(super) struct Signals {
 pub(super) struct OwnSignals {
     mask: u64,
     stack: AlternateStack,
+    waiting: u64,
 }
 
 impl OwnSignals {
-    /// As a new thread has it.
-    pub(super) fn without_stack(self) -> Self {
-        Self { stack: AlternateStack::default(), ..self }
+    /// As a thread begins that was started where these are: with its mask alone.
+    pub(super) fn of_child(self) -> Self {
+        Self { stack: AlternateStack::default(), waiting: 0, ..self }
     }
 }
 
 impl Signals {
     /// What is the running thread's own.
     pub(super) fn own(&self) -> OwnSignals {
-        OwnSignals { mask: self.mask, stack: self.stack }
+        OwnSignals { mask: self.mask, stack: self.stack, waiting: self.waiting_own }
     }
 
     /// Another thread runs.
-    pub(super) fn set_own(&mut self, OwnSignals { mask, stack }: OwnSignals) {
-        (self.mask, self.stack) = (mask, stack);
+    pub(super) fn set_own(&mut self, OwnSignals { mask, stack, waiting }: OwnSignals) {
+        (self.mask, self.stack, self.waiting_own) = (mask, stack, waiting);
     }
 }
 
@@ -94,7 +111,8 @@ struct AlternateStack {
 
 impl Default for Signals {
     fn default() -> Self {
-        Self { actions: [Action::default(); MOST + 1], mask: 0, stack: AlternateStack::default() }
+        let actions = [Action::default(); MOST + 1];
+        Self { actions, mask: 0, stack: AlternateStack::default(), waiting: 0, waiting_own: 0 }
     }
 }
 
@@ -134,33 +152,10 @@ pub(super) fn sigaction(
     }
     if let Some(wanted) = wanted {
         process.kernel.signals.actions[number] = wanted;
-    }
-    Ok(0)
-}
-
-pub(super) fn sigprocmask(
-    process: &mut Process,
-    how: u64,
-    new: u64,
-    old: u64,
-    set_bytes: u64,
-) -> Answer {
-    if set_bytes != SET_BYTES {
-        return Err(Errno::INVAL);
-    }
-    let now = process.kernel.signals.mask;
-    if new != 0 {
-        let set = long_at(process.space.read(new, SET_BYTES)?, 0);
-        let mask = match signed(how) {
-            libc::SIG_BLOCK => now | set,
-            libc::SIG_UNBLOCK => now & !set,
-            libc::SIG_SETMASK => set,
-            _ => return Err(Errno::INVAL),
-        };
-        process.kernel.signals.mask = mask & !(bit(KILL) | bit(STOP));
-    }
-    if old != 0 {
-        process.space.write(old, SET_BYTES)?.copy_from_slice(&now.to_le_bytes());
+        if ignored(number, wanted.handler) {
+            process.kernel.signals.waiting &= !bit(number);
+            process.kernel.signals.waiting_own &= !bit(number);
+        }
     }
     Ok(0)
 }
@@ -195,7 +190,7 @@ pub(super) fn kill(process: &mut Process, target: i32, signal: i32) -> Flow {
     if !own {
         return Flow::Answer(Err(Errno::SRCH));
     }
-    send(process, signal)
+    send(process, Addressee::Process, signal)
 }
 
 /// `tkill` and `tgkill`. Another thread than the running one is not interrupted for a handler: EAGAIN.
@@ -208,46 +203,61 @@ pub(super) fn kill_thread(process: &mut Process, target: u64, signal: i32) -> Fl
     if handled && target != process.kernel.threads.running() {
         return Flow::Answer(Err(Errno::AGAIN));
     }
-    send(process, signal)
+    send(process, Addressee::Thread, signal)
 }
 
-fn send(process: &mut Process, signal: i32) -> Flow {
+fn send(process: &mut Process, to: Addressee, signal: i32) -> Flow {
     let number = usize::try_from(signal).ok().filter(|number| *number <= MOST);
     let Some(number) = number else { return Flow::Answer(Err(Errno::INVAL)) };
     if number == 0 {
         return Flow::Answer(Ok(0));
     }
-    raise(process, number, Ok(0))
+    raise(process, to, number, Ok(0))
 }
 
-/// Sends a signal to the process from inside a system call, which returns `answer`, and before a handler runs.
-pub(super) fn raise(process: &mut Process, number: usize, answer: Answer) -> Flow {
-    let signal = i32::try_from(number).unwrap_or(0);
-    match process.kernel.signals.actions[number].handler {
-        // Children, windows, continuation, urgent data: ignored unless somebody wants them.
-        0 if matches!(number, 17 | 18 | 23 | 28) => Flow::Answer(answer),
-        0 => Flow::Kill(signal),
-        1 => Flow::Answer(answer),
-        _ => {
-            if process.vcpu.settle().is_err() {
-                return Flow::Kill(signal);
-            }
-            let registers = process.vcpu.registers();
-            registers.rax = register(answer);
-            let at = Fault {
-                vector: 0,
-                code: 0,
-                address: 0,
-                rip: registers.rip,
-                rsp: registers.rsp,
-                rflags: registers.rflags,
-            };
-            match push(process, number, 0, at) {
-                Ok(()) => Flow::Resumed,
-                Err(_) => Flow::Kill(libc::SIGSEGV),
-            }
+/// Sends a signal from inside a system call, which returns `answer`, and before a handler runs.
+pub(super) fn raise(process: &mut Process, to: Addressee, number: usize, answer: Answer) -> Flow {
+    let signals = &mut process.kernel.signals;
+    if signals.mask & bit(number) != 0 {
+        match to {
+            Addressee::Process => signals.waiting |= bit(number),
+            Addressee::Thread => signals.waiting_own |= bit(number),
         }
+        return Flow::Answer(answer);
     }
+    if ignored(number, signals.actions[number].handler) {
+        return Flow::Answer(answer);
+    }
+    if process.vcpu.settle().is_err() {
+        return Flow::Kill(i32::try_from(number).unwrap_or(0));
+    }
+    process.vcpu.registers().rax = register(answer);
+    interrupt(process, number)
+}
+
+/// Whether a signal is ignored that is handled like this.
+fn ignored(number: usize, handler: u64) -> bool {
+    // Children, windows, continuation, urgent data: unless somebody wants them.
+    handler == 1 || handler == 0 && matches!(number, 17 | 18 | 23 | 28)
+}
+
+/// Has the handler of a signal run where the guest stands, and on top of it those of others that wait; without one, the
+/// process ends.
+fn interrupt(process: &mut Process, first: usize) -> Flow {
+    let mut next = Some(first);
+    while let Some(number) = next {
+        if process.kernel.signals.actions[number].handler == 0 {
+            return Flow::Kill(i32::try_from(number).unwrap_or(0));
+        }
+        let registers = process.vcpu.registers();
+        let (rip, rsp, rflags) = (registers.rip, registers.rsp, registers.rflags);
+        let at = Fault { vector: 0, code: 0, address: 0, rip, rsp, rflags };
+        if push(process, number, 0, at).is_err() {
+            return Flow::Kill(libc::SIGSEGV);
+        }
+        next = process.kernel.signals.next();
+    }
+    Flow::Resumed
 }
 
 impl Process {
@@ -371,7 +381,10 @@ pub(super) fn sigreturn(process: &mut Process) -> Flow {
     (registers.rdi, registers.rsi, registers.rbp, registers.rbx) = (rdi, rsi, rbp, rbx);
     (registers.rdx, registers.rax, registers.rcx) = (rdx, rax, rcx);
     process.kernel.signals.mask = mask & !(bit(KILL) | bit(STOP));
-    Flow::Resumed
+    match process.kernel.signals.next() {
+        Some(number) => interrupt(process, number),
+        None => Flow::Resumed,
+    }
 }
 
 fn bit(signal: usize) -> u64 {

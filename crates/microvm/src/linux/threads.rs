@@ -334,7 +334,7 @@ fn try_start(process: &mut Process, arguments: [u64; 6]) -> Result<Answer, VcpuE
     context.set_answer(0);
     context.set_stack(stack, tls);
     let identity = Identity { number, tells: if flags & TELL_END == 0 { 0 } else { child } };
-    let signals = process.kernel.signals.own().without_stack();
+    let signals = process.kernel.signals.own().of_child();
     let threads = &mut process.kernel.threads;
     threads.others.push_back(Thread { identity, context, signals, state: State::Ready });
     threads.last = number;

@@ -12,7 +12,7 @@ use super::files::{Object, PIPE_BYTES};
 use super::identity::fill_random;
 use super::process::{Pause, Process};
 use super::record::long_at;
-use super::signals;
+use super::signals::{self, Addressee};
 use super::threads::{self, Wait};
 use crate::space::Space;
 use crate::vfs::{Contents, Device, NodeId};
@@ -76,7 +76,7 @@ fn transfer(process: &mut Process, fd_: u64, parts: &[(u64, u64)], step: Step) -
             Ok(Moved::Blocked(pause)) if total == 0 => return blocked(process, fd_, pause),
             Err(Errno::PIPE) => {
                 let answer = if total == 0 { Err(Errno::PIPE) } else { Ok(total) };
-                return signals::raise(process, signals::PIPE, answer);
+                return signals::raise(process, Addressee::Thread, signals::PIPE, answer);
             }
             Err(errno) if total == 0 => return Flow::Answer(Err(errno)),
             Ok(Moved::Blocked(_)) | Err(_) => break,

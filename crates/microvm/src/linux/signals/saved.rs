@@ -13,21 +13,27 @@ pub(in crate::linux) struct SavedSignals {
     mask: u64,
     /// Start and length.
     stack: [u64; 2],
+    /// The process's and the thread's.
+    waiting: [u64; 2],
 }
 
 impl Signals {
     /// What a snapshot has of them.
     pub(in crate::linux) fn to_saved(&self) -> SavedSignals {
-        let Self { actions, mask, stack } = self;
+        let Self { actions, mask, stack, waiting, waiting_own } = self;
         let fields = |it: &Action| [it.handler, it.flags, it.restorer, it.mask];
         let actions = actions.iter().map(fields).collect();
-        SavedSignals { actions, mask: *mask, stack: [stack.start, stack.length] }
+        let (mask, waiting) = (*mask, [*waiting, *waiting_own]);
+        let stack = [stack.start, stack.length];
+        SavedSignals { actions, mask, stack, waiting }
     }
 
     /// Those of a snapshot; none where it says what no process could have asked for.
     pub(in crate::linux) fn of_saved(saved: &SavedSignals) -> Option<Self> {
-        let SavedSignals { actions, mask, stack: [start, length] } = saved;
-        let mut signals = Self { mask: mask & !(bit(KILL) | bit(STOP)), ..Self::default() };
+        let SavedSignals { actions, mask, stack: [start, length], waiting } = saved;
+        let blockable = !(bit(KILL) | bit(STOP));
+        let (mask, [waiting, waiting_own]) = (mask & blockable, waiting.map(|it| it & blockable));
+        let mut signals = Self { mask, waiting, waiting_own, ..Self::default() };
         if actions.len() != MOST + 1 || !matches!(*length, 0 | LEAST_STACK..) {
             return None;
         }
