@@ -152,12 +152,12 @@ impl Cgroups {
 
     fn make_named(&self, name: String, limits: Limits, owner: u32) -> io::Result<Group> {
         let group = Group::new(name);
-        match self {
-            Self::V1(h) => h.make(&group)?,
-            Self::V2(h) => h.make(&group, owner)?,
-            Self::None => {}
-        }
-        if let Err(error) = self.limit(&group, limits) {
+        let made = match self {
+            Self::V1(h) => h.make(&group),
+            Self::V2(h) => h.make(&group, owner),
+            Self::None => Ok(()),
+        };
+        if let Err(error) = made.and_then(|()| self.limit(&group, limits)) {
             self.remove(&group);
             return Err(error);
         }
