@@ -362,10 +362,10 @@ async fn nothing_of_an_instance_is_left_with_the_proxy_when_it_is_gone() {
         let descriptors = format!("/proc/{}/fd", proxy(&world).pid);
         let open = || std::fs::read_dir(&descriptors).unwrap().count();
         // Two that listen, one for names, two of the connection.
-        assert!(before.is_none_or(|before| open() >= before + 5));
+        let least = before.unwrap_or_else(|| open() - 5);
+        assert!(open() >= least + 5);
         drop((talk, instance));
         world.settle().await;
-        let least = before.unwrap_or_else(|| open().min(12));
         let deadline = std::time::Instant::now() + patience(10);
         while open() > least {
             assert!(std::time::Instant::now() < deadline, "{} instead of {least}", open());
@@ -446,7 +446,12 @@ async fn resolv_conf_names_whom_the_sandbox_may_ask() {
         for (network, expected) in [
             (Network::None, "nameserver 127.0.0.1\n".to_owned()),
             (Network::Egress, "nameserver 127.0.0.1\n".to_owned()),
-            (Network::Host, std::fs::read_to_string(Path::new("/etc/resolv.conf")).unwrap()),
+            // A host may have none.
+            (
+                Network::Host,
+                std::fs::read_to_string(Path::new("/etc/resolv.conf"))
+                    .unwrap_or("nameserver 127.0.0.1\n".to_owned()),
+            ),
         ] {
             let zygote = zygote(&world, network).await;
             let spec = InstanceSpec { network, ..world.instance(READ) };

@@ -232,7 +232,11 @@ impl Roots {
     fn attach_resolver(&self, root: BorrowedFd<'_>) -> io::Result<()> {
         // Wherever it leads: the host's own service for names may keep it.
         let path = Path::new("/").join(RESOLVER);
-        let file = rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let file = match rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+            // A resolver then asks the host itself (resolv.conf(5)), and the base's file says so.
+            Err(rustix::io::Errno::NOENT) => return Ok(()),
+            opened => opened?,
+        };
         let tree = Tree::clone_of(file.as_fd(), false)?;
         tree.restrict(Attributes::layer(true, true), false)?;
         tree.attach(root, RESOLVER)
