@@ -50,7 +50,9 @@ fn a_worker_that_may_open_few_files_never_runs_out_of_them() {
         }
     }
     let log = worker.log();
-    assert!(!log.contains("WARN") && !log.contains("os error 24"), "{log}");
+    // But for what the host lacks.
+    let warned = |line: &str| line.contains("WARN") && !line.contains("not everything is enforced");
+    assert!(!log.lines().any(warned) && !log.contains("os error 24"), "{log}");
     worker.assert_well();
 }
 

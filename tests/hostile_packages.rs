@@ -50,7 +50,9 @@ fn instances_do_not_meet_in_memory_that_a_package_shares_and_the_rest_of_its_set
     let body = "import sys\nbefore = sorted({'sharer', 'peaceful'} & set(sys.modules))\n\
                 import peaceful, sharer\n\
                 def handler(event, context):\n    sharer.shared[0] += 1\n    return {'before': before, 'calls': sharer.shared[0]}\n";
-    drop(worker.deploy("f", &function(&index, &["sharer", "peaceful"], body)).expect(201));
+    if !worker.deploys_from_index("f", &function(&index, &["sharer", "peaceful"], body)) {
+        return;
+    }
     eventually("the other package is imported ahead", || {
         let said = worker.run("f", &json!({})).expect(200).json();
         assert_eq!(said["calls"], 1, "another instance was here: {said}");
@@ -74,10 +76,14 @@ fn a_package_that_unpacks_to_more_than_the_operator_allows_is_refused_at_the_dep
         return;
     }
     let index = Index::open();
+    add(&index, "small", r#""small = 1\n""#);
     add(&index, "swollen", "'text = \"' + 'x' * (40 << 20) + '\"\\n'");
     let worker =
         Site::new().up_with(&[("WOOL_PACKAGE_BYTES", "8MiB"), ("WOOL_INDEXES", &index.url())]);
     let body = "def handler(event, context):\n    return 1\n";
+    if !worker.deploys_from_index("small", &function(&index, &["small"], body)) {
+        return;
+    }
     let refused = worker.deploy("f", &function(&index, &["swollen"], body)).expect(422).error();
     assert!(refused.contains("swollen 1.0") && refused.contains("`package_bytes`"), "{refused}");
     worker.assert_well();

@@ -25,6 +25,7 @@ echo $$ >/sys/fs/cgroup/tests/cgroup.procs
 cd "$checkout" || exit 1
 while IFS= read -r line; do export "${line?}"; done <environment
 export LAMBSWOOL_BIN=$checkout/target/debug
+ln -s "$checkout/target/uv" /usr/bin/uv
 echo "$(uname -sr), $(stat -fc %T /sys/fs/cgroup), $(python3 --version), $(nproc) processors, up $(cut -d' ' -f1 /proc/uptime) s"
 /usr/bin/env PATH="$PATH" target/debug/wool doctor || true
 
@@ -49,12 +50,12 @@ while read -r home program; do
         exec timeout -k 5 "$patience" "$checkout/$program" --show-output
     ) >/run/said 2>&1
     status=$?
-    result=$(grep '^test result:' /run/said | tail -n1)
-    skips=$(grep -c '^SKIPPED' /run/said)
+    result=$(grep -a '^test result:' /run/said | tail -n1)
+    skips=$(grep -ac '^SKIPPED' /run/said)
     count() { sed -n "s/.*[ .]\([0-9]*\) $1.*/\1/p" <<<"$result"; }
     good=$(count passed) bad=$(count failed) left=$(count ignored)
     if [ -z "$result" ]; then
-        good=$(grep -c '^test .*\.\.\. ok$' /run/said) bad=1 left=0
+        good=$(grep -ac '^test .*\.\.\. ok$' /run/said) bad=1 left=0
         echo "$name ended with $status before it was done; still there:"
         ps -eo pid,ppid,uid,stat,wchan:24,args --cols 160 | grep -v '\]$' | tail -n 40
     fi
@@ -64,7 +65,7 @@ while read -r home program; do
     if [ "$bad" != 0 ]; then
         cat /run/said
     else
-        grep -E '^(test .*\.\.\. |SKIPPED)' /run/said
+        grep -aE '^(test .*\.\.\. |SKIPPED)' /run/said
     fi
     echo "== $name: $good passed, $bad failed, $left skipped, $SECONDS s"
     passed=$((passed + good)) failed=$((failed + bad)) skipped=$((skipped + left))

@@ -9,7 +9,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 dir=$1
 
 # What the tests call for: a Python that can be a base (its wheels of pip for venv), and a system's usual tools.
-packages=(linux-image-amd64 busybox-static base-files base-passwd bash ca-certificates coreutils dash findutils grep gzip
+packages=(linux-image-amd64 busybox-static base-files base-passwd bash ca-certificates coreutils curl dash findutils grep gzip
     iproute2 kmod libc-bin libgcc-s1 libstdc++6 mount openssl procps python3 python3-venv sed sudo tar tzdata
     util-linux xz-utils)
 # For the second boot, with systemd as pid 1: without it that one is skipped.
@@ -87,6 +87,8 @@ echo 'lambswool' >"$dir/system/etc/hostname"
 # Otherwise systemd would take it for its first boot.
 printf '%032d\n' 1 >"$dir/system/etc/machine-id"
 echo '127.0.0.1 localhost lambswool' >"$dir/system/etc/hosts"
+echo 'nameserver 127.0.0.1' >"$dir/system/etc/resolv.conf"
+cp "$dir/system/usr/share/libc-bin/nsswitch.conf" "$dir/system/etc/nsswitch.conf"
 mkdir -p "$dir/system"/{dev,proc,sys,run,tmp,root}
 rm -f "$dir/system.img"
 mke2fs -q -t ext4 -d "$dir/system" -E root_owner=0:0,lazy_itable_init=0 -L system "$dir/system.img" 2G

@@ -14,7 +14,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 checkout=$(cd "$here/../.." && pwd)
 dir=$checkout/target/vm
-minutes=${VM_MINUTES:-75}
+minutes=${VM_MINUTES:-100}
 filter=${1:-}
 export PATH=$PATH:/sbin:/usr/sbin
 for tool in qemu-system-x86_64 mke2fs cargo; do
@@ -57,7 +57,12 @@ rm -rf "$tree"
 mkdir -p "$tree/target/debug/deps" "$tree/target/tmp" "$tree/tests/vm" "$tree/mnt"
 install -s target/release/wool target/release/wool-warden target/release/wool-egress target/release/wool-vmm -t "$tree/target/debug"
 install "$here"/{guest.sh,unit.sh,unit-test.service} -t "$tree/tests/vm"
-cp -r examples packaging "$tree/"
+cp -r README.md examples packaging "$tree/"
+# There is no index to fetch it from: with it, tests that have an index of their own run.
+version=$(sed -n 's/.*VERSION: &str = "\(.*\)";/\1/p' crates/layers/src/uv/fetch.rs)
+uv=$dir/uv-$version
+[ -x "$uv/bin/uv" ] || python3 -m pip install --quiet --no-deps --target "$uv" "uv==$version"
+cp "$uv/bin/uv" "$tree/target/"
 for package in crates/sys crates/warden crates/container tests; do
     mkdir -p "$tree/$package"
 done
