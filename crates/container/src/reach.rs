@@ -7,12 +7,13 @@
 //!   pause ── Pause ─►   resume ── Resume ─►   dropped ── Close ─► ┄ then: Release ─► warden
 //! ```
 //! Orders go one way and in order, and nobody waits for them: whoever connects before the proxy listens waits in the kernel's
-//! queue. When the proxy dies, instances that it served are as good as dead, and the next one starts another.
+//! queue. They are in the proxy's socket before the handler is told of its next call, and the proxy looks there before it takes a
+//! connection: so a pause never ends what came after it. When the proxy dies, instances that it served are as good as dead, and the next one starts another.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use egress::Rules;
@@ -105,21 +106,31 @@ struct Ordered {
 /// A connection to a proxy.
 #[derive(Debug)]
 struct Link {
+    control: Arc<AsyncFd<OwnedFd>>,
+    /// For those that find the socket full.
     orders: mpsc::UnboundedSender<Ordered>,
+    /// How many of them are not sent yet.
+    behind: Arc<std::sync::Mutex<usize>>,
     alive: Arc<AtomicBool>,
 }
 
 impl Link {
     fn new(control: OwnedFd) -> io::Result<Self> {
-        let control = watch(control)?;
+        let control = Arc::new(watch(control)?);
         let (orders, mut given) = mpsc::unbounded_channel::<Ordered>();
-        let alive = Arc::new(AtomicBool::new(true));
-        let still = Arc::clone(&alive);
+        let (behind, alive) = (Arc::default(), Arc::new(AtomicBool::new(true)));
+        let link = Self { control, orders, behind, alive };
+        let (control, still) = (Arc::clone(&link.control), Arc::clone(&link.alive));
+        let behind = Arc::clone(&link.behind);
         tokio::spawn(async move {
             loop {
                 let sent = tokio::select! {
                     order = given.recv() => match order {
-                        Some(ordered) => send(&control, &ordered).await,
+                        Some(ordered) => {
+                            let sent = send(&control, &ordered).await;
+                            *behind.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+                            sent
+                        }
                         // Nobody needs it any more: it ends with the socket.
                         None => return,
                     },
@@ -132,7 +143,7 @@ impl Link {
                 }
             }
         });
-        Ok(Self { orders, alive })
+        Ok(link)
     }
 
     fn alive(&self) -> bool {
@@ -143,17 +154,29 @@ impl Link {
         self.ordered(Ordered { order, fds, _after: None });
     }
 
+    /// Sends it at once, unless others wait already, or the proxy has left as many lying as its socket holds.
     fn ordered(&self, ordered: Ordered) {
+        let mut behind = self.behind.lock().unwrap_or_else(PoisonError::into_inner);
+        if *behind == 0 && try_send(self.control.as_fd(), &ordered).is_ok() {
+            return;
+        }
         // Gone: then so is whatever the order was about.
-        let _ = self.orders.send(ordered);
+        if self.orders.send(ordered).is_ok() {
+            *behind += 1;
+        }
     }
 }
 
 async fn send(control: &AsyncFd<OwnedFd>, ordered: &Ordered) -> io::Result<()> {
+    let send = |fd: &OwnedFd| try_send(fd.as_fd(), ordered);
+    timeout(PATIENCE, control.async_io(Interest::WRITABLE, send)).await?
+}
+
+/// Without waiting for room.
+fn try_send(control: BorrowedFd<'_>, ordered: &Ordered) -> io::Result<()> {
     let packet = serde_json::to_vec(&ordered.order)?;
     let borrowed: Vec<_> = ordered.fds.iter().map(AsFd::as_fd).collect();
-    let send = |fd: &OwnedFd| scm::send(fd.as_fd(), &packet, &borrowed, false);
-    timeout(PATIENCE, control.async_io(Interest::WRITABLE, send)).await?.map(drop)
+    scm::send(control, &packet, &borrowed, false).map(drop)
 }
 
 /// Returns when the proxy has ended: it says nothing.
@@ -194,5 +217,53 @@ impl Drop for Reach {
             fds: Vec::new(),
             _after: Some(Arc::clone(&self.handle)),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap()
+    }
+
+    fn next(theirs: &OwnedFd) -> io::Result<Order> {
+        let mut packet = [0; 1024];
+        let received = scm::receive(theirs.as_fd(), &mut packet, false)?;
+        Ok(serde_json::from_slice(&packet[..received.length])?)
+    }
+
+    #[tokio::test]
+    async fn an_order_is_with_the_proxy_once_it_is_given() {
+        let (ours, theirs) = pair();
+        let link = Link::new(ours).unwrap();
+        link.order(Order::Pause { sandbox: 7 }, Vec::new());
+        // Nobody else has run meanwhile.
+        assert!(matches!(next(&theirs), Ok(Order::Pause { sandbox: 7 })));
+    }
+
+    #[tokio::test]
+    async fn orders_that_find_the_socket_full_come_later_and_in_order() {
+        let (ours, theirs) = pair();
+        let link = Link::new(ours).unwrap();
+        for sandbox in 0..10_000 {
+            link.order(Order::Pause { sandbox }, Vec::new());
+        }
+        assert!(*link.behind.lock().unwrap() > 0);
+        for expected in 0..10_000 {
+            let sandbox = loop {
+                match next(&theirs) {
+                    Ok(Order::Pause { sandbox }) => break sandbox,
+                    Ok(other) => panic!("{other:?}"),
+                    Err(_) => tokio::task::yield_now().await,
+                }
+            };
+            assert_eq!(sandbox, expected);
+        }
+        assert!(link.alive());
     }
 }

@@ -345,6 +345,37 @@ async fn connections_end_when_their_instance_is_paused_and_it_connects_again_whe
     world.end().await;
 }
 
+/// Of a proxy that is slow to read its orders, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_ends_no_connection_that_is_made_after_it() {
+    if !can_run() {
+        return;
+    }
+    let port = answering("listed");
+    let world = World::bounded(support::rooted(false), NONE, rules(&["127.0.0.1"])).await;
+    let zygote = zygote(&world, Network::Egress).await;
+    let spec = reaching(&world, &[format!("127.0.0.1:{port}")]);
+    let (instance, mut talk) = forked(zygote.as_ref(), spec).await;
+    let keep = json!([["keep", "127.0.0.1", port]]);
+    assert_eq!(ask(&mut talk, keep.clone()).await, json!(["listed: hello"]));
+    let pid = rustix::process::Pid::from_raw(proxy(&world).pid).unwrap();
+    let signal = |signal| rustix::process::kill_process(pid, signal).unwrap();
+    signal(rustix::process::Signal::STOP);
+    // More than it obeys before it looks at anything else.
+    for _ in 0..75 {
+        instance.pause().unwrap();
+        instance.resume().unwrap();
+    }
+    let asked = tokio::spawn(async move { (ask(&mut talk, keep).await, talk) });
+    // The connection waits in the kernel's queue.
+    tokio::time::sleep(patience(1) / 4).await;
+    signal(rustix::process::Signal::CONT);
+    let (said, talk) = asked.await.unwrap();
+    assert_eq!(said, json!(["listed: hello"]));
+    drop((talk, instance, zygote));
+    world.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_of_an_instance_is_left_with_the_proxy_when_it_is_gone() {
     if !can_run() {

@@ -105,6 +105,9 @@ async fn accept_forever(
         if end_abruptly(&stream).is_err() {
             continue;
         }
+        // It may have been paused and resumed before this connection was made, by orders that nobody has read yet.
+        policy.settled().await;
+        let Some(live) = opened.borrow().clone() else { continue };
         let Ok(held) = Arc::clone(&own).try_acquire_owned() else { continue };
         let Some(place) = policy.place() else { continue };
         let policy = Arc::clone(&policy);

@@ -60,6 +60,7 @@ impl Inbox {
     fn unread(&self) -> bool {
         let mut one = [PollFd::new(&self.socket, PollFlags::IN)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut one, Some(&at_once)).is_ok_and(|ready| ready > 0)
+        // Once the worker is gone, everything ends: nobody need wait for that.
+        poll(&mut one, Some(&at_once)).is_ok() && one[0].revents() == PollFlags::IN
     }
 }

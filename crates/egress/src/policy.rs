@@ -105,6 +105,11 @@ impl Policy {
         place
     }
 
+    /// Returns when whatever had been ordered before has been obeyed.
+    pub(crate) async fn settled(&self) {
+        self.means.orders.settled().await;
+    }
+
     /// Serves one connection to its end. Until then, closing either side resets it.
     pub(crate) async fn connection(&self, inside: &mut TcpStream) -> io::Result<()> {
         // What the sandbox has connected to: the address is local there.
