@@ -266,6 +266,42 @@ fn without_micro_vms_a_function_says_why_or_falls_back_if_it_allows_that() {
     worker.assert_well();
 }
 
+#[test]
+fn where_kvm_cannot_be_used_a_function_says_why_or_falls_back_if_it_allows_that() {
+    if !can_run_machines() {
+        return;
+    }
+    // In a mount namespace: another device in its place, and one that nobody can open.
+    for (breaks, why, doctors) in [
+        ("mount --bind /dev/null /dev/kvm", "is not KVM", "/dev/kvm is not KVM"),
+        (
+            "mount --bind /dev/kvm /dev/kvm && mount -o remount,bind,nodev /dev/kvm",
+            "Permission denied",
+            "/dev/kvm is there and not for this user",
+        ),
+    ] {
+        let apart =
+            format!("exec unshare --mount sh -c '{breaks} && exec \"$0\" \"$@\"' \"$0\" \"$@\"");
+        let worker = Site::new().up_after(&apart);
+        let falls = in_machine("fallback = \"container\"", "return os.uname().nodename");
+        assert_eq!(worker.try_out("falls", &falls).expect(200).json(), "sandbox");
+        let refused = worker.try_out("strict", &in_machine("", "return 1"));
+        assert_eq!(refused.status, 503, "{}", refused.text());
+        for words in ["KVM cannot be used", why, "fallback = \"container\""] {
+            assert!(refused.error().contains(words), "{}", refused.error());
+        }
+        let mut doctor = Command::new("nsenter");
+        doctor.args(["--mount", "--target", &worker.pid().to_string()]);
+        doctor.arg(e2e::machine::programs().join("wool")).args(["doctor", "--state"]);
+        let said = e2e::Said::from(doctor.arg(worker.site().state()).output().unwrap());
+        assert!(said.stdout.contains(doctors), "{said:?}");
+        // It was found out once.
+        let log = worker.log();
+        assert_eq!(log.matches("functions run in containers only").count(), 1, "{log}");
+        worker.assert_well();
+    }
+}
+
 /// Builds a unikernel of C.
 fn unikernel(site: &Site, name: &str, source: &str) -> std::path::PathBuf {
     let file = site.own().join(name);

@@ -23,6 +23,9 @@ const STATES: u32 = 0x2e7;
 /// The leaf of CPUID that says which states there are.
 const STATE_LEAF: u32 = 0xd;
 
+/// The only one there has been since Linux 2.6.22; Documentation/virt/kvm/api.rst.
+const API_VERSION: i32 = 12;
+
 /// What the host's kernel keeps its own time by.
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 /// A number that is drawn when the host starts: random(4).
@@ -81,13 +84,19 @@ pub(crate) fn read_ticks() -> u64 {
 pub enum HypervisorError {
     /// No KVM, or no permission.
     #[error("open /dev/kvm: enable virtualisation, or give this user access (group kvm)")]
-    Open(#[source] kvm_ioctls::Error),
+    Open(#[source] io::Error),
+    /// Something else has its name, or it speaks as no KVM since Linux 2.6.22 does.
+    #[error("/dev/kvm is not KVM, or none of API version 12: it should be the device 10:232")]
+    Foreign,
     /// KVM is older than Linux 4.17, or another architecture's.
     #[error("KVM lacks {0}: Linux 4.17 or later is needed")]
     Lacks(&'static str),
     /// KVM did not say what the processor has.
     #[error("ask KVM what the processor has")]
-    Cpuid(#[source] kvm_ioctls::Error),
+    Cpuid(#[source] io::Error),
+    /// KVM makes no machines, for want of something or because another hypervisor has the processor (`EBUSY`).
+    #[error("have KVM make a machine: if it is busy, unload the module of the other hypervisor")]
+    Machine(#[source] io::Error),
 }
 
 impl Hypervisor {
@@ -96,7 +105,10 @@ impl Hypervisor {
     /// # Errors
     /// When the host has none, or not for us.
     pub fn open() -> Result<Self, HypervisorError> {
-        let kvm = Kvm::new().map_err(HypervisorError::Open)?;
+        let kvm = Kvm::new().map_err(|error| HypervisorError::Open(error.into()))?;
+        if kvm.get_api_version() != API_VERSION {
+            return Err(HypervisorError::Foreign);
+        }
         let needed = [
             (Cap::SyncRegs, "registers in shared memory"),
             (Cap::ImmediateExit, "immediate exits"),
@@ -107,8 +119,8 @@ impl Hypervisor {
                 return Err(HypervisorError::Lacks(name));
             }
         }
-        let mut cpuid =
-            kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(HypervisorError::Cpuid)?;
+        let cpuid = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES);
+        let mut cpuid = cpuid.map_err(|error| HypervisorError::Cpuid(error.into()))?;
         let mut xcr0 = 0;
         for leaf in cpuid.as_mut_slice() {
             if (leaf.function, leaf.index) == (STATE_LEAF, 0) {
@@ -121,6 +133,15 @@ impl Hypervisor {
         let trusts_ticks = matches!(source.trim(), "tsc" | "kvm-clock");
         let boot = std::fs::read_to_string(BOOT).ok().map(|id| id.trim().to_owned());
         Ok(Self { kvm, cpuid, xcr0, boot, trusts_ticks, ticks: OnceLock::new() })
+    }
+
+    /// Makes a machine and drops it, a quarter of a millisecond: KVM opens also where it can make none.
+    ///
+    /// # Errors
+    /// When it can make none.
+    pub fn try_out(&self) -> Result<(), HypervisorError> {
+        let made = self.kvm.create_vm().map(drop);
+        made.map_err(|error| HypervisorError::Machine(error.into()))
     }
 
     /// A hash of all that a guest sees of the processor, extended states and their layout included; the same on each

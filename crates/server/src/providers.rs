@@ -39,9 +39,24 @@ impl Providers {
         Self { containers, machines }
     }
 
+    /// Has one made by who makes sandboxes of a kind. That there can be no machines may be found out over the first; who
+    /// makes them is then another.
+    async fn make<'a, T>(
+        &'a self,
+        kind: Kind,
+        make: impl Fn(&'a dyn Provider) -> Pending<'a, T>,
+    ) -> Result<T, ProviderError> {
+        match make(self.of(kind)?).await {
+            Err(ProviderError::Absent(_)) => make(self.of(kind)?).await,
+            made => made,
+        }
+    }
+
     /// Who makes sandboxes of a kind.
     fn of(&self, kind: Kind) -> Result<&dyn Provider, ProviderError> {
-        match (kind, &self.machines) {
+        let machines = self.machines.as_ref();
+        let machines = machines.and_then(|machines| machines.absent().map_or(Ok(machines), Err));
+        match (kind, machines) {
             (Kind::Container, _) | (Kind::MicrovmOrContainer, Err(_)) => Ok(&self.containers),
             (Kind::Microvm | Kind::MicrovmOrContainer, Ok(machines)) => Ok(machines),
             (Kind::Microvm, Err(absent)) => Err(ProviderError::Absent(absent.to_string())),
@@ -51,11 +66,11 @@ impl Providers {
 
 impl Provider for Providers {
     fn create_zygote(&self, spec: ZygoteSpec) -> Pending<'_, Box<dyn Zygote>> {
-        Box::pin(async move { self.of(spec.kind)?.create_zygote(spec).await })
+        Box::pin(async move { self.make(spec.kind, |by| by.create_zygote(spec.clone())).await })
     }
 
     fn create_instance(&self, spec: InstanceSpec) -> Pending<'_, Box<dyn Instance>> {
-        Box::pin(async move { self.of(spec.kind)?.create_instance(spec).await })
+        Box::pin(async move { self.make(spec.kind, |by| by.create_instance(spec.clone())).await })
     }
 
     fn reaping(&self) -> usize {

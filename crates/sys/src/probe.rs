@@ -1,6 +1,7 @@
 //! What a host can do, as far as an unprivileged look can tell. Facts only: what follows from them is the caller's.
 
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -61,10 +62,12 @@ pub enum CgroupLayout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kvm {
-    /// `/dev/kvm` opens.
+    /// `/dev/kvm` opens and answers.
     Open,
     /// It is there and does not open for this user.
     Closed,
+    /// It opens, and does not answer as KVM does.
+    Foreign,
     /// It is not there.
     Missing,
 }
@@ -251,9 +254,17 @@ fn landlock() -> u32 {
     u32::try_from(version).unwrap_or(0)
 }
 
+fn speaks_kvm(file: &fs::File) -> bool {
+    const KVM_GET_API_VERSION: libc::c_ulong = 0xae00;
+    const VERSION: libc::c_int = 12;
+    // SAFETY: takes no argument; a device that is not KVM refuses it.
+    unsafe { libc::ioctl(file.as_raw_fd(), KVM_GET_API_VERSION, 0) == VERSION }
+}
+
 fn kvm() -> Kvm {
     match fs::OpenOptions::new().read(true).write(true).open("/dev/kvm") {
-        Ok(_) => Kvm::Open,
+        Ok(file) if speaks_kvm(&file) => Kvm::Open,
+        Ok(_) => Kvm::Foreign,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Kvm::Missing,
         Err(_) => Kvm::Closed,
     }

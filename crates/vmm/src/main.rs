@@ -19,7 +19,7 @@ use vmm::monitor::{examine, jail, serve, unikernel};
 fn main() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     // What has a path is opened before there are none any more.
-    let host = Hypervisor::open()?;
+    let host = Hypervisor::open();
     // To whoever opened it with rights the page map tells where in the machine's memory a page is.
     let scanner = without_capabilities(Scanner::open).context("put rights aside")?;
     let mut scanner = scanner.context("open /proc/self/pagemap")?;
@@ -27,6 +27,7 @@ fn main() -> Result<ExitCode> {
         None => {
             // What it is itself, for snapshots.
             let program = File::open("/proc/self/exe").context("open /proc/self/exe")?;
+            let host = host.and_then(|host| host.try_out().map(|()| host));
             let control = jail::enter().context("go to jail")?;
             serve(control, host, scanner, program).context("serve the worker")?;
             Ok(ExitCode::SUCCESS)
@@ -39,11 +40,11 @@ fn main() -> Result<ExitCode> {
                 [argument, requests @ ..] => (argument.as_str(), requests),
                 [] => ("", &[][..]),
             };
-            Ok(ExitCode::from(unikernel::run(&host, &file, argument, requests)?))
+            Ok(ExitCode::from(unikernel::run(&host?, &file, argument, requests)?))
         }
         Some("examine") => {
             jail::confine().context("go to jail")?;
-            let found = examine(&host, &mut scanner)?;
+            let found = examine(&host?, &mut scanner)?;
             let text = serde_json::to_vec(&found).context("write what was found")?;
             std::io::stdout().write_all(&text).context("write what was found")?;
             Ok(ExitCode::SUCCESS)

@@ -17,7 +17,7 @@ pub const GUEST: &str = "/opt/lambswool";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Order {
-    /// First of all: start the reference machine. A descriptor for each layer comes along. Answered by
+    /// After [`Event::Up`]: start the reference machine. A descriptor for each layer comes along. Answered by
     /// [`Event::Ready`].
     Refer {
         /// The interpreter's path in the base.
@@ -84,6 +84,13 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "kebab-case")]
 pub enum Event {
+    /// First of all, before any order: KVM makes machines here.
+    Up {},
+    /// Instead of [`Event::Up`]: it makes none, and this will not pass by itself. Nothing follows.
+    Unusable {
+        /// Why, and what to do about it.
+        reason: String,
+    },
     /// The reference machine's interpreter is up.
     Ready {},
     /// Some of the files that an import has loaded: before [`Event::Imported`], as many packets as it takes.

@@ -127,7 +127,12 @@ pub(super) fn kvm(host: &Host) -> Finding {
         Kvm::Closed => Finding::degraded(
             what,
             "/dev/kvm is there and not for this user",
-            "functions run in containers; for micro-VMs join the group kvm",
+            "where root can open it, functions have micro-VMs all the same; to start any as this user join the group kvm",
+        ),
+        Kvm::Foreign => Finding::degraded(
+            what,
+            "/dev/kvm is not KVM",
+            "functions run in containers; for micro-VMs have udev make /dev/kvm anew, the device 10:232",
         ),
         Kvm::Missing => Finding::degraded(
             what,

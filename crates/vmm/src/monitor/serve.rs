@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use microvm::hypervisor::Hypervisor;
+use microvm::hypervisor::{Hypervisor, HypervisorError};
 use microvm::scan::Scanner;
 use microvm::vfs::Branch;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -30,17 +30,25 @@ const FILES_BYTES: usize = MAX_PACKET / 2;
 const MOST_BRANCHES: usize = 256;
 
 /// Serves one family until the worker closes the control socket. What happens on the way to the worker is told to it; what
-/// is left is an error of the socket. `program` is this process's executable.
+/// is left is an error of the socket. `program` is this process's executable. Without a `host` it says so, and ends.
 ///
 /// # Errors
 /// When the control socket breaks.
 pub fn serve(
     control: OwnedFd,
-    host: Hypervisor,
+    host: Result<Hypervisor, HypervisorError>,
     mut scanner: Scanner,
     program: File,
 ) -> io::Result<()> {
     let control = Arc::new(control);
+    let host = match host {
+        Ok(host) => host,
+        Err(error) => {
+            tell(&control, &without_machines(&error));
+            return Ok(());
+        }
+    };
+    tell(&control, &Event::Up {});
     let mut reference = None;
     loop {
         let Some((order, fds)) = receive(&control)? else { return Ok(()) };
@@ -90,6 +98,14 @@ pub fn serve(
                 tell(&control, &Event::Failed { number: None, reason, exhausted });
             }
         }
+    }
+}
+
+fn without_machines(error: &HypervisorError) -> Event {
+    let reason = chain(error);
+    match is_exhausted(error) {
+        true => Event::Failed { number: None, reason, exhausted: true },
+        false => Event::Unusable { reason },
     }
 }
 
@@ -260,5 +276,21 @@ impl Nursery {
             layers.push((place, branch));
         }
         Ok((channel, layers))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_is_short_of_something_is_not_said_to_have_no_machines() {
+        let of = |number| HypervisorError::Machine(io::Error::from_raw_os_error(number));
+        for number in [libc::ENOMEM, libc::EMFILE, libc::ENFILE] {
+            let said = without_machines(&of(number));
+            assert!(matches!(said, Event::Failed { exhausted: true, .. }), "{said:?}");
+        }
+        let Event::Unusable { reason } = without_machines(&of(libc::EBUSY)) else { panic!() };
+        assert!(reason.contains("other hypervisor") && reason.contains("busy"), "{reason}");
     }
 }

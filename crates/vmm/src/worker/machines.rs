@@ -1,7 +1,7 @@
 //! The provider.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use container::Containers;
@@ -26,6 +26,11 @@ pub enum Absent {
         "this machine has no /dev/kvm: switch virtualisation on in its firmware (or, for a virtual machine, nested virtualisation in its host) and load the module kvm_intel or kvm_amd; or let the function fall back: fallback = \"container\""
     )]
     NoKvm,
+    /// KVM is there and cannot be used, as a monitor has found.
+    #[error(
+        "this machine's KVM cannot be used: {0}; see to that and restart the worker, or let the function fall back: fallback = \"container\""
+    )]
+    Unusable(String),
     /// The operator does not want them.
     #[error(
         "micro-VMs are switched off on this machine: have `microvms` set to true, or let the function fall back: fallback = \"container\""
@@ -60,6 +65,20 @@ pub(super) struct Shared {
     pub(super) snapshots: Option<Snapshots>,
     /// One snapshot is written at a time.
     pub(super) saving: Semaphore,
+    /// Why there are none, once a monitor has found out: only it opens KVM with the rights that it has.
+    absent: OnceLock<Absent>,
+}
+
+impl Shared {
+    /// Notes that there can be no machines as long as this worker runs.
+    pub(super) fn without_machines(&self, reason: String) -> ProviderError {
+        let absent = self.absent.get_or_init(|| {
+            let absent = Absent::Unusable(reason);
+            tracing::warn!(%absent, "functions run in containers only");
+            absent
+        });
+        ProviderError::Absent(absent.to_string())
+    }
 }
 
 impl Machines {
@@ -75,15 +94,21 @@ impl Machines {
         cpu: Cpu,
         keep: Keep,
     ) -> Result<Self, Absent> {
-        // Whether it opens is seen when the first monitor starts, as root.
+        // Whether it can be used is seen when the first monitor starts, as root.
         if !Path::new("/dev/kvm").exists() {
             return Err(Absent::NoKvm);
         }
         let (containers, lacking) = (containers.clone(), Arc::new(Lacking::open(state)));
         let (spares, snapshots) = (spares.min(MOST_SPARES), open(state, keep));
-        let saving = Semaphore::new(1);
-        let shared = Shared { containers, cpu, spares, lacking, snapshots, saving };
+        let (saving, absent) = (Semaphore::new(1), OnceLock::new());
+        let shared = Shared { containers, cpu, spares, lacking, snapshots, saving, absent };
         Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Why there can be none after all, if a monitor has found out.
+    #[must_use]
+    pub fn absent(&self) -> Option<&Absent> {
+        self.shared.absent.get()
     }
 
     async fn zygote(&self, spec: ZygoteSpec) -> Result<MachineZygote, ProviderError> {

@@ -66,6 +66,7 @@ impl MachineZygote {
                     tracing::info!(zygote = %zygote_id, milliseconds, "a reference machine was restored from its snapshot");
                     return Ok(zygote);
                 }
+                Err(absent @ ProviderError::Absent(_)) => return Err(absent),
                 Err(error) => {
                     tracing::warn!(%error, "the snapshot of a reference machine is refused");
                     // Whatever is wrong with it, the machine is there without; a host that is short of something says
@@ -270,7 +271,7 @@ impl Monitor {
         };
         let (warded, control) = Warded::start(&shared.containers, limits).await?;
         let lacking = Arc::clone(&shared.lacking);
-        let (family, told) = Family::new(warded, control, lacking, allowance)
+        let (family, mut told) = Family::new(warded, control, lacking, allowance)
             .map_err(ProviderError::step("watch the monitor"))?;
         let python = &spec.python;
         let mut layers = vec![
@@ -280,7 +281,12 @@ impl Monitor {
         layers.extend(spec.packages.iter().map(|layer| (layer.to_string(), PACKAGES.to_owned())));
         let (names, places) = layers.into_iter().unzip();
         let layers = family.warded.open(names).await?;
-        Ok(Self { family, told, layers, places })
+        // Taken from nobody who has run a guest: its word moves functions into containers.
+        match answer(&family, &mut told, &mut Vec::new()).await? {
+            Event::Up {} => Ok(Self { family, told, layers, places }),
+            Event::Unusable { reason } => Err(shared.without_machines(reason)),
+            _ => Err(unexpected(&family)),
+        }
     }
 }
 
