@@ -19,6 +19,7 @@
 //! (cgroups) the next start removes: [`recover`]. With cgroups of version 1 a [`guardian`] does, and at once: paused
 //! sandboxes would otherwise stay.
 
+pub mod beside;
 pub mod cgroup;
 mod confine;
 mod deaths;

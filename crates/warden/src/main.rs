@@ -11,6 +11,7 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::{Pid, getppid, setsid};
 use sys::probe::Kernel;
+use warden::beside;
 use warden::defence::Defences;
 use warden::detach::Detached;
 use warden::guardian::Guardian;
@@ -64,6 +65,7 @@ fn main() -> Result<()> {
     if isolation.without != Defences::NONE && !socket_peercred(&worker)?.uid.is_root() {
         bail!("only a worker that root runs may switch a defence off: leave `unsafe-without` out");
     }
+    beside::note_our_place().context("find this program")?;
     own_mount_namespace().context("make a private mount namespace")?;
     let descriptors = sys::descriptors::raise(DESCRIPTORS);
 

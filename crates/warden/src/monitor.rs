@@ -21,6 +21,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use sys::namespace::{IdMap, Parent, user_namespace};
 use sys::process::{PidFd, close_from, default_signals};
 
+use crate::beside;
 use crate::cgroup::Group;
 use crate::protocol::{Answer, Limits, MOST_OPENED, Network, Python};
 use crate::serve::{Answered, Refused, Warden, done, kernel};
@@ -102,7 +103,7 @@ impl Warden {
         let (told, tell) = pair(SocketType::SEQPACKET).map_err(kernel("socket pair"))?;
         let (stderr, stderr_end) =
             pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(kernel("pipe"))?;
-        let program = spawn::beside_us(PROGRAM).map_err(kernel("find wool-vmm"))?;
+        let program = beside::find(PROGRAM).map_err(kernel("find wool-vmm"))?;
         // SAFETY: a fork of a process with one thread: the child may go on with anything.
         let mover = unsafe { libc::fork() };
         if mover < 0 {

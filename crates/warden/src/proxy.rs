@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sys::process::{close_from, default_signals, die_with_parent};
 
+use crate::beside;
 use crate::cgroup::Group;
 use crate::protocol::{Answer, Cpu, Limits, Network};
 use crate::serve::{Answered, Refused, Warden, kernel};
@@ -59,7 +60,7 @@ impl Warden {
         let (told, tell) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .map_err(kernel("socket pair"))?;
-        let program = spawn::beside_us(PROGRAM).map_err(kernel("find wool-egress"))?;
+        let program = beside::find(PROGRAM).map_err(kernel("find wool-egress"))?;
         // SAFETY: a fork of a process with one thread: the child may go on with anything.
         let child = unsafe { libc::fork() };
         if child < 0 {

@@ -17,7 +17,6 @@ use std::ffi::CString;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -331,13 +330,6 @@ fn arguments(what: &Start<'_>) -> io::Result<Vec<CString>> {
         .into_iter()
         .map(|a| Ok(CString::new(a)?))
         .collect()
-}
-
-/// A program beside the warden's own.
-pub(crate) fn beside_us(program: &str) -> io::Result<CString> {
-    let path = std::env::current_exe()?.with_file_name(program);
-    std::fs::metadata(&path)?;
-    CString::new(path.into_os_string().into_vec()).map_err(io::Error::other)
 }
 
 pub(crate) fn exec(argv: &[CString], environment: &[CString]) -> io::Error {

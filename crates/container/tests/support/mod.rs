@@ -140,9 +140,15 @@ impl World {
             format!("mount --bind {} /etc/{name} && ", file.display())
         };
         let mounts: String = files.iter().map(mount).collect();
+        // On a mount that is gone with that namespace, as where `/usr` is one.
+        let (program, beside) = (program(), state.join("programs"));
+        let (name, from) = (program.file_name().unwrap(), program.parent().unwrap());
+        std::fs::create_dir(&beside).unwrap();
         let text = format!(
-            "#!/bin/sh\nexec unshare --mount sh -c '{mounts}exec {program} \"$@\"' sh \"$@\"\n",
-            program = program().display(),
+            "#!/bin/sh\nexec unshare --mount sh -c '{mounts}mount --bind {} {} && exec {} \"$@\"' sh \"$@\"\n",
+            from.display(),
+            beside.display(),
+            beside.join(name).display(),
         );
         std::fs::write(&starter, text).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
