@@ -182,8 +182,10 @@ fn a_greedy_build_ends_at_its_limits_and_says_so() {
         return;
     }
     let index = Index::open();
+    let seconds = 20 * e2e::slow();
+    let longer = format!("longer than {seconds} s");
     let cases = [
-        ("sleeper", "import time; time.sleep(10000)", "longer than 20 s"),
+        ("sleeper", "import time; time.sleep(10000)", longer.as_str()),
         (
             "forker",
             "\n    while True:\n        try: os.fork()\n        except OSError: raise SystemExit('no more processes')",
@@ -207,8 +209,9 @@ fn a_greedy_build_ends_at_its_limits_and_says_so() {
         add(&index, name, body);
     }
     let url = index.url();
+    let patience = format!("{seconds}s");
     let settings = [
-        ("WOOL_BUILD_TIMEOUT", "20s"),
+        ("WOOL_BUILD_TIMEOUT", patience.as_str()),
         ("WOOL_BUILD_MEMORY", "256MiB"),
         ("WOOL_INDEXES", url.as_str()),
     ];
