@@ -10,11 +10,12 @@ use std::fs::File;
 use std::io::Write;
 
 /// What a machine may lack.
-const KNOWN: [&str; 16] = [
+const KNOWN: [&str; 17] = [
     "cgroup",
     "cgroup-v1",
     "cgroup2",
     "compiler",
+    "faults",
     "guest_clock",
     "huge_pages",
     "kvm",
