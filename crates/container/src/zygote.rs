@@ -226,19 +226,8 @@ impl Inner {
         Slot::prepare(client, name, self.handle.id, what, None, default).await
     }
 
-    fn check(
-        &self,
-        python: &sandbox::PythonSpec,
-        network: sandbox::Network,
-    ) -> Result<(), ProviderError> {
-        if *python == self.spec.python && network == self.spec.network {
-            return Ok(());
-        }
-        Err(ProviderError::Refused("fork into another Python or network class".to_owned()))
-    }
-
     async fn fork(&self, spec: InstanceSpec) -> Result<ContainerInstance, ProviderError> {
-        self.check(&spec.python, spec.network)?;
+        self.spec.check_fork(&spec)?;
         let place = |id: SandboxId| Command::Place {
             sandbox: id.0,
             packages: spec.packages.as_ref().map(ToString::to_string),
@@ -282,7 +271,7 @@ impl Inner {
         spec: ZygoteSpec,
         steps: Steps,
     ) -> Result<ContainerZygote, ProviderError> {
-        self.check(&spec.python, spec.network)?;
+        self.spec.check_derive(&spec)?;
         let packages = spec.packages.as_ref().map(ToString::to_string);
         let name = self.shared.new_name();
         let client = &self.handle.client;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::ProviderError;
 use crate::cpu::Cpu;
 use crate::network::{Destination, Network};
 /// A read-only directory of the root file system, named by its path relative to the state directory's `layers/`
@@ -155,6 +156,9 @@ pub struct ZygoteSpec {
     pub imports: Vec<String>,
     /// What it and all its children may reach.
     pub network: Network,
+    /// Whose functions alone are forked from it. What runs in a zygote has power over its children, and so has who breaks out
+    /// of it: nothing of one tenant's, in memory or on disk, becomes another's. A derived zygote keeps its parent's.
+    pub tenant: Arc<str>,
     /// Its own limits; children have theirs.
     pub limits: Limits,
 }
@@ -176,10 +180,51 @@ pub struct InstanceSpec {
     pub network: Network,
     /// Where it may connect to, where that class is [`Network::Egress`].
     pub egress: Arc<[Destination]>,
-    /// Whose it is, as `tenant/function`: connections and lookups that all share are shared out by this.
+    /// Whose it is, as `tenant/function`, that tenant being its zygote's: connections and lookups that all share are shared out by this.
     pub owner: Arc<str>,
     /// Its limits.
     pub limits: Limits,
+}
+
+impl ZygoteSpec {
+    /// Refuses an instance that is not to be forked from it.
+    ///
+    /// # Errors
+    /// [`ProviderError::Refused`] when Python, network class or tenant are another's.
+    pub fn check_fork(&self, spec: &InstanceSpec) -> Result<(), ProviderError> {
+        self.check(&spec.python, spec.network, spec.tenant())
+    }
+
+    /// Refuses a zygote that is not to be derived from it.
+    ///
+    /// # Errors
+    /// As [`Self::check_fork`].
+    pub fn check_derive(&self, spec: &Self) -> Result<(), ProviderError> {
+        self.check(&spec.python, spec.network, &spec.tenant)
+    }
+
+    fn check(
+        &self,
+        python: &PythonSpec,
+        network: Network,
+        tenant: &str,
+    ) -> Result<(), ProviderError> {
+        let other = match () {
+            () if *python != self.python => "Python",
+            () if network != self.network => "network class",
+            () if tenant != &*self.tenant => "tenant",
+            () => return Ok(()),
+        };
+        Err(ProviderError::Refused(format!("fork into another {other}")))
+    }
+}
+
+impl InstanceSpec {
+    /// Whose functions its zygote is for: [`ZygoteSpec::tenant`].
+    #[must_use]
+    pub fn tenant(&self) -> &str {
+        self.owner.split('/').next().unwrap_or_default()
+    }
 }
 
 #[cfg(test)]

@@ -71,6 +71,7 @@ impl World {
             packages: Some(self.package("evil", &source)),
             imports: vec!["evil".to_owned()],
             network: Network::None,
+            tenant: "test".into(),
             limits: Limits::default(),
         }
     }

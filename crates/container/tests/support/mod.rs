@@ -283,6 +283,7 @@ impl World {
             packages: None,
             imports: imports.iter().map(ToString::to_string).collect(),
             network: Network::None,
+            tenant: "test".into(),
             limits: Limits::default(),
         }
     }

@@ -99,6 +99,7 @@ impl ImportCache {
             packages: None,
             imports: Vec::new(),
             network,
+            tenant: tenant.as_str().into(),
             limits: self.config.zygote_limits,
         };
         if key.is_root() {

@@ -37,6 +37,7 @@ fn zygote_spec(imports: &[&str]) -> ZygoteSpec {
         packages: None,
         imports: imports.iter().map(|name| (*name).to_owned()).collect(),
         network: Network::None,
+        tenant: "test".into(),
         limits: Limits::default(),
     }
 }

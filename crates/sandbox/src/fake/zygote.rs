@@ -106,6 +106,7 @@ impl Zygote for FakeZygote {
 
     fn derive(&self, spec: ZygoteSpec) -> Pending<'_, Box<dyn Zygote>> {
         Box::pin(async move {
+            self.spec.check_derive(&spec)?;
             let latency = self.shared.settings().derive;
             self.shared.begin(Operation::Derive, Some(self.id), latency).await?;
             self.answers()?;
@@ -113,8 +114,9 @@ impl Zygote for FakeZygote {
         })
     }
 
-    fn fork(&self, _spec: InstanceSpec) -> Pending<'_, Box<dyn Instance>> {
+    fn fork(&self, spec: InstanceSpec) -> Pending<'_, Box<dyn Instance>> {
         Box::pin(async move {
+            self.spec.check_fork(&spec)?;
             let latency = self.shared.settings().fork;
             self.shared.begin(Operation::Fork, Some(self.id), latency).await?;
             self.answers()?;

@@ -62,7 +62,7 @@ pub(super) struct Shared {
     /// Clones that each family keeps ready.
     pub(super) spares: usize,
     pub(super) lacking: Arc<Lacking>,
-    pub(super) snapshots: Option<Snapshots>,
+    pub(super) snapshots: Option<Arc<Snapshots>>,
     /// One snapshot is written at a time.
     pub(super) saving: Semaphore,
     /// Why there are none, once a monitor has found out: only it opens KVM with the rights that it has.
@@ -123,13 +123,15 @@ impl Machines {
 }
 
 /// What is on disk; none where nothing is to be, or can be.
-fn open(state: &Path, keep: Keep) -> Option<Snapshots> {
+fn open(state: &Path, keep: Keep) -> Option<Arc<Snapshots>> {
     if keep.bytes == 0 {
         Snapshots::remove_all(state);
         return None;
     }
     let opened = Snapshots::open(state, keep.bytes, keep.age);
-    opened.inspect_err(|error| tracing::warn!(%error, "no snapshots of micro-VMs can be kept")).ok()
+    let opened =
+        opened.inspect_err(|error| tracing::warn!(%error, "no snapshots of micro-VMs can be kept"));
+    opened.map(Arc::new).ok()
 }
 
 impl Provider for Machines {
@@ -146,6 +148,7 @@ impl Provider for Machines {
                 packages: None,
                 imports: Vec::new(),
                 network: spec.network,
+                tenant: spec.tenant().into(),
                 limits: spec.limits,
             };
             self.zygote(zygote).await?.fork(spec).await

@@ -60,26 +60,39 @@ impl Saving {
     }
 
     /// How many bytes it has; none when the family is gone.
-    async fn write(&mut self, snapshots: &Snapshots) -> io::Result<Option<u64>> {
+    async fn write(&mut self, snapshots: &Arc<Snapshots>) -> io::Result<Option<u64>> {
         let (origin, imports) = (self.origin.clone(), std::mem::take(&mut self.imports));
-        let mut writing = snapshots.begin(origin, self.age, imports)?;
+        let (snapshots, age) = (Arc::clone(snapshots), self.age);
+        let mut writing = aside(move || snapshots.begin(origin, age, imports)).await?;
         let mut buffer = vec![0; READ];
         loop {
             self.pipe.readable().await?;
             match self.pipe.try_read(&mut buffer) {
                 Ok(0) => break,
-                Ok(count) => writing.push(&buffer[..count])?,
+                Ok(count) => {
+                    let push = move || writing.push(&buffer[..count]).map(|()| (writing, buffer));
+                    (writing, buffer) = aside(push).await?;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
         }
         loop {
             match self.told.recv().await {
-                Some(Event::Saved { failed: None }) => return writing.finish().map(Some),
+                Some(Event::Saved { failed: None }) => {
+                    return aside(move || writing.finish()).await.map(Some);
+                }
                 Some(Event::Saved { failed: Some(why) }) => return Err(io::Error::other(why)),
                 Some(_) => {}
                 None => return Ok(None),
             }
         }
     }
+}
+
+/// Does what waits for the disk, or has much to hash, on a thread that no call waits for.
+async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }

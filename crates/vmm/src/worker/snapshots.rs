@@ -19,6 +19,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -35,7 +36,7 @@ const KEY: &str = "key";
 /// What stands behind the name of one that is being written.
 const NEW: &str = ".new";
 
-/// Those of a state directory.
+/// Those of a state directory. All that it does waits for the disk: not on a thread that others wait for.
 #[derive(Debug)]
 pub(super) struct Snapshots {
     directory: PathBuf,
@@ -49,7 +50,7 @@ pub(super) struct Snapshots {
 /// What a reference machine is made from: equal ones lead to machines that can stand for each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Origin {
-    /// Base, guest, packages, network class and limits.
+    /// Base, guest, packages, network class, tenant and limits.
     spec: ZygoteSpec,
     /// All that was imported, in the order of names.
     modules: Vec<String>,
@@ -135,7 +136,7 @@ impl Snapshots {
         }
     }
 
-    /// That of a machine, if there is a good one. Reads all of it: not on a thread that others wait for.
+    /// That of a machine, if there is a good one. Reads all of it.
     pub(super) fn find(&self, origin: &Origin) -> Option<Found> {
         let path = self.path(origin);
         let unfit = match self.check(&path, origin) {
@@ -180,12 +181,15 @@ impl Snapshots {
     }
 
     /// Begins to write that of a machine, whose interpreter started just `age` ago.
+    ///
+    /// # Errors
+    /// When the directory cannot be written to.
     pub(super) fn begin(
-        &self,
+        self: &Arc<Self>,
         origin: Origin,
         age: Duration,
         imports: Imports,
-    ) -> io::Result<Writing<'_>> {
+    ) -> io::Result<Writing> {
         let path = self.path(&origin);
         let born = since_start().saturating_sub(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX));
         let header = serde_json::to_vec(&Header { origin, born, imports })?;
@@ -193,7 +197,8 @@ impl Snapshots {
         let new = path.with_extension(format!("{number}{NEW}"));
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         let hasher = Hasher::new_keyed(&self.key);
-        let mut writing = Writing { snapshots: self, file, path, new, hasher, length: HASH };
+        let mut writing =
+            Writing { snapshots: Arc::clone(self), file, path, new, hasher, length: HASH };
         writing.file.seek(SeekFrom::Start(HASH))?;
         writing.push(&(header.len() as u64).to_le_bytes())?;
         writing.push(&header)?;
@@ -241,8 +246,8 @@ impl Snapshots {
 
 /// One that is being written. Dropping it before it is finished removes it.
 #[derive(Debug)]
-pub(super) struct Writing<'a> {
-    snapshots: &'a Snapshots,
+pub(super) struct Writing {
+    snapshots: Arc<Snapshots>,
     file: File,
     path: PathBuf,
     new: PathBuf,
@@ -250,7 +255,7 @@ pub(super) struct Writing<'a> {
     length: u64,
 }
 
-impl Writing<'_> {
+impl Writing {
     /// Goes on with these bytes.
     ///
     /// # Errors
@@ -276,7 +281,7 @@ impl Writing<'_> {
     }
 }
 
-impl Drop for Writing<'_> {
+impl Drop for Writing {
     fn drop(&mut self) {
         // Gone if it was finished.
         remove(&self.new);

@@ -187,11 +187,7 @@ impl MachineZygote {
     }
 
     async fn clone_for(&self, spec: InstanceSpec) -> Result<MachineInstance, ProviderError> {
-        if spec.python != self.spec.python || spec.network != self.spec.network {
-            return Err(ProviderError::Refused(
-                "clone into another Python or network class".to_owned(),
-            ));
-        }
+        self.spec.check_fork(&spec)?;
         let mut wanted: Vec<(&Layer, &str)> = Vec::new();
         // Those that the reference machine imported from are there.
         let packages =
@@ -351,6 +347,7 @@ impl Zygote for MachineZygote {
     /// A reference machine of its own, that imports what this one has imported as well: a frozen one cannot go on.
     fn derive(&self, spec: ZygoteSpec) -> Pending<'_, Box<dyn Zygote>> {
         Box::pin(async move {
+            self.spec.check_derive(&spec)?;
             let modules = self.modules.iter().chain(&spec.imports).cloned().collect();
             let shared = Arc::clone(&self.shared);
             let zygote = Self::make(shared, spec, modules).await?;

@@ -7,6 +7,10 @@ use super::*;
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn origin(modules: &[&str]) -> Origin {
+    origin_of("acme", modules)
+}
+
+fn origin_of(tenant: &str, modules: &[&str]) -> Origin {
     let layer = |name: &str| Layer::try_from(name.to_owned()).unwrap();
     let python = PythonSpec {
         base: layer("base/a"),
@@ -19,12 +23,22 @@ fn origin(modules: &[&str]) -> Origin {
         packages: Some(layer("packages/c")),
         imports: vec!["whatever".to_owned()],
         network: Network::None,
+        tenant: tenant.into(),
         limits: Limits::default(),
     };
     Origin::new(&spec, &modules.iter().map(ToString::to_string).collect::<Vec<_>>())
 }
 
-fn write(snapshots: &Snapshots, origin: &Origin, age: Duration, bytes: &[u8]) -> io::Result<u64> {
+fn open(state: &Path, most_bytes: u64) -> Arc<Snapshots> {
+    Arc::new(Snapshots::open(state, most_bytes, HOUR).unwrap())
+}
+
+fn write(
+    snapshots: &Arc<Snapshots>,
+    origin: &Origin,
+    age: Duration,
+    bytes: &[u8],
+) -> io::Result<u64> {
     let imports = Imports { milliseconds: 12.5, ..Imports::default() };
     let mut writing = snapshots.begin(origin.clone(), age, imports)?;
     bytes.chunks(7).try_for_each(|piece| writing.push(piece))?;
@@ -44,7 +58,7 @@ fn names(state: &Path) -> usize {
 #[test]
 fn a_snapshot_is_found_by_what_its_machine_is_made_from_also_by_the_next_worker() {
     let state = tempfile::tempdir().unwrap();
-    let open = || Snapshots::open(state.path(), 1 << 20, HOUR).unwrap();
+    let open = || open(state.path(), 1 << 20);
     let numpy = origin(&["numpy", "json"]);
     assert!(open().find(&numpy).is_none());
     write(&open(), &numpy, Duration::ZERO, b"memory and more").unwrap();
@@ -63,9 +77,22 @@ fn a_snapshot_is_found_by_what_its_machine_is_made_from_also_by_the_next_worker(
 }
 
 #[test]
+fn what_a_tenants_monitor_has_written_is_restored_for_no_other_tenant() {
+    let state = tempfile::tempdir().unwrap();
+    let snapshots = open(state.path(), 1 << 20);
+    let (acme, other) = (origin_of("acme", &["numpy"]), origin_of("other", &["numpy"]));
+    write(&snapshots, &acme, Duration::ZERO, b"whatever it likes").unwrap();
+    assert!(snapshots.find(&other).is_none());
+    // Nor under the other one's name.
+    fs::copy(snapshots.path(&acme), snapshots.path(&other)).unwrap();
+    assert!(snapshots.find(&other).is_none());
+    assert!(snapshots.find(&acme).is_some());
+}
+
+#[test]
 fn a_snapshot_in_which_any_byte_was_changed_is_refused_and_removed() {
     let state = tempfile::tempdir().unwrap();
-    let snapshots = Snapshots::open(state.path(), 1 << 20, HOUR).unwrap();
+    let snapshots = open(state.path(), 1 << 20);
     let origin = origin(&[]);
     let length = write(&snapshots, &origin, Duration::ZERO, &[7; 100]).unwrap();
     let path = snapshots.path(&origin);
@@ -86,14 +113,14 @@ fn a_snapshot_in_which_any_byte_was_changed_is_refused_and_removed() {
     assert!(snapshots.find(&origin).is_some());
     // What another worker's key has signed is as good as damaged.
     fs::remove_file(state.path().join("snapshots/key")).unwrap();
-    let other = Snapshots::open(state.path(), 1 << 20, HOUR).unwrap();
+    let other = open(state.path(), 1 << 20);
     assert!(other.find(&origin).is_none());
 }
 
 #[test]
 fn a_snapshot_under_the_name_of_another_or_of_a_machine_that_is_too_old_is_refused() {
     let state = tempfile::tempdir().unwrap();
-    let snapshots = Snapshots::open(state.path(), 1 << 20, HOUR).unwrap();
+    let snapshots = open(state.path(), 1 << 20);
     let (one, other) = (origin(&["one"]), origin(&["other"]));
     write(&snapshots, &one, Duration::ZERO, b"one").unwrap();
     fs::rename(snapshots.path(&one), snapshots.path(&other)).unwrap();
@@ -110,10 +137,10 @@ fn a_snapshot_under_the_name_of_another_or_of_a_machine_that_is_too_old_is_refus
 fn the_least_recently_used_go_when_all_together_have_too_many_bytes() {
     let state = tempfile::tempdir().unwrap();
     let origins = ["a", "b", "c"].map(|name| origin(&[name]));
-    let snapshots = Snapshots::open(state.path(), 1 << 20, HOUR).unwrap();
+    let snapshots = open(state.path(), 1 << 20);
     let length = write(&snapshots, &origins[0], Duration::ZERO, &[1; 1000]).unwrap();
     drop(snapshots);
-    let snapshots = Snapshots::open(state.path(), 2 * length + 10, HOUR).unwrap();
+    let snapshots = open(state.path(), 2 * length + 10);
     write(&snapshots, &origins[1], Duration::ZERO, &[1; 1000]).unwrap();
     assert!(snapshots.find(&origins[0]).is_some());
     write(&snapshots, &origins[2], Duration::ZERO, &[1; 1000]).unwrap();
