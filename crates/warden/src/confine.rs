@@ -51,8 +51,9 @@ pub(crate) fn limit_resources(isolation: Isolation) -> io::Result<()> {
 }
 
 /// No TCP at all, and no abstract socket or signal out of the domain, as far as the kernel's Landlock goes: a second
-/// line behind the empty network namespace. Who may connect to something still listens nowhere. Files are the root tree's job: inherited file rules would make a tmpfs
-/// that is mounted later inaccessible.
+/// line behind the empty network namespace. Who may connect to something still has no port of its own to listen on, and in the
+/// host's network this is the second line behind the filter, which refuses `listen`. Files are the root tree's job: inherited
+/// file rules would make a tmpfs that is mounted later inaccessible.
 pub(crate) fn restrict_network(isolation: Isolation, network: Network) -> io::Result<()> {
     let restrict = || -> Result<(), landlock::RulesetError> {
         let mut rules = Ruleset::default();

@@ -117,11 +117,7 @@ impl Warden {
         let kind = if role == Role::Zygote { SocketType::SEQPACKET } else { SocketType::STREAM };
         let started = channel(kind).and_then(|(ours, theirs)| {
             self.limit_sockets(&group, network, limits)?;
-            let filter = match role {
-                Role::Zygote => self.zygote_filters.iter().find(|(one, _)| *one == network),
-                Role::Instance => None,
-            };
-            let filter = filter.map_or(&self.instance_filter, |(_, filter)| filter);
+            let filter = self.filters.of(role, network);
             let what = spawn::Start {
                 role,
                 interpreter: &python.interpreter,

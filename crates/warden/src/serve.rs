@@ -14,8 +14,7 @@ use sys::scm::{self, Truncated};
 use thiserror::Error;
 
 use crate::cgroup::{Cgroups, Group};
-use crate::filter::program::Program;
-use crate::filter::{self, Role};
+use crate::filter::Filters;
 use crate::isolation::Isolation;
 use crate::pacemaker::Pacemaker;
 use crate::place::Place;
@@ -86,9 +85,7 @@ pub struct Warden {
     pub(crate) dying: VecDeque<u64>,
     /// Cgroups of earlier instances that no zygote forked, ready for the next ones.
     pub(crate) idle_groups: Vec<Group>,
-    /// By what they are in: their forks make other namespaces.
-    pub(crate) zygote_filters: [(Network, Program); 3],
-    pub(crate) instance_filter: Program,
+    pub(crate) filters: Filters,
     pub(crate) host: Host,
 }
 
@@ -120,9 +117,7 @@ impl Warden {
         Self {
             proxies: Proxies::default(),
             pacemaker,
-            zygote_filters: [Network::None, Network::Egress, Network::Host]
-                .map(|network| (network, filter::build(Role::Zygote, scopes, isolation, network))),
-            instance_filter: filter::build(Role::Instance, scopes, isolation, Network::None),
+            filters: Filters::build(scopes, isolation),
             place,
             roots,
             cgroups,

@@ -110,7 +110,7 @@ pub(super) fn confinement(host: &Host) -> Finding {
         return Finding::degraded(
             what,
             format!("seccomp, Landlock {} without rules for TCP", host.landlock),
-            "boot Linux 6.7 or newer; without them, nothing stands behind the network namespace, and functions in the host's network listen on TCP ports",
+            "boot Linux 6.7 or newer; without them, nothing stands behind the network namespace",
         );
     }
     let modules = match host.security_modules.as_slice() {

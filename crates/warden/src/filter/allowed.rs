@@ -82,7 +82,7 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         name: "sockets",
-        reason: "what is done with a socket (`socket` and `socketpair` by their arguments)",
+        reason: "what is done with a socket (`socket` and `socketpair` by their arguments); `listen` not in the host's network",
         calls: calls![
             SYS_bind SYS_listen SYS_accept4 SYS_accept SYS_connect SYS_getsockname SYS_getpeername
             SYS_sendto SYS_recvfrom SYS_sendmsg SYS_recvmsg SYS_sendmmsg SYS_recvmmsg

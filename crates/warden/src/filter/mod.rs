@@ -49,6 +49,48 @@ const NAMESPACES: u32 = (libc::CLONE_NEWNS
 /// And the one that makes a child for the caller's own parent: a root zygote's is the warden, which would never wait for it.
 const PARENT: u32 = libc::CLONE_PARENT.unsigned_abs();
 
+/// Those of all roles and networks.
+#[derive(Debug)]
+pub(crate) struct Filters {
+    zygotes: OfNetworks,
+    instances: OfNetworks,
+}
+
+#[derive(Debug)]
+struct OfNetworks {
+    none: Program,
+    egress: Program,
+    host: Program,
+}
+
+impl Filters {
+    /// Builds them: see [`build`].
+    pub(crate) fn build(unix_sockets: bool, isolation: Isolation) -> Self {
+        let of_role = |role| {
+            let of = |network| build(role, unix_sockets, isolation, network);
+            OfNetworks {
+                none: of(Network::None),
+                egress: of(Network::Egress),
+                host: of(Network::Host),
+            }
+        };
+        Self { zygotes: of_role(Role::Zygote), instances: of_role(Role::Instance) }
+    }
+
+    /// That of one of them.
+    pub(crate) fn of(&self, role: Role, network: Network) -> &Program {
+        let of_role = match role {
+            Role::Zygote => &self.zygotes,
+            Role::Instance => &self.instances,
+        };
+        match network {
+            Network::None => &of_role.none,
+            Network::Egress => &of_role.egress,
+            Network::Host => &of_role.host,
+        }
+    }
+}
+
 /// Builds the filter. `unix_sockets` is false where abstract sockets have no Landlock scope (before Linux 6.12): all
 /// sandboxes of a network class share one network namespace, and with it the abstract names.
 #[must_use]
@@ -56,6 +98,10 @@ pub fn build(role: Role, unix_sockets: bool, isolation: Isolation, network: Netw
     let mut rules: BTreeMap<c_long, Rule> = BTreeMap::new();
     for (_, number) in allowed::GROUPS.iter().flat_map(|group| group.calls) {
         rules.insert(*number, Rule::Always);
+    }
+    if network == Network::Host {
+        // A socket that has no port is given one, and Landlock's rules are about those that ask for theirs.
+        rules.remove(&libc::SYS_listen);
     }
     rules.insert(libc::SYS_clone, clone_flags(isolation));
     let own = |instance| network.own(instance, isolation.own);
