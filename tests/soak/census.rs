@@ -3,7 +3,7 @@
 //! At a calm point no call is under way and idle instances have expired: zygotes are left, and what they keep ready.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
@@ -25,6 +25,10 @@ const SLACK: u64 = 64 << 20;
 
 /// How long it may take until all is calm.
 const CALM: Duration = Duration::from_secs(60);
+
+/// Empty cgroups that may be kept for each zygote, and for what none forks, when nobody asks for any: those to be used again, and
+/// those of slots.
+const EMPTY_GROUPS: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct Census {
@@ -51,6 +55,8 @@ pub(crate) struct Calm {
     pub(crate) calls: u64,
     pub(crate) zygotes: usize,
     pub(crate) sandboxes: usize,
+    /// Cgroups of sandboxes, empty ones included.
+    pub(crate) groups: usize,
     /// Of all sandboxes, as the kernel says.
     pub(crate) bytes: u64,
     pub(crate) worker: Process,
@@ -60,6 +66,7 @@ pub(crate) struct Calm {
 /// What a process has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Process {
+    /// Descriptors, but for those of cgroups that there are: a calm point counts these.
     pub(crate) fds: usize,
     pub(crate) kib: u64,
 }
@@ -70,8 +77,25 @@ impl Process {
         let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kib =
             rss.and_then(|text| text.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0);
-        Self { fds: fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count), kib }
+        let fds = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let fds = fds.filter(|fd| !fs::read_link(fd.path()).is_ok_and(|to| is_of_a_cgroup(&to)));
+        Self { fds: fds.count(), kib }
     }
+}
+
+/// Whether there is such a file in a hierarchy of cgroups. That of one that was removed is called ` (deleted)`.
+fn is_of_a_cgroup(path: &Path) -> bool {
+    path.starts_with("/sys/fs/cgroup") && path.exists()
+}
+
+/// Cgroups below ours in the hierarchy that has most.
+fn groups(worker: &Worker) -> usize {
+    fn below(dir: &Path) -> usize {
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        let dirs = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        dirs.map(|dir| 1 + below(&dir.path())).sum()
+    }
+    worker.site().cgroups().iter().map(|top| below(top)).max().unwrap_or(0)
 }
 
 /// Bytes that something may cost, and since when it has cost more.
@@ -145,8 +169,9 @@ impl Census {
             if begun.elapsed() > CALM {
                 let engine = &worker.status()["engine"];
                 let sandboxes = worker.site().sandboxed().len();
+                let groups = groups(worker);
                 load.history.failure(format_args!(
-                    "not calm after {} s: {} clients, {sandboxes} sandboxed processes, {engine}",
+                    "not calm after {} s: {} clients, {sandboxes} sandboxed processes in {groups} cgroups, {engine}",
                     CALM.as_secs(),
                     if load.gate.is_empty() { "no" } else { "some" }
                 ));
@@ -167,6 +192,7 @@ impl Census {
             calls: load.calls.load(Ordering::Relaxed),
             zygotes: zygotes(&status["engine"]).len(),
             sandboxes: worker.site().sandboxed().len(),
+            groups: groups(worker),
             worker: Process::look(worker.pid()),
             warden: Process::look(worker.warden()),
         });
@@ -205,12 +231,14 @@ fn is_calm(worker: &Worker) -> bool {
     let none = |value: &Value| number(value) == 0;
     // A zygote, the copy of it that serves, and two spare forks.
     let most = 4 * zygotes(engine).len();
+    let most_groups = most + EMPTY_GROUPS * (2 * zygotes(engine).len() + 1);
     none(&engine["instances"]["busy"])
         && none(&engine["instances"]["idle"])
         && none(&engine["calls"])
         && none(&engine["reaping"])
         && none(&engine["handlers"])
         && worker.site().sandboxed().len() <= most
+        && groups(worker) <= most_groups
 }
 
 fn zygotes(engine: &Value) -> Vec<Value> {

@@ -40,15 +40,16 @@ pub(crate) fn print(load: &Load, census: &Census, seed: u64) -> bool {
         println!("  {count:4} {what}");
     }
     println!(
-        "\ncalm points: calls, zygotes, sandboxed processes and their MiB; descriptors and KiB of worker and warden"
+        "\ncalm points: calls, zygotes, sandboxed processes, their cgroups and MiB; descriptors (not of cgroups) and KiB of worker and warden"
     );
     for calm in census.points() {
         println!(
-            "  life {:3} {:7} {:4} {:4} {:5}  {:5} {:8}  {:5} {:8}",
+            "  life {:3} {:7} {:4} {:4} {:4} {:5}  {:5} {:8}  {:5} {:8}",
             calm.epoch,
             calm.calls,
             calm.zygotes,
             calm.sandboxes,
+            calm.groups,
             calm.bytes >> 20,
             calm.worker.fds,
             calm.worker.kib,
