@@ -12,6 +12,7 @@
 //! After a system call the processor is already back at CPL 3 behind the call; whoever handles it writes the result to
 //! RAX. After a fault it is still in ring 0 until [`Vcpu::enter`].
 
+use std::io;
 use std::os::fd::AsRawFd;
 
 use kvm_bindings::{
@@ -94,7 +95,7 @@ pub enum VcpuError {
         step: &'static str,
         /// Why.
         #[source]
-        source: kvm_ioctls::Error,
+        source: io::Error,
     },
     /// KVM came back in a way in which no guest of ours can make it come back.
     #[error("the machine is lost: KVM came back with {0}")]
@@ -106,8 +107,8 @@ pub(crate) const fn flags_of_guest(rflags: u64) -> u64 {
     rflags & FLAGS_OF_GUEST | FLAGS_ALWAYS
 }
 
-pub(crate) fn step(step: &'static str) -> impl FnOnce(kvm_ioctls::Error) -> VcpuError {
-    move |source| VcpuError::Kvm { step, source }
+pub(crate) fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> VcpuError {
+    move |source| VcpuError::Kvm { step, source: source.into() }
 }
 
 impl Vcpu {
@@ -127,10 +128,7 @@ impl Vcpu {
         for register in [SyncReg::Register, SyncReg::SystemRegister, SyncReg::VcpuEvents] {
             vcpu.fd.set_sync_valid_reg(register);
         }
-        stop::only_in_guest(&vcpu.fd).map_err(|error| VcpuError::Kvm {
-            step: "choose the signal that stops a guest",
-            source: error.into(),
-        })?;
+        stop::only_in_guest(&vcpu.fd).map_err(step("choose the signal that stops a guest"))?;
         let mut regs = kvm_regs { rip, rsp, ..kvm_regs::default() };
         regs.rflags = FLAGS_ALWAYS;
         vcpu.fd.set_regs(&regs).map_err(step("set registers"))?;
@@ -334,7 +332,7 @@ impl Vcpu {
         // SAFETY: KVM reads the attribute, and eight bytes at its address: both live on.
         match unsafe { libc::ioctl(fd, KVM_SET_DEVICE_ATTR, &raw const attribute) } {
             0 => Ok(()),
-            _ => Err(step("leave the counter unshifted")(kvm_ioctls::Error::last())),
+            _ => Err(step("leave the counter unshifted")(io::Error::last_os_error())),
         }
     }
 

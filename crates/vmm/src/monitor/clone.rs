@@ -200,3 +200,22 @@ pub(super) fn is_exhausted(error: &(dyn std::error::Error + 'static)) -> bool {
     }
     false
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use microvm::vcpu::VcpuError;
+
+    use super::*;
+
+    #[test]
+    fn what_kvm_refuses_for_want_of_something_is_wanted_only_for_now() {
+        let of = |number| {
+            let source = io::Error::from_raw_os_error(number);
+            is_exhausted(&VcpuError::Kvm { step: "create a virtual machine", source })
+        };
+        assert!([libc::ENOMEM, libc::EMFILE, libc::ENFILE].into_iter().all(of));
+        assert!(!of(libc::EINVAL));
+    }
+}
