@@ -369,6 +369,7 @@ def handler(event, context):
     return [
         str(random.random()), str(random.Random().random()), ssl.RAND_bytes(16).hex(), str(uuid.uuid4()),
         str(uuid.uuid1()), os.urandom(16).hex(), secrets.token_hex(16), next(tempfile._get_candidate_names()),
+        context.generation_id,
     ]
 ";
     let world = World::new(false, ContainerOptions { slots: 2, spares: 2, ..NONE }).await;
@@ -377,7 +378,7 @@ def handler(event, context):
     assert_eq!(warm.imports().failed, []);
     let root = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
     let derived = root.derive(world.zygote(&modules)).await.unwrap();
-    let mut drawn: Vec<BTreeSet<String>> = vec![BTreeSet::new(); 8];
+    let mut drawn: Vec<BTreeSet<String>> = vec![BTreeSet::new(); 9];
     let mut count = 0;
     for zygote in [&warm, &derived] {
         for _ in 0..6 {

@@ -95,7 +95,7 @@ def test_the_context_has_all_of_lambdas_fields(loaded):
     assert 1000 < seen["left"] <= 3000 and seen["type"] == "int"
     assert "aws_request_id='r-1'" in seen["repr"]
     again = guest.call().value
-    assert again["log_stream_name"] == seen["log_stream_name"]
+    assert again["log_stream_name"] == seen["log_stream_name"] == f"7/{again['generation_id']}"
 
 
 def test_the_remaining_time_counts_down_to_zero(loaded):

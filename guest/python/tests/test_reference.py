@@ -59,7 +59,8 @@ def test_a_clone_that_wakes_draws_anew_and_a_rehearsal_leaves_nothing(
     reference.peer.send({"kind": "settle"})
     (task / "main.py").write_text(
         "import os, random, sys\ndef handler(event, context):\n"
-        "    return [random.getstate()[1][1:4], os.getcwd(), 'rehearsed' in sys.modules]\n"
+        "    drawn = [random.getstate()[1][1:4], context.generation_id]\n"
+        "    return [*drawn, os.getcwd(), 'rehearsed' in sys.modules]\n"
     )
     # What is woken twice has drawn twice; no clone of ours keeps the state that it was frozen with.
     reference.peer.send({"kind": "wake"})
@@ -68,5 +69,5 @@ def test_a_clone_that_wakes_draws_anew_and_a_rehearsal_leaves_nothing(
     first = reference.call().value
     reference.peer.send({"kind": "wake"})
     second = reference.call().value
-    assert first[0] != second[0]
-    assert first[1:] == second[1:] == [str(task), False]
+    assert first[0] != second[0] and first[1] != second[1]
+    assert first[2:] == second[2:] == [str(task), False]

@@ -3,11 +3,13 @@
 `invoked_function_arn` is `arn:lambswool:lambda:local:000000000000:function:NAME:VERSION`: every
 part stands where it stands in an AWS name, so that code which takes one apart keeps working.
 `memory_limit_in_mb` is a `str`, as AWS has it. `identity` has both its fields, None;
-`client_context` is None. `content_type`, the type of the body that came, is ours.
+`client_context` is None. Ours are `content_type`, the type of the body that came, and
+`generation_id`, which no two instances have in common, nor one before and after it was reset.
 """
 
-import posix
 import time
+
+from lambswool_guest import reseed
 
 
 class Identity:
@@ -20,20 +22,10 @@ class Identity:
         return "Identity([cognito_identity_id=None,cognito_identity_pool_id=None])"
 
 
-class Log:
-    """Where a handler's instance says its output can be found."""
-
-    __slots__ = ("group", "stream")
-
-    def __init__(self, name: str, version: str) -> None:
-        self.group = f"/lambswool/{name}"
-        self.stream = f"{version}/{posix.urandom(8).hex()}"
-
-
 class LambdaContext:
     """One invocation, as the handler sees it."""
 
-    def __init__(self, load: dict, log: Log, invoke: dict) -> None:
+    def __init__(self, load: dict, invoke: dict) -> None:
         self._deadline = time.monotonic() + invoke["remaining_ms"] / 1000
         self.function_name: str = load["name"]
         self.function_version: str = load["version"]
@@ -42,8 +34,10 @@ class LambdaContext:
         )
         self.memory_limit_in_mb = str(load["memory_mb"])
         self.aws_request_id: str = invoke["id"]
-        self.log_group_name = log.group
-        self.log_stream_name = log.stream
+        self.generation_id = reseed.generation_id()
+        self.log_group_name = f"/lambswool/{load['name']}"
+        # AWS's is one for each instance, too.
+        self.log_stream_name = f"{load['version']}/{self.generation_id}"
         self.identity = Identity()
         self.client_context = None
         self.content_type: str = invoke["content_type"]

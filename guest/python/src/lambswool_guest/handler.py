@@ -13,7 +13,7 @@ import posix
 import sys
 
 from lambswool_guest import codec, module, pools
-from lambswool_guest.context import LambdaContext, Log
+from lambswool_guest.context import LambdaContext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ class Handler:
     def __init__(self, load: dict, places: "Places") -> None:
         """Imports it. Raises whatever the import raises."""
         self._load = load
-        self._log = Log(load["name"], load["version"])
         _enter(load, places)
         self._function = _find(_imported(load["module"], places), load["function"])
 
@@ -52,7 +51,7 @@ class Handler:
         if self._load["convention"] == "open-lambda":
             result = self._function(event)
         else:
-            result = self._function(event, LambdaContext(self._load, self._log, invoke))
+            result = self._function(event, LambdaContext(self._load, invoke))
         if hasattr(type(result), "__await__"):
             result = _awaited(result)
         return _binary_answer(result) if binary else (_json(result), JSON)

@@ -5,14 +5,33 @@ are pid 1 of their own namespaces look alike to anything that compares pids, and
 hooks of the C library's `fork`, which a raw fork does not run: it is given fresh entropy here.
 numpy's global generator has no hook at all. Hash randomisation (`PYTHONHASHSEED`) stays common to
 all children of a zygote: it cannot change in a live interpreter.
+
+What draws by itself, with a state that nobody here knows of, can see by `generation_id` that it is
+in another copy than before, as a virtual machine can by its VMGENID.
 """
 
 import posix
 import sys
 
+_generation_id = ""
+
+
+def generation_id() -> str:
+    """128 random bits in hexadecimal: others in each fork and clone, and after each reset."""
+    global _generation_id
+    if not _generation_id:
+        _generation_id = posix.urandom(16).hex()
+    return _generation_id
+
+
+def _begin_generation() -> None:
+    global _generation_id
+    _generation_id = ""
+
 
 def after_fork() -> None:
     """In every child, before anything else runs."""
+    _begin_generation()
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         seed = posix.urandom(16)
