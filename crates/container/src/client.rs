@@ -224,6 +224,7 @@ fn refusal(step: String, errno: i32) -> ProviderError {
         libc::EAGAIN | libc::ENOMEM | libc::ENOSPC | libc::EMFILE | libc::ENFILE => {
             ProviderError::Exhausted { what: format!("something it needs to {step}: {source}") }
         }
+        libc::ESRCH => ProviderError::Killed { reason: step },
         0 => ProviderError::Refused(step),
         _ => ProviderError::Refused(format!("{step}: {source}")),
     }

@@ -151,7 +151,7 @@ impl Containers {
         let said = read_packet(&control, START_PATIENCE).await;
         match said.ok().and_then(|said| serde_json::from_slice(&said).ok()) {
             Some(Reply::Ready { .. }) => {}
-            _ => return Err(not_started(&started.handle).await),
+            _ => return Err(not_started(&started.handle, &started.process).await),
         }
         ContainerZygote::new(shared, started.handle, control, started.process, spec, &steps).await
     }
@@ -174,7 +174,7 @@ impl Provider for Containers {
             let limits = self.shared.of_instance(spec.limits);
             let started = start(&self.shared, what, packages, code, limits).await?;
             let Started { handle, channel, process } = started;
-            let channel = Some(wait_ready(channel, &handle).await?);
+            let channel = Some(wait_ready(channel, &handle, &process).await?);
             let handle = Arc::new(handle);
             let reach = self.shared.proxy.reach(&handle, &spec).await?;
             Ok(Box::new(ContainerInstance { handle, channel, process, reach }) as Box<dyn Instance>)
@@ -218,7 +218,11 @@ async fn start(
 }
 
 /// Waits for the READY frame of an instance that the warden started itself: nobody else holds its channel.
-async fn wait_ready(channel: OwnedFd, handle: &Handle) -> Result<OwnedFd, ProviderError> {
+async fn wait_ready(
+    channel: OwnedFd,
+    handle: &Handle,
+    process: &PidFd,
+) -> Result<OwnedFd, ProviderError> {
     let channel = watch(channel).map_err(ProviderError::step("watch the channel"))?;
     let mut decoder = Decoder::new(0);
     while let Ok(bytes) = read_packet(&channel, START_PATIENCE).await {
@@ -234,14 +238,12 @@ async fn wait_ready(channel: OwnedFd, handle: &Handle) -> Result<OwnedFd, Provid
         }
         break;
     }
-    Err(not_started(handle).await)
+    Err(not_started(handle, process).await)
 }
 
-async fn not_started(handle: &Handle) -> ProviderError {
-    match handle.inspect().await {
-        Ok((death, stderr)) => {
-            ProviderError::ended_early(handle.id, "the interpreter", death, &stderr)
-        }
+async fn not_started(handle: &Handle, process: &PidFd) -> ProviderError {
+    match handle.autopsy(process).await {
+        Ok((death, stderr)) => ProviderError::ended_early("the interpreter", death, &stderr),
         Err(error) => error,
     }
 }

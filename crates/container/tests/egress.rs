@@ -6,9 +6,13 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, TcpListener};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use egress::Rules;
-use sandbox::{Destination, Instance, InstanceSpec, Limits, Network, Provider, Zygote, ZygoteSpec};
+use sandbox::{
+    Destination, Instance, InstanceSpec, Limits, Network, Provider, ProviderError, Zygote,
+    ZygoteSpec,
+};
 use serde_json::{Value, json};
 use support::services::{answering, answering_at, file, nameless_server, serving_at, telling_ends};
 use support::{Conversation, NONE, World, can_run, host, patience};
@@ -500,4 +504,65 @@ async fn resolv_conf_names_whom_the_sandbox_may_ask() {
         }
         world.end().await;
     }
+}
+
+/// Kills whoever comes next to these, a moment after that.
+fn kill_the_next(world: &World, moment: Duration) -> std::thread::JoinHandle<()> {
+    let before = world.processes();
+    let cgroup = world.cgroup_name();
+    std::thread::spawn(move || {
+        let deadline = std::time::Instant::now() + patience(10);
+        while std::time::Instant::now() < deadline {
+            let mut now = host::processes(&cgroup);
+            now.retain(|process| before.iter().all(|known| known.pid != process.pid));
+            if let Some(next) = now.first() {
+                std::thread::sleep(moment);
+                let pid = rustix::process::Pid::from_raw(next.pid).unwrap();
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+                return;
+            }
+        }
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_killed_while_it_starts_is_told_as_one_of_whom_another_can_be_made() {
+    if !can_run() {
+        return;
+    }
+    let world = World::new(false, NONE).await;
+    let mut killed = 0;
+    for round in 0..20 {
+        let killer = kill_the_next(&world, Duration::from_millis(round * 2));
+        let spec = ZygoteSpec { network: Network::Egress, ..world.zygote(&[]) };
+        let made = world.containers.create_zygote(spec).await;
+        killer.join().unwrap();
+        match made {
+            Ok(_) => {}
+            Err(ProviderError::Killed { .. }) => killed += 1,
+            Err(other) => panic!("{other}"),
+        }
+        world.settle().await;
+    }
+    assert!(killed > 0);
+    for round in 0..30 {
+        let zygote = zygote(&world, Network::Egress).await;
+        let killer = kill_the_next(&world, Duration::from_micros(round * 250));
+        let made = zygote.fork(reaching(&world, &["192.0.2.7:80".to_owned()])).await;
+        killer.join().unwrap();
+        // The one who was killed may be he that was to make the instance.
+        let worth_another = match &made {
+            Ok(_) => true,
+            Err(error) => matches!(
+                error,
+                ProviderError::Killed { .. }
+                    | ProviderError::ZygoteLost { .. }
+                    | ProviderError::Impostor { .. }
+            ),
+        };
+        assert!(worth_another, "{made:?}");
+        drop(zygote);
+        world.settle().await;
+    }
+    world.end().await;
 }

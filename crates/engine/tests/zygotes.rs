@@ -223,6 +223,23 @@ async fn calls_whose_root_is_killed_while_it_starts_get_a_new_root_and_succeed()
 }
 
 #[tokio::test]
+async fn a_call_whose_instance_is_killed_before_it_is_called_gets_another_of_the_same_zygote() {
+    let world = World::new(no_cache());
+    let plain = Arc::new(handler("h", "echo"));
+    world.call(&plain).await.result.unwrap();
+    world.provider.fail(Operation::Fork, 2, Fault::Killed);
+    world.call(&plain).await.result.unwrap();
+    assert_eq!(world.provider.begun(Operation::Fork), 3);
+    assert_eq!(world.census().created_zygotes, 1);
+    // Those who are killed each time are in the end told of.
+    (4..40).for_each(|nth| world.provider.fail(Operation::Fork, nth, Fault::Killed));
+    world.provider.fail(Operation::CreateInstance, 1, Fault::Killed);
+    let error = world.call(&plain).await.result.unwrap_err();
+    assert!(matches!(error, CallError::NoSandbox(ProviderError::Killed { .. })), "{error}");
+    assert_eq!(world.provider.begun(Operation::Fork), 6);
+}
+
+#[tokio::test]
 async fn a_root_that_cannot_be_made_is_told_to_all_who_wait_and_tried_again() {
     let settings = FakeSettings { create: Duration::from_millis(30), ..FakeSettings::default() };
     let world = World::with(no_cache(), settings);

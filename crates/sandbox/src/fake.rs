@@ -52,6 +52,8 @@ pub enum Fault {
     Exhausted,
     /// [`ProviderError::ZygoteLost`]
     Lost,
+    /// [`ProviderError::Killed`]
+    Killed,
     /// [`ProviderError::Impostor`]
     Impostor,
     /// [`ProviderError::Step`]
@@ -274,6 +276,7 @@ impl Shared {
             None => Ok(()),
             Some(Fault::Exhausted) => Err(ProviderError::Exhausted { what: "patience".to_owned() }),
             Some(Fault::Lost) => Err(ProviderError::ZygoteLost { id, reason }),
+            Some(Fault::Killed) => Err(ProviderError::Killed { reason }),
             Some(Fault::Impostor) => Err(ProviderError::Impostor { id, reason }),
             Some(Fault::Step) => {
                 Err(ProviderError::Step { step: "fake", source: io::Error::other(reason) })

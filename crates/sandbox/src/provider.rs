@@ -183,6 +183,12 @@ pub enum ProviderError {
         /// What happened.
         reason: String,
     },
+    /// Somebody killed it before it was of use. That says nothing about its zygote, nor about the next one.
+    #[error("it was killed while it was made: {reason}")]
+    Killed {
+        /// What happened.
+        reason: String,
+    },
     /// What answered is not the sandbox that was asked for. Never retried with the same zygote.
     #[error("zygote {id} answered with a process that is not the slot's: {reason}")]
     Impostor {
@@ -220,14 +226,13 @@ impl ProviderError {
         move |source| Self::Step { step, source: source.into() }
     }
 
-    /// Why `what` was not up before it ended: `stderr` is what it said. Somebody who kills it from outside says nothing about
-    /// what it was to become: that is a zygote lost, which is worth another one.
-    pub fn ended_early(id: SandboxId, what: &str, death: Death, stderr: &str) -> Self {
+    /// Why `what` was not up before it ended: `stderr` is what it said.
+    pub fn ended_early(what: &str, death: Death, stderr: &str) -> Self {
         let words = stderr.trim();
         let words = if words.is_empty() { "it said nothing" } else { words };
         let reason = format!("{what} ended: {death:?}: {words}");
         match death {
-            Death::Signal(SIGKILL) => Self::ZygoteLost { id, reason },
+            Death::Signal(SIGKILL) => Self::Killed { reason },
             _ => Self::Interpreter(reason),
         }
     }

@@ -22,24 +22,28 @@ const NULL: (u32, u32) = (1, 3);
 
 impl Warden {
     pub(crate) fn examine(&mut self, name: u64) -> Answered {
+        let left = self.look(name);
+        // The number still named it while all that was read.
+        match self.find(name)?.process.as_ref().is_some_and(PidFd::alive) {
+            true => Ok((Answer::Examined(left?), Vec::new())),
+            false => Err(Refused::Gone),
+        }
+    }
+
+    fn look(&mut self, name: u64) -> Result<Left, Refused> {
         let sandbox = self.find(name)?;
         let stderr = sandbox.as_zygote().ok_or(Refused::Wrong("only zygotes are examined"))?.stderr;
         let group = sandbox.group.clone();
         let process = sandbox.process.as_ref().and_then(PidFd::identity);
-        let pid = process.ok_or(Refused::Wrong("the process is gone"))?.pid;
+        let pid = process.ok_or(Refused::Gone)?.pid;
         let others = self.cgroups.pids(&group).into_iter().filter(|other| *other != pid);
         let others = others.filter(|other| runs(*other)).count();
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).map_err(kernel("count threads"))?;
-        let left = Left {
+        Ok(Left {
             tasks: count(tasks.count().saturating_sub(1) + others),
             descriptors: foreign_descriptors(pid, stderr).map_err(kernel("look at descriptors"))?,
             shared: shared_mappings(pid).map_err(kernel("look at memory"))?,
-        };
-        // The number still named it while all that was read.
-        match self.find(name)?.process.as_ref().is_some_and(PidFd::alive) {
-            true => Ok((Answer::Examined(left), Vec::new())),
-            false => Err(Refused::Wrong("the process is gone")),
-        }
+        })
     }
 }
 

@@ -125,8 +125,8 @@ impl Warden {
             said.moved.into_iter().for_each(spawn::reap);
             return Err(error.into());
         }
-        let ended = || kernel("start")(io::Error::other("the child ended early"));
-        let process = spawn::hold(said.moved.ok_or_else(ended)?).map_err(kernel("open process"))?;
+        let process = spawn::hold(said.moved.ok_or_else(spawn::ended_early)?)
+            .map_err(kernel("open process"))?;
         Ok((ours, process, stderr))
     }
 

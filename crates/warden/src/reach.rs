@@ -52,12 +52,12 @@ impl Warden {
             return Err(Refused::Wrong("the sandbox's network is not to be filled"));
         }
         let process = sandbox.process.as_ref().ok_or(Refused::Wrong("nobody has landed"))?;
-        let pid = process.identity().ok_or(Refused::Wrong("the process is gone"))?.pid;
+        let pid = process.identity().ok_or(Refused::Gone)?.pid;
         let namespace = std::fs::File::open(format!("/proc/{pid}/ns/net"))
             .map_err(kernel("open the sandbox's network"))?;
         // The pidfd keeps the number from naming another process: it still lived after the look.
         if !process.alive() {
-            return Err(Refused::Wrong("the process is gone"));
+            return Err(Refused::Gone);
         }
         let stat = rustix::fs::fstat(&namespace).map_err(kernel("name the sandbox's network"))?;
         let inode = stat.st_ino;

@@ -44,6 +44,9 @@ const FOR_ITSELF: u64 = 64;
 pub(crate) enum Refused {
     #[error("{0}")]
     Wrong(&'static str),
+    /// Told as `ESRCH`: whoever killed it, the next one may live.
+    #[error("the process is gone")]
+    Gone,
     #[error("{step}")]
     Kernel { step: &'static str, source: io::Error },
     #[error("{0}")]
@@ -58,13 +61,14 @@ pub(crate) fn kernel<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -
 
 impl Refused {
     fn answer(&self) -> Answer {
-        let source = match self {
+        let errno = match self {
             Self::Wrong(_) => None,
-            Self::Kernel { source, .. } => Some(source),
-            Self::Root(error) => Some(error.source_error()),
-            Self::Spawn(error) => Some(&error.source),
+            Self::Gone => Some(libc::ESRCH),
+            Self::Kernel { source, .. } => source.raw_os_error(),
+            Self::Root(error) => error.source_error().raw_os_error(),
+            Self::Spawn(error) => error.source.raw_os_error(),
         };
-        let errno = source.and_then(io::Error::raw_os_error).unwrap_or(0);
+        let errno = errno.unwrap_or(0);
         Answer::Failed { step: self.to_string(), errno }
     }
 }

@@ -81,6 +81,11 @@ pub(crate) fn failed(step: &str) -> impl FnOnce(io::Error) -> SpawnError {
     move |source| SpawnError { step: step.to_owned(), source }
 }
 
+/// Nothing was said before the last of them had ended: somebody killed them.
+pub(crate) fn ended_early() -> SpawnError {
+    failed("start")(io::Error::from_raw_os_error(libc::ESRCH))
+}
+
 /// Starts it. Returns its process, and the end of a pipe with what it writes to its standard error.
 ///
 /// # Errors
@@ -129,8 +134,7 @@ pub fn start(
         }
         return Err(error);
     }
-    let pid =
-        interpreter.ok_or_else(|| failed("start")(io::Error::other("the child ended early")))?;
+    let pid = interpreter.ok_or_else(ended_early)?;
     let process = hold(pid).map_err(failed("open process"))?;
     Ok((process, stderr))
 }

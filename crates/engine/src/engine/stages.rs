@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | an idle instance has died | the next one, or a new one |
 //! | the zygote | it is given up, and the next best one tried; in the end, a fresh interpreter |
+//! | what is killed while it is made | another is made; a zygote stays |
 //! | the host is short of something | idle instances are given up, and it is tried again, once |
 //! | anything later | the call; its instance is destroyed |
 
@@ -113,7 +114,11 @@ impl Engine {
                 Err(error) => error,
             };
             match &error {
-                ProviderError::ZygoteLost { .. } | ProviderError::Impostor { .. } if !fresh => {
+                ProviderError::ZygoteLost { .. }
+                | ProviderError::Killed { .. }
+                | ProviderError::Impostor { .. }
+                    if !fresh =>
+                {
                     lost += 1;
                 }
                 ProviderError::Exhausted { .. } if !shed && self.scheduler.shed() > 0 => {

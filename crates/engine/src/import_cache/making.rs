@@ -298,6 +298,7 @@ fn retell(error: &ProviderError) -> ProviderError {
         ProviderError::ZygoteLost { id, reason } => {
             ProviderError::ZygoteLost { id: *id, reason: reason.clone() }
         }
+        ProviderError::Killed { reason } => ProviderError::Killed { reason: reason.clone() },
         ProviderError::Impostor { id, reason } => {
             ProviderError::Impostor { id: *id, reason: reason.clone() }
         }

@@ -264,10 +264,7 @@ pub(super) async fn answer(
 /// Why a monitor ended early.
 async fn not_started(family: &Family) -> ProviderError {
     match family.warded.inspect().await {
-        Ok((death, stderr)) => {
-            let id = family.warded.id();
-            ProviderError::ended_early(id, "the micro-VMs' monitor", death, &stderr)
-        }
+        Ok((death, stderr)) => ProviderError::ended_early("the micro-VMs' monitor", death, &stderr),
         Err(error) => error,
     }
 }
