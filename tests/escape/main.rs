@@ -57,9 +57,14 @@ impl Row {
         }
     }
 
-    /// What it was answered without its defences, where that may be the host's own answer.
+    /// What shows that it bites: without its defences, or on the host itself.
+    fn shown(&self) -> Option<&Outcome> {
+        if self.only_on_host() { self.host.as_ref() } else { self.outside.as_ref() }
+    }
+
+    /// What it was answered there, where that may be the host's own answer.
     fn refused(&self) -> Option<&str> {
-        match &self.outside {
+        match self.shown() {
             Some(Outcome::Contained(met)) => {
                 let met = met.as_str();
                 let by_host = self.attack.refused_by_host.contains(&met);
@@ -71,16 +76,14 @@ impl Row {
 
     /// This kernel or host has no such thing to attack: it says the same where nothing of ours confines anybody.
     fn lacking(&self) -> bool {
-        let asked = self.host.as_ref();
-        match (self.refused(), asked) {
+        match (self.refused(), &self.host) {
             (Some(met), Some(Outcome::Contained(there))) => met == there,
             _ => false,
         }
     }
 
     fn bites(&self) -> bool {
-        let shown = if self.only_on_host() { &self.host } else { &self.outside };
-        matches!(shown, Some(Outcome::Succeeded(_)))
+        matches!(self.shown(), Some(Outcome::Succeeded(_)))
     }
 
     fn only_on_host(&self) -> bool {
@@ -169,7 +172,7 @@ fn print(table: &Table) {
     for row in rows {
         let names = row.attack.without.iter().map(|one| one.name()).collect::<Vec<_>>().join(" + ");
         let has = match (&row.outside, &row.host) {
-            (Some(_), _) if row.lacking() => "(not on this host)".to_owned(),
+            _ if row.lacking() => "(not on this host)".to_owned(),
             (Some(outcome), _) => short(outcome),
             (None, Some(outcome)) => format!("(on the host itself: {})", short(outcome)),
             (None, None) => "(no Landlock scopes here)".to_owned(),
@@ -180,7 +183,7 @@ fn print(table: &Table) {
     println!(
         "let through by no set of missing defences, and shown to bite on the host itself only:"
     );
-    for row in rows.iter().filter(|row| row.only_on_host()) {
+    for row in rows.iter().filter(|row| row.only_on_host() && !row.lacking()) {
         println!("- {}: {}", row.attack.name, row.attack.mechanism);
     }
     for (name, why) in &table.left_out {

@@ -261,5 +261,6 @@ def victim(turn):
 def attack(turn, told):
     return got(ends()[1].recv(64, socket.MSG_DONTWAIT).decode()) if ends() else 'nothing open'
 ",
-    ),
+    )
+    .through_sockets(),
 ];
