@@ -12,8 +12,10 @@
 //! Nothing of a wheel is run: uv unpacks it and the compiler parses it. What a crash leaves is swept with its staging
 //! directory, or is a directory without description, which the next fetch describes.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sandbox::Layer;
 use toml::Table;
@@ -24,6 +26,7 @@ use super::wheel::{self, FORMAT, KIND, Wheel};
 use super::{InstallError, scripts};
 use crate::base::Base;
 use crate::build::{self, Sandboxes, Site, WheelError};
+use crate::extent::Extent;
 use crate::installer::{Finished, InstallerError};
 use crate::project::{self, Project};
 use crate::sources::Sources;
@@ -32,7 +35,7 @@ use crate::uv::{Fetching, Uv};
 use crate::{FileError, Progress, Store, bytecode, installer, lock};
 
 /// What fetching needs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Fetcher<'a> {
     pub(super) store: &'a Store,
     pub(super) uv: &'a Uv,
@@ -40,9 +43,21 @@ pub(super) struct Fetcher<'a> {
     /// A directory for what is downloaded: see [`Uv::fetching`].
     pub(super) cache: &'a Path,
     pub(super) progress: &'a dyn Progress,
+    /// Bytes that have been unpacked, of all wheels together.
+    pub(super) unpacked: AtomicU64,
 }
 
-impl Fetcher<'_> {
+impl<'a> Fetcher<'a> {
+    pub(super) fn new(
+        store: &'a Store,
+        uv: &'a Uv,
+        base: &'a Base,
+        cache: &'a Path,
+        progress: &'a dyn Progress,
+    ) -> Self {
+        Self { store, uv, base, cache, progress, unpacked: AtomicU64::new(0) }
+    }
+
     /// The wheel of a locked requirement; none when its marker leaves it out on this machine.
     pub(super) fn wheel(
         &self,
@@ -184,7 +199,8 @@ impl Fetcher<'_> {
         Ok(())
     }
 
-    /// Runs uv as long as none of the directories becomes larger than allowed.
+    /// Runs uv as long as none of the directories becomes larger than allowed, and tells how they grow. Its words go elsewhere
+    /// where they are no news.
     fn run<'d>(
         &self,
         command: &mut Command,
@@ -193,7 +209,18 @@ impl Fetcher<'_> {
         progress: &dyn Progress,
     ) -> Result<Finished, InstallError> {
         let (watched, bounds) = (Vec::from_iter(watched), self.uv.bounds());
-        let excessive = || !watched.iter().all(|directory| bounds.hold(directory));
+        let told = Cell::new(0);
+        let excessive = || {
+            let extents: Vec<_> = watched.iter().map(|directory| Extent::seen(directory)).collect();
+            // What is in the cache is linked to where it goes.
+            let unpacked = extents.iter().map(|extent| extent.bytes).max().unwrap_or(0);
+            let more = unpacked.saturating_sub(told.replace(unpacked.max(told.get())));
+            let all = self.unpacked.fetch_add(more, Ordering::Relaxed) + more;
+            if more > 0 {
+                self.progress.bytes(all, None);
+            }
+            !extents.into_iter().all(|extent| bounds.hold(extent))
+        };
         let ran = installer::run_watched(command, false, self.uv.patience(), progress, excessive);
         // Also what was unpacked between two looks.
         if matches!(ran, Err(InstallerError::Excessive)) || excessive() {
@@ -214,7 +241,8 @@ impl Fetcher<'_> {
         sources: &Sources,
         sandboxes: &dyn Sandboxes,
     ) -> Result<Layer, InstallError> {
-        let Self { store, uv, base, progress, .. } = *self;
+        let Self { store, uv, base, progress, .. } = self;
+        let progress = *progress;
         let Some((name, version)) = lock::distribution(requirement) else {
             return Err(self.refused(format!("{requirement:?} names no version")));
         };

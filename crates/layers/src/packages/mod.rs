@@ -178,7 +178,7 @@ pub fn install(
     let fetched = !missing.is_empty() || !broken.is_empty();
     if fetched {
         let cache = Staging::begin(&store.kind(wheel::KIND), &format!("cache-{}", lock.id))?;
-        let fetcher = Fetcher { store, uv, base, cache: cache.path(), progress };
+        let fetcher = Fetcher::new(store, uv, base, cache.path(), progress);
         verify::repair(&fetcher, &broken)?;
         let lines: Vec<&String> = missing.into_iter().map(|(line, _)| line).collect();
         wheels.extend(fetch_all(&fetcher, &lines, sources)?);
@@ -223,6 +223,10 @@ fn fetch_all(
         }
     });
     let outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let unpacked = fetcher.unpacked.load(Ordering::Relaxed);
+    if unpacked > 0 {
+        fetcher.progress.bytes(unpacked, Some(unpacked));
+    }
     let wheels: Result<Vec<Option<Wheel>>, InstallError> = outcomes.into_iter().collect();
     Ok(wheels?.into_iter().flatten().collect())
 }

@@ -55,7 +55,7 @@ pub fn verify(
             Some(base) => {
                 let name = format!("cache-{}", wheel.id);
                 let cache = Staging::begin(&store.kind(wheel::KIND), &name)?;
-                repair(&Fetcher { store, uv, base, cache: cache.path(), progress }, &[wheel])
+                repair(&Fetcher::new(store, uv, base, cache.path(), progress), &[wheel])
             }
         };
         verdicts.push(Verdict { what: wheel.id.clone(), fault, repaired });

@@ -60,11 +60,9 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// Whether there is no more than that below a directory. What cannot be looked at is not counted: it may have been
-    /// moved meanwhile.
-    pub(crate) fn hold(self, root: &Path) -> bool {
-        let Extent { files, bytes } = Extent::seen(root);
-        files <= self.files && bytes <= self.bytes
+    /// Whether that is no more.
+    pub(crate) fn hold(self, extent: Extent) -> bool {
+        extent.files <= self.files && extent.bytes <= self.bytes
     }
 }
 

@@ -87,6 +87,7 @@ pub(crate) fn holds(file: &Path, text: &str) -> bool {
 pub(crate) struct Heard {
     pub(crate) steps: Mutex<Vec<String>>,
     pub(crate) lines: Mutex<Vec<String>>,
+    pub(crate) bytes: Mutex<Vec<(u64, Option<u64>)>>,
 }
 
 impl Progress for Heard {
@@ -96,7 +97,9 @@ impl Progress for Heard {
     fn line(&self, text: &str) {
         self.lines.lock().unwrap().push(text.to_owned());
     }
-    fn bytes(&self, _: u64, _: Option<u64>) {}
+    fn bytes(&self, done: u64, total: Option<u64>) {
+        self.bytes.lock().unwrap().push((done, total));
+    }
 }
 
 impl Heard {

@@ -287,6 +287,26 @@ fn a_package_that_unpacks_to_more_than_allowed_is_refused_by_name_and_leaves_not
 }
 
 #[test]
+fn who_waits_for_packages_is_told_how_much_has_come() {
+    let Some(uv) = uv_or_skip("who_waits_for_packages_is_told_how_much_has_come") else { return };
+    let (index, heard) = (Index::open(), Heard::default());
+    let uv = &index.allowed(uv, "");
+    let names = ["one", "two", "three"].map(fresh);
+    for name in &names {
+        let (file, bytes) = wheel(name, "1.0", &[("zeros.txt", &"0".repeat(10_000_000))]);
+        index.add(&file, bytes);
+    }
+    let wanted = names.each_ref().map(String::as_str);
+    install(uv, &wanted, &sources(&index, ""), &heard).unwrap();
+    let told = heard.bytes.lock().unwrap();
+    let (last, before) = told.split_last().unwrap();
+    // What lies in uv's own cache too counts once.
+    assert!((30_000_000..31_000_000).contains(&last.0) && last.1 == Some(last.0), "{last:?}");
+    assert!(before.iter().all(|(done, total)| *done <= last.0 && total.is_none()), "{before:?}");
+    assert!(before.len() >= names.len(), "{before:?}");
+}
+
+#[test]
 fn a_source_that_takes_too_much_to_compile_is_told_and_installed_without_bytecode() {
     let Some(uv) = uv_or_skip(
         "a_source_that_takes_too_much_to_compile_is_told_and_installed_without_bytecode",
