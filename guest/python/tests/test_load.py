@@ -287,6 +287,31 @@ def test_an_observed_handler_says_what_it_imports_from_its_packages(start, packa
     assert guest.call(event).kind == ("failed" if event else "done"), "only of the first call"
 
 
+MEDDLING = """
+    import sys
+    import again
+    import first
+    def handler(event, context):
+        del sys.modules[event]
+        import again
+        import last
+"""
+
+
+@pytest.mark.parametrize(
+    ("gone", "heard"), [("again", b"again\nlast"), ("lambswool_guest.imports", b"")]
+)
+def test_an_observed_handler_may_take_modules_away(start, packages, gone, heard):
+    for name in ("again", "first", "last"):
+        (packages / f"{name}.py").write_text("")
+    guest = start(MEDDLING)
+    assert guest.load(observe=True).body == b"again\nfirst"
+    assert guest.answer().kind == "loaded"
+    said = guest.call(gone)
+    assert (said.kind, said.body) == ("imports", heard)
+    assert guest.answer().kind == "done"
+
+
 def test_a_handler_that_is_not_observed_says_nothing(start, packages):
     (packages / "early.py").write_text("")
     guest = start("import early\ndef handler(event, context):\n  return 1")

@@ -23,6 +23,7 @@ _OURS = __file__.rpartition("/")[0] + "/"
 _MESSAGE_CHARACTERS = 500
 _FAILURES = 64
 _DESCRIPTORS = 256
+_SELF = sys.modules[__name__]
 
 
 def run(modules: list[str], path: list[str], places: "Places") -> dict:
@@ -53,18 +54,41 @@ def run(modules: list[str], path: list[str], places: "Places") -> dict:
 
 
 class Witness:
-    """Notices what is imported from the packages."""
+    """Notices what is imported from the packages.
+
+    Modules stand in the order in which they came, so what is new stands behind a mark. To note all
+    that are there would count a reference to each name, and a fork copies the page of whatever it
+    counts.
+    """
 
     def __init__(self, places: "Places") -> None:
         self._packages = places.packages + "/"
-        self._known = set(sys.modules)
+        _mark()
 
     def seen(self) -> bytes:
-        """The modules that were not there when this was asked last, a line each."""
-        new = [name for name in list(sys.modules) if name not in self._known]
-        self._known.update(new)
-        theirs = [name for name in new if _file(name).startswith(self._packages)]
+        """The modules that came since this was asked last, a line each."""
+        theirs = [name for name in _behind_mark() if _file(name).startswith(self._packages)]
+        _mark()
         return codec.clean("\n".join(theirs)).encode()
+
+
+def _mark() -> None:
+    """Makes this module the last one."""
+    sys.modules[__name__] = sys.modules.pop(__name__, _SELF)
+
+
+def _behind_mark() -> list[str]:
+    """Those that came after the mark. None when somebody has taken it away."""
+    while __name__ in sys.modules:
+        names: list[str] = []
+        try:
+            for name in reversed(sys.modules):
+                if name == __name__:
+                    return names[::-1]
+                names.append(name)
+        except RuntimeError:  # another thread imports
+            continue
+    return []
 
 
 class _Clock:
