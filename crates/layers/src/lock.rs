@@ -71,6 +71,22 @@ pub enum LockError {
         #[source]
         source: BuildError,
     },
+    /// A hash that somebody gave, of no file that the index has.
+    #[error(
+        "no file of {name} that the index has is one of those whose hashes the requirements name: correct the hashes, or leave them out"
+    )]
+    Hash {
+        /// Its normalised name.
+        name: String,
+    },
+    /// What uv cannot read, and says no more of.
+    #[error(
+        "one of these is no requirement as PEP 508 has it, perhaps for its marker: {}", requirements.join(", ")
+    )]
+    Malformed {
+        /// All that were asked for.
+        requirements: Vec<String>,
+    },
     /// Unknown package, unsatisfiable versions.
     #[error("the requirements cannot be resolved for Python {python}; uv says:\n{words}")]
     Unsatisfiable {
@@ -111,8 +127,37 @@ pub fn resolve(
     }
     progress.step(&format!("resolving {} requirement(s)", wanted.len()));
     let text = Resolver { store, uv, base, wanted, sources, progress }.resolve()?;
+    let text = with_hashes_of(wanted, text)?;
     let direct = wanted.iter().filter_map(|requirement| requirements::name(requirement)).collect();
     Ok(Some(Lock::of(text, direct, base)))
+}
+
+/// A lock in which what came with hashes keeps no others.
+fn with_hashes_of(wanted: &[String], text: String) -> Result<String, LockError> {
+    let is_hash = |word: &&str| word.starts_with("--hash=");
+    let mut given = BTreeMap::<String, BTreeSet<&str>>::new();
+    for requirement in wanted.iter().filter(|requirement| requirement.contains("--hash=")) {
+        let name = requirements::name(requirement).unwrap_or_default();
+        given.entry(name).or_default().extend(requirement.split(' ').filter(is_hash));
+    }
+    if given.is_empty() {
+        return Ok(text);
+    }
+    let mut kept = String::new();
+    for line in requirements::logical_lines(&listed(&text)) {
+        let name = requirements::name(&line).unwrap_or_default();
+        let allowed = given.get(&name);
+        let (hashes, words): (Vec<&str>, Vec<&str>) = line.split(' ').partition(is_hash);
+        let stays = |hash: &&str| allowed.is_none_or(|given| given.contains(hash));
+        let hashes: Vec<&str> = hashes.into_iter().filter(stays).collect();
+        if allowed.is_some() && hashes.is_empty() {
+            return Err(LockError::Hash { name });
+        }
+        kept.push_str(&words.join(" "));
+        hashes.into_iter().for_each(|hash| kept.extend([" \\\n    ", hash]));
+        kept.push('\n');
+    }
+    Ok(kept)
 }
 
 /// Most distributions of one lock that are built.
@@ -219,6 +264,10 @@ impl Resolver<'_> {
         if installer::without_wheel(&words) {
             return Err(LockError::NoWheel { python, words });
         }
+        // The project that says what is wanted would itself be built to learn that.
+        if words.trim_end().ends_with("Building source distributions is disabled") {
+            return Err(LockError::Malformed { requirements: wanted.to_vec() });
+        }
         Err(LockError::Unsatisfiable { python, words })
     }
 }
@@ -299,6 +348,18 @@ mod tests {
     fn an_index_that_uv_prints_stays_out_of_the_lock() {
         let text = "--index-url https://me:hunter2@example.org/simple\n\nsix==1 \\\n    --hash=x\n";
         assert_eq!(listed(text), "six==1 \\\n    --hash=x\n");
+    }
+
+    #[test]
+    fn hashes_that_were_given_are_the_only_ones() {
+        let text = "idna==3 \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb\nsix==1 \\\n    --hash=sha256:cc\n";
+        let wanted = ["Idna --hash=sha256:bb --hash=sha256:dd".to_owned(), "six".to_owned()];
+        let kept = with_hashes_of(&wanted, text.to_owned()).unwrap();
+        let lines = requirements::logical_lines(&kept);
+        assert_eq!(lines, ["idna==3 --hash=sha256:bb", "six==1 --hash=sha256:cc"]);
+        let wanted = ["idna --hash=sha256:dd".to_owned(), "six".to_owned()];
+        let refused = with_hashes_of(&wanted, text.to_owned()).unwrap_err().to_string();
+        assert!(refused.contains("idna"), "{refused}");
     }
 
     #[test]

@@ -80,6 +80,16 @@ pub enum RequirementError {
         /// As it is written.
         requirement: String,
     },
+    /// A name and then nothing that is a version.
+    #[error(
+        "{file}: {requirement:?} is no requirement; write for example \"pandas==2.2.3\" or \"pandas>=2,<3\""
+    )]
+    Malformed {
+        /// Where it stands.
+        file: String,
+        /// As it is written.
+        requirement: String,
+    },
     /// A file that is longer than anybody writes one.
     #[error("{file} has more than {} MiB", text::MAX_BYTES >> 20)]
     TooLong {
@@ -174,14 +184,25 @@ fn read_into(
     Ok(())
 }
 
-/// Joins continued lines, drops comments and empty lines.
+/// Joins continued lines, drops comments and empty lines, as pip does: a comment ends with its line.
 pub(crate) fn logical_lines(text: &str) -> Vec<String> {
-    let joined = text.replace("\\\r\n", " ").replace("\\\n", " ");
-    let lines = joined.lines().map(|line| {
-        let line = if line.trim_start().starts_with('#') { "" } else { line };
-        line.split(" #").next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+    let (mut lines, mut begun) = (Vec::new(), String::new());
+    for line in text.lines() {
+        let (part, goes_on) = match line.strip_suffix('\\') {
+            Some(part) if !line.trim_start().starts_with('#') => (part, true),
+            _ => (line, false),
+        };
+        begun.push(' ');
+        begun.push_str(part);
+        if !goes_on {
+            lines.push(std::mem::take(&mut begun));
+        }
+    }
+    lines.push(begun);
+    let words = lines.iter().map(|line| {
+        line.split_whitespace().take_while(|word| !word.starts_with('#')).collect::<Vec<_>>()
     });
-    lines.filter(|line| !line.is_empty()).collect()
+    words.filter(|words| !words.is_empty()).map(|words| words.join(" ")).collect()
 }
 
 /// Whether a requirement is one that may be resolved: a package of an index, or a wheel by https.
@@ -226,7 +247,35 @@ pub(crate) fn check(file: &str, requirement: &str) -> Result<(), RequirementErro
     if name(requirement).is_none() || requirement.contains(['\n', '\r']) {
         return Err(RequirementError::NoName { file, requirement: text });
     }
-    Ok(())
+    match target.is_some() || is_versioned(requirement) {
+        true => Ok(()),
+        false => Err(RequirementError::Malformed { file, requirement: text }),
+    }
+}
+
+/// Whether what follows the name is what PEP 508 has there: extras, versions, a marker. Versions and markers themselves are
+/// read by the installer.
+fn is_versioned(requirement: &str) -> bool {
+    const OPERATORS: [&str; 8] = ["===", "~=", "==", "!=", "<=", ">=", "<", ">"];
+    let named = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let rest = requirement.trim_start_matches(named).trim_start();
+    let rest = match rest.strip_prefix('[').map(|extras| extras.split_once(']')) {
+        Some(Some((_, rest))) => rest.trim_start(),
+        Some(None) => return false,
+        None => rest,
+    };
+    let end = rest.find(';').or_else(|| rest.find(" --hash=")).unwrap_or(rest.len());
+    let versions = rest[..end].trim();
+    let versions =
+        versions.strip_prefix('(').map_or(versions, |inside| inside.trim_end_matches(')'));
+    let versions = versions.trim().trim_end_matches(',');
+    versions.starts_with("--hash=")
+        || versions.is_empty()
+        || versions.split(',').all(|one| {
+            let version = OPERATORS.iter().find_map(|operator| one.trim().strip_prefix(operator));
+            let version = version.map(str::trim).unwrap_or_default();
+            version.starts_with(|c: char| c.is_ascii_alphanumeric()) && !version.contains(' ')
+        })
 }
 
 /// The same, without an address: what a package may ask for that nobody has looked at.
@@ -306,6 +355,36 @@ mod tests {
         );
         assert!(pinned(&requirements[0]) && !pinned(&requirements[1]));
         assert_eq!(name(&requirements[2]).unwrap(), "python-dateutil");
+    }
+
+    #[test]
+    fn a_comment_ends_with_its_line_and_begins_after_any_space() {
+        let lines =
+            logical_lines("# note \\\nsix==1.16.0\t# tab\nidna \\\n# between\nurllib3#egg \\");
+        assert_eq!(lines, ["six==1.16.0", "idna", "urllib3#egg"]);
+    }
+
+    #[test]
+    fn what_is_no_version_is_told_with_an_example() {
+        for good in [
+            "six",
+            "six == 1.16.0",
+            "six[a, b] (>=1, <2) ; python_version > '3'",
+            "six~=1.0,!=1.5",
+            "six>=1.0;python_version>'3'",
+            "six===1!2.0+local",
+            "six==1.* --hash=sha256:00",
+            "six --hash=sha256:00",
+            "six>=1,",
+        ] {
+            assert_eq!(check("f", good), Ok(()), "{good}");
+        }
+        for bad in ["six=1.16.0", "this is none", "six==", "six 1.0", "six[a", "six>1 <2", "six@"] {
+            let error = check("f", bad).unwrap_err().to_string();
+            assert!(error.contains("f: "), "{bad}: {error}");
+        }
+        let error = check("requirements.txt", "six=1.16.0").unwrap_err().to_string();
+        assert!(error.contains("pandas==2.2.3"), "{error}");
     }
 
     #[test]

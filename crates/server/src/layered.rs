@@ -124,6 +124,8 @@ impl Layered {
                 match error {
                     LockError::NotAllowed(_)
                     | LockError::NoWheel { .. }
+                    | LockError::Hash { .. }
+                    | LockError::Malformed { .. }
                     | LockError::Unsatisfiable { .. } => function("packages", &error),
                     LockError::Build { ref source, .. } if source.is_of_the_package() => {
                         function("packages", &error)

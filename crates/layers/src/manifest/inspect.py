@@ -18,12 +18,7 @@ def functions(body):
     """
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            given = node.args
-            most = len(given.posonlyargs) + len(given.args)
-            least = most - len(given.defaults)
-            # Keyword-only arguments without a default can never be given.
-            required = sum(default is None for default in given.kw_defaults)
-            yield node.name, least, None if given.vararg else most, node.lineno, required
+            yield node.name, *takes(node)
         elif isinstance(node, ast.ClassDef):
             continue
         elif isinstance(node, ast.Import | ast.ImportFrom):
@@ -32,7 +27,9 @@ def functions(body):
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in targets:
-                if isinstance(target, ast.Name):
+                if isinstance(target, ast.Name) and isinstance(node.value, ast.Lambda):
+                    yield target.id, *takes(node.value)
+                elif isinstance(target, ast.Name):
                     yield target.id, None, None, node.lineno, 0
         elif isinstance(node, ast.If | ast.With):
             yield from functions(node.body)
@@ -40,6 +37,16 @@ def functions(body):
         elif isinstance(node, ast.Try):
             for part in (node.body, node.orelse, node.finalbody, *(h.body for h in node.handlers)):
                 yield from functions(part)
+
+
+def takes(function):
+    """Least and most arguments, line, required keywords."""
+    given = function.args
+    most = len(given.posonlyargs) + len(given.args)
+    least = most - len(given.defaults)
+    # Keyword-only arguments without a default can never be given.
+    required = sum(default is None for default in given.kw_defaults)
+    return least, None if given.vararg else most, function.lineno, required
 
 
 def main():

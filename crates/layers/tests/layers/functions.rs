@@ -66,6 +66,8 @@ fn functions_are_found_however_they_are_defined() {
     let function = |source: &str| of_source(source).map(|m| (m.function, m.convention)).unwrap();
     assert_eq!(function("async def handler(event, context): pass").0, "handler");
     assert_eq!(function("def handler(event): pass").1, Convention::OpenLambda);
+    assert_eq!(function("handler = lambda event: 1").1, Convention::OpenLambda);
+    assert_eq!(function("handler = lambda event, context: 1").1, Convention::Lambda);
     assert_eq!(function("from app import lambda_handler\n").0, "lambda_handler");
     assert_eq!(
         function("try:\n  import x\nexcept ImportError:\n  pass\nelse:\n  handler = x.make()\n").0,

@@ -24,6 +24,29 @@ fn resolve(uv: &Uv, wanted: &[&str]) -> Result<Lock, LockError> {
 }
 
 #[test]
+fn a_hash_that_was_given_counts_beside_requirements_without_one() {
+    let test = "a_hash_that_was_given_counts_beside_requirements_without_one";
+    let Some(uv) = uv_or_skip(test) else { return };
+    let six = "sha256:8abb2f1d86890a2dfb989f9a77cfcfd3e47c2a354b01111771326f8aa26e0254";
+    let given = format!("six==1.16.0 --hash={six}");
+    let lock = resolve(uv, &[&given, "idna==3.10"]).unwrap();
+    let lines = lock.requirements();
+    assert!(lines.contains(&given), "{lines:?}");
+    assert!(lines.iter().any(|line| line.starts_with("idna==3.10 --hash=")), "{lines:?}");
+    let wrong = given.replace("8abb", "0000");
+    let error = resolve(uv, &[&wrong, "idna==3.10"]).unwrap_err();
+    assert!(matches!(&error, LockError::Hash { name } if name == "six"), "{error}");
+}
+
+#[test]
+fn a_marker_that_uv_cannot_read_is_named() {
+    let Some(uv) = uv_or_skip("a_marker_that_uv_cannot_read_is_named") else { return };
+    let odd = "six==1.16.0 ; python_version > 3";
+    let error = resolve(uv, &[odd, "idna"]).unwrap_err();
+    assert!(error.to_string().contains(odd), "{error}");
+}
+
+#[test]
 fn pillow_is_locked_installed_compiled_and_works() {
     let Some(uv) = uv_or_skip("pillow_is_locked_installed_compiled_and_works") else { return };
     let lock = resolve(uv, &[PILLOW, "python-dateutil==2.9.0.post0"]).unwrap();
