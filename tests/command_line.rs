@@ -52,6 +52,7 @@ fn every_command_has_help() {
         let help = site.wool(&words).ok();
         assert!(help.contains("Usage: wool") && help.contains("--state"), "{help}");
     }
+    assert!(site.wool(&["help", "deploy"]).ok().contains("Usage: wool deploy"));
     assert!(site.wool(&["--version"]).ok().starts_with("wool "));
     for wrong in [&["nonsense"][..], &["invoke"], &["up", "--nonsense"]] {
         assert!(site.wool(wrong).failed(2).contains("Usage:"), "{wrong:?}");

@@ -39,7 +39,7 @@ Environment:
 
 /// Runs Python functions on this machine, in isolated containers that start in milliseconds.
 #[derive(Debug, Parser)]
-#[command(name = "wool", version, after_help = EXAMPLES, disable_help_subcommand = true)]
+#[command(name = "wool", version, after_help = EXAMPLES)]
 pub struct Cli {
     /// What every command takes.
     #[command(flatten)]

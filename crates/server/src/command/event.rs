@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 
-use super::write_out;
+use super::terminal::pass_on;
 use crate::cli::Event;
 
 /// An event with its content type.
@@ -69,8 +69,8 @@ pub(super) fn write(event: &Event, result: &[u8], content_type: &str) -> Result<
             result.len()
         );
     }
-    write_out(result)?;
-    if readable && !result.ends_with(b"\n") { write_out(b"\n") } else { Ok(()) }
+    pass_on(result)?;
+    if readable && !result.ends_with(b"\n") { pass_on(b"\n") } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use anyhow::Result;
 use bytes::Bytes;
 use hyper::{Method, header};
 
-use super::{call, client, write_out};
+use super::terminal::pass_on;
+use super::{call, client};
 use crate::cli::{Global, Logs};
 
 pub(super) async fn logs(global: &Global, logs: &Logs) -> Result<()> {
@@ -24,7 +25,7 @@ pub(super) async fn logs(global: &Global, logs: &Logs) -> Result<()> {
     let mut outcome = Ok(());
     let show = |line: &[u8]| {
         if outcome.is_ok() {
-            outcome = write_out(&[line, b"\n"].concat());
+            outcome = pass_on(&[line, b"\n"].concat());
         }
     };
     client.lines(response, show).await?;

@@ -1,12 +1,15 @@
 //! What people see on stderr: progress, complaints, tables.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::write_out;
 use crate::client::ClientError;
 use crate::progress::{Event, Progress};
 
@@ -64,7 +67,7 @@ impl Progress for Display {
 
     fn line(&self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.println(format!("  {text}")),
+            Some(bar) => bar.println(format!("  {}", tame(text))),
             None => say(&format!("  {text}")),
         }
     }
@@ -106,8 +109,34 @@ fn style(template: &str) -> ProgressStyle {
 
 /// Writes a line to stderr.
 pub(super) fn say(text: &str) {
+    let mut stderr = io::stderr().lock();
+    let text = if stderr.is_terminal() { tame(text) } else { text.into() };
     // Nobody is there to be told that stderr is closed.
-    drop(writeln!(io::stderr().lock(), "{text}"));
+    drop(writeln!(stderr, "{text}"));
+}
+
+/// Writes what a function, a package or an index may have said to stdout.
+pub(super) fn pass_on(bytes: &[u8]) -> Result<()> {
+    if !io::stdout().is_terminal() {
+        return write_out(bytes);
+    }
+    write_out(tame(&String::from_utf8_lossy(bytes)).as_bytes())
+}
+
+/// For a terminal: control characters are shown and not obeyed, whoever wrote them. Lines and tabs stay.
+fn tame(text: &str) -> Cow<'_, str> {
+    let obeyed = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    if !text.contains(obeyed) {
+        return text.into();
+    }
+    let mut shown = String::new();
+    for c in text.chars() {
+        match obeyed(c) {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown.into()
 }
 
 /// Says why a command failed, with the function's own traceback when it raised.
@@ -145,6 +174,12 @@ pub(super) fn columns(rows: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown() {
+        assert_eq!(tame("ä\tone\ntwo"), "ä\tone\ntwo");
+        assert_eq!(tame("\u{1b}]0;x\u{7}\r\u{9b}2K"), "\\u{1b}]0;x\\u{7}\\r\\u{9b}2K");
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
