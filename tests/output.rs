@@ -1,5 +1,6 @@
 //! What functions print, and where it can be read.
 
+use e2e::terminal::Terminal;
 use e2e::{Site, Value, Worker, can_run, json};
 
 const CHATTY: &str = r#"
@@ -52,6 +53,32 @@ fn the_command_shows_and_selects_the_same(worker: &Worker, first: &str, second: 
     assert!(one.contains(second) && !one.contains(first), "{one}");
     let last = worker.site().wool(&["logs", "chatty", "-n", "2"]).ok();
     assert_eq!(last.lines().count(), 2, "{last}");
+}
+
+#[test]
+fn a_terminal_shows_control_characters_and_a_pipe_passes_them_on() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    let source = "def handler(event, context):\n    print('\\x1b[2Kby print')\n    raise ValueError('\\x1b[2Kby error')\n";
+    drop(worker.try_out("loud", source).expect(502));
+    let raw = worker.site().wool(&["logs", "loud"]).ok();
+    assert!(raw.contains("\u{1b}[2Kby print"), "{raw:?}");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("loud.py");
+    std::fs::write(&file, source).unwrap();
+    let on_a_terminal = |words: &[&str]| {
+        let mut command = worker.site().command();
+        command.args(words);
+        Terminal::run(&command)
+    };
+    on_a_terminal(&["logs", "loud"]).expect("\\u{1b}[2Kby print");
+    on_a_terminal(&["invoke", "loud"]).expect("\\u{1b}[2Kby error");
+    let mut run = on_a_terminal(&["run", file.to_str().unwrap()]);
+    run.expect("\\u{1b}[2Kby print");
+    run.expect("\\u{1b}[2Kby error");
+    worker.assert_well();
 }
 
 #[test]
