@@ -35,8 +35,8 @@ mkdir -p "$tmp/e2e" || exit 1
 target/debug/wool base build --state "$tmp/e2e/template" --json
 cp -a --link "$tmp/e2e/template" "$tmp/layers-for-tests"
 
-# Emulated, on a busy machine, a program of tests takes half an hour at worst.
-patience=2400
+# Emulated, on a busy machine, a program of tests takes half an hour or more.
+patience=3600
 passed=0 failed=0 skipped=0
 while read -r home program; do
     name=$(basename "$program")
