@@ -189,6 +189,16 @@ pub enum ManifestError {
         /// What it must be.
         reason: String,
     },
+    /// Dependencies, in a form that is not read, and none in one that is.
+    #[error("{file} has the function's dependencies {place}, which is not read: {instead}")]
+    Elsewhere {
+        /// Where.
+        file: String,
+        /// In which form.
+        place: &'static str,
+        /// What to do.
+        instead: &'static str,
+    },
     /// A requirement that is not accepted.
     #[error(transparent)]
     Requirement(#[from] RequirementError),

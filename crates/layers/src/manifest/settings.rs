@@ -15,6 +15,7 @@ use crate::{FileError, Interpreter, requirements};
 
 const PROJECT: &str = "pyproject.toml";
 const REQUIREMENTS: &str = "requirements.txt";
+const PIPFILE: &str = "Pipfile";
 
 /// What a bundle's header and project files say.
 #[derive(Clone, Debug, PartialEq)]
@@ -144,8 +145,45 @@ fn requirements_of(
     let section = project.get("project").and_then(Value::as_table);
     match section.and_then(|section| section.get("dependencies")) {
         Some(listed) => Ok((checked(listed, PROJECT)?, sources)),
-        None => Ok((Vec::new(), sources)),
+        None => match listed_elsewhere(root, project)? {
+            Some(elsewhere) => Err(elsewhere),
+            None => Ok((Vec::new(), sources)),
+        },
     }
+}
+
+/// Dependencies in a form of another tool's, which is not read: to pass over them would deploy what cannot be imported.
+fn listed_elsewhere(root: &Path, project: &Table) -> Result<Option<ManifestError>, ManifestError> {
+    let elsewhere = |file: &str, place, instead| {
+        Ok(Some(ManifestError::Elsewhere { file: file.to_owned(), place, instead }))
+    };
+    let dynamic = project.get("project").and_then(|section| section.get("dynamic"));
+    if dynamic.is_some_and(|keys| texts(keys).contains(&"dependencies")) {
+        let instead = "list them under `dependencies`, or in requirements.txt";
+        return elsewhere(PROJECT, "under `dynamic`, for a build to find out", instead);
+    }
+    let poetry = project.get("tool").and_then(|tool| tool.get("poetry"));
+    if names(poetry.and_then(|poetry| poetry.get("dependencies"))).any(|name| name != "python") {
+        let instead = "run `poetry export --output requirements.txt`";
+        return elsewhere(PROJECT, "under [tool.poetry.dependencies]", instead);
+    }
+    let Some(pipfile) = optional(root, PIPFILE)? else { return Ok(None) };
+    if names(parse(&pipfile, PIPFILE)?.get("packages")).next().is_some() {
+        return elsewhere(
+            PIPFILE,
+            "under [packages]",
+            "run `pipenv requirements >requirements.txt`",
+        );
+    }
+    Ok(None)
+}
+
+fn names(table: Option<&Value>) -> impl Iterator<Item = &str> {
+    table.and_then(Value::as_table).into_iter().flat_map(Table::keys).map(String::as_str)
+}
+
+fn texts(list: &Value) -> Vec<&str> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
 fn sources(table: &Table, file: &str) -> Result<Sources, ManifestError> {

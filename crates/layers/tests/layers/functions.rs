@@ -132,6 +132,32 @@ fn a_folder_tells_its_entry_and_its_dependencies() {
 }
 
 #[test]
+fn dependencies_that_only_another_tool_reads_are_not_passed_over() {
+    let handler = ("main.py", "def handler(event, context): pass\n");
+    let dynamic = "[project]\nname = \"x\"\ndynamic = [\"version\", \"dependencies\"]\n";
+    let poetry = "[tool.poetry.dependencies]\npython = \"^3.11\"\nsix = \"^1.16\"\n";
+    let pipfile = "[packages]\nsix = \"*\"\n";
+    let cases = [
+        ("pyproject.toml", dynamic, "under `dependencies`"),
+        ("pyproject.toml", poetry, "poetry export"),
+        ("Pipfile", pipfile, "pipenv requirements"),
+    ];
+    for (file, text, instead) in cases {
+        let error = of_folder(&[handler, (file, text)]).unwrap_err().to_string();
+        assert!(error.starts_with(file) && error.contains(instead), "{error}");
+        let listed = [handler, (file, text), ("requirements.txt", "six==1.17.0\n")];
+        assert_eq!(of_folder(&listed).unwrap().requirements, ["six==1.17.0"]);
+    }
+    let nothing = "[project]\nname = \"x\"\ndynamic = [\"version\"]\n[tool.poetry.dependencies]\npython = \"^3.11\"\n";
+    let none = [
+        handler,
+        ("pyproject.toml", nothing),
+        ("Pipfile", "[packages]\n[dev-packages]\nsix = \"*\"\n"),
+    ];
+    assert!(of_folder(&none).unwrap().requirements.is_empty());
+}
+
+#[test]
 fn the_python_that_a_function_needs_is_known_before_one_is_chosen() {
     let of = |header: &str| {
         let bundle =
