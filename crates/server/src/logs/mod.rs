@@ -106,7 +106,7 @@ impl Logs {
     /// When the files cannot be read.
     pub fn read(&self, name: &WholeName, lines: usize) -> std::io::Result<(Vec<Entry>, Follower)> {
         let directory = self.root.join(&*name.directory());
-        let follower = Follower::at_end(directory.clone(), self.written.clone())?;
+        let follower = Follower::at_end(directory.clone(), self.rotation, self.written.clone())?;
         let entries = follow::tail(&directory, self.rotation, lines, &follower)?;
         Ok((entries, follower))
     }
