@@ -105,7 +105,7 @@ impl Warden {
         descriptors: u64,
     ) -> Self {
         let held = descriptors.saturating_sub(FOR_ITSELF) / FOR_A_SANDBOX;
-        let scopes = landlock_version() >= 6;
+        let scopes = sys::probe::landlock() >= 6;
         let host = Host {
             version: VERSION,
             cgroups: cgroups.layout(),
@@ -309,11 +309,6 @@ impl Warden {
 
 pub(crate) fn done() -> Answered {
     Ok((Answer::Done, Vec::new()))
-}
-
-fn landlock_version() -> i64 {
-    // SAFETY: with this flag the call takes no attributes and returns the version.
-    unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, 0, 0, 1) }
 }
 
 fn can_mount_proc() -> bool {
