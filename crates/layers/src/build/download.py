@@ -3,7 +3,8 @@
 HASH is `sha256:…`, INDEXES a JSON list of [name, address] of the indexes that the operator has
 named. The worker's credentials for an index are sent to where that index is, by the same scheme,
 and not after a redirection: by uv's convention UV_INDEX_<NAME>_USERNAME and _PASSWORD, those in
-UV_DEFAULT_INDEX, UV_INDEX_URL, UV_INDEX and UV_EXTRA_INDEX_URL, then those of netrc.
+UV_DEFAULT_INDEX, UV_INDEX_URL, UV_INDEX and UV_EXTRA_INDEX_URL, then those of netrc, which knows
+hosts only: to the indexes that the operator has named, or to https at its own port.
 Prints null, or the reason why there is no file, as JSON.
 """
 
@@ -26,6 +27,7 @@ def origin(parts):
 
 
 def credentials(wanted):
+    named = [origin(urllib.parse.urlsplit(address)) for _, address in json.loads(indexes)]
     for name, address in json.loads(indexes):
         variable = "UV_INDEX_" + re.sub("[^A-Za-z0-9]", "_", name).upper()
         password = os.environ.get(variable + "_PASSWORD")
@@ -35,13 +37,20 @@ def credentials(wanted):
     for variable in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL"):
         for address in os.environ.get(variable, "").split():
             parts = urllib.parse.urlsplit(address.partition("=")[2] or address)
+            named.append(origin(parts))
             if parts.username and origin(parts) == wanted:
                 unquote = urllib.parse.unquote
                 return unquote(parts.username), unquote(parts.password or "")
+    scheme, place = wanted
+    host, _, port = place.partition(":")
+    if wanted not in named and (scheme != "https" or port not in ("", "443")):
+        return None
     try:
-        known = netrc.netrc(os.environ.get("NETRC")).authenticators(wanted[1].partition(":")[0])
+        hosts = netrc.netrc(os.environ.get("NETRC")).hosts
     except (OSError, netrc.NetrcParseError):
-        known = None
+        return None
+    # Its entry for all other hosts stands under this name.
+    known = hosts.get(host) if host != "default" else None
     return known and (known[0], known[2] or "")
 
 

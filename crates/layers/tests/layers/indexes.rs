@@ -171,13 +171,8 @@ fn a_password_goes_to_no_index_but_its_own() {
         let uv_of_other = allowed(uv, &[("", other)]);
         drop(deploy(&uv_of_other, "borrowed", &of, &Silent).unwrap_err());
         // A source, of which any address may be said.
-        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/src/build/download.py");
-        let named = format!("[[\"corp\", \"{own}\"]]");
         for url in [file, &own.replace("simple", "files/x")] {
-            let to = state.join("fetched");
-            let mut python = BASE.command(&STORE).command();
-            python.args([program, url, "sha256:00"]).arg(to).args(["1000", &named]);
-            told(&python.output().unwrap());
+            told(&download(url, own, &state.join("fetched")).output().unwrap());
         }
         return;
     }
@@ -192,6 +187,35 @@ fn a_password_goes_to_no_index_but_its_own() {
     assert!(other.asked("borrowed") > 0 && other.asked("/files/x") > 0);
     assert_eq!(other.shown(), [""; 0]);
     assert_eq!(own.shown(), [format!("Basic {TOKEN}")]);
+}
+
+/// Fetches a source, where the operator has named one index.
+fn download(url: &str, index: &str, to: &Path) -> Command {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/src/build/download.py");
+    let named = format!("[[\"corp\", \"{index}\"]]");
+    let mut python = BASE.command(&STORE).command();
+    python.args([program, url, "sha256:00"]).arg(to).args(["1000", &named]);
+    python
+}
+
+#[test]
+fn netrc_knows_hosts_and_its_passwords_go_to_named_indexes_only() {
+    let (own, other) = (Index::closed(TOKEN), Index::closed(TOKEN));
+    let state = tempfile::tempdir().unwrap();
+    let fetch = |index: &Index, entries: &str| {
+        let netrc = state.path().join("netrc");
+        fs::write(&netrc, entries).unwrap();
+        let url = format!("http://{}/files/x", index.authority());
+        let mut python = download(&url, &own.url(), &state.path().join("fetched"));
+        told(&python.env("NETRC", netrc).output().unwrap());
+    };
+    let of_host = format!("machine 127.0.0.1 login me password {SECRET}\n");
+    fetch(&other, &of_host);
+    fetch(&own, &format!("default login me password {SECRET}\n"));
+    assert_eq!((other.shown(), own.shown()), (vec![], vec![]));
+    fetch(&own, &of_host);
+    assert_eq!((other.shown(), own.shown()), (vec![], vec![format!("Basic {TOKEN}")]));
+    assert_eq!((other.asked("/files/x"), own.asked("/files/x")), (1, 2));
 }
 
 #[test]
