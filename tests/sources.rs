@@ -130,6 +130,35 @@ fn two_deploys_that_need_the_same_source_build_it_once() {
 }
 
 #[test]
+fn what_was_built_with_an_indexs_tools_is_given_to_nobody_who_gets_them_elsewhere() {
+    if !can_run() {
+        return;
+    }
+    // Two tenants name an index each. Both have the very same source; the tools that build it differ.
+    let project = "[build-system]\nrequires = [\"maker\"]\nbuild-backend = \"maker\"\n";
+    let indexes = ["1", "666"].map(|value| {
+        let index = Index::open();
+        index.add("twofold", &[("pyproject.toml", project.as_bytes())]);
+        let made = format!("return wheel(directory, name, module='x = {value}')");
+        let backend = BACKEND.replace("NAME", "twofold").replace("BODY", &made);
+        index.add_wheel("maker", &backend.replace("REQUIRES", ""));
+        index
+    });
+    let allowed = indexes.iter().map(Index::url).collect::<Vec<_>>().join(" ");
+    let worker = Site::new().up_with(&[("WOOL_INDEXES", &allowed)]);
+    let mut locks = Vec::new();
+    for (index, (name, value)) in indexes.iter().rev().zip([("bad", 666), ("good", 1)]) {
+        drop(worker.deploy(name, &function(index, "twofold")).expect(201));
+        assert_eq!(worker.run(name, &json!({})).expect(200).json(), value);
+        let known = worker.get(&format!("/v1/functions/{name}")).json();
+        locks.push(known["lock"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(locks[0], locks[1], "only the tools differ");
+    assert_eq!(worker.run("bad", &json!({})).expect(200).json(), 666);
+    worker.assert_well();
+}
+
+#[test]
 fn a_build_reads_and_reaches_nothing_of_the_host() {
     if !can_run() {
         return;

@@ -90,6 +90,11 @@ impl Sources {
         Self(self.0.clone().into_iter().filter(|(key, _)| indexes(key)).collect())
     }
 
+    /// All of it as text: equal sources have equal ones.
+    pub(crate) fn text(&self) -> String {
+        self.0.to_string()
+    }
+
     /// Addresses of all indexes that it names, with the names that it gives them.
     pub(crate) fn addresses(&self) -> Vec<(Option<&str>, &str)> {
         let tables = self.0.get("index").and_then(Value::as_array).into_iter().flatten();

@@ -10,9 +10,11 @@
 //!     └─► read through and checked ─► built/<key>/<file>.whl ─► from here on a wheel like any other
 //! ```
 //!
-//! The key is of the source's hash, the Python's minor version and the processor. Whoever wants the same at the same
-//! time waits for the one who builds; a failed build leaves nothing and is tried again by the next who asks. What comes
-//! out of a sandbox is its word only: the wheel may be of another name, hold `..`, or require a path of this machine.
+//! The key is of the source's hash, the Python's minor version, the processor and the indexes that the tools come
+//! from: what is built is the word of its tools, and whoever names an index may choose these. Whoever wants the same at
+//! the same time waits for the one who builds; a failed build leaves nothing and is tried again by the next who asks.
+//! What comes out of a sandbox is its word only: the wheel may be of another name, hold `..`, or require a path of this
+//! machine.
 //!
 //! How a sandbox is made is the caller's: see [`Sandboxes`].
 
@@ -133,7 +135,7 @@ pub(crate) fn wheel(
     if hashes.is_some_and(|locked| !locked.contains(&source.hash.as_str())) {
         return Err(BuildError::NotLocked);
     }
-    let kept = layer(KIND, &key(site.base, &source));
+    let kept = layer(KIND, &key(&site, &source));
     let description = site.store.layer_path(&kept).join(DESCRIPTION);
     site.store.make::<BuildError>(&kept, |root| {
         let (built, bytes) = build(site, sandboxes, name, version, source)?;
@@ -155,9 +157,11 @@ impl Built {
     }
 }
 
-fn key(base: &Base, source: &Source) -> String {
+fn key(site: &Site<'_>, source: &Source) -> String {
     let mut hasher = blake3::Hasher::new();
-    for part in [&FORMAT.to_string(), base.minor(), std::env::consts::ARCH, &source.hash] {
+    let indexes = site.sources.for_finding().text();
+    let python = site.base.minor();
+    for part in [&FORMAT.to_string(), python, std::env::consts::ARCH, &source.hash, &indexes] {
         hasher.update(part.as_bytes()).update(&[0]);
     }
     short(&hasher.finalize())
@@ -172,7 +176,7 @@ fn build(
 ) -> Result<(Built, Vec<u8>), BuildError> {
     let Site { store, base, progress, .. } = site;
     progress.step(&format!("building {name} {version} from {}", source.file()));
-    let place = format!("build-{}", key(base, &source));
+    let place = format!("build-{}", key(&site, &source));
     let code = Staging::begin(&store.kind("code"), &place)?;
     let (archive, inside) = ("source", format!("{MODULE}.py"));
     source.fetch(&site, &code.path().join(archive))?;

@@ -22,7 +22,7 @@ use toml::Table;
 
 use super::imports;
 use super::inventory::Inventory;
-use super::wheel::{self, FORMAT, KIND, Wheel};
+use super::wheel::{self, FORMAT, KIND, Locked, Wheel};
 use super::{InstallError, scripts};
 use crate::base::Base;
 use crate::build::{self, Sandboxes, Site, WheelError};
@@ -64,29 +64,37 @@ impl<'a> Fetcher<'a> {
         requirement: &str,
         sources: &Sources,
     ) -> Result<Option<Wheel>, InstallError> {
-        let (wheels, key) = (self.store.kind(KIND), wheel::key(requirement, self.base));
+        let wheels = self.store.kind(KIND);
+        let locked = Locked::new(requirement, self.base, sources);
         // Held until the wheel is remembered: a staging directory's own lock ends when it is sealed.
-        let _turn = staging::lock(&wheels, &key)?;
+        let _turn = staging::lock(&wheels, locked.turn())?;
         // Somebody else may have fetched it while this one waited.
-        if let Some(wheel) = Wheel::of_lock(self.store, &key) {
+        if let Some(wheel) = Wheel::of_lock(self.store, &locked) {
             return Ok(Some(wheel));
         }
-        let staging = Staging::begin(&wheels, &format!("new-{key}"))?;
+        let staging = Staging::begin(&wheels, &format!("new-{}", locked.turn()))?;
         let Some((wheel, inventory)) = self.prepare(staging.path(), requirement, sources)? else {
             return Ok(None);
         };
         // Another lock with other hashes may give the same wheel at this moment.
         let _alone = staging::lock(&wheels, &wheel.id)?;
+        let place = locked.place(&wheel);
         if let Some(there) = Wheel::find(self.store, &wheel.id) {
-            there.remember(self.store, &key)?;
-            return Ok(Some(there));
+            there.remember(self.store, place)?;
+            if wheel.built.is_some() || there.built.is_none() {
+                return Ok(Some(there));
+            }
+            // Somebody had built the very same: now a hash vouches for it.
+            let wheel = Wheel { extent: there.extent, ..wheel };
+            wheel.tell(self.store)?;
+            return Ok(Some(wheel));
         }
         let target = wheel.path(self.store);
         // Without a description nobody has ever used it: left by a crash.
         staging::remove(&target).map_err(FileError::at("remove", &target))?;
         staging.seal(&target)?;
         wheel.describe(self.store, &inventory)?;
-        wheel.remember(self.store, &key)?;
+        wheel.remember(self.store, place)?;
         self.progress.line(&format!("+ {} {}", wheel.name, wheel.version));
         Ok(Some(wheel))
     }

@@ -35,6 +35,7 @@ use thiserror::Error;
 pub use plan::Clash;
 pub use verify::{Verdict, verify};
 pub use view::{Set, ViewError, view, view_of};
+use wheel::Locked;
 pub use wheel::Wheel;
 
 use crate::base::Base;
@@ -169,7 +170,7 @@ pub fn install(
     progress: &dyn Progress,
 ) -> Result<Packages, InstallError> {
     let requirements = lock.requirements();
-    let known = |line: &String| Wheel::of_lock(store, &wheel::key(line, base));
+    let known = |line: &String| Wheel::of_lock(store, &Locked::new(line, base, sources));
     let (there, missing): (Vec<_>, Vec<_>) =
         requirements.iter().map(|line| (line, known(line))).partition(|(_, w)| w.is_some());
     let mut wheels: Vec<Wheel> = there.into_iter().filter_map(|(_, wheel)| wheel).collect();

@@ -4,7 +4,7 @@
 //!   wheels/six-1.16.0-<hash>/        the files, bytecode included
 //!   wheels/six-1.16.0-<hash>.json    what it is                        ─ last used: the file's time
 //!   wheels/six-1.16.0-<hash>.files   every file with its size and hash
-//!   wheels/locked/<hash>             ─► ../six-1.16.0-<hash>           which wheel a locked requirement gave
+//!   wheels/locked/<hash>             ─► ../six-1.16.0-<hash>           which wheel a locked requirement gave: [`Locked`]
 //! ```
 //!
 //! The hash is of the files' content and of the Python that they were compiled for. A locked requirement names a
@@ -91,9 +91,13 @@ impl Wheel {
     }
 
     /// The wheel that a locked requirement gave before.
-    pub(super) fn of_lock(store: &Store, key: &str) -> Option<Self> {
-        let target = fs::read_link(alias(store, key)).ok()?;
-        Self::find(store, target.file_name()?.to_str()?)
+    pub(super) fn of_lock(store: &Store, locked: &Locked) -> Option<Self> {
+        let at = |key: &str| {
+            let target = fs::read_link(alias(store, key)).ok()?;
+            Self::find(store, target.file_name()?.to_str()?)
+        };
+        let fetched = at(&locked.fetched).filter(|wheel| wheel.built.is_none());
+        fetched.or_else(|| at(&locked.built))
     }
 
     pub(super) fn path(&self, store: &Store) -> PathBuf {
@@ -115,6 +119,11 @@ impl Wheel {
     /// Writes down what it is, once its directory is in place. The description comes last: without it there is no wheel.
     pub(super) fn describe(&self, store: &Store, inventory: &Inventory) -> Result<(), FileError> {
         description::write_bytes(&beside(store, &self.id, "files"), inventory.text().as_bytes())?;
+        self.tell(store)
+    }
+
+    /// Writes down what it is, where its files are told already.
+    pub(super) fn tell(&self, store: &Store) -> Result<(), FileError> {
         description::write(&beside(store, &self.id, "json"), self)
     }
 
@@ -154,6 +163,35 @@ pub(super) fn identify(name: &str, version: &str, base: &Base, inventory: &Inven
     let head = format!("{FORMAT}\0{}\0{}\0", base.minor(), std::env::consts::ARCH);
     hasher.update(head.as_bytes()).update(inventory.text().as_bytes());
     format!("{name}-{version}-{}", short(&hasher.finalize()))
+}
+
+/// Names a locked requirement twice. One of its hashes vouches for a wheel that is fetched, so that is everybody's. A wheel
+/// that is built here is what its tools made of a source, and only for those who get their tools from the same indexes.
+#[derive(Debug)]
+pub(super) struct Locked {
+    fetched: String,
+    built: String,
+}
+
+impl Locked {
+    pub(super) fn new(requirement: &str, base: &Base, sources: &Sources) -> Self {
+        let fetched = key(requirement, base);
+        let mut hasher = blake3::Hasher::new();
+        for part in [&fetched, &sources.for_finding().text()] {
+            hasher.update(part.as_bytes()).update(&[0]);
+        }
+        Self { fetched, built: short(&hasher.finalize()) }
+    }
+
+    /// For who makes it: one at a time.
+    pub(super) fn turn(&self) -> &str {
+        &self.fetched
+    }
+
+    /// Where to remember what it gave.
+    pub(super) fn place(&self, wheel: &Wheel) -> &str {
+        if wheel.built.is_some() { &self.built } else { &self.fetched }
+    }
 }
 
 /// Names a locked requirement on a base's Python, in whatever order its hashes stand.
