@@ -11,6 +11,9 @@ use crate::text;
 /// Most files that one includes, those that these include counted, and each as often as it is included.
 const MOST_INCLUDES: usize = 100;
 
+/// Most lines of a function's requirements, those of files included more than once counted as often.
+pub(crate) const MOST_LINES: usize = 100_000;
+
 /// Why a requirement is not accepted.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum RequirementError {
@@ -90,8 +93,10 @@ pub enum RequirementError {
         /// As it is written.
         requirement: String,
     },
-    /// A file that is longer than anybody writes one.
-    #[error("{file} has more than {} MiB", text::MAX_BYTES >> 20)]
+    /// More than anybody writes.
+    #[error(
+        "{file}: the requirements, those of included files among them, have more than {} MiB or {MOST_LINES} lines", text::MAX_BYTES >> 20
+    )]
     TooLong {
         /// The requirements file.
         file: String,
@@ -130,16 +135,24 @@ pub(crate) struct Listed {
 
 /// Reads a requirements file of a bundle.
 pub(crate) fn read(root: &Path, file: &str) -> Result<Listed, RequirementError> {
-    let (mut listed, mut includes) = (Listed::default(), 0);
-    read_into(root, file, 0, &mut includes, &mut listed)?;
+    let (mut listed, mut taken) = (Listed::default(), Taken::default());
+    read_into(root, file, 0, &mut taken, &mut listed)?;
     Ok(listed)
+}
+
+/// What was read of a file and all that it includes.
+#[derive(Default)]
+struct Taken {
+    includes: usize,
+    bytes: u64,
+    lines: usize,
 }
 
 fn read_into(
     root: &Path,
     file: &str,
     depth: u8,
-    includes: &mut usize,
+    taken: &mut Taken,
     into: &mut Listed,
 ) -> Result<(), RequirementError> {
     let missing = |included: &str| RequirementError::Include {
@@ -147,7 +160,13 @@ fn read_into(
         included: included.to_owned(),
     };
     let bytes = text::read(&root.join(file)).map_err(|_| missing(file))?;
-    let bytes = bytes.ok_or_else(|| RequirementError::TooLong { file: file.to_owned() })?;
+    let too_long = || RequirementError::TooLong { file: file.to_owned() };
+    let bytes = bytes.ok_or_else(too_long)?;
+    taken.bytes += bytes.len() as u64;
+    taken.lines += bytes.iter().filter(|byte| **byte == b'\n').count();
+    if taken.bytes > text::MAX_BYTES || taken.lines > MOST_LINES {
+        return Err(too_long());
+    }
     let not_text = |is| RequirementError::NotText { file: file.to_owned(), is };
     let text = text::decoded(bytes).map_err(not_text)?;
     for line in logical_lines(&text) {
@@ -162,15 +181,15 @@ fn read_into(
             if !inside || depth > 4 {
                 return Err(missing(included));
             }
-            *includes += 1;
-            if *includes > MOST_INCLUDES {
+            taken.includes += 1;
+            if taken.includes > MOST_INCLUDES {
                 return Err(RequirementError::TooManyIncludes { file: file.to_owned() });
             }
             if requirements.is_some() {
-                read_into(root, included, depth + 1, includes, into)?;
+                read_into(root, included, depth + 1, taken, into)?;
             } else {
                 let mut limits = Listed::default();
-                read_into(root, included, depth + 1, includes, &mut limits)?;
+                read_into(root, included, depth + 1, taken, &mut limits)?;
                 into.constraints.extend(limits.requirements);
                 into.constraints.extend(limits.constraints);
             }
@@ -449,6 +468,19 @@ mod tests {
         let long = "# nothing\n".repeat(1 << 20);
         let root = bundle(&[("requirements.txt", &long)]);
         let error = read(root.path(), "requirements.txt").unwrap_err();
+        assert!(matches!(error, RequirementError::TooLong { .. }), "{error}");
+    }
+
+    #[test]
+    fn what_is_included_again_and_again_counts_as_often() {
+        let many = "six\n".repeat(MOST_LINES / 8);
+        let includes =
+            |count| bundle(&[("requirements.txt", &"-r b.txt\n".repeat(count)), ("b.txt", &many)]);
+        assert_eq!(
+            read(includes(7).path(), "requirements.txt").unwrap().requirements.len(),
+            MOST_LINES / 8 * 7
+        );
+        let error = read(includes(9).path(), "requirements.txt").unwrap_err();
         assert!(matches!(error, RequirementError::TooLong { .. }), "{error}");
     }
 

@@ -201,6 +201,9 @@ fn checked(listed: &Value, file: &str) -> Result<Vec<String>, ManifestError> {
         reason: "write a list of texts: [\"pandas==2.2.3\"]".to_owned(),
     };
     let entries = listed.as_array().ok_or_else(wrong)?;
+    if entries.len() > requirements::MOST_LINES {
+        return Err(requirements::RequirementError::TooLong { file: file.to_owned() }.into());
+    }
     let texts: Option<Vec<String>> =
         entries.iter().map(|entry| Some(entry.as_str()?.trim().to_owned())).collect();
     let texts = texts.ok_or_else(wrong)?;
