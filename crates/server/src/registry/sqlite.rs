@@ -49,6 +49,9 @@ const MIGRATIONS: [&str; 3] = [
 ];
 
 const SCHEMA: u32 = 3;
+
+/// Versions of a function that are kept: whoever deploys in a loop would fill the disk.
+const VERSIONS: u32 = 100;
 const _: () = assert!(MIGRATIONS.len() == SCHEMA as usize);
 
 /// A registry in a SQLite file.
@@ -127,6 +130,15 @@ impl Store for Sqlite {
                 ],
             )
             .map_err(failed)?;
+        // The newest, whichever is current among them.
+        transaction
+            .execute(
+                "DELETE FROM versions WHERE tenant = ?1 AND name = ?2 AND id <> ?3 AND id NOT IN (
+                     SELECT id FROM versions WHERE tenant = ?1 AND name = ?2
+                     ORDER BY created DESC, rowid DESC LIMIT ?4)",
+                params![handler.tenant, handler.name, handler.id.0, VERSIONS],
+            )
+            .map_err(failed)?;
         transaction.commit().map_err(failed)
     }
 
@@ -163,7 +175,7 @@ impl Store for Sqlite {
             .connection
             .prepare(
                 "SELECT id, created FROM versions WHERE tenant = ?1 AND name = ?2
-                 ORDER BY created DESC, rowid DESC LIMIT 100",
+                 ORDER BY created DESC, rowid DESC",
             )
             .map_err(failed)?;
         let past = |row: &Row<'_>| {
