@@ -16,7 +16,7 @@ use sandbox::{Imports, LoadedFile, ProviderError, SandboxId, ZygoteSpec};
 use serde::{Deserialize, Serialize};
 use sys::scm;
 use tokio::io::unix::AsyncFd;
-use tokio::time::sleep;
+use tokio::time::{sleep, sleep_until};
 use warden::protocol::{Answer, Command, Left};
 
 use crate::client::unexpected;
@@ -36,6 +36,9 @@ const MESSAGE_BYTES: usize = 32 << 10;
 /// A thread that Python has joined is the kernel's for a moment longer: looks that see one, and the time between two.
 const LOOKS: usize = 5;
 const MOMENT: Duration = Duration::from_millis(10);
+
+/// How much longer than a look the pause after it is: the warden looks for one sandbox and serves all.
+const PAUSE: u32 = 9;
 
 /// How a zygote is asked for its imports.
 #[derive(Debug)]
@@ -93,6 +96,7 @@ pub(crate) async fn import(
     };
     let mut all = Imports::default();
     let mut left = Left::default();
+    let mut looks = Looks { handle, next: begin };
     if spec.imports.is_empty() {
         // Nothing of packages has run in it that had not in the one that it came from.
         return Ok(all);
@@ -100,13 +104,13 @@ pub(crate) async fn import(
     match steps {
         Steps::AtOnce => {
             asked.import(&spec.imports, &mut all).await?;
-            left = examine(handle).await?;
+            left = looks.settled().await?;
         }
         Steps::Each(steps) => {
             let mut left_by = Vec::new();
             for step in steps {
                 asked.import(step, &mut all).await?;
-                let now = examine(handle).await?;
+                let now = looks.settled().await?;
                 if now != left {
                     left_by.extend(step.first().cloned());
                     left = now;
@@ -114,7 +118,7 @@ pub(crate) async fn import(
             }
             // What was loaded as something else's part, or is no file, is asked for as well.
             asked.import(&spec.imports, &mut all).await?;
-            left = examine(handle).await?;
+            left = looks.settled().await?;
             all.left_by = left_by;
         }
     }
@@ -127,19 +131,35 @@ pub(crate) async fn import(
     Ok(all)
 }
 
-/// The kernel's word.
-async fn examine(handle: &Handle) -> Result<Left, ProviderError> {
-    let mut looks = 0;
-    loop {
-        let command = Command::Examine { sandbox: handle.id.0 };
-        let (Answer::Examined(left), _) = handle.client.call(command, &[]).await? else {
+/// The kernel's word on a zygote.
+struct Looks<'a> {
+    handle: &'a Handle,
+    /// Not sooner: see [`PAUSE`].
+    next: Instant,
+}
+
+impl Looks<'_> {
+    /// Looks until no thread is left, or for long enough.
+    async fn settled(&mut self) -> Result<Left, ProviderError> {
+        let mut left = self.look().await?;
+        for _ in 1..LOOKS {
+            if left.tasks == 0 {
+                break;
+            }
+            sleep(MOMENT).await;
+            left = self.look().await?;
+        }
+        Ok(left)
+    }
+
+    async fn look(&mut self) -> Result<Left, ProviderError> {
+        sleep_until(self.next.into()).await;
+        let (began, command) = (Instant::now(), Command::Examine { sandbox: self.handle.id.0 });
+        let (Answer::Examined(left), _) = self.handle.client.call(command, &[]).await? else {
             return Err(unexpected());
         };
-        looks += 1;
-        if left.tasks == 0 || looks == LOOKS {
-            return Ok(left);
-        }
-        sleep(MOMENT).await;
+        self.next = Instant::now() + PAUSE * began.elapsed();
+        Ok(left)
     }
 }
 

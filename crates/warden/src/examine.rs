@@ -84,13 +84,28 @@ fn is_own(number: Option<u32>, stat: &Stat, stderr: FileId) -> bool {
     }
 }
 
+/// Page tables beyond which nobody waits for a walk through them, in KiB: they map 2 GiB, each page for itself.
+const MOST_TABLES: u64 = 4 << 10;
+
+/// Mappings that forks would share; [`u32::MAX`] where to count them would take long. One thread answers for all sandboxes, and a
+/// package chooses what it maps.
 fn shared_mappings(pid: i32) -> io::Result<u32> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
     if !maps.lines().any(is_shared) {
         return Ok(0);
     }
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    if tables(&status).is_none_or(|kib| kib > MOST_TABLES) {
+        return Ok(u32::MAX);
+    }
     // It walks the page tables, which is milliseconds for a large zygote, and hardly any has such a mapping at all.
     Ok(writable(&fs::read_to_string(format!("/proc/{pid}/smaps"))?))
+}
+
+/// A process's page tables in KiB, by its `status`.
+fn tables(status: &str) -> Option<u64> {
+    let size = status.lines().find_map(|line| line.strip_prefix("VmPTE:"))?;
+    size.trim().strip_suffix(" kB")?.parse().ok()
 }
 
 /// Whether a line of `maps` is of a shared mapping. One of a file that was opened for reading only is among them.
@@ -123,6 +138,16 @@ mod tests {
         let end = smaps[at..].find("VmFlags:").map(|end| at + end).unwrap();
         let rest = &smaps[end..];
         (is_shared(line), writable(&rest[..rest.find('\n').unwrap_or(rest.len())]))
+    }
+
+    #[test]
+    fn the_size_of_page_tables_is_known_before_they_are_walked() {
+        assert!(
+            (1..MOST_TABLES)
+                .contains(&tables(&fs::read_to_string("/proc/self/status").unwrap()).unwrap())
+        );
+        assert_eq!(tables("VmData:\t 8 kB\nVmPTE:\t     108 kB\n"), Some(108));
+        assert_eq!(tables("Name:\tx\n"), None);
     }
 
     #[test]

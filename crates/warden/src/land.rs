@@ -63,7 +63,7 @@ impl Warden {
         }
         let (uid, group) = (sandbox.uid, sandbox.group.clone());
         let instance = matches!(sandbox.kind, Kind::Instance);
-        let who = process.identity().ok_or(Refused::Wrong("the process is gone"))?;
+        let who = process.identity().ok_or(Refused::Gone)?;
         let isolation = self.host.isolation;
         if isolation.has(Defence::CheckUid) && who.uids.iter().any(|id| *id != uid) {
             return Err(Refused::Wrong("the process has another uid than its slot"));
@@ -78,7 +78,7 @@ impl Warden {
         }
         // The pidfd keeps the number from naming another process: it still lived after the looks.
         if !process.alive() {
-            return Err(Refused::Wrong("the process is gone"));
+            return Err(Refused::Gone);
         }
         let inside = self.place.number_inside(who.pid);
         if instance && let Some(root) = self.sandboxes.get(&name).and_then(|s| s.root.as_ref()) {
