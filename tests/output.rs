@@ -82,6 +82,81 @@ fn a_terminal_shows_control_characters_and_a_pipe_passes_them_on() {
 }
 
 #[test]
+fn a_run_shows_lines_once_and_as_they_are_printed() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let file = directory.path().join(name);
+        std::fs::write(&file, text).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let many = write(
+        "many.py",
+        r#"
+import time
+def handler(event, context):
+    for number in range(300):
+        print("number", number)
+        time.sleep(0.001)
+    return context.aws_request_id
+"#,
+    );
+    for _ in 0..2 {
+        let run = worker.site().command().args(["run", &many]).output().unwrap();
+        let printed = String::from_utf8(run.stderr).unwrap();
+        let printed: Vec<&str> =
+            printed.lines().filter(|line| line.starts_with("number")).collect();
+        let wanted: Vec<String> = (0..300).map(|number| format!("number {number}")).collect();
+        assert_eq!(printed, wanted);
+        let id: Value = String::from_utf8(run.stdout).unwrap().parse().unwrap();
+        assert_eq!(id.as_str().unwrap().len(), 36);
+    }
+    let endless = write(
+        "endless.py",
+        r#"
+# /// script
+# [tool.lambswool]
+# timeout = 900
+# ///
+import time
+def handler(event, context):
+    print("it has begun")
+    time.sleep(900)
+"#,
+    );
+    let mut command = worker.site().command();
+    command.args(["run", &endless]);
+    let mut run = Terminal::run(&command);
+    run.expect("it has begun");
+    run.press("\x03");
+    assert_ne!(run.ended(), Some(0));
+    worker.assert_well();
+}
+
+#[test]
+fn a_call_has_the_id_that_its_caller_chose() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    let source =
+        "def handler(event, context):\n    print('hello')\n    return context.aws_request_id\n";
+    drop(worker.deploy("f", source).expect(201));
+    let call = |id: &str| worker.post_with("/run/f", ("lambswool-invocation", id), "null");
+    let reply = call("Order-7").expect(200);
+    assert_eq!((reply.header("lambswool-invocation"), reply.json()), ("Order-7", json!("Order-7")));
+    assert_eq!(of(&worker.logs("f"), "Order-7"), ["stdout hello"]);
+    for bad in ["-", "", "a b", "-a", &"x".repeat(65)] {
+        let said = call(bad).expect(400).text();
+        assert!(said.contains("bad-invocation") && said.contains("64 letters"), "{said}");
+    }
+    assert_eq!(worker.logs("f").len(), 1, "nothing was called");
+}
+
+#[test]
 fn a_follower_sees_lines_as_they_are_printed() {
     if !can_run() {
         return;

@@ -15,7 +15,7 @@ impl fmt::Display for SandboxId {
     }
 }
 
-/// Names one invocation: 128 random bits in the form of a UUID, as Lambda's `aws_request_id` has.
+/// Names one invocation: 128 random bits in the form of a UUID, as Lambda's `aws_request_id` has, unless its caller chose it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct InvocationId(String);
 
@@ -36,7 +36,7 @@ impl InvocationId {
         Self(text)
     }
 
-    /// The id as text, 36 characters.
+    /// The id as text: 36 characters, or those that its caller chose.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -48,11 +48,14 @@ impl FromStr for InvocationId {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let fits = (1..=64).contains(&text.len())
+            && text.starts_with(|first: char| first.is_ascii_alphanumeric())
             && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
         if fits {
             Ok(Self(text.to_owned()))
         } else {
-            Err("an invocation id has 1 to 64 letters, digits or hyphens")
+            Err(
+                "an invocation's id has 1 to 64 letters, digits or hyphens, and begins with no hyphen",
+            )
         }
     }
 }
@@ -78,5 +81,6 @@ mod tests {
     fn an_invocation_id_that_could_break_a_log_line_is_refused() {
         assert!("a\nb".parse::<InvocationId>().is_err());
         assert!("".parse::<InvocationId>().is_err());
+        assert!("-".parse::<InvocationId>().is_err(), "the logs' word for no invocation");
     }
 }

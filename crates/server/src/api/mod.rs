@@ -62,6 +62,7 @@ pub use entrance::TENANT;
 pub use error::{ApiError, ErrorBody, ErrorDetail};
 pub use functions::{FunctionDetail, FunctionList, FunctionSummary};
 pub use packages::{Broken, Checked, PackageList, PackageSummary, Pruned};
+pub(crate) use run::random_id;
 pub use run::{INVOCATION, START};
 pub use secrets::{SecretList, SecretSummary};
 pub(crate) use status::read_tree;

@@ -1,5 +1,6 @@
 //! `POST /run/{name}`: the path that has to be short.
 
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ use crate::seldom::Seldom;
 /// Says where the sandbox came from: `cold`, `fork` or `resume`.
 pub const START: HeaderName = HeaderName::from_static("lambswool-start");
 
-/// Names the invocation, as the logs do.
+/// Names the invocation, as the logs do. A caller may choose it, to follow the log while the function runs.
 pub const INVOCATION: HeaderName = HeaderName::from_static("lambswool-invocation");
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
@@ -35,12 +36,16 @@ static NO_SANDBOX: Seldom = Seldom::new(Duration::from_secs(10));
 ///
 /// The body is the event: JSON, or, for a function with `binary = true`, any bytes, whose content type the function
 /// sees as `context.content_type`. Every reply says in `Server-Timing` how long each stage took (milliseconds), in
-/// `Lambswool-Start` where the sandbox came from, and in `Lambswool-Invocation` which lines of the log are its own.
+/// `Lambswool-Start` where the sandbox came from, and in `Lambswool-Invocation` which lines of the log are its own. Who
+/// wants to know that before the reply says it in the request: whoever takes a name twice finds both in the log.
 #[utoipa::path(
     post,
     path = "/run/{name}",
     tag = "calls",
-    params(("name" = String, Path, description = "the function's name")),
+    params(
+        ("name" = String, Path, description = "the function's name"),
+        ("lambswool-invocation" = Option<String>, Header, description = "the invocation's id; a random one unless said", pattern = "^[A-Za-z0-9][A-Za-z0-9-]{0,63}$"),
+    ),
     request_body(description = "the event", content((serde_json::Value = "application/json"), (Vec<u8> = "application/octet-stream"))),
     responses(
         (status = 200, description = "what the function returned", body = serde_json::Value, headers(
@@ -48,7 +53,7 @@ static NO_SANDBOX: Seldom = Seldom::new(Duration::from_secs(10));
             ("lambswool-start" = String, description = "`cold`, `fork` or `resume`"),
             ("lambswool-invocation" = String, description = "the invocation's id"),
         )),
-        (status = 400, description = "the body is no JSON, or the name is none", body = super::ErrorBody),
+        (status = 400, description = "the body is no JSON, or the name or the invocation's id is none", body = super::ErrorBody),
         (status = 403, description = "the operator no longer allows the function its network", body = super::ErrorBody),
         (status = 404, description = "no such function", body = super::ErrorBody),
         (status = 408, description = "the body comes too slowly", body = super::ErrorBody),
@@ -69,6 +74,7 @@ pub(super) async fn run(
 ) -> Result<Response, ApiError> {
     fault::point("invoke").await;
     let began = Instant::now();
+    let id = invocation(&headers)?;
     let handler =
         app.registry.resolve(&name).ok_or_else(|| ApiError::unknown_function(name.name()))?;
     app.networks.check(&handler).map_err(ApiError::not_allowed)?;
@@ -83,7 +89,6 @@ pub(super) async fn run(
     let content_type = content_type(&handler, &headers, &body)?;
     let admitted = app.quotas.admit(&handler.tenant, handler.limits.memory_bytes, Instant::now());
     let _part = admitted.map_err(|exhausted| ApiError::exhausted(name.tenant(), exhausted))?;
-    let id = invocation()?;
     let served = app.engine.serve(Call { handler, body, content_type, id: id.clone() }).await;
     fault::point("reply").await;
     let mut stages = Stages::default();
@@ -114,14 +119,26 @@ fn check_json(body: &[u8]) -> Result<(), String> {
     serde_json::from_str::<IgnoredAny>(text).map(drop).map_err(|error| error.to_string())
 }
 
-fn invocation() -> Result<InvocationId, ApiError> {
+/// The id that the caller chose, or a random one.
+fn invocation(headers: &HeaderMap) -> Result<InvocationId, ApiError> {
+    let Some(chosen) = headers.get(INVOCATION) else {
+        return random_id().map_err(|_| ApiError::internal("the kernel gave no random bytes"));
+    };
+    chosen.to_str().unwrap_or_default().parse().map_err(|reason| {
+        let message = format!("the header Lambswool-Invocation is no id: {reason}");
+        ApiError::new(StatusCode::BAD_REQUEST, "bad-invocation", message)
+    })
+}
+
+/// An id that nobody else has.
+///
+/// # Errors
+/// When the kernel gives no random bytes.
+pub(crate) fn random_id() -> io::Result<InvocationId> {
     let mut random = [0; 16];
-    let filled = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
-    match filled {
-        Ok(16) => Ok(InvocationId::from_random(random)),
-        // Up to 256 bytes are never cut short (getrandom(2)), so this is a kernel without the call.
-        _ => Err(ApiError::internal("the kernel gave no random bytes")),
-    }
+    // Up to 256 bytes are never cut short: getrandom(2).
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+    Ok(InvocationId::from_random(random))
 }
 
 fn respond(served: Served, stages: &Stages, id: &InvocationId) -> Response {

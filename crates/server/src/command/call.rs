@@ -3,8 +3,10 @@
 use std::time::Instant;
 
 use anyhow::Result;
+use bytes::Bytes;
 use hyper::header::{self, HeaderMap};
 use hyper::{Method, StatusCode};
+use sandbox::InvocationId;
 
 use super::terminal::{columns, say};
 use super::{client, event};
@@ -14,45 +16,55 @@ use crate::client::{Client, ClientError};
 
 pub(super) async fn invoke(global: &Global, invoke: &Invoke) -> Result<()> {
     let client = client(global)?;
-    call(&client, &invoke.name, &invoke.event).await.1
+    call(&client, &invoke.name, &invoke.event, None).await?.conclude(&client, &invoke.event)
 }
 
-/// Calls a function and writes its result; also says which invocation it was, when there was one.
+/// What a worker replied to a call.
+#[derive(Debug)]
+pub(super) struct Reply {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Bytes,
+    /// From here, in milliseconds.
+    took: f64,
+}
+
+/// Calls a function and waits for the reply; the invocation has a random id unless one is chosen.
 pub(super) async fn call(
     client: &Client,
     name: &str,
     options: &Event,
-) -> (Option<String>, Result<()>) {
-    let mut invocation = None;
-    let result = exchange(client, name, options, &mut invocation).await;
-    (invocation, result)
-}
-
-async fn exchange(
-    client: &Client,
-    name: &str,
-    options: &Event,
-    invocation: &mut Option<String>,
-) -> Result<()> {
-    let body = event::read(options)?;
+    id: Option<&InvocationId>,
+) -> Result<Reply> {
+    let event = event::read(options)?;
     let path = format!("/run/{}", segment(name));
     let began = Instant::now();
-    let headers = [(header::CONTENT_TYPE, body.content_type.as_str())];
-    let response = client.send(Method::POST, &path, &headers, body.bytes).await?;
+    let mut headers = vec![(header::CONTENT_TYPE, event.content_type.as_str())];
+    headers.extend(id.map(|id| (INVOCATION, id.as_str())));
+    let response = client.send(Method::POST, &path, &headers, event.bytes).await?;
     let (status, headers) = (response.status(), response.headers().clone());
-    *invocation = text(&headers, &INVOCATION);
-    let result = client.body(response).await?;
-    let took = began.elapsed().as_secs_f64() * 1e3;
-    if options.timings {
-        say(&timings(&headers, took));
-    }
-    if status == StatusCode::OK {
-        let content_type = text(&headers, &header::CONTENT_TYPE).unwrap_or_default();
-        return event::write(options, &result, &content_type);
-    }
-    match serde_json::from_slice::<ErrorBody>(&result) {
-        Ok(said) => Err(ClientError::Refused { status, detail: said.error }.into()),
-        Err(_) => Err(client.unexpected(format!("status {status}")).into()),
+    let body = client.body(response).await?;
+    Ok(Reply { status, headers, body, took: began.elapsed().as_secs_f64() * 1e3 })
+}
+
+impl Reply {
+    /// Writes the result to where the options say.
+    ///
+    /// # Errors
+    /// What went wrong with the call.
+    pub(super) fn conclude(self, client: &Client, options: &Event) -> Result<()> {
+        if options.timings {
+            say(&timings(&self.headers, self.took));
+        }
+        if self.status == StatusCode::OK {
+            let content_type = text(&self.headers, &header::CONTENT_TYPE).unwrap_or_default();
+            return event::write(options, &self.body, &content_type);
+        }
+        let status = self.status;
+        match serde_json::from_slice::<ErrorBody>(&self.body) {
+            Ok(said) => Err(ClientError::Refused { status, detail: said.error }.into()),
+            Err(_) => Err(client.unexpected(format!("status {status}")).into()),
+        }
     }
 }
 

@@ -3,15 +3,18 @@
 //! It is deployed under a name that its contents give it ([`throwaway`]), so that a second run finds it there, hidden from
 //! lists and forgotten when the worker starts again.
 
-use std::time::SystemTime;
+use std::convert::Infallible;
+use std::time::{Duration, SystemTime};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use hyper::{Method, StatusCode, header};
+use sandbox::InvocationId;
 
 use super::pack::pack;
 use super::terminal::say;
 use super::{call, client, deploy, state_root, up};
+use crate::api::random_id;
 use crate::cli::{Global, Isolation, Run};
 use crate::client::{Client, ClientError};
 use crate::logs::{Entry, stamp};
@@ -26,13 +29,16 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<()> {
     if !is_there(&client, &name).await? {
         deploy::upload(&client, &name, packed, true, run.isolation).await?;
     }
-    // A millisecond early: the log's times are cut to whole ones.
-    let began = stamp(SystemTime::now() - std::time::Duration::from_millis(1));
-    let (invocation, result) = call::call(&client, &name, &run.event).await;
-    if let Some(invocation) = invocation {
-        show_output(&client, &name, &invocation, &began).await?;
-    }
-    result
+    let mut output = Output::of_a_call(&client, &name)?;
+    let id = output.invocation.clone();
+    let reply = tokio::select! {
+        reply = call::call(&client, &name, &run.event, Some(&id)) => reply,
+        never = output.follow() => match never {},
+    };
+    // Whatever became of the call, what was printed is shown, and before the result.
+    let shown = output.rest().await;
+    reply?.conclude(&client, &run.event)?;
+    shown
 }
 
 /// The worker that answers, or one that is started now.
@@ -61,16 +67,56 @@ async fn is_there(client: &Client, name: &str) -> Result<bool> {
     }
 }
 
-/// Passes on what the function printed, to the stream that does not hold the result.
-async fn show_output(client: &Client, name: &str, invocation: &str, since: &str) -> Result<()> {
-    let path =
-        format!("/v1/functions/{name}/logs?lines=100000&invocation={invocation}&since={since}");
-    let accept = [(header::ACCEPT, "application/x-ndjson")];
-    let response = client.ask(Method::GET, &path, &accept, Bytes::new()).await?;
-    let show = |line: &[u8]| {
-        if let Ok(entry) = serde_json::from_slice::<Entry>(line) {
+/// Passes on what a function prints during a call, to the stream that does not hold the result.
+struct Output<'a> {
+    client: &'a Client,
+    name: &'a str,
+    invocation: InvocationId,
+    /// The last time that was shown, or when it began, and how many entries of that time were.
+    shown: (String, usize),
+}
+
+impl<'a> Output<'a> {
+    fn of_a_call(client: &'a Client, name: &'a str) -> Result<Self> {
+        // A millisecond early: the log's times are cut to whole ones.
+        let began = stamp(SystemTime::now() - Duration::from_millis(1));
+        let invocation = random_id().context("the kernel gives no random bytes")?;
+        Ok(Self { client, name, invocation, shown: (began, 0) })
+    }
+
+    /// Shows what is printed while the function runs.
+    async fn follow(&mut self) -> Infallible {
+        // Whether it ends early or fails: the rest is shown after the call.
+        drop(self.read(true).await);
+        std::future::pending().await
+    }
+
+    /// Shows what was not shown yet. It is all there when the reply is.
+    async fn rest(&mut self) -> Result<()> {
+        self.read(false).await
+    }
+
+    async fn read(&mut self, follow: bool) -> Result<()> {
+        let (name, id, (since, already)) = (self.name, &self.invocation, self.shown.clone());
+        let path = format!(
+            "/v1/functions/{name}/logs?follow={follow}&lines=100000&invocation={id}&since={since}"
+        );
+        let accept = [(header::ACCEPT, "application/x-ndjson")];
+        let response = self.client.ask(Method::GET, &path, &accept, Bytes::new()).await?;
+        let mut old = already;
+        let show = |line: &[u8]| {
+            let Ok(entry) = serde_json::from_slice::<Entry>(line) else { return };
+            if entry.time == since && old > 0 {
+                old -= 1;
+                return;
+            }
             say(&entry.text);
-        }
-    };
-    Ok(client.lines(response, show).await?)
+            if entry.time == self.shown.0 {
+                self.shown.1 += 1;
+            } else {
+                self.shown = (entry.time, 1);
+            }
+        };
+        Ok(self.client.lines(response, show).await?)
+    }
 }
