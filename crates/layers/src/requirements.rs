@@ -18,9 +18,7 @@ pub(crate) const MOST_LINES: usize = 100_000;
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum RequirementError {
     /// An option.
-    #[error(
-        "{file}: the option {option:?} is not supported; an index that the worker's operator allows is named in [[tool.uv.index]]"
-    )]
+    #[error("{file}: the option {option:?} is not supported; {}", instead(option))]
     Option {
         /// The requirements file.
         file: String,
@@ -193,14 +191,36 @@ fn read_into(
                 into.constraints.extend(limits.requirements);
                 into.constraints.extend(limits.constraints);
             }
-        } else if line == "--require-hashes" {
-            // Always so.
+        } else if line == "--require-hashes" || names_the_usual_index(&line) {
+            // Always so, unless the operator says otherwise.
         } else {
             check(file, &line)?;
             into.requirements.push(line);
         }
     }
     Ok(())
+}
+
+/// Whether a line names the index that everybody's packages come from, as exported lists do.
+fn names_the_usual_index(line: &str) -> bool {
+    let address = ["--index-url", "-i"].iter().find_map(|option| line.strip_prefix(option));
+    let address = address.map(|rest| rest.trim_start_matches('=').trim().trim_end_matches('/'));
+    address == Some("https://pypi.org/simple")
+}
+
+/// What to write in place of one of the installer's options.
+fn instead(option: &str) -> &'static str {
+    let name = option.split(['=', ' ']).next().unwrap_or_default();
+    match name {
+        "--pre" => {
+            "to allow a package's pre-releases, name one in its version, as in \"package>=2.0rc1\""
+        }
+        "-i" | "--index-url" | "--extra-index-url" | "-f" | "--find-links" | "--no-index"
+        | "--trusted-host" => {
+            "an index that the worker's operator allows is named in [[tool.uv.index]]"
+        }
+        _ => "leave it out",
+    }
 }
 
 /// Joins continued lines, drops comments and empty lines, as pip does: a comment ends with its line.
@@ -469,6 +489,31 @@ mod tests {
         let root = bundle(&[("requirements.txt", &long)]);
         let error = read(root.path(), "requirements.txt").unwrap_err();
         assert!(matches!(error, RequirementError::TooLong { .. }), "{error}");
+    }
+
+    #[test]
+    fn an_option_is_answered_with_what_to_write_and_the_usual_index_is_none() {
+        let read = |line: &str| {
+            let text = format!("{line}\nsix==1.17.0\n");
+            read(bundle(&[("requirements.txt", &text)]).path(), "requirements.txt")
+        };
+        for usual in [
+            "-i https://pypi.org/simple",
+            "-i https://pypi.org/simple/",
+            "--index-url https://pypi.org/simple",
+            "--index-url=https://pypi.org/simple/",
+        ] {
+            assert_eq!(read(usual).unwrap().requirements, ["six==1.17.0"], "{usual}");
+        }
+        for (option, instead) in [
+            ("-i https://pypi.org.example/simple", "[[tool.uv.index]]"),
+            ("--extra-index-url https://pypi.org/simple", "[[tool.uv.index]]"),
+            ("--pre", "package>=2.0rc1"),
+            ("--prefer-binary", "leave it out"),
+        ] {
+            let error = read(option).unwrap_err().to_string();
+            assert!(error.contains(option) && error.contains(instead), "{error}");
+        }
     }
 
     #[test]
