@@ -108,7 +108,9 @@ pub enum RequirementError {
         is: &'static str,
     },
     /// More included files than anybody writes, perhaps one of them again and again.
-    #[error("{file}: more than {MOST_INCLUDES} files are included; list the requirements in one")]
+    #[error(
+        "{file}: files include each other without end, more than five deep, or more than {MOST_INCLUDES} of them; list the requirements in one"
+    )]
     TooManyIncludes {
         /// The requirements file in which it became too many.
         file: String,
@@ -173,16 +175,11 @@ fn read_into(
             (option(["--requirement", "-r"]), option(["--constraint", "-c"]));
         if let Some(included) = requirements.or(constraints) {
             let included = included.trim_start_matches('=').trim();
-            let inside = Path::new(included)
-                .components()
-                .all(|c| matches!(c, Component::Normal(_) | Component::CurDir));
-            if !inside || depth > 4 {
-                return Err(missing(included));
-            }
             taken.includes += 1;
-            if taken.includes > MOST_INCLUDES {
+            if taken.includes > MOST_INCLUDES || depth > 4 {
                 return Err(RequirementError::TooManyIncludes { file: file.to_owned() });
             }
+            let included = &beside(file, included).ok_or_else(|| missing(included))?;
             if requirements.is_some() {
                 read_into(root, included, depth + 1, taken, into)?;
             } else {
@@ -199,6 +196,21 @@ fn read_into(
         }
     }
     Ok(())
+}
+
+/// A file that another one names, as pip finds it: from the folder of the one that names it. None outside of the bundle.
+fn beside(file: &str, included: &str) -> Option<String> {
+    let mut folders: Vec<&str> = file.split('/').collect();
+    folders.pop();
+    for component in Path::new(included).components() {
+        match component {
+            Component::Normal(name) => folders.push(name.to_str()?),
+            Component::CurDir => {}
+            Component::ParentDir => drop(folders.pop()?),
+            Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(folders.join("/"))
 }
 
 /// Whether a line names the index that everybody's packages come from, as exported lists do.
@@ -371,7 +383,9 @@ mod tests {
     fn bundle(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for (name, text) in files {
-            fs::write(root.path().join(name), text).unwrap();
+            let path = root.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
         }
         root
     }
@@ -443,7 +457,7 @@ mod tests {
             let root = bundle(&[("requirements.txt", bad)]);
             assert!(read(root.path(), "requirements.txt").is_err(), "{bad}");
         }
-        for bad in ["../up.txt", "/etc/passwd", "absent.txt", "requirements.txt"] {
+        for bad in ["../up.txt", "/etc/passwd", "absent.txt", "a/../../up.txt", ".", ""] {
             let root = bundle(&[("requirements.txt", &format!("-r {bad}\n"))]);
             let error = read(root.path(), "requirements.txt").unwrap_err();
             assert!(matches!(error, RequirementError::Include { .. }), "{bad}: {error}");
@@ -466,7 +480,23 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_included_from_the_folder_of_the_one_that_names_it() {
+        let root = bundle(&[
+            ("requirements.txt", "-r lists/web.txt\n"),
+            ("lists/web.txt", "-r ./base.txt\n-c ../limits.txt\n"),
+            ("lists/base.txt", "six\n"),
+            ("base.txt", "another\n"),
+            ("limits.txt", "six<2\n"),
+        ]);
+        let Listed { requirements, constraints } = read(root.path(), "requirements.txt").unwrap();
+        assert_eq!((requirements, constraints), (vec!["six".to_owned()], vec!["six<2".to_owned()]));
+    }
+
+    #[test]
     fn files_that_include_each_other_again_and_again_are_given_up() {
+        let root = bundle(&[("requirements.txt", "-r requirements.txt\n")]);
+        let error = read(root.path(), "requirements.txt").unwrap_err();
+        assert!(matches!(error, RequirementError::TooManyIncludes { .. }), "{error}");
         // Three deep, each as often as the one above: a million of them.
         let [first, second, third] =
             ["a", "b", "c"].map(|name| format!("-r {name}.txt\n").repeat(100));
