@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -38,8 +38,9 @@ pub enum BuildFromSource {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where HTTP is served: an address and a port; port 0 takes a free one. One that other machines reach takes TLS and a
-    /// token. Default `127.0.0.1:8470`.
+    /// Where HTTP is served: an address, or `localhost`, and a port; port 0 takes a free one. One that other machines reach
+    /// takes TLS and a token. Default `127.0.0.1:8470`.
+    #[serde(deserialize_with = "address")]
     pub listen: SocketAddr,
     /// The worker's certificate, PEM, those that vouch for it behind it: TCP then speaks TLS. Read again at SIGHUP.
     pub tls_certificate: Option<PathBuf>,
@@ -309,6 +310,19 @@ impl Config {
 fn total_memory() -> u64 {
     let info = rustix::system::sysinfo();
     info.totalram.saturating_mul(u64::from(info.mem_unit))
+}
+
+/// An address with a port. The one name is that which every machine has, so that nothing depends on a resolver.
+fn address<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(from)?;
+    let port = text.strip_prefix("localhost:").and_then(|port| port.parse::<u16>().ok());
+    port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+        .or_else(|| text.parse().ok())
+        .ok_or_else(|| {
+            D::Error::custom(format!(
+                "{text:?} is no address with a port: write for example 127.0.0.1:8470, localhost:8470 or [::1]:8470"
+            ))
+        })
 }
 
 /// A list of texts, or one text of words: a variable holds no list.

@@ -52,6 +52,16 @@ fn a_variable_that_is_no_setting_is_refused() {
 }
 
 #[test]
+fn this_machine_may_be_listened_on_by_its_name() {
+    let listen = |text: &str| combine(&format!("listen = '{text}'"), &[], &Flags::default());
+    assert_eq!(listen("localhost:81").unwrap().listen.to_string(), "127.0.0.1:81");
+    for bad in ["8470", "localhost", "localhost:", "localhost:99999", "example.org:80", ""] {
+        let refused = listen(bad).unwrap_err().to_string();
+        assert!(refused.contains(&format!("{bad:?}")) && refused.contains("[::1]:"), "{refused}");
+    }
+}
+
+#[test]
 fn an_address_that_others_can_reach_is_refused() {
     let refused = combine("listen = '0.0.0.0:8470'", &[], &Flags::default()).unwrap_err();
     assert!(matches!(refused, ConfigError::Unprotected(_)), "{refused}");
