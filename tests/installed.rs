@@ -131,6 +131,33 @@ fn a_broken_package_is_found_and_mended_while_calls_go_on() {
 }
 
 #[test]
+fn nothing_goes_on_from_a_broken_package_once_it_is_mended() {
+    let Some(worker) = worker(&[]) else { return };
+    drop(worker.deploy("f", &of_six("1.16.0", 0)).expect(201));
+    let site = worker.stop();
+    let cached = wheel(&site.state(), "six-1.16.0").unwrap().join("__pycache__");
+    let of_module = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with("six.");
+    let file = fs::read_dir(cached).unwrap().map(Result::unwrap).find(of_module).unwrap().path();
+    let whole = fs::read(&file).unwrap();
+    let at = whole.windows(6).position(|bytes| bytes == b"1.16.0").unwrap();
+    fs::write(&file, [&whole[..at], b"6.66.6", &whole[at + 6..]].concat()).unwrap();
+    let worker = site.up_with(&[]);
+    let version = |name: &str| worker.run(name, &json!({})).expect(200).json();
+    assert_eq!(version("f"), "6.66.6", "bytecode is what runs");
+    eventually("there is a zygote that has imported it", || {
+        let zygotes = worker.get("/v1/zygotes").expect(200).json();
+        let all = zygotes["zygotes"].as_array().unwrap().clone();
+        all.iter().any(|zygote| zygote["imports"].as_array().unwrap().contains(&json!("six")))
+    });
+    let said = worker.site().wool(&["packages", "verify"]).ok();
+    assert!(said.contains("was changed; repaired"), "{said}");
+    assert_eq!(version("f"), "1.16.0", "an instance of before is not resumed");
+    drop(worker.deploy("g", &of_six("1.16.0", 1)).expect(201));
+    assert_eq!(version("g"), "1.16.0", "nor a zygote forked");
+    worker.assert_well();
+}
+
+#[test]
 fn what_exceeds_the_disk_budget_goes_at_the_start_and_what_is_used_stays() {
     let Some(worker) = worker(&PLAIN) else { return };
     drop(worker.deploy("f", &of_six("1.16.0", 0)).expect(201));

@@ -26,6 +26,9 @@ const READ: usize = 16 << 10;
 /// Output of the guest comes in frames as long as this, whatever a reply may measure.
 const LOG_FRAME: usize = 64 << 10;
 
+/// What the guest says of its imports is no longer.
+const IMPORTS_FRAME: usize = 1 << 20;
+
 /// A channel and what is under way on it.
 #[derive(Debug)]
 pub(crate) struct Conversation {
@@ -64,7 +67,7 @@ impl Conversation {
         }
         let stream = UnixStream::from_std(stream);
         let sent = if holds_load { sent } else { 0 };
-        let decoder = Decoder::new(reply_bytes.max(LOG_FRAME));
+        let decoder = Decoder::new(reply_bytes.max(LOG_FRAME).max(IMPORTS_FRAME));
         Ok(Self { stream: stream?, decoder, reply_bytes, outgoing, sent, holds_load })
     }
 
@@ -111,11 +114,18 @@ impl Conversation {
             let header_bytes = frame.header.len();
             match Reply::decode(frame).map_err(protocol)? {
                 (Reply::Log { id, stream }, text) => relay.pass(id, stream, text, header_bytes),
-                (_, body) if body.len() > self.reply_bytes => {
-                    let (length, limit) = (body.len(), self.reply_bytes);
-                    return Err(protocol(FrameError::BodyTooLong { length, limit }.into()));
+                (reply, body) => {
+                    // What a handler imports is no part of what it answers.
+                    let limit = match reply {
+                        Reply::Imports {} => IMPORTS_FRAME,
+                        _ => self.reply_bytes,
+                    };
+                    let length = body.len();
+                    if length > limit {
+                        return Err(protocol(FrameError::BodyTooLong { length, limit }.into()));
+                    }
+                    return Ok(Some((reply, body)));
                 }
-                other => return Ok(Some(other)),
             }
         }
     }

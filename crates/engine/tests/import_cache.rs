@@ -456,6 +456,45 @@ async fn where_nothing_bounds_their_depth_the_papers_zygotes_come_from_the_best_
 }
 
 #[tokio::test]
+async fn a_call_goes_on_without_a_zygote_when_the_papers_hangs_and_no_root_is_there() {
+    let creation_timeout = Duration::from_millis(100);
+    let world = world(EngineConfig { creation_timeout, ..policy(ZygotePolicy::Paper) }, None, &[]);
+    let hangs = locked("hangs", "echo", &["slow:600000==1"], &["slow:600000"]);
+    world.call(&hangs).await.result.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_handler_imports_is_no_part_of_its_answer() {
+    let module = "m".repeat(100);
+    let config = EngineConfig { reply_bytes: 50, ..policy(ZygotePolicy::Utility) };
+    let world = world(config, None, &[(&module, 50.0, &[])]);
+    let distribution = format!("{module}==1");
+    let handler = locked("h", &format!("uses:{module}"), &[&distribution], &[&module]);
+    world.call(&handler).await.result.unwrap();
+}
+
+#[tokio::test]
+async fn nothing_that_has_imported_survives_a_repair_of_packages() {
+    let world = world(policy(ZygotePolicy::Utility), None, &[("a", 50.0, &[])]);
+    let handler = locked("h", "uses:a", &["a==1"], &["a"]);
+    world.engine.prepare(&handler).await;
+    world.call(&handler).await.result.unwrap();
+    assert_eq!(world.census().zygotes, 2);
+    world.engine.renew_all();
+    eventually("the root is left", || world.census().zygotes == 1).await;
+    // One that was begun before is not taken in either.
+    let slow = locked("slow", "echo", &["slow:300==1"], &["slow:300"]);
+    let begun = world.provider.begun(Operation::Derive);
+    let preparing = world.engine.prepare(&slow);
+    let renewing = async {
+        eventually("it is being made", || world.provider.begun(Operation::Derive) > begun).await;
+        world.engine.renew_all();
+    };
+    tokio::join!(preparing, renewing);
+    assert_eq!(world.census().zygotes, 1);
+}
+
+#[tokio::test]
 async fn an_import_that_hangs_keeps_no_other_zygote_from_being_made() {
     let world = world(policy(ZygotePolicy::Utility), None, &[("b", 50.0, &[])]);
     let hangs = locked("hangs", "echo", &["slow:600000==1"], &["slow:600000"]);

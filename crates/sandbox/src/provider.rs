@@ -34,6 +34,10 @@ pub trait Provider: Send + Sync + Debug {
 
     /// Sandboxes that were dropped and are not yet gone.
     fn reaping(&self) -> usize;
+
+    /// Forgets whatever it has kept, for zygotes to come, of what others had imported: files that they imported have changed.
+    /// Blocks for as long as it takes to remove some files.
+    fn renew(&self) {}
 }
 
 /// What zygotes and instances have in common.

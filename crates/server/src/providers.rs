@@ -76,4 +76,8 @@ impl Provider for Providers {
     fn reaping(&self) -> usize {
         self.containers.reaping()
     }
+
+    fn renew(&self) {
+        self.machines.iter().for_each(Provider::renew);
+    }
 }

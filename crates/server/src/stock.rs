@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use engine::Engine;
 use layers::packages::{self, InstallError, Set, Verdict, Wheel};
 use layers::uv::UvError;
 use layers::{Collected, FileError, Scope, Silent, Store, collect};
@@ -31,6 +32,7 @@ pub struct Stock {
     registry: Arc<Registry>,
     usage: Arc<Usage>,
     deployer: Arc<Deployer>,
+    engine: Arc<Engine>,
     budget: u64,
 }
 
@@ -84,10 +86,11 @@ impl Stock {
         registry: Arc<Registry>,
         usage: Arc<Usage>,
         deployer: Arc<Deployer>,
+        engine: Arc<Engine>,
         installer: Installer,
         budget: u64,
     ) -> Self {
-        Self { store, installer, registry, usage, deployer, budget }
+        Self { store, installer, registry, usage, deployer, engine, budget }
     }
 
     /// What layers may take on disk together, in bytes.
@@ -125,7 +128,7 @@ impl Stock {
     }
 
     /// Reads every file of every wheel and fetches again what is not as it was: seconds a gigabyte. Returns what was
-    /// broken. No deploy goes on meanwhile.
+    /// broken. No deploy goes on meanwhile. After a repair nobody goes on from what has imported the broken files.
     ///
     /// # Errors
     /// When the store cannot be read, there is no installer, or deploys are under way for long.
@@ -141,6 +144,10 @@ impl Stock {
                         tracing::error!(what, fault, error = said(error), "a package is broken");
                     }
                 }
+            }
+            if verdicts.iter().any(|verdict| verdict.repaired.is_ok()) {
+                // Zygotes and instances may have imported what was broken.
+                stock.engine.renew_all();
             }
             Ok(verdicts)
         })

@@ -141,6 +141,7 @@ impl Worker {
             Arc::clone(&registry),
             usage,
             Arc::clone(&deployer),
+            Arc::clone(&engine),
             installer,
             budget,
         );

@@ -312,6 +312,27 @@ def test_an_observed_handler_may_take_modules_away(start, packages, gone, heard)
     assert guest.answer().kind == "done"
 
 
+MANY = """
+    import sys, types
+    import early
+    def handler(event, context):
+        for number in range(20_000):
+            name = f"m{number:099}"
+            sys.modules[name] = types.ModuleType(name)
+            sys.modules[name].__file__ = early.__file__
+        return 1
+"""
+
+
+def test_what_is_said_of_imports_has_an_end(start, packages):
+    (packages / "early.py").write_text("")
+    guest = start(MANY)
+    assert (guest.load(observe=True).body, guest.answer().kind) == (b"early", "loaded")
+    names = guest.call().body.split(b"\n")
+    assert names == [b"m%099d" % number for number in range((1 << 20) // 101)]
+    assert guest.answer().value == 1
+
+
 def test_a_handler_that_is_not_observed_says_nothing(start, packages):
     (packages / "early.py").write_text("")
     guest = start("import early\ndef handler(event, context):\n  return 1")

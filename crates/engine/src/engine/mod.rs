@@ -157,6 +157,15 @@ impl Engine {
         self.scheduler.forget(id);
     }
 
+    /// Gives up whatever has imported something, because files of packages have changed below it: zygotes, idle instances,
+    /// and what the provider has kept of them; busy instances follow when their calls end. Blocks for as long as it takes
+    /// to remove some files.
+    pub fn renew_all(&self) {
+        self.imports.renew();
+        self.scheduler.renew();
+        self.provider.renew();
+    }
+
     /// The zygotes that are there, in the format that seeds another engine.
     pub fn zygote_tree(&self) -> ZygoteTree {
         self.imports.tree()

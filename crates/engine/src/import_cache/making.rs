@@ -1,7 +1,7 @@
 //! Making zygotes, each in a task of its own, once, watched by whoever needs it.
 
 use std::io;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use sandbox::{Layer, ProviderError, Zygote, ZygoteSpec};
@@ -74,13 +74,13 @@ impl ImportCache {
         from: Option<Arc<Kept>>,
         tell: watch::Sender<Option<Made>>,
     ) {
-        let cache = Arc::clone(self);
+        let (cache, era) = (Arc::clone(self), self.era.load(Ordering::Acquire));
         let work = async move {
             let made = tokio::select! {
                 () = cache.halt.cancelled() => Err(ProviderError::Interpreter("the worker is stopping".to_owned())),
                 made = cache.make(&key, from) => made,
             };
-            let made = cache.settle(key, made);
+            let made = cache.settle(key, era, made);
             cache.fit_aside().await;
             tell.send_replace(Some(made));
         };
@@ -185,8 +185,12 @@ impl ImportCache {
     }
 
     /// Notes what came of making a zygote.
-    fn settle(&self, key: Key, made: Result<Derived, ProviderError>) -> Made {
+    fn settle(&self, key: Key, era: u64, made: Result<Derived, ProviderError>) -> Made {
         match made {
+            Ok(_) if !key.is_root() && era != self.era.load(Ordering::Acquire) => {
+                self.state().nodes.remove(&key);
+                Ok(None)
+            }
             Err(error) => {
                 let mut state = self.state();
                 tracing::warn!(packages = %self.names(&state, &key.sees), %error, "a zygote could not be made");

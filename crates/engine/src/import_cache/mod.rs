@@ -42,7 +42,7 @@ mod turns;
 mod witness;
 mod worth;
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sandbox::Provider;
@@ -60,10 +60,11 @@ use crate::scheduler::Scheduler;
 use crate::traffic::Traffic;
 use claim::Claims;
 pub(crate) use kept::Kept;
+use kept::Key;
 pub use lessons::ImportTime;
 pub use picking::Pick;
 use seed::{Planned, ZygoteTree};
-use state::State;
+use state::{Node, State};
 use turns::Turns;
 
 /// Zygotes, and the policy that has them made, chosen and given up. [`Engine`](crate::Engine) holds one; the simulator
@@ -90,6 +91,8 @@ pub struct ImportCache {
     planners: Semaphore,
     /// Whether an old zygote is being replaced.
     replacing: AtomicBool,
+    /// How often the packages below it have changed: what was begun before is not taken in.
+    era: AtomicU64,
     /// The calls, between which zygotes are made.
     pub(crate) traffic: Traffic,
     state: Mutex<State>,
@@ -137,6 +140,7 @@ impl ImportCache {
             improving: AtomicBool::new(false),
             planners: Semaphore::new(1),
             replacing: AtomicBool::new(false),
+            era: AtomicU64::new(0),
             traffic: Traffic::default(),
             state: Mutex::default(),
         })
@@ -160,6 +164,19 @@ impl ImportCache {
             }
         }
         tracing::warn!(zygote = %lost.zygote.id(), why, "a zygote was given up");
+    }
+
+    /// Gives up all zygotes but roots, which have imported no package, and those that are being made.
+    pub(crate) fn renew(&self) {
+        self.era.fetch_add(1, Ordering::AcqRel);
+        let gone: Vec<(Key, Node)> = {
+            let mut state = self.state();
+            state.look_again();
+            let stale =
+                |key: &Key, node: &mut Node| !key.is_root() && matches!(node, Node::Ready(_));
+            state.nodes.extract_if(stale).collect()
+        };
+        drop(gone);
     }
 
     /// Gives up everything.

@@ -78,6 +78,13 @@ impl ImportCache {
             // What SOCK's policy wanted to make for it cannot be had.
             (_, Some(kept)) => Ok(self.taken(handler, Some(kept), false)),
             (Ok(None), None) => Ok(self.taken(handler, None, true)),
+            // And nothing else is there yet. Who is short of something gives up idle instances first.
+            (Err(error), None)
+                if self.config.zygotes == ZygotePolicy::Paper
+                    && !matches!(error, ProviderError::Exhausted { .. }) =>
+            {
+                Ok(self.taken(handler, None, true))
+            }
             (Err(error), None) => Err(error),
         }
     }

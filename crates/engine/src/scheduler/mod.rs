@@ -242,6 +242,18 @@ impl Scheduler {
         drop(victims);
     }
 
+    /// Gives up all idle instances; busy ones follow when their calls end.
+    pub(crate) fn renew(&self) {
+        let victims = {
+            let mut state = self.state();
+            state.generation += 1;
+            let generation = state.generation;
+            state.desks.values_mut().for_each(|desk| desk.generation = generation);
+            state.cache.clear()
+        };
+        drop(victims);
+    }
+
     /// Gives up what has been idle for too long.
     pub(crate) fn expire(&self, now: Instant) {
         let victims = {

@@ -159,4 +159,8 @@ impl Provider for Machines {
         // Monitors are among those that the containers' provider counts.
         0
     }
+
+    fn renew(&self) {
+        self.shared.snapshots.iter().for_each(|snapshots| snapshots.forget_all());
+    }
 }

@@ -210,6 +210,16 @@ impl Snapshots {
         remove(&self.path(origin));
     }
 
+    /// Removes all of them; those that are being written come to nothing.
+    pub(super) fn forget_all(&self) {
+        match self.files(|name| name != KEY) {
+            Ok(files) => files.iter().for_each(|(path, _)| remove(path)),
+            Err(error) => {
+                tracing::warn!(%error, "snapshots of micro-VMs could not be removed");
+            }
+        }
+    }
+
     fn path(&self, origin: &Origin) -> PathBuf {
         self.directory.join(origin.id())
     }

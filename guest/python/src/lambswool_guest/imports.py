@@ -53,6 +53,10 @@ def run(modules: list[str], path: list[str], places: "Places") -> dict:
     }
 
 
+# Most bytes of names that the worker takes. Whoever imports more is known by its first modules.
+MOST = 1 << 20
+
+
 class Witness:
     """Notices what is imported from the packages.
 
@@ -69,7 +73,8 @@ class Witness:
         """The modules that came since this was asked last, a line each."""
         theirs = [name for name in _behind_mark() if _file(name).startswith(self._packages)]
         _mark()
-        return codec.clean("\n".join(theirs)).encode()
+        said = codec.clean("\n".join(theirs)).encode()
+        return said[: max(0, said.rfind(b"\n", 0, MOST))] if len(said) > MOST else said
 
 
 def _mark() -> None:

@@ -77,6 +77,20 @@ fn a_snapshot_is_found_by_what_its_machine_is_made_from_also_by_the_next_worker(
 }
 
 #[test]
+fn those_that_are_written_and_those_that_are_being_written_are_forgotten() {
+    let state = tempfile::tempdir().unwrap();
+    let snapshots = open(state.path(), 1 << 20);
+    let (whole, half) = (origin(&["numpy"]), origin(&["pandas"]));
+    write(&snapshots, &whole, Duration::ZERO, b"memory").unwrap();
+    let writing = snapshots.begin(half.clone(), Duration::ZERO, Imports::default()).unwrap();
+    snapshots.forget_all();
+    assert_eq!(writing.finish().unwrap_err().kind(), io::ErrorKind::NotFound);
+    assert!(snapshots.find(&whole).is_none() && snapshots.find(&half).is_none());
+    write(&snapshots, &whole, Duration::ZERO, b"memory").unwrap();
+    assert_eq!(read(snapshots.find(&whole).unwrap()), b"memory");
+}
+
+#[test]
 fn what_a_tenants_monitor_has_written_is_restored_for_no_other_tenant() {
     let state = tempfile::tempdir().unwrap();
     let snapshots = open(state.path(), 1 << 20);
