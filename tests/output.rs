@@ -114,25 +114,27 @@ def handler(event, context):
         let id: Value = String::from_utf8(run.stdout).unwrap().parse().unwrap();
         assert_eq!(id.as_str().unwrap().len(), 36);
     }
-    let endless = write(
-        "endless.py",
+    let slow = write(
+        "slow.py",
         r#"
 # /// script
 # [tool.lambswool]
-# timeout = 900
+# timeout = 60
 # ///
 import time
 def handler(event, context):
     print("it has begun")
-    time.sleep(900)
+    time.sleep(60)
 "#,
     );
-    let mut command = worker.site().command();
-    command.args(["run", &endless]);
-    let mut run = Terminal::run(&command);
-    run.expect("it has begun");
-    run.press("\x03");
-    assert_ne!(run.ended(), Some(0));
+    let mut run = worker.site().command();
+    let mut run = run.args(["run", &slow]).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let shown = std::io::BufReader::new(run.stderr.take().unwrap());
+    let mut shown = std::io::BufRead::lines(shown).map(Result::unwrap);
+    assert!(shown.any(|line| line == "it has begun"));
+    assert_eq!(worker.status()["engine"]["instances"]["busy"], 1, "the call is under way");
+    run.kill().unwrap();
+    run.wait().unwrap();
     worker.assert_well();
 }
 
