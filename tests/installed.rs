@@ -130,9 +130,9 @@ fn a_broken_package_is_found_and_mended_while_calls_go_on() {
     assert_eq!(worker.run("f", &json!({})).expect(200).json(), "1.16.0");
 }
 
-#[test]
-fn nothing_goes_on_from_a_broken_package_once_it_is_mended() {
-    let Some(worker) = worker(&[]) else { return };
+/// A worker that has begun to run from bytecode of six which says that it is 6.66.6, followed by `more`.
+fn running_from_broken(more: &[u8]) -> Option<Worker> {
+    let worker = worker(&[])?;
     drop(worker.deploy("f", &of_six("1.16.0", 0)).expect(201));
     let site = worker.stop();
     let cached = wheel(&site.state(), "six-1.16.0").unwrap().join("__pycache__");
@@ -140,20 +140,39 @@ fn nothing_goes_on_from_a_broken_package_once_it_is_mended() {
     let file = fs::read_dir(cached).unwrap().map(Result::unwrap).find(of_module).unwrap().path();
     let whole = fs::read(&file).unwrap();
     let at = whole.windows(6).position(|bytes| bytes == b"1.16.0").unwrap();
-    fs::write(&file, [&whole[..at], b"6.66.6", &whole[at + 6..]].concat()).unwrap();
+    fs::write(&file, [&whole[..at], b"6.66.6", &whole[at + 6..], more].concat()).unwrap();
     let worker = site.up_with(&[]);
-    let version = |name: &str| worker.run(name, &json!({})).expect(200).json();
-    assert_eq!(version("f"), "6.66.6", "bytecode is what runs");
+    assert_eq!(version(&worker, "f"), "6.66.6", "bytecode is what runs");
     eventually("there is a zygote that has imported it", || {
         let zygotes = worker.get("/v1/zygotes").expect(200).json();
         let all = zygotes["zygotes"].as_array().unwrap().clone();
         all.iter().any(|zygote| zygote["imports"].as_array().unwrap().contains(&json!("six")))
     });
+    Some(worker)
+}
+
+fn version(worker: &Worker, name: &str) -> Value {
+    worker.run(name, &json!({})).expect(200).json()
+}
+
+#[test]
+fn nothing_goes_on_from_a_broken_package_once_it_is_mended() {
+    let Some(worker) = running_from_broken(b"") else { return };
     let said = worker.site().wool(&["packages", "verify"]).ok();
     assert!(said.contains("was changed; repaired"), "{said}");
-    assert_eq!(version("f"), "1.16.0", "an instance of before is not resumed");
+    assert_eq!(version(&worker, "f"), "1.16.0", "an instance of before is not resumed");
     drop(worker.deploy("g", &of_six("1.16.0", 1)).expect(201));
-    assert_eq!(version("g"), "1.16.0", "nor a zygote forked");
+    assert_eq!(version(&worker, "g"), "1.16.0", "nor a zygote forked");
+    worker.assert_well();
+}
+
+#[test]
+fn nor_once_a_deploy_has_mended_it() {
+    // Which looks at sizes only.
+    let Some(worker) = running_from_broken(b"more") else { return };
+    drop(worker.deploy("g", &of_six("1.16.0", 1)).expect(201));
+    assert_eq!(version(&worker, "g"), "1.16.0");
+    assert_eq!(version(&worker, "f"), "1.16.0");
     worker.assert_well();
 }
 

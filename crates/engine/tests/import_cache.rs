@@ -272,6 +272,61 @@ async fn a_given_tree_is_made_as_handlers_come_that_it_may_serve_and_nothing_els
     assert_eq!(world.census().derived_zygotes, 2);
 }
 
+/// Nodes of these packages, each below the one before.
+fn line(packages: &[&str]) -> ZygoteTree {
+    let below = |child: Vec<ZygoteTree>, package: &&str| {
+        let packages = vec![(*package).to_owned()];
+        vec![ZygoteTree { packages, children: child, ..ZygoteTree::default() }]
+    };
+    let children = packages.iter().rev().fold(Vec::new(), below);
+    ZygoteTree { children, ..ZygoteTree::default() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_given_tree_is_made_as_it_is_given() {
+    let costs: &[(&str, f64, &[&str])] = &[
+        ("a", 5.0, &["a.inner"]),
+        ("a.inner", 40.0, &[]),
+        ("b", 30.0, &["b.inner", "a"]),
+        ("b.inner", 5.0, &[]),
+        ("c", 5.0, &["b"]),
+    ];
+    for zygotes in [ZygotePolicy::Static, ZygotePolicy::Utility] {
+        let config = EngineConfig { zygote_depth: 3, ..policy(zygotes) };
+        let world = world(config, Some(line(&["A==1", "b==1", "c==1"])), costs);
+        let all = locked("all", "uses:c", &["a==1", "b==1", "c==1"], &["c"]);
+        assert!(world.engine.prepare(&all).await);
+        let status = world.engine.status();
+        let made: Vec<_> = status.zygotes.iter().map(|one| (one.parent, &*one.imports)).collect();
+        let ids: Vec<_> = status.zygotes.iter().map(|one| Some(one.id)).collect();
+        let own = ["a", "b", "c"].map(|module| vec![module.to_owned()]);
+        let line = [(None, &[][..]), (ids[0], &own[0]), (ids[1], &own[1]), (ids[2], &own[2])];
+        assert_eq!(made, line, "{zygotes:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_seeded_worker_makes_no_zygotes_beside_those_that_its_deploys_need() {
+    let costs: &[(&str, f64, &[&str])] =
+        &[("a", 5.0, &["a.inner"]), ("a.inner", 40.0, &[]), ("b", 30.0, &["a"])];
+    let handlers = [
+        locked("one", "uses:a", &["a==1"], &["a"]),
+        locked("two", "uses:a+b", &["a==1", "b==1"], &["a", "b"]),
+    ];
+    let first = world(policy(ZygotePolicy::Utility), None, costs);
+    for handler in &handlers {
+        first.engine.prepare(handler).await;
+    }
+    let tree = first.engine.zygote_tree();
+    assert_eq!(tree.nodes(), 3, "{tree:?}");
+    let second = world(policy(ZygotePolicy::Utility), Some(tree.clone()), costs);
+    for handler in &handlers {
+        assert!(second.engine.prepare(handler).await);
+    }
+    settled(&second).await;
+    assert_eq!(second.engine.zygote_tree(), tree);
+}
+
 #[tokio::test]
 async fn a_tree_that_was_written_down_grows_again_elsewhere() {
     let costs: &[(&str, f64, &[&str])] = &[("a", 20.0, &[]), ("b", 20.0, &[])];

@@ -176,7 +176,7 @@ impl Deployer {
         fault::point("install_cache").await;
         let (workshop, registry) = (Arc::clone(&self.workshop), Arc::clone(&self.registry));
         let networks = Arc::clone(&self.networks);
-        let vault = Arc::clone(&self.vault);
+        let (vault, engine) = (Arc::clone(&self.vault), Arc::clone(&self.engine));
         let heard = Arc::clone(&progress);
         let patience = patience(self.index_timeout, given_up.clone());
         let most = self.quotas.functions(order.name.tenant());
@@ -185,6 +185,10 @@ impl Deployer {
         let work = tokio::task::spawn_blocking(move || {
             let Order { name, bundle, hidden, known } = order;
             let made = workshop.make(name.name(), bundle, &patience, &*heard);
+            if made.as_ref().is_ok_and(|made| made.mended) {
+                // Zygotes and instances may have imported what was broken.
+                engine.renew_all();
+            }
             if given_up.is_cancelled() {
                 return Err(DeployError::GivenUp);
             }

@@ -58,6 +58,8 @@ pub struct Made {
     pub manifest: Value,
     /// The exact lock of its packages.
     pub lock: String,
+    /// Whether packages that were there already had to be mended for it: who runs may have imported them as they were.
+    pub mended: bool,
 }
 
 /// Why no version was made.

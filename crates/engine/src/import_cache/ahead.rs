@@ -2,15 +2,25 @@
 
 use std::sync::Arc;
 
+use tokio::sync::watch;
+use tokio::time::timeout;
+
 use super::ImportCache;
 use super::kept::Key;
-use super::making::outcome;
-use super::profile::Profile;
+use super::making::{Made, Origin, outcome};
+use super::profile::{Profile, Seed};
 use super::set::Set;
-use super::state::State;
+use super::state::{Node, State};
 use super::worth::MAKING_MS;
 use crate::call::Handler;
 use crate::config::ZygotePolicy;
+
+impl Seed {
+    /// What it is to be made for.
+    fn key(&self, realm: usize) -> Key {
+        Key { realm, sees: self.sees.clone(), modules: self.modules.clone() }
+    }
+}
 
 impl ImportCache {
     /// Makes the zygotes that the handler will be forked from. Returns when they are there, or cannot be; or, false, when
@@ -20,23 +30,29 @@ impl ImportCache {
         if self.config.zygotes == ZygotePolicy::None {
             return true;
         }
-        let (root, wanted) = {
+        let (root, given, wanted) = {
             let mut state = self.state();
             let profile = state.profile(handler, self.store.is_some(), &self.seed);
             if self.config.zygotes == ZygotePolicy::Utility {
                 state.start(&handler.id, self.config.zygote_half_life);
             }
             self.plant(&mut state, &profile);
-            (
-                Key::root(profile.realm),
-                self.own(&profile).or_else(|| self.ahead(&mut state, &profile)),
-            )
+            let own = self.own(&profile);
+            let given = if own.is_none() { Self::given(&state, &profile) } else { None };
+            let wanted = match given {
+                Some(_) => None,
+                None => own.or_else(|| self.ahead(&mut state, &profile)),
+            };
+            (Key::root(profile.realm), given, wanted)
         };
         if let Some(mut making) = self.ensure(&root) {
             // Its failure was told when it happened; calls go on without it.
             let _ = outcome(&mut making).await;
         }
         let mut told = true;
+        if let Some(mut making) = given {
+            told = timeout(self.config.creation_timeout, outcome(&mut making)).await.is_ok();
+        }
         if let Some(key) = wanted {
             let expected = MAKING_MS + self.expected(&key.sees, &key.modules).0;
             let owe = |state: &mut State, cost| state.owe(&handler.id, cost);
@@ -74,14 +90,27 @@ impl ImportCache {
         Some(Key { realm: profile.realm, sees: profile.locked.clone(), modules })
     }
 
-    /// Starts the zygotes of the given tree that may serve the handler and are not there, as far as there is room.
+    /// The zygote of the given tree that is being made and will have all that the handler declares: it needs none of its
+    /// own beside that, and owes nobody for what was given.
+    fn given(state: &State, profile: &Profile) -> Option<watch::Receiver<Option<Made>>> {
+        let all = |seed: &&Seed| profile.declared.within(&seed.modules);
+        let mut seeds = profile.seeds.iter().filter(all).filter(|_| !profile.declared.is_empty());
+        seeds.find_map(|seed| match state.nodes.get(&seed.key(profile.realm)) {
+            Some(Node::Making(making)) => Some(making.clone()),
+            _ => None,
+        })
+    }
+
+    /// Starts the zygotes of the given tree that may serve the handler and are not there, as far as there is room: each
+    /// after the one above it, to be derived from that.
     pub(super) fn plant(self: &Arc<Self>, state: &mut State, profile: &Profile) {
-        for (sees, modules) in &profile.seeds {
-            let key = Key { realm: profile.realm, sees: sees.clone(), modules: modules.clone() };
+        for seed in &profile.seeds {
             let view = state.view();
             let used: u64 = view.entries.iter().map(|entry| entry.bytes).sum();
             if used < self.room() && view.entries.len() < self.most_zygotes() {
-                self.ensure_from(state, &key, None);
+                let above = seed.above.map(|at| profile.seeds[at].key(profile.realm));
+                let from = above.map_or(Origin::Best, |above| Origin::of(state, &above));
+                self.ensure_from(state, &seed.key(profile.realm), from);
             }
         }
     }

@@ -35,18 +35,47 @@ pub(super) struct Derived {
     pub(super) reserved: Option<Reserved>,
 }
 
+/// What a zygote is to be derived from. If that cannot be: the best that there is when its turn comes.
+#[derive(Debug)]
+pub(super) enum Origin {
+    Best,
+    There(Arc<Kept>),
+    /// It is made first.
+    Coming(watch::Receiver<Option<Made>>),
+}
+
+impl Origin {
+    /// The zygote of that key.
+    pub(super) fn of(state: &State, key: &Key) -> Self {
+        match state.nodes.get(key) {
+            Some(Node::Ready(kept)) => Self::There(Arc::clone(kept)),
+            Some(Node::Making(making)) => Self::Coming(making.clone()),
+            Some(Node::Refused { .. }) | None => Self::Best,
+        }
+    }
+
+    /// Waits until it is there.
+    async fn there(self) -> Option<Arc<Kept>> {
+        match self {
+            Self::Best => None,
+            Self::There(kept) => Some(kept),
+            Self::Coming(mut making) => outcome(&mut making).await.ok().flatten(),
+        }
+    }
+}
+
 impl ImportCache {
     /// What to watch until the zygote is there; none when it is there, or refused.
     pub(super) fn ensure(self: &Arc<Self>, key: &Key) -> Option<watch::Receiver<Option<Made>>> {
-        self.ensure_from(&mut self.state(), key, None)
+        self.ensure_from(&mut self.state(), key, Origin::Best)
     }
 
-    /// The same, under the lock; made from `from`, or from the best that there is when its turn comes.
+    /// The same, under the lock; made from `from`.
     pub(super) fn ensure_from(
         self: &Arc<Self>,
         state: &mut State,
         key: &Key,
-        from: Option<Arc<Kept>>,
+        from: Origin,
     ) -> Option<watch::Receiver<Option<Made>>> {
         match (state.standing(&self.config, key), state.nodes.get(key)) {
             (Standing::Making, Some(Node::Making(making))) => Some(making.clone()),
@@ -60,7 +89,7 @@ impl ImportCache {
         self: &Arc<Self>,
         state: &mut State,
         key: &Key,
-        from: Option<Arc<Kept>>,
+        from: Origin,
     ) -> watch::Receiver<Option<Made>> {
         let (tell, making) = watch::channel(None);
         state.nodes.insert(key.clone(), Node::Making(making.clone()));
@@ -68,17 +97,12 @@ impl ImportCache {
         making
     }
 
-    fn spawn(
-        self: &Arc<Self>,
-        key: Key,
-        from: Option<Arc<Kept>>,
-        tell: watch::Sender<Option<Made>>,
-    ) {
+    fn spawn(self: &Arc<Self>, key: Key, from: Origin, tell: watch::Sender<Option<Made>>) {
         let (cache, era) = (Arc::clone(self), self.era.load(Ordering::Acquire));
         let work = async move {
             let made = tokio::select! {
                 () = cache.halt.cancelled() => Err(ProviderError::Interpreter("the worker is stopping".to_owned())),
-                made = cache.make(&key, from) => made,
+                made = async { cache.make(&key, from.there().await).await } => made,
             };
             let made = cache.settle(key, era, made);
             cache.fit_aside().await;

@@ -7,7 +7,7 @@ use sandbox::{ProviderError, SandboxId};
 use tokio::sync::watch;
 
 use super::kept::{Kept, Key, View};
-use super::making::{Made, outcome};
+use super::making::{Made, Origin, outcome};
 use super::profile::Profile;
 use super::select;
 use super::set::Set;
@@ -104,11 +104,11 @@ impl ImportCache {
         let waits = self.config.zygotes == ZygotePolicy::Paper;
         let making = own.and_then(|key| {
             let above = from.clone().filter(|_| waits);
-            self.ensure_from(&mut state, &key, above)
+            self.ensure_from(&mut state, &key, above.map_or(Origin::Best, Origin::There))
         });
         let mut making = making.filter(|_| waits);
         if from.is_none() && making.is_none() {
-            making = self.ensure_from(&mut state, &Key::root(profile.realm), None);
+            making = self.ensure_from(&mut state, &Key::root(profile.realm), Origin::Best);
         }
         drop(state);
         let cold = from.is_none();

@@ -14,6 +14,15 @@ use super::witness::Trust;
 /// Loads that are observed in any case; later ones only when they come from another zygote than the last.
 const OBSERVED_LOADS: u32 = 2;
 
+/// A zygote of a given tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seed {
+    pub(crate) sees: Set,
+    pub(crate) modules: Set,
+    /// The one above it, by its place.
+    pub(crate) above: Option<usize>,
+}
+
 /// One handler version, as the policies see it.
 #[derive(Clone, Debug)]
 pub(crate) struct Profile {
@@ -24,8 +33,8 @@ pub(crate) struct Profile {
     pub(crate) declared: Set,
     /// All outermost pieces of what it locked; those declared where only the lock's directory is known.
     pub(crate) outermost: Set,
-    /// The zygotes of a given tree that may serve it, ancestors first: what each sees and imports.
-    pub(crate) seeds: Vec<(Set, Set)>,
+    /// The zygotes of a given tree that may serve it, ancestors first.
+    pub(crate) seeds: Vec<Seed>,
     /// The pieces that it was seen to import.
     used: Set,
     /// The pieces that every zygote it came from had brought along: nobody knows whether it would have imported them.

@@ -29,6 +29,8 @@ pub(crate) struct Planned {
     pub(crate) modules: Vec<String>,
     /// The packages of which all outermost modules are imported.
     pub(crate) whole: Vec<String>,
+    /// The node above it, by its place among all, unless that adds nothing.
+    pub(crate) above: Option<usize>,
 }
 
 impl ZygoteTree {
@@ -47,13 +49,15 @@ impl ZygoteTree {
 
     fn plan(&self, above: &Planned, all: &mut Vec<Planned>) {
         let mut own = above.clone();
-        own.packages.extend(self.packages.iter().cloned());
+        let packages: Vec<String> = self.packages.iter().map(|package| normal(package)).collect();
         own.modules.extend(self.modules.iter().cloned());
         if self.modules.is_empty() {
-            own.whole.extend(self.packages.iter().cloned());
+            own.whole.extend(packages.iter().cloned());
         }
+        own.packages.extend(packages);
         if own != *above {
             all.push(own.clone());
+            own.above = Some(all.len() - 1);
         }
         self.children.iter().for_each(|child| child.plan(&own, all));
     }
@@ -74,6 +78,14 @@ impl Planned {
         let modules = self.modules.iter().cloned().chain(whole).collect();
         Some((distributions, modules))
     }
+}
+
+/// A package with its name as PEP 503 normalises names, which is how locks write them.
+fn normal(package: &str) -> String {
+    let (name, version) = package.split_once("==").unwrap_or((package, ""));
+    let words = name.split(['-', '_', '.']).filter(|word| !word.is_empty());
+    let name = words.map(str::to_lowercase).collect::<Vec<_>>().join("-");
+    format!("{name}=={version}")
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::book::Book;
 use super::kept::{Kept, Key, View};
 use super::lessons::Lessons;
 use super::making::Made;
-use super::profile::Profile;
+use super::profile::{Profile, Seed};
 use super::seed::Planned;
 use super::select::Standing;
 use super::set::Set;
@@ -321,18 +321,17 @@ impl State {
 }
 
 /// The nodes of a given tree that a handler of `lock` may be forked from.
-fn seeds(
-    seed: &[Planned],
-    lock: &[Distribution],
-    locked: &Set,
-    book: &mut Book,
-) -> Vec<(Set, Set)> {
+fn seeds(seed: &[Planned], lock: &[Distribution], locked: &Set, book: &mut Book) -> Vec<Seed> {
     let mut found = Vec::new();
-    for planned in seed {
+    // Where those are that were found: whoever may be forked from a node may be from the one above it.
+    let mut places = HashMap::new();
+    for (at, planned) in seed.iter().enumerate() {
         let Some((distributions, modules)) = planned.among(lock) else { continue };
-        let sees: Set = distributions.into_iter().map(|one| book.number(one)).collect();
+        let sees = distributions.into_iter().map(|one| book.number(one)).collect();
         let modules = modules.iter().filter_map(|module| book.piece(locked, module)).collect();
-        found.push((sees, modules));
+        let above = planned.above.and_then(|above| places.get(&above).copied());
+        places.insert(at, found.len());
+        found.push(Seed { sees, modules, above });
     }
     found
 }

@@ -75,35 +75,39 @@ impl ImportCache {
     pub fn tree(&self) -> ZygoteTree {
         let mut state = self.state();
         let view = state.view();
-        let mut tree = ZygoteTree::default();
-        tree.children = below(&state, &view, None);
-        // Roots add nothing: what is below them stands below the one root of the file.
-        tree.children = tree.children.into_iter().flat_map(|root| root.children).collect();
-        tree
+        ZygoteTree { children: below(&state, &view, None, None), ..ZygoteTree::default() }
     }
 }
 
-fn below(state: &State, view: &View, parent: Option<usize>) -> Vec<ZygoteTree> {
+/// The nodes below `parent`, as what they add to `above`: the nearest one that has imported anything. One that has not, as
+/// roots have not, stands for nothing: written down, it would ask for all modules of its packages.
+fn below(
+    state: &State,
+    view: &View,
+    parent: Option<usize>,
+    above: Option<usize>,
+) -> Vec<ZygoteTree> {
     let places = (0..view.entries.len()).filter(|at| view.entries[*at].parent == parent);
     let known = places.filter(|at| {
         view.entries[*at].sees.iter().all(|number| !state.book.distribution(number).is_whole_lock())
     });
     let tree = |at: usize| {
         let entry = &view.entries[at];
-        let (sees, had) = match parent {
-            Some(parent) => {
-                let above = &view.entries[parent];
+        let (sees, had) = match above {
+            Some(above) => {
+                let above = &view.entries[above];
                 (entry.sees.without(&above.sees), entry.modules.without(&above.modules))
             }
             None => (entry.sees.clone(), entry.modules.clone()),
         };
-        ZygoteTree {
-            packages: sees.iter().map(|number| state.book.distribution(number).label()).collect(),
-            modules: state.book.modules(&had),
-            children: below(state, view, Some(at)),
+        if had.is_empty() {
+            return below(state, view, Some(at), above);
         }
+        let packages = sees.iter().map(|number| state.book.distribution(number).label()).collect();
+        let children = below(state, view, Some(at), Some(at));
+        vec![ZygoteTree { packages, modules: state.book.modules(&had), children }]
     };
-    known.map(tree).collect()
+    known.flat_map(tree).collect()
 }
 
 fn labels(state: &State, kept: &Kept) -> Vec<String> {

@@ -142,7 +142,7 @@ pub(crate) struct Price {
 }
 
 /// From which entry a zygote would best be derived: of those that bear the one that has spent most on what it imports, and
-/// on nothing else.
+/// on nothing else. What one loaded beyond what it was asked for comes with being asked for the same.
 pub(crate) fn ancestor(
     entries: &[Entry],
     realm: usize,
@@ -154,7 +154,7 @@ pub(crate) fn ancestor(
         .iter()
         .enumerate()
         .filter(|(_, entry)| entry.bears && entry.serves(realm, sees))
-        .filter(|(_, entry)| entry.modules.within(modules));
+        .filter(|(_, entry)| entry.modules.within(modules) || entry.asked.within(modules));
     let spent = fitting.map(|(at, entry)| {
         let spent: f64 = entry.modules.iter().map(|piece| belief.cost(piece)).sum();
         (spent, entry.used, at)

@@ -69,6 +69,8 @@ pub struct Packages {
     pub clashes: Vec<Clash>,
     /// Whether a wheel had to be fetched for it; else all were there.
     pub fetched: bool,
+    /// Whether what was there already had to be mended: who runs may have imported it as it was.
+    pub mended: bool,
 }
 
 /// Why a package set is not installed.
@@ -176,7 +178,8 @@ pub fn install(
     let mut wheels: Vec<Wheel> = there.into_iter().filter_map(|(_, wheel)| wheel).collect();
     // A look at sizes, which reads nothing: what was cut short or lost shows.
     let broken: Vec<&Wheel> = wheels.iter().filter(|wheel| !wheel.looks_whole(store)).collect();
-    let fetched = !missing.is_empty() || !broken.is_empty();
+    let mut mended = !broken.is_empty();
+    let fetched = mended || !missing.is_empty();
     if fetched {
         let cache = Staging::begin(&store.kind(wheel::KIND), &format!("cache-{}", lock.id))?;
         let fetcher = Fetcher::new(store, uv, base, cache.path(), progress);
@@ -186,6 +189,7 @@ pub fn install(
     }
     let mut set = view(store, &wheels)?;
     if !set.looks_whole(store) {
+        mended = true;
         view::remake(store, &set)?;
         set = view(store, &wheels)?;
     }
@@ -195,7 +199,7 @@ pub fn install(
     }
     wheels.sort_by(|a, b| a.name.cmp(&b.name));
     let imports = imports::worthwhile(&wheels, &lock.direct);
-    Ok(Packages { layer: set.layer, imports, wheels, clashes: set.clashes, fetched })
+    Ok(Packages { layer: set.layer, imports, wheels, clashes: set.clashes, fetched, mended })
 }
 
 fn fetch_all(

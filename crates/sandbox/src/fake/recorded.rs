@@ -13,7 +13,8 @@ pub struct Recorded {
     pub milliseconds: f64,
     /// Bytes that it leaves in memory.
     pub bytes: u64,
-    /// Names of the distributions that it imports, each in whichever version can be seen. Without one it fails.
+    /// Names of the distributions that it imports, each in whichever version can be seen. Without one it fails. Modules
+    /// inside it, `numpy.linalg`, are always to be seen.
     pub needs: Vec<String>,
     /// Names of those that it imports as well where it can see them.
     pub likes: Vec<String>,
@@ -77,7 +78,10 @@ impl Run<'_> {
         self.imports.failed.push((module.to_owned(), format!("ModuleNotFoundError: {missing}")));
     }
 
-    fn visible(&self, name: &str) -> Option<String> {
+    fn visible(&self, name: &str, importer: &str) -> Option<String> {
+        if name.strip_prefix(importer).is_some_and(|inner| inner.starts_with('.')) {
+            return Some(name.to_owned());
+        }
         let mut all = self.had.iter().chain(self.modules);
         all.find(|seen| seen.split("==").next() == Some(name)).cloned()
     }
@@ -90,11 +94,11 @@ impl Run<'_> {
         self.begun.push(module.to_owned());
         let Some(cost) = self.recorded.get(module) else { return Ok(()) };
         for need in &cost.needs {
-            let seen = self.visible(need).ok_or_else(|| need.clone())?;
+            let seen = self.visible(need, module).ok_or_else(|| need.clone())?;
             self.replay(&seen, module)?;
         }
         for liked in &cost.likes {
-            if let Some(seen) = self.visible(liked) {
+            if let Some(seen) = self.visible(liked, module) {
                 self.replay(&seen, module)?;
             }
         }

@@ -52,7 +52,12 @@ fn row(package: PackageSummary) -> [String; 10] {
         package.import_bytes.map_or_else(unknown, size),
         users,
         package.used,
-        package.unforkable.map_or_else(|| "yes".to_owned(), |why| format!("no: {why}")),
+        match (package.unforkable, package.import_ms) {
+            (Some(why), _) => format!("no: {why}"),
+            (None, Some(_)) => "yes".to_owned(),
+            // No zygote has imported it yet.
+            (None, None) => unknown(),
+        },
     ]
 }
 
@@ -143,12 +148,14 @@ mod tests {
         };
         let shown = |package| {
             let row = row(package);
-            ["IMPORT", "MEMORY"]
+            ["IMPORT", "MEMORY", "FORKED"]
                 .map(|title| row[HEADER.iter().position(|other| *other == title).unwrap()].clone())
         };
-        assert_eq!(shown(package.clone()), ["-", "-"]);
+        assert_eq!(shown(package.clone()), ["-", "-", "-"]);
         let measured =
             PackageSummary { import_ms: Some(62.34), import_bytes: Some(20 << 20), ..package };
-        assert_eq!(shown(measured), ["62.3ms", "20MiB"]);
+        assert_eq!(shown(measured.clone()), ["62.3ms", "20MiB", "yes"]);
+        let threads = PackageSummary { unforkable: Some("threads".to_owned()), ..measured };
+        assert_eq!(shown(threads), ["62.3ms", "20MiB", "no: threads"]);
     }
 }

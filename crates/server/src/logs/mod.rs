@@ -53,7 +53,7 @@ pub struct Logs {
 #[derive(Debug)]
 enum Message {
     Line(SystemTime, LogLine),
-    Remove(String),
+    Remove(String, oneshot::Sender<()>),
     Flush(oneshot::Sender<()>),
 }
 
@@ -83,21 +83,25 @@ impl Logs {
 
     /// Waits until everything that was handed over before is in its file.
     pub async fn flush(&self) {
+        self.ask(Message::Flush).await;
+    }
+
+    /// Forgets what a function wrote, and waits until it is gone; for a function that was removed.
+    pub async fn remove(&self, name: &WholeName) {
+        let name = name.directory().into_owned();
+        self.buckets.lock().unwrap_or_else(PoisonError::into_inner).forget(&name);
+        self.ask(|done| Message::Remove(name, done)).await;
+    }
+
+    /// Waits until the writer has done what it is asked.
+    async fn ask(&self, message: impl FnOnce(oneshot::Sender<()>) -> Message) {
         let (done, wait) = oneshot::channel();
-        let queue = self.queue.clone();
-        let sent =
-            tokio::task::spawn_blocking(move || queue.send(Message::Flush(done)).is_ok()).await;
+        let (queue, message) = (self.queue.clone(), message(done));
+        let sent = tokio::task::spawn_blocking(move || queue.send(message).is_ok()).await;
         if sent.unwrap_or(false) {
             // An error says that the writer has ended, and then nothing is outstanding.
             drop(wait.await);
         }
-    }
-
-    /// Forgets what a function wrote; for a function that was removed.
-    pub async fn remove(&self, name: &WholeName) {
-        let (queue, name) = (self.queue.clone(), name.directory().into_owned());
-        self.buckets.lock().unwrap_or_else(PoisonError::into_inner).forget(&name);
-        drop(tokio::task::spawn_blocking(move || queue.send(Message::Remove(name))).await);
     }
 
     /// The last `lines` entries of a function, oldest first, and a follower that goes on from there. Blocks on disk.
@@ -154,7 +158,7 @@ impl Logs {
 
 /// Runs in the writer's thread until all senders are gone.
 fn write_all(messages: &Receiver<Message>, mut files: Files, written: &watch::Sender<u64>) {
-    let mut flushed = Vec::new();
+    let mut waiting = Vec::new();
     while let Ok(first) = messages.recv() {
         // Everything that is there already goes into one write per file.
         for message in std::iter::once(first).chain(messages.try_iter().take(QUEUE)) {
@@ -165,15 +169,52 @@ fn write_all(messages: &Receiver<Message>, mut files: Files, written: &watch::Se
                         line::render(out, at, &line.invocation, line.stream, &line.text);
                     });
                 }
-                Message::Remove(name) => files.remove(&name),
-                Message::Flush(done) => flushed.push(done),
+                Message::Remove(name, done) => {
+                    files.remove(&name);
+                    waiting.push(done);
+                }
+                Message::Flush(done) => waiting.push(done),
             }
         }
         files.flush();
         written.send_modify(|count| *count += 1);
-        for done in flushed.drain(..) {
+        for done in waiting.drain(..) {
             // Whoever asked may have gone.
             let _ = done.send(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line() -> LogLine {
+        let handler = serde_json::from_value(serde_json::json!({
+            "id": "", "name": "chatty", "packages": null, "imports": [], "code": "code/c",
+            "python": { "base": "base/b", "guest": "guest/g", "interpreter": "/usr/bin/python3" },
+            "module": "m", "function": "f", "convention": "lambda", "binary": false, "environment": {},
+            "limits": sandbox::Limits::default(), "network": "none",
+            "timeout": { "secs": 1, "nanos": 0 }, "concurrency": 1,
+        }));
+        let (stream, text) = (LogStream::Stdout, "by print\n".into());
+        LogLine { handler: Arc::new(handler.unwrap()), invocation: String::new(), stream, text }
+    }
+
+    #[tokio::test]
+    async fn what_was_removed_is_gone_when_the_removal_returns() {
+        let root = tempfile::tempdir().unwrap();
+        let rate = Rate { each_second: 1e9, burst: 1e9 };
+        let rotation = Rotation { files: 2, bytes: 1 << 20 };
+        let logs = Logs::start(root.path(), rotation, rate).unwrap();
+        let name = WholeName::of(&line().handler);
+        let log = root.path().join("chatty");
+        for _ in 0..100 {
+            logs.write(line());
+            logs.flush().await;
+            assert!(log.exists());
+            logs.remove(&name).await;
+            assert!(!log.exists());
         }
     }
 }
