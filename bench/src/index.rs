@@ -15,6 +15,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode, header};
 use hyper_util::rt::TokioIo;
+use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -26,7 +27,22 @@ pub(crate) struct Index {
 }
 
 /// Wheels by file name.
-type Wheels = BTreeMap<String, PathBuf>;
+type Wheels = BTreeMap<String, Served>;
+
+/// A wheel, and its SHA-256 in hexadecimal: without it an installer fetches each wheel whenever it locks one.
+#[derive(Debug)]
+struct Served {
+    path: PathBuf,
+    hash: String,
+}
+
+impl Served {
+    fn of(path: PathBuf) -> Result<Self> {
+        let bytes = fs::read(&path).with_context(|| format!("read {}", path.display()))?;
+        let hash = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self { path, hash })
+    }
+}
 
 impl Index {
     /// Serves all wheels that lie in `dirs` now.
@@ -36,9 +52,10 @@ impl Index {
             let entries = fs::read_dir(dir).with_context(|| format!("read {}", dir.display()))?;
             let paths = entries.flatten().map(|entry| entry.path());
             let paths = paths.filter(|path| path.extension().is_some_and(|e| e == "whl"));
-            let named =
-                paths.filter_map(|path| Some((path.file_name()?.to_str()?.to_owned(), path)));
-            wheels.extend(named);
+            for path in paths {
+                let name = path.file_name().context("a wheel without a name")?;
+                wheels.insert(name.to_string_lossy().into_owned(), Served::of(path)?);
+            }
         }
         let wheels = Arc::new(wheels);
         let listener = TcpListener::bind("127.0.0.1:0").await.context("open the index")?;
@@ -74,8 +91,8 @@ impl Drop for Index {
 fn answer(wheels: &Wheels, path: &str) -> Result<Response<Full<Bytes>>> {
     let found = if let Some(file) = path.strip_prefix("/files/") {
         match (wheels.get(file), file.strip_suffix(".metadata").and_then(|file| wheels.get(file))) {
-            (Some(wheel), _) => Some(("application/octet-stream", fs::read(wheel)?)),
-            (None, Some(wheel)) => Some(("text/plain", metadata(wheel)?)),
+            (Some(wheel), _) => Some(("application/octet-stream", fs::read(&wheel.path)?)),
+            (None, Some(wheel)) => Some(("text/plain", metadata(&wheel.path)?)),
             (None, None) => None,
         }
     } else {
@@ -94,9 +111,9 @@ fn answer(wheels: &Wheels, path: &str) -> Result<Response<Full<Bytes>>> {
 /// A project's page; none when no wheel is its.
 fn page(wheels: &Wheels, project: &str) -> Option<String> {
     let links: String = wheels
-        .keys()
-        .filter(|file| file.split('-').next().is_some_and(|name| normal(name) == normal(project)))
-        .map(|file| format!("<a href=\"/files/{file}\" data-core-metadata=\"true\" data-dist-info-metadata=\"true\">{file}</a>\n"))
+        .iter()
+        .filter(|(file, _)| file.split('-').next().is_some_and(|name| normal(name) == normal(project)))
+        .map(|(file, Served { hash, .. })| format!("<a href=\"/files/{file}#sha256={hash}\" data-core-metadata=\"true\" data-dist-info-metadata=\"true\">{file}</a>\n"))
         .collect();
     (!links.is_empty()).then(|| format!("<!DOCTYPE html><html><body>{links}</body></html>"))
 }
@@ -122,7 +139,9 @@ mod tests {
     #[test]
     fn a_project_finds_its_wheels_however_its_name_is_written() {
         let files = ["psycopg2_binary-2.9.13-cp311.whl", "psycopg2-1.0-py3-none-any.whl"];
-        let wheels: Wheels = files.map(|file| (file.to_owned(), PathBuf::new())).into();
+        let wheels: Wheels = files
+            .map(|file| (file.to_owned(), Served { path: PathBuf::new(), hash: "0".to_owned() }))
+            .into();
         let page = page(&wheels, "psycopg2-binary").unwrap();
         assert!(page.contains(files[0]) && !page.contains(files[1]), "{page}");
         assert!(super::page(&wheels, "psycopg").is_none());
