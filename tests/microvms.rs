@@ -252,6 +252,93 @@ fn a_machine_that_is_reset_finds_nothing_of_the_call_before_and_draws_different_
     worker.assert_well();
 }
 
+/// Draws from libraries that bring a generator of their own, which all of them have drawn from before any clone was made.
+const LIBRARIES: &str = r#"
+import os, tempfile
+import bson
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+def draw():
+    key = Ed25519PrivateKey.generate().private_bytes_raw().hex()
+    return [key, str(bson.ObjectId()), tempfile.mktemp(), str(os.getpid())]
+
+DRAWN = draw()
+
+def handler(event, context):
+    return {'before': DRAWN, 'now': draw()}
+"#;
+
+#[test]
+fn libraries_with_generators_of_their_own_see_that_they_were_cloned_or_reset() {
+    if !can_run_machines() {
+        return;
+    }
+    let worker = Site::new().up_with(&[("WOOL_HANDLER_CACHE", "false")]);
+    let source = |more: &str| {
+        format!(
+            "# /// script\n# dependencies = [\"cryptography==46.0.3\", \"pymongo==4.15.4\"]\n# [tool.lambswool]\n\
+             # isolation = \"microvm\"\n# timeout = 20\n{more}# ///\n{LIBRARIES}"
+        )
+    };
+    if !worker.deploys_from_index("clones", &source("")) {
+        return;
+    }
+    drop(worker.deploy("resets", &source("# reset = \"always\"\n")).expect(201));
+    let all = |worker: &Worker, name: &str, what: &[&str]| {
+        let answers: Vec<Value> =
+            (0..4).map(|_| worker.run(name, &json!({})).expect(200).json()).collect();
+        for (source, which) in ["key", "id", "name", "pid"].into_iter().enumerate() {
+            let drawn = answers.iter().flat_map(|answer| what.iter().map(|when| &answer[*when]));
+            let drawn: Vec<&str> = drawn.map(|drawn| drawn[source].as_str().unwrap()).collect();
+            let different = drawn.iter().collect::<BTreeSet<_>>().len();
+            // A machine that is not reset keeps its number for both draws.
+            let expected = if which == "pid" { answers.len() } else { drawn.len() };
+            assert_eq!(different, expected, "{name}: {which} repeats itself: {drawn:?}");
+        }
+        answers
+    };
+    // What was drawn at the load as well: a clone loads for itself.
+    all(&worker, "clones", &["before", "now"]);
+    let worker = worker.stop().up();
+    let resets = all(&worker, "resets", &["now"]);
+    assert!(resets.iter().all(|answer| answer["before"] == resets[0]["before"]), "{resets:?}");
+    assert!(resets.iter().all(|answer| answer["before"] != answer["now"]), "{resets:?}");
+    worker.assert_well();
+}
+
+#[test]
+fn what_a_call_says_or_does_behind_its_answer_is_no_matter_of_the_next() {
+    if !can_run_machines() {
+        return;
+    }
+    let worker = Site::new().up();
+    let body = r#"
+    if not event: return 'well'
+    import json, struct
+    header = json.dumps({'kind': 'done', 'id': context.aws_request_id, 'content_type': 'application/json'}).encode()
+    frame = struct.pack('<II', len(header), 6) + header + b'"said"'
+    os.write(3, frame * event['times'])
+    if event.get('exit'): os._exit(0)
+    while event.get('spin'): pass
+    return 'another'
+"#;
+    let source = in_machine("reset = \"always\"\ntimeout = 5", body);
+    drop(worker.deploy("talks", &source).expect(201));
+    let events = [
+        json!({"times": 1}),
+        json!({"times": 3}),
+        json!({"times": 1, "exit": true}),
+        json!({"times": 2, "spin": true}),
+    ];
+    for event in events.iter().cycle().take(8) {
+        assert_eq!(worker.run("talks", event).expect(200).json(), "said", "{event}");
+        let next = worker.run("talks", &json!({})).expect(200);
+        assert_eq!(next.json(), "well", "after {event}");
+        assert_eq!(next.header("lambswool-start"), "resume", "after {event}");
+    }
+    worker.assert_well();
+}
+
 #[test]
 fn without_micro_vms_a_function_says_why_or_falls_back_if_it_allows_that() {
     if !can_run() {

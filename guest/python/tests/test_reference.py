@@ -71,3 +71,31 @@ def test_a_clone_that_wakes_draws_anew_and_a_rehearsal_leaves_nothing(
     second = reference.call().value
     assert first[0] != second[0] and first[1] != second[1]
     assert first[2:] == second[2:] == [str(task), False]
+
+
+def test_a_clone_does_what_packages_want_done_around_a_fork_and_not_what_the_library_wants(
+    reference: Guest, task: Path, packages: Path
+) -> None:
+    (packages / "identified.py").write_text(
+        "import os, threading\nDONE = []\n"
+        "for name in ('first', 'second'):\n"
+        "    os.register_at_fork(before=lambda name=name: DONE.append('before ' + name),\n"
+        "                        after_in_child=lambda name=name: DONE.append(name))\n"
+        "os.register_at_fork(after_in_parent=lambda: DONE.append('parent'))\n"
+        "os.register_at_fork(after_in_child=lambda: 1 / 0)\n"
+        "os.register_at_fork(after_in_child=lambda: DONE.append('last'))\n"
+        # Its own hook takes every other thread for dead.
+        "thread = threading.Thread(target=threading.Event().wait, daemon=True)\nthread.start()\n"
+    )
+    imported(reference, "identified", path=packages)
+    reference.peer.send({"kind": "settle"})
+    (task / "main.py").write_text(
+        "import identified\n"
+        "def handler(event, context):\n"
+        "    return [identified.DONE, identified.thread.is_alive()]\n"
+    )
+    reference.peer.send({"kind": "wake"})
+    assert reference.load().kind == "loaded"
+    done, lives = reference.call().value
+    assert done == ["before second", "before first", "first", "second", "last"]
+    assert lives

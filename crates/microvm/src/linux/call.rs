@@ -136,9 +136,12 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_sysinfo => identity::sysinfo(process, a),
         libc::SYS_times => identity::times(process, a),
         libc::SYS_sched_getaffinity => identity::affinity(process, b, c),
-        libc::SYS_gettid => Ok(process.kernel.threads.running()),
-        libc::SYS_set_tid_address => Ok(process.kernel.threads.tell_end_at(a)),
-        libc::SYS_getpid | libc::SYS_getpgrp | libc::SYS_getsid => Ok(identity::PID),
+        libc::SYS_gettid => Ok(identity::seen(process, process.kernel.threads.running())),
+        libc::SYS_set_tid_address => {
+            let thread = process.kernel.threads.tell_end_at(a);
+            Ok(identity::seen(process, thread))
+        }
+        libc::SYS_getpid | libc::SYS_getpgrp | libc::SYS_getsid => Ok(process.pid),
         libc::SYS_getppid => Ok(0),
         libc::SYS_getuid | libc::SYS_geteuid | libc::SYS_getgid | libc::SYS_getegid => {
             Ok(super::start::USER)

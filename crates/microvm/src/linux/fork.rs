@@ -24,6 +24,7 @@ use rustix::process::Pid;
 use thiserror::Error;
 
 use super::clock_page::ClockPage;
+use super::identity::another;
 use super::process::{Process, keep_time};
 use crate::cpu::CpuState;
 use crate::hypervisor::Hypervisor;
@@ -56,6 +57,9 @@ pub enum ForkError {
     /// The kernel refused.
     #[error("fork the monitor")]
     Fork(#[source] io::Error),
+    /// The host has no randomness.
+    #[error("choose the clone's number")]
+    Number(#[source] io::Error),
     /// The processor could not be saved, or the clone got no machine.
     #[error(transparent)]
     Vcpu(#[from] VcpuError),
@@ -86,13 +90,14 @@ impl Process {
     }
 
     /// Runs in the clone.
-    fn adopt(mut self, host: &Hypervisor, prepared: &CpuState) -> Result<Self, VcpuError> {
+    fn adopt(mut self, host: &Hypervisor, prepared: &CpuState) -> Result<Self, ForkError> {
         let told = self.clock.as_ref().map_or(0, ClockPage::told);
         // First: as long as it is open here, the original's machine outlives the original.
         drop(self.vcpu);
         self.vcpu = Vcpu::new(host, &self.space, 0, 0)?;
         prepared.restore(&mut self.vcpu)?;
         self.clock = keep_time(host, &self.vcpu, told)?;
+        self.pid = another(self.pid).map_err(ForkError::Number)?;
         Ok(self)
     }
 }

@@ -1,5 +1,7 @@
 //! System calls about the process itself and the machine that it believes to be on.
 
+use std::io;
+
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom as random};
 
@@ -10,11 +12,35 @@ use super::record::Record;
 use crate::layout::{USER_END, USER_HALF_END};
 use crate::stop::Stopper;
 
-/// The process's number, and its first thread's.
+/// The number of a process that was started here, and is nobody's clone.
 pub(super) const PID: u64 = 1;
+/// The number of its first thread. The guest is told the process's instead: see [`seen`].
+pub(super) const FIRST_THREAD: u64 = 1;
 /// What a C library makes a thread's stack of. All of it counts as memory: so it is less than the first thread has.
 const THREAD_STACK_BYTES: u64 = 2 << 20;
 const INFINITE: u64 = u64::MAX;
+
+/// The number of a process that was cloned from one of the number `before`, or reset to where that stood. Libraries take a
+/// change of it for a fork, and let go of random state that they would have in common with the one they were copied from
+/// (OpenSSL 3 before each draw; Python's `tempfile`). No thread has such a number.
+pub(super) fn another(before: u64) -> io::Result<u64> {
+    const SPACE: u64 = 1 << 21;
+    let mut bytes = [0; 8];
+    // Of so few bytes all come.
+    random(&mut bytes, GetRandomFlags::empty())?;
+    let number = SPACE + u64::from_le_bytes(bytes) % (SPACE - 1);
+    Ok(if number < before { number } else { number + 1 })
+}
+
+/// What the guest is told a thread's number to be: the first one's is the process's.
+pub(super) fn seen(process: &Process, thread: u64) -> u64 {
+    if thread == FIRST_THREAD { process.pid } else { thread }
+}
+
+/// Which thread the guest means. A C library may go on calling the first one as it was called before the process was cloned.
+pub(super) fn meant(process: &Process, number: u64) -> u64 {
+    if number == process.pid { FIRST_THREAD } else { number }
+}
 
 pub(super) fn arch_prctl(process: &mut Process, what: u64, value: u64) -> Answer {
     const SET_FS: u64 = 0x1002;

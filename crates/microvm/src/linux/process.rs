@@ -21,6 +21,7 @@ use thiserror::Error;
 use super::call::{self, Flow};
 use super::clock_page::ClockPage;
 use super::files::{Files, Object, Stream};
+use super::identity::PID;
 use super::signals::Signals;
 use super::start;
 use super::template::Kernel;
@@ -61,6 +62,8 @@ pub struct Process {
     pub(super) vcpu: Vcpu,
     pub(super) space: Space,
     pub(super) kernel: Kernel,
+    /// Its number, as it sees itself: another one in each clone, and after each reset.
+    pub(super) pid: u64,
     pub(super) started: Instant,
     /// None where the guest has to ask for the time.
     pub(super) clock: Option<ClockPage>,
@@ -180,7 +183,7 @@ impl Process {
             name: start::name(&path),
             threads: Threads::default(),
         };
-        Ok(Self::assemble(vcpu, space, kernel, clock))
+        Ok(Self::assemble(vcpu, space, kernel, PID, clock))
     }
 
     /// With nothing said and nothing done yet.
@@ -188,12 +191,14 @@ impl Process {
         vcpu: Vcpu,
         space: Space,
         kernel: Kernel,
+        pid: u64,
         clock: Option<ClockPage>,
     ) -> Self {
         Self {
             vcpu,
             space,
             kernel,
+            pid,
             started: Instant::now(),
             clock,
             incoming: VecDeque::new(),

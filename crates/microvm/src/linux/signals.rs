@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::Answer;
 use super::call::{Flow, register};
-use super::identity::PID;
+use super::identity::meant;
 use super::process::{Pause, Process};
 use super::record::{Record, long_at};
 use crate::layout::{PAGE, USER_HALF_END};
@@ -186,7 +186,7 @@ pub(super) fn sigaltstack(process: &mut Process, new: u64, old: u64) -> Answer {
 
 /// `kill`: to itself, the only process there is.
 pub(super) fn kill(process: &mut Process, target: i32, signal: i32) -> Flow {
-    let own = i64::from(target).unsigned_abs() == PID || target == 0;
+    let own = i64::from(target).unsigned_abs() == process.pid || target == 0;
     if !own {
         return Flow::Answer(Err(Errno::SRCH));
     }
@@ -195,6 +195,7 @@ pub(super) fn kill(process: &mut Process, target: i32, signal: i32) -> Flow {
 
 /// `tkill` and `tgkill`. Another thread than the running one is not interrupted for a handler: EAGAIN.
 pub(super) fn kill_thread(process: &mut Process, target: u64, signal: i32) -> Flow {
+    let target = meant(process, target);
     if !process.kernel.threads.live(target) {
         return Flow::Answer(Err(Errno::SRCH));
     }

@@ -50,7 +50,7 @@ use crate::vfs::{SavedScratch, Tree};
 use facts::Facts;
 
 /// Of the format; there is no conversion.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 const MAGIC: &[u8; 8] = b"WOOLSNAP";
 /// Bytes of the facts, and of the state, at most: a state has up to 65 530 mappings.
 const MOST_FACTS: usize = 16 << 10;
@@ -136,6 +136,7 @@ struct State {
     signals: SavedSignals,
     threads: SavedThreads,
     name: [u8; 16],
+    pid: u64,
     told: u64,
 }
 
@@ -164,19 +165,19 @@ impl Template {
     fn state(&self, host: &Hypervisor) -> Result<State, SaveError> {
         let fresh = fresh(host, &self.frozen, &self.space)?;
         // Each field is named: one that is added later has to be decided about. What clones touch is learnt anew.
-        let Self { frozen: _, space, cpu, kernel, told, touched: _ } = self;
+        let Self { frozen: _, space, cpu, kernel, pid, told, touched: _ } = self;
         let Kernel { tree, files, directory, umask, signals, threads, name } = kernel;
         if *directory != Tree::ROOT {
             return Err(SaveError::Unusual("another current directory than the root"));
         }
-        let (umask, name, told) = (*umask, *name, *told);
+        let (umask, name, pid, told) = (*umask, *name, *pid, *told);
         let (space, signals) = (space.to_saved(), signals.to_saved());
         let unusual = SaveError::Unusual;
         let scratch = tree.to_saved().ok_or(unusual("files of its own, or branches"))?;
         let files = files.to_saved().ok_or(unusual("files of layers open, or pipes"))?;
         let threads = threads.to_saved().ok_or(unusual("more than one thread"))?;
         let cpu = cpu.to_saved(&fresh).ok_or(unusual("system registers that no guest sets"))?;
-        Ok(State { space, cpu, files, scratch, umask, signals, threads, name, told })
+        Ok(State { space, cpu, files, scratch, umask, signals, threads, name, pid, told })
     }
 
     /// Makes one of a snapshot. `build` is that of this program; `tree` is made from the layers that the first one was made
@@ -195,7 +196,7 @@ impl Template {
         let here = Facts::of(host, build, &tree).ok_or(RestoreError::Boot)?;
         facts.are(&here)?;
         let state: State = read_part(&mut from, MOST_STATE)?;
-        let State { space, cpu, files, scratch, umask, signals, threads, name, told } = state;
+        let State { space, cpu, files, scratch, umask, signals, threads, name, pid, told } = state;
         let damaged = RestoreError::Damaged;
         let tree = tree.with_saved(&scratch).ok_or(damaged("scratch"))?;
         let files = Files::of_saved(&files, &tree).ok_or(damaged("descriptors"))?;
@@ -211,7 +212,7 @@ impl Template {
         let (frozen, space) = space.freeze().map_err(ProcessError::Host)?;
         let fresh = fresh(host, &frozen, &space)?;
         let cpu = fresh.with_saved(&cpu).ok_or(damaged("registers"))?;
-        let template = Self { frozen, space, cpu, kernel, told, touched: Mutex::default() };
+        let template = Self { frozen, space, cpu, kernel, pid, told, touched: Mutex::default() };
         // What KVM does not take is found now, and not when a call waits.
         drop(template.spawn(host)?);
         Ok(template)

@@ -19,7 +19,8 @@
 //!
 //! Time is not part of it: clocks are the host's, and the clock page is written anew before the guest sees it. Only the latest
 //! that the guest was told to be is kept, so that no clone is told less. Neither is what the process said part of it: whoever
-//! spawns one starts with an empty conversation.
+//! spawns one starts with an empty conversation. The process's number is another each time, which is how libraries find that
+//! they were copied.
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,6 +30,7 @@ use std::time::Instant;
 use super::ahead::Touched;
 use super::clock_page::{ClockPage, touching};
 use super::files::Files;
+use super::identity::another;
 use super::process::{Process, ProcessError, keep_time};
 use super::signals::Signals;
 use super::threads::Threads;
@@ -47,6 +49,8 @@ pub struct Template {
     pub(super) space: SpaceState,
     pub(super) cpu: CpuState,
     pub(super) kernel: Kernel,
+    /// The number of the process that was frozen.
+    pub(super) pid: u64,
     /// The latest that its guest was told to be, in nanoseconds of the monotonic clock.
     pub(super) told: u64,
     pub(super) touched: Mutex<Arc<Touched>>,
@@ -99,6 +103,7 @@ impl Template {
             mut vcpu,
             space,
             kernel,
+            pid,
             started: _,
             clock,
             incoming: _,
@@ -118,7 +123,7 @@ impl Template {
         // KVM's slots refer to the memory.
         drop(vcpu);
         let (frozen, space) = own(space)?.freeze()?;
-        Ok(Self { frozen, space, cpu, kernel, told, touched: Mutex::default() })
+        Ok(Self { frozen, space, cpu, kernel, pid, told, touched: Mutex::default() })
     }
 
     /// Bytes that clones have mapped before any limit of theirs counts: the most that one can come to have beside it.
@@ -176,7 +181,7 @@ impl Template {
         }
         self.cpu.restore(&mut vcpu)?;
         let clock = keep_time(host, &vcpu, self.told)?;
-        Ok(Process::assemble(vcpu, space, self.kernel.clone(), clock))
+        Ok(Process::assemble(vcpu, space, self.kernel.clone(), another(self.pid)?, clock))
     }
 
     /// Puts a process that was spawned from here back to where it began, whatever it did since.
@@ -198,6 +203,7 @@ impl Template {
             vcpu: _,
             space: _,
             kernel,
+            pid,
             started,
             clock,
             incoming,
@@ -217,6 +223,7 @@ impl Template {
         kernel.clone_from(&self.kernel);
         // How much it may have is its own matter, and not that of whom the template was made of.
         kernel.tree.set_room(bytes, nodes);
+        *pid = another(self.pid)?;
         if let Some(clock) = clock {
             clock.lose();
         }

@@ -97,7 +97,7 @@ impl Wait {
 
 impl Default for Threads {
     fn default() -> Self {
-        let running = Identity { number: super::identity::PID, tells: 0 };
+        let running = Identity { number: super::identity::FIRST_THREAD, tells: 0 };
         let (others, last) = (VecDeque::new(), running.number);
         Self { running, since: None, until: None, others, last }
     }

@@ -15,7 +15,7 @@ use microvm::vfs::Branch;
 use sandbox::wire::Request;
 use sandbox::{Death, Limits};
 
-use super::conversation::Channel;
+use super::conversation::{Answer, Channel};
 use super::family::Family;
 use super::hold::Hold;
 use super::pristine;
@@ -105,20 +105,39 @@ impl Clone {
 
     /// Runs it until it waits for its channel, passing on what it says.
     pub(super) fn run(&self, process: &mut Process) -> Result<ControlFlow<End>, Trouble> {
-        let outcome = self.converse_until_idle(process);
+        self.run_until(process, None)
+    }
+
+    /// The same, but no further than to the end of the answer to its call, where one is looked for.
+    pub(super) fn run_until(
+        &self,
+        process: &mut Process,
+        answer: Option<&mut Answer>,
+    ) -> Result<ControlFlow<End>, Trouble> {
+        let outcome = self.pass_on(process, answer);
         // However that ended: what is missing is often why.
         self.family.note_lacking(process.unknown_calls());
         outcome
     }
 
-    fn converse_until_idle(&self, process: &mut Process) -> Result<ControlFlow<End>, Trouble> {
+    fn pass_on(
+        &self,
+        process: &mut Process,
+        mut answer: Option<&mut Answer>,
+    ) -> Result<ControlFlow<End>, Trouble> {
         loop {
             let pause = process.run()?;
-            let said = process.take_said();
+            let mut said = process.take_said();
+            if let Some(answer) = &mut answer {
+                said.truncate(answer.take(&said));
+            }
             // What went around the guest's own streams: nobody reads it.
             drop(process.take_output());
             if !self.channel.write(&said) {
                 return Ok(ControlFlow::Break(None));
+            }
+            if answer.as_ref().is_some_and(|answer| answer.is_whole()) {
+                return Ok(ControlFlow::Continue(()));
             }
             match pause {
                 Pause::Spoke => {}

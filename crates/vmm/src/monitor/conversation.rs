@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
+use sandbox::wire::{Frame, MAX_HEADER_BYTES, Reply};
 
 /// The monitor's end of an instance's channel.
 #[derive(Clone, Debug)]
@@ -102,9 +103,53 @@ impl Boundary {
     }
 }
 
+/// Follows what a guest says during a call, and knows where the answer ends.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    boundary: Boundary,
+    /// The frame's beginning: its prefix, and its header as far as that is there.
+    beginning: Vec<u8>,
+    whole: bool,
+}
+
+impl Answer {
+    /// Takes bytes up to the end of the answer; how many those were.
+    pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
+        let mut taken = 0;
+        while taken < bytes.len() && !self.whole {
+            let count = self.boundary.take(&bytes[taken..]);
+            let room = Boundary::PREFIX + MAX_HEADER_BYTES - self.beginning.len();
+            self.beginning.extend(&bytes[taken..taken + count.min(room)]);
+            taken += count;
+            if self.boundary.is_between() {
+                self.whole = is_answer(&self.beginning);
+                self.beginning.clear();
+            }
+        }
+        taken
+    }
+
+    /// Whether all of it was said.
+    pub(super) fn is_whole(&self) -> bool {
+        self.whole
+    }
+}
+
+/// Whether a frame with that beginning answers a call.
+fn is_answer(beginning: &[u8]) -> bool {
+    let Some((prefix, rest)) = beginning.split_first_chunk::<{ Boundary::PREFIX }>() else {
+        return false;
+    };
+    let length = u32::from_le_bytes([prefix[0], prefix[1], prefix[2], prefix[3]]) as usize;
+    let header = rest.get(..length).map(<[u8]>::to_vec);
+    let frame = header.map(|header| Frame { header, body: Vec::new() });
+    let reply = frame.and_then(|frame| Reply::decode(frame).ok());
+    matches!(reply, Some((Reply::Done { .. } | Reply::Failed { .. }, _)))
+}
+
 #[cfg(test)]
 mod tests {
-    use sandbox::wire::Frame;
+    use sandbox::wire::LogStream;
 
     use super::*;
 
@@ -126,6 +171,31 @@ mod tests {
                 }
             }
             assert_eq!(seen, ends, "in pieces of {step}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_of_a_call_behind_its_answer_however_it_is_cut() {
+        let id = "one".to_owned();
+        let log = Reply::Log { id: id.clone(), stream: LogStream::Stdout };
+        let done = Reply::Done { id, content_type: "application/json".to_owned() };
+        let mut stream = Vec::new();
+        // Text that looks like an answer is none.
+        let mut text = Vec::new();
+        done.encode(b"1", &mut text).unwrap();
+        log.encode(&text, &mut stream).unwrap();
+        Frame::encode(b"no message", b"", &mut stream).unwrap();
+        done.encode(b"{\"a\": 1}", &mut stream).unwrap();
+        let end = stream.len();
+        done.encode(b"another", &mut stream).unwrap();
+        for step in 1..stream.len() {
+            let (mut answer, mut at) = (Answer::default(), 0);
+            for piece in stream.chunks(step) {
+                assert!(!answer.is_whole() || at == end, "in pieces of {step}");
+                at += answer.take(piece);
+            }
+            assert!(answer.is_whole());
+            assert_eq!(at, end, "in pieces of {step}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Clones that answer every call from the same state: `reset = "always"`.
 //!
 //! ```text
-//!   reference ─ clone ─► load ─ freeze ─► Function ─ clone ─► wake ─► call ─► reply ─┐
+//!   reference ─ clone ─► load ─ freeze ─► Function ─ clone ─► wake ─► call ─► answer ┐
 //!                                                               ▲                    │ after the reply, off its way
 //!                                                               └────── reset ◄──────┘
 //! ```
@@ -15,7 +15,7 @@ use microvm::linux::{Pause, Process, Template};
 use sandbox::wire::{Decoder, Reply};
 
 use super::clone::{Clone, End, Scale, wake};
-use super::conversation::Boundary;
+use super::conversation::{Answer, Boundary};
 use super::family::Loading;
 use super::reference::Trouble;
 use crate::message::Event;
@@ -161,7 +161,8 @@ fn is_loaded(said: &[u8]) -> bool {
     false
 }
 
-/// One call, from its first byte to the guest's waiting for the next.
+/// One call, from its first byte to its answer. What the guest would do after that nobody sees: it is no part of the next
+/// call, and does not end the machine.
 fn call(
     clone: &Clone,
     input: &mut Input,
@@ -171,11 +172,15 @@ fn call(
     if let ControlFlow::Break(end) = clone.run(process)? {
         return Ok(ControlFlow::Break(end));
     }
+    let mut answer = Answer::default();
     loop {
         let Some(bytes) = input.read(clone) else { return Ok(ControlFlow::Break(None)) };
-        process.feed(&bytes);
-        if let ControlFlow::Break(end) = clone.run(process)? {
-            return Ok(ControlFlow::Break(end));
+        // The rest of a call that was answered before it was read is for nobody.
+        if !answer.is_whole() {
+            process.feed(&bytes);
+            if let ControlFlow::Break(end) = clone.run_until(process, Some(&mut answer))? {
+                return Ok(ControlFlow::Break(end));
+            }
         }
         if input.boundary.is_between() {
             return Ok(ControlFlow::Continue(()));

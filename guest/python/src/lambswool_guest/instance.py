@@ -72,6 +72,7 @@ class Instance:
             elif header["kind"] == "invoke":
                 self.invoke(header, body)
             elif header["kind"] == "wake":
+                self._pid = posix.getpid()
                 reseed.after_clone()
             elif header["kind"] == "rehearse":
                 from lambswool_guest import rehearsal

@@ -26,6 +26,7 @@ from lambswool_guest import (  # noqa: F401 - for the clones
     instance,
     pools,
     rehearsal,
+    reseed,
 )
 from lambswool_guest.logs import Logs
 from lambswool_guest.wire import Channel
@@ -42,6 +43,7 @@ def serve(fd: int, places: "Places") -> "NoReturn":
     channel = Channel(fd)
     logs = Logs()
     logs.install()
+    reseed.remember_hooks()
     channel.send({"kind": "ready", "pid": posix.getpid()})
     while (message := channel.receive()) is not None:
         header, _ = message

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use super::{Identity, Threads};
-use crate::linux::identity::PID;
+use crate::linux::identity::FIRST_THREAD;
 
 /// Highest number that a thread of a snapshot can have had: what comes after it are numbers, too.
 const MOST_NUMBER: u64 = u32::MAX as u64;
@@ -23,15 +23,15 @@ impl Threads {
     pub(in crate::linux) fn to_saved(&self) -> Option<SavedThreads> {
         // Since when it runs and until when a call of its waits is this monitor's matter: it waits for its channel.
         let Self { running, since: _, until: _, others, last } = self;
-        let alone = others.is_empty() && running.number == PID && *last <= MOST_NUMBER;
+        let alone = others.is_empty() && running.number == FIRST_THREAD && *last <= MOST_NUMBER;
         alone.then_some(SavedThreads { tells: running.tells, last: *last })
     }
 
     /// Those of a snapshot; none where it says what cannot be.
     pub(in crate::linux) fn of_saved(saved: &SavedThreads) -> Option<Self> {
         let SavedThreads { tells, last } = *saved;
-        let running = Identity { number: PID, tells };
+        let running = Identity { number: FIRST_THREAD, tells };
         let threads = Self { running, since: None, until: None, others: VecDeque::new(), last };
-        (PID..=MOST_NUMBER).contains(&last).then_some(threads)
+        (FIRST_THREAD..=MOST_NUMBER).contains(&last).then_some(threads)
     }
 }
