@@ -75,6 +75,7 @@ pub fn collect(
     budget: u64,
     scope: Scope,
 ) -> Result<Collected, FileError> {
+    installers_cache(store)?;
     let items = items(store, in_use, scope)?;
     note(store, in_use);
     let total: u64 = items.iter().map(|item| item.bytes).sum();
@@ -86,6 +87,24 @@ pub fn collect(
         collected.left -= item.bytes;
     }
     Ok(collected)
+}
+
+/// Empties the installer's own cache once it holds many wheels. Resolving fetches what wheels say of themselves, which is
+/// small. Where an index gives no hashes it fetches the wheels, with each lock anew, and nothing else bounds that.
+fn installers_cache(store: &Store) -> Result<(), FileError> {
+    const MOST_WHEELS: usize = 256;
+    let cache = store.uv().join("cache");
+    let wheels = fs::read_dir(cache.join("archive-v0")).map_or(0, Iterator::count);
+    if wheels <= MOST_WHEELS {
+        return Ok(());
+    }
+    // Out of the way first: what is half removed is no cache. An earlier one may not have been removed to its end.
+    let old = store.uv().join("old-cache");
+    if old.exists() {
+        fs::remove_dir_all(&old).map_err(FileError::at("remove", &old))?;
+    }
+    fs::rename(&cache, &old).map_err(FileError::at("move", &cache))?;
+    fs::remove_dir_all(&old).map_err(FileError::at("remove", &old))
 }
 
 /// What goes, in the order in which it goes.
@@ -244,6 +263,24 @@ mod tests {
 
     fn names(items: Vec<Item>, budget: u64) -> Vec<String> {
         choose(items, budget).iter().map(|item| item.what.name()).collect()
+    }
+
+    #[test]
+    fn the_installers_cache_is_emptied_when_it_holds_many_wheels_and_not_before() {
+        let state = tempfile::tempdir().unwrap();
+        let store = Store::open(state.path()).unwrap();
+        let wheels = store.uv().join("cache/archive-v0");
+        let simple = store.uv().join("cache/simple-v28");
+        for _ in 0..2 {
+            fs::create_dir_all(&simple).unwrap();
+            (0..256).for_each(|wheel| fs::create_dir_all(wheels.join(wheel.to_string())).unwrap());
+            collect(&store, &BTreeSet::new(), u64::MAX, Scope::Running).unwrap();
+            assert!(simple.exists());
+            fs::create_dir_all(wheels.join("one more")).unwrap();
+            collect(&store, &BTreeSet::new(), u64::MAX, Scope::Running).unwrap();
+            assert!(!store.uv().join("cache").exists());
+            assert!(!store.uv().join("old-cache").exists());
+        }
     }
 
     #[test]
