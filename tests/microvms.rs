@@ -350,6 +350,17 @@ fn without_micro_vms_a_function_says_why_or_falls_back_if_it_allows_that() {
     assert!(refused.error().contains("`microvms`"), "{}", refused.error());
     let falls = in_machine("fallback = \"container\"", "return os.uname().nodename");
     assert_eq!(worker.try_out("falls", &falls).expect(200).json(), "sandbox");
+    // Whoever deploys it is told at once, and not by its first call.
+    let directory = tempfile::tempdir().unwrap();
+    for (name, source, told) in
+        [("strict", in_machine("", "return 1"), true), ("falls", falls, false)]
+    {
+        let file = directory.path().join(format!("{name}.py"));
+        fs::write(&file, source).unwrap();
+        let said = worker.site().wool(&["deploy", file.to_str().unwrap()]);
+        let refused = said.stderr.contains("its calls will be refused: micro-VMs are switched off");
+        assert_eq!(refused, told, "{said:?}");
+    }
     worker.assert_well();
 }
 

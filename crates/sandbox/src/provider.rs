@@ -19,7 +19,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{InstanceSpec, SandboxId, ZygoteSpec};
+use crate::{InstanceSpec, Kind, SandboxId, ZygoteSpec};
 
 /// A boxed future, so that the traits can be used as objects.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, ProviderError>> + Send + 'a>>;
@@ -34,6 +34,13 @@ pub trait Provider: Send + Sync + Debug {
 
     /// Sandboxes that were dropped and are not yet gone.
     fn reaping(&self) -> usize;
+
+    /// Why no sandbox of that kind can be made here, as far as that is known: what is tried nevertheless is refused with the
+    /// same words.
+    fn lacks(&self, kind: Kind) -> Option<String> {
+        let _ = kind;
+        None
+    }
 
     /// Forgets whatever it has kept, for zygotes to come, of what others had imported: files that they imported have changed.
     /// Blocks for as long as it takes to remove some files.

@@ -219,6 +219,9 @@ impl Deployer {
         if let Some(old) = before.filter(|old| old.current.handler.id != handler.id) {
             self.engine.forget(&old.current.handler.id).await;
         }
+        if let Some(lacking) = self.engine.lacks(handler.kind) {
+            progress.step(&format!("its calls will be refused: {lacking}"));
+        }
         if let Some(said) = reaches(handler) {
             progress.step(&said);
         }

@@ -77,6 +77,10 @@ impl Provider for Providers {
         self.containers.reaping()
     }
 
+    fn lacks(&self, kind: Kind) -> Option<String> {
+        self.of(kind).err().map(|error| error.to_string())
+    }
+
     fn renew(&self) {
         self.machines.iter().for_each(Provider::renew);
     }

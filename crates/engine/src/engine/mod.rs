@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sandbox::{Layer, Provider};
+use sandbox::{Kind, Layer, Provider};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -164,6 +164,11 @@ impl Engine {
         self.imports.renew();
         self.scheduler.renew();
         self.provider.renew();
+    }
+
+    /// Why no handler of that kind can run here, as far as that is known.
+    pub fn lacks(&self, kind: Kind) -> Option<String> {
+        self.provider.lacks(kind)
     }
 
     /// The zygotes that are there, in the format that seeds another engine.
