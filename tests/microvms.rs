@@ -122,7 +122,8 @@ fn what_goes_wrong_in_a_machine_is_told_and_harms_nobody_else() {
         ("takes", "return len(bytearray(200_000_000))", "MemoryError"),
         ("opens", "files = [open('/dev/null') for _ in range(5000)]", "Too many open files"),
         ("writes", "open('/tmp/big', 'wb').write(bytes(3_000_000))", "No space left on device"),
-        ("forks", "os.fork()", "BlockingIOError"),
+        ("forks", "os.fork()", "Function not implemented"),
+        ("starts", "import subprocess; subprocess.run(['true'])", "Function not implemented"),
         ("connects", "import socket; socket.socket()", "OSError"),
     ] {
         let limits = "memory = \"64MB\"\nscratch = \"2MB\"";
@@ -147,7 +148,7 @@ fn what_goes_wrong_in_a_machine_is_told_and_harms_nobody_else() {
     for name in ["spins", "sleeps", "bystander"] {
         drop(worker.delete(&format!("/v1/functions/{name}")).expect(204));
     }
-    let names = "exits faults raises takes opens writes forks connects";
+    let names = "exits faults raises takes opens writes forks starts connects";
     for name in names.split(' ') {
         drop(worker.delete(&format!("/v1/functions/{name}")).expect(204));
     }

@@ -149,8 +149,8 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
             Ok(0)
         }
         libc::SYS_set_robust_list => Ok(0),
-        // No children, and no network: refused as by a limit, and not noted as missing.
-        libc::SYS_fork | libc::SYS_vfork => Err(Errno::AGAIN),
+        // No children, and no network: refused, and not noted as missing. As what is not there: a limit would be tried again.
+        libc::SYS_fork | libc::SYS_vfork => Err(Errno::NOSYS),
         libc::SYS_execve | libc::SYS_execveat => Err(Errno::ACCESS),
         libc::SYS_wait4 | libc::SYS_waitid => Err(Errno::CHILD),
         libc::SYS_socket | libc::SYS_socketpair => Err(Errno::AFNOSUPPORT),

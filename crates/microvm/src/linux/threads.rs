@@ -299,7 +299,7 @@ fn resumed(switched: Result<(), VcpuError>) -> Flow {
     switched.map_or_else(Flow::Lost, |()| Flow::Resumed)
 }
 
-/// `clone`, as C libraries call it for a thread; anything else would be a process, and is refused as by a limit.
+/// `clone`, as C libraries call it for a thread. Anything else would be a process: there are none, however often one asks.
 pub(super) fn start(process: &mut Process, arguments: [u64; 6]) -> Flow {
     match try_start(process, arguments) {
         Ok(started) => Flow::Answer(started),
@@ -314,7 +314,10 @@ fn try_start(process: &mut Process, arguments: [u64; 6]) -> Result<Answer, VcpuE
     const TELL_END: u64 = 0x20_0000;
     const TELL_CHILD: u64 = 0x100_0000;
     let [flags, stack, parent, child, tls, _] = arguments;
-    if flags & THREAD != THREAD || process.kernel.threads.others.len() + 1 >= MOST {
+    if flags & THREAD != THREAD {
+        return Ok(Err(Errno::NOSYS));
+    }
+    if process.kernel.threads.others.len() + 1 >= MOST {
         return Ok(Err(Errno::AGAIN));
     }
     if tls >= USER_HALF_END {
