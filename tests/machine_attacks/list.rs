@@ -99,7 +99,7 @@ pub(crate) const ALL: &[Attack] = &[
     inner("descriptors beyond its own", "descriptors", &["none"]),
     host("a socket of TCP", "tcp", NO_FAMILY),
     host("a socket of Unix", "unix", NO_FAMILY),
-    host("a pair of sockets", "pair", NO_FAMILY),
+    host("a pair of datagram sockets", "pair", &["ESOCKTNOSUPPORT"]),
     host("fork", "fork", LACKING),
     host("a shell beside it", "spawn", LACKING),
     host("a shell in its place", "execute", &["ENOSYS", "ENOENT", "EACCES"]),

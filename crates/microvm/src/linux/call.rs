@@ -4,7 +4,8 @@ use rustix::io::Errno;
 
 use super::process::{Pause, Process};
 use super::{
-    Answer, clock, descriptors, futex, identity, memory, paths, signals, status, threads, transfer,
+    Answer, clock, descriptors, futex, identity, memory, paths, ready, signals, sockets, status,
+    threads, transfer,
 };
 use crate::vcpu::VcpuError;
 
@@ -42,7 +43,14 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_readv => return transfer::readv(process, a, b, c),
         libc::SYS_write => return transfer::write(process, a, b, c),
         libc::SYS_writev => return transfer::writev(process, a, b, c),
-        libc::SYS_poll => return descriptors::poll(process, a, b, signed(c)),
+        libc::SYS_sendto => return sockets::send_to(process, arguments),
+        libc::SYS_sendmsg => return sockets::send_message(process, a, b, c),
+        libc::SYS_recvfrom => return sockets::receive_from(process, arguments),
+        libc::SYS_recvmsg => return sockets::receive_message(process, a, b, c),
+        libc::SYS_poll => return ready::poll(process, a, b, signed(c)),
+        libc::SYS_select => return ready::select(process, arguments),
+        libc::SYS_pselect6 => return ready::pselect(process, arguments),
+        libc::SYS_flock => return descriptors::flock(process, a, b),
         libc::SYS_exit => return threads::exit(process, signed(a) & 0xff),
         libc::SYS_exit_group => return Flow::Exit(signed(a) & 0xff),
         libc::SYS_clone => return threads::start(process, arguments),
@@ -80,6 +88,11 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_fcntl => descriptors::fcntl(process, a, b, c),
         libc::SYS_ftruncate => transfer::ftruncate(process, a, b),
         libc::SYS_ioctl => descriptors::ioctl(process, a, b, c),
+        libc::SYS_socketpair => sockets::pair(process, a, b, c, d),
+        libc::SYS_shutdown => sockets::shut_down(process, a, b),
+        libc::SYS_getsockname | libc::SYS_getpeername => sockets::name(process, a, b, c),
+        libc::SYS_getsockopt => sockets::option(process, a, b, c, d, e),
+        libc::SYS_setsockopt => sockets::set_option(process, a, b, c, d, e),
         libc::SYS_fsync | libc::SYS_fdatasync => process.kernel.files.get(fd(a)).map(|_| 0),
         libc::SYS_fadvise64 => process.kernel.files.get(fd(a)).map(|_| 0),
 
@@ -153,7 +166,7 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_fork | libc::SYS_vfork => Err(Errno::NOSYS),
         libc::SYS_execve | libc::SYS_execveat => Err(Errno::ACCESS),
         libc::SYS_wait4 | libc::SYS_waitid => Err(Errno::CHILD),
-        libc::SYS_socket | libc::SYS_socketpair => Err(Errno::AFNOSUPPORT),
+        libc::SYS_socket => Err(Errno::AFNOSUPPORT),
         // Nothing here has further attributes: whoever copies files copies them without.
         libc::SYS_setxattr
         | libc::SYS_lsetxattr
@@ -169,8 +182,10 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         | libc::SYS_fremovexattr => Err(Errno::NOTSUP),
         libc::SYS_clock_settime | libc::SYS_settimeofday => Err(Errno::PERM),
         libc::SYS_mknod | libc::SYS_mknodat | libc::SYS_link | libc::SYS_linkat => Err(Errno::PERM),
-        // C libraries and allocators ask for these and do well without.
+        // C libraries, allocators and event loops ask for these and do well without.
         libc::SYS_rseq
+        | libc::SYS_epoll_create
+        | libc::SYS_epoll_create1
         | libc::SYS_clone3
         | libc::SYS_statx
         | libc::SYS_membarrier

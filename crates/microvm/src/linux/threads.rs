@@ -174,7 +174,8 @@ impl Threads {
         self.others.iter().any(Thread::is_ready)
     }
 
-    /// Ends the waiting of those whose time is over: whose was over first has the earlier turn.
+    /// Ends the waiting of those whose time is over: whose was over first has the earlier turn. Who waits for a change looks
+    /// once more, and says himself that his time is over.
     fn expire(&mut self, now: Instant) {
         while self.earliest().is_some_and(|until| until <= now) {
             let until = self.earliest();
@@ -182,8 +183,10 @@ impl Threads {
                 |thread: &Thread| matches!(thread.state, State::Waiting(_, at) if at == until);
             let Some(at) = self.others.iter().position(over) else { return };
             let Some(mut thread) = self.others.remove(at) else { return };
-            if let State::Waiting(wait, _) = thread.state {
-                thread.answer(wait.over());
+            match thread.state {
+                State::Waiting(Wait::Change, until) => thread.state = State::Again(until),
+                State::Waiting(wait, _) => thread.answer(wait.over()),
+                State::Ready | State::Again(_) => {}
             }
             self.others.push_back(thread);
         }
