@@ -221,3 +221,31 @@ fn locks_of_two_open_files_exclude_each_other_and_are_waited_for() {
         }"#;
     assert_same(source, "not open: -1 9\n");
 }
+
+#[test]
+fn whoever_pauses_goes_on_when_a_signal_comes() {
+    let source = r#"
+        static volatile int heard, done;
+        static void handler(int number) { heard++; }
+        static void *sends(void *argument) {
+            sigset_t all; sigfillset(&all); pthread_sigmask(SIG_BLOCK, &all, 0);
+            while (!done) { nap(); kill(getpid(), SIGUSR1); }
+            return 0;
+        }
+        int main() {
+            pthread_t thread; struct itimerval now = {{1, 1}, {1, 1}}, none = {{0}};
+            signal(SIGUSR1, handler);
+            pthread_create(&thread, 0, sends, 0);
+            say("pause", pause());
+            done = 1;
+            pthread_join(thread, 0);
+            say("heard", heard > 0);
+            say("no alarm", alarm(0));
+            say("timer", getitimer(ITIMER_REAL, &now));
+            say("never", now.it_value.tv_sec + now.it_interval.tv_sec);
+            say("no such", getitimer(3, &now));
+            say("cleared", setitimer(ITIMER_PROF, &none, &now)); say("no such", setitimer(7, &none, 0));
+            return 0;
+        }"#;
+    assert_same(source, "no such: -1 22\n");
+}
