@@ -62,6 +62,47 @@ fn a_function_that_asks_for_it_runs_in_a_machine_and_is_called_as_any_other() {
 }
 
 #[test]
+fn an_async_handler_runs_in_a_machine() {
+    if !can_run_machines() {
+        return;
+    }
+    let worker = Site::new().up();
+    // In a machine that is kept, and in one that is put back after each call.
+    let source = |more: &str| {
+        format!(
+            "# /// script\n# [tool.lambswool]\n# isolation = \"microvm\"\n{more}# ///\n{}",
+            r#"
+import asyncio, os, time
+
+async def handler(event, context):
+    parts = await asyncio.gather(*(part(n) for n in range(event["n"])))
+    slow = await asyncio.wait_for(asyncio.to_thread(wait), 5)
+    try:
+        await asyncio.wait_for(asyncio.sleep(60), 0.02)
+    except asyncio.TimeoutError:
+        return [os.uname().nodename, sum(parts), slow]
+
+async def part(n):
+    await asyncio.sleep(0.01)
+    return n
+
+def wait():
+    time.sleep(0.02)
+    return "waited"
+"#
+        )
+    };
+    for (name, more) in [("kept", ""), ("reset", "# reset = \"always\"\n")] {
+        drop(worker.deploy(name, &source(more)).expect(201));
+        for n in 1..6 {
+            let answer = worker.run(name, &json!({"n": n})).expect(200).json();
+            assert_eq!(answer, json!(["microvm", n * (n - 1) / 2, "waited"]), "{name}");
+        }
+    }
+    worker.assert_well();
+}
+
+#[test]
 fn wool_run_puts_a_file_into_a_machine_when_told_to() {
     if !can_run_machines() {
         return;
