@@ -116,7 +116,7 @@ def unix(event):
 
 
 def pair(event):
-    return {"got": str(socket.socketpair()[0].fileno())}
+    return {"got": str(socket.socketpair(type=socket.SOCK_DGRAM)[0].fileno())}
 
 
 def fork(event):

@@ -15,6 +15,7 @@ const PROGRAM: &str = r##"
     #include <signal.h>
     #include <stdlib.h>
     #include <sys/mman.h>
+    #include <sys/socket.h>
     #include <sys/syscall.h>
     #include <unistd.h>
     static unsigned long state;
@@ -37,7 +38,8 @@ const PROGRAM: &str = r##"
     static int ends(unsigned long number) {
         return number == SYS_exit || number == SYS_exit_group || number == SYS_rt_sigreturn || number == SYS_kill
             || number == SYS_tkill || number == SYS_tgkill || number == SYS_nanosleep || number == SYS_clock_nanosleep
-            || number == SYS_poll || number == SYS_read || number == SYS_arch_prctl;
+            || number == SYS_poll || number == SYS_select || number == SYS_pselect6 || number == SYS_pause
+            || number == SYS_read || number == SYS_arch_prctl;
     }
     int main(int count, char **arguments) {
         state = strtoul(arguments[1], 0, 10) * 0x9e3779b97f4a7c15ul + 1;
@@ -48,6 +50,8 @@ const PROGRAM: &str = r##"
             const char *from = paths[next() % 7];
             while ((*to++ = *from++)) {}
         }
+        int pair[2];
+        for (int at = 0; at < 8; at++) socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair);
         for (int at = 0; at < 20000; at++) {
             unsigned long number = next() % 4 ? next() % 340 : next() % 32;
             if (ends(number) && next() % 2000) continue;

@@ -14,7 +14,7 @@ fn idle(host: &Hypervisor, first: &str, second: &str) -> (Process, TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let source = format!(
         "#define _GNU_SOURCE\n#include <errno.h>\n#include <fcntl.h>\n#include <stdio.h>\n#include <string.h>\n\
-         #include <sys/mman.h>\n#include <sys/stat.h>\n#include <unistd.h>\n\
+         #include <sys/mman.h>\n#include <sys/socket.h>\n#include <sys/stat.h>\n#include <unistd.h>\n\
          int main() {{ char byte;\n{first}\nread(3, &byte, 1);\n{second}\n}}"
     );
     std::fs::write(directory.path().join("program"), compile(&source, &["-static"])).unwrap();
@@ -319,4 +319,53 @@ fn a_guest_has_so_many_files_of_layers_open_and_no_more() {
         return count;"#;
     let Some((status, _)) = run(source, 32 << 20, 1 << 20) else { return };
     assert_eq!(usize::try_from(status).unwrap(), MOST_LAYER_FILES);
+}
+
+#[test]
+fn whoever_has_no_descriptor_left_makes_no_pipes_and_no_sockets() {
+    let Some(host) = kvm() else { return };
+    let first = "while (dup(3) >= 0) {}";
+    let second = r#"
+        int ends[2];
+        for (int at = 0; at < 10000; at++) {
+            if (pipe(ends) == 0 || errno != EMFILE) return 1;
+            if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0 || errno != EMFILE) return 2;
+        }
+        /* With one left, which the first of two takes in vain. */
+        close(1023);
+        for (int at = 0; at < 100; at++) if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0 || errno != EMFILE) return 5;
+        close(1022);
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends)) return 3;
+        if (write(ends[0], "left", 4) != 4 || read(ends[1], &byte, 1) != 1 || byte != 'l') return 4;
+        return 7;"#;
+    let (mut process, _files) = idle(&host, first, second);
+    let before = process.weigh(&mut Scanner::open().unwrap()).unwrap();
+    assert_eq!(go_on(&mut process, 32 << 20, 1 << 20), 7);
+    let more = process.weigh(&mut Scanner::open().unwrap()).unwrap() - before;
+    assert!(more < 200_000, "{more}");
+}
+
+#[test]
+fn what_is_in_sockets_weighs_and_has_a_limit() {
+    // Both ways of each pair, as much as fits; then one side of each goes, and with it what nobody will read.
+    let fill = r#"
+        static char block[1 << 20];
+        int ends[16][2];
+        for (int at = 0; at < 16; at++) {
+            if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends[at])) return 1;
+            for (int side = 0; side < 2; side++) {
+                if (send(ends[at][side], block, sizeof block, 0) != 1 << 16) return 2;
+                if (send(ends[at][side], block, 1, 0) != -1 || errno != EAGAIN) return 3;
+            }
+        }"#;
+    let Some(host) = kvm() else { return };
+    let close = "for (int at = 0; at < 16; at++) close(ends[at][0]); read(3, &byte, 1); return 0;";
+    let (mut process, _files) = idle(&host, fill, close);
+    let mut scanner = Scanner::open().unwrap();
+    let full = process.weigh(&mut scanner).unwrap();
+    process.feed(b"x");
+    assert_eq!(process.run().unwrap(), Pause::Idle);
+    let less = full - process.weigh(&mut scanner).unwrap();
+    // But for what holds the byte that it was fed.
+    assert!(((1 << 20) - 100..2 << 20).contains(&less), "{less}");
 }

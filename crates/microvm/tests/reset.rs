@@ -18,7 +18,9 @@ const PROGRAM: &str = r##"
     #include <setjmp.h>
     #include <signal.h>
     #include <string.h>
+    #include <sys/file.h>
     #include <sys/mman.h>
+    #include <sys/socket.h>
     #include <sys/stat.h>
     #include <unistd.h>
     static char data[1 << 20];
@@ -97,7 +99,8 @@ const PROGRAM: &str = r##"
             for (int at = 0; at < 5 << 20; at++) if (top[at]) return 33;
             memset(top, 6, 5 << 20); return 1; }
         case 'f': { write(4, "xxxx", 4); int fd = open("/tmp/made", O_RDWR | O_CREAT, 0600); write(fd, data, 1000);
-            int ends[2]; pipe(ends); write(ends[1], "left", 4); mkdir("/tmp/dir", 0700); chdir("/tmp/dir");
+            int ends[2]; pipe(ends); write(ends[1], "left", 4); flock(4, LOCK_EX);
+            socketpair(AF_UNIX, SOCK_STREAM, 0, ends); write(ends[1], "left", 4); shutdown(ends[0], SHUT_WR); mkdir("/tmp/dir", 0700); chdir("/tmp/dir");
             ftruncate(4, 2); dup2(1, 40); return 1; }
         case 's': signal(SIGUSR1, handler); { sigset_t mask; sigemptyset(&mask); sigaddset(&mask, SIGUSR2);
             sigprocmask(SIG_BLOCK, &mask, 0); } umask(0); return 1;

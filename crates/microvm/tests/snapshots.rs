@@ -23,7 +23,9 @@ const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 static char big[3 << 20];
@@ -41,7 +43,7 @@ static long ask(char *asked, long room, double *kept) {
 static void *waits(void *nothing) { pthread_mutex_lock(&lock); return nothing; }
 int main(void) {
     char *heap = malloc(5000000), *hidden = mmap(0, 8192, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    int calls = 0;
+    int calls = 0, ends[2];
     pthread_t thread;
     memset(heap, 7, 5000000);
     big[123456] = 9;
@@ -61,6 +63,8 @@ int main(void) {
         case 'c': close(open("/tmp/left", O_CREAT | O_WRONLY, 0600)); break;
         case 'o': open("/program", O_RDONLY); break;
         case 'd': chdir("/tmp"); break;
+        case 's': socketpair(AF_UNIX, SOCK_STREAM, 0, ends); break;
+        case 'l': flock(caught, LOCK_SH); break;
         case 't':
             pthread_mutex_lock(&lock);
             pthread_create(&thread, 0, waits, 0);
@@ -158,9 +162,14 @@ fn a_template_from_disk_is_the_one_that_was_saved() {
 #[test]
 fn a_machine_with_more_than_the_usual_is_not_saved() {
     let Some(host) = kvm() else { return };
-    for (asked, what) in
-        [("c", "files of its own"), ("o", "files of layers"), ("d", "directory"), ("t", "thread")]
-    {
+    for (asked, what) in [
+        ("c", "files of its own"),
+        ("o", "files of layers"),
+        ("d", "directory"),
+        ("t", "thread"),
+        ("s", "sockets"),
+        ("l", "locks"),
+    ] {
         match template(&host, asked).save(&host, build(), &mut Vec::new()) {
             Err(SaveError::Unusual(found)) => assert!(found.contains(what), "{asked}: {found}"),
             other => panic!("{asked}: {other:?}"),

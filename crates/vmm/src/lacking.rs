@@ -6,6 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use warden::filter::{allowed, refused};
+
 /// Kinds that are kept: a guest can try any number.
 const MOST: usize = 256;
 
@@ -13,6 +15,17 @@ const MOST: usize = 256;
 #[must_use]
 pub fn file(state: &Path) -> PathBuf {
     state.join("microvm-lacking")
+}
+
+/// A call's name with its number, as far as the filters of containers name it.
+#[must_use]
+pub fn named(call: u64) -> String {
+    let allowed = allowed::GROUPS.iter().flat_map(|group| group.calls);
+    let mut all = allowed.chain(refused::REFUSALS.iter().flat_map(|refusal| refusal.calls));
+    match all.find(|(_, number)| u64::try_from(*number) == Ok(call)) {
+        Some((name, _)) => format!("{} ({call})", name.trim_start_matches("SYS_")),
+        None => call.to_string(),
+    }
 }
 
 /// Those that are known.
@@ -48,6 +61,13 @@ impl Lacking {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_call_is_told_by_its_name_where_that_is_known() {
+        assert_eq!(named(290), "eventfd2 (290)");
+        assert_eq!(named(165), "mount (165)");
+        assert_eq!(named(9999), "9999");
+    }
 
     #[test]
     fn what_was_missed_is_remembered_once_each_and_not_without_end() {

@@ -4,7 +4,8 @@ use rustix::io::Errno;
 
 use super::process::{Pause, Process};
 use super::{
-    Answer, clock, descriptors, futex, identity, memory, paths, signals, status, threads, transfer,
+    Answer, clock, descriptors, futex, identity, memory, paths, ready, signals, sockets, status,
+    threads, transfer,
 };
 use crate::vcpu::VcpuError;
 
@@ -42,13 +43,22 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_readv => return transfer::readv(process, a, b, c),
         libc::SYS_write => return transfer::write(process, a, b, c),
         libc::SYS_writev => return transfer::writev(process, a, b, c),
-        libc::SYS_poll => return descriptors::poll(process, a, b, signed(c)),
+        libc::SYS_sendto => return sockets::send_to(process, arguments),
+        libc::SYS_sendmsg => return sockets::send_message(process, a, b, c),
+        libc::SYS_recvfrom => return sockets::receive_from(process, arguments),
+        libc::SYS_recvmsg => return sockets::receive_message(process, a, b, c),
+        libc::SYS_poll => return ready::poll(process, a, b, signed(c)),
+        libc::SYS_select => return ready::select(process, arguments),
+        libc::SYS_pselect6 => return ready::pselect(process, arguments),
+        libc::SYS_flock => return descriptors::flock(process, a, b),
         libc::SYS_exit => return threads::exit(process, signed(a) & 0xff),
         libc::SYS_exit_group => return Flow::Exit(signed(a) & 0xff),
         libc::SYS_clone => return threads::start(process, arguments),
         libc::SYS_futex => return futex::futex(process, arguments),
         libc::SYS_nanosleep => return clock::nanosleep(process, a),
         libc::SYS_clock_nanosleep => return clock::clock_nanosleep(process, a, b, c),
+        libc::SYS_setitimer => return clock::set_timer(process, a, b, c),
+        libc::SYS_pause => return signals::pause(process),
         libc::SYS_rt_sigprocmask => return signals::sigprocmask(process, a, b, c, d),
         libc::SYS_rt_sigreturn => return signals::sigreturn(process),
         libc::SYS_kill => return signals::kill(process, signed(a), signed(b)),
@@ -80,6 +90,11 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_fcntl => descriptors::fcntl(process, a, b, c),
         libc::SYS_ftruncate => transfer::ftruncate(process, a, b),
         libc::SYS_ioctl => descriptors::ioctl(process, a, b, c),
+        libc::SYS_socketpair => sockets::pair(process, a, b, c, d),
+        libc::SYS_shutdown => sockets::shut_down(process, a, b),
+        libc::SYS_getsockname | libc::SYS_getpeername => sockets::name(process, a, b, c),
+        libc::SYS_getsockopt => sockets::option(process, a, b, c, d, e),
+        libc::SYS_setsockopt => sockets::set_option(process, a, b, c, d, e),
         libc::SYS_fsync | libc::SYS_fdatasync => process.kernel.files.get(fd(a)).map(|_| 0),
         libc::SYS_fadvise64 => process.kernel.files.get(fd(a)).map(|_| 0),
 
@@ -121,6 +136,9 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_clock_getres => clock::getres(process, a, b),
         libc::SYS_gettimeofday => clock::gettimeofday(process, a),
         libc::SYS_time => clock::time(process, a),
+        libc::SYS_getitimer => clock::timer(process, a, b),
+        // No alarm is ever set: there is none to take back.
+        libc::SYS_alarm if signed(a) == 0 => Ok(0),
 
         libc::SYS_rt_sigaction => signals::sigaction(process, a, b, c, d),
         libc::SYS_rt_sigpending => signals::sigpending(process, a, b),
@@ -152,11 +170,11 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
             Ok(0)
         }
         libc::SYS_set_robust_list => Ok(0),
-        // No children, and no network: refused as by a limit, and not noted as missing.
-        libc::SYS_fork | libc::SYS_vfork => Err(Errno::AGAIN),
+        // No children, and no network: refused, and not noted as missing. As what is not there: a limit would be tried again.
+        libc::SYS_fork | libc::SYS_vfork => Err(Errno::NOSYS),
         libc::SYS_execve | libc::SYS_execveat => Err(Errno::ACCESS),
         libc::SYS_wait4 | libc::SYS_waitid => Err(Errno::CHILD),
-        libc::SYS_socket | libc::SYS_socketpair => Err(Errno::AFNOSUPPORT),
+        libc::SYS_socket => Err(Errno::AFNOSUPPORT),
         // Nothing here has further attributes: whoever copies files copies them without.
         libc::SYS_setxattr
         | libc::SYS_lsetxattr
@@ -172,8 +190,10 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         | libc::SYS_fremovexattr => Err(Errno::NOTSUP),
         libc::SYS_clock_settime | libc::SYS_settimeofday => Err(Errno::PERM),
         libc::SYS_mknod | libc::SYS_mknodat | libc::SYS_link | libc::SYS_linkat => Err(Errno::PERM),
-        // C libraries and allocators ask for these and do well without.
+        // C libraries, allocators and event loops ask for these and do well without.
         libc::SYS_rseq
+        | libc::SYS_epoll_create
+        | libc::SYS_epoll_create1
         | libc::SYS_clone3
         | libc::SYS_statx
         | libc::SYS_membarrier

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::call::Flow;
+use super::call::{Flow, signed};
 use super::process::Process;
 use super::record::{Record, long_at};
 use super::threads::{Wait, deadline};
@@ -86,6 +86,37 @@ fn sleep(process: &mut Process, wanted: Result<Duration, Errno>) -> Flow {
     match wanted {
         Ok(wanted) => threads::wait(process, Wait::Time, Some(deadline(wanted))),
         Err(errno) => Flow::Answer(Err(errno)),
+    }
+}
+
+/// `getitimer`: no timer is ever set.
+pub(super) fn timer(process: &mut Process, which: u64, target: u64) -> Answer {
+    check_timer(which)?;
+    process.space.write(target, 32)?.fill(0);
+    Ok(0)
+}
+
+fn check_timer(which: u64) -> Answer {
+    match signed(which) {
+        libc::ITIMER_REAL | libc::ITIMER_VIRTUAL | libc::ITIMER_PROF => Ok(0),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// `setitimer`: it can be cleared. To interrupt a program anywhere takes a frame with the vectors in it, which there is not
+/// ([`super::signals`]).
+pub(super) fn set_timer(process: &mut Process, which: u64, new: u64, old: u64) -> Flow {
+    let value = match new {
+        0 => [0; 16],
+        new => match process.space.read(new, 32) {
+            Ok(bytes) => std::array::from_fn(|at| bytes[16 + at]),
+            Err(errno) => return Flow::Answer(Err(errno)),
+        },
+    };
+    match old {
+        _ if value != [0; 16] => Flow::Unknown,
+        0 => check_timer(which).into(),
+        old => timer(process, which, old).into(),
     }
 }
 

@@ -1,13 +1,11 @@
 //! System calls about descriptors themselves, whatever they refer to.
 
-use std::time::Duration;
-
 use rustix::io::Errno;
 
 use super::Answer;
 use super::call::{Flow, fd, signed};
-use super::files::{MOST, Object, PIPE_BYTES};
-use super::process::{Pause, Process};
+use super::files::{Lock, MOST, Object};
+use super::process::Process;
 use super::threads::{self, Wait};
 
 const WRITE_ONLY: u64 = 1;
@@ -65,16 +63,10 @@ pub(super) fn pipe(process: &mut Process, target: u64, flags: u64) -> Answer {
         return Err(Errno::INVAL);
     }
     process.space.write(target, 8)?;
-    let pipe = process.kernel.files.new_pipe();
-    let reader = process.kernel.files.open(Object::PipeReader(pipe), flags)?;
-    let writer = process.kernel.files.open(Object::PipeWriter(pipe), flags | WRITE_ONLY);
-    let writer = match writer {
-        Ok(writer) => writer,
-        Err(errno) => {
-            process.kernel.files.close(reader)?;
-            return Err(errno);
-        }
-    };
+    let files = &mut process.kernel.files;
+    let pipe = files.new_pipe();
+    let ends = [(Object::PipeReader(pipe), flags), (Object::PipeWriter(pipe), flags | WRITE_ONLY)];
+    let [reader, writer] = files.open_both(ends)?;
     let both = reader | writer << 32;
     process.space.write(target, 8)?.copy_from_slice(&both.to_le_bytes());
     Ok(0)
@@ -105,7 +97,8 @@ pub(super) fn ioctl(process: &mut Process, fd_: u64, request: u64, argument: u64
     const CLOSE_ON_EXEC: u64 = 0x5451;
     const KEEP_ON_EXEC: u64 = 0x5450;
     const NON_BLOCKING: u64 = 0x5421;
-    process.kernel.files.get(fd(fd_))?;
+    const UNREAD: u64 = 0x541b;
+    let open = process.kernel.files.get(fd(fd_))?;
     match fd(request) {
         CLOSE_ON_EXEC => process.kernel.files.set_close_on_exec(fd(fd_), true)?,
         KEEP_ON_EXEC => process.kernel.files.set_close_on_exec(fd(fd_), false)?,
@@ -114,69 +107,32 @@ pub(super) fn ioctl(process: &mut Process, fd_: u64, request: u64, argument: u64
             let open = process.kernel.files.get_mut(fd(fd_))?;
             open.flags = if wanted { open.flags | NONBLOCK } else { open.flags & !NONBLOCK };
         }
+        UNREAD => {
+            let pipe = match open.object {
+                Object::PipeReader(pipe) | Object::PipeWriter(pipe) => pipe,
+                Object::Socket { receives, .. } => receives,
+                _ => return Err(Errno::NOTTY),
+            };
+            let unread = process.kernel.files.pipe(pipe)?.bytes.len() as u64;
+            process.space.write(argument, 4)?.copy_from_slice(&unread.to_le_bytes()[..4]);
+        }
         _ => return Err(Errno::NOTTY),
     }
     Ok(0)
 }
 
-/// Ready or not; else it waits for another thread, or, without a limit of time, for the channel.
-pub(super) fn poll(process: &mut Process, entries: u64, count: u64, timeout: i32) -> Flow {
-    let mut channel = false;
-    match poll_now(process, entries, count, &mut channel) {
-        Ok(0) if timeout == 0 => Flow::Answer(Ok(0)),
-        Ok(0) if timeout > 0 => {
-            let wanted = Duration::from_millis(u64::from(timeout.unsigned_abs()));
-            let until = process.kernel.threads.limit(wanted);
-            threads::wait(process, Wait::Change, Some(until))
-        }
-        Ok(0) if channel => Flow::Again(Pause::Idle),
-        Ok(0) => threads::wait(process, Wait::Change, None),
-        answer => Flow::Answer(answer),
+/// `flock`. Two open files of one process exclude each other as those of two would.
+pub(super) fn flock(process: &mut Process, fd_: u64, operation: u64) -> Flow {
+    let wanted = match signed(operation) & !libc::LOCK_NB {
+        libc::LOCK_SH => Lock::Shared,
+        libc::LOCK_EX => Lock::Exclusive,
+        libc::LOCK_UN => Lock::None,
+        _ => return Flow::Answer(Err(Errno::INVAL)),
+    };
+    match process.kernel.files.lock(fd(fd_), wanted) {
+        Ok(true) => Flow::Answer(Ok(0)),
+        Ok(false) if signed(operation) & libc::LOCK_NB != 0 => Flow::Answer(Err(Errno::AGAIN)),
+        Ok(false) => threads::wait(process, Wait::Change, None),
+        Err(errno) => Flow::Answer(Err(errno)),
     }
-}
-
-/// What is ready; says whether the channel is asked about.
-fn poll_now(process: &mut Process, entries: u64, count: u64, channel: &mut bool) -> Answer {
-    const IN: u8 = 1;
-    const OUT: u8 = 4;
-    const ERROR: u8 = 8;
-    const HANG_UP: u8 = 16;
-    const INVALID: u8 = 32;
-    if count > MOST as u64 {
-        return Err(Errno::INVAL);
-    }
-    let mut bytes = process.space.read(entries, count * 8)?.to_vec();
-    let mut ready = 0;
-    for entry in bytes.chunks_exact_mut(8) {
-        let number = i32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
-        let state = match u64::try_from(number).map(|number| process.kernel.files.get(number)) {
-            Err(_) => 0,
-            Ok(Err(_)) => INVALID,
-            Ok(Ok(open)) => match open.object {
-                Object::Node(..) => IN | OUT,
-                Object::Output(_) => OUT,
-                Object::Channel if process.incoming.is_empty() && process.open => {
-                    *channel |= entry[4] & IN != 0;
-                    OUT
-                }
-                Object::Channel => IN | OUT,
-                Object::PipeReader(pipe) => match process.kernel.files.pipe(pipe)? {
-                    pipe if !pipe.bytes.is_empty() && pipe.writers == 0 => IN | HANG_UP,
-                    pipe if !pipe.bytes.is_empty() => IN,
-                    pipe if pipe.writers == 0 => HANG_UP,
-                    _ => 0,
-                },
-                Object::PipeWriter(pipe) => match process.kernel.files.pipe(pipe)? {
-                    pipe if pipe.readers == 0 => OUT | ERROR,
-                    pipe if pipe.bytes.len() < PIPE_BYTES => OUT,
-                    _ => 0,
-                },
-            },
-        };
-        let answered = state & (entry[4] | ERROR | HANG_UP | INVALID);
-        (entry[6], entry[7]) = (answered, 0);
-        ready += u64::from(answered != 0);
-    }
-    process.space.write(entries, count * 8)?.copy_from_slice(&bytes);
-    Ok(ready)
 }

@@ -1,5 +1,6 @@
 //! Descriptors, and what they refer to. Plain data: copying it copies all state of open files.
 
+mod lock;
 mod saved;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::vfs::NodeId;
+pub(crate) use lock::Lock;
 pub(crate) use saved::SavedFiles;
 
 /// Most descriptors of a process.
@@ -42,6 +44,7 @@ pub(crate) struct Open {
     /// `O_*` without those of creation.
     pub(crate) flags: u64,
     holders: usize,
+    lock: Lock,
 }
 
 /// What is open.
@@ -53,6 +56,8 @@ pub(crate) enum Object {
     PipeReader(usize),
     /// The writing end of a pipe.
     PipeWriter(usize),
+    /// One of two sockets that are connected by two pipes: which it receives from, and which it sends into.
+    Socket { receives: usize, sends: usize },
     /// The conversation with the worker.
     Channel,
     /// A stream that the monitor takes.
@@ -74,6 +79,39 @@ pub(crate) struct Pipe {
     pub(crate) bytes: VecDeque<u8>,
     pub(crate) readers: usize,
     pub(crate) writers: usize,
+    /// Between sockets: either side has shut it down.
+    pub(crate) shut: bool,
+    /// Between sockets: who sent into it went away and had not read everything himself. Who receives is told once.
+    pub(crate) reset: bool,
+}
+
+impl Pipe {
+    /// Whether nothing comes behind what is in it.
+    pub(crate) fn ends(&self) -> bool {
+        self.shut || self.writers == 0
+    }
+
+    /// Whether nobody takes what is put into it.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.shut || self.readers == 0
+    }
+
+    /// How much can be put into it.
+    pub(crate) fn room(&self) -> usize {
+        PIPE_BYTES.saturating_sub(self.bytes.len())
+    }
+}
+
+impl Object {
+    /// The pipe that it reads from, and the one that it writes into.
+    fn pipes(&self) -> [Option<usize>; 2] {
+        match *self {
+            Self::PipeReader(pipe) => [Some(pipe), None],
+            Self::PipeWriter(pipe) => [None, Some(pipe)],
+            Self::Socket { receives, sends } => [Some(receives), Some(sends)],
+            Self::Node(..) | Self::Channel | Self::Output(_) => [None, None],
+        }
+    }
 }
 
 impl Files {
@@ -111,17 +149,34 @@ impl Files {
             return Err(Errno::MFILE);
         }
         let slot = self.free_slot(0)?;
-        if let Object::PipeReader(pipe) = object {
+        let [reads, writes] = object.pipes();
+        if let Some(pipe) = reads {
             self.pipe_mut(pipe)?.readers += 1;
         }
-        if let Object::PipeWriter(pipe) = object {
+        if let Some(pipe) = writes {
             self.pipe_mut(pipe)?.writers += 1;
         }
-        let open = Open { object, offset: 0, flags: flags & !CREATION, holders: 1 };
+        let flags_kept = flags & !CREATION;
+        let open = Open { object, offset: 0, flags: flags_kept, holders: 1, lock: Lock::None };
         let index = put(&mut self.open, open);
         let close_on_exec = flags & u64::from(libc::O_CLOEXEC.cast_unsigned()) != 0;
         self.slots[slot] = Some(Descriptor { open: index, close_on_exec });
         Ok(slot as u64)
+    }
+
+    /// Opens both ends of something as the lowest free descriptors, or neither.
+    pub(crate) fn open_both(&mut self, both: [(Object, u64); 2]) -> Result<[u64; 2], Errno> {
+        let [(first, flags), (second, more)] = both;
+        let opened = self.open(first, flags).and_then(|first| {
+            let second = self.open(second, more);
+            if second.is_err() {
+                self.close(first)?;
+            }
+            Ok([first, second?])
+        });
+        // Else whoever has no descriptor left makes more and more pipes, each time he is refused.
+        self.drop_pipes();
+        opened
     }
 
     /// `fcntl(F_DUPFD)`: the lowest free descriptor from `least` on.
@@ -170,17 +225,36 @@ impl Files {
             return Ok(None);
         }
         let object = self.open[descriptor.open].take().map(|open| open.object);
-        match object {
-            Some(Object::PipeReader(pipe)) => self.pipe_mut(pipe)?.readers -= 1,
-            Some(Object::PipeWriter(pipe)) => self.pipe_mut(pipe)?.writers -= 1,
-            _ => {}
+        if let Some(object) = &object {
+            self.let_go(object)?;
         }
+        Ok(object)
+    }
+
+    /// Nobody has this open any more.
+    fn let_go(&mut self, object: &Object) -> Result<(), Errno> {
+        let [reads, writes] = object.pipes();
+        if let Some(pipe) = reads {
+            self.pipe_mut(pipe)?.readers -= 1;
+        }
+        if let Some(pipe) = writes {
+            self.pipe_mut(pipe)?.writers -= 1;
+        }
+        if let Object::Socket { receives, sends } = *object {
+            let unread = std::mem::take(&mut self.pipe_mut(receives)?.bytes);
+            self.pipe_mut(sends)?.reset |= !unread.is_empty();
+        }
+        self.drop_pipes();
+        Ok(())
+    }
+
+    /// Those with no end left.
+    fn drop_pipes(&mut self) {
         for pipe in &mut self.pipes {
             if pipe.as_ref().is_some_and(|pipe| pipe.readers == 0 && pipe.writers == 0) {
                 *pipe = None;
             }
         }
-        Ok(object)
     }
 
     /// Whether anybody has the node open.

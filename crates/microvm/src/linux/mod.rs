@@ -5,7 +5,9 @@
 //!                                                       ├── paths        open, mkdir, rename, unlink
 //!                                                       ├── status       stat, access, readlink, getdents
 //!                                                       ├── transfer     read, write, lseek
-//!                                                       ├── descriptors  close, dup, pipe, fcntl, poll
+//!                                                       ├── descriptors  close, dup, pipe, fcntl, flock
+//!                                                       ├── sockets      socketpair, sendto, recvfrom, shutdown
+//!                                                       ├── ready        poll, select
 //!                                                       ├── clock        clock_gettime, nanosleep (clock_page: without a call)
 //!                                                       ├── threads      clone, futex, exit
 //!                                                       ├── signals      sigaction, sigaltstack
@@ -30,9 +32,11 @@ mod measure;
 mod memory;
 mod paths;
 mod process;
+mod ready;
 mod record;
 mod signals;
 mod snapshot;
+mod sockets;
 mod start;
 mod status;
 mod template;

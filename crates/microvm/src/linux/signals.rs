@@ -17,7 +17,7 @@ use super::record::{Record, long_at};
 use crate::layout::{PAGE, USER_HALF_END};
 use crate::vcpu::Fault;
 pub(super) use saved::SavedSignals;
-pub(super) use waiting::{sigpending, sigprocmask};
+pub(super) use waiting::{pause, sigpending, sigprocmask};
 
 const MOST: usize = 64;
 /// Bytes of a set of signals.

@@ -22,7 +22,7 @@
 //! the caller to know. He owns no more than that: page tables and everything of ring 0 are made anew, of registers there is
 //! what a guest can set, and numbers are what a guest could have asked for. No bytes make the monitor panic.
 //!
-//! Only the usual machine is saved: one thread, nothing open of layers and no pipe, nothing in scratch but empty files without a
+//! Only the usual machine is saved: one thread, nothing open of layers, no pipe, socket or lock, nothing in scratch but empty files without a
 //! name. What imports leave beside that makes [`SaveError::Unusual`], and the machine is made anew each time.
 
 mod facts;
@@ -174,7 +174,8 @@ impl Template {
         let (space, signals) = (space.to_saved(), signals.to_saved());
         let unusual = SaveError::Unusual;
         let scratch = tree.to_saved().ok_or(unusual("files of its own, or branches"))?;
-        let files = files.to_saved().ok_or(unusual("files of layers open, or pipes"))?;
+        let files =
+            files.to_saved().ok_or(unusual("files of layers open, pipes, sockets or locks"))?;
         let threads = threads.to_saved().ok_or(unusual("more than one thread"))?;
         let cpu = cpu.to_saved(&fresh).ok_or(unusual("system registers that no guest sets"))?;
         Ok(State { space, cpu, files, scratch, umask, signals, threads, name, pid, told })

@@ -174,7 +174,8 @@ impl Threads {
         self.others.iter().any(Thread::is_ready)
     }
 
-    /// Ends the waiting of those whose time is over: whose was over first has the earlier turn.
+    /// Ends the waiting of those whose time is over: whose was over first has the earlier turn. Who waits for a change looks
+    /// once more, and says himself that his time is over.
     fn expire(&mut self, now: Instant) {
         while self.earliest().is_some_and(|until| until <= now) {
             let until = self.earliest();
@@ -182,8 +183,10 @@ impl Threads {
                 |thread: &Thread| matches!(thread.state, State::Waiting(_, at) if at == until);
             let Some(at) = self.others.iter().position(over) else { return };
             let Some(mut thread) = self.others.remove(at) else { return };
-            if let State::Waiting(wait, _) = thread.state {
-                thread.answer(wait.over());
+            match thread.state {
+                State::Waiting(Wait::Change, until) => thread.state = State::Again(until),
+                State::Waiting(wait, _) => thread.answer(wait.over()),
+                State::Ready | State::Again(_) => {}
             }
             self.others.push_back(thread);
         }
@@ -299,7 +302,7 @@ fn resumed(switched: Result<(), VcpuError>) -> Flow {
     switched.map_or_else(Flow::Lost, |()| Flow::Resumed)
 }
 
-/// `clone`, as C libraries call it for a thread; anything else would be a process, and is refused as by a limit.
+/// `clone`, as C libraries call it for a thread. Anything else would be a process: there are none, however often one asks.
 pub(super) fn start(process: &mut Process, arguments: [u64; 6]) -> Flow {
     match try_start(process, arguments) {
         Ok(started) => Flow::Answer(started),
@@ -314,7 +317,10 @@ fn try_start(process: &mut Process, arguments: [u64; 6]) -> Result<Answer, VcpuE
     const TELL_END: u64 = 0x20_0000;
     const TELL_CHILD: u64 = 0x100_0000;
     let [flags, stack, parent, child, tls, _] = arguments;
-    if flags & THREAD != THREAD || process.kernel.threads.others.len() + 1 >= MOST {
+    if flags & THREAD != THREAD {
+        return Ok(Err(Errno::NOSYS));
+    }
+    if process.kernel.threads.others.len() + 1 >= MOST {
         return Ok(Err(Errno::AGAIN));
     }
     if tls >= USER_HALF_END {

@@ -6,14 +6,14 @@ use std::os::unix::fs::FileExt;
 
 use rustix::io::Errno;
 
-use super::Answer;
 use super::call::{Flow, fd};
-use super::files::{Object, PIPE_BYTES};
+use super::files::Object;
 use super::identity::fill_random;
 use super::process::{Pause, Process};
 use super::record::long_at;
 use super::signals::{self, Addressee};
 use super::threads::{self, Wait};
+use super::{Answer, sockets};
 use crate::space::Space;
 use crate::vfs::{Contents, Device, NodeId};
 
@@ -23,41 +23,62 @@ const APPEND: u64 = 0o2000;
 const NONBLOCK: u64 = 0o4000;
 /// Most bytes that one call moves, all its parts together.
 const MOST: u64 = 0x7fff_f000;
-const MOST_PARTS: u64 = 1024;
+pub(super) const MOST_PARTS: u64 = 1024;
 
 pub(super) fn read(process: &mut Process, fd_: u64, target: u64, length: u64) -> Flow {
-    transfer(process, fd_, &[(target, length)], receive)
+    transfer(process, fd_, &[(target, length)], Manner::USUAL, receive)
 }
 
 pub(super) fn readv(process: &mut Process, fd_: u64, parts: u64, count: u64) -> Flow {
     match vector(process, parts, count) {
-        Ok(parts) => transfer(process, fd_, &parts, receive),
+        Ok(parts) => transfer(process, fd_, &parts, Manner::USUAL, receive),
         Err(errno) => Flow::Answer(Err(errno)),
     }
 }
 
 pub(super) fn write(process: &mut Process, fd_: u64, source: u64, length: u64) -> Flow {
-    transfer(process, fd_, &[(source, length)], send)
+    transfer(process, fd_, &[(source, length)], Manner::USUAL, send)
 }
 
 pub(super) fn writev(process: &mut Process, fd_: u64, parts: u64, count: u64) -> Flow {
     match vector(process, parts, count) {
-        Ok(parts) => transfer(process, fd_, &parts, send),
+        // Nothing in several parts goes nowhere, not even to who is gone.
+        Ok(parts) if sockets::is(process, fd_) && parts.iter().all(|(_, length)| *length == 0) => {
+            Flow::Answer(Ok(0))
+        }
+        Ok(parts) => transfer(process, fd_, &parts, Manner::USUAL, send),
         Err(errno) => Flow::Answer(Err(errno)),
     }
 }
 
 /// What a single part comes to.
-enum Moved {
+pub(super) enum Moved {
     Bytes(u64),
     /// Nothing can be moved until somebody else does something.
     Blocked(Pause),
 }
 
-type Step = fn(&mut Process, u64, u64, u64) -> Result<Moved, Errno>;
+/// What a call does that cannot move anything.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manner {
+    /// It waits, unless its descriptor is told not to.
+    pub(super) waits: bool,
+    /// It sends SIGPIPE where nobody reads.
+    pub(super) signals: bool,
+}
+
+impl Manner {
+    const USUAL: Self = Self { waits: true, signals: true };
+}
 
 /// Moves part by part, until one is moved in part only. An error after the first bytes is not lost: the next call finds it.
-fn transfer(process: &mut Process, fd_: u64, parts: &[(u64, u64)], step: Step) -> Flow {
+pub(super) fn transfer(
+    process: &mut Process,
+    fd_: u64,
+    parts: &[(u64, u64)],
+    manner: Manner,
+    mut step: impl FnMut(&mut Process, u64, u64, u64) -> Result<Moved, Errno>,
+) -> Flow {
     let (mut total, mut left) = (0, MOST);
     let stopper = process.stopper();
     // An empty part moves nothing, but if all are empty the descriptor is checked all the same.
@@ -73,12 +94,20 @@ fn transfer(process: &mut Process, fd_: u64, parts: &[(u64, u64)], step: Step) -
                     break;
                 }
             }
+            Ok(Moved::Blocked(_)) if total == 0 && !manner.waits => {
+                return Flow::Answer(Err(Errno::AGAIN));
+            }
             Ok(Moved::Blocked(pause)) if total == 0 => return blocked(process, fd_, pause),
-            Err(Errno::PIPE) => {
+            Err(Errno::PIPE) if manner.signals => {
                 let answer = if total == 0 { Err(Errno::PIPE) } else { Ok(total) };
                 return signals::raise(process, Addressee::Thread, signals::PIPE, answer);
             }
-            Err(errno) if total == 0 => return Flow::Answer(Err(errno)),
+            Err(errno) if total == 0 => {
+                if errno == Errno::CONNRESET {
+                    sockets::take_reset(process, fd_);
+                }
+                return Flow::Answer(Err(errno));
+            }
             Ok(Moved::Blocked(_)) | Err(_) => break,
         }
     }
@@ -95,7 +124,7 @@ fn blocked(process: &mut Process, fd_: u64, pause: Pause) -> Flow {
 }
 
 /// The parts of an `iovec` array, copied once.
-fn vector(process: &Process, parts: u64, count: u64) -> Result<Vec<(u64, u64)>, Errno> {
+pub(super) fn vector(process: &Process, parts: u64, count: u64) -> Result<Vec<(u64, u64)>, Errno> {
     if count > MOST_PARTS {
         return Err(Errno::INVAL);
     }
@@ -134,13 +163,17 @@ fn receive(process: &mut Process, fd_: u64, target: u64, length: u64) -> Result<
             }
             drain(&mut process.incoming, &mut process.space, target, length)?
         }
+        Object::Socket { .. } if length == 0 => 0,
+        Object::Socket { receives, .. } => {
+            return sockets::receive(process, receives, None, target, length);
+        }
         Object::PipeWriter(_) | Object::Output(_) => return Err(Errno::BADF),
     };
     Ok(Moved::Bytes(count))
 }
 
 /// Takes what is there; no more of the target is looked at than is written.
-fn drain(
+pub(super) fn drain(
     from: &mut VecDeque<u8>,
     space: &mut Space,
     target: u64,
@@ -206,7 +239,12 @@ pub(super) fn read_at(file: &File, target: &mut [u8], offset: u64) -> Result<u64
     Ok(done as u64)
 }
 
-fn send(process: &mut Process, fd_: u64, source: u64, length: u64) -> Result<Moved, Errno> {
+pub(super) fn send(
+    process: &mut Process,
+    fd_: u64,
+    source: u64,
+    length: u64,
+) -> Result<Moved, Errno> {
     let open = process.kernel.files.get(fd_)?;
     if open.flags & ACCESS_MODE == 0 {
         return Err(Errno::BADF);
@@ -223,16 +261,14 @@ fn send(process: &mut Process, fd_: u64, source: u64, length: u64) -> Result<Mov
             }
             count
         }
-        Object::PipeWriter(pipe) => {
+        Object::PipeWriter(_) if length == 0 => 0,
+        Object::PipeWriter(pipe) | Object::Socket { sends: pipe, .. } => {
             let state = process.kernel.files.pipe_mut(pipe)?;
-            if length == 0 {
-                return Ok(Moved::Bytes(0));
-            }
-            if state.readers == 0 {
+            if state.is_broken() {
                 return Err(Errno::PIPE);
             }
-            let room = (PIPE_BYTES - state.bytes.len()) as u64;
-            if room == 0 {
+            let room = state.room() as u64;
+            if room == 0 && length > 0 {
                 return Ok(Moved::Blocked(Pause::Stuck));
             }
             let bytes = process.space.read(source, length.min(room))?;

@@ -97,16 +97,14 @@ fn quirks(found: &Examination) -> Finding {
 fn missed(state: &Path) -> Finding {
     let what = "micro-VMs, missed";
     let text = fs::read_to_string(lacking::file(state)).unwrap_or_default();
-    let calls: Vec<&str> = text.lines().collect();
+    let named = |line: &str| line.parse().map_or_else(|_| line.to_owned(), lacking::named);
+    let calls: Vec<String> = text.lines().map(named).collect();
     if calls.is_empty() {
         return Finding::ok(what, "no function has tried a system call that is not there");
     }
     Finding::degraded(
         what,
-        format!(
-            "functions have tried Linux system calls that are not there, by number: {}",
-            calls.join(", ")
-        ),
+        format!("functions have tried Linux system calls that are not there: {}", calls.join(", ")),
         "if such a function fails, run it in a container; and tell us",
     )
 }

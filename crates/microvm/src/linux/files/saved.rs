@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Descriptor, Files, MOST, Object, Open, Stream};
+use super::{Descriptor, Files, Lock, MOST, Object, Open, Stream};
 use crate::vfs::{Kind, NodeId, Tree};
 
 /// What is open and by which descriptors.
@@ -33,7 +33,7 @@ enum SavedObject {
 }
 
 impl Files {
-    /// What a snapshot has of them; none where a pipe or a file of a layer is open.
+    /// What a snapshot has of them; none where a pipe, a socket or a file of a layer is open, or a lock is held.
     pub(crate) fn to_saved(&self) -> Option<SavedFiles> {
         let Self { slots, open, pipes } = self;
         if pipes.iter().any(Option::is_some) {
@@ -42,18 +42,22 @@ impl Files {
         let descriptor = |slot: &Option<Descriptor>| slot.map(|it| (it.open, it.close_on_exec));
         let mut all = Vec::new();
         for open in open {
-            let Some(Open { object, offset, flags, holders: _ }) = open else {
+            let Some(Open { object, offset, flags, holders: _, lock }) = open else {
                 all.push(None);
                 continue;
             };
+            if *lock != Lock::None {
+                return None;
+            }
             let object = match object {
                 Object::Output(Stream::Stdout) => SavedObject::Stdout,
                 Object::Output(Stream::Stderr) => SavedObject::Stderr,
                 Object::Channel => SavedObject::Channel,
                 Object::Node(node, None) => SavedObject::Node(node.0),
-                Object::Node(_, Some(_)) | Object::PipeReader(_) | Object::PipeWriter(_) => {
-                    return None;
-                }
+                Object::Node(_, Some(_))
+                | Object::PipeReader(_)
+                | Object::PipeWriter(_)
+                | Object::Socket { .. } => return None,
             };
             all.push(Some(SavedOpen { object, offset: *offset, flags: *flags }));
         }
@@ -78,7 +82,8 @@ impl Files {
                 return None;
             }
             let object = object.open(tree)?;
-            files.open.push(Some(Open { object, offset: *offset, flags: *flags, holders }));
+            let (offset, flags, lock) = (*offset, *flags, Lock::None);
+            files.open.push(Some(Open { object, offset, flags, holders, lock }));
         }
         for descriptor in descriptors {
             let slot = descriptor.map(|(open, close_on_exec)| Descriptor { open, close_on_exec });

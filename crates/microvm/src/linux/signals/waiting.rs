@@ -7,6 +7,7 @@ use crate::linux::Answer;
 use crate::linux::call::{Flow, signed};
 use crate::linux::process::Process;
 use crate::linux::record::long_at;
+use crate::linux::threads::{self, Wait};
 
 impl Signals {
     /// The first that waits, is not blocked any more, and is not ignored: the thread's own before the process's. It waits no
@@ -67,6 +68,15 @@ fn set_mask(
         process.space.write(old, SET_BYTES)?.copy_from_slice(&now.to_le_bytes());
     }
     Ok(())
+}
+
+/// `pause`: until a signal comes that has a handler. What another thread sends to the process while it blocks it itself may
+/// come here; with no other thread there is nobody who could send one.
+pub(in crate::linux) fn pause(process: &mut Process) -> Flow {
+    match process.kernel.signals.next() {
+        Some(number) => raise(process, Addressee::Thread, number, Err(Errno::INTR)),
+        None => threads::wait(process, Wait::Change, None),
+    }
 }
 
 /// `rt_sigpending`.
