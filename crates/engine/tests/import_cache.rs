@@ -328,6 +328,20 @@ async fn a_seeded_worker_makes_no_zygotes_beside_those_that_its_deploys_need() {
 }
 
 #[tokio::test]
+async fn a_deploy_has_a_zygote_of_its_own_made_when_the_given_one_cannot_be_forked() {
+    let both = ["a==1", "threads==1"].map(str::to_owned).to_vec();
+    let given = ZygoteTree { packages: both, ..ZygoteTree::default() };
+    let seed = ZygoteTree { children: vec![given], ..ZygoteTree::default() };
+    let costs: &[(&str, f64, &[&str])] = &[("a", 20.0, &[])];
+    let world = world(policy(ZygotePolicy::Utility), Some(seed), costs);
+    let handler = locked("one", "uses:a", &["a==1", "threads==1"], &["a"]);
+    assert!(world.engine.prepare(&handler).await);
+    let status = world.engine.status();
+    assert_eq!(status.refused.len(), 1, "{status:?}");
+    assert_eq!(status.zygotes.last().unwrap().imports, ["a"]);
+}
+
+#[tokio::test]
 async fn a_tree_that_was_written_down_grows_again_elsewhere() {
     let costs: &[(&str, f64, &[&str])] = &[("a", 20.0, &[]), ("b", 20.0, &[])];
     let first = world(policy(ZygotePolicy::Utility), None, costs);

@@ -75,7 +75,8 @@ pub fn collect(
     budget: u64,
     scope: Scope,
 ) -> Result<Collected, FileError> {
-    installers_cache(store)?;
+    // What cannot be removed is tried again the next time, and keeps nobody from the rest.
+    drop(installers_cache(store));
     let items = items(store, in_use, scope)?;
     note(store, in_use);
     let total: u64 = items.iter().map(|item| item.bytes).sum();
@@ -91,7 +92,7 @@ pub fn collect(
 
 /// Empties the installer's own cache once it holds many wheels. Resolving fetches what wheels say of themselves, which is
 /// small. Where an index gives no hashes it fetches the wheels, with each lock anew, and nothing else bounds that.
-fn installers_cache(store: &Store) -> Result<(), FileError> {
+fn installers_cache(store: &Store) -> io::Result<()> {
     const MOST_WHEELS: usize = 256;
     let cache = store.uv().join("cache");
     let wheels = fs::read_dir(cache.join("archive-v0")).map_or(0, Iterator::count);
@@ -101,10 +102,10 @@ fn installers_cache(store: &Store) -> Result<(), FileError> {
     // Out of the way first: what is half removed is no cache. An earlier one may not have been removed to its end.
     let old = store.uv().join("old-cache");
     if old.exists() {
-        fs::remove_dir_all(&old).map_err(FileError::at("remove", &old))?;
+        fs::remove_dir_all(&old)?;
     }
-    fs::rename(&cache, &old).map_err(FileError::at("move", &cache))?;
-    fs::remove_dir_all(&old).map_err(FileError::at("remove", &old))
+    fs::rename(&cache, &old)?;
+    fs::remove_dir_all(&old)
 }
 
 /// What goes, in the order in which it goes.

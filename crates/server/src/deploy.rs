@@ -185,7 +185,7 @@ impl Deployer {
         let work = tokio::task::spawn_blocking(move || {
             let Order { name, bundle, hidden, known } = order;
             let made = workshop.make(name.name(), bundle, &patience, &*heard);
-            if made.as_ref().is_ok_and(|made| made.mended) {
+            if workshop.take_mended() {
                 // Zygotes and instances may have imported what was broken.
                 engine.renew_all();
             }

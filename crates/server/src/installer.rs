@@ -49,4 +49,10 @@ impl Installer {
         };
         Ok(known.insert(uv).clone().waiting(Arc::clone(patience)))
     }
+
+    /// See [`Uv::take_mended`].
+    pub fn take_mended(&self) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.as_ref().is_some_and(Uv::take_mended)
+    }
 }

@@ -185,7 +185,6 @@ impl Workshop for Layered {
             .map_err(|error| machine("guest", &error))?;
         let said = serde_json::to_value(&manifest).map_err(|error| machine("manifest", &error))?;
         let (lock, packages) = packages.unzip();
-        let mended = packages.as_ref().is_some_and(|packages| packages.mended);
         let distributions = packages.as_ref().map(shelf::distributions).unwrap_or_default();
         let (layer, imports) = packages.map(|packages| (packages.layer, packages.imports)).unzip();
         let handler = Handler {
@@ -216,7 +215,11 @@ impl Workshop for Layered {
             concurrency: manifest.concurrency,
         };
         let lock = lock.map(|lock| lock.text).unwrap_or_default();
-        Ok(Made { handler, manifest: said, lock, mended })
+        Ok(Made { handler, manifest: said, lock })
+    }
+
+    fn take_mended(&self) -> bool {
+        self.installer.take_mended()
     }
 }
 

@@ -58,8 +58,6 @@ pub struct Made {
     pub manifest: Value,
     /// The exact lock of its packages.
     pub lock: String,
-    /// Whether packages that were there already had to be mended for it: who runs may have imported them as they were.
-    pub mended: bool,
 }
 
 /// Why no version was made.
@@ -97,4 +95,10 @@ pub trait Workshop: Send + Sync + Debug {
         patience: &Arc<Patience>,
         progress: &dyn Progress,
     ) -> Result<Made, MakeError>;
+
+    /// Whether packages that were there already were mended since this was asked last, whatever came of the version that
+    /// they were mended for: who runs may have imported them as they were.
+    fn take_mended(&self) -> bool {
+        false
+    }
 }

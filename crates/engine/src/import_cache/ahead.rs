@@ -30,7 +30,7 @@ impl ImportCache {
         if self.config.zygotes == ZygotePolicy::None {
             return true;
         }
-        let (root, given, wanted) = {
+        let (profile, given, wanted) = {
             let mut state = self.state();
             let profile = state.profile(handler, self.store.is_some(), &self.seed);
             if self.config.zygotes == ZygotePolicy::Utility {
@@ -43,15 +43,20 @@ impl ImportCache {
                 Some(_) => None,
                 None => own.or_else(|| self.ahead(&mut state, &profile)),
             };
-            (Key::root(profile.realm), given, wanted)
+            (profile, given, wanted)
         };
-        if let Some(mut making) = self.ensure(&root) {
+        if let Some(mut making) = self.ensure(&Key::root(profile.realm)) {
             // Its failure was told when it happened; calls go on without it.
             let _ = outcome(&mut making).await;
         }
-        let mut told = true;
+        let (mut told, mut wanted) = (true, wanted);
         if let Some(mut making) = given {
-            told = timeout(self.config.creation_timeout, outcome(&mut making)).await.is_ok();
+            match timeout(self.config.creation_timeout, outcome(&mut making)).await {
+                Ok(Ok(Some(_))) => {}
+                // Then it gets one of its own.
+                Ok(_) => wanted = self.ahead(&mut self.state(), &profile),
+                Err(_) => told = false,
+            }
         }
         if let Some(key) = wanted {
             let expected = MAKING_MS + self.expected(&key.sees, &key.modules).0;

@@ -138,7 +138,8 @@ impl ImportCache {
         let layer = self.layer(key, &spec.python).await?;
         let claim = Some(self.claims.claim(layer.clone()));
         let packages = Some(layer);
-        let parent = match from.filter(|from| from.bears).or_else(|| self.ancestor(key)) {
+        let fit = |from: &Arc<Kept>| from.bears && !self.outlived(from) && self.state().holds(from);
+        let parent = match from.filter(fit).or_else(|| self.ancestor(key)) {
             Some(kept) => Some(kept),
             None => match self.ensure(&Key::root(key.realm)) {
                 Some(mut making) => outcome(&mut making).await?,

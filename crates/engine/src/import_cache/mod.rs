@@ -168,9 +168,10 @@ impl ImportCache {
 
     /// Gives up all zygotes but roots, which have imported no package, and those that are being made.
     pub(crate) fn renew(&self) {
-        self.era.fetch_add(1, Ordering::AcqRel);
         let gone: Vec<(Key, Node)> = {
             let mut state = self.state();
+            // Under the lock: who begins to make one looks at it there, and at what there is to make it of.
+            self.era.fetch_add(1, Ordering::AcqRel);
             state.look_again();
             let stale =
                 |key: &Key, node: &mut Node| !key.is_root() && matches!(node, Node::Ready(_));

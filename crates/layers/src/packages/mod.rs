@@ -69,8 +69,6 @@ pub struct Packages {
     pub clashes: Vec<Clash>,
     /// Whether a wheel had to be fetched for it; else all were there.
     pub fetched: bool,
-    /// Whether what was there already had to be mended: who runs may have imported it as it was.
-    pub mended: bool,
 }
 
 /// Why a package set is not installed.
@@ -178,8 +176,10 @@ pub fn install(
     let mut wheels: Vec<Wheel> = there.into_iter().filter_map(|(_, wheel)| wheel).collect();
     // A look at sizes, which reads nothing: what was cut short or lost shows.
     let broken: Vec<&Wheel> = wheels.iter().filter(|wheel| !wheel.looks_whole(store)).collect();
-    let mut mended = !broken.is_empty();
-    let fetched = mended || !missing.is_empty();
+    let fetched = !missing.is_empty() || !broken.is_empty();
+    if !broken.is_empty() {
+        uv.note_mending();
+    }
     if fetched {
         let cache = Staging::begin(&store.kind(wheel::KIND), &format!("cache-{}", lock.id))?;
         let fetcher = Fetcher::new(store, uv, base, cache.path(), progress);
@@ -189,7 +189,7 @@ pub fn install(
     }
     let mut set = view(store, &wheels)?;
     if !set.looks_whole(store) {
-        mended = true;
+        uv.note_mending();
         view::remake(store, &set)?;
         set = view(store, &wheels)?;
     }
@@ -199,7 +199,7 @@ pub fn install(
     }
     wheels.sort_by(|a, b| a.name.cmp(&b.name));
     let imports = imports::worthwhile(&wheels, &lock.direct);
-    Ok(Packages { layer: set.layer, imports, wheels, clashes: set.clashes, fetched, mended })
+    Ok(Packages { layer: set.layer, imports, wheels, clashes: set.clashes, fetched })
 }
 
 fn fetch_all(

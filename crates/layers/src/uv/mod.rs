@@ -15,6 +15,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use thiserror::Error;
@@ -41,6 +42,7 @@ pub struct Uv {
     bounds: Bounds,
     patience: Arc<Patience>,
     indexes: Arc<Indexes>,
+    mended: Arc<AtomicBool>,
 }
 
 /// How large a package may be, unpacked.
@@ -169,6 +171,7 @@ impl Uv {
             bounds,
             patience,
             indexes,
+            mended: Arc::default(),
         })
     }
 
@@ -182,6 +185,17 @@ impl Uv {
     #[must_use]
     pub fn bounded(self, bounds: Bounds) -> Self {
         Self { bounds, ..self }
+    }
+
+    /// Whether installing has mended, or begun to mend, what was there already, since this was asked last, be it with this
+    /// installer or with one that was made of it: who runs may have imported it as it was.
+    #[must_use]
+    pub fn take_mended(&self) -> bool {
+        self.mended.swap(false, Ordering::AcqRel)
+    }
+
+    pub(crate) fn note_mending(&self) {
+        self.mended.store(true, Ordering::Release);
     }
 
     pub(crate) fn bounds(&self) -> Bounds {

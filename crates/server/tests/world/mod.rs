@@ -205,7 +205,6 @@ impl Workshop for Words {
         Ok(Made {
             handler: handler(name, word),
             manifest: serde_json::json!({ "words": words }),
-            mended: false,
             lock: String::new(),
         })
     }

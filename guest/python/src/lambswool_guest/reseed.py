@@ -62,7 +62,10 @@ def remember_hooks() -> None:
     @functools.wraps(register)
     def register_at_fork(**hooks) -> None:
         register(**hooks)
-        module = sys._getframe(1).f_globals.get("__name__", "").partition(".")[0]
+        caller = sys._getframe(1).f_globals.get("__name__")
+        # A compiled module has no frame: what is seen instead is the import that runs it.
+        name = "" if str(caller).startswith(("importlib", "_frozen_importlib")) else str(caller)
+        module = name.partition(".")[0]
         if module in sys.stdlib_module_names or module == __package__:
             return
         if "before" in hooks:
