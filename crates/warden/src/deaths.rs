@@ -9,7 +9,7 @@
 //! Pid 1 never waits for the warden: what does not fit into the pipe is not told, and that death stays unexplained.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -67,8 +67,8 @@ impl Deaths {
     }
 }
 
-/// Runs in pid 1, to its end: reaps, and tells.
-pub(crate) fn reap_and_tell() -> ! {
+/// Runs in pid 1: reaps, and tells, until the process of the pidfd `warden` has ended.
+pub(crate) fn reap_and_tell(warden: BorrowedFd<'_>) {
     // SAFETY: an all-zero set is a valid one.
     let mut children: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: the set outlives the call.
@@ -76,6 +76,13 @@ pub(crate) fn reap_and_tell() -> ! {
     // Blocked, so that it waits: pid 1 of a namespace ignores what it has no handler for.
     // SAFETY: the set outlives the call.
     unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const children, std::ptr::null_mut()) };
+    // SAFETY: the set outlives the call.
+    let ended = unsafe { libc::signalfd(-1, &raw const children, libc::SFD_NONBLOCK) };
+    if ended < 0 {
+        return;
+    }
+    // SAFETY: made here, and nobody else's.
+    let ended = unsafe { OwnedFd::from_raw_fd(ended) };
     loop {
         let mut status = 0;
         // SAFETY: `status` outlives the call.
@@ -86,11 +93,16 @@ pub(crate) fn reap_and_tell() -> ! {
             told[4..].copy_from_slice(&status.to_ne_bytes());
             // SAFETY: the bytes outlive the call; shorter than a pipe's atomic write.
             unsafe { libc::write(DEAD, told.as_ptr().cast(), told.len()) };
-        } else {
-            let mut signal = 0;
-            // SAFETY: both outlive the call. Whoever ended since the last look has left the signal pending.
-            unsafe { libc::sigwait(&raw const children, &raw mut signal) };
+            continue;
         }
+        // Whoever ended since the last look has left the signal pending.
+        let mut fds =
+            [&ended.as_fd(), &warden].map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN));
+        let waited = poll(&mut fds, None);
+        if waited.is_ok() && !fds[1].revents().is_empty() {
+            return;
+        }
+        let _ = rustix::io::read(&ended, &mut [0; size_of::<libc::signalfd_siginfo>()]);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The place where all sandboxes live: namespaces that hold nothing.
 //!
-//! - P, a PID namespace whose pid 1 is ours: it does nothing but exist, has no capability and a uid of its own. Orphans
+//! - P, a PID namespace whose pid 1 is ours: it waits for the warden's end, has no capability and a uid of its own. Orphans
 //!   become its children and are reaped by the kernel. When it dies, everything in P dies. Before Linux 6.15, where a
 //!   pidfd does not tell how a process ended, it reaps them itself and tells the warden through a pipe.
 //! - M, a mount namespace with one empty read-only tmpfs. It belongs to the initial user namespace: a zygote that
@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{chdir, pivot_root};
+use rustix::process::{chdir, getpid, pivot_root};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sys::mount::Tree;
 use sys::namespace::unshare;
-use sys::process::{Ended, PidFd, become_user, die_with_parent, drop_capabilities, set_undumpable};
+use sys::process::{Ended, PidFd, become_user, drop_capabilities, set_undumpable};
 use thiserror::Error;
 
 use crate::deaths::{DEAD, Deaths, reap_and_tell};
@@ -31,6 +31,9 @@ use crate::uids;
 
 /// Where pid 1 keeps its end of the pipe that tells that it lives; below it is [`DEAD`].
 const HELD: i32 = DEAD + 1;
+
+/// Where pid 1 has a pidfd of the warden.
+const WARDEN: i32 = HELD + 1;
 
 /// Why the place could not be made.
 #[derive(Debug, Error)]
@@ -78,13 +81,14 @@ impl Place {
         .into_iter()
         .filter(|(defence, _)| isolation.has(*defence))
         .fold(libc::CLONE_NEWPID | libc::CLONE_NEWUTS | libc::SIGCHLD, |all, (_, one)| all | one);
+        let warden = PidFd::open(getpid().as_raw_pid()).map_err(step("open the warden"))?;
         // SAFETY: a fork of a process with one thread: the child may go on with anything.
         let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
         if pid < 0 {
             return Err(step("clone")(io::Error::last_os_error()));
         }
         if pid == 0 {
-            be_pid_one(empty, &write, reap.then_some(&dead), isolation);
+            be_pid_one(empty, &write, reap.then_some(&dead), &warden, isolation);
         }
         drop(write);
         let pid = i32::try_from(pid).map_err(|_| step("clone")(io::Error::other("pid")))?;
@@ -242,10 +246,18 @@ impl Drop for Place {
     }
 }
 
-/// Runs in the child that becomes pid 1 of P.
-fn be_pid_one(empty: &Path, ready: &OwnedFd, dead: Option<&OwnedFd>, isolation: Isolation) -> ! {
+/// Runs in the child that becomes pid 1 of P, until the warden has ended.
+///
+/// A parent-death signal (`prctl(2)`) would not tell that for certain. The kernel sends it in the name of the dying parent, and
+/// drops it where that may not signal the child: the warden has no capability while it opens a file as a zygote's user.
+fn be_pid_one(
+    empty: &Path,
+    ready: &OwnedFd,
+    dead: Option<&OwnedFd>,
+    warden: &PidFd,
+    isolation: Isolation,
+) -> ! {
     let prepared = (|| -> io::Result<()> {
-        die_with_parent()?;
         if isolation.has(Defence::HiddenSockets) && isolation.has(Defence::NetworkNamespace) {
             hide_sockets()?;
         }
@@ -264,29 +276,34 @@ fn be_pid_one(empty: &Path, ready: &OwnedFd, dead: Option<&OwnedFd>, isolation: 
         // SAFETY: as above.
         unsafe { libc::dup2(ready.as_raw_fd(), HELD) };
         // SAFETY: as above.
-        unsafe { sys::process::close_from(HELD.unsigned_abs() + 1) }?;
+        unsafe { libc::dup2(warden.as_fd().as_raw_fd(), WARDEN) };
+        // SAFETY: as above.
+        unsafe { sys::process::close_from(WARDEN.unsigned_abs() + 1) }?;
         become_user(uids::FIRST - 1)?;
         drop_capabilities()?;
         set_undumpable()?;
-        // The change of ids has cleared it.
-        die_with_parent()?;
         if dead.is_none() {
             // SAFETY: the kernel then reaps orphans by itself.
             unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
         }
         Ok(())
     })();
-    if prepared.is_err() {
-        // SAFETY: ends the process.
-        unsafe { libc::_exit(1) };
+    if prepared.is_ok() {
+        // SAFETY: it stays open until this process ends.
+        let warden = unsafe { BorrowedFd::borrow_raw(WARDEN) };
+        match dead {
+            Some(_) => reap_and_tell(warden),
+            None => while !has_ended(warden) {},
+        }
     }
-    if dead.is_some() {
-        reap_and_tell();
-    }
-    loop {
-        // SAFETY: waits for a signal.
-        unsafe { libc::pause() };
-    }
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(prepared.is_err().into()) };
+}
+
+/// Waits for the end of a pidfd's process. False when something else has interrupted that.
+fn has_ended(process: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(process, PollFlags::IN)];
+    poll(&mut fds, None) == Ok(1)
 }
 
 /// Makes what `/proc/<pid>/net` says of the caller's network namespace, and of no other, root's to read. Sandboxes share that
@@ -314,4 +331,45 @@ fn leave_all_but_here() -> io::Result<()> {
     pivot_root(".", ".")?;
     rustix::mount::unmount(".", rustix::mount::UnmountFlags::DETACH)?;
     Ok(chdir("/")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use sys::process::as_effective_user;
+
+    use super::*;
+
+    #[test]
+    fn the_place_ends_with_a_warden_that_is_killed_while_it_acts_as_another_user() {
+        if !rustix::process::geteuid().is_root() {
+            return skips::skip("root", "only root can make namespaces");
+        }
+        for reap in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+            // SAFETY: the child makes a place as the warden does, and never returns.
+            let pid = unsafe { libc::fork() };
+            if pid == 0 {
+                let place = Place::new(dir.path(), reap, Isolation::default());
+                let pid_one = place.as_ref().ok().and_then(|place| place.pid_one.identity());
+                let _ = as_effective_user(uids::FIRST, || {
+                    let pid = pid_one.map_or(0, |who| who.pid);
+                    let _ = rustix::io::write(&write, &pid.to_ne_bytes());
+                    // SAFETY: waits for the signal that ends it.
+                    unsafe { libc::pause() };
+                });
+                // SAFETY: ends the process.
+                unsafe { libc::_exit(1) };
+            }
+            drop(write);
+            let mut said = [0; 4];
+            assert_eq!(rustix::io::read(&read, &mut said), Ok(4));
+            let pid_one = PidFd::open(i32::from_ne_bytes(said)).unwrap();
+            assert!(pid_one.alive());
+            PidFd::open(pid).unwrap().kill().unwrap();
+            // SAFETY: no status is asked for.
+            assert_eq!(unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) }, pid);
+            assert!(pid_one.wait(10_000), "it outlives the warden");
+        }
+    }
 }
