@@ -2,45 +2,103 @@
 //! translating one is a bounds check.
 //!
 //! ```text
-//!   0          64 KiB     64 MiB      128 MiB  256 MiB  384 MiB                                   2 GiB      + 8 MiB
-//!   │ never    │ programs │ stack     │ interp │ PIE,   │ everything that is mapped              │ monitor's │
-//!   │ mapped   │ at fixed │ (top of   │ reter  │ break  │ without an address                     │ own pages │
+//!   0        64 KiB     64 MiB  126 MiB   128 MiB   256 MiB  768 MiB                        3.5 GiB     + 10 MiB
+//!   │ never  │ programs │ stack │ what    │ interp- │ PIE,   │ everything that is mapped     │ monitor's │
+//!   │ mapped │ at fixed │       │ we give │ reter   │ break  │ without an address            │ own pages │
 //! ```
+//! Where in its zone a thing begins is drawn for each machine that is started: [`Places`].
 
+use std::io;
 use std::ops::Range;
+
+use rustix::rand::{GetRandomFlags, getrandom};
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
 /// Bytes of a block: what one page table covers, and a huge page.
 pub const BLOCK: u64 = 2 << 20;
-/// End of what a guest can have mapped.
-pub const USER_END: u64 = 2 << 30;
+/// End of what a guest can have mapped. With the monitor's pages below what the processor's own interrupt controller and KVM
+/// have for themselves, just under 4 GiB.
+pub const USER_END: u64 = 0xe000_0000;
+/// End of the addresses that `MAP_32BIT` asks for: `mmap(2)`.
+pub const LOW_END: u64 = 2 << 30;
 /// End of the addresses that a program can have at all. A processor does not start at what is neither below it nor in the
 /// upper half.
 pub const USER_HALF_END: u64 = 1 << 47;
 /// The first address that can be mapped: a null pointer with any small offset faults.
 pub const USER_START: u64 = 0x1_0000;
 
-/// Top of the stack, and its greatest length. Below it nothing is mapped.
-pub const STACK_TOP: u64 = 0x07e0_0000;
-/// Bytes of the stack.
+/// Start of the zone for the stack.
+const STACK_START: u64 = 0x0400_0000;
+/// End of the zone for the stack.
+pub const STACK_END: u64 = 0x07e0_0000;
+/// Bytes of the stack. Below it nothing is mapped.
 pub const STACK_BYTES: u64 = 8 << 20;
-/// Where the shared object is that the kernel provides; a page for it to read from lies before it.
-pub const VDSO: u64 = 0x07f0_0000;
-/// Where the dynamic linker is loaded.
-pub const INTERPRETER: u64 = 0x0800_0000;
-/// Where position-independent programs are loaded; the break follows them.
+/// Where the dynamic linker is loaded at the lowest.
+const INTERPRETER: u64 = 0x0800_0000;
+/// Where position-independent programs are loaded at the lowest; the break follows them.
 pub const PROGRAM: u64 = 0x1000_0000;
 /// End of the break.
-pub const BREAK_END: u64 = 0x1700_0000;
+pub const BREAK_END: u64 = 0x3000_0000;
 /// Start of the zone for what is mapped without an address.
-pub const MAP_START: u64 = 0x1800_0000;
+pub const MAP_START: u64 = 0x3000_0000;
+
+/// Where a machine has what need not be at one place. What is learnt of the addresses in one machine is of little use against
+/// another; clones have those of their origin. Multiples of a block where huge pages begin at one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// End of the stack's memory.
+    pub stack_end: u64,
+    /// Bytes of it above the first that is used: a multiple of 16.
+    pub stack_gap: u64,
+    /// Where the shared object is that the kernel provides; a page for it to read from lies before it.
+    pub vdso: u64,
+    /// Where the dynamic linker is loaded.
+    pub interpreter: u64,
+    /// Where a position-independent program is loaded.
+    pub program: u64,
+    /// Bytes between it and the break.
+    pub break_gap: u64,
+    /// From where on to map what has no address.
+    pub maps: u64,
+}
+
+impl Places {
+    /// Others each time.
+    ///
+    /// # Errors
+    /// When the host has no randomness.
+    pub fn draw() -> io::Result<Self> {
+        let mut random = [0; 16];
+        getrandom(&mut random, GetRandomFlags::empty())?;
+        let mut left = u128::from_ne_bytes(random);
+        let mut below = |many: u64| {
+            let many = u128::from(many);
+            let drawn = left % many;
+            left /= many;
+            u64::try_from(drawn).unwrap_or_default()
+        };
+        let first_end = STACK_START + STACK_BYTES;
+        Ok(Self {
+            stack_end: first_end + below((STACK_END - first_end) / BLOCK + 1) * BLOCK,
+            stack_gap: below(4096) * 16,
+            vdso: VDSO.start + below((VDSO.end - VDSO.start) / PAGE) * PAGE,
+            interpreter: INTERPRETER + below(48) * BLOCK,
+            program: PROGRAM + below(128) * BLOCK,
+            break_gap: below(1024) * PAGE,
+            maps: MAP_START + below(128) * BLOCK,
+        })
+    }
+}
+
+/// Where the shared object that the kernel provides can begin.
+pub const VDSO: Range<u64> = STACK_END + PAGE..STACK_END + BLOCK - 16 * PAGE;
 
 /// The monitor's own pages begin here: descriptor tables, stubs, the ring-0 stack, and all page tables. They are part of
 /// the arena so that a reset restores them like everything else.
 pub const MONITOR: u64 = USER_END;
 /// Bytes of the monitor's own pages.
-pub const MONITOR_BYTES: u64 = 8 << 20;
+pub const MONITOR_BYTES: u64 = 10 << 20;
 /// Bytes of the whole arena.
 pub const ARENA_BYTES: u64 = USER_END + MONITOR_BYTES;
 
@@ -78,6 +136,9 @@ pub mod tables {
     pub const BLOCKS: u64 = MONITOR + 0x2_0000;
     /// One entry per page.
     pub const PAGES: u64 = MONITOR + 0x20_0000;
+
+    const _: () = assert!(BLOCKS + super::USER_END / super::BLOCK * 8 <= PAGES);
+    const _: () = assert!(PAGES + super::USER_END / super::PAGE * 8 <= super::ARENA_BYTES);
 }
 
 /// Rounds up to a page.
@@ -95,4 +156,26 @@ pub const fn page_down(address: u64) -> u64 {
 /// The pages of a range of whole pages, by their addresses.
 pub fn pages(range: Range<u64>) -> impl Iterator<Item = u64> {
     (range.start / PAGE..range.end / PAGE).map(|page| page * PAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_drawn_lies_in_its_zone() {
+        for _ in 0..2000 {
+            let Places { stack_end, stack_gap, vdso, interpreter, program, break_gap, maps } =
+                Places::draw().unwrap();
+            assert!((STACK_START + STACK_BYTES..=STACK_END).contains(&stack_end));
+            assert!(stack_gap < STACK_BYTES / 16 && stack_gap.is_multiple_of(16));
+            assert!(VDSO.contains(&vdso) && vdso.is_multiple_of(PAGE));
+            // A linker of a few megabytes, a program of a hundred.
+            assert!(INTERPRETER <= interpreter && interpreter + (16 << 20) <= PROGRAM);
+            assert!(PROGRAM <= program && program + break_gap + (128 << 20) <= BREAK_END);
+            assert!(MAP_START <= maps && maps + (2560 << 20) <= USER_END);
+            let blocks = [stack_end, interpreter, program, maps];
+            assert!(blocks.iter().all(|start| start.is_multiple_of(BLOCK)));
+        }
+    }
 }

@@ -81,7 +81,7 @@ impl Space {
             }
         }
         // Not by the scanner, which a reset goes by: whatever can be reached, the tables that say what can, and whatever
-        // else the origin holds. The rest of the arena is zeros there; looking at it would take two gigabytes.
+        // else the origin holds. The rest of the arena is zeros there; looking at it would take gigabytes.
         let mapped = state.regions.iter().map(|(range, _)| range);
         let mut looked_at: BTreeSet<u64> =
             mapped.chain(std::iter::once(MONITOR..ARENA_BYTES)).flat_map(pages).collect();

@@ -7,6 +7,7 @@
 mod limits;
 mod resize;
 mod saved;
+mod units;
 
 use std::io;
 use std::ops::Range;
@@ -16,13 +17,14 @@ use rustix::io::Errno;
 
 use crate::arena::{Arena, Frozen, Memory};
 use crate::layout::{
-    BLOCK, BREAK_END, MAP_START, PAGE, PROGRAM, USER_END, USER_START, page_down, page_up,
+    BLOCK, BREAK_END, LOW_END, MAP_START, PAGE, PROGRAM, USER_END, USER_START, page_down, page_up,
 };
 use crate::regions::Regions;
 use crate::rewind::Journal;
 use crate::rights::Rights;
 use crate::tables;
 pub(crate) use saved::{Impossible, SavedSpace};
+pub use units::Units;
 
 /// Bytes of a clone's own zone for what is smaller than a block, unless that is more than half of it.
 const SMALL_BYTES: u64 = 256 << 20;
@@ -44,8 +46,10 @@ pub(crate) struct SpaceState {
     pub(crate) regions: Regions,
     break_start: u64,
     break_now: u64,
-    /// A bit for each unit of [`Space::UNIT`] bytes in which something is or was mapped.
-    units: u128,
+    /// In which something is or was mapped.
+    units: Units,
+    /// Where the shared object is that the kernel provides, if it was given one.
+    pub(crate) vdso: u64,
     /// From where on to look for room: in a clone, where memory is its own.
     floor: u64,
     /// The same for what fills a block or more: there the host gives a clone huge pages.
@@ -62,6 +66,8 @@ pub enum Place {
     Hint(u64),
     /// Anywhere, so that a block begins this far behind it.
     BlockAt(u64),
+    /// Anywhere in the first two gigabytes.
+    Low,
     /// Here, instead of what is mapped.
     Fixed(u64),
     /// Here, if it is free.
@@ -69,10 +75,6 @@ pub enum Place {
 }
 
 impl Space {
-    /// Bytes of a memory slot: KVM's bookkeeping grows with the slots, so only those are made in which something is. There
-    /// are as many as a `u128` has bits.
-    pub const UNIT: u64 = 16 << 20;
-
     /// An empty one.
     ///
     /// # Errors
@@ -150,10 +152,15 @@ impl Space {
         &self.state.regions
     }
 
-    /// The units in which something is or was mapped, a bit each.
+    /// The units in which something is or was mapped.
     #[must_use]
-    pub fn units(&self) -> u128 {
-        self.state.units
+    pub fn units(&self) -> &Units {
+        &self.state.units
+    }
+
+    /// From where on to look for room, until it is frozen.
+    pub fn map_from(&mut self, start: u64) {
+        (self.state.floor, self.state.huge) = (start, start);
     }
 
     /// `mmap` without a file: `length` bytes of zeros. Returns where.
@@ -175,6 +182,10 @@ impl Space {
                 // Room for less than a block before it, wherever the room begins.
                 let start = self.anywhere(0, length + BLOCK, rights)?;
                 (start + offset).next_multiple_of(BLOCK) - offset
+            }
+            Place::Low => {
+                let gap = self.state.regions.gap(MAP_START..LOW_END, length, PAGE);
+                gap.ok_or(Errno::NOMEM)?
             }
             Place::Fixed(start) => {
                 let range = user(start, length)?;
@@ -344,7 +355,7 @@ impl Space {
         if range.is_empty() {
             return Ok(());
         }
-        self.state.units |= units(&range);
+        self.state.units.cover(&range);
         self.journal.note(&self.arena, &range);
         tables::set(&mut self.arena, range, rights).map_err(refused)
     }
@@ -358,11 +369,6 @@ fn user(start: u64, length: u64) -> Result<Range<u64>, Errno> {
         Some(end) if start >= USER_START && end <= USER_END => Ok(start..end),
         _ => Err(Errno::NOMEM),
     }
-}
-
-fn units(range: &Range<u64>) -> u128 {
-    let (first, last) = (range.start / Space::UNIT, (range.end - 1) / Space::UNIT);
-    (first..=last).fold(0, |units, unit| units | 1 << unit)
 }
 
 /// The host refused to change the arena: for the guest that is a lack of memory.

@@ -25,7 +25,7 @@ pub fn lay_out(arena: &mut Arena) {
     arena.set_word(tables::ROOT + entry_of(HIGH, 39), third | SUPERVISOR_TABLE);
     arena.set_word(third + entry_of(HIGH, 30), second | SUPERVISOR_TABLE);
     arena.set_word(second + entry_of(HIGH, 21), first | SUPERVISOR_TABLE);
-    for gigabyte in 0..USER_END >> 30 {
+    for gigabyte in 0..USER_END.div_ceil(1 << 30) {
         let blocks = tables::BLOCKS + gigabyte * PAGE;
         arena.set_word(tables::LOW + gigabyte * 8, blocks | TABLE);
     }

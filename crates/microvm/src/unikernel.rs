@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use crate::hypervisor::Hypervisor;
 use crate::image::{Image, ImageError};
-use crate::layout::{MAP_START, PROGRAM, STACK_BYTES, STACK_TOP};
+use crate::layout::{Places, STACK_BYTES};
 use crate::rights::Rights;
 use crate::space::{Place, Space};
 use crate::stop::Stopper;
@@ -97,12 +97,14 @@ impl Unikernel {
             return Err(UnikernelError::Dynamic);
         }
         let mut space = Space::new().map_err(UnikernelError::Memory)?;
-        let loaded = image.load(file, &mut space, PROGRAM)?;
-        let room = |errno| ImageError::Room(STACK_TOP, errno);
-        let stack = Place::FixedIfFree(STACK_TOP - STACK_BYTES);
+        let places = Places::draw().map_err(UnikernelError::Memory)?;
+        let loaded = image.load(file, &mut space, places.program)?;
+        let bottom = places.stack_end - STACK_BYTES;
+        let room = |errno| ImageError::Room(bottom, errno);
+        let stack = Place::FixedIfFree(bottom);
         space.map(stack, STACK_BYTES, Rights::WRITE).map_err(room)?;
         // As after a call: what the compiler expects of the stack at a function's first instruction.
-        let vcpu = Vcpu::new(host, &space, loaded.entry, STACK_TOP - 8)?;
+        let vcpu = Vcpu::new(host, &space, loaded.entry, places.stack_end - places.stack_gap - 8)?;
         Ok(Self {
             vcpu,
             space,
@@ -110,7 +112,7 @@ impl Unikernel {
             argument: argument.to_vec(),
             request: Vec::new(),
             started: Instant::now(),
-            heap: MAP_START,
+            heap: places.maps,
         })
     }
 

@@ -28,7 +28,7 @@ use crate::ring0::{
     GDT_LIMIT, HYPERCALL, IDT_LIMIT, KERNEL_CODE, PATCHED, SYSCALL, TASK, TASK_LIMIT, USER_CODE,
     USER_DATA,
 };
-use crate::space::Space;
+use crate::space::{Space, Units};
 use crate::stop;
 
 /// Of a processor, for which `kvm-ioctls` has no method on x86-64.
@@ -49,7 +49,7 @@ pub struct Vcpu {
     memory: u64,
     /// Memory slots made so far, and the units that they cover.
     slots: u32,
-    units: u128,
+    units: Units,
 }
 
 /// Why the guest stopped running.
@@ -120,7 +120,7 @@ impl Vcpu {
         let vm = host.kvm.create_vm().map_err(step("create a virtual machine"))?;
         let fd = vm.create_vcpu(0).map_err(step("create a processor"))?;
         let memory = space.arena().address();
-        let mut vcpu = Self { fd, vm, memory, slots: 0, units: 0 };
+        let mut vcpu = Self { fd, vm, memory, slots: 0, units: Units::default() };
         vcpu.add_slot(space, MONITOR, MONITOR_BYTES)?;
         vcpu.cover(space)?;
         vcpu.fd.set_cpuid2(&host.cpuid).map_err(step("say what the processor has"))?;
@@ -182,15 +182,9 @@ impl Vcpu {
 
     /// Makes memory slots for all units of `space` that have none.
     fn cover(&mut self, space: &Space) -> Result<(), VcpuError> {
-        let mut missing = space.units() & !self.units;
-        while missing != 0 {
-            let first = missing.trailing_zeros();
-            let count = (missing >> first).trailing_ones();
-            let start = u64::from(first) * Space::UNIT;
-            self.add_slot(space, start, u64::from(count) * Space::UNIT)?;
-            let run = u128::MAX >> (128 - count) << first;
-            missing &= !run;
-            self.units |= run;
+        for range in space.units().beyond(&self.units) {
+            self.add_slot(space, range.start, range.end - range.start)?;
+            self.units.cover(&range);
         }
         Ok(())
     }

@@ -117,16 +117,14 @@ fn memory(value: &Value, table: &Table) -> Result<u64, String> {
     // Below this the interpreter itself does not fit.
     let least = 16 << 20;
     // A machine has addresses for little more, and its libraries need some of them.
-    let most_of_machine = 1536 << 20;
+    let most_of_machine = 2 << 30;
     let bytes = quantity::bytes(value)?;
     let is_machine = table.get("isolation").and_then(Value::as_str) == Some("microvm");
     if bytes < least {
         return Err("at least 16MB are needed".to_owned());
     }
     if is_machine && bytes > most_of_machine {
-        return Err(
-            "a micro-VM has 1536MB at most: ask for less, or leave isolation out".to_owned()
-        );
+        return Err("a micro-VM has 2GB at most: ask for less, or leave isolation out".to_owned());
     }
     Ok(bytes)
 }
@@ -335,9 +333,9 @@ mod tests {
         for more in ["", "\nfallback = \"container\""] {
             let of_machine =
                 |memory| of(&format!("memory = \"{memory}\"\nisolation = \"microvm\"{more}"));
-            assert_eq!(of_machine("1536MB").unwrap().limits.memory_bytes, 1536 << 20);
-            let error = of_machine("2GB").unwrap_err();
-            assert!(error.starts_with("main.py: memory") && error.contains("1536MB"), "{error}");
+            assert_eq!(of_machine("2GB").unwrap().limits.memory_bytes, 2 << 30);
+            let error = of_machine("2049MB").unwrap_err();
+            assert!(error.starts_with("main.py: memory") && error.contains("2GB"), "{error}");
         }
         assert_eq!(of("memory = \"4GB\"").unwrap().limits.memory_bytes, 4 << 30);
     }

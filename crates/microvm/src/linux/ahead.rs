@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 
-use super::clock_page::LIST;
+use super::clock_page::{LIST, page_of};
 use super::process::Process;
 use crate::arena::{Arena, length_of};
 use crate::layout::{PAGE, USER_END, pages as pages_of};
@@ -123,18 +123,20 @@ impl Touched {
             Some(u32::try_from(*page).ok()? | if *written { WRITTEN } else { 0 })
         });
         let list: Vec<u8> = addresses.flat_map(u32::to_le_bytes).collect();
+        let page = page_of(&space.state);
+        let start = page + LIST.start;
         for part in list.chunks(ROOM) {
-            let part_end = LIST.start + part.len() as u64;
-            space.arena_mut().bytes_mut(LIST.start..part_end).copy_from_slice(part);
+            let part_end = start + part.len() as u64;
+            space.arena_mut().bytes_mut(start..part_end).copy_from_slice(part);
             // What KVM left half done, and its registers as they are.
             vcpu.settle()?;
             vcpu.enter(routine, 0, 0);
             let registers = vcpu.registers();
-            (registers.rdi, registers.rsi) = (LIST.start, part_end);
+            (registers.rdi, registers.rsi) = (start, part_end);
             vcpu.run(space)?;
         }
         vcpu.settle()?;
-        space.arena_mut().bytes_mut(LIST).fill(0);
+        space.arena_mut().bytes_mut(start..page + LIST.end).fill(0);
         Ok(())
     }
 }
@@ -160,7 +162,8 @@ mod tests {
     use super::super::{Options, Template};
     use super::*;
     use crate::hypervisor::Hypervisor;
-    use crate::layout::{STACK_TOP, VDSO};
+    use crate::layout::STACK_BYTES;
+    use crate::rights::Rights;
     use crate::vfs::TreeBuilder;
 
     /// It is never run.
@@ -179,16 +182,26 @@ mod tests {
         let template = Template::seal(process).unwrap();
         let mut clone = template.spawn(&host).unwrap();
         clone.watch().unwrap();
-        let stack = STACK_TOP - 5 * PAGE;
-        let pages = BTreeMap::from([(STACK_TOP - PAGE, false), (stack, true)]);
+        let (stack, _) = clone
+            .space
+            .regions()
+            .iter()
+            .find(|(range, rights)| {
+                range.end - range.start == STACK_BYTES && rights.allow(Rights::WRITE)
+            })
+            .unwrap();
+        let (last, stack) = (stack.end - PAGE, stack.end - 20 * PAGE);
+        let pages = BTreeMap::from([(last, false), (stack, true)]);
         let touched = Touched { pages, ..Touched::default() };
         let origin = clone.space.arena().origin().unwrap();
-        let routine = touching(origin, clone.space.regions()).unwrap();
+        let routine = touching(origin, &clone.space.state).unwrap();
         touched.touch(routine, &mut clone.vcpu, &mut clone.space).unwrap();
         let mut used = tables::used(clone.space.arena(), 0..USER_END);
         // What the routine itself needs.
-        used.retain(|(page, _)| ![VDSO, VDSO - PAGE].contains(page));
-        assert_eq!(used, [(stack, true), (STACK_TOP - PAGE, false)]);
-        assert_eq!(clone.space.arena().bytes(LIST), vec![0; ROOM], "the list is gone");
+        let clock = page_of(&clone.space.state);
+        used.retain(|(page, _)| ![clock, clock + PAGE].contains(page));
+        assert_eq!(used, [(stack, true), (last, false)]);
+        let list = clone.space.arena().bytes(clock + LIST.start..clock + LIST.end);
+        assert_eq!(list, vec![0; ROOM], "the list is gone");
     }
 }

@@ -18,21 +18,21 @@
 //! A host whose kernel does not trust the counter itself, or whose machines read another one, gets no bases: then each
 //! look at a clock leaves the machine ([`crate::hypervisor::Hypervisor::ticks`] says which it is).
 
+use std::ops::Range;
+
 use rustix::time::{ClockId, clock_gettime};
 
 use super::clock::{MONOTONIC, REALTIME};
 use crate::arena::Frozen;
 use crate::hypervisor::{Ticks, read_ticks};
-use crate::layout::{PAGE, VDSO, page_up};
-use crate::regions::Regions;
+use crate::layout::{PAGE, page_up};
 use crate::rights::Rights;
-use crate::space::{Place, Space};
+use crate::space::{Place, Space, SpaceState};
 
-/// Where it is.
-const CLOCK: u64 = VDSO - PAGE;
-/// What follows the clocks: nothing, but while pages are touched.
-pub(super) const LIST: std::ops::Range<u64> = CLOCK + 128..VDSO;
-const BASES: u64 = CLOCK + 32;
+/// Offset of the clocks' bases in the page.
+const BASES: u64 = 32;
+/// What follows the clocks: nothing, but while pages are touched. Offsets in the page.
+pub(super) const LIST: Range<u64> = 128..PAGE;
 /// Nanoseconds for which a page is good.
 const FRESH: u64 = 10_000_000;
 /// Nanoseconds after which the rate is measured anew.
@@ -62,27 +62,32 @@ fn image() -> &'static [u8] {
     unsafe { std::slice::from_raw_parts(begin, length) }
 }
 
-/// Where the routine is that touches pages, if the guest still has the shared object as it was given, and the page before
-/// it: there, from [`LIST`] on, is what it touches.
-pub(super) fn touching(frozen: &Frozen, regions: &Regions) -> Option<u64> {
-    let image = image();
-    let end = VDSO + image.len() as u64;
-    let whole = regions.allow(CLOCK..VDSO, Rights::READ)
-        && regions.allow(VDSO..page_up(end), Rights::EXECUTE)
-        && frozen.bytes(VDSO..end) == image;
-    let at = (&raw const lambswool_vdso_touch).addr() - image.as_ptr().addr();
-    whole.then_some(VDSO + at as u64)
+/// Where the page is: before the shared object.
+pub(super) const fn page_of(space: &SpaceState) -> u64 {
+    space.vdso - PAGE
 }
 
-/// Maps the shared object and, before it, the page, on which no clock has a base yet. Says where the object is.
-pub(super) fn lay_out(space: &mut Space) -> Result<u64, rustix::io::Errno> {
-    space.map(Place::FixedIfFree(CLOCK), PAGE, Rights::READ)?;
+/// Where the routine is that touches pages, if the guest still has the shared object as it was given, and the page before
+/// it: there, from [`LIST`] on, is what it touches.
+pub(super) fn touching(frozen: &Frozen, space: &SpaceState) -> Option<u64> {
+    let image = image();
+    let (start, end) = (space.vdso, space.vdso + image.len() as u64);
+    let whole = space.regions.allow(page_of(space)..start, Rights::READ)
+        && space.regions.allow(start..page_up(end), Rights::EXECUTE)
+        && frozen.bytes(start..end) == image;
+    let at = (&raw const lambswool_vdso_touch).addr() - image.as_ptr().addr();
+    whole.then_some(start + at as u64)
+}
+
+/// Maps the shared object at `vdso` and, before it, the page, on which no clock has a base yet.
+pub(super) fn lay_out(space: &mut Space, vdso: u64) -> Result<(), rustix::io::Errno> {
+    space.state.vdso = vdso;
+    space.map(Place::FixedIfFree(page_of(&space.state)), PAGE, Rights::READ)?;
     let image = image();
     let length = image.len() as u64;
-    space.map(Place::FixedIfFree(VDSO), length, Rights::WRITE)?;
-    space.write(VDSO, length)?.copy_from_slice(image);
-    space.protect(VDSO, length, Rights::EXECUTE)?;
-    Ok(VDSO)
+    space.map(Place::FixedIfFree(vdso), length, Rights::WRITE)?;
+    space.write(vdso, length)?.copy_from_slice(image);
+    space.protect(vdso, length, Rights::EXECUTE)
 }
 
 /// Keeps a machine's page. Not part of what is reset: it remembers what the guest may have seen.
@@ -136,7 +141,8 @@ impl ClockPage {
             return;
         }
         // A guest may do with the page what it likes: then it has none.
-        if space.regions().at(CLOCK).is_none_or(|(_, rights)| rights != Rights::READ) {
+        let page = page_of(&space.state);
+        if space.regions().at(page).is_none_or(|(_, rights)| rights != Rights::READ) {
             return;
         }
         let Look { real, boot, now } = look(self.nominal);
@@ -145,13 +151,13 @@ impl ClockPage {
         let ahead = base.monotonic - now.monotonic;
 
         let arena = space.arena_mut();
-        let written = arena.word(CLOCK).wrapping_add(1);
+        let written = arena.word(page).wrapping_add(1);
         for (at, word) in [(0, written), (8, base.ticks), (16, rate)] {
-            arena.set_word(CLOCK + at, word);
+            arena.set_word(page + at, word);
         }
         let bases = [(REALTIME, real), (MONOTONIC, base.monotonic), (BOOTTIME, boot + ahead)];
         for (clock, word) in bases {
-            arena.set_word(BASES + clock * 8, word);
+            arena.set_word(page + BASES + clock * 8, word);
         }
         (self.seen, self.lost) = ((base, rate), false);
     }
@@ -228,7 +234,7 @@ fn at_once<T>(counter: impl Fn() -> u64, read: impl Fn() -> T, rate: u64) -> (T,
 /// The monotonic clock's base on a guest's page.
 #[cfg(test)]
 pub(super) fn says(space: &Space) -> u64 {
-    space.arena().word(BASES + MONOTONIC * 8)
+    space.arena().word(page_of(&space.state) + BASES + MONOTONIC * 8)
 }
 
 /// Nanoseconds of a host's clock.

@@ -14,6 +14,7 @@ use crate::vfs::{Contents, Device};
 const SHARED: u64 = 1;
 const FIXED: u64 = 0x10;
 const ANONYMOUS: u64 = 0x20;
+const LOW: u64 = 0x40;
 const FIXED_NOREPLACE: u64 = 0x10_0000;
 const WRITE: u64 = 2;
 /// How a file is open.
@@ -26,6 +27,8 @@ pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
         Place::FixedIfFree(address)
     } else if flags & FIXED != 0 {
         Place::Fixed(address)
+    } else if flags & LOW != 0 {
+        Place::Low
     } else {
         Place::Hint(address)
     };

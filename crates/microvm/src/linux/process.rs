@@ -29,7 +29,7 @@ use super::threads::{self, Threads};
 use crate::arena::Memory;
 use crate::hypervisor::Hypervisor;
 use crate::image::{Image, ImageError};
-use crate::layout::{INTERPRETER, PROGRAM, USER_END};
+use crate::layout::{Places, USER_END};
 use crate::rights::Rights;
 use crate::ring0::PATCHED;
 use crate::space::Space;
@@ -147,16 +147,18 @@ impl Process {
         let path = options.program.first().cloned().unwrap_or_default();
         let (image, file) = program(&tree, &path)?;
         let mut space = Space::made_of(memory)?;
-        let loaded = image.load(&file, &mut space, PROGRAM)?;
+        let places = Places::draw()?;
+        space.map_from(places.maps);
+        let loaded = image.load(&file, &mut space, places.program)?;
         let interpreter = match &image.interpreter {
             Some(path) => {
                 let (image, file) = program(&tree, &String::from_utf8_lossy(path))?;
-                Some(image.load(&file, &mut space, INTERPRETER)?)
+                Some(image.load(&file, &mut space, places.interpreter)?)
             }
             None => None,
         };
-        space.set_break(loaded.end);
-        let stack = start::lay_out(&mut space, &image, loaded, interpreter, options)?;
+        space.set_break(loaded.end + places.break_gap);
+        let stack = start::lay_out(&mut space, &places, &image, loaded, interpreter, options)?;
         let entry = interpreter.unwrap_or(loaded).entry;
         let vcpu = Vcpu::new(host, &space, entry, stack)?;
         let clock = keep_time(host, &vcpu, 0)?;

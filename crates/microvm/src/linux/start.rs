@@ -5,7 +5,7 @@ use std::io;
 use super::clock_page;
 use super::process::{Options, ProcessError};
 use crate::image::{Image, ImageError, Loaded};
-use crate::layout::{STACK_BYTES, STACK_TOP};
+use crate::layout::{Places, STACK_BYTES};
 use crate::rights::Rights;
 use crate::space::{Place, Space};
 
@@ -17,19 +17,20 @@ pub(super) const USER: u64 = 1000;
 /// Maps the stack and fills its top; returns the stack pointer.
 ///
 /// ```text
-///   rsp ► argc │ argv… 0 │ envp… 0 │ auxv… 0 0 │ padding │ 16 random bytes │ texts │ top
+///   rsp ► argc │ argv… 0 │ envp… 0 │ auxv… 0 0 │ padding │ 16 random bytes │ texts │ gap │ end
 /// ```
 pub(super) fn lay_out(
     space: &mut Space,
+    places: &Places,
     image: &Image,
     program: Loaded,
     interpreter: Option<Loaded>,
     options: &Options,
 ) -> Result<u64, ProcessError> {
-    let bottom = STACK_TOP - STACK_BYTES;
+    let bottom = places.stack_end - STACK_BYTES;
     let room = |errno| ProcessError::Image(ImageError::Room(bottom, errno));
     space.map(Place::FixedIfFree(bottom), STACK_BYTES, Rights::WRITE).map_err(room)?;
-    let shared = clock_page::lay_out(space).map_err(room)?;
+    clock_page::lay_out(space, places.vdso).map_err(room)?;
 
     let mut texts = Vec::new();
     let mut offset_of = |text: &str| {
@@ -45,7 +46,7 @@ pub(super) fn lay_out(
     if length > MOST_BYTES {
         return Err(ProcessError::Arguments);
     }
-    let texts_at = (STACK_TOP - length) & !15;
+    let texts_at = (places.stack_end - places.stack_gap - length) & !15;
     let random_at = texts_at - 16;
     let mut random = [0; 16];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
@@ -68,7 +69,7 @@ pub(super) fn lay_out(
         (libc::AT_RANDOM, random_at),
         // FSGSBASE may be used.
         (libc::AT_HWCAP2, 2),
-        (libc::AT_SYSINFO_EHDR, shared),
+        (libc::AT_SYSINFO_EHDR, places.vdso),
         (libc::AT_PLATFORM, texts_at + platform),
         (libc::AT_EXECFN, texts_at + arguments.first().copied().unwrap_or(0)),
         (libc::AT_NULL, 0),

@@ -168,7 +168,7 @@ impl Template {
     /// # Errors
     /// As for [`Template::spawn`].
     pub fn spawn_ahead(&self, host: &Hypervisor) -> Result<Process, ProcessError> {
-        self.make(host, touching(&self.frozen, &self.space.regions))
+        self.make(host, touching(&self.frozen, &self.space))
     }
 
     fn make(&self, host: &Hypervisor, routine: Option<u64>) -> Result<Process, ProcessError> {

@@ -5,8 +5,8 @@ use std::io;
 use serde::{Deserialize, Serialize};
 
 use super::limits::MOST_REGIONS;
-use super::{Space, SpaceState, units};
-use crate::layout::{BREAK_END, PAGE, USER_END, USER_START};
+use super::{Space, SpaceState};
+use crate::layout::{BREAK_END, PAGE, USER_END, USER_START, VDSO};
 use crate::rights::Rights;
 use crate::tables;
 
@@ -20,6 +20,8 @@ pub(crate) struct SavedSpace {
     program_break: (u64, u64),
     /// Bytes that counted when the first machine was frozen that this one comes from.
     given: u64,
+    /// Where the shared object is that the kernel provides.
+    vdso: u64,
 }
 
 /// Why there is no such space.
@@ -34,19 +36,21 @@ pub(crate) enum Impossible {
 impl SpaceState {
     /// What a snapshot has of it. Not how far it has been used, nor where clones look for room: that follows.
     pub(crate) fn to_saved(&self) -> SavedSpace {
-        let Self { regions, break_start, break_now, units: _, floor: _, huge: _, given } = self;
+        let Self { regions, break_start, break_now, units: _, vdso, floor: _, huge: _, given } =
+            self;
         let given = given.unwrap_or_else(|| regions.counted());
         let regions = regions.iter().map(|(range, rights)| (range.start, range.end, rights.bits()));
         let program_break = (*break_start, *break_now);
-        SavedSpace { regions: regions.collect(), program_break, given }
+        SavedSpace { regions: regions.collect(), program_break, given, vdso: *vdso }
     }
 }
 
 impl SavedSpace {
     /// A space with these mappings, in which all memory is zero.
     pub(crate) fn to_space(&self) -> Result<Space, Impossible> {
-        let Self { regions, program_break: (start, now), given } = self;
-        if regions.len() > MOST_REGIONS || start > now || *now > BREAK_END {
+        let Self { regions, program_break: (start, now), given, vdso } = self;
+        let vdso_is_known = VDSO.contains(vdso) && vdso.is_multiple_of(PAGE);
+        if regions.len() > MOST_REGIONS || start > now || *now > BREAK_END || !vdso_is_known {
             return Err(Impossible::Mappings);
         }
         let mut space = Space::new().map_err(Impossible::Host)?;
@@ -58,7 +62,7 @@ impl SavedSpace {
                 return Err(Impossible::Mappings);
             }
             space.state.regions.set(start..end, rights);
-            space.state.units |= units(&(start..end));
+            space.state.units.cover(&(start..end));
             tables::set(&mut space.arena, start..end, rights).map_err(Impossible::Host)?;
             behind = end;
         }
@@ -66,6 +70,7 @@ impl SavedSpace {
             return Err(Impossible::Mappings);
         }
         space.state.given = Some(*given);
+        space.state.vdso = *vdso;
         (space.state.break_start, space.state.break_now) = (*start, *now);
         Ok(space)
     }
@@ -96,6 +101,7 @@ mod tests {
                 let _ = space.map(at, length * PAGE, RIGHTS[rights]);
             }
             space.state.given = Some(PAGE);
+            space.state.vdso = VDSO.start;
             let again = space.state.to_saved().to_space().unwrap();
             prop_assert_eq!(&again.state, &space.state);
             for page in pages(MAP_START..MAP_START + 2000 * PAGE) {
@@ -108,7 +114,8 @@ mod tests {
     #[test]
     fn mappings_that_no_guest_could_have_are_refused() {
         let saved = |regions: &[(u64, u64, u8)], program_break, given| {
-            SavedSpace { regions: regions.to_vec(), program_break, given }.to_space()
+            let regions = regions.to_vec();
+            SavedSpace { regions, program_break, given, vdso: VDSO.start }.to_space()
         };
         let page = |number: u64| USER_START + number * PAGE;
         assert!(saved(&[(page(0), page(1), 3), (page(1), page(2), 1)], (0, 0), PAGE).is_ok());
