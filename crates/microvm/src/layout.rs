@@ -2,11 +2,12 @@
 //! translating one is a bounds check.
 //!
 //! ```text
-//!   0        64 KiB     64 MiB  126 MiB   128 MiB   256 MiB  768 MiB                        3.5 GiB     + 10 MiB
-//!   │ never  │ programs │ stack │ what    │ interp- │ PIE,   │ everything that is mapped     │ monitor's │
-//!   │ mapped │ at fixed │       │ we give │ reter   │ break  │ without an address            │ own pages │
+//!   0        64 KiB     64 MiB                                        768 MiB             3.5 GiB     + 10 MiB
+//!   │ never  │ programs │ stack · vdso · interpreter · PIE, break │ everything that is │ monitor's │
+//!   │ mapped │ at fixed │        close to each other              │ mapped without an  │ own pages │
+//!   │        │ places   │                                         │ address            │           │
 //! ```
-//! Where in its zone a thing begins is drawn for each machine that is started: [`Places`].
+//! Where in the last two zones of a guest things begin is drawn for each machine that is started: [`Places`].
 
 use std::io;
 use std::ops::Range;
@@ -28,23 +29,27 @@ pub const USER_HALF_END: u64 = 1 << 47;
 /// The first address that can be mapped: a null pointer with any small offset faults.
 pub const USER_START: u64 = 0x1_0000;
 
-/// Start of the zone for the stack.
-const STACK_START: u64 = 0x0400_0000;
-/// End of the zone for the stack.
-pub const STACK_END: u64 = 0x07e0_0000;
 /// Bytes of the stack. Below it nothing is mapped.
 pub const STACK_BYTES: u64 = 8 << 20;
-/// Where the dynamic linker is loaded at the lowest.
-const INTERPRETER: u64 = 0x0800_0000;
+/// Where a machine has its stack at the lowest.
+const FIRST: u64 = 0x0400_0000;
 /// Where position-independent programs are loaded at the lowest; the break follows them.
-pub const PROGRAM: u64 = 0x1000_0000;
+pub const PROGRAM: u64 = FIRST + PROGRAM_BEHIND;
 /// End of the break.
 pub const BREAK_END: u64 = 0x3000_0000;
 /// Start of the zone for what is mapped without an address.
 pub const MAP_START: u64 = 0x3000_0000;
 
+/// Bytes from the stack's lowest to the shared object, to the dynamic linker, and to the program.
+const VDSO_BEHIND: u64 = STACK_BYTES + PAGE;
+const INTERPRETER_BEHIND: u64 = STACK_BYTES + BLOCK;
+const PROGRAM_BEHIND: u64 = 16 << 20;
+
 /// Where a machine has what need not be at one place. What is learnt of the addresses in one machine is of little use against
-/// another; clones have those of their origin. Multiples of a block where huge pages begin at one.
+/// another; clones have those of their origin.
+///
+/// What lies close to something else does so to share a memory slot with it: KVM takes time and memory for each slot of each
+/// clone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Places {
     /// End of the stack's memory.
@@ -73,26 +78,27 @@ impl Places {
         getrandom(&mut random, GetRandomFlags::empty())?;
         let mut left = u128::from_ne_bytes(random);
         let mut below = |many: u64| {
-            let many = u128::from(many);
-            let drawn = left % many;
-            left /= many;
+            let drawn = left % u128::from(many);
+            left /= u128::from(many);
             u64::try_from(drawn).unwrap_or_default()
         };
-        let first_end = STACK_START + STACK_BYTES;
+        let first = FIRST + below(256) * BLOCK;
         Ok(Self {
-            stack_end: first_end + below((STACK_END - first_end) / BLOCK + 1) * BLOCK,
+            stack_end: first + STACK_BYTES,
             stack_gap: below(4096) * 16,
-            vdso: VDSO.start + below((VDSO.end - VDSO.start) / PAGE) * PAGE,
-            interpreter: INTERPRETER + below(48) * BLOCK,
-            program: PROGRAM + below(128) * BLOCK,
+            vdso: first + VDSO_BEHIND + below(480) * PAGE,
+            interpreter: first + INTERPRETER_BEHIND,
+            program: first + PROGRAM_BEHIND,
             break_gap: below(1024) * PAGE,
             maps: MAP_START + below(128) * BLOCK,
         })
     }
-}
 
-/// Where the shared object that the kernel provides can begin.
-pub const VDSO: Range<u64> = STACK_END + PAGE..STACK_END + BLOCK - 16 * PAGE;
+    /// Whether a machine can have its shared object there.
+    pub(crate) fn can_have_vdso(at: u64) -> bool {
+        (FIRST..BREAK_END).contains(&at) && at.is_multiple_of(PAGE)
+    }
+}
 
 /// The monitor's own pages begin here: descriptor tables, stubs, the ring-0 stack, and all page tables. They are part of
 /// the arena so that a reset restores them like everything else.
@@ -163,16 +169,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_drawn_lies_in_its_zone() {
+    fn what_is_drawn_lies_in_its_zone_and_apart() {
         for _ in 0..2000 {
             let Places { stack_end, stack_gap, vdso, interpreter, program, break_gap, maps } =
                 Places::draw().unwrap();
-            assert!((STACK_START + STACK_BYTES..=STACK_END).contains(&stack_end));
+            assert!(FIRST + STACK_BYTES <= stack_end);
             assert!(stack_gap < STACK_BYTES / 16 && stack_gap.is_multiple_of(16));
-            assert!(VDSO.contains(&vdso) && vdso.is_multiple_of(PAGE));
+            assert!(stack_end < vdso && vdso + 16 * PAGE < interpreter);
+            assert!(Places::can_have_vdso(vdso));
             // A linker of a few megabytes, a program of a hundred.
-            assert!(INTERPRETER <= interpreter && interpreter + (16 << 20) <= PROGRAM);
-            assert!(PROGRAM <= program && program + break_gap + (128 << 20) <= BREAK_END);
+            assert!(interpreter + (4 << 20) <= program && PROGRAM <= program);
+            assert!(program + break_gap + (128 << 20) <= BREAK_END);
             assert!(MAP_START <= maps && maps + (2560 << 20) <= USER_END);
             let blocks = [stack_end, interpreter, program, maps];
             assert!(blocks.iter().all(|start| start.is_multiple_of(BLOCK)));

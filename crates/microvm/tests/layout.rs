@@ -60,7 +60,7 @@ fn each_machine_that_is_started_has_its_things_elsewhere_and_its_clones_have_the
         assert_eq!(process.run().unwrap(), Pause::Idle);
         process
     };
-    // Of the fewest places, those of the code and of mappings, there are 128.
+    // Of the fewest places, those of mappings, there are 128.
     let mut seen = vec![BTreeSet::new(); 5];
     let mut last = None;
     for _ in 0..8 {

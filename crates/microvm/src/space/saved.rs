@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::limits::MOST_REGIONS;
 use super::{Space, SpaceState};
-use crate::layout::{BREAK_END, PAGE, USER_END, USER_START, VDSO};
+use crate::layout::{BREAK_END, PAGE, Places, USER_END, USER_START};
 use crate::rights::Rights;
 use crate::tables;
 
@@ -49,8 +49,11 @@ impl SavedSpace {
     /// A space with these mappings, in which all memory is zero.
     pub(crate) fn to_space(&self) -> Result<Space, Impossible> {
         let Self { regions, program_break: (start, now), given, vdso } = self;
-        let vdso_is_known = VDSO.contains(vdso) && vdso.is_multiple_of(PAGE);
-        if regions.len() > MOST_REGIONS || start > now || *now > BREAK_END || !vdso_is_known {
+        if regions.len() > MOST_REGIONS
+            || start > now
+            || *now > BREAK_END
+            || !Places::can_have_vdso(*vdso)
+        {
             return Err(Impossible::Mappings);
         }
         let mut space = Space::new().map_err(Impossible::Host)?;
@@ -84,6 +87,7 @@ mod tests {
     use super::*;
     use crate::layout::{BLOCK, MAP_START, pages};
 
+    const VDSO: u64 = 0x1000_0000;
     const RIGHTS: [Rights; 4] = [Rights::READ, Rights::WRITE, Rights::EXECUTE, Rights::NONE];
 
     proptest! {
@@ -101,7 +105,7 @@ mod tests {
                 let _ = space.map(at, length * PAGE, RIGHTS[rights]);
             }
             space.state.given = Some(PAGE);
-            space.state.vdso = VDSO.start;
+            space.state.vdso = VDSO;
             let again = space.state.to_saved().to_space().unwrap();
             prop_assert_eq!(&again.state, &space.state);
             for page in pages(MAP_START..MAP_START + 2000 * PAGE) {
@@ -115,7 +119,7 @@ mod tests {
     fn mappings_that_no_guest_could_have_are_refused() {
         let saved = |regions: &[(u64, u64, u8)], program_break, given| {
             let regions = regions.to_vec();
-            SavedSpace { regions, program_break, given, vdso: VDSO.start }.to_space()
+            SavedSpace { regions, program_break, given, vdso: VDSO }.to_space()
         };
         let page = |number: u64| USER_START + number * PAGE;
         assert!(saved(&[(page(0), page(1), 3), (page(1), page(2), 1)], (0, 0), PAGE).is_ok());
