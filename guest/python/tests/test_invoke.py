@@ -24,6 +24,21 @@ def test_open_lambdas_convention_passes_the_event_alone(loaded):
     assert loaded(code, function="f", convention="open-lambda").call(1).value == [1]
 
 
+@pytest.mark.parametrize("convention", ["lambda", "open-lambda"])
+def test_what_a_plain_function_takes_counts_more_than_what_the_deploy_could_see(loaded, convention):
+    def called(code: str) -> object:
+        return loaded(code, convention=convention).call(1).value
+
+    assert called("handler = lambda event: [event]") == [1]
+    assert called("handler = lambda event, context: [event, context.function_name]")[0] == 1
+    assert called("def handler(event, context=None): return context is not None") is True
+    # Nobody can tell: the convention counts.
+    assert called("handler = lambda *given: len(given)") == (2 if convention == "lambda" else 1)
+    assert called("import functools\nhandler = functools.partial(lambda *given: len(given))") == (
+        2 if convention == "lambda" else 1
+    )
+
+
 def test_five_megabytes_go_both_ways(loaded):
     event = {"text": "ü" * (2 << 20), "more": "x" * (1 << 20)}
     assert loaded("def handler(event, context): return event").call(event).value == event

@@ -43,18 +43,32 @@ class Handler:
         self._load = load
         _enter(load, places)
         self._function = _find(_imported(load["module"], places), load["function"])
+        self._takes_context = _takes_context(self._function, load["convention"])
 
     def call(self, invoke: dict, body: bytes) -> tuple[bytes, str]:
         """Calls it; the result's bytes and content type. Raises whatever the function raises."""
         binary = self._load["binary"]
         event = body if binary else _event(body)
-        if self._load["convention"] == "open-lambda":
-            result = self._function(event)
-        else:
+        if self._takes_context:
             result = self._function(event, LambdaContext(self._load, invoke))
+        else:
+            result = self._function(event)
         if hasattr(type(result), "__await__"):
             result = _awaited(result)
         return _binary_answer(result) if binary else (_json(result), JSON)
+
+
+def _takes_context(function: "Callable[..., object]", convention: str) -> bool:
+    """Whether it is called with a context: by what it takes, where that is plain.
+
+    The convention is what the deploy read in the handler's own file: of a function that is only
+    imported there it knows the name alone, and of a decorated one not what the decorator made.
+    """
+    code = getattr(function, "__code__", None)
+    takes_any = 0x04  # CO_VARARGS, Include/cpython/code.h
+    if type(function) is not type(_enter) or code.co_flags & takes_any:  # type: ignore[union-attr]
+        return convention != "open-lambda"
+    return code.co_argcount > 1  # type: ignore[union-attr]
 
 
 def _enter(load: dict, places: "Places") -> None:
