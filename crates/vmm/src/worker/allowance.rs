@@ -14,7 +14,7 @@ const MONITOR: u64 = 256 << 20;
 /// page tables.
 const MACHINE: u64 = 192 << 20;
 /// Bytes of memory that a machine can have at all.
-const MOST: u64 = 2 << 30;
+const MOST: u64 = microvm::layout::USER_END;
 
 /// Of one family.
 #[derive(Debug)]
