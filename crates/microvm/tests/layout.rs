@@ -10,7 +10,7 @@ use microvm::linux::{Options, Pause, Process, Template};
 use microvm::vfs::TreeBuilder;
 
 /// For each byte that it reads, says the addresses of its code, its stack, its break, a mapping and the kernel's shared object.
-/// Before the first it maps two gigabytes and uses their ends, and something below them.
+/// Before the first it maps and uses something that must lie low, then two gigabytes, which may leave no more room there.
 const PROGRAM: &str = r#"
     #define _GNU_SOURCE
     #include <stdint.h>
@@ -24,7 +24,7 @@ const PROGRAM: &str = r#"
     }
     int main() {
         size_t large = 2ul << 30;
-        char letter, *all = map(large, 0), *low = map(1 << 20, MAP_32BIT);
+        char letter, *low = map(1 << 20, MAP_32BIT), *all = map(large, 0);
         all[0] = all[large - 1] = 1;
         if ((uintptr_t)low + (1 << 20) > large) _exit(91);
         low[0] = 1;
