@@ -21,8 +21,8 @@ const PROGRAM: &str = r##"
     static unsigned long state;
     static unsigned long next(void) { state ^= state << 13; state ^= state >> 7; state ^= state << 17; return state; }
     static char area[3 * 65536] __attribute__((aligned(4096)));
-    static const unsigned long edges[] = {0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 4095, 4096, 4097, 65536, 0x1ff000, 0x200000, 0x7e00000,
-        0x10000000, 0x16fff000, 0x17000000, 0x18000000, 0x7ffff000, 0x7fffffff, 0x80000000, 0x80001000, 0x80800000, 0xffffffff,
+    static const unsigned long edges[] = {0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 4095, 4096, 4097, 65536, 0x1ff000, 0x200000, 0x4000000,
+        0x30000000, 0x7ffff000, 0x7fffffff, 0x80000000, 0x80001000, 0xdffff000, 0xe0000000, 0xe0a00000, 0xffffffff,
         0x7fffffffffff, 0x800000000000, 0x7fffffffffffffff, 0x8000000000000000, 0xfffffffffffff000, -1ul, -2ul, -22ul, -100ul,
         0xffffff9c, 0x100000000, 0xffffffff00000003};
     static unsigned long argument(void) {
@@ -55,12 +55,12 @@ const PROGRAM: &str = r##"
         for (int at = 0; at < 20000; at++) {
             unsigned long number = next() % 4 ? next() % 340 : next() % 32;
             if (ends(number) && next() % 2000) continue;
-            /* Its own code and stack stay mapped, mostly. */
+            /* Its own code and stack stay mapped, mostly: the machine has both below this, wherever it has its stack. */
             unsigned long first = argument();
             int maps = number == SYS_munmap || number == SYS_mprotect || number == SYS_mremap || number == SYS_madvise
                 || number == SYS_mmap;
             if (maps && next() % 5000)
-                first = number == SYS_mmap && next() % 2 ? 0 : 0x18000000 + next() % 4096 * 4096 + (next() % 16 == 0);
+                first = number == SYS_mmap && next() % 2 ? 0 : 0x60000000 + next() % 4096 * 4096 + (next() % 16 == 0);
             syscall(number, first, argument(), argument(), argument(), argument(), argument());
         }
         return 3;
