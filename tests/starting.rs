@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use e2e::{Site, can_run};
+use serde_json::json;
 
 #[test]
 fn a_second_worker_on_one_state_directory_is_refused_with_the_pid_of_the_first() {
@@ -171,4 +172,34 @@ fn holder(state: &Path) -> Child {
         HOLDER,
     ]);
     holder.args(parts).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn a_function_that_an_earlier_release_deployed_runs_with_the_guest_of_this_one() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    drop(worker.deploy("old", "def handler(event, context):\n    return event\n").expect(201));
+    drop(worker.run("old", &json!(1)).expect(200));
+    let site = worker.stop();
+
+    // What an upgrade finds: a version with another guest, which no longer knows how to talk to this worker.
+    let guests = site.state().join("layers/guest");
+    let ours = fs::read_dir(&guests).unwrap().next().unwrap().unwrap().file_name();
+    let ours = ours.to_str().unwrap();
+    let theirs = "0".repeat(32);
+    fs::rename(guests.join(ours), guests.join(&theirs)).unwrap();
+    fs::remove_dir_all(guests.join(&theirs).join("lambswool_guest")).unwrap();
+    let rewrite = "import sqlite3, sys\n\
+        with sqlite3.connect(sys.argv[1]) as registry:\n\
+        \x20   registry.execute('UPDATE versions SET handler = replace(handler, ?, ?)', sys.argv[2:])\n";
+    let registry = site.state().join("registry.sqlite");
+    let mut python = Command::new("python3");
+    python.args(["-c", rewrite]).arg(registry).args([ours, &theirs]);
+    assert!(python.status().unwrap().success());
+
+    let worker = site.up();
+    assert_eq!(worker.run("old", &json!(2)).expect(200).json(), json!(2));
+    assert!(guests.join(ours).is_dir(), "this release's guest was not made");
 }

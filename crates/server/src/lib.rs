@@ -25,6 +25,7 @@ mod connections;
 pub mod database;
 pub mod deploy;
 pub mod doctor;
+pub mod guest;
 pub mod installer;
 pub mod layered;
 mod listen;

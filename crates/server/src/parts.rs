@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use container::{
-    Client, ContainerOptions, Containers, Isolation, LANDING, LANDING_FILE, Layout, WardenOptions,
-    WardenProcess,
+    Client, ContainerOptions, Containers, Isolation, Layout, WardenOptions, WardenProcess,
 };
 use layers::Store;
 use layers::python::PythonRequest;
@@ -22,6 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::build::BuildSandboxes;
 use crate::config::{BuildFromSource, Config};
+use crate::guest;
 use crate::installer::Installer;
 use crate::layered::Layered;
 use crate::networks;
@@ -65,8 +65,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 pub async fn real(config: &Config, state: &State, waiting: Option<i32>) -> Result<Parts> {
     let python = config.python.as_deref().map(PythonRequest::parse).transpose()?;
     let store = Store::open(state.root())?;
-    let guest: Vec<_> =
-        sandbox::guest::FILES.iter().copied().chain([(LANDING_FILE, LANDING)]).collect();
+    let guest = guest::files();
     let options = WardenOptions {
         program: warden_program()?,
         state: state.root().to_owned(),

@@ -31,6 +31,7 @@ use crate::build::BuildSandboxes;
 use crate::capacity::{self, Doors, Means};
 use crate::config::{Config, ConfigError};
 use crate::deploy::Deployer;
+use crate::guest;
 use crate::installer::Installer;
 use crate::listen::{self, Behind};
 use crate::logs::{Logs, Rotation};
@@ -105,6 +106,7 @@ impl Worker {
         let store = layers::Store::open(state.root())?;
         let budget = config.install_cache_bytes.0;
         // Before there is a warden: nothing runs from these directories yet.
+        guest::renew(&store, &registry);
         stock::tidy(&store, &registry, budget)?;
         let Parts { provider, workshop, builds, warden, unenforced } =
             parts(&config, &state).await?;

@@ -116,6 +116,14 @@ impl Base {
         PythonSpec { base: self.layer.clone(), guest, interpreter: self.interpreter.clone() }
     }
 
+    /// The base of a layer, whichever release made it; none when it is gone, or its description says too little.
+    #[must_use]
+    pub fn of_layer(store: &Store, layer: &Layer) -> Option<Self> {
+        let id = layer.as_path().file_name()?.to_str()?;
+        let base: Self = description::read(&Self::description(store, id))?;
+        (base.layer == *layer && store.has(layer)).then_some(base)
+    }
+
     fn description(store: &Store, id: &str) -> PathBuf {
         store.kind("base").join(format!("{id}.json"))
     }
