@@ -22,8 +22,6 @@
  * It enters the cgroup itself, so that the child's page tables are charged to the child's cgroup; and it must have left
  * before anybody can pause that cgroup: frozen on its way out, it would leave the zygote in its vfork until the thaw.
  * A step that fails is told on the channel as a `failed` frame (crates/sandbox/src/wire) and nothing lands.
- *
- * Python's C API is declared by hand, stable ABI only (3.11 and later): no Python headers are needed to build this.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -45,6 +43,8 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "python.h"
 
 /* ---- what a slot asks for; crates/container/src/fork.rs has the same numbers ---- */
 /* Beside these stand the kernel's own CLONE_NEW* bits: the namespaces to make. */
@@ -224,40 +224,6 @@ static pid_t land(struct slot *slot) {
     }
     sigprocmask(SIG_SETMASK, &before, NULL);
     return pid;
-}
-
-/* ---- Python's stable ABI, as much of it as is used ---- */
-typedef struct _object PyObject;
-typedef struct { ptrdiff_t refcount; void *type; } PyObjectHead;
-typedef PyObject *(*PyCFunction)(PyObject *, PyObject *);
-typedef struct { const char *name; PyCFunction function; int flags; const char *doc; } PyMethodDef;
-typedef struct {
-    struct { PyObjectHead head; PyObject *(*init)(void); ptrdiff_t index; PyObject *copy; } base;
-    const char *name, *doc;
-    ptrdiff_t size;
-    PyMethodDef *methods;
-    void *slots, *traverse, *clear, *free;
-} PyModuleDef;
-enum { METH_VARARGS = 1, STABLE_ABI = 3 };
-extern PyObject *PyExc_OSError;
-extern PyObject _Py_NoneStruct;
-extern PyObject *PyModule_Create2(PyModuleDef *, int);
-extern int PyArg_ParseTuple(PyObject *, const char *, ...);
-extern PyObject *PyErr_SetFromErrno(PyObject *);
-extern int PyErr_CheckSignals(void);
-extern PyObject *PyBytes_FromStringAndSize(const char *, ptrdiff_t);
-extern int PyBytes_AsStringAndSize(PyObject *, char **, ptrdiff_t *);
-extern PyObject *PyLong_FromLong(long);
-extern void Py_IncRef(PyObject *);
-extern void *PyEval_SaveThread(void);
-extern void PyEval_RestoreThread(void *);
-extern void PyOS_BeforeFork(void);
-extern void PyOS_AfterFork_Parent(void);
-extern void PyOS_AfterFork_Child(void);
-
-static PyObject *none(void) {
-    Py_IncRef(&_Py_NoneStruct);
-    return &_Py_NoneStruct;
 }
 
 /* One packet; its descriptors go to the slot. 0 at the end of the stream, -1 with a Python exception. */

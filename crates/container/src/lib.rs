@@ -33,8 +33,15 @@ pub use warden::isolation::{Hang, Isolation, Namespaces, Supply};
 pub use warden::protocol::{Host, Layout};
 pub use watch::watch;
 
-/// The guest's native extension, to be laid beside the guest's Python files as [`LANDING_FILE`].
-pub const LANDING: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/landing.so"));
+macro_rules! native {
+    ($($name:literal)*) => {
+        &[$((
+            concat!("lambswool_", $name, ".abi3.so"),
+            include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".so")),
+        )),*]
+    };
+}
 
-/// Its file name: Python finds a stable-ABI extension by it.
-pub const LANDING_FILE: &str = "lambswool_landing.abi3.so";
+/// The guest's native extensions, to be laid beside its Python files under these names, by which Python finds extensions
+/// against its stable ABI.
+pub const NATIVE: &[(&str, &[u8])] = native! { "landing" "sharing" };

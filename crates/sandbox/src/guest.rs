@@ -9,11 +9,11 @@ macro_rules! guest {
     };
 }
 
-/// The guest's files by their paths below `/opt/lambswool`. A provider adds its native extension.
+/// The guest's files by their paths below `/opt/lambswool`. A provider adds the native extensions.
 pub const FILES: &[(&str, &[u8])] = guest! {
     "__init__.py" "__main__.py" "capture.py" "codec.py" "context.py" "failure.py" "handler.py" "imports.py"
-    "instance.py" "logs.py" "module.py" "places.py" "pools.py" "reference.py" "rehearsal.py" "rehearsed.py" "reseed.py" "wire.py"
-    "zygote.py"
+    "instance.py" "logs.py" "module.py" "places.py" "pools.py" "reference.py" "rehearsal.py" "rehearsed.py" "reseed.py" "sharing.py"
+    "wire.py" "zygote.py"
 };
 
 #[cfg(test)]

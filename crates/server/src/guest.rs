@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use container::{LANDING, LANDING_FILE};
+use container::NATIVE;
 use engine::Handler;
 use layers::base::Base;
 use layers::guest::install;
@@ -14,10 +14,10 @@ use sandbox::Layer;
 use crate::api::error::said;
 use crate::registry::Registry;
 
-/// The guest's files, its native extension included.
+/// The guest's files, its native extensions included.
 #[must_use]
 pub fn files() -> Vec<(&'static str, &'static [u8])> {
-    sandbox::guest::FILES.iter().copied().chain([(LANDING_FILE, LANDING)]).collect()
+    [sandbox::guest::FILES, NATIVE].concat()
 }
 
 /// Gives every function of the registry this release's guest, compiled for its base. A function whose base cannot be

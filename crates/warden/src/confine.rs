@@ -7,6 +7,7 @@ use std::io;
 use landlock::{AccessNet, Ruleset, RulesetAttr, Scope};
 
 use crate::defence::Defence;
+use crate::filter::Role;
 use crate::isolation::Isolation;
 use crate::protocol::Network;
 
@@ -76,8 +77,9 @@ pub(crate) fn restrict_network(isolation: Isolation, network: Network) -> io::Re
 }
 
 /// What a sandbox sees of an environment: nothing of the worker's. Numeric pools start at one thread, because a fork
-/// takes only the forking thread along.
-pub(crate) fn environment(isolation: Isolation) -> io::Result<Vec<CString>> {
+/// takes only the forking thread along. A zygote has the loader bind all symbols at once, and not each fork its own when
+/// they are needed, on pages that must then be copied.
+pub(crate) fn environment(isolation: Isolation, role: Role) -> io::Result<Vec<CString>> {
     let inherited = std::env::vars_os().filter(|_| !isolation.has(Defence::CleanEnvironment));
     let inherited = inherited.map(|(mut name, value)| {
         name.push("=");
@@ -95,5 +97,6 @@ pub(crate) fn environment(isolation: Isolation) -> io::Result<Vec<CString>> {
         "NUMEXPR_NUM_THREADS=1",
     ]
     .map(CString::new);
-    Ok(own.into_iter().chain(inherited).collect::<Result<_, _>>()?)
+    let binding = (role == Role::Zygote).then(|| CString::new("LD_BIND_NOW=1"));
+    Ok(own.into_iter().chain(binding).chain(inherited).collect::<Result<_, _>>()?)
 }

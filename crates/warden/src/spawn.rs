@@ -279,8 +279,8 @@ fn become_interpreter(what: &Start<'_>) -> SpawnError {
         confine::restrict_network(what.isolation, what.network)
             .map_err(failed("restrict by Landlock"))?;
         let argv = arguments(what).map_err(failed("name the interpreter"))?;
-        let environment =
-            confine::environment(what.isolation).map_err(failed("name the environment"))?;
+        let environment = confine::environment(what.isolation, what.role)
+            .map_err(failed("name the environment"))?;
         // Last: from here on only what the list allows.
         install_filter(what.filter).map_err(failed("install filter"))?;
         Err(failed("execute the interpreter")(exec(&argv, &environment)))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -14,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
-GUEST = Path(__file__).resolve().parent.parent / "src" / "lambswool_guest"
+TESTS = Path(__file__).resolve().parent
+GUEST = TESTS.parent / "src" / "lambswool_guest"
+NATIVE = TESTS.parent.parent / "native"
 # The interpreter that the guest runs under; the tests themselves may run under another.
 PYTHON = os.environ.get("GUEST_PYTHON", sys.executable)
 PATIENCE = 60
@@ -137,12 +140,24 @@ def encode(header: dict, body: bytes = b"") -> bytes:
     return struct.pack("<II", len(text), len(body)) + text + body
 
 
+@pytest.fixture(scope="session")
+def layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The guest as it is laid into a sandbox, but for the landing, which takes a warden."""
+    root = tmp_path_factory.mktemp("lambswool")
+    (root / "lambswool_guest").symlink_to(GUEST)
+    shutil.copy(TESTS / "landing.py", root / "lambswool_landing.py")
+    shared = root / "lambswool_sharing.abi3.so"
+    compiler = ["cc", "-shared", "-fPIC", "-O2", "-o", shared, NATIVE / "sharing.c"]
+    subprocess.run(compiler, check=True)
+    return root
+
+
 def spawn(
-    role: str, task: Path, packages: Path, channel: socket.socket, script: Path | None = None
+    role: str, task: Path, packages: Path, channel: socket.socket, layer: Path = GUEST.parent
 ) -> subprocess.Popen:
-    """Starts the interpreter as a sandbox does, the channel as fd 3."""
+    """Starts the interpreter as a sandbox does, the channel as fd 3. An instance needs no layer."""
     fd = channel.fileno()
-    script = script or GUEST / "__main__.py"
+    script = layer / "lambswool_guest" / "__main__.py"
 
     def place() -> None:
         # Whoever starts the tests in the background has it ignored, and an exec keeps that.

@@ -12,10 +12,10 @@ from conftest import PATIENCE, Guest, Peer, spawn
 
 
 @pytest.fixture
-def reference(task: Path, packages: Path) -> Iterator[Guest]:
+def reference(layer: Path, task: Path, packages: Path) -> Iterator[Guest]:
     ours, theirs = socket.socketpair()
     with theirs:
-        process = spawn("reference", task, packages, theirs)
+        process = spawn("reference", task, packages, theirs, layer)
     guest = Guest(Peer(ours), process)
     yield guest
     ours.close()

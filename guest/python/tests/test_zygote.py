@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import socket
 import textwrap
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import landing
-from conftest import GUEST, PATIENCE, PYTHON, Guest, Peer, spawn
+from conftest import PATIENCE, PYTHON, Guest, Peer, spawn
 
 
 class Zygote:
@@ -58,15 +57,10 @@ class Zygote:
 
 
 @pytest.fixture
-def zygote(tmp_path: Path, task: Path, packages: Path) -> Iterator[Zygote]:
-    root = tmp_path / "lambswool"
-    root.mkdir()
-    (root / "lambswool_guest").symlink_to(GUEST)
-    shutil.copy(landing.__file__, root / "lambswool_landing.py")
+def zygote(layer: Path, task: Path, packages: Path) -> Iterator[Zygote]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
-        script = root / "lambswool_guest" / "__main__.py"
-        process = spawn("zygote", task, packages, theirs, script)
+        process = spawn("zygote", task, packages, theirs, layer)
     zygote = Zygote(ours)
     assert zygote.pid == process.pid
     yield zygote

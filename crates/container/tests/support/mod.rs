@@ -11,8 +11,8 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use container::{
-    Client, ContainerOptions, Containers, Hang, Isolation, LANDING, LANDING_FILE, WardenOptions,
-    WardenProcess, launch,
+    Client, ContainerOptions, Containers, Hang, Isolation, NATIVE, WardenOptions, WardenProcess,
+    launch,
 };
 use egress::Rules;
 use layers::{Silent, Store, base, code, guest, python};
@@ -46,8 +46,7 @@ pub(crate) fn store() -> (Store, base::Base, PythonSpec) {
     let store = Store::open(&state).unwrap();
     let (base, python) = MADE.get_or_init(|| {
         let base = base::default_or_build(&store, &python::PythonRequest::any(), &Silent).unwrap();
-        let mut files = sandbox::guest::FILES.to_vec();
-        files.push((LANDING_FILE, LANDING));
+        let files = [sandbox::guest::FILES, NATIVE].concat();
         let guest = guest::install(&store, &base, &files).unwrap();
         (base.clone(), base.python(guest))
     });

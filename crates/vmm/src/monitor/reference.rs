@@ -17,8 +17,8 @@ const AGENT: &str = "/opt/lambswool/lambswool_guest/__main__.py";
 const REPORT_BYTES: usize = 64 << 20;
 /// Of what a guest that ended wrote, so much is told.
 const WORDS: usize = 4096;
-/// What a container's interpreter finds: numeric pools start at one thread, and stay there, since a machine has one.
-const ENVIRONMENT: [&str; 8] = [
+/// What a zygote's interpreter finds: numeric pools start at one thread, and stay there, since a machine has one.
+const ENVIRONMENT: [&str; 9] = [
     "PATH=/usr/bin",
     "LANG=C.UTF-8",
     "HOME=/tmp",
@@ -27,6 +27,7 @@ const ENVIRONMENT: [&str; 8] = [
     "OMP_NUM_THREADS=1",
     "MKL_NUM_THREADS=1",
     "NUMEXPR_NUM_THREADS=1",
+    "LD_BIND_NOW=1",
 ];
 
 /// Why a machine could not be made, or was lost.

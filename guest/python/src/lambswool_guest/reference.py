@@ -13,11 +13,9 @@ What a fork of a zygote gets by being forked, a clone gets by `wake`. `json` and
 imported although the guest could do without: most handlers want them, and they are shared by all.
 """
 
-import gc
 import json
 import linecache  # noqa: F401 - for the clones
 import posix
-import sys
 import traceback  # noqa: F401 - for the clones
 
 from lambswool_guest import (  # noqa: F401 - for the clones
@@ -27,6 +25,7 @@ from lambswool_guest import (  # noqa: F401 - for the clones
     pools,
     rehearsal,
     reseed,
+    sharing,
 )
 from lambswool_guest.logs import Logs
 from lambswool_guest.wire import Channel
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
 def serve(fd: int, places: "Places") -> "NoReturn":
     """Imports what it is told on `fd`, then goes on as an instance."""
     channel = Channel(fd)
+    sharing.forget_binding()
     logs = Logs()
     logs.install()
     reseed.remember_hooks()
@@ -54,9 +54,5 @@ def serve(fd: int, places: "Places") -> "NoReturn":
     pools.most = 1
     pools.find()
     rehearsal.in_zygote(places, logs)
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    # Hidden from the collector: one that runs in a clone writes to no shared page.
-    gc.collect()
-    gc.freeze()
+    sharing.settle()
     instance.go_on(channel, places, logs)

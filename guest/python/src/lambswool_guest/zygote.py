@@ -20,11 +20,9 @@ and `traceback` are imported here although the guest could do without: most hand
 they are shared by all.
 """
 
-import gc
 import json
 import linecache  # noqa: F401 - for the children
 import posix
-import sys
 import traceback  # noqa: F401 - for the children
 from _signal import SIG_DFL, SIG_IGN, SIGCHLD, signal
 
@@ -37,6 +35,7 @@ from lambswool_guest import (  # noqa: F401 - for the children
     pools,
     rehearsal,
     reseed,
+    sharing,
 )
 from lambswool_guest.logs import Logs
 from lambswool_guest.wire import Channel
@@ -57,10 +56,11 @@ REPLY_BYTES = 48 << 10
 def serve(control: int, places: "Places") -> "NoReturn":
     """Serves requests on `control`, in this process and, on fd 3, in zygotes derived from it."""
     signal(SIGCHLD, SIG_IGN)
+    sharing.forget_binding()
     logs = Logs()
     logs.install()
     rehearsal.in_zygote(places, logs)
-    _settle()
+    sharing.settle()
     _say(control, {"kind": "ready", "pid": posix.getpid()})
     while (work := landing.serve(control)) is not None:
         if isinstance(work, int):
@@ -94,7 +94,7 @@ def _parsed(message: bytes) -> dict:
 def _import(control: int, request: dict, places: "Places") -> None:
     said = imports.run(request["modules"], request.get("path", []), places)
     pools.find()
-    _settle()
+    sharing.settle()
     files = said.pop("files")
     head, size = 0, 0
     for position, entry in enumerate(files):
@@ -103,14 +103,6 @@ def _import(control: int, request: dict, places: "Places") -> None:
             _say(control, {"kind": "files", "files": files[head:position]})
             head, size = position, 0
     _say(control, {"kind": "imported", "files": files[head:]} | said)
-
-
-def _settle() -> None:
-    """Hides what is alive from the collector: one that runs in a child writes to no shared page."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    gc.collect()
-    gc.freeze()
 
 
 def _say(control: int, message: dict) -> None:
