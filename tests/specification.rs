@@ -28,11 +28,13 @@ fn every_test_named_in(page: &str, at_least: usize) {
         .collect();
     assert!(named.len() > at_least, "only {} tests are named", named.len());
     let mut sources = String::new();
-    for dir in ["crates", "fuzz", "tests"] {
+    for dir in ["crates", "fuzz", "guest/python/tests", "tests"] {
         read_all(&root.join(dir), &mut sources);
     }
-    let missing: Vec<&&str> =
-        named.iter().filter(|name| !sources.contains(&format!("fn {name}("))).collect();
+    let exists = |name: &str| {
+        ["fn", "def"].iter().any(|keyword| sources.contains(&format!("{keyword} {name}(")))
+    };
+    let missing: Vec<&&str> = named.iter().filter(|name| !exists(name)).collect();
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
@@ -43,7 +45,7 @@ fn read_all(dir: &Path, sources: &mut String) {
     for path in entries {
         if path.is_dir() {
             read_all(&path, sources);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+        } else if path.extension().is_some_and(|extension| extension == "rs" || extension == "py") {
             sources.push_str(&fs::read_to_string(&path).unwrap());
         }
     }

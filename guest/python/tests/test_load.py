@@ -2,6 +2,7 @@
 
 import os
 import py_compile
+import sys
 import textwrap
 
 import pytest
@@ -338,6 +339,29 @@ def test_a_handler_that_is_not_observed_says_nothing(start, packages):
     guest = start("import early\ndef handler(event, context):\n  return 1")
     assert guest.load(observe=False).kind == "loaded"
     assert guest.call().kind == "done"
+
+
+def test_a_python_that_the_handler_starts_finds_what_the_handler_finds(loaded, task, packages):
+    (packages / "bin").mkdir()
+    (packages / "bundled.py").write_text("print('as a module')")
+    command = packages / "bin" / "bundled"
+    command.write_text(f"#!{sys.executable}\nimport bundled")
+    command.chmod(0o755)
+    (task / "vendored").mkdir()
+    (task / "vendored" / "extra.py").write_text("")
+    answer = loaded(
+        """
+        import subprocess, sys, extra
+        def handler(event, context):
+            run = lambda *words: subprocess.run(words, capture_output=True, text=True, check=True)
+            import os
+            return [run(sys.executable, "-m", "bundled").stdout, run("bundled").stdout,
+                    run(sys.executable, "-c", "import extra, main").stdout, os.environ["PATH"]]
+        """,
+        environment={"PYTHONPATH": f"{task}/vendored"},
+    ).call()
+    said = "as a module\n"
+    assert answer.value == [said, said, "", f"{packages}/bin:/usr/bin"]
 
 
 def test_pools_of_threads_get_their_number_unless_the_handlers_environment_says_one(loaded):

@@ -113,6 +113,8 @@ def test_logging_works_without_and_with_configuration(loaded):
         """
         import logging, warnings
         def handler(event, context):
+            if event == "level":
+                logging.getLogger().setLevel(logging.INFO)
             if event == "configure":
                 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
             logging.getLogger("x").info("quiet")
@@ -121,8 +123,23 @@ def test_logging_works_without_and_with_configuration(loaded):
         """
     )
     first = guest.call("last resort").text("stderr")
-    assert first.startswith("grüß last resort\n") and "UserWarning: careful" in first
+    assert first.startswith("[WARNING] grüß last resort\n") and "UserWarning: careful" in first
+    # As on Lambda, where it is enough to set a level.
+    assert guest.call("level").text("stderr") == "[INFO] quiet\n[WARNING] grüß level\n"
     assert guest.call("configure").text("stderr").startswith("INFO quiet\nWARNING grüß configure\n")
+
+
+def test_logging_that_is_imported_during_a_call_is_shown_from_the_next_on(loaded):
+    guest = loaded(
+        """
+        def handler(event, context):
+            import logging
+            logging.getLogger().setLevel(logging.INFO)
+            logging.info("late")
+        """
+    )
+    guest.call()
+    assert guest.call().text("stderr").endswith("late\n")
 
 
 def test_what_goes_around_python_is_captured(loaded):

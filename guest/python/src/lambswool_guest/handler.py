@@ -1,8 +1,10 @@
 """The handler: its environment, its import and one call of it.
 
-`sys.path` is the code, the packages, the standard library: Lambda's order, so a file of the
-handler's own hides a module of the same name. That must not depend on what a zygote imported
-before: a module of that name which is loaded already is set aside first.
+`sys.path` is the code, what the function's `PYTHONPATH` names, the packages, the standard library:
+Lambda's order, so a file of the handler's own hides a module of the same name. What is found must
+not depend on what a zygote imported before: a module of that name which is loaded already is set
+aside first. A Python that the handler starts finds the same, and the packages' commands are in its
+`PATH`.
 
 An event is the JSON body's value; a call without a body gets `{}`, as Lambda's does. A result goes
 back as JSON. A `binary` handler gets the body's bytes and may return bytes, text, or either with
@@ -73,7 +75,12 @@ def _takes_context(function: "Callable[..., object]", convention: str) -> bool:
 
 def _enter(load: dict, places: "Places") -> None:
     """Makes this process the handler's: environment, directories, `sys`."""
-    variables = load["environment"] | {
+    own = load["environment"]
+    named = [entry for entry in own.get("PYTHONPATH", "").split(":") if entry]
+    path = [places.task, *named, places.packages]
+    variables = {"PATH": f"{places.packages}/bin:/usr/bin"} | own
+    variables |= {
+        "PYTHONPATH": ":".join(path),
         "LAMBDA_TASK_ROOT": places.task,
         "AWS_LAMBDA_FUNCTION_NAME": load["name"],
         "AWS_LAMBDA_FUNCTION_VERSION": load["version"],
@@ -83,13 +90,13 @@ def _enter(load: dict, places: "Places") -> None:
     for name, value in variables.items():
         _set_variable(name, value)
     if threads := load.get("threads"):
-        pools.restore(threads, load["environment"])
+        pools.restore(threads, own)
     if "TZ" in variables:
         import time
 
         time.tzset()
     posix.chdir(places.task)
-    sys.path[:] = [places.task, places.packages, *places.stdlib]
+    sys.path[:] = [*path, *places.stdlib]
     # What was cached before a fork is about the zygote's directories: same names, other contents.
     ours = (f"{places.task}/", f"{places.packages}/")
     for path in list(sys.path_importer_cache):

@@ -24,7 +24,7 @@ import time
 
 from lambswool_guest import reseed
 from lambswool_guest.handler import Handler
-from lambswool_guest.logs import Logs
+from lambswool_guest.logs import Logs, adopt_logging
 from lambswool_guest.places import Places
 from lambswool_guest.wire import Channel
 
@@ -90,6 +90,7 @@ class Instance:
         except BaseException as error:
             self._fail("", error)
             return
+        adopt_logging()
         self._end()
         self._handler = handler
         milliseconds = (time.perf_counter() - begin) * 1000
@@ -101,6 +102,7 @@ class Instance:
             return
         invocation = header["id"]
         self._logs.begin(invocation)
+        adopt_logging()
         try:
             answer, content_type = self._handler.call(header, body)
         except BaseException as error:

@@ -174,6 +174,21 @@ class Logs:
             buffer.dropped = 0
 
 
+def adopt_logging() -> None:
+    """Has `logging` show whatever its loggers let pass, with the level in front, until somebody
+    configures it.
+
+    Lambda's root logger has a handler from the start, so functions only set a level. Python's own
+    has none; what is used in its place, `lastResort`, drops everything below a warning. That one is
+    opened, and no handler is added: `basicConfig` does nothing where there is one.
+    """
+    logging = sys.modules.get("logging")
+    last = getattr(logging, "lastResort", None)
+    if last is not None and last.level:
+        last.setLevel(0)
+        last.setFormatter(logging.Formatter("[%(levelname)s] %(message)s"))  # type: ignore[union-attr]
+
+
 def _text(buffer: LogBuffer) -> io.TextIOWrapper:
     # Written through, so that the buffer alone decides what a line is and `flush` is always
     # somebody's wish.
