@@ -36,12 +36,12 @@
 //!
 //! # What does not, yet
 //!
-//! - Processes and sockets are refused as by a limit.
+//! - Processes are refused (ENOSYS), and sockets but for pairs of streams. No alarms, no writable shared mappings of files.
 //! - Permission bits are kept but not enforced: the only user owns everything. MADV_DONTNEED on a file's pages reads as zero.
 //! - Floating point state is not saved in signal frames; no signal comes from outside.
 //!
-//! Seen on one host only, whose KVM is paravirtualised: the guest's user mode native, ring 0 emulated. What is known of
-//! others is written where it matters.
+//! Measured on paravirtualised KVM, on AMD and Intel processors: the guest's user mode native, ring 0 emulated. `make test-svm`
+//! runs it on upstream KVM. What is known of others is written where it matters.
 
 pub mod arena;
 pub mod cpu;

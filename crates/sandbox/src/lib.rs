@@ -1,7 +1,7 @@
 //! The seam: what the engine asks of a sandbox, and what the two say to each other.
 //!
 //! ```text
-//!   engine ──► Provider ──► Zygote ──► Instance        traits, implemented by `container` and `microvm`
+//!   engine ──► Provider ──► Zygote ──► Instance        traits, implemented by `container` and `vmm`
 //!      │                                   │
 //!      └──────── wire::Request / Reply ────┘           frames on the instance's own channel
 //! ```

@@ -15,7 +15,7 @@
 //! state directory, processes are checked against the slot before they are accepted.
 //!
 //! When the worker is gone (the socket closes), everything dies with the place's pid 1, and the warden cleans up. When
-//! the warden itself is killed, pid 1 goes with it (parent-death signal); what the kernel does not free by itself
+//! the warden itself is killed, pid 1 goes with it (it holds a pidfd of the warden); what the kernel does not free by itself
 //! (cgroups) the next start removes: [`recover`]. With cgroups of version 1 a [`guardian`] does, and at once: paused
 //! sandboxes would otherwise stay.
 

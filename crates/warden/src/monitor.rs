@@ -9,7 +9,7 @@
 //!                                                                                 ▼ Landlock, seccomp; only then reads its channel
 //! ```
 //! What is executed is the program beside the warden's own, in the machine's own root: it takes its libraries from there
-//! and shuts itself in before it hears anything from anybody (`vmm::jail`). No interpreter and no path comes with the
+//! and shuts itself in before it hears anything from anybody (`vmm::monitor::jail`). No interpreter and no path comes with the
 //! command.
 
 use std::ffi::CString;
