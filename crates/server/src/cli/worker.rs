@@ -8,7 +8,8 @@ use crate::quantity::Span;
 
 const UP: &str = "\
 Settings come from a file, then from WOOL_* variables, then from flags; the later wins. The file is --config FILE, else
-$XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown keys are errors. Keys and defaults:
+$XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown keys are errors. A size is a number of bytes,
+or has a unit: KiB, MiB, GiB or TiB; KB, MB, GB and TB are the same, powers of 1024. Keys and defaults:
   listen = \"127.0.0.1:8470\"    others than loopback addresses take TLS and a token; port 0 takes a free port
   tls_certificate = FILE       PEM; TCP then speaks TLS. Read again at SIGHUP
   tls_key = FILE               its private key, PEM
