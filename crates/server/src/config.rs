@@ -229,7 +229,7 @@ pub fn refuse_unknown(variables: impl Iterator<Item = OsString>) -> Result<(), C
 }
 
 /// Every key that a configuration may hold.
-fn keys() -> Vec<String> {
+pub(crate) fn keys() -> Vec<String> {
     // A key whose default is "none" is missing from the table that the defaults make.
     let optional = [
         "tls_certificate",
