@@ -6,8 +6,8 @@ use sys::probe::{Host, Kernel};
 use super::Finding;
 use super::host::DETACHED;
 use crate::capacity::{self, Capacity};
-use crate::config::Config;
-use crate::networks::{Listed, Pattern};
+use crate::config::{Config, Listed};
+use crate::networks::Pattern;
 use crate::unenforced::{self, Means};
 
 /// Fewer sandboxes at once than this are soon taken by a zygote, what it keeps ready, and a few calls.
