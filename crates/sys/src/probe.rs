@@ -129,13 +129,6 @@ impl Host {
     }
 }
 
-/// Whether programs cannot be executed from the file system that holds `dir`.
-#[must_use]
-pub fn is_noexec(dir: &Path) -> bool {
-    rustix::fs::statvfs(dir)
-        .is_ok_and(|stat| stat.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC))
-}
-
 fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
