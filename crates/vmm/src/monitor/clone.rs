@@ -25,9 +25,9 @@ use crate::message::{Event, Place};
 /// Bytes read at a time.
 const READ: usize = 16 << 10;
 
-/// What a clone is made of.
+/// A clone, and what it lives by.
 #[derive(Debug)]
-pub(super) struct Clone {
+pub(super) struct RunningClone {
     pub(super) family: Arc<Family>,
     pub(super) number: u64,
     /// Beyond the reference machine's.
@@ -42,7 +42,7 @@ pub(super) struct Clone {
 /// How it ended: by itself, or because nobody wants it any more.
 pub(super) type End = Option<Death>;
 
-impl Clone {
+impl RunningClone {
     /// Runs on its own thread, to its end. `spare` is a machine that waits for its order.
     pub(super) fn live(self, spare: Option<Process>) {
         let end = if self.reset { pristine::live(&self) } else { self.converse(spare) };
@@ -176,11 +176,11 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    pub(super) fn new(clone: &Clone) -> Result<Self, Trouble> {
+    pub(super) fn new(clone: &RunningClone) -> Result<Self, Trouble> {
         Ok(Self { scanner: clone.family.scanner()?, rounds: 0 })
     }
 
-    pub(super) fn weigh(&mut self, clone: &Clone, process: &Process) {
+    pub(super) fn weigh(&mut self, clone: &RunningClone, process: &Process) {
         self.rounds = self.rounds.saturating_add(1);
         if self.rounds == 1 || !self.rounds.is_power_of_two() {
             return;

@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sandbox::{Imports, Limits, LoadedFile};
 use sys::scm;
 
-use super::clone::Clone;
+use super::clone::RunningClone;
 use super::conversation::Channel;
 use super::family::{Family, tell};
 use super::hold::Watched;
@@ -226,7 +226,7 @@ impl Nursery {
         let made = self.order_clone(layers, fds).and_then(|(channel, layers)| {
             let (family, watched) = (Arc::clone(&self.family), channel.clone());
             let hold = hold.clone();
-            let clone = Clone { family, number, layers, limits, reset, channel, hold };
+            let clone = RunningClone { family, number, layers, limits, reset, channel, hold };
             let left = match spare {
                 Some(spare) => spare.give(clone),
                 None => Some(clone),
