@@ -129,6 +129,13 @@ impl Host {
     }
 }
 
+/// Bytes of memory of this machine.
+#[must_use]
+pub fn total_memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.totalram.saturating_mul(u64::from(info.mem_unit))
+}
+
 fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }

@@ -14,6 +14,7 @@ use layers::uv::Bounds;
 use sandbox::CpuBounds;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
+use sys::probe::total_memory;
 
 use super::Listed;
 use crate::access::Demand;
@@ -301,12 +302,6 @@ impl Config {
             if self.isolation.forks() { ZygotePolicy::Utility } else { ZygotePolicy::None };
         self.zygotes.unwrap_or(default)
     }
-}
-
-/// Of this machine, in bytes.
-fn total_memory() -> u64 {
-    let info = rustix::system::sysinfo();
-    info.totalram.saturating_mul(u64::from(info.mem_unit))
 }
 
 /// An address with a port. The one name is that which every machine has, so that nothing depends on a resolver.
