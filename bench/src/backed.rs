@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use crate::environment::meminfo;
+use crate::meminfo::meminfo;
 use crate::sample::float;
 
 const PAGE: usize = 4096;

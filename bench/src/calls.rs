@@ -1,7 +1,4 @@
-//! Calls to functions that say what they imported, and how long their own work took.
-//!
-//! What is added to a source here counts the modules that had to be imported from packages although a zygote was there:
-//! none is the proof that the zygote was exact.
+//! Calls to functions that say what they imported, and how long their own work took: [`crate::observed`].
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -13,28 +10,6 @@ use serde::Deserialize;
 use crate::libraries::Library;
 use crate::load::{Pending, Shot, Target};
 use crate::worker::Worker;
-
-/// What each copy of a function begins with.
-const HEAD: &str = "import sys as _sys\nimport time as _time\n\n_before = set(_sys.modules)\n";
-
-/// What each copy of a function ends with. The packages are the second entry of the path: see the guest.
-const TAIL: &str = "
-_packages = _sys.path[1] + '/'
-
-
-def handler(event, context):
-    began = _time.perf_counter_ns()
-    if event.get('work'):
-        work()
-    files = [getattr(_sys.modules[name], '__file__', None) for name in set(_sys.modules) - _before]
-    imported = sum(1 for file in files if file and file.startswith(_packages))
-    return {'work_ns': _time.perf_counter_ns() - began, 'imported': imported}
-";
-
-/// A source with a `work`, as a function that says what that took and what was imported.
-pub(crate) fn observed(source: &str) -> String {
-    format!("{HEAD}{source}{TAIL}")
-}
 
 /// What a copy of a function replies.
 #[derive(Debug, Deserialize)]

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::backed::{self, FirstTouch};
 use crate::baselines;
+use crate::meminfo::meminfo;
 use crate::sample::median;
 
 /// Everything about the machine that may decide about a number.
@@ -188,13 +189,6 @@ fn virtualisation(cpuinfo: &str) -> String {
         (None, true) => "a virtual machine (the processor says so)".to_owned(),
         (None, false) => "none that the processor tells of".to_owned(),
     }
-}
-
-/// A line of `/proc/meminfo`, in bytes.
-pub(crate) fn meminfo(name: &str) -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok().map(|kib| kib << 10)
 }
 
 fn field(text: &str, name: &str) -> String {

@@ -12,9 +12,9 @@ use anyhow::{Context as _, Result, ensure};
 use tokio::process::Command;
 
 use crate::baselines::rootfs::Rootfs;
-use crate::calls::observed;
 use crate::functions::{Function, Kind};
 use crate::index::Index;
+use crate::observed::observed;
 
 /// A library and its function.
 #[derive(Clone, Debug)]

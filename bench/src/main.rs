@@ -6,8 +6,8 @@
 //!   worker, functions, stage    the real worker, its functions, both put in place
 //!   guests/       programs in C and Python, as processes and in machines: started, cloned, forked, reset
 //!   libraries, wheel, index    the libraries of the paper's figures, packages made here, and where they are installed from
-//!   load, http, cpu, calls      calls and what they cost
-//!   sample, run, environment, plot, evidence    what is said of it, and what is kept
+//!   load, http, cpu, calls, observed    calls, what they cost, and what functions say of them
+//!   sample, run, environment, meminfo, plot, evidence    what is said of it, and what is kept
 //! ```
 
 #![forbid(unsafe_code)]
@@ -25,6 +25,8 @@ mod http;
 mod index;
 mod libraries;
 mod load;
+mod meminfo;
+mod observed;
 mod plot;
 mod run;
 mod sample;

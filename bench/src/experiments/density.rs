@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::environment::meminfo;
 use crate::load::Target;
+use crate::meminfo::meminfo;
 use crate::run::{Run, Table};
 use crate::sample::{float, slope};
 use crate::worker::Worker;

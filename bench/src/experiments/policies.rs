@@ -7,9 +7,10 @@ use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
 use super::{Measured, shares};
-use crate::calls::{Calls, REST, observed};
+use crate::calls::{Calls, REST};
 use crate::functions::{Function, Kind};
 use crate::load::{Until, closed};
+use crate::observed::observed;
 use crate::plot::Plot;
 use crate::run::{Comparison, Run};
 use crate::sample::Mode;

@@ -8,10 +8,11 @@ use anyhow::{Context as _, Result};
 use fastrand::Rng;
 
 use super::{Measured, shares};
-use crate::calls::{Calls, REST, observed};
+use crate::calls::{Calls, REST};
 use crate::functions::{Function, Kind};
 use crate::index::Index;
 use crate::load::{Until, closed};
+use crate::observed::observed;
 use crate::run::{Comparison, Run};
 use crate::sample::{float, median};
 use crate::stage::Stage;

@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use engine::{
-    Distribution, Engine, EngineConfig, Handler, PackageStore, Packages, Start, ZygotePolicy,
-    ZygoteTree,
+    Distribution, Engine, EngineConfig, Handler, NoSecrets, PackageStore, Packages, Start,
+    ZygotePolicy, ZygoteTree,
 };
 use sandbox::fake::{FakeProvider, FakeSettings, Operation, Recorded};
 use sandbox::{Layer, Pending, PythonSpec};
@@ -47,7 +47,9 @@ fn world(config: EngineConfig, seed: Option<ZygoteTree>, costs: &[(&str, f64, &[
     let lines = Arc::new(Lines::default());
     let packages = Packages { store: Some(Arc::new(Store::default())), seed };
     let sink = Arc::clone(&lines) as Arc<dyn engine::LogSink>;
-    let engine = Engine::with_packages(Arc::new(provider.clone()), config, sink, packages);
+    let provider_of_engine = Arc::new(provider.clone());
+    let engine =
+        Engine::with_stores(provider_of_engine, config, sink, packages, Arc::new(NoSecrets));
     World { provider, engine, lines }
 }
 

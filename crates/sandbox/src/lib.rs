@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod chain;
 mod cpu;
 pub mod guest;
 mod id;
@@ -23,6 +24,7 @@ pub mod wire;
 #[cfg(feature = "fake")]
 pub mod fake;
 
+pub use chain::chain;
 pub use cpu::{Cpu, CpuBounds, NoProcessors, Processors};
 pub use id::{InvocationId, SandboxId};
 pub use network::{Destination, Network};

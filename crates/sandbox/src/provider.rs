@@ -77,11 +77,11 @@ pub trait Zygote: Sandbox {
         Duration::ZERO
     }
 
-    /// Forks a further zygote from this one and has it import `spec.imports`. `spec.python` and `spec.network` must
-    /// equal this zygote's.
+    /// Forks a further zygote from this one and has it import `spec.imports`. Refused unless kind, Python, network class and
+    /// tenant are this zygote's.
     fn derive(&self, spec: ZygoteSpec) -> Pending<'_, Box<dyn Zygote>>;
 
-    /// Forks an instance. `spec.python` and `spec.network` must equal this zygote's. Calls may overlap.
+    /// Forks an instance. Refused unless kind, Python, network class and tenant are this zygote's. Calls may overlap.
     fn fork(&self, spec: InstanceSpec) -> Pending<'_, Box<dyn Instance>>;
 }
 

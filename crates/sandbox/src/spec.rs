@@ -190,9 +190,9 @@ impl ZygoteSpec {
     /// Refuses an instance that is not to be forked from it.
     ///
     /// # Errors
-    /// [`ProviderError::Refused`] when Python, network class or tenant are another's.
+    /// [`ProviderError::Refused`] when kind, Python, network class or tenant are another's.
     pub fn check_fork(&self, spec: &InstanceSpec) -> Result<(), ProviderError> {
-        self.check(&spec.python, spec.network, spec.tenant())
+        self.check(spec.kind, &spec.python, spec.network, spec.tenant())
     }
 
     /// Refuses a zygote that is not to be derived from it.
@@ -200,16 +200,18 @@ impl ZygoteSpec {
     /// # Errors
     /// As [`Self::check_fork`].
     pub fn check_derive(&self, spec: &Self) -> Result<(), ProviderError> {
-        self.check(&spec.python, spec.network, &spec.tenant)
+        self.check(spec.kind, &spec.python, spec.network, &spec.tenant)
     }
 
     fn check(
         &self,
+        kind: Kind,
         python: &PythonSpec,
         network: Network,
         tenant: &str,
     ) -> Result<(), ProviderError> {
         let other = match () {
+            () if kind != self.kind => "kind of sandbox",
             () if *python != self.python => "Python",
             () if network != self.network => "network class",
             () if tenant != &*self.tenant => "tenant",
@@ -237,5 +239,56 @@ mod tests {
             assert!(bad.parse::<Layer>().is_err(), "{bad:?}");
         }
         assert_eq!("packages/4f1c".parse::<Layer>().unwrap().to_string(), "packages/4f1c");
+    }
+
+    #[test]
+    fn nothing_is_forked_into_another_kind_python_network_class_or_tenant() {
+        let layer = |path: &str| path.parse::<Layer>().unwrap();
+        let python = PythonSpec {
+            base: layer("base/b"),
+            guest: layer("guest/g"),
+            interpreter: "/usr/bin/python3".to_owned(),
+        };
+        let zygote = ZygoteSpec {
+            kind: Kind::Container,
+            python: python.clone(),
+            packages: None,
+            imports: Vec::new(),
+            network: Network::None,
+            tenant: "acme".into(),
+            limits: Limits::default(),
+        };
+        let instance = InstanceSpec {
+            kind: Kind::Container,
+            reset: Reset::Never,
+            python: python.clone(),
+            packages: Some(layer("packages/p")),
+            code: layer("code/c"),
+            network: Network::None,
+            egress: [].into(),
+            owner: "acme/report".into(),
+            limits: Limits::default(),
+        };
+        zygote.check_fork(&instance).unwrap();
+        zygote
+            .check_derive(&ZygoteSpec { imports: vec!["json".to_owned()], ..zygote.clone() })
+            .unwrap();
+
+        let (kind, network) = (Kind::Microvm, Network::Host);
+        let python = PythonSpec { base: layer("base/other"), ..python };
+        let refused = |checked: Result<(), ProviderError>, what: &str| {
+            let error = checked.unwrap_err().to_string();
+            assert!(error.ends_with(&format!("fork into another {what}")), "{error}");
+        };
+        let fork = |spec: InstanceSpec, what| refused(zygote.check_fork(&spec), what);
+        fork(InstanceSpec { kind, ..instance.clone() }, "kind of sandbox");
+        fork(InstanceSpec { python: python.clone(), ..instance.clone() }, "Python");
+        fork(InstanceSpec { network, ..instance.clone() }, "network class");
+        fork(InstanceSpec { owner: "other/report".into(), ..instance.clone() }, "tenant");
+        let derive = |spec: ZygoteSpec, what| refused(zygote.check_derive(&spec), what);
+        derive(ZygoteSpec { kind, ..zygote.clone() }, "kind of sandbox");
+        derive(ZygoteSpec { python, ..zygote.clone() }, "Python");
+        derive(ZygoteSpec { network, ..zygote.clone() }, "network class");
+        derive(ZygoteSpec { tenant: "other".into(), ..zygote.clone() }, "tenant");
     }
 }

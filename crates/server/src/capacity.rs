@@ -11,7 +11,7 @@
 //! Limits of the kernel's keys are no means: sandboxes have no system call that makes one.
 
 use serde::{Deserialize, Serialize};
-use sys::probe::Host;
+use sys::probe::{Host, total_memory};
 use utoipa::ToSchema;
 
 use crate::config::Config;
@@ -47,13 +47,12 @@ impl Means {
     /// Those of this machine and this process.
     #[must_use]
     pub fn of(host: &Host, descriptors: u64, warden: Option<u64>) -> Self {
-        let info = rustix::system::sysinfo();
         Self {
             descriptors,
             warden,
             processes: host.processes,
             namespaces: host.user_namespaces,
-            memory: info.totalram.saturating_mul(u64::from(info.mem_unit)),
+            memory: total_memory(),
         }
     }
 

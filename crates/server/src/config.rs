@@ -3,6 +3,7 @@
 //! The file is `--config FILE`, else the first of `$XDG_CONFIG_HOME/lambswool/config.toml` and
 //! `/etc/lambswool/config.toml` that exists. Every key `k` has a variable `WOOL_K` (`log_bytes` → `WOOL_LOG_BYTES`).
 
+mod listed;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use thiserror::Error;
 use toml::{Table, Value};
 
 use crate::access::{Demand, Unprotected};
+pub use listed::Listed;
 pub use settings::{BuildFromSource, Config};
 
 /// Why the settings cannot be used.
@@ -229,7 +231,7 @@ pub fn refuse_unknown(variables: impl Iterator<Item = OsString>) -> Result<(), C
 }
 
 /// Every key that a configuration may hold.
-fn keys() -> Vec<String> {
+pub(crate) fn keys() -> Vec<String> {
     // A key whose default is "none" is missing from the table that the defaults make.
     let optional = [
         "tls_certificate",

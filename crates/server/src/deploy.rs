@@ -23,6 +23,7 @@ use crate::name::WholeName;
 use crate::networks::Networks;
 use crate::progress::Progress;
 use crate::quotas::Quotas;
+use crate::registry::millis::{from_millis, to_millis};
 use crate::registry::{Function, Registry, StoreError, Version};
 use crate::secrets::Vault;
 use crate::usage::Usage;
@@ -285,7 +286,5 @@ fn identify(mut handler: Handler) -> Handler {
 
 /// The time as the registry keeps it: to the millisecond, so that what is read back equals what was written.
 fn now() -> SystemTime {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-    SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(millis)
+    from_millis(to_millis(SystemTime::now()))
 }

@@ -18,10 +18,9 @@ use layers::packages::{self, InstallError, Packages, ViewError};
 use layers::python::PythonRequest;
 use layers::sources::Sources;
 use layers::{Patience, Store, guest};
-use sandbox::{Cpu, CpuBounds, Kind, Network, Reset};
+use sandbox::{Cpu, CpuBounds, Kind, Network, Reset, chain};
 use thiserror::Error;
 
-use crate::api::error::said;
 use crate::installer::Installer;
 use crate::progress::Progress;
 use crate::shelf;
@@ -231,9 +230,9 @@ impl Workshop for Layered {
 struct MachineWithNetwork(&'static str);
 
 fn function(step: &'static str, error: &dyn std::error::Error) -> MakeError {
-    MakeError::Function { step, message: said(error) }
+    MakeError::Function { step, message: chain(error) }
 }
 
 fn machine(step: &'static str, error: &dyn std::error::Error) -> MakeError {
-    MakeError::Machine { step, message: said(error) }
+    MakeError::Machine { step, message: chain(error) }
 }

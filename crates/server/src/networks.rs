@@ -1,45 +1,15 @@
 //! Which functions may reach something, as the operator has it, and what bounds them.
 
-use std::fmt;
 use std::str::FromStr;
 
 use egress::{Refusal, Rule, Rules};
 use engine::{DEFAULT_TENANT, Handler};
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use sandbox::{Destination, Network};
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::Serialize;
 use thiserror::Error;
 
-use crate::config::Config;
-
-/// Values of a setting: a list, or, as in a variable, one text with commas.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct Listed<T>(pub Vec<T>);
-
-impl<T> Default for Listed<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Listed<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged, expecting = "write a list of texts")]
-        enum Written {
-            List(Vec<String>),
-            Text(String),
-        }
-        let texts = match Written::deserialize(deserializer)? {
-            Written::List(texts) => texts,
-            Written::Text(text) => text.split(',').map(|one| one.trim().to_owned()).collect(),
-        };
-        let values = texts.iter().map(|text| text.parse().map_err(D::Error::custom));
-        values.collect::<Result<_, _>>().map(Self)
-    }
-}
+use crate::config::{Config, Listed};
 
 /// Names of functions: `report-*` for the default tenant's, or with a tenant, `acme/*`. A star stands for anything but the slash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

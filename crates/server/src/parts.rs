@@ -27,7 +27,7 @@ use crate::layered::Layered;
 use crate::networks;
 use crate::providers::Providers;
 use crate::state::State;
-use crate::unenforced::{self, Means, Unenforced};
+use crate::unenforced::{self, Enforcement, Unenforced};
 use crate::workshop::Workshop;
 
 /// What a worker is given: who makes sandboxes, and who makes what they are made of.
@@ -108,8 +108,8 @@ pub async fn real(config: &Config, state: &State, waiting: Option<i32>) -> Resul
 /// What is not enforced here; with `strict`, an error that names it.
 fn unenforced(host: &container::Host, config: &Config) -> Result<Vec<Unenforced>> {
     let probed = sys::probe::Host::probe();
-    let means = Means::of_warden(host.cgroups, host.cpu, &probed, host.isolation);
-    let missing = means.unenforced();
+    let enforcement = Enforcement::of_warden(host.cgroups, host.cpu, &probed, host.isolation);
+    let missing = enforcement.unenforced();
     if missing.is_empty() {
         return Ok(missing);
     }

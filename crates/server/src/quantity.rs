@@ -9,7 +9,8 @@ use serde::de::{Error as _, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
-/// A number of bytes: a plain number, or one with `KiB`, `MiB`, `GiB` (or `KB`, `MB`, `GB`: thousands).
+/// A number of bytes: a plain number, or one with `KiB`, `MiB`, `GiB` or `TiB`. `KB`, `MB`, `GB` and `TB` are the same, as they are
+/// where a function says what it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bytes(pub u64);
 
@@ -35,14 +36,15 @@ pub enum QuantityError {
     Cpus(#[from] NoProcessors),
 }
 
-const UNITS: [(&str, u64); 8] = [
+const UNITS: [(&str, u64); 9] = [
     ("KiB", 1 << 10),
     ("MiB", 1 << 20),
     ("GiB", 1 << 30),
     ("TiB", 1 << 40),
-    ("KB", 1_000),
-    ("MB", 1_000_000),
-    ("GB", 1_000_000_000),
+    ("KB", 1 << 10),
+    ("MB", 1 << 20),
+    ("GB", 1 << 30),
+    ("TB", 1 << 40),
     ("B", 1),
 ];
 
@@ -182,7 +184,8 @@ mod tests {
     fn sizes_are_read_with_and_without_units() {
         assert_eq!("6MiB".parse(), Ok(Bytes(6 << 20)));
         assert_eq!(" 6 mib ".parse(), Ok(Bytes(6 << 20)));
-        assert_eq!("2GB".parse(), Ok(Bytes(2_000_000_000)));
+        assert_eq!("2GB".parse(), Ok(Bytes(2 << 30)));
+        assert_eq!("512mb".parse(), Ok(Bytes(512 << 20)));
         assert_eq!("17".parse(), Ok(Bytes(17)));
         for bad in ["", "MiB", "-1", "1.5MiB", "6 apples", "99999999999GiB"] {
             assert!(bad.parse::<Bytes>().is_err(), "{bad:?}");

@@ -8,11 +8,10 @@ use engine::Engine;
 use layers::packages::{self, InstallError, Set, Verdict, Wheel};
 use layers::uv::UvError;
 use layers::{Collected, FileError, Scope, Silent, Store, collect};
-use sandbox::Layer;
+use sandbox::{Layer, chain};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::error::said;
 use crate::deploy::Deployer;
 use crate::installer::Installer;
 use crate::registry::Registry;
@@ -141,7 +140,7 @@ impl Stock {
                 match repaired {
                     Ok(()) => tracing::warn!(what, fault, "a package was not as it was; repaired"),
                     Err(error) => {
-                        tracing::error!(what, fault, error = said(error), "a package is broken");
+                        tracing::error!(what, fault, error = chain(error), "a package is broken");
                     }
                 }
             }
@@ -172,7 +171,7 @@ impl Stock {
                 Ok(collected) => tell(&collected, self.budget),
                 // The next tick comes soon enough.
                 Err(StockError::Busy) => {}
-                Err(error) => tracing::warn!(error = said(&error), "packages cannot be collected"),
+                Err(error) => tracing::warn!(error = chain(&error), "packages cannot be collected"),
             }
         }
     }

@@ -28,9 +28,9 @@ impl fmt::Display for Unenforced {
 /// Landlock's first version that has rules for TCP ports: Linux 6.7.
 pub(crate) const LANDLOCK_PORTS: u32 = 4;
 
-/// What decides it.
+/// What this host can enforce.
 #[derive(Clone, Copy, Debug)]
-pub struct Means {
+pub struct Enforcement {
     /// Sandboxes have cgroups for memory, processes and pausing.
     groups: bool,
     /// And for processors.
@@ -40,7 +40,7 @@ pub struct Means {
     isolation: Isolation,
 }
 
-impl Means {
+impl Enforcement {
     /// As the warden has them.
     #[must_use]
     pub fn of_warden(layout: Layout, cpu: bool, probed: &Host, isolation: Isolation) -> Self {
@@ -105,7 +105,7 @@ mod tests {
 
     fn missing(groups: bool, cpu: bool, landlock: u32, isolation: &str) -> Vec<String> {
         let isolation = isolation.parse().unwrap();
-        let missing = Means { groups, cpu, landlock, isolation }.unenforced();
+        let missing = Enforcement { groups, cpu, landlock, isolation }.unenforced();
         missing.into_iter().map(|one| one.what).collect()
     }
 
@@ -133,10 +133,10 @@ mod tests {
     #[test]
     fn a_look_tells_the_same_as_the_warden() {
         let host = Host { cgroups: CgroupLayout::Closed, cpu: true, ..Host::probe() };
-        let seen = Means::probed(&host, Isolation::LEAN).unenforced();
+        let seen = Enforcement::probed(&host, Isolation::LEAN).unenforced();
         assert_eq!(
             seen,
-            Means::of_warden(Layout::None, false, &host, Isolation::LEAN).unenforced()
+            Enforcement::of_warden(Layout::None, false, &host, Isolation::LEAN).unenforced()
         );
     }
 }

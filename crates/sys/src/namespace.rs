@@ -14,7 +14,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use crate::process::as_effective_user_with_capabilities;
+use crate::process::{as_effective_user_with_capabilities, exit_now, reap};
 
 /// Ids of a new user namespace: `inside..inside+count` are `outside..` of its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,15 +76,6 @@ impl Drop for Sleeper {
         // SAFETY: our own child, not yet waited for: the number cannot be another's.
         unsafe { libc::kill(self.0, libc::SIGKILL) };
         reap(self.0);
-    }
-}
-
-fn reap(pid: libc::pid_t) {
-    // SAFETY: no status is asked for.
-    while unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::__WALL) } < 0 {
-        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            return;
-        }
     }
 }
 
@@ -211,13 +202,6 @@ fn below(parent: BorrowedFd<'_>, owner: u32, map: IdMap) -> io::Result<Sleeper> 
     match sleeper {
         Some(sleeper) if shared.errno == 0 => Ok(sleeper),
         _ => Err(io::Error::from_raw_os_error(shared.errno.max(1))),
-    }
-}
-
-fn exit_now(code: libc::c_int) -> ! {
-    loop {
-        // SAFETY: ends the calling process without touching the shared memory.
-        unsafe { libc::syscall(libc::SYS_exit_group, code) };
     }
 }
 

@@ -129,11 +129,11 @@ impl Host {
     }
 }
 
-/// Whether programs cannot be executed from the file system that holds `dir`.
+/// Bytes of memory of this machine.
 #[must_use]
-pub fn is_noexec(dir: &Path) -> bool {
-    rustix::fs::statvfs(dir)
-        .is_ok_and(|stat| stat.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC))
+pub fn total_memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.totalram.saturating_mul(u64::from(info.mem_unit))
 }
 
 fn read(path: &str) -> String {

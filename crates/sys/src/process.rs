@@ -1,11 +1,13 @@
 //! Processes: who they are, what ends with what, and what they can never do again.
 
+mod children;
 mod credentials;
 mod pidfd;
 
 use std::io;
 use std::os::unix::process::CommandExt;
 
+pub use children::{exit_now, fork_single_threaded, reap};
 pub use credentials::{
     as_effective_user, as_effective_user_with_capabilities, become_user,
     become_user_with_capabilities, drop_capabilities, empty_bounding_set, privileged_thread,

@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 
 use sys::namespace::{IdMap, Parent, user_namespace};
+use sys::process::{exit_now, fork_single_threaded};
 
 /// Makers that are killed: at a moment at which about every second one has a sleeper.
 const MAKERS: u32 = 40;
@@ -20,16 +21,10 @@ fn main() {
     // SAFETY: a number. Whoever is left behind becomes this process's child.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }, 0);
     for maker in 0..MAKERS {
-        // SAFETY: this process has one thread.
-        match unsafe { libc::fork() } {
-            0 => make_for_ever(),
-            pid => {
-                assert!(pid > 0, "{}", std::io::Error::last_os_error());
-                std::thread::sleep(Duration::from_micros(u64::from(3000 + 37 * maker)));
-                // SAFETY: our own child, not yet waited for.
-                unsafe { libc::kill(pid, libc::SIGKILL) };
-            }
-        }
+        let Some(pid) = fork_single_threaded().unwrap() else { make_for_ever() };
+        std::thread::sleep(Duration::from_micros(u64::from(3000 + 37 * maker)));
+        // SAFETY: our own child, not yet waited for.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
     }
     everybody_is_gone();
     println!("test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
@@ -39,8 +34,7 @@ fn make_for_ever() -> ! {
     let map = IdMap { inside: 0, outside: 1_900_000_000, count: 1 };
     loop {
         if user_namespace(Parent::Initial, 1_900_000_000, map).is_err() {
-            // SAFETY: ends this process at once, without what the other one has registered.
-            unsafe { libc::_exit(1) };
+            exit_now(1);
         }
     }
 }

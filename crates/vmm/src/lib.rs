@@ -19,6 +19,8 @@
 //! | the worker dies | the control socket closes: the monitor ends, and all machines with it |
 //! | a snapshot of a reference machine is not what it should be | it is removed, and the machine made anew |
 
+#![forbid(unsafe_code)]
+
 pub mod lacking;
 pub mod message;
 pub mod monitor;

@@ -6,6 +6,8 @@
 //! | `unikernel ARGUMENT REQUEST…` | the program | `wool unikernel run` |
 //! | `examine` | | `wool doctor --microvm`: JSON on standard output |
 
+#![forbid(unsafe_code)]
+
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::process::ExitCode;

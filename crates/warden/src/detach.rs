@@ -13,6 +13,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 
 use rustix::pipe::{PipeFlags, pipe_with};
+use sys::process::{exit_now, fork_single_threaded};
 
 /// The end of the pipe on which the starter waits. Only the end of the process closes it: what an error has to say is
 /// then written, and sudo still there to pass it on.
@@ -27,16 +28,11 @@ impl Detached {
     /// As `fork(2)`.
     pub fn from_starter() -> io::Result<Self> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-        // SAFETY: a fork of a process with one thread: the child may go on with anything.
-        let pid = unsafe { libc::fork() };
-        if pid < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        if pid > 0 {
+        if fork_single_threaded()?.is_some() {
             drop(write);
             let said = rustix::io::read(&read, &mut [0u8; 1]);
-            // SAFETY: ends the process; what it holds is the child's, too.
-            unsafe { libc::_exit(i32::from(said != Ok(1))) };
+            // What it holds is the child's, too.
+            exit_now(i32::from(said != Ok(1)));
         }
         // At once: until then the end of sudo's terminal would end us.
         rustix::process::setsid()?;

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpid, getppid, set_parent_process_death_signal, waitid,
 };
-use sys::process::PidFd;
+use sys::process::{PidFd, exit_now, fork_single_threaded};
 
 use crate::recover;
 
@@ -33,14 +33,7 @@ impl Guardian {
     /// As `fork(2)`.
     pub fn start(name: &str, turn: BorrowedFd<'_>) -> io::Result<Self> {
         let warden = getpid();
-        // SAFETY: a fork of a process with one thread: the child may go on with anything.
-        let pid = unsafe { libc::fork() };
-        if pid < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        if pid == 0 {
-            guard(name, turn, warden);
-        }
+        let Some(pid) = fork_single_threaded()? else { guard(name, turn, warden) };
         // Its number alone would be another's once somebody has reaped it.
         Ok(Self(PidFd::open(pid)?))
     }
@@ -78,6 +71,5 @@ fn guard(name: &str, turn: BorrowedFd<'_>, warden: Pid) -> ! {
     if getppid() != Some(warden) {
         recover::clear(name);
     }
-    // SAFETY: ends the process.
-    unsafe { libc::_exit(0) };
+    exit_now(0)
 }

@@ -13,13 +13,12 @@
 //! command.
 
 use std::ffi::CString;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 use sys::namespace::{IdMap, Parent, user_namespace};
-use sys::process::{PidFd, close_from, default_signals};
+use sys::process::{PidFd, close_from, default_signals, exit_now, fork_single_threaded, reap};
 
 use crate::beside;
 use crate::cgroup::Group;
@@ -104,25 +103,19 @@ impl Warden {
         let (stderr, stderr_end) =
             pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(kernel("pipe"))?;
         let program = beside::find(PROGRAM).map_err(kernel("find wool-vmm"))?;
-        // SAFETY: a fork of a process with one thread: the child may go on with anything.
-        let mover = unsafe { libc::fork() };
-        if mover < 0 {
-            return Err(kernel("fork")(io::Error::last_os_error()));
-        }
-        if mover == 0 {
+        let Some(mover) = fork_single_threaded().map_err(kernel("fork"))? else {
             let end =
                 Ends { channel: theirs.as_fd(), stderr: stderr_end.as_fd(), tell: tell.as_fd() };
             if let Err(error) = self.move_in(group, &end, namespace.as_fd(), &program) {
                 spawn::report(tell.as_fd(), &error);
             }
-            // SAFETY: ends the process; the warden's destructors are not this process's to run.
-            unsafe { libc::_exit(1) };
-        }
+            exit_now(1);
+        };
         drop((tell, stderr_end));
-        spawn::reap(mover);
+        reap(mover);
         let said = spawn::listen(told.as_fd());
         if let Some(error) = said.failure {
-            said.moved.into_iter().for_each(spawn::reap);
+            said.moved.into_iter().for_each(reap);
             return Err(error.into());
         }
         let process = spawn::hold(said.moved.ok_or_else(spawn::ended_early)?)
@@ -144,8 +137,7 @@ impl Warden {
         let pid = spawn::clone(libc::CLONE_PARENT).map_err(failed("clone"))?;
         if pid > 0 {
             let _ = rustix::io::write(ends.tell, format!("P{pid}").as_bytes());
-            // SAFETY: ends the mover.
-            unsafe { libc::_exit(0) };
+            exit_now(0);
         }
         let [network, ipc, uts, mount] = self.place.namespaces();
         let more = [network, ipc, uts, mount, namespace];
@@ -163,8 +155,7 @@ impl Warden {
             Err(error) => (ends.tell, failed("arrange descriptors")(error)),
         };
         spawn::report(tell, &error);
-        // SAFETY: ends the process.
-        unsafe { libc::_exit(1) }
+        exit_now(1)
     }
 }
 

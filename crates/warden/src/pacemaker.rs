@@ -18,7 +18,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use sys::process::{
-    become_user, close_from, drop_capabilities, set_no_new_privileges, set_undumpable,
+    become_user, close_from, drop_capabilities, exit_now, fork_single_threaded,
+    set_no_new_privileges, set_undumpable,
 };
 
 use crate::cgroup::{Cgroups, Group};
@@ -61,16 +62,11 @@ impl Pacemaker {
         let Some(procs) = cgroups.procs(&group) else { return Ok(None) };
         let procs = OwnedFd::from(OpenOptions::new().write(true).open(procs)?);
         let (listen, beats) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // SAFETY: a fork of a process with one thread: the child may go on with anything.
-        match unsafe { libc::fork() } {
-            -1 => Err(io::Error::last_os_error()),
-            0 => {
-                let _ = become_pacemaker(cgroups, &group, &listen, &procs);
-                // SAFETY: ends the process.
-                unsafe { libc::_exit(0) }
-            }
-            _ => Ok(Some(Self { beats, last: None })),
+        if fork_single_threaded()?.is_none() {
+            let _ = become_pacemaker(cgroups, &group, &listen, &procs);
+            exit_now(0);
         }
+        Ok(Some(Self { beats, last: None }))
     }
 
     /// Says that work goes on.

@@ -19,7 +19,7 @@ use rustix::process::{chdir, getpid, pivot_root};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sys::mount::Tree;
 use sys::namespace::unshare;
-use sys::process::{Ended, PidFd, become_user, drop_capabilities, set_undumpable};
+use sys::process::{Ended, PidFd, become_user, drop_capabilities, exit_now, set_undumpable};
 use thiserror::Error;
 
 use crate::deaths::{DEAD, Deaths, reap_and_tell};
@@ -296,8 +296,7 @@ fn be_pid_one(
             None => while !has_ended(warden) {},
         }
     }
-    // SAFETY: ends the process.
-    unsafe { libc::_exit(prepared.is_err().into()) };
+    exit_now(prepared.is_err().into())
 }
 
 /// Waits for the end of a pidfd's process. False when something else has interrupted that.

@@ -11,7 +11,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use sys::process::{close_from, default_signals, die_with_parent};
+use sys::process::{
+    close_from, default_signals, die_with_parent, exit_now, fork_single_threaded, reap,
+};
 
 use crate::beside;
 use crate::cgroup::Group;
@@ -61,12 +63,7 @@ impl Warden {
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .map_err(kernel("socket pair"))?;
         let program = beside::find(PROGRAM).map_err(kernel("find wool-egress"))?;
-        // SAFETY: a fork of a process with one thread: the child may go on with anything.
-        let child = unsafe { libc::fork() };
-        if child < 0 {
-            return Err(kernel("fork")(io::Error::last_os_error()));
-        }
-        if child == 0 {
+        let Some(child) = fork_single_threaded().map_err(kernel("fork"))? else {
             let arranged = self.become_proxy(&group, theirs.as_fd(), tell.as_fd());
             let (tell, error) = match arranged {
                 Ok(()) => {
@@ -81,12 +78,11 @@ impl Warden {
                 Err(error) => (tell.as_fd(), failed("arrange the proxy")(error)),
             };
             spawn::report(tell, &error);
-            // SAFETY: ends the process; the warden's destructors are not this process's to run.
-            unsafe { libc::_exit(1) };
-        }
+            exit_now(1);
+        };
         drop((theirs, tell));
         if let Some(error) = spawn::listen(told.as_fd()).failure {
-            spawn::reap(child);
+            reap(child);
             return Err(error.into());
         }
         self.proxies.children.push(child);
@@ -132,7 +128,7 @@ impl Drop for Proxies {
         for child in self.children.drain(..) {
             // SAFETY: a child of ours that was not waited for: the number is no other's.
             unsafe { libc::kill(child, libc::SIGKILL) };
-            spawn::reap(child);
+            reap(child);
         }
     }
 }

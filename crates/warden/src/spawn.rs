@@ -24,7 +24,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use sys::mount::Tree;
 use sys::process::{
     PidFd, become_user, become_user_with_capabilities, close_from, default_signals,
-    drop_capabilities, install_filter, set_no_new_privileges,
+    drop_capabilities, exit_now, fork_single_threaded, install_filter, reap, set_no_new_privileges,
 };
 use sys::scm;
 use thiserror::Error;
@@ -103,21 +103,14 @@ pub fn start(
     scm::want_credentials(told.as_fd(), true).map_err(failed("ask for credentials"))?;
     // Never blocks the interpreter, whoever reads or not.
     let (stderr, stderr_end) = pipe(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-    // SAFETY: a fork of a process with one thread: the child may go on with anything.
-    let mover = unsafe { libc::fork() };
-    if mover < 0 {
-        return Err(failed("fork")(io::Error::last_os_error()));
-    }
-    if mover == 0 {
+    let Some(mover) = fork_single_threaded().map_err(failed("fork"))? else {
         if let Err(error) = move_in(place, cgroups, what, stderr_end.as_fd(), tell.as_fd()) {
             report(tell.as_fd(), &error);
         }
-        // SAFETY: ends the process; the warden's destructors are not this process's to run.
-        unsafe { libc::_exit(1) };
-    }
+        exit_now(1);
+    };
     drop((tell, stderr_end));
-    // SAFETY: a child of ours; no status is asked for.
-    unsafe { libc::waitpid(mover, std::ptr::null_mut(), 0) };
+    reap(mover);
     let Told { moved, instance, failure } = listen(told.as_fd());
     let interpreter = match what.role {
         Role::Zygote => moved,
@@ -137,12 +130,6 @@ pub fn start(
     let pid = interpreter.ok_or_else(ended_early)?;
     let process = hold(pid).map_err(failed("open process"))?;
     Ok((process, stderr))
-}
-
-/// Waits for a child of ours that has ended or is about to.
-pub(crate) fn reap(pid: i32) {
-    // SAFETY: no status is asked for.
-    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
 }
 
 /// A child of ours by descriptor. Where there is none to be had, the child has ended when this returns: its uid and its
@@ -206,8 +193,7 @@ fn move_in(
     let pid = clone(libc::CLONE_PARENT).map_err(failed("clone"))?;
     if pid > 0 {
         let _ = rustix::io::write(tell, format!("P{pid}").as_bytes());
-        // SAFETY: ends the mover.
-        unsafe { libc::_exit(0) };
+        exit_now(0);
     }
     if what.role == Role::Instance {
         let apart = if what.isolation.has(Defence::PidNamespace) { libc::CLONE_NEWPID } else { 0 };
@@ -217,8 +203,8 @@ fn move_in(
                 if let Err(error) = made {
                     report(tell, &failed("clone into a pid namespace")(error));
                 }
-                // SAFETY: ends the process in between.
-                unsafe { libc::_exit(0) };
+                // The process in between.
+                exit_now(0);
             }
         }
     }
@@ -229,8 +215,7 @@ fn move_in(
         Err(error) => (tell, error),
     };
     report(tell, &error);
-    // SAFETY: ends the process.
-    unsafe { libc::_exit(1) }
+    exit_now(1)
 }
 
 /// Runs in the interpreter-to-be, in its PID namespace.

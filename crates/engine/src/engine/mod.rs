@@ -68,18 +68,7 @@ impl Engine {
         Self::with_stores(provider, config, logs, Packages::default(), Arc::new(NoSecrets))
     }
 
-    /// An engine whose import cache knows what locks hold.
-    #[must_use]
-    pub fn with_packages(
-        provider: Arc<dyn Provider>,
-        config: EngineConfig,
-        logs: Arc<dyn LogSink>,
-        packages: Packages,
-    ) -> Arc<Self> {
-        Self::with_stores(provider, config, logs, packages, Arc::new(NoSecrets))
-    }
-
-    /// The same, whose handlers are told their functions' secrets.
+    /// An engine whose import cache knows what locks hold, and whose handlers are told their functions' secrets.
     #[must_use]
     pub fn with_stores(
         provider: Arc<dyn Provider>,

@@ -214,12 +214,6 @@ impl Bundle {
         self.staging.path()
     }
 
-    /// Names its content alone: paths, modes and bytes.
-    #[must_use]
-    pub fn content_id(&self) -> String {
-        short(&self.hash)
-    }
-
     /// Compiles the code for a base and gives it its name. Equal content on an equal Python has an equal name.
     ///
     /// # Errors

@@ -15,17 +15,17 @@ pub(super) fn bytes(value: &Value) -> Result<u64, String> {
         Value::String(text) => split(text).ok_or_else(reason)?,
         _ => return Err(reason()),
     };
-    let factor: u64 = match unit.trim_end_matches("ib").trim_end_matches('b') {
-        "k" => 1 << 10,
-        "m" => 1 << 20,
-        "g" => 1 << 30,
-        "" if unit == "b" => 1,
+    let factor: u64 = match unit.as_str() {
+        "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
         _ => return Err(reason()),
     };
     let limit: u64 = 1 << 40;
     let bytes = number * factor as f64;
     if !(1.0..=limit as f64).contains(&bytes) {
-        return Err("it must be between 1 byte and 1 TB".to_owned());
+        return Err("it must be between 1 byte and 1024GB".to_owned());
     }
     #[expect(
         clippy::cast_possible_truncation,
@@ -81,8 +81,12 @@ mod tests {
         assert_eq!(of("512k").unwrap(), 512 << 10);
         assert_eq!(of("100b").unwrap(), 100);
         assert_eq!(bytes(&Value::from(64)).unwrap(), 64 << 20);
-        for bad in ["", "MB", "-1MB", "0MB", "1 TB", "256", "1e3MB", "9999999GB"] {
-            assert!(of(bad).is_err(), "{bad}");
+        for bad in ["", "MB", "-1MB", "1 TB", "256", "1e3MB", "1mbbb", "1kibib", "1ib", "1bb"] {
+            assert!(of(bad).unwrap_err().contains("a text such as"), "{bad}");
+        }
+        assert_eq!(of("1024GB").unwrap(), 1 << 40);
+        for beyond in ["0MB", "1025GB", "9999999GB"] {
+            assert!(of(beyond).unwrap_err().ends_with("1024GB"), "{beyond}");
         }
         assert!(bytes(&Value::from(-1)).is_err() && bytes(&Value::from(true)).is_err());
     }

@@ -8,9 +8,10 @@ use axum::extract::{MatchedPath, RawPathParams, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use sandbox::chain;
 
 use super::act::Act;
-use super::error::{ApiError, said as said_of};
+use super::error::ApiError;
 use super::needs::Need;
 use super::{App, Asked, Door, body, needs};
 use crate::access::{Caller, Label, Refusal, Remote, Secret};
@@ -99,7 +100,7 @@ fn meant(headers: &HeaderMap, caller: &Caller) -> Result<Label, ApiError> {
         return Ok(caller.tenant().unwrap_or_else(Label::default_tenant));
     };
     let said = said.to_str().unwrap_or_default().parse();
-    said.map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, "bad-name", said_of(&error)))
+    said.map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, "bad-name", chain(&error)))
 }
 
 /// Why a caller who is known may not do this.

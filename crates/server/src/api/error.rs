@@ -7,6 +7,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use engine::CallError;
+use sandbox::chain;
 use sandbox::wire::Failure;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -112,7 +113,7 @@ impl ApiError {
 
 impl From<CallError> for ApiError {
     fn from(error: CallError) -> Self {
-        let message = said(&error);
+        let message = chain(&error);
         match error {
             CallError::Busy { retry_after } => Self::busy(retry_after, message),
             CallError::Raised(failure) | CallError::NotLoaded(failure) => Self::failed(failure),
@@ -162,14 +163,14 @@ impl From<&DeployError> for ApiError {
             DeployError::Store(full @ StoreError::Full { .. }) => {
                 Self::new(StatusCode::FORBIDDEN, "quota", full.to_string())
             }
-            DeployError::Store(_) | DeployError::BrokeOff => Self::internal(said(error)),
+            DeployError::Store(_) | DeployError::BrokeOff => Self::internal(chain(error)),
         }
     }
 }
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
-        Self::internal(said(&error))
+        Self::internal(chain(&error))
     }
 }
 
@@ -203,12 +204,6 @@ impl IntoResponse for ApiError {
 /// The type of the error that a reply tells, for whoever sees the reply and not its body.
 #[derive(Clone, Debug)]
 pub(super) struct ErrorType(pub(super) String);
-
-/// An error with all its causes, in one line.
-pub(crate) fn said(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |e| e.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
 
 #[cfg(test)]
 mod tests {

@@ -7,10 +7,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use engine::ImportCost;
+use sandbox::chain;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::error::{ApiError, said};
+use super::error::ApiError;
 use super::{App, ErrorBody};
 use crate::logs::stamp;
 use crate::stock::{StockError, Stocked};
@@ -143,7 +144,7 @@ pub(super) async fn verify(State(app): State<Arc<App>>) -> Result<Json<Checked>,
         what: verdict.what,
         fault: verdict.fault,
         repaired: verdict.repaired.is_ok(),
-        reason: verdict.repaired.err().map(|error| said(&error)),
+        reason: verdict.repaired.err().map(|error| chain(&error)),
     });
     Ok(Json(Checked { broken: broken.collect() }))
 }
@@ -162,8 +163,8 @@ pub(super) async fn prune(State(app): State<Arc<App>>) -> Result<Json<Pruned>, A
 impl From<StockError> for ApiError {
     fn from(error: StockError) -> Self {
         match error {
-            StockError::Busy => Self::new(StatusCode::CONFLICT, "busy", said(&error)),
-            error => Self::internal(said(&error)),
+            StockError::Busy => Self::new(StatusCode::CONFLICT, "busy", chain(&error)),
+            error => Self::internal(chain(&error)),
         }
     }
 }

@@ -155,7 +155,7 @@ fn respond(served: Served, stages: &Stages, id: &InvocationId) -> Response {
             if let engine::CallError::NoSandbox(source) = &error
                 && let Some(unsaid) = NO_SANDBOX.now(Instant::now())
             {
-                let error = super::error::said(source);
+                let error = sandbox::chain(source);
                 tracing::warn!(%error, unsaid, "no sandbox could be made");
             }
             ApiError::from(error).into_response()

@@ -7,12 +7,13 @@ use axum::extract::{FromRequestParts, RawPathParams, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::{Extension, Json};
+use sandbox::chain;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
 use super::budget::Bodies;
-use super::error::{ApiError, said};
+use super::error::ApiError;
 use super::{App, ErrorBody, Named, body};
 use crate::logs::stamp;
 use crate::name::WholeName;
@@ -143,8 +144,8 @@ impl From<SecretError> for ApiError {
             SecretError::Full { .. } => {
                 return Self::new(StatusCode::FORBIDDEN, "quota", error.to_string());
             }
-            _ => return Self::internal(said(&error)),
+            _ => return Self::internal(chain(&error)),
         };
-        Self::new(status, "bad-secret", said(&error))
+        Self::new(status, "bad-secret", chain(&error))
     }
 }

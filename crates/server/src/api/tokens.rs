@@ -8,12 +8,13 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::{Extension, Json};
+use sandbox::chain;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::act::Act;
 use super::budget::Bodies;
-use super::error::{ApiError, said};
+use super::error::ApiError;
 use super::{App, ErrorBody, body};
 use crate::access::{Label, NewToken, Patterns, Scope, Secret, Token, TokenError};
 use crate::logs::stamp;
@@ -114,13 +115,13 @@ impl TokenRequest {
         let bad = |message: String| ApiError::new(StatusCode::BAD_REQUEST, "bad-token", message);
         let tenant = self.tenant.map_or_else(|| Ok(Label::default_tenant()), |text| text.parse());
         let seconds = |seconds| {
-            Duration::try_from_secs_f64(seconds).map_err(|_| bad(said(&TokenError::Lifetime)))
+            Duration::try_from_secs_f64(seconds).map_err(|_| bad(chain(&TokenError::Lifetime)))
         };
         Ok(NewToken {
-            name: self.name.parse().map_err(|error| bad(said(&error)))?,
-            tenant: tenant.map_err(|error| bad(said(&error)))?,
+            name: self.name.parse().map_err(|error| bad(chain(&error)))?,
+            tenant: tenant.map_err(|error| bad(chain(&error)))?,
             scopes: self.scopes.into_iter().collect(),
-            functions: Patterns::try_from(self.functions).map_err(|error| bad(said(&error)))?,
+            functions: Patterns::try_from(self.functions).map_err(|error| bad(chain(&error)))?,
             lifetime: self.lifetime.map(seconds).transpose()?,
         })
     }
@@ -177,7 +178,7 @@ pub(super) async fn delete(
 ) -> Result<StatusCode, ApiError> {
     // Not UTF-8 once decoded: say the rule.
     let name = name.map_or_else(|_| "\u{fffd}".to_owned(), |Path(name)| name);
-    let bad = |error| ApiError::new(StatusCode::BAD_REQUEST, "bad-name", said(&error));
+    let bad = |error| ApiError::new(StatusCode::BAD_REQUEST, "bad-name", chain(&error));
     let name: Label = name.parse().map_err(bad)?;
     let (tokens, wanted) = (Arc::clone(&app.tokens), name.clone());
     let removed = tokio::task::spawn_blocking(move || tokens.remove(&wanted)).await;
@@ -203,8 +204,8 @@ impl From<TokenError> for ApiError {
             TokenError::NoScope | TokenError::AdminOfSome | TokenError::Lifetime => {
                 StatusCode::BAD_REQUEST
             }
-            _ => return Self::internal(said(&error)),
+            _ => return Self::internal(chain(&error)),
         };
-        Self::new(status, "bad-token", said(&error))
+        Self::new(status, "bad-token", chain(&error))
     }
 }

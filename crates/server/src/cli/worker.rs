@@ -8,7 +8,8 @@ use crate::quantity::Span;
 
 const UP: &str = "\
 Settings come from a file, then from WOOL_* variables, then from flags; the later wins. The file is --config FILE, else
-$XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown keys are errors. Keys and defaults:
+$XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown keys are errors. A size is a number of bytes,
+or has a unit: KiB, MiB, GiB or TiB; KB, MB, GB and TB are the same, powers of 1024. Keys and defaults:
   listen = \"127.0.0.1:8470\"    others than loopback addresses take TLS and a token; port 0 takes a free port
   tls_certificate = FILE       PEM; TCP then speaks TLS. Read again at SIGHUP
   tls_key = FILE               its private key, PEM
@@ -16,6 +17,7 @@ $XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown
   admin_group = NAME           a group that may do everything through the Unix socket; default: none
   secret_key_file = FILE       the key of secrets, 64 hex digits; default: secret.key in the state directory
   state = DIR                  see --state
+  user = NAME                  account to run as when root starts the worker; default: whoever starts it
   python = \"3.12\"              what functions run on unless they say; default: the one a base was made of
                                first; where there is no base, one of uv's, else the python3 of PATH, else another
   run_body = \"6MiB\"            largest body of a call       (WOOL_RUN_BODY)
@@ -113,14 +115,11 @@ pub struct Clean {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use crate::config;
 
     #[test]
     fn every_setting_is_in_the_help_of_up() {
-        let toml::Value::Table(defaults) = toml::Value::try_from(Config::default()).unwrap() else {
-            panic!("settings are a table")
-        };
-        for key in defaults.keys() {
+        for key in config::keys() {
             assert!(UP.contains(&format!("\n  {key} = ")), "{key}");
         }
     }

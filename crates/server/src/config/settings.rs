@@ -1,10 +1,8 @@
 //! The settings themselves: what each means, and what holds where nothing is said.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use container::Isolation;
@@ -16,9 +14,11 @@ use layers::uv::Bounds;
 use sandbox::CpuBounds;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
+use sys::probe::total_memory;
 
+use super::Listed;
 use crate::access::Demand;
-use crate::networks::{Listed, Pattern};
+use crate::networks::Pattern;
 use crate::quantity::{Bytes, Cpus, Span};
 use crate::quotas::TenantLimits;
 use crate::state;
@@ -150,12 +150,10 @@ pub struct Config {
     /// Indexes that functions may name beside those that the worker's environment names (`UV_DEFAULT_INDEX`, `UV_INDEX`) and
     /// the public one, each as `name=address` or as an address. `UV_INDEX_<NAME>_USERNAME` and `_PASSWORD` go to the one of that name.
     /// Default: none.
-    #[serde(deserialize_with = "words")]
-    pub indexes: Vec<Index>,
+    pub indexes: Listed<Index>,
     /// Addresses below which a requirement may name a file, as in `six @ https://…`.
     /// Default: none.
-    #[serde(deserialize_with = "words")]
-    pub package_urls: Vec<String>,
+    pub package_urls: Listed<String>,
     /// Most sandboxes at once over all functions, zygotes and what they keep ready included. Beyond, the least recently used
     /// idle instance makes room; where none is idle, a call is told to come back. Default: what the machine allows; see
     /// `wool doctor`.
@@ -229,8 +227,8 @@ impl Default for Config {
             build_memory: None,
             build_timeout: Span(Duration::from_secs(900)),
             index_timeout: Span(Duration::from_secs(1800)),
-            indexes: Vec::new(),
-            package_urls: Vec::new(),
+            indexes: Listed::default(),
+            package_urls: Listed::default(),
             sandboxes: None,
             creations: None,
             tenants: BTreeMap::new(),
@@ -266,7 +264,7 @@ impl Config {
     /// When one of `package_urls` is no address.
     pub fn indexes(&self) -> Result<Indexes, IndexError> {
         let variable = |name: &str| std::env::var(name).ok();
-        Indexes::new(self.indexes.clone(), self.package_urls.clone(), variable)
+        Indexes::new(self.indexes.0.clone(), self.package_urls.0.clone(), variable)
     }
 
     /// Memory of a build, in bytes.
@@ -306,12 +304,6 @@ impl Config {
     }
 }
 
-/// Of this machine, in bytes.
-fn total_memory() -> u64 {
-    let info = rustix::system::sysinfo();
-    info.totalram.saturating_mul(u64::from(info.mem_unit))
-}
-
 /// An address with a port. The one name is that which every machine has, so that nothing depends on a resolver.
 fn address<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
     let text = String::deserialize(from)?;
@@ -323,21 +315,4 @@ fn address<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
                 "{text:?} is no address with a port: write for example 127.0.0.1:8470, localhost:8470 or [::1]:8470"
             ))
         })
-}
-
-/// A list of texts, or one text of words: a variable holds no list.
-fn words<'de, D: Deserializer<'de>, T: FromStr<Err = E>, E: Display>(
-    from: D,
-) -> Result<Vec<T>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Said {
-        Text(String),
-        List(Vec<String>),
-    }
-    let all = match Said::deserialize(from)? {
-        Said::Text(text) => text.split_whitespace().map(str::to_owned).collect(),
-        Said::List(all) => all,
-    };
-    all.iter().map(|one| one.parse().map_err(D::Error::custom)).collect()
 }

@@ -75,12 +75,14 @@ fn an_address_that_others_can_reach_is_refused() {
 }
 
 #[test]
-fn indexes_are_a_list_or_words_and_hold_no_credentials() {
+fn indexes_are_a_list_or_one_text_and_hold_no_credentials() {
     let file = "indexes = ['corp=https://c.example/simple', 'https://d.example/simple']";
     let listed = combine(file, &[], &Flags::default()).unwrap();
     let words = ("WOOL_INDEXES", "corp=https://c.example/simple https://d.example/simple");
     let said = combine("", &[words], &Flags::default()).unwrap();
-    assert_eq!((listed.indexes.len(), &listed.indexes), (2, &said.indexes));
+    assert_eq!((listed.indexes.0.len(), &listed.indexes), (2, &said.indexes));
+    let commas = ("WOOL_INDEXES", "corp=https://c.example/simple,https://d.example/simple");
+    assert_eq!(combine("", &[commas], &Flags::default()).unwrap().indexes, listed.indexes);
     let secret = combine("indexes = 'https://me:hunter2@c.example'", &[], &Flags::default());
     let secret = secret.unwrap_err().to_string();
     assert!(secret.contains("UV_INDEX_CORP_PASSWORD"), "{secret}");

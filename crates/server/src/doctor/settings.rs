@@ -6,9 +6,9 @@ use sys::probe::{Host, Kernel};
 use super::Finding;
 use super::host::DETACHED;
 use crate::capacity::{self, Capacity};
-use crate::config::Config;
-use crate::networks::{Listed, Pattern};
-use crate::unenforced::{self, Means};
+use crate::config::{Config, Listed};
+use crate::networks::Pattern;
+use crate::unenforced::{self, Enforcement};
 
 /// Fewer sandboxes at once than this are soon taken by a zygote, what it keeps ready, and a few calls.
 const FEW: usize = 64;
@@ -21,7 +21,7 @@ pub(super) fn all(host: &Host, config: &Config) -> [Finding; 4] {
 /// Which limits and lines of defence a worker with these settings would not enforce here.
 fn limits(host: &Host, config: &Config) -> Finding {
     let what = "limits";
-    let missing = Means::probed(host, config.isolation).unenforced();
+    let missing = Enforcement::probed(host, config.isolation).unenforced();
     if missing.is_empty() {
         return Finding::ok(what, "all enforced");
     }

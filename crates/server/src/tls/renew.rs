@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
+use sandbox::chain;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::certificate::{CertificateError, Certificates};
-use crate::api::error::said;
 use crate::config::Config;
 
 /// The worker's certificate, when it has one.
@@ -33,7 +33,7 @@ pub fn reread_at_sighup(certificates: Arc<Certificates>, stop: CancellationToken
             match certificates.reread() {
                 Ok(()) => tracing::info!("read the certificate again"),
                 Err(error) => {
-                    tracing::error!(error = %said(&error), "the certificate cannot be read: the one before stays");
+                    tracing::error!(error = %chain(&error), "the certificate cannot be read: the one before stays");
                 }
             }
         }

@@ -25,9 +25,9 @@ use crate::message::{Event, Place};
 /// Bytes read at a time.
 const READ: usize = 16 << 10;
 
-/// What a clone is made of.
+/// A clone, and what it lives by.
 #[derive(Debug)]
-pub(super) struct Clone {
+pub(super) struct RunningClone {
     pub(super) family: Arc<Family>,
     pub(super) number: u64,
     /// Beyond the reference machine's.
@@ -42,13 +42,12 @@ pub(super) struct Clone {
 /// How it ended: by itself, or because nobody wants it any more.
 pub(super) type End = Option<Death>;
 
-impl Clone {
+impl RunningClone {
     /// Runs on its own thread, to its end. `spare` is a machine that waits for its order.
     pub(super) fn live(self, spare: Option<Process>) {
         let end = if self.reset { pristine::live(&self) } else { self.converse(spare) };
         let death = end.unwrap_or_else(|trouble| {
-            let (reason, exhausted) = (chain(&trouble), is_exhausted(&trouble));
-            self.family.tell(&Event::Failed { number: Some(self.number), reason, exhausted });
+            self.family.tell(&Event::failed(Some(self.number), &trouble));
             Some(Death::Unknown)
         });
         if let Some(death) = death {
@@ -177,11 +176,11 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    pub(super) fn new(clone: &Clone) -> Result<Self, Trouble> {
+    pub(super) fn new(clone: &RunningClone) -> Result<Self, Trouble> {
         Ok(Self { scanner: clone.family.scanner()?, rounds: 0 })
     }
 
-    pub(super) fn weigh(&mut self, clone: &Clone, process: &Process) {
+    pub(super) fn weigh(&mut self, clone: &RunningClone, process: &Process) {
         self.rounds = self.rounds.saturating_add(1);
         if self.rounds == 1 || !self.rounds.is_power_of_two() {
             return;
@@ -193,48 +192,5 @@ impl Scale {
         if let Ok(bytes) = process.weigh(&mut self.scanner) {
             clone.family.tell(&Event::Weighs { number: clone.number, bytes });
         }
-    }
-}
-
-/// An error with all that led to it.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        words = format!("{words}: {error}");
-        source = error.source();
-    }
-    words
-}
-
-/// Whether the host lacks something that may be there again later.
-pub(super) fn is_exhausted(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let number = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
-        if matches!(number, Some(libc::ENOMEM | libc::EMFILE | libc::ENFILE | libc::EAGAIN)) {
-            return true;
-        }
-        next = error.source();
-    }
-    false
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io;
-
-    use microvm::vcpu::VcpuError;
-
-    use super::*;
-
-    #[test]
-    fn what_kvm_refuses_for_want_of_something_is_wanted_only_for_now() {
-        let of = |number| {
-            let source = io::Error::from_raw_os_error(number);
-            is_exhausted(&VcpuError::Kvm { step: "create a virtual machine", source })
-        };
-        assert!([libc::ENOMEM, libc::EMFILE, libc::ENFILE].into_iter().all(of));
-        assert!(!of(libc::EINVAL));
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use microvm::linux::{Pause, Process, Template};
 use sandbox::wire::{Decoder, Reply};
 
-use super::clone::{Clone, End, Scale, wake};
+use super::clone::{End, RunningClone, Scale, wake};
 use super::conversation::{Answer, Boundary};
 use super::family::Loading;
 use super::reference::Trouble;
@@ -44,7 +44,7 @@ enum Made {
 }
 
 /// Runs on the clone's own thread, to its end.
-pub(super) fn live(clone: &Clone) -> Result<End, Trouble> {
+pub(super) fn live(clone: &RunningClone) -> Result<End, Trouble> {
     clone.family.tell(&Event::Cloned { number: clone.number });
     let mut input = Input { boundary: Boundary::default(), ahead: Vec::new() };
     let mut message = Vec::new();
@@ -94,7 +94,7 @@ pub(super) fn live(clone: &Clone) -> Result<End, Trouble> {
 }
 
 /// Loads the code into a clone of the reference machine and freezes that.
-fn load(clone: &Clone, message: &[u8], scale: &mut Scale) -> Result<Made, Trouble> {
+fn load(clone: &RunningClone, message: &[u8], scale: &mut Scale) -> Result<Made, Trouble> {
     let mut process = clone.spawn(&clone.family.template)?;
     for (place, branch) in &clone.layers {
         process.attach(&place.at, Arc::clone(branch)).map_err(Trouble::Attach)?;
@@ -124,7 +124,7 @@ enum Heard {
     Over(End),
 }
 
-fn hear(clone: &Clone, process: &mut Process) -> Result<Heard, Trouble> {
+fn hear(clone: &RunningClone, process: &mut Process) -> Result<Heard, Trouble> {
     let mut said = Vec::new();
     loop {
         let pause = process.run()?;
@@ -164,7 +164,7 @@ fn is_loaded(said: &[u8]) -> bool {
 /// One call, from its first byte to its answer. What the guest would do after that nobody sees: it is no part of the next
 /// call, and does not end the machine.
 fn call(
-    clone: &Clone,
+    clone: &RunningClone,
     input: &mut Input,
     process: &mut Process,
 ) -> Result<ControlFlow<End>, Trouble> {
@@ -198,7 +198,7 @@ struct Input {
 
 impl Input {
     /// The next bytes, none of them behind the end of a frame. None: the other end is closed.
-    fn read(&mut self, clone: &Clone) -> Option<Vec<u8>> {
+    fn read(&mut self, clone: &RunningClone) -> Option<Vec<u8>> {
         let mut bytes = std::mem::take(&mut self.ahead);
         if bytes.is_empty() {
             bytes.resize(READ, 0);

@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sandbox::{Imports, Limits, LoadedFile};
 use sys::scm;
 
-use super::clone::{Clone, chain, is_exhausted};
+use super::clone::RunningClone;
 use super::conversation::Channel;
 use super::family::{Family, tell};
 use super::hold::Watched;
@@ -94,18 +94,16 @@ pub fn serve(
                 return Nursery::of(Arc::new(family), control, program, spares).watch();
             }
             Err(trouble) => {
-                let (reason, exhausted) = (chain(&trouble), is_exhausted(&trouble));
-                tell(&control, &Event::Failed { number: None, reason, exhausted });
+                tell(&control, &Event::failed(None, &trouble));
             }
         }
     }
 }
 
 fn without_machines(error: &HypervisorError) -> Event {
-    let reason = chain(error);
-    match is_exhausted(error) {
-        true => Event::Failed { number: None, reason, exhausted: true },
-        false => Event::Unusable { reason },
+    match Event::failed(None, error) {
+        Event::Failed { reason, exhausted: false, .. } => Event::Unusable { reason },
+        passing => passing,
     }
 }
 
@@ -204,8 +202,7 @@ impl Nursery {
             | Order::Freeze { .. }
             | Order::Restore { .. }
             | Order::Save {} => {
-                let reason = Trouble::Unexpected.to_string();
-                self.family.tell(&Event::Failed { number: None, reason, exhausted: false });
+                self.family.tell(&Event::failed(None, &Trouble::Unexpected));
             }
         }
     }
@@ -229,7 +226,7 @@ impl Nursery {
         let made = self.order_clone(layers, fds).and_then(|(channel, layers)| {
             let (family, watched) = (Arc::clone(&self.family), channel.clone());
             let hold = hold.clone();
-            let clone = Clone { family, number, layers, limits, reset, channel, hold };
+            let clone = RunningClone { family, number, layers, limits, reset, channel, hold };
             let left = match spare {
                 Some(spare) => spare.give(clone),
                 None => Some(clone),
@@ -244,8 +241,7 @@ impl Nursery {
         match made {
             Ok(channel) => self.watched.push(Watched::new(number, channel, hold)),
             Err(trouble) => {
-                let (reason, exhausted) = (chain(&trouble), is_exhausted(&trouble));
-                self.family.tell(&Event::Failed { number: Some(number), reason, exhausted });
+                self.family.tell(&Event::failed(Some(number), &trouble));
             }
         }
     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use microvm::hypervisor::Hypervisor;
 use microvm::linux::{Build, Template};
+use sandbox::chain;
 
-use super::clone::chain;
 use super::family::Family;
 use super::reference::{Trouble, tree};
 use crate::message::Event;

@@ -17,7 +17,7 @@ use microvm::linux::{Pause, Process, Template};
 use microvm::scan::Scanner;
 use microvm::stop::Stopper;
 
-use super::clone::Clone;
+use super::clone::RunningClone;
 use super::family::Family;
 use super::hold::Hold;
 use super::reference::{Trouble, Word};
@@ -38,7 +38,7 @@ pub(super) struct Spares {
 /// One that waits, or is about to.
 #[derive(Debug)]
 pub(super) struct Spare {
-    orders: SyncSender<Clone>,
+    orders: SyncSender<RunningClone>,
     /// Whether it could be made, once that is known.
     made: Arc<OnceLock<bool>>,
     /// Stops it when it takes too long, and then the clone that it becomes.
@@ -101,13 +101,13 @@ impl Spare {
     }
 
     /// Gives it an order. Back comes one that it cannot take.
-    pub(super) fn give(self, clone: Clone) -> Option<Clone> {
+    pub(super) fn give(self, clone: RunningClone) -> Option<RunningClone> {
         self.orders.send(clone).err().map(|back| back.0)
     }
 }
 
 /// Runs on the spare's own thread, and goes on as the clone that it becomes.
-fn wait(family: &Family, given: &Receiver<Clone>, told: &OnceLock<bool>, stopper: Stopper) {
+fn wait(family: &Family, given: &Receiver<RunningClone>, told: &OnceLock<bool>, stopper: Stopper) {
     let made = make(family, stopper).ok();
     let _ = told.set(made.is_some());
     // One that failed has perhaps got an order meanwhile.
