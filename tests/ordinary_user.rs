@@ -5,11 +5,14 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use e2e::terminal::Terminal;
 use e2e::traces::{self, uid};
 use e2e::user::{PASSWORD, User};
 use e2e::{Said, Site, can_run};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
@@ -359,6 +362,47 @@ fn a_warden_serves_the_user_alone_to_whom_the_state_directory_belongs() {
     let refused = Said::from(direct.output().unwrap()).failed(1);
     assert!(refused.contains("belongs to user 0, and not to user"), "{refused}");
     drop(worker);
+}
+
+#[test]
+fn a_state_directory_that_is_exchanged_while_it_is_cleared_costs_nobody_elses_sandboxes() {
+    let Some(user) = User::without_sudo() else { return };
+    let victim = Site::new().up();
+    assert_eq!(victim.try_out("f", "def handler(event, context):\n    return 7\n").json(), 7);
+    let state = user.home().join("state");
+    fs::create_dir(state.join("run")).unwrap();
+    chown(state.join("run"), Some(user.uid()), None).unwrap();
+    let (path, aside) = (user.home().join("which"), user.home().join("aside"));
+    std::os::unix::fs::symlink(&state, &path).unwrap();
+    std::os::unix::fs::symlink(victim.site().state(), &aside).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                renameat_with(CWD, &path, CWD, &aside, RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        let mut cleared = 0;
+        for _ in 0..40 {
+            let mut warden = Command::new(user.home().join("bin/wool-warden"));
+            warden.args(["--clear", "--state"]).arg(&path).stderr(Stdio::null());
+            let mut warden = warden.env("SUDO_UID", user.uid().to_string()).spawn().unwrap();
+            // One that waits for the other's worker to end does no harm.
+            for _ in 0..50 {
+                std::thread::sleep(Duration::from_millis(10));
+                if let Some(status) = warden.try_wait().unwrap() {
+                    cleared += i32::from(status.success());
+                    break;
+                }
+            }
+            let _ = warden.kill();
+            warden.wait().unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+        assert!(cleared > 0, "the user's own may be cleared");
+    });
+    assert_eq!(victim.run("f", &serde_json::json!({})).json(), 7);
+    victim.assert_well();
 }
 
 #[test]

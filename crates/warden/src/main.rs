@@ -51,21 +51,18 @@ fn main() -> Result<()> {
     beside::note_our_place().context("find this program")?;
     // Before anything of the state directory is opened: mounts are made on what was opened in their own namespace.
     own_mount_namespace().context("make a private mount namespace")?;
-    let name = recover::cgroup_name(&arguments.state)?;
     let state = StateDirectory::open(&arguments.state)?;
     if let Some(uid) = asked_by()? {
         state.must_be_of(uid)?;
     }
     let starter = if arguments.awaits { Some(Starter::leave()?) } else { None };
-    let turn = until(starter.as_ref(), || recover::await_turn(&arguments.state), |_| true)
+    let turn = until(starter.as_ref(), || recover::await_turn(&state))
         .context("wait for another warden of this state directory")?;
     let worker = match &arguments.task {
-        Task::Serve(socket) => {
-            until(starter.as_ref(), || state.connect(socket), StateError::may_pass)
-                .with_context(|| format!("reach the worker at {}", socket.display()))?
-        }
+        Task::Serve(socket) => until(starter.as_ref(), || state.connect(socket))
+            .with_context(|| format!("reach the worker at {}", socket.display()))?,
         Task::Clear => {
-            recover::clear(&name);
+            recover::clear(state.cgroup_name());
             return Ok(());
         }
     };
@@ -81,7 +78,7 @@ fn main() -> Result<()> {
     let layers = state.directory("layers")?;
     let (empty, stages) = (state.directory("run/empty")?, state.directory("run/stages")?);
 
-    let cgroups = recover::fresh_cgroups(&name);
+    let cgroups = recover::fresh_cgroups(state.cgroup_name());
     let roots = Roots::new(layers, stages.as_fd(), isolation)?;
     // From 6.15 on a pidfd tells how its process ended. Who stages does all as before then.
     let reap = isolation.root == Hang::Staged || Kernel::running() < Kernel(6, 15);
@@ -91,7 +88,7 @@ fn main() -> Result<()> {
     let mut warden = Warden::new(place, roots, cgroups, uids, isolation, descriptors);
     let guardian = match frozen_stay {
         true => {
-            let started = Guardian::start(&name, turn.as_fd());
+            let started = Guardian::start(state.cgroup_name(), turn.as_fd());
             Some(started.context("start the guardian")?)
         }
         false => None,
@@ -164,14 +161,13 @@ impl Starter {
 }
 
 /// Tries again and again while there is a starter that is not the worker yet; else once.
-fn until<T, E>(
+fn until<T>(
     starter: Option<&Starter>,
-    mut step: impl FnMut() -> Result<T, E>,
-    may_pass: impl Fn(&E) -> bool,
-) -> Result<T, E> {
+    mut step: impl FnMut() -> Result<T, StateError>,
+) -> Result<T, StateError> {
     loop {
         match step() {
-            Err(error) if may_pass(&error) && starter.is_some_and(Starter::waits) => {
+            Err(error) if error.may_pass() && starter.is_some_and(Starter::waits) => {
                 std::thread::sleep(Duration::from_millis(5));
             }
             done => return done,

@@ -1,7 +1,8 @@
 //! The state directory, as root sees it: what is in it was laid out by an account that root does not trust.
 //!
 //! ```text
-//!   STATE ── opened once; whose it is decides everything ─┬─ run/warden.sock       the worker
+//!   STATE ── opened once; whose it is decides everything ─┬─ run                   the lock
+//!                                                         ├─ run/warden.sock       the worker
 //!                                                         ├─ run/empty, run/stages to mount on
 //!                                                         └─ layers
 //! ```
@@ -12,6 +13,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
@@ -19,12 +21,22 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use thiserror::Error;
 
+use crate::cgroup::OURS;
+
 /// Why root does not work in a state directory.
 #[derive(Debug, Error)]
 pub enum StateError {
     /// Something of it cannot be opened.
     #[error("open {path}")]
     Open {
+        /// What.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It cannot be locked.
+    #[error("lock {path}")]
+    Lock {
         /// What.
         path: PathBuf,
         /// Why.
@@ -80,7 +92,7 @@ impl StateError {
     /// Whether trying again can help while a worker is only about to start.
     #[must_use]
     pub fn may_pass(&self) -> bool {
-        matches!(self, Self::Open { .. })
+        matches!(self, Self::Open { .. } | Self::Lock { .. })
     }
 }
 
@@ -90,6 +102,8 @@ pub struct StateDirectory {
     fd: OwnedFd,
     path: PathBuf,
     owner: u32,
+    /// The name of its cgroups.
+    name: String,
 }
 
 impl StateDirectory {
@@ -103,7 +117,20 @@ impl StateDirectory {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
         let found = fstat(&fd).map_err(failed)?;
-        Ok(Self { fd, path: path.to_owned(), owner: found.st_uid })
+        let name = name_of(found.st_dev, found.st_ino);
+        Ok(Self { fd, path: path.to_owned(), owner: found.st_uid, name })
+    }
+
+    /// Where it was when it was opened: to be told, not to be opened again.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The name of its directory in the cgroup hierarchies: see [`cgroup_name`].
+    #[must_use]
+    pub fn cgroup_name(&self) -> &str {
+        &self.name
     }
 
     /// Refuses everybody but its owner.
@@ -121,6 +148,14 @@ impl StateDirectory {
     /// When it is not there, is reached through a link, or is not the owner's.
     pub fn directory(&self, name: &str) -> Result<OwnedFd, StateError> {
         self.open_in(Path::new(name), OFlags::PATH | OFlags::DIRECTORY)
+    }
+
+    /// A directory in it, to be locked.
+    ///
+    /// # Errors
+    /// As [`StateDirectory::directory`].
+    pub fn readable_directory(&self, name: &str) -> Result<OwnedFd, StateError> {
+        self.open_in(Path::new(name), OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
     /// Connects to the socket at `path`, which is in this directory.
@@ -166,6 +201,20 @@ impl StateDirectory {
     }
 }
 
+/// The name of our directory in the cgroup hierarchies: the same for the same state directory. For who only looks: a path
+/// may lead elsewhere the next time.
+///
+/// # Errors
+/// When the state directory is not there.
+pub fn cgroup_name(state: &Path) -> io::Result<String> {
+    let metadata = std::fs::metadata(state)?;
+    Ok(name_of(metadata.dev(), metadata.ino()))
+}
+
+fn name_of(device: u64, inode: u64) -> String {
+    format!("{OURS}{device:x}-{inode:x}")
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{chown, symlink};
@@ -185,6 +234,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         symlink(state.path(), parent.path().join("state")).unwrap();
         let opened = StateDirectory::open(&parent.path().join("state")).unwrap();
+        assert_eq!(opened.cgroup_name(), cgroup_name(state.path()).unwrap());
         assert!(opened.directory("run/empty").is_ok());
         symlink(elsewhere.path(), state.path().join("layers")).unwrap();
         let refused = opened.directory("layers").unwrap_err();
@@ -212,7 +262,7 @@ mod tests {
         let refused = opened.must_be_of(7).unwrap_err().to_string();
         assert!(refused.contains("--state DIR"), "{refused}");
         chown(state.path().join("run"), Some(7), None).unwrap();
-        let refused = opened.directory("run").unwrap_err();
+        let refused = opened.readable_directory("run").unwrap_err();
         assert!(matches!(refused, StateError::Foreign { uid: 7, owner: 0, .. }), "{refused}");
         // Root's own is no exception: an account can rename what root keeps in one of its directories.
         chown(state.path(), Some(7), None).unwrap();
@@ -238,5 +288,20 @@ mod tests {
         let refused = opened.connect(&here).unwrap_err();
         assert!(matches!(refused, StateError::NoSocket { .. }), "{refused}");
         drop(listener);
+    }
+
+    #[test]
+    fn a_state_directory_that_is_exchanged_is_still_the_one_that_was_opened() {
+        let (own, theirs) = (state(), state());
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("state");
+        symlink(theirs.path(), &path).unwrap();
+        let opened = StateDirectory::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        symlink(own.path(), &path).unwrap();
+        let run = opened.readable_directory("run").unwrap();
+        let inode = |path: &Path| std::fs::metadata(path).unwrap().ino();
+        assert_eq!(fstat(&run).unwrap().st_ino, inode(&theirs.path().join("run")));
+        assert_eq!(opened.cgroup_name(), cgroup_name(theirs.path()).unwrap());
     }
 }
