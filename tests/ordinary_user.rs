@@ -1,14 +1,18 @@
 //! A user who is not root, and starts the warden through sudo; and one for whom root starts it.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use e2e::terminal::Terminal;
 use e2e::traces::{self, uid};
 use e2e::user::{PASSWORD, User};
 use e2e::{Said, Site, can_run};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
@@ -250,6 +254,32 @@ fn what_an_account_lays_out_for_root_is_not_followed() {
             fs::rename(&aside, &link).unwrap();
         }
     }
+    let elsewhere = directory.join("warden.sock");
+    for name in ["layers", "run", "run/empty", "run/stages", "run/warden.sock"] {
+        for part in ["layers", "run/empty", "run/stages"] {
+            fs::create_dir_all(state.join(part)).unwrap();
+            chown(state.join(part), Some(user.uid()), None).unwrap();
+        }
+        let (path, socket) = (state.join(name), state.join("run/warden.sock"));
+        let aside = user.home().join("aside");
+        let _worker = play_worker(&user, &socket);
+        fs::rename(&path, &aside).unwrap();
+        // A directory to work in, and a worker to connect to.
+        let to = if path == socket { &elsewhere } else { &directory };
+        std::os::unix::fs::symlink(if name == "run" { &aside } else { to }, &path).unwrap();
+        if path == socket {
+            fs::rename(&aside, &elsewhere).unwrap();
+        }
+        let refused = warden(&user, &state, &["--socket", socket.to_str().unwrap()]).failed(1);
+        assert!(refused.contains("is a link, or is behind one"), "{name}: {refused}");
+        fs::remove_file(&path).unwrap();
+        if path == socket {
+            fs::remove_file(&elsewhere).unwrap();
+        } else {
+            fs::rename(&aside, &path).unwrap();
+            fs::remove_file(&socket).unwrap();
+        }
+    }
     std::os::unix::fs::symlink(&directory, state.join("out")).unwrap();
     drop(root(&["clean", "--yes"]).ok());
     assert!(!state.exists());
@@ -261,6 +291,118 @@ fn what_an_account_lays_out_for_root_is_not_followed() {
     let refused = root(&["up", "--user", user.name(), "--state", place.to_str().unwrap()]);
     assert_eq!(refused.code, 1, "{refused:?}");
     assert!(!own.path().join("state").exists());
+}
+
+/// A warden as sudo starts it for a user, without whatever he leaves out.
+fn warden(user: &User, state: &Path, arguments: &[&str]) -> Said {
+    let mut warden = Command::new(user.home().join("bin/wool-warden"));
+    warden.arg("--state").arg(state).args(arguments).env("SUDO_UID", user.uid().to_string());
+    Said::from(warden.output().unwrap())
+}
+
+/// A process of a user that a warden takes for his worker, until the value is dropped.
+struct Played(Child);
+
+impl Drop for Played {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        self.0.wait().unwrap();
+    }
+}
+
+/// It lets whoever connects go again at once.
+fn play_worker(user: &User, socket: &Path) -> Played {
+    let program = "
+import socket, sys
+it = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+it.bind(sys.argv[1])
+it.listen()
+print('listens', flush=True)
+while True:
+    it.accept()[0].close()
+";
+    let mut worker = Command::new("/usr/bin/setpriv");
+    worker.arg(format!("--reuid={}", user.name())).arg(format!("--regid={}", user.name()));
+    worker
+        .args(["--init-groups", "/usr/bin/python3", "-c", program])
+        .arg(socket)
+        .stdout(Stdio::piped());
+    let mut worker = Played(worker.spawn().unwrap());
+    let mut said = String::new();
+    BufReader::new(worker.0.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    assert_eq!(said, "listens\n");
+    worker
+}
+
+#[test]
+fn a_warden_serves_the_user_alone_to_whom_the_state_directory_belongs() {
+    let Some(user) = User::without_sudo() else { return };
+    let state = user.home().join("state");
+    for name in ["run", "run/empty", "run/stages"] {
+        fs::create_dir_all(state.join(name)).unwrap();
+        chown(state.join(name), Some(user.uid()), None).unwrap();
+    }
+    let socket = state.join("run/warden.sock");
+    let arguments = ["--socket", socket.to_str().unwrap()];
+    let worker = play_worker(&user, &socket);
+    drop(warden(&user, &state, &arguments).ok());
+    // Another user's: the worker that is played is not its owner's.
+    let roots = tempfile::tempdir_in("/tmp").unwrap();
+    fs::set_permissions(roots.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    for name in ["layers", "run", "run/empty", "run/stages"] {
+        fs::create_dir(roots.path().join(name)).unwrap();
+    }
+    let refused = warden(&user, roots.path(), &["--clear"]).failed(1);
+    assert!(refused.contains("belongs to user 0, and not to user"), "{refused}");
+    let theirs = roots.path().join("run/warden.sock");
+    fs::rename(&socket, &theirs).unwrap();
+    chown(&theirs, Some(0), None).unwrap();
+    let mut direct = Command::new(user.home().join("bin/wool-warden"));
+    direct.arg("--state").arg(roots.path()).arg("--socket").arg(&theirs).env_remove("SUDO_UID");
+    let refused = Said::from(direct.output().unwrap()).failed(1);
+    assert!(refused.contains("belongs to user 0, and not to user"), "{refused}");
+    drop(worker);
+}
+
+#[test]
+fn a_state_directory_that_is_exchanged_while_it_is_cleared_costs_nobody_elses_sandboxes() {
+    let Some(user) = User::without_sudo() else { return };
+    let victim = Site::new().up();
+    assert_eq!(victim.try_out("f", "def handler(event, context):\n    return 7\n").json(), 7);
+    let state = user.home().join("state");
+    fs::create_dir(state.join("run")).unwrap();
+    chown(state.join("run"), Some(user.uid()), None).unwrap();
+    let (path, aside) = (user.home().join("which"), user.home().join("aside"));
+    std::os::unix::fs::symlink(&state, &path).unwrap();
+    std::os::unix::fs::symlink(victim.site().state(), &aside).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                renameat_with(CWD, &path, CWD, &aside, RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        let mut cleared = 0;
+        for _ in 0..40 {
+            let mut warden = Command::new(user.home().join("bin/wool-warden"));
+            warden.args(["--clear", "--state"]).arg(&path).stderr(Stdio::null());
+            let mut warden = warden.env("SUDO_UID", user.uid().to_string()).spawn().unwrap();
+            // One that waits for the other's worker to end does no harm.
+            for _ in 0..50 {
+                std::thread::sleep(Duration::from_millis(10));
+                if let Some(status) = warden.try_wait().unwrap() {
+                    cleared += i32::from(status.success());
+                    break;
+                }
+            }
+            let _ = warden.kill();
+            warden.wait().unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+        assert!(cleared > 0, "the user's own may be cleared");
+    });
+    assert_eq!(victim.run("f", &serde_json::json!({})).json(), 7);
+    victim.assert_well();
 }
 
 #[test]

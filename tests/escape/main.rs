@@ -362,6 +362,7 @@ fn nobody_but_root_switches_a_defence_off() {
         let warden = Command::new(support::program())
             .args(["--isolation", isolation, "--state"])
             .args([state.path(), Path::new("--socket"), &path])
+            .env_remove("SUDO_UID")
             .output()
             .unwrap();
         let words = String::from_utf8_lossy(&warden.stderr);

@@ -185,7 +185,7 @@ pub async fn launch(options: &WardenOptions) -> Result<(OwnedFd, WardenProcess),
 /// # Errors
 /// When it cannot be started.
 pub fn start_waiting(options: &WardenOptions, apart: bool) -> Result<u32, LaunchError> {
-    let mut command = Command::new(&options.program);
+    let mut command = by_root(&options.program);
     tell(&mut command, options);
     command.arg("--await").stdout(Stdio::null());
     if apart {
@@ -259,10 +259,17 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// The program, for root itself. A warden that finds `SUDO_UID` serves that user alone.
+fn by_root(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env_remove("SUDO_UID");
+    command
+}
+
 /// The program, through sudo where the caller is not root.
 fn as_root(program: &Path) -> Result<Command, LaunchError> {
     if is_root() {
-        return Ok(Command::new(program));
+        return Ok(by_root(program));
     }
     // Else sudo would have to say that it is not there.
     std::fs::metadata(program).map_err(not_started(program))?;

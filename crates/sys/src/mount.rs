@@ -9,7 +9,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
-    fsconfig_set_fd, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
+    fsconfig_set_fd, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
+    open_tree,
 };
 
 /// What may be done through a mount. Always without set-uid programs.
@@ -69,6 +70,23 @@ impl Tree {
         }
         fsconfig_create(context.as_fd())?;
         let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+        Ok(Self(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?))
+    }
+
+    /// A new tmpfs that is empty, and stays so.
+    ///
+    /// # Errors
+    /// As [`Tree::tmpfs`].
+    pub fn empty_tmpfs() -> io::Result<Self> {
+        let context = fsopen(c"tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_set_flag(context.as_fd(), c"ro")?;
+        fsconfig_set_string(context.as_fd(), c"size", "4k")?;
+        fsconfig_set_string(context.as_fd(), c"mode", "555")?;
+        fsconfig_create(context.as_fd())?;
+        let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY
+            | MountAttrFlags::MOUNT_ATTR_NOSUID
+            | MountAttrFlags::MOUNT_ATTR_NODEV
+            | MountAttrFlags::MOUNT_ATTR_NOEXEC;
         Ok(Self(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?))
     }
 

@@ -45,4 +45,6 @@ mod scratch;
 pub mod serve;
 pub mod slot;
 pub mod spawn;
+mod stages;
+pub mod state_directory;
 pub mod uids;

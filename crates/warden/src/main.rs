@@ -1,14 +1,12 @@
 //! `wool-warden`: started by `wool up`, never by hand.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustix::fs::{Mode, OFlags};
 use rustix::net::sockopt::socket_peercred;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::{Pid, getppid, setsid};
 use sys::probe::Kernel;
 use warden::beside;
@@ -21,6 +19,7 @@ use warden::protocol::Layout;
 use warden::recover;
 use warden::rootfs::Roots;
 use warden::serve::Warden;
+use warden::state_directory::{StateDirectory, StateError};
 use warden::uids::{Share, Uids};
 
 struct Arguments {
@@ -49,43 +48,49 @@ fn main() -> Result<()> {
     // First of all: whoever connects is who stays.
     let detached = if arguments.detach { Some(Detached::from_starter()?) } else { None };
     sys::process::set_undumpable().context("become undumpable")?;
-    let name = recover::cgroup_name(&arguments.state)?;
+    beside::note_our_place().context("find this program")?;
+    // Before anything of the state directory is opened: mounts are made on what was opened in their own namespace.
+    own_mount_namespace().context("make a private mount namespace")?;
+    let state = StateDirectory::open(&arguments.state)?;
+    if let Some(uid) = asked_by()? {
+        state.must_be_of(uid)?;
+    }
     let starter = if arguments.awaits { Some(Starter::leave()?) } else { None };
-    let turn = until(starter.as_ref(), || recover::await_turn(&arguments.state))
+    let turn = until(starter.as_ref(), || recover::await_turn(&state))
         .context("wait for another warden of this state directory")?;
     let worker = match &arguments.task {
-        Task::Serve(socket) => until(starter.as_ref(), || reach_worker(socket))
+        Task::Serve(socket) => until(starter.as_ref(), || state.connect(socket))
             .with_context(|| format!("reach the worker at {}", socket.display()))?,
         Task::Clear => {
-            recover::clear(&name);
+            recover::clear(state.cgroup_name());
             return Ok(());
         }
     };
     let isolation = arguments.isolation;
-    if isolation.without != Defences::NONE && !socket_peercred(&worker)?.uid.is_root() {
+    let served = socket_peercred(&worker)?.uid;
+    if isolation.without != Defences::NONE && !served.is_root() {
         bail!("only a worker that root runs may switch a defence off: leave `unsafe-without` out");
     }
-    beside::note_our_place().context("find this program")?;
-    own_mount_namespace().context("make a private mount namespace")?;
+    // A worker names layers, and sees what is in them: they are to be its own user's.
+    state.must_be_of(served.as_raw())?;
     let descriptors = sys::descriptors::raise(DESCRIPTORS);
 
-    let run = arguments.state.join("run");
-    let (empty, stages) = (run.join("empty"), run.join("stages"));
-    let layers = arguments.state.join("layers");
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let layers = rustix::fs::open(&layers, flags, Mode::empty())
-        .with_context(|| format!("open {}", layers.display()))?;
+    let layers = state.directory("layers")?;
+    let (empty, stages) = (state.directory("run/empty")?, state.directory("run/stages")?);
 
-    let cgroups = recover::fresh_cgroups(&name);
-    let roots = Roots::new(layers, stages, isolation)?;
+    let cgroups = recover::fresh_cgroups(state.cgroup_name());
+    let roots = Roots::new(layers, stages.as_fd(), isolation)?;
     // From 6.15 on a pidfd tells how its process ended. Who stages does all as before then.
     let reap = isolation.root == Hang::Staged || Kernel::running() < Kernel(6, 15);
-    let place = Place::new(&empty, reap, isolation)?;
+    let place = Place::new(empty, reap, isolation)?;
     let uids = Uids::of(Share::take().context("take kernel uids")?);
     let frozen_stay = cgroups.layout() == Layout::V1;
     let mut warden = Warden::new(place, roots, cgroups, uids, isolation, descriptors);
     let guardian = match frozen_stay {
-        true => Some(Guardian::start(&name, turn.as_fd()).context("start the guardian")?),
+        true => {
+            let started = Guardian::start(state.cgroup_name(), turn.as_fd());
+            Some(started.context("start the guardian")?)
+        }
         false => None,
     };
     if let Some(detached) = detached {
@@ -125,11 +130,12 @@ fn arguments() -> Result<Arguments> {
     Ok(Arguments { state, task: task.context("--socket is missing")?, isolation, detach, awaits })
 }
 
-fn reach_worker(path: &Path) -> io::Result<OwnedFd> {
-    let socket =
-        socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    connect(&socket, &SocketAddrUnix::new(path)?)?;
-    Ok(socket)
+/// The user who has started this through sudo, which always says so. `wool` that root runs leaves out what an earlier sudo
+/// has said.
+fn asked_by() -> Result<Option<u32>> {
+    let Some(said) = std::env::var_os("SUDO_UID") else { return Ok(None) };
+    let uid = said.to_str().and_then(|text| text.parse().ok());
+    uid.map(Some).context("SUDO_UID is no number: start this with `wool up`")
 }
 
 /// Whoever has started this warden before there was a worker, and becomes that worker.
@@ -155,10 +161,13 @@ impl Starter {
 }
 
 /// Tries again and again while there is a starter that is not the worker yet; else once.
-fn until<T>(starter: Option<&Starter>, mut step: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+fn until<T>(
+    starter: Option<&Starter>,
+    mut step: impl FnMut() -> Result<T, StateError>,
+) -> Result<T, StateError> {
     loop {
         match step() {
-            Err(_) if starter.is_some_and(Starter::waits) => {
+            Err(error) if error.may_pass() && starter.is_some_and(Starter::waits) => {
                 std::thread::sleep(Duration::from_millis(5));
             }
             done => return done,

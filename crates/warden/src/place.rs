@@ -7,15 +7,13 @@
 //!   enters a slot's user namespace, unshares and walks back finds an empty directory and not the host's root.
 //! - an empty network namespace with loopback down, whose `/proc/<pid>/net` nobody here can read, an IPC and a UTS namespace.
 
-use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{chdir, getpid, pivot_root};
+use rustix::process::{chdir, fchdir, getpid, pivot_root};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sys::mount::Tree;
 use sys::namespace::unshare;
@@ -58,18 +56,18 @@ pub struct Place {
     ipc: OwnedFd,
     uts: OwnedFd,
     mount: OwnedFd,
-    /// A directory to mount on, in whichever mount namespace.
-    empty: PathBuf,
+    /// A directory of the warden's mount namespace, to mount on in a copy of it.
+    empty: OwnedFd,
     deaths: Option<Deaths>,
 }
 
 impl Place {
-    /// Makes it. `empty` is an existing directory to mount the empty file system on, in the child's own mount
-    /// namespace. `reap` has pid 1 tell how processes ended: for kernels that do not.
+    /// Makes it. `empty` is a directory to mount the empty file system on, in the child's own mount namespace; opened in
+    /// the caller's, where nothing is mounted. The caller's working directory is then `/`. `reap` has pid 1 tell how processes ended: for kernels that do not.
     ///
     /// # Errors
     /// When the caller lacks a privilege or the host a namespace.
-    pub fn new(empty: &Path, reap: bool, isolation: Isolation) -> Result<Self, PlaceError> {
+    pub fn new(empty: OwnedFd, reap: bool, isolation: Isolation) -> Result<Self, PlaceError> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(step("pipe"))?;
         let (deaths, dead) =
             pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(step("pipe"))?;
@@ -82,14 +80,17 @@ impl Place {
         .filter(|(defence, _)| isolation.has(*defence))
         .fold(libc::CLONE_NEWPID | libc::CLONE_NEWUTS | libc::SIGCHLD, |all, (_, one)| all | one);
         let warden = PidFd::open(getpid().as_raw_pid()).map_err(step("open the warden"))?;
+        // With a mount namespace the child gets its own copy of the working directory. By a path it could become another.
+        fchdir(&empty).map_err(step("enter the empty directory"))?;
         // SAFETY: a fork of a process with one thread: the child may go on with anything.
         let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
         if pid < 0 {
             return Err(step("clone")(io::Error::last_os_error()));
         }
         if pid == 0 {
-            be_pid_one(empty, &write, reap.then_some(&dead), &warden, isolation);
+            be_pid_one(&write, reap.then_some(&dead), &warden, isolation);
         }
+        chdir("/").map_err(step("leave the empty directory"))?;
         drop(write);
         let pid = i32::try_from(pid).map_err(|_| step("clone")(io::Error::other("pid")))?;
         let pid_one = PidFd::open(pid).map_err(step("open pid 1"))?;
@@ -106,7 +107,7 @@ impl Place {
             mount: open("mnt").map_err(step("open mount namespace"))?,
             pid_one,
             held: read,
-            empty: empty.to_owned(),
+            empty,
             deaths: reap.then(|| Deaths::new(deaths)),
         })
     }
@@ -186,14 +187,18 @@ impl Place {
                 move_into_link_name_space(fd.as_fd(), Some(kind))?;
             }
         }
+        if own.has(Namespaces::MOUNT) {
+            // Before the new namespace is there: it has its own copy of the working directory.
+            fchdir(if root.hangs() { root.as_fd() } else { self.empty.as_fd() })?;
+        }
         unshare(own.bits())?;
         if own.has(Namespaces::NETWORK) {
             sys::loopback::bring_up()?;
         }
         if own.has(Namespaces::MOUNT) {
-            return self.pivot(root);
+            return pivot(root);
         }
-        rustix::process::fchdir(root)?;
+        fchdir(root)?;
         Ok(rustix::process::chroot(".")?)
     }
 
@@ -208,21 +213,6 @@ impl Place {
     /// The namespaces of the place that a process enters by itself, the mount namespace last.
     pub(crate) fn namespaces(&self) -> [BorrowedFd<'_>; 4] {
         [&self.network, &self.ipc, &self.uts, &self.mount].map(AsFd::as_fd)
-    }
-
-    /// Runs in a child of the warden, in a mount namespace of its own that is a copy of the warden's: makes `root` all
-    /// that there is.
-    fn pivot(&self, root: &Root) -> io::Result<()> {
-        match root.place() {
-            // The namespace's own copy of it.
-            Some(place) => chdir(place)?,
-            None => {
-                let tree = Tree::from(root.as_fd().try_clone_to_owned()?);
-                tree.attach(rustix::fs::CWD, &self.empty.to_string_lossy())?;
-                rustix::process::fchdir(root)?;
-            }
-        }
-        leave_all_but_here()
     }
 }
 
@@ -246,23 +236,28 @@ impl Drop for Place {
     }
 }
 
+/// Runs in a child of the warden, in a mount namespace of its own that is a copy of the warden's: makes `root` all
+/// that there is. The working directory is where it hangs, or else where it may.
+fn pivot(root: &Root) -> io::Result<()> {
+    if !root.hangs() {
+        let tree = Tree::from(root.as_fd().try_clone_to_owned()?);
+        tree.attach(rustix::fs::CWD, ".")?;
+        fchdir(root)?;
+    }
+    leave_all_but_here()
+}
+
 /// Runs in the child that becomes pid 1 of P, until the warden has ended.
 ///
 /// A parent-death signal (`prctl(2)`) would not tell that for certain. The kernel sends it in the name of the dying parent, and
 /// drops it where that may not signal the child: the warden has no capability while it opens a file as a zygote's user.
-fn be_pid_one(
-    empty: &Path,
-    ready: &OwnedFd,
-    dead: Option<&OwnedFd>,
-    warden: &PidFd,
-    isolation: Isolation,
-) -> ! {
+fn be_pid_one(ready: &OwnedFd, dead: Option<&OwnedFd>, warden: &PidFd, isolation: Isolation) -> ! {
     let prepared = (|| -> io::Result<()> {
         if isolation.has(Defence::HiddenSockets) && isolation.has(Defence::NetworkNamespace) {
             hide_sockets()?;
         }
         if isolation.has(Defence::EmptyPlace) {
-            mount_nothing(empty)?;
+            mount_nothing()?;
         }
         if !isolation.has(Defence::LoopbackDown) {
             sys::loopback::bring_up()?;
@@ -315,13 +310,14 @@ fn hide_sockets() -> io::Result<()> {
     Ok(())
 }
 
-fn mount_nothing(empty: &Path) -> io::Result<()> {
-    use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+/// Makes an empty file system all that there is, mounted at the working directory: that is the namespace's own.
+fn mount_nothing() -> io::Result<()> {
+    use rustix::mount::{MountPropagationFlags, mount_change};
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
-    let flags = MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
-    let options = CString::new("size=4k,mode=555")?;
-    mount("none", empty, "tmpfs", flags, Some(options.as_c_str()))?;
-    chdir(empty)?;
+    let tree = Tree::empty_tmpfs()?;
+    let root = tree.as_fd().try_clone_to_owned()?;
+    tree.attach(rustix::fs::CWD, ".")?;
+    fchdir(&root)?;
     leave_all_but_here()
 }
 
@@ -346,10 +342,11 @@ mod tests {
         for reap in [false, true] {
             let dir = tempfile::tempdir().unwrap();
             let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+            let empty = std::fs::File::open(dir.path()).unwrap().into();
             // SAFETY: the child makes a place as the warden does, and never returns.
             let pid = unsafe { libc::fork() };
             if pid == 0 {
-                let place = Place::new(dir.path(), reap, Isolation::default());
+                let place = Place::new(empty, reap, Isolation::default());
                 let pid_one = place.as_ref().ok().and_then(|place| place.pid_one.identity());
                 let _ = as_effective_user(uids::FIRST, || {
                     let pid = pid_one.map_or(0, |who| who.pid);

@@ -4,29 +4,20 @@
 //! nothing else: mounts were in its own namespace or detached, ids and namespaces end with their users. The cgroups'
 //! directory has a name that belongs to the state directory, and one worker holds that at a time.
 
-use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::cgroup::{self, Cgroups, OURS};
+use crate::cgroup::{self, Cgroups};
+pub use crate::state_directory::cgroup_name;
+use crate::state_directory::{StateDirectory, StateError};
 use crate::uids::Share;
 
 /// How long a warden may take to its end.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The name of our directory in the cgroup hierarchies: the same for the same state directory.
-///
-/// # Errors
-/// When the state directory is not there.
-pub fn cgroup_name(state: &Path) -> io::Result<String> {
-    let metadata = std::fs::metadata(state)?;
-    Ok(format!("{OURS}{:x}-{:x}", metadata.dev(), metadata.ino()))
-}
 
 /// Waits until no other warden works on the state directory, and keeps others waiting for as long as the value lives. One
 /// whose worker was killed may still be removing its sandboxes, by names that the next one gives to its own.
@@ -34,17 +25,22 @@ pub fn cgroup_name(state: &Path) -> io::Result<String> {
 /// The lock is on `run`, which only the worker's user can open: anybody can lock what he can open, were it only to read.
 ///
 /// # Errors
-/// When the directory is not there; EWOULDBLOCK when the other does not come to its end.
-pub fn await_turn(state: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = rustix::fs::open(state.join("run"), flags, Mode::empty())?;
+/// When the directory is not there, or not the state directory's owner's; EWOULDBLOCK when the other does not come to its end.
+pub fn await_turn(state: &StateDirectory) -> Result<OwnedFd, StateError> {
+    let directory = state.readable_directory("run")?;
     let deadline = Instant::now() + PATIENCE;
     loop {
         match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) if Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            locked => return Ok(locked.map(|()| directory)?),
+            Ok(()) => return Ok(directory),
+            Err(error) => {
+                return Err(StateError::Lock {
+                    path: state.path().join("run"),
+                    source: error.into(),
+                });
+            }
         }
     }
 }

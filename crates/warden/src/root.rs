@@ -2,10 +2,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::mount::{UnmountFlags, unmount};
 use sys::mount::Tree;
+
+use crate::stages::Stages;
 
 /// Dropping it takes it off the mount table, where it hangs, and is safe while processes still run inside.
 #[derive(Debug)]
@@ -15,22 +17,23 @@ pub struct Root {
 }
 
 impl Root {
-    /// Attaches `tree` at `place`, a directory that is made for it and goes with it.
+    /// Attaches `tree` at a directory of that name, which is made for it and goes with it.
     ///
     /// # Errors
     /// As `mkdir(2)`, `move_mount(2)`.
-    pub fn hang(tree: Tree, place: PathBuf) -> io::Result<Self> {
-        std::fs::create_dir(&place)?;
-        let place = Place(place);
+    pub(crate) fn hang(tree: Tree, stages: &Stages, name: &str) -> io::Result<Self> {
+        let path = stages.path(name);
+        std::fs::create_dir(&path)?;
+        let place = Place { path, _stages: stages.clone() };
         let fd = tree.as_fd().try_clone_to_owned()?;
-        tree.attach(rustix::fs::CWD, &place.0.to_string_lossy())?;
+        tree.attach(rustix::fs::CWD, &place.path.to_string_lossy())?;
         Ok(Self { fd, place: Some(place) })
     }
 
-    /// Where it hangs, if it does.
+    /// Whether it hangs in a mount table.
     #[must_use]
-    pub fn place(&self) -> Option<&Path> {
-        self.place.as_ref().map(|place| place.0.as_path())
+    pub(crate) fn hangs(&self) -> bool {
+        self.place.is_some()
     }
 }
 
@@ -47,12 +50,16 @@ impl AsFd for Root {
 }
 
 #[derive(Debug)]
-struct Place(PathBuf);
+struct Place {
+    path: PathBuf,
+    /// The path is good for as long as these are.
+    _stages: Stages,
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let _ = unmount(&self.0, UnmountFlags::DETACH);
+        let _ = unmount(&self.path, UnmountFlags::DETACH);
         // Never what is in it: should mounts be left, these would be layers.
-        let _ = std::fs::remove_dir(&self.0);
+        let _ = std::fs::remove_dir(&self.path);
     }
 }

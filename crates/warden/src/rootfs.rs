@@ -34,6 +34,7 @@ use crate::isolation::{Hang, Isolation};
 use crate::protocol::{Limits, Network, Python};
 use crate::root::Root;
 use crate::scratch::{common_scratch, own_scratch};
+use crate::stages::Stages;
 
 /// Which servers for names there are, relative to a root.
 const RESOLVER: &str = "etc/resolv.conf";
@@ -41,7 +42,7 @@ const RESOLVER: &str = "etc/resolv.conf";
 /// Why a root file system could not be made.
 #[derive(Debug, Error)]
 pub enum RootError {
-    /// A layer is not there, or its name leaves the layers' directory.
+    /// A layer is not there, its name leaves the layers' directory, or it is somebody else's.
     #[error("open layer {layer}")]
     Layer {
         /// Which.
@@ -88,6 +89,10 @@ pub struct Contents<'a> {
     pub limits: Limits,
 }
 
+fn owner(dir: BorrowedFd<'_>) -> io::Result<u32> {
+    Ok(rustix::fs::fstat(dir)?.st_uid)
+}
+
 /// Whether a directory that is held open is in no other any more.
 fn is_removed(dir: BorrowedFd<'_>) -> bool {
     rustix::fs::fstat(dir).is_ok_and(|data| data.st_nlink == 0)
@@ -104,7 +109,9 @@ struct Template {
 #[derive(Debug)]
 pub struct Roots {
     layers: OwnedFd,
-    stages: PathBuf,
+    /// Whose they are.
+    owner: u32,
+    stages: Stages,
     made: u64,
     way: Hang,
     isolation: Isolation,
@@ -114,12 +121,15 @@ pub struct Roots {
 }
 
 impl Roots {
-    /// `layers` is the directory of layers, opened in the warden's own mount namespace; `stages` an existing directory to
-    /// mount on. Where the kernel cannot attach to detached trees, [`Hang::Detached`] becomes [`Hang::Staged`].
+    /// `layers` is the directory of layers and `stages` one to mount on, both opened in the warden's own mount namespace. Where the kernel cannot attach to detached trees, [`Hang::Detached`] becomes [`Hang::Staged`].
     ///
     /// # Errors
     /// When nothing can be mounted at all.
-    pub fn new(layers: OwnedFd, stages: PathBuf, isolation: Isolation) -> Result<Self, RootError> {
+    pub fn new(
+        layers: OwnedFd,
+        stages: BorrowedFd<'_>,
+        isolation: Isolation,
+    ) -> Result<Self, RootError> {
         let way = match isolation.root {
             Hang::Detached if !can_attach_to_detached() => Hang::Staged,
             other => other,
@@ -127,15 +137,14 @@ impl Roots {
         // Directories to mount on go with the warden, however it ends. Its alone: a hostile zygote uses a slot's
         // capabilities to leave its chroot, and where the root hangs in the mount table would climb on to the host's.
         let mode = if isolation.has(Defence::PrivateStages) { "0700" } else { "0755" };
-        Tree::tmpfs(&[(c"mode", mode)])
-            .and_then(|tree| tree.attach(rustix::fs::CWD, &stages.to_string_lossy()))
-            .map_err(mounting("mount the stages"))?;
+        let stages = Stages::over(stages, mode).map_err(mounting("mount the stages"))?;
         let common = match isolation.has(Defence::OwnScratch) {
             true => None,
             false => Some(common_scratch(&stages).map_err(mounting("make scratch"))?),
         };
+        let owner = owner(layers.as_fd()).map_err(mounting("examine the layers"))?;
         let templates = HashMap::new();
-        Ok(Self { layers, stages, made: 0, way, isolation, common, templates })
+        Ok(Self { layers, owner, stages, made: 0, way, isolation, common, templates })
     }
 
     /// Whether mounts can be attached to a root in use: [`Roots::complete`] and [`attach_proc`].
@@ -162,8 +171,8 @@ impl Roots {
             Tree::clone_of(template.tree.as_fd(), true).map_err(mounting("clone template"))?;
         let root = if self.way == Hang::Bind {
             self.made += 1;
-            let place = self.stages.join(format!("root-{}", self.made));
-            Root::hang(tree, place).map_err(mounting("attach root"))?
+            let name = format!("root-{}", self.made);
+            Root::hang(tree, &self.stages, &name).map_err(mounting("attach root"))?
         } else {
             Root::from(tree)
         };
@@ -264,7 +273,7 @@ impl Roots {
             }
             Hang::Staged | Hang::Bind => {
                 self.made += 1;
-                let stage = self.stages.join(format!("template-{}", self.made));
+                let stage = self.stages.path(&format!("template-{}", self.made));
                 std::fs::create_dir_all(&stage).map_err(mounting("make stage"))?;
                 base.make_private().map_err(mounting("make private"))?;
                 let path = stage.to_string_lossy();
@@ -284,7 +293,8 @@ impl Roots {
         Ok(())
     }
 
-    /// A layer as a read-only tree. Resolved beneath the layers' directory, through no link of any kind.
+    /// A layer as a read-only tree. Resolved beneath the layers' directory, through no link of any kind, and of that
+    /// directory's owner: an account can rename what somebody else keeps closed in a directory of its own.
     fn layer(&self, name: &str) -> Result<Tree, RootError> {
         let failed = |source: io::Error| RootError::Layer { layer: name.to_owned(), source };
         let resolve = match self.isolation.has(Defence::LayersBeneath) {
@@ -294,6 +304,11 @@ impl Roots {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat2(&self.layers, name, flags, Mode::empty(), resolve)
             .map_err(|error| failed(error.into()))?;
+        if self.isolation.has(Defence::LayersBeneath)
+            && owner(dir.as_fd()).map_err(failed)? != self.owner
+        {
+            return Err(failed(rustix::io::Errno::PERM.into()));
+        }
         let tree = Tree::clone_of(dir.as_fd(), false).map_err(failed)?;
         let read_only = self.isolation.has(Defence::ReadOnlyLayers);
         let no_devices = self.isolation.has(Defence::NoDevices);

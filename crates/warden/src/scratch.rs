@@ -3,17 +3,17 @@
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 use sys::mount::{Tree, resize_tmpfs};
 
 use crate::protocol::Limits;
+use crate::stages::Stages;
 
 /// What all sandboxes have where none has its own. Attached, because before Linux 6.15 what is attached nowhere cannot be cloned. Without the sticky bit, which would have the
 /// kernel guard links.
-pub(crate) fn common_scratch(stages: &Path) -> io::Result<OwnedFd> {
-    let at = stages.join("scratch");
+pub(crate) fn common_scratch(stages: &Stages) -> io::Result<OwnedFd> {
+    let at = stages.path("scratch");
     std::fs::create_dir(&at)?;
     Tree::tmpfs(&[(c"mode", "0777")])?.attach(rustix::fs::CWD, &at.to_string_lossy())?;
     Ok(rustix::fs::open(&at, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)

@@ -77,7 +77,12 @@ fn new_state() -> PathBuf {
 pub(crate) fn empty_state() -> PathBuf {
     let state = new_state();
     std::fs::create_dir(state.join("run")).unwrap();
-    std::os::unix::fs::symlink(store().0.layers(), state.join("layers")).unwrap();
+    let (from, layers) = (store().0.layers(), state.join("layers"));
+    std::fs::create_dir(&layers).unwrap();
+    // Links of files: a warden follows none of the other kind.
+    let mut copy = std::process::Command::new("cp");
+    copy.args(["--archive", "--link"]).arg(from.join("base")).arg(from.join("guest")).arg(&layers);
+    assert!(copy.status().unwrap().success(), "copy the base");
     state
 }
 
@@ -108,7 +113,7 @@ impl World {
         Self::isolated(rooted(staged), options).await
     }
 
-    /// With a state directory of its own, so that tests run side by side; the layers are shared.
+    /// With a state directory of its own, so that tests run side by side; the base is made once.
     pub(crate) async fn isolated(isolation: Isolation, options: ContainerOptions) -> Self {
         Self::on(empty_state(), isolation, options).await
     }
@@ -172,7 +177,8 @@ impl World {
         options: ContainerOptions,
         rules: Rules,
     ) -> Self {
-        let (store, base, python) = store();
+        let (_, base, python) = store();
+        let store = Store::open(&state).unwrap();
         let options_for = WardenOptions { program, state: state.clone(), isolation, waiting: None };
         let (socket, process) = launch(&options_for).await.unwrap();
         let WardenProcess::Child(warden) = process else { panic!("root needs no sudo") };
