@@ -28,6 +28,7 @@
 
 #![forbid(unsafe_code)]
 
+mod allowance;
 pub mod base;
 pub mod build;
 mod bytecode;
@@ -57,6 +58,7 @@ mod staging;
 mod store;
 mod text;
 pub mod uv;
+mod zips;
 
 pub use collect::{Collected, Scope, collect};
 pub use extent::Extent;

@@ -9,9 +9,8 @@ use container::NATIVE;
 use engine::Handler;
 use layers::base::Base;
 use layers::guest::install;
-use sandbox::Layer;
+use sandbox::{Layer, chain};
 
-use crate::api::error::said;
 use crate::registry::Registry;
 
 /// The guest's files, its native extensions included.
@@ -45,6 +44,6 @@ fn of_base(store: &layers::Store, base: &Layer, files: &[(&str, &[u8])]) -> Opti
         return None;
     };
     install(store, &of_layer, files)
-        .inspect_err(|error| tracing::warn!(%base, error = said(error), "cannot make its guest"))
+        .inspect_err(|error| tracing::warn!(%base, error = chain(error), "cannot make its guest"))
         .ok()
 }
