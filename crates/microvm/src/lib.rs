@@ -45,6 +45,7 @@
 
 pub mod arena;
 pub mod cpu;
+mod file_mappings;
 pub mod hypervisor;
 pub mod image;
 pub mod layout;

@@ -222,3 +222,76 @@ fn signals_that_are_blocked_wait_until_they_are_not() {
     assert!(outside.ends_with("not yet: 0 0\n"), "{outside}");
     assert_eq!(inside, outside);
 }
+
+/// What programs about files and mappings have in common: a file of their own, and how they tell what a page begins with.
+const FILES: &str = r#"
+    #include <fcntl.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <sys/stat.h>
+    static char name[] = "/tmp/compared-XXXXXX", text[3 * 4096];
+    static int make(char letter, int length) {
+        int fd = mkstemp(name);
+        memset(text, letter, sizeof text);
+        if (fd < 0 || write(fd, text, length) != length) _exit(99);
+        return fd;
+    }
+    static void tell(const char *what, volatile char *at) {
+        printf("%s: %d %d %d %d %d\n", what, at[0], at[1], at[99], at[4095], at[4096]);
+    }
+"#;
+
+#[test]
+fn what_is_written_to_a_file_is_seen_where_it_is_mapped_and_shared() {
+    let source = r#"
+        int main() {
+            int fd = make('a', 8192), other = open(name, O_RDONLY);
+            char *at = mmap(0, 16384, PROT_READ, MAP_SHARED, fd, 0), *second = mmap(0, 4096, PROT_READ, MAP_SHARED, other, 4096);
+            tell("begin", at);
+            pwrite(fd, "bb", 2, 0); tell("pwrite", at);
+            pwrite(fd, "c", 1, 4095); pwrite(fd, "de", 2, 4096); tell("over the page", at);
+            printf("%c%c\n", second[0], second[1]);
+            lseek(fd, 4095, SEEK_SET); write(fd, "fg", 2); tell("write", at);
+            printf("%c\n", second[0]);
+            /* Behind the end, up to the page's, there are zeros; what the file once had there does not come back. */
+            ftruncate(fd, 4097); printf("%d %d\n", at[4096], at[4097]);
+            ftruncate(fd, 8192); printf("%d %d\n", at[4096], at[4097]);
+            ftruncate(fd, 0); ftruncate(fd, 8192); tell("emptied", at);
+            pwrite(fd, "longer", 6, 12288 - 6); printf("%d %c %c\n", at[8192], at[12288 - 6], at[12287]);
+            truncate(name, 1); truncate(name, 12288); tell("by name", at);
+            memset(text, 'h', sizeof text); pwrite(fd, text, sizeof text, 0); tell("all", at);
+            close(open(name, O_WRONLY | O_TRUNC)); write(other, "x", 1); ftruncate(fd, 12288); tell("opened anew", at);
+            pwrite(fd, text, sizeof text, 0);
+            /* What is cut out is no longer followed; the rest is. */
+            say("hole", munmap(at + 4096, 4096));
+            char *own = mmap(at + 4096, 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+            memset(own, 'o', 4096);
+            memset(text, 'i', sizeof text); pwrite(fd, text, sizeof text, 0);
+            tell("with a hole", at); printf("%c %c %c\n", own[4095], at[8192], at[12287]);
+            /* Moved and grown it shows what the file has further behind. */
+            char *moved = mremap(at + 8192, 4096, 3 * 4096, MREMAP_MAYMOVE);
+            if (moved == MAP_FAILED) return 9;
+            memset(text, 'j', sizeof text); pwrite(fd, text, 8193, 8192);
+            printf("%c %c %c\n", moved[0], moved[4096], moved[8192]);
+            pwrite(fd, "k", 1, 8192); printf("%c\n", moved[0]);
+            /* Two that are not one. */
+            say("grown over two", (long)mremap(at, 8192, 16384, MREMAP_MAYMOVE));
+            /* A private one is not followed where it was written to. */
+            char *copy = mmap(0, 4096, 3, MAP_PRIVATE, fd, 0);
+            copy[0] = 'p'; pwrite(fd, "q", 1, 0); printf("%c %c\n", copy[0], at[0]);
+            say("read only", mprotect(second, 4096, 3));
+            /* Without a name and a descriptor it is still there, and its number is nobody else's. */
+            unlink(name); close(fd); close(other);
+            strcpy(strrchr(name, '-'), "-XXXXXX");
+            int next = make('z', 4096);
+            tell("without a name", at); printf("%c\n", second[0]);
+            munmap(at, 4096); munmap(second, 4096); munmap(copy, 4096);
+            unlink(name);
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{FILES}{source}")) else {
+        return;
+    };
+    assert_eq!(inside, outside);
+    assert!(outside.contains("pwrite: 98 98 97 97 97\n"), "{outside}");
+}

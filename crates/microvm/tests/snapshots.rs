@@ -62,6 +62,7 @@ int main(void) {
         switch (asked[0]) {
         case 'c': close(open("/tmp/left", O_CREAT | O_WRONLY, 0600)); break;
         case 'o': open("/program", O_RDONLY); break;
+        case 'm': mmap(0, 4096, PROT_READ, MAP_SHARED, caught, 0); break;
         case 'd': chdir("/tmp"); break;
         case 's': socketpair(AF_UNIX, SOCK_STREAM, 0, ends); break;
         case 'l': flock(caught, LOCK_SH); break;
@@ -165,6 +166,7 @@ fn a_machine_with_more_than_the_usual_is_not_saved() {
     for (asked, what) in [
         ("c", "files of its own"),
         ("o", "files of layers"),
+        ("m", "files of its own mapped"),
         ("d", "directory"),
         ("t", "thread"),
         ("s", "sockets"),

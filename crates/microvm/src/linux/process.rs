@@ -36,7 +36,7 @@ use crate::space::Space;
 use crate::stop::Stopper;
 use crate::tables;
 use crate::vcpu::{Exit, Fault, Vcpu, VcpuError};
-use crate::vfs::{Branch, Tree};
+use crate::vfs::{Branch, NodeId, Tree};
 
 /// Beyond all numbers of system calls that Linux has.
 const MOST_CALLS: u64 = 1024;
@@ -246,6 +246,19 @@ impl Process {
         }
         self.watched = true;
         Ok(())
+    }
+
+    /// Lets go of a node that no name leads to, unless it is open, mapped, or the current directory.
+    pub(super) fn release(&mut self, node: NodeId) {
+        // Most files that are closed are of layers, which stay.
+        if !node.is_scratch() {
+            return;
+        }
+        let Kernel { files, directory, .. } = &self.kernel;
+        let held = files.has_open(node) || *directory == node || self.space.files().show(node);
+        if !held {
+            self.kernel.tree.release(node);
+        }
     }
 
     /// What stops it from another thread.

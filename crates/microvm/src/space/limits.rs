@@ -22,10 +22,16 @@ impl Space {
         self.limit = self.given().saturating_add(more);
     }
 
-    /// ENOMEM where so many more regions would be too many.
+    /// ENOMEM where so many more regions, or mappings of files, would be too many.
     pub(super) fn check_count(&self, more: usize) -> Result<(), Errno> {
-        let too_many = more > 0 && self.state.regions.count() + more > MOST_REGIONS;
+        let now = self.state.regions.count().max(self.state.files.count());
+        let too_many = more > 0 && now + more > MOST_REGIONS;
         if too_many { Err(Errno::NOMEM) } else { Ok(()) }
+    }
+
+    /// Whether without `range` there were one region, or mapping of a file, more.
+    pub(super) fn surround(&self, range: &Range<u64>) -> bool {
+        self.state.regions.surround(range) || self.state.files.surround(range)
     }
 
     /// ENOMEM where `more` bytes would be too many.

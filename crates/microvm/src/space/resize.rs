@@ -7,7 +7,8 @@ use crate::layout::{BREAK_END, PAGE, USER_END, page_up, pages};
 use crate::rights::Rights;
 
 impl Space {
-    /// `mremap` with MREMAP_MAYMOVE or without; it cannot be told where to move to.
+    /// `mremap` with MREMAP_MAYMOVE or without; it cannot be told where to move to. What is new is zero, also where a file
+    /// is to be seen.
     ///
     /// # Errors
     /// Those of `mremap(2)`.
@@ -27,9 +28,17 @@ impl Space {
             }
             return Ok(start);
         }
+        // As if each file's were a mapping of its own, which to Linux it is.
+        let file = self.state.files.whole(&(start..end)).map_err(|_| Errno::FAULT)?;
+        if file.is_some_and(|file| file.offset.checked_add(new).is_none()) {
+            return Err(Errno::INVAL);
+        }
         let grown = start.checked_add(new).filter(|grown| *grown <= USER_END);
         if let Some(grown) = grown.filter(|grown| !self.state.regions.touch(end..*grown)) {
             self.grant(end..grown, rights)?;
+            if let Some(file) = file {
+                self.show(start..grown, file);
+            }
             return Ok(start);
         }
         if !may_move {
@@ -47,6 +56,9 @@ impl Space {
             }
         }
         self.release(start..end)?;
+        if let Some(file) = file {
+            self.show(moved..moved + new, file);
+        }
         Ok(moved)
     }
 

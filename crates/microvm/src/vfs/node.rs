@@ -12,6 +12,11 @@ impl NodeId {
     pub fn inode(self) -> u64 {
         u64::from(self.0) + 1
     }
+
+    /// Whether it is one that a machine made itself, and can write.
+    pub(crate) fn is_scratch(self) -> bool {
+        self.0 >= super::tree::SCRATCH
+    }
 }
 
 /// What kind of node it is, for `stat`.
