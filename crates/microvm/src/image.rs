@@ -145,6 +145,16 @@ impl Image {
         self.segments.iter().find(fills).map(|code| page_down(code.memory.start))
     }
 
+    /// Which pages show the file once it is loaded, and from which offset on.
+    pub(crate) fn shown(&self, loaded: Loaded) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
+        let shown = self.segments.iter().filter(|segment| !segment.file.is_empty());
+        shown.map(move |Segment { memory, file, .. }| {
+            let start = memory.start + loaded.bias;
+            let end = page_up(start + (file.end - file.start));
+            (page_down(start)..end, page_down(file.start))
+        })
+    }
+
     /// Loads it from the file that it was parsed from, moved to `base` or as little behind it as its code needs.
     ///
     /// # Errors

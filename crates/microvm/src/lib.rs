@@ -37,7 +37,7 @@
 //! # What does not, yet
 //!
 //! - Processes and sockets are refused as by a limit.
-//! - Permission bits are kept but not enforced: the only user owns everything. MADV_DONTNEED on a file's pages reads as zero.
+//! - Permission bits are kept but not enforced: the only user owns everything.
 //! - Floating point state is not saved in signal frames; no signal comes from outside.
 //!
 //! Seen on one host only, whose KVM is paravirtualised: the guest's user mode native, ring 0 emulated. What is known of

@@ -295,3 +295,44 @@ fn what_is_written_to_a_file_is_seen_where_it_is_mapped_and_shared() {
     assert_eq!(inside, outside);
     assert!(outside.contains("pwrite: 98 98 97 97 97\n"), "{outside}");
 }
+
+#[test]
+fn pages_of_a_file_that_are_given_back_are_the_files_again() {
+    let source = r#"
+        #ifndef MADV_FREE
+        #define MADV_FREE 8
+        #endif
+        static const char constant[8192] __attribute__((aligned(4096))) = {'c', 'o'};
+        static char data[8192] __attribute__((aligned(4096))) = {'d', 'a'};
+        int main(int count, char **arguments) {
+            int fd = make('a', 8000), self = open(arguments[0], O_RDONLY);
+            char *own = mmap(0, 8192, 3, MAP_PRIVATE, fd, 0), *shared = mmap(0, 8192, 1, MAP_SHARED, fd, 0);
+            char *program = mmap(0, 8192, 3, MAP_PRIVATE, self, 0), *nobodys = mmap(0, 8192, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            char *all[] = {own, shared, program, nobodys, (char *)constant, data};
+            program[1] = nobodys[0] = nobodys[4096] = data[0] = own[0] = own[4096] = 'x';
+            for (int at = 0; at < 6; at++) say("given back", madvise(all[at], 8192, MADV_DONTNEED));
+            for (int at = 0; at < 6; at++) printf("%d %d %d\n", all[at][0], all[at][1], all[at][4096]);
+            printf("%d\n", own[8000]);
+            /* What was written to the file meanwhile is there, too. */
+            own[0] = 'x'; pwrite(fd, "b", 1, 1);
+            say("one page", madvise(own, 4096, MADV_DONTNEED)); printf("%c%c\n", own[0], own[1]);
+            mprotect(own, 8192, PROT_NONE);
+            say("hidden", madvise(own, 8192, MADV_DONTNEED));
+            mprotect(own, 8192, 1); printf("%c%c\n", own[0], own[1]);
+            say("half a page", madvise(own + 1, 4096, MADV_DONTNEED));
+            for (int at = 0; at < 6; at++) say("freed", madvise(all[at], 8192, MADV_FREE));
+            printf("%c %c\n", own[0], shared[0]);
+            /* The code that runs here. */
+            unsigned long code = (unsigned long)main & ~4095ul;
+            say("code", madvise((void *)code, 4096, MADV_DONTNEED));
+            ftruncate(fd, 1);
+            say("shorter", madvise(own, 4096, MADV_DONTNEED)); printf("%d %d\n", own[0], own[1]);
+            unlink(name);
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{FILES}{source}")) else {
+        return;
+    };
+    assert_eq!(inside, outside);
+    assert!(outside.contains("100 97 0\n"), "{outside}");
+}

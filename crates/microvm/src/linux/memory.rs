@@ -226,10 +226,25 @@ pub(super) fn msync(process: &mut Process, start: u64, length: u64) -> Answer {
 pub(super) fn madvise(process: &mut Process, start: u64, length: u64, advice: u64) -> Answer {
     const DONT_NEED: u64 = 4;
     const FREE: u64 = 8;
+    let range = start..start.saturating_add(page_up(length));
     match advice {
-        DONT_NEED | FREE => process.space.forget(start, length).map(|()| 0),
+        DONT_NEED => forget(process, start, length),
+        // What is to be freed is nobody else's: a file's pages are the file's.
+        FREE if process.space.files().inside(range).next().is_some() => Err(Errno::INVAL),
+        FREE => process.space.forget(start, length).map(|()| 0),
         // Wishes about read-ahead, huge pages and dumps: nothing has to follow from them.
         0..=3 | 14..=17 | 20 | 21 => Ok(0),
         _ => Err(Errno::INVAL),
     }
+}
+
+/// Gives pages back: what is nobody's reads as zero from now on, and what is a file's as the file.
+fn forget(process: &mut Process, start: u64, length: u64) -> Answer {
+    process.space.forget(start, length)?;
+    let range = start..start.saturating_add(page_up(length));
+    let files: Vec<_> = process.space.files().inside(range).collect();
+    for (part, FileMapping { node, offset, .. }) in files {
+        fill(process, part, node, offset)?;
+    }
+    Ok(0)
 }

@@ -27,8 +27,9 @@ use super::start;
 use super::template::Kernel;
 use super::threads::{self, Threads};
 use crate::arena::Memory;
+use crate::file_mappings::FileMapping;
 use crate::hypervisor::Hypervisor;
-use crate::image::{Image, ImageError};
+use crate::image::{Image, ImageError, Loaded};
 use crate::layout::{Places, USER_END};
 use crate::rights::Rights;
 use crate::ring0::PATCHED;
@@ -145,15 +146,15 @@ impl Process {
         options: &Options,
     ) -> Result<Self, ProcessError> {
         let path = options.program.first().cloned().unwrap_or_default();
-        let (image, file) = program(&tree, &path)?;
+        let (image, file, node) = program(&tree, &path)?;
         let mut space = Space::made_of(memory)?;
         let places = Places::draw()?;
         space.map_from(places.maps);
-        let loaded = image.load(&file, &mut space, places.program)?;
+        let loaded = load(&mut space, &image, &file, node, places.program)?;
         let interpreter = match &image.interpreter {
             Some(path) => {
-                let (image, file) = program(&tree, &String::from_utf8_lossy(path))?;
-                Some(image.load(&file, &mut space, places.interpreter)?)
+                let (image, file, node) = program(&tree, &String::from_utf8_lossy(path))?;
+                Some(load(&mut space, &image, &file, node, places.interpreter)?)
             }
             None => None,
         };
@@ -398,12 +399,27 @@ pub(super) fn keep_time(
     Ok(Some(ClockPage::new(ticks, floor)))
 }
 
-/// A program of the tree: its headers and its bytes.
-fn program(tree: &Tree, path: &str) -> Result<(Image, Vec<u8>), ProcessError> {
+/// A program of the tree: its headers and its bytes, and which file it is.
+fn program(tree: &Tree, path: &str) -> Result<(Image, Vec<u8>, NodeId), ProcessError> {
     let missing = |errno| ProcessError::NoProgram { path: path.to_owned(), errno };
     let node = tree.existing(Tree::ROOT, path.as_bytes(), true).map_err(missing)?;
     let host = tree.open(node).map_err(missing)?.ok_or_else(|| missing(Errno::ACCESS))?;
     let mut file = Vec::new();
     io::Read::read_to_end(&mut &*host, &mut file)?;
-    Ok((Image::parse(&file)?, file))
+    Ok((Image::parse(&file)?, file, node))
+}
+
+/// Loads a program of the tree, whose pages then are its file's.
+fn load(
+    space: &mut Space,
+    image: &Image,
+    file: &[u8],
+    node: NodeId,
+    base: u64,
+) -> Result<Loaded, ImageError> {
+    let loaded = image.load(file, space, base)?;
+    for (range, offset) in image.shown(loaded) {
+        space.show(range, FileMapping { node, offset, shared: false });
+    }
+    Ok(loaded)
 }
