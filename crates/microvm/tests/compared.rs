@@ -336,3 +336,64 @@ fn pages_of_a_file_that_are_given_back_are_the_files_again() {
     assert_eq!(inside, outside);
     assert!(outside.contains("100 97 0\n"), "{outside}");
 }
+
+#[test]
+fn a_directory_is_listed_once_and_all_of_it_while_it_changes() {
+    let source = r#"
+        #include <dirent.h>
+        static char told[3000];
+        static DIR *directory;
+        static void path(char *to, const char *kind, int number) { sprintf(to, "%s-%d", kind, number); }
+        /* Reads so many more; counts what was told twice. */
+        static int next(int most) {
+            int twice = 0;
+            for (struct dirent *it; most-- > 0 && (it = readdir(directory)); )
+                if (*it->d_name == 'o') twice += told[atoi(it->d_name + 4)]++ > 0;
+            return twice;
+        }
+        int main() {
+            char one[40], other[40];
+            if (!mkdtemp(name) || chdir(name)) return 9;
+            for (int at = 0; at < 2900; at++) { path(one, "old", at); close(open(one, O_WRONLY | O_CREAT, 0600)); }
+            /* As a tree is taken away: each as soon as it is told. */
+            directory = opendir(".");
+            int count = 0;
+            for (struct dirent *it; (it = readdir(directory)); ) if (*it->d_name != '.') { unlink(it->d_name); count++; }
+            printf("all %d\n", count);
+            say("empty", rmdir(name));
+            closedir(directory);
+            if (mkdir(name, 0700) || chdir(name)) return 8;
+            /* Those that stay are told once, whatever comes, goes and gets another name. */
+            for (int at = 0; at < 2900; at++) { path(one, "old", at); close(open(one, O_WRONLY | O_CREAT, 0600)); }
+            directory = opendir(".");
+            int twice = next(100);
+            for (int at = 0; at < 2900; at += 3) { path(one, "old", at); unlink(one); path(one, "a", at); close(open(one, O_WRONLY | O_CREAT, 0600)); }
+            for (int at = 1; at < 2900; at += 3) { path(one, "old", at); path(other, "z", at); rename(one, other); rename(other, one); }
+            twice += next(99999);
+            int missed = 0;
+            for (int at = 0; at < 2900; at++) missed += at % 3 && !told[at];
+            printf("twice %d missed %d\n", twice, missed);
+            /* To where it was, and to the beginning. */
+            memset(told, 0, sizeof told); rewinddir(directory);
+            next(50);
+            long place = telldir(directory);
+            char first[300]; strcpy(first, readdir(directory)->d_name);
+            next(500); seekdir(directory, place);
+            printf("again %d\n", !strcmp(first, readdir(directory)->d_name));
+            rewinddir(directory); memset(told, 0, sizeof told);
+            twice = next(99999); missed = 0;
+            for (int at = 0; at < 2900; at++) missed += at % 3 && !told[at];
+            printf("twice %d missed %d end %d\n", twice, missed, !readdir(directory));
+            rewinddir(directory);
+            while (1) { struct dirent *it = readdir(directory); if (!it) break; unlink(it->d_name); }
+            say("gone", rmdir(name));
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{FILES}{source}")) else {
+        return;
+    };
+    assert_eq!(inside, outside);
+    let said =
+        "all 2900\nempty: 0 0\ntwice 0 missed 0\nagain 1\ntwice 0 missed 0 end 1\ngone: 0 0\n";
+    assert_eq!(inside, said);
+}

@@ -105,24 +105,33 @@ pub(super) fn readlink(
     Ok(length)
 }
 
-/// `struct linux_dirent64`, one behind the other. The offset counts entries, with `.` and `..` first.
+/// `struct linux_dirent64`, one behind the other: `.`, `..`, and all others by their nodes' numbers.
+///
+/// The offset is 0 before the first, 1 and 2 behind the two, and then the number of the node that was told last, two more than
+/// it. So whatever is made or taken away meanwhile, what stays is told once, and an offset that was kept (`telldir`) still
+/// leads to the same place.
 pub(super) fn getdents(process: &mut Process, descriptor: u64, target: u64, room: u64) -> Answer {
     const HEAD: usize = 19;
+    const DOTS: u64 = 2;
     let open = process.kernel.files.get(fd(descriptor))?;
     let Object::Node(node, _) = open.object else { return Err(Errno::NOTDIR) };
+    let before = open.offset;
     let entries = process.kernel.tree.entries(node)?;
-    let dots = [(&b"."[..], node), (&b".."[..], process.kernel.tree.parent(node))];
-    let all = dots.into_iter().chain(entries.iter().map(|(name, node)| (&name[..], *node)));
+    let dots = [(1, &b"."[..], node), (DOTS, &b".."[..], process.kernel.tree.parent(node))];
+    let named = entries.iter().map(|(name, node)| (DOTS + node.inode(), &name[..], *node));
+    let mut rest: Vec<_> =
+        dots.into_iter().chain(named).filter(|(offset, ..)| *offset > before).collect();
+    rest.sort_unstable();
     let room = usize::try_from(room.min(1 << 20)).unwrap_or(0);
-    let (mut bytes, mut offset) = (Vec::new(), open.offset);
+    let (mut bytes, mut last) = (Vec::new(), before);
     let mut fits = true;
-    for (name, node) in all.skip(usize::try_from(offset).unwrap_or(usize::MAX)) {
+    for (offset, name, node) in rest {
         let length = (HEAD + name.len() + 1).next_multiple_of(8);
         fits = bytes.len() + length <= room;
         if !fits {
             break;
         }
-        offset += 1;
+        last = offset;
         let kind = match process.kernel.tree.contents(node).kind() {
             Kind::Directory => 4,
             Kind::File => 8,
@@ -141,7 +150,7 @@ pub(super) fn getdents(process: &mut Process, descriptor: u64, target: u64, room
         return Err(Errno::INVAL);
     }
     process.space.write(target, bytes.len() as u64)?.copy_from_slice(&bytes);
-    process.kernel.files.get_mut(fd(descriptor))?.offset = offset;
+    process.kernel.files.get_mut(fd(descriptor))?.offset = last;
     Ok(bytes.len() as u64)
 }
 
