@@ -397,3 +397,33 @@ fn a_directory_is_listed_once_and_all_of_it_while_it_changes() {
         "all 2900\nempty: 0 0\ntwice 0 missed 0\nagain 1\ntwice 0 missed 0 end 1\ngone: 0 0\n";
     assert_eq!(inside, said);
 }
+
+#[test]
+fn a_files_times_are_kept_to_the_nanosecond() {
+    let source = r#"
+        static void times(const char *what, int fd) {
+            struct stat it; fstat(fd, &it);
+            printf("%s: %ld %ld, %ld %ld\n", what, it.st_atime, it.st_atim.tv_nsec, it.st_mtime, it.st_mtim.tv_nsec);
+        }
+        int main() {
+            int fd = make('a', 10);
+            struct timespec both[2] = {{1234567890, 123456789}, {-5, 999999999}};
+            say("set", futimens(fd, both)); times("both", fd);
+            both[0].tv_nsec = UTIME_OMIT; both[1].tv_sec = 7;
+            say("set", utimensat(AT_FDCWD, name, both, 0)); times("one", fd);
+            both[0] = (struct timespec){1, 1}; both[1].tv_nsec = UTIME_OMIT;
+            say("set", futimens(fd, both)); times("other", fd);
+            struct stat it; struct timespec before, after;
+            /* Files go by the clock's ticks. */
+            clock_gettime(CLOCK_REALTIME_COARSE, &before); write(fd, "b", 1); clock_gettime(CLOCK_REALTIME_COARSE, &after);
+            fstat(fd, &it);
+            long long low = before.tv_sec * 1000000000ll + before.tv_nsec, high = after.tv_sec * 1000000000ll + after.tv_nsec;
+            long long at = it.st_mtime * 1000000000ll + it.st_mtim.tv_nsec;
+            printf("written now: %d; %ld %ld\n", low <= at && at <= high + 20000000, it.st_atime, it.st_atim.tv_nsec);
+            unlink(name);
+            return 0;
+        }"#;
+    let source = format!("{HEAD}{FILES}#include <time.h>\n{source}");
+    let Some([inside, outside]) = in_machine_and_on_host(&source) else { return };
+    assert_eq!(inside, outside);
+}

@@ -8,7 +8,7 @@ use super::process::Process;
 use super::record::long_at;
 use super::{Answer, memory};
 use crate::layout::PAGE;
-use crate::vfs::{Contents, Found, Kind, NodeId, Tree};
+use crate::vfs::{Contents, Found, Kind, Moment, NodeId, Times, Tree};
 
 /// AT_FDCWD: relative paths start at the current directory.
 pub(super) const HERE: u64 = 0xffff_ff9c;
@@ -282,7 +282,7 @@ pub(super) fn truncate(process: &mut Process, at: u64, length: u64) -> Answer {
     }
 }
 
-/// `utimensat`. Of a file's times only that of its last change is kept, in whole seconds.
+/// `utimensat`.
 pub(super) fn set_times(
     process: &mut Process,
     directory: u64,
@@ -318,14 +318,18 @@ pub(super) fn set_times(
     if !is_valid(accessed) || !is_valid(modified) {
         return Err(Errno::INVAL);
     }
-    let moment = match modified {
-        (_, OMIT) => None,
-        (_, NOW) => Some(now),
-        (seconds, _) => Some(seconds),
+    let moment = |wanted: (i64, u64), before: Moment| match wanted {
+        (_, OMIT) => before,
+        (_, NOW) => now,
+        (seconds, parts) => Moment { seconds, nanoseconds: u32::try_from(parts).unwrap_or(0) },
     };
     if let Some(node) = node {
         let (_, before, _) = process.kernel.tree.status(node);
-        process.kernel.tree.set_modified(node, moment.unwrap_or(before))?;
+        let times = Times {
+            accessed: moment(accessed, before.accessed),
+            modified: moment(modified, before.modified),
+        };
+        process.kernel.tree.set_times(node, times)?;
     }
     Ok(0)
 }

@@ -10,7 +10,7 @@ use super::process::Process;
 use super::record::Record;
 use super::start::USER;
 use crate::layout::PAGE;
-use crate::vfs::{Contents, Kind, NodeId, Tree};
+use crate::vfs::{Contents, Kind, Moment, NodeId, Times, Tree};
 
 const EMPTY_PATH: u64 = 0x1000;
 
@@ -47,7 +47,7 @@ pub(super) fn fstat(process: &mut Process, descriptor: u64, target: u64) -> Answ
 /// `struct stat`.
 fn describe(tree: &Tree, node: NodeId) -> Record<144> {
     let contents = tree.contents(node);
-    let (bits, modified, _) = tree.status(node);
+    let (bits, Times { accessed, modified }, _) = tree.status(node);
     let format = match contents.kind() {
         Kind::Directory => 0o040_000,
         Kind::File => 0o100_000,
@@ -56,8 +56,10 @@ fn describe(tree: &Tree, node: NodeId) -> Record<144> {
     };
     let size = contents.size();
     let user = u32::try_from(USER).unwrap_or(0);
-    let time = modified.cast_unsigned();
-    Record::new()
+    let time = |record: Record<144>, at: usize, Moment { seconds, nanoseconds }: Moment| {
+        record.long(at, seconds.cast_unsigned()).long(at + 8, u64::from(nanoseconds))
+    };
+    let record = Record::new()
         .long(0, 1)
         .long(8, node.inode())
         .long(16, 1)
@@ -66,10 +68,10 @@ fn describe(tree: &Tree, node: NodeId) -> Record<144> {
         .int(32, user)
         .long(48, size)
         .long(56, PAGE)
-        .long(64, size.div_ceil(512))
-        .long(72, time)
-        .long(88, time)
-        .long(104, time)
+        .long(64, size.div_ceil(512));
+    // When it was read, written and changed: renaming and the like are not told.
+    let record = time(record, 72, accessed);
+    time(time(record, 88, modified), 104, modified)
 }
 
 pub(super) fn access(process: &mut Process, directory: u64, at: u64, wanted: u64) -> Answer {
