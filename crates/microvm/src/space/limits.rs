@@ -40,6 +40,15 @@ impl Space {
         if wanted > self.limit { Err(Errno::NOMEM) } else { Ok(()) }
     }
 
+    /// Does something as if so many bytes did not count: those that it replaces.
+    pub(super) fn with_credit<T>(&mut self, bytes: u64, change: impl FnOnce(&mut Self) -> T) -> T {
+        let limit = self.limit;
+        self.limit = limit.saturating_add(bytes);
+        let changed = change(self);
+        self.limit = limit;
+        changed
+    }
+
     /// How many regions are cut where those parts of them that lie in a range get these rights.
     pub(super) fn cuts(&self, parts: &[(Range<u64>, Rights)], rights: Rights) -> usize {
         let cut = |address: u64, now: Rights| {
