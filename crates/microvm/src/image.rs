@@ -68,6 +68,12 @@ pub enum ImageError {
     /// A segment lies where no program can be.
     #[error("a segment at {0:#x} that cannot be loaded")]
     Segment(u64),
+    /// What it is linked to leaves no room for what a program finds when it starts.
+    #[error(
+        "the program is linked to addresses among which no place is left for its stack: link it elsewhere, as a \
+         position-independent program, or with less static data"
+    )]
+    Crowded,
     /// There is no memory for it.
     #[error("no room in the guest for the segment at {0:#x}")]
     Room(u64, #[source] Errno),
@@ -126,6 +132,12 @@ impl Image {
             return Err(ImageError::Malformed("nothing to load".to_owned()));
         }
         Ok(image)
+    }
+
+    /// Where it has to be; nowhere, where it can be moved.
+    pub(crate) fn fixed(&self) -> Vec<Range<u64>> {
+        let segments = self.segments.iter().filter(|_| !self.movable);
+        segments.map(|it| page_down(it.memory.start)..page_up(it.memory.end)).collect()
     }
 
     /// How far behind its lowest address the code begins that fills a block: it is worth placing the image so that a block

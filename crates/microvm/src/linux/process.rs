@@ -147,17 +147,18 @@ impl Process {
     ) -> Result<Self, ProcessError> {
         let path = options.program.first().cloned().unwrap_or_default();
         let (image, file, node) = program(&tree, &path)?;
+        let interpreter = image.interpreter.as_ref();
+        let interpreter = interpreter.map(|path| program(&tree, &String::from_utf8_lossy(path)));
+        let interpreter = interpreter.transpose()?;
+        let mut fixed = image.fixed();
+        fixed.extend(interpreter.iter().flat_map(|(image, ..)| image.fixed()));
+        let places = Places::draw(&fixed)?.ok_or(ImageError::Crowded)?;
         let mut space = Space::made_of(memory)?;
-        let places = Places::draw()?;
         space.map_from(places.maps);
         let loaded = load(&mut space, &image, &file, node, places.program)?;
-        let interpreter = match &image.interpreter {
-            Some(path) => {
-                let (image, file, node) = program(&tree, &String::from_utf8_lossy(path))?;
-                Some(load(&mut space, &image, &file, node, places.interpreter)?)
-            }
-            None => None,
-        };
+        let interpreter = interpreter
+            .map(|(image, file, node)| load(&mut space, &image, &file, node, places.interpreter));
+        let interpreter = interpreter.transpose()?;
         space.set_break(loaded.end + places.break_gap);
         let stack = start::lay_out(&mut space, &places, &image, loaded, interpreter, options)?;
         let entry = interpreter.unwrap_or(loaded).entry;

@@ -49,21 +49,32 @@ pub(crate) fn repository() -> PathBuf {
 
 /// Compiles C to a unikernel.
 pub(crate) fn unikernel(source: &str) -> Vec<u8> {
-    let library = repository().join("guest/unikernel");
-    compile(
-        source,
-        &[
-            "-static",
-            "-nostdlib",
-            "-ffreestanding",
-            "-fno-stack-protector",
-            "-fno-pie",
-            "-no-pie",
-            "-I",
-            library.to_str().unwrap(),
-        ],
-    )
+    unikernel_with(source, &[])
 }
+
+/// As [`unikernel`], with more flags.
+pub(crate) fn unikernel_with(source: &str, more: &[&str]) -> Vec<u8> {
+    let library = repository().join("guest/unikernel");
+    let library = library.to_str().unwrap();
+    let flags = [
+        "-static",
+        "-nostdlib",
+        "-ffreestanding",
+        "-fno-stack-protector",
+        "-fno-pie",
+        "-no-pie",
+        "-I",
+        library,
+    ];
+    compile(source, &[&flags[..], more].concat())
+}
+
+/// Flags for a program at fixed addresses, and a large array of its own, in megabytes.
+pub(crate) const FIXED: [(&str, u32); 3] = [
+    ("-Wl,-Ttext-segment=0x10000000", 1),
+    ("-Wl,-Ttext-segment=0x10000000", 300),
+    ("-Wl,-Ttext-segment=0x400000", 400),
+];
 
 /// A unikernel of these instructions.
 pub(crate) fn assembly(body: &str) -> Vec<u8> {
