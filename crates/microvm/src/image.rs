@@ -68,6 +68,12 @@ pub enum ImageError {
     /// A segment lies where no program can be.
     #[error("a segment at {0:#x} that cannot be loaded")]
     Segment(u64),
+    /// What it is linked to leaves no room for what a program finds when it starts.
+    #[error(
+        "the program is linked to addresses among which no place is left for its stack: link it elsewhere, as a \
+         position-independent program, or with less static data"
+    )]
+    Crowded,
     /// There is no memory for it.
     #[error("no room in the guest for the segment at {0:#x}")]
     Room(u64, #[source] Errno),
@@ -128,6 +134,12 @@ impl Image {
         Ok(image)
     }
 
+    /// Where it has to be; nowhere, where it can be moved.
+    pub(crate) fn fixed(&self) -> Vec<Range<u64>> {
+        let segments = self.segments.iter().filter(|_| !self.movable);
+        segments.map(|it| page_down(it.memory.start)..page_up(it.memory.end)).collect()
+    }
+
     /// How far behind its lowest address the code begins that fills a block: it is worth placing the image so that a block
     /// begins there, which a huge page then covers. None when no code fills one.
     #[must_use]
@@ -143,6 +155,16 @@ impl Image {
             segment.rights == Rights::EXECUTE && length >= BLOCK
         };
         self.segments.iter().find(fills).map(|code| page_down(code.memory.start))
+    }
+
+    /// Which pages show the file once it is loaded, and from which offset on.
+    pub(crate) fn shown(&self, loaded: Loaded) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
+        let shown = self.segments.iter().filter(|segment| !segment.file.is_empty());
+        shown.map(move |Segment { memory, file, .. }| {
+            let start = memory.start + loaded.bias;
+            let end = page_up(start + (file.end - file.start));
+            (page_down(start)..end, page_down(file.start))
+        })
     }
 
     /// Loads it from the file that it was parsed from, moved to `base` or as little behind it as its code needs.

@@ -33,6 +33,8 @@ pub const USER_START: u64 = 0x1_0000;
 pub const STACK_BYTES: u64 = 8 << 20;
 /// Where a machine has its stack at the lowest.
 const FIRST: u64 = 0x0400_0000;
+/// How many places it can have its stack at, a block from each other.
+const FIRSTS: u64 = 256;
 /// Where position-independent programs are loaded at the lowest; the break follows them.
 pub const PROGRAM: u64 = FIRST + PROGRAM_BEHIND;
 /// End of the break.
@@ -69,11 +71,20 @@ pub struct Places {
 }
 
 impl Places {
-    /// Others each time.
+    /// Others each time, clear of what a program is linked to. None where that leaves no place.
     ///
     /// # Errors
     /// When the host has no randomness.
-    pub fn draw() -> io::Result<Self> {
+    pub fn draw(fixed: &[Range<u64>]) -> io::Result<Option<Self>> {
+        let clear = |first: &u64| {
+            let all = *first..*first + PROGRAM_BEHIND;
+            fixed.iter().all(|it| it.end <= all.start || all.end <= it.start)
+        };
+        let firsts: Vec<u64> =
+            (0..FIRSTS).map(|block| FIRST + block * BLOCK).filter(clear).collect();
+        if firsts.is_empty() {
+            return Ok(None);
+        }
         let mut random = [0; 16];
         getrandom(&mut random, GetRandomFlags::empty())?;
         let mut left = u128::from_ne_bytes(random);
@@ -82,8 +93,8 @@ impl Places {
             left /= u128::from(many);
             u64::try_from(drawn).unwrap_or_default()
         };
-        let first = FIRST + below(256) * BLOCK;
-        Ok(Self {
+        let first = firsts[usize::try_from(below(firsts.len() as u64)).unwrap_or_default()];
+        Ok(Some(Self {
             stack_end: first + STACK_BYTES,
             stack_gap: below(4096) * 16,
             vdso: first + VDSO_BEHIND + below(480) * PAGE,
@@ -91,7 +102,7 @@ impl Places {
             program: first + PROGRAM_BEHIND,
             break_gap: below(1024) * PAGE,
             maps: MAP_START + below(128) * BLOCK,
-        })
+        }))
     }
 
     /// Whether a machine can have its shared object there.
@@ -172,7 +183,7 @@ mod tests {
     fn what_is_drawn_lies_in_its_zone_and_apart() {
         for _ in 0..2000 {
             let Places { stack_end, stack_gap, vdso, interpreter, program, break_gap, maps } =
-                Places::draw().unwrap();
+                Places::draw(&[]).unwrap().unwrap();
             assert!(FIRST + STACK_BYTES <= stack_end);
             assert!(stack_gap < STACK_BYTES / 16 && stack_gap.is_multiple_of(16));
             assert!(stack_end < vdso && vdso + 16 * PAGE < interpreter);
@@ -184,5 +195,26 @@ mod tests {
             let blocks = [stack_end, interpreter, program, maps];
             assert!(blocks.iter().all(|start| start.is_multiple_of(BLOCK)));
         }
+    }
+
+    #[test]
+    fn what_is_drawn_is_clear_of_what_a_program_is_linked_to_wherever_that_is() {
+        let last = FIRST + (FIRSTS - 1) * BLOCK;
+        for fixed in [
+            USER_START..0x40_0000,
+            0x1000_0000..0x1000_3000,
+            0x1000_0000..0x1000_0000 + (300 << 20),
+            USER_START..last - 1,
+            FIRST + PROGRAM_BEHIND..USER_END,
+        ] {
+            for _ in 0..200 {
+                let Places { stack_end, .. } =
+                    Places::draw(std::slice::from_ref(&fixed)).unwrap().unwrap();
+                let all = stack_end - STACK_BYTES..stack_end - STACK_BYTES + PROGRAM_BEHIND;
+                assert!(all.end <= fixed.start || fixed.end <= all.start, "{all:x?} {fixed:x?}");
+            }
+        }
+        let everywhere = [FIRST..last, last + PAGE..USER_END];
+        assert_eq!(Places::draw(&everywhere).unwrap(), None);
     }
 }

@@ -37,7 +37,7 @@
 //! # What does not, yet
 //!
 //! - Processes are refused (ENOSYS), and sockets but for pairs of streams. No alarms, no writable shared mappings of files.
-//! - Permission bits are kept but not enforced: the only user owns everything. MADV_DONTNEED on a file's pages reads as zero.
+//! - Permission bits are kept but not enforced: the only user owns everything.
 //! - Floating point state is not saved in signal frames; no signal comes from outside.
 //!
 //! Measured on paravirtualised KVM, on AMD and Intel processors: the guest's user mode native, ring 0 emulated. `make test-svm`
@@ -45,6 +45,7 @@
 
 pub mod arena;
 pub mod cpu;
+mod file_mappings;
 pub mod hypervisor;
 pub mod image;
 pub mod layout;

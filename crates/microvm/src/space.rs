@@ -16,6 +16,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::arena::{Arena, Frozen, Memory};
+use crate::file_mappings::{FileMapping, FileMappings};
 use crate::layout::{
     BLOCK, BREAK_END, LOW_END, MAP_START, PAGE, PROGRAM, USER_END, USER_START, page_down, page_up,
 };
@@ -44,6 +45,8 @@ pub struct Space {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SpaceState {
     pub(crate) regions: Regions,
+    /// Which of them show files.
+    pub(crate) files: FileMappings,
     break_start: u64,
     break_now: u64,
     /// In which something is or was mapped.
@@ -190,7 +193,7 @@ impl Space {
             Place::Fixed(start) => {
                 let range = user(start, length)?;
                 // Before anything is gone: what is here may leave two parts.
-                self.check_count(1 + usize::from(self.state.regions.surround(&range)))?;
+                self.check_count(1 + usize::from(self.surround(&range)))?;
                 self.release(range)?;
                 start
             }
@@ -255,10 +258,11 @@ impl Space {
     }
 
     fn release(&mut self, range: Range<u64>) -> Result<(), Errno> {
-        self.check_count(usize::from(self.state.regions.surround(&range)))?;
+        self.check_count(usize::from(self.surround(&range)))?;
         let parts: Vec<_> =
             self.state.regions.inside(range.clone()).map(|(part, _)| part).collect();
-        self.state.regions.clear(range);
+        self.state.regions.clear(range.clone());
+        self.state.files.clear(range);
         for part in parts {
             self.enter(part.clone(), Rights::NONE)?;
             self.arena.discard(part).map_err(refused)?;
@@ -321,6 +325,16 @@ impl Space {
             self.arena.zero_on_reuse(part);
         }
         Ok(())
+    }
+
+    /// Says that a file is behind a range that was just mapped.
+    pub(crate) fn show(&mut self, range: Range<u64>, file: FileMapping) {
+        self.state.files.set(range, file);
+    }
+
+    /// Which addresses show files.
+    pub(crate) fn files(&self) -> &FileMappings {
+        &self.state.files
     }
 
     /// The bytes behind a guest's pointer.

@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use crate::hypervisor::Hypervisor;
 use crate::image::{Image, ImageError};
-use crate::layout::{Places, STACK_BYTES};
+use crate::layout::{BLOCK, Places, STACK_BYTES};
 use crate::rights::Rights;
 use crate::space::{Place, Space};
 use crate::stop::Stopper;
@@ -97,7 +97,8 @@ impl Unikernel {
             return Err(UnikernelError::Dynamic);
         }
         let mut space = Space::new().map_err(UnikernelError::Memory)?;
-        let places = Places::draw().map_err(UnikernelError::Memory)?;
+        let places = Places::draw(&image.fixed()).map_err(UnikernelError::Memory)?;
+        let places = places.ok_or(ImageError::Crowded)?;
         let loaded = image.load(file, &mut space, places.program)?;
         let bottom = places.stack_end - STACK_BYTES;
         let room = |errno| ImageError::Room(bottom, errno);
@@ -112,7 +113,8 @@ impl Unikernel {
             argument: argument.to_vec(),
             request: Vec::new(),
             started: Instant::now(),
-            heap: places.maps,
+            // Static data can reach that far.
+            heap: places.maps.max(loaded.end.next_multiple_of(BLOCK)),
         })
     }
 

@@ -222,3 +222,208 @@ fn signals_that_are_blocked_wait_until_they_are_not() {
     assert!(outside.ends_with("not yet: 0 0\n"), "{outside}");
     assert_eq!(inside, outside);
 }
+
+/// What programs about files and mappings have in common: a file of their own, and how they tell what a page begins with.
+const FILES: &str = r#"
+    #include <fcntl.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <sys/stat.h>
+    static char name[] = "/tmp/compared-XXXXXX", text[3 * 4096];
+    static int make(char letter, int length) {
+        int fd = mkstemp(name);
+        memset(text, letter, sizeof text);
+        if (fd < 0 || write(fd, text, length) != length) _exit(99);
+        return fd;
+    }
+    static void tell(const char *what, volatile char *at) {
+        printf("%s: %d %d %d %d %d\n", what, at[0], at[1], at[99], at[4095], at[4096]);
+    }
+"#;
+
+#[test]
+fn what_is_written_to_a_file_is_seen_where_it_is_mapped_and_shared() {
+    let source = r#"
+        int main() {
+            int fd = make('a', 8192), other = open(name, O_RDONLY);
+            char *at = mmap(0, 16384, PROT_READ, MAP_SHARED, fd, 0), *second = mmap(0, 4096, PROT_READ, MAP_SHARED, other, 4096);
+            tell("begin", at);
+            pwrite(fd, "bb", 2, 0); tell("pwrite", at);
+            pwrite(fd, "c", 1, 4095); pwrite(fd, "de", 2, 4096); tell("over the page", at);
+            printf("%c%c\n", second[0], second[1]);
+            lseek(fd, 4095, SEEK_SET); write(fd, "fg", 2); tell("write", at);
+            printf("%c\n", second[0]);
+            /* Behind the end, up to the page's, there are zeros; what the file once had there does not come back. */
+            ftruncate(fd, 4097); printf("%d %d\n", at[4096], at[4097]);
+            ftruncate(fd, 8192); printf("%d %d\n", at[4096], at[4097]);
+            ftruncate(fd, 0); ftruncate(fd, 8192); tell("emptied", at);
+            pwrite(fd, "longer", 6, 12288 - 6); printf("%d %c %c\n", at[8192], at[12288 - 6], at[12287]);
+            truncate(name, 1); truncate(name, 12288); tell("by name", at);
+            memset(text, 'h', sizeof text); pwrite(fd, text, sizeof text, 0); tell("all", at);
+            close(open(name, O_WRONLY | O_TRUNC)); write(other, "x", 1); ftruncate(fd, 12288); tell("opened anew", at);
+            pwrite(fd, text, sizeof text, 0);
+            /* What is cut out is no longer followed; the rest is. */
+            say("hole", munmap(at + 4096, 4096));
+            char *own = mmap(at + 4096, 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+            memset(own, 'o', 4096);
+            memset(text, 'i', sizeof text); pwrite(fd, text, sizeof text, 0);
+            tell("with a hole", at); printf("%c %c %c\n", own[4095], at[8192], at[12287]);
+            /* Moved and grown it shows what the file has further behind. */
+            char *moved = mremap(at + 8192, 4096, 3 * 4096, MREMAP_MAYMOVE);
+            if (moved == MAP_FAILED) return 9;
+            memset(text, 'j', sizeof text); pwrite(fd, text, 8193, 8192);
+            printf("%c %c %c\n", moved[0], moved[4096], moved[8192]);
+            pwrite(fd, "k", 1, 8192); printf("%c\n", moved[0]);
+            /* Two that are not one. */
+            say("grown over two", (long)mremap(at, 8192, 16384, MREMAP_MAYMOVE));
+            /* A private one is not followed where it was written to. */
+            char *copy = mmap(0, 4096, 3, MAP_PRIVATE, fd, 0);
+            copy[0] = 'p'; pwrite(fd, "q", 1, 0); printf("%c %c\n", copy[0], at[0]);
+            say("read only", mprotect(second, 4096, 3));
+            /* Without a name and a descriptor it is still there, and its number is nobody else's. */
+            unlink(name); close(fd); close(other);
+            strcpy(strrchr(name, '-'), "-XXXXXX");
+            int next = make('z', 4096);
+            tell("without a name", at); printf("%c\n", second[0]);
+            munmap(at, 4096); munmap(second, 4096); munmap(copy, 4096);
+            unlink(name);
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{FILES}{source}")) else {
+        return;
+    };
+    assert_eq!(inside, outside);
+    assert!(outside.contains("pwrite: 98 98 97 97 97\n"), "{outside}");
+}
+
+#[test]
+fn pages_of_a_file_that_are_given_back_are_the_files_again() {
+    let source = r#"
+        #ifndef MADV_FREE
+        #define MADV_FREE 8
+        #endif
+        static const char constant[8192] __attribute__((aligned(4096))) = {'c', 'o'};
+        static char data[8192] __attribute__((aligned(4096))) = {'d', 'a'};
+        int main(int count, char **arguments) {
+            int fd = make('a', 8000), self = open(arguments[0], O_RDONLY);
+            char *own = mmap(0, 8192, 3, MAP_PRIVATE, fd, 0), *shared = mmap(0, 8192, 1, MAP_SHARED, fd, 0);
+            char *program = mmap(0, 8192, 3, MAP_PRIVATE, self, 0), *nobodys = mmap(0, 8192, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            char *all[] = {own, shared, program, nobodys, (char *)constant, data};
+            program[1] = nobodys[0] = nobodys[4096] = data[0] = own[0] = own[4096] = 'x';
+            for (int at = 0; at < 6; at++) say("given back", madvise(all[at], 8192, MADV_DONTNEED));
+            for (int at = 0; at < 6; at++) printf("%d %d %d\n", all[at][0], all[at][1], all[at][4096]);
+            printf("%d\n", own[8000]);
+            /* What was written to the file meanwhile is there, too. */
+            own[0] = 'x'; pwrite(fd, "b", 1, 1);
+            say("one page", madvise(own, 4096, MADV_DONTNEED)); printf("%c%c\n", own[0], own[1]);
+            mprotect(own, 8192, PROT_NONE);
+            say("hidden", madvise(own, 8192, MADV_DONTNEED));
+            mprotect(own, 8192, 1); printf("%c%c\n", own[0], own[1]);
+            say("half a page", madvise(own + 1, 4096, MADV_DONTNEED));
+            for (int at = 0; at < 6; at++) say("freed", madvise(all[at], 8192, MADV_FREE));
+            printf("%c %c\n", own[0], shared[0]);
+            /* The code that runs here. */
+            unsigned long code = (unsigned long)main & ~4095ul;
+            say("code", madvise((void *)code, 4096, MADV_DONTNEED));
+            ftruncate(fd, 1);
+            say("shorter", madvise(own, 4096, MADV_DONTNEED)); printf("%d %d\n", own[0], own[1]);
+            unlink(name);
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{FILES}{source}")) else {
+        return;
+    };
+    assert_eq!(inside, outside);
+    assert!(outside.contains("100 97 0\n"), "{outside}");
+}
+
+#[test]
+fn a_directory_is_listed_once_and_all_of_it_while_it_changes() {
+    let source = r#"
+        #include <dirent.h>
+        static char told[3000];
+        static DIR *directory;
+        static void path(char *to, const char *kind, int number) { sprintf(to, "%s-%d", kind, number); }
+        /* Reads so many more; counts what was told twice. */
+        static int next(int most) {
+            int twice = 0;
+            for (struct dirent *it; most-- > 0 && (it = readdir(directory)); )
+                if (*it->d_name == 'o') twice += told[atoi(it->d_name + 4)]++ > 0;
+            return twice;
+        }
+        int main() {
+            char one[40], other[40];
+            if (!mkdtemp(name) || chdir(name)) return 9;
+            for (int at = 0; at < 2900; at++) { path(one, "old", at); close(open(one, O_WRONLY | O_CREAT, 0600)); }
+            /* As a tree is taken away: each as soon as it is told. */
+            directory = opendir(".");
+            int count = 0;
+            for (struct dirent *it; (it = readdir(directory)); ) if (*it->d_name != '.') { unlink(it->d_name); count++; }
+            printf("all %d\n", count);
+            say("empty", rmdir(name));
+            closedir(directory);
+            if (mkdir(name, 0700) || chdir(name)) return 8;
+            /* Those that stay are told once, whatever comes, goes and gets another name. */
+            for (int at = 0; at < 2900; at++) { path(one, "old", at); close(open(one, O_WRONLY | O_CREAT, 0600)); }
+            directory = opendir(".");
+            int twice = next(100);
+            for (int at = 0; at < 2900; at += 3) { path(one, "old", at); unlink(one); path(one, "a", at); close(open(one, O_WRONLY | O_CREAT, 0600)); }
+            for (int at = 1; at < 2900; at += 3) { path(one, "old", at); path(other, "z", at); rename(one, other); rename(other, one); }
+            twice += next(99999);
+            int missed = 0;
+            for (int at = 0; at < 2900; at++) missed += at % 3 && !told[at];
+            printf("twice %d missed %d\n", twice, missed);
+            /* To where it was, and to the beginning. */
+            memset(told, 0, sizeof told); rewinddir(directory);
+            next(50);
+            long place = telldir(directory);
+            char first[300]; strcpy(first, readdir(directory)->d_name);
+            next(500); seekdir(directory, place);
+            printf("again %d\n", !strcmp(first, readdir(directory)->d_name));
+            rewinddir(directory); memset(told, 0, sizeof told);
+            twice = next(99999); missed = 0;
+            for (int at = 0; at < 2900; at++) missed += at % 3 && !told[at];
+            printf("twice %d missed %d end %d\n", twice, missed, !readdir(directory));
+            rewinddir(directory);
+            while (1) { struct dirent *it = readdir(directory); if (!it) break; unlink(it->d_name); }
+            say("gone", rmdir(name));
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{FILES}{source}")) else {
+        return;
+    };
+    assert_eq!(inside, outside);
+    let said =
+        "all 2900\nempty: 0 0\ntwice 0 missed 0\nagain 1\ntwice 0 missed 0 end 1\ngone: 0 0\n";
+    assert_eq!(inside, said);
+}
+
+#[test]
+fn a_files_times_are_kept_to_the_nanosecond() {
+    let source = r#"
+        static void times(const char *what, int fd) {
+            struct stat it; fstat(fd, &it);
+            printf("%s: %ld %ld, %ld %ld\n", what, it.st_atime, it.st_atim.tv_nsec, it.st_mtime, it.st_mtim.tv_nsec);
+        }
+        int main() {
+            int fd = make('a', 10);
+            struct timespec both[2] = {{1234567890, 123456789}, {-5, 999999999}};
+            say("set", futimens(fd, both)); times("both", fd);
+            both[0].tv_nsec = UTIME_OMIT; both[1].tv_sec = 7;
+            say("set", utimensat(AT_FDCWD, name, both, 0)); times("one", fd);
+            both[0] = (struct timespec){1, 1}; both[1].tv_nsec = UTIME_OMIT;
+            say("set", futimens(fd, both)); times("other", fd);
+            struct stat it; struct timespec before, after;
+            /* Files go by the clock's ticks. */
+            clock_gettime(CLOCK_REALTIME_COARSE, &before); write(fd, "b", 1); clock_gettime(CLOCK_REALTIME_COARSE, &after);
+            fstat(fd, &it);
+            long long low = before.tv_sec * 1000000000ll + before.tv_nsec, high = after.tv_sec * 1000000000ll + after.tv_nsec;
+            long long at = it.st_mtime * 1000000000ll + it.st_mtim.tv_nsec;
+            printf("written now: %d; %ld %ld\n", low <= at && at <= high + 20000000, it.st_atime, it.st_atim.tv_nsec);
+            unlink(name);
+            return 0;
+        }"#;
+    let source = format!("{HEAD}{FILES}#include <time.h>\n{source}");
+    let Some([inside, outside]) = in_machine_and_on_host(&source) else { return };
+    assert_eq!(inside, outside);
+}

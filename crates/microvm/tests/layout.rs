@@ -80,3 +80,24 @@ fn each_machine_that_is_started_has_its_things_elsewhere_and_its_clones_have_the
     let other = addresses(&mut template.spawn(&host).unwrap());
     assert_eq!(one, other);
 }
+
+#[test]
+fn a_linux_program_that_is_linked_to_its_addresses_starts_each_time() {
+    let Some(host) = kvm() else { return };
+    for (place, megabytes) in machine::FIXED {
+        let directory = tempfile::tempdir().unwrap();
+        let source = format!(
+            "static char large[{megabytes}ul << 20];
+             int main() {{ large[0] = large[sizeof large - 1] = 2; return large[0] + large[sizeof large - 1]; }}"
+        );
+        let program = compile(&source, &["-static", "-no-pie", "-fno-pie", place]);
+        std::fs::write(directory.path().join("program"), program).unwrap();
+        let options = Options { program: vec!["/program".into()], ..Options::default() };
+        for round in 0..30 {
+            let tree = TreeBuilder::default().layer("/", directory.path()).unwrap().devices();
+            let mut process = Process::start(&host, tree.build(0, 0), &options)
+                .unwrap_or_else(|error| panic!("{place} {megabytes} {round}: {error:?}"));
+            assert_eq!(process.run().unwrap(), Pause::Exited(4), "{place} {megabytes}");
+        }
+    }
+}

@@ -62,6 +62,38 @@ fn memory_that_a_guest_hides_still_counts() {
 }
 
 #[test]
+fn what_grows_by_moving_counts_once_and_holds_what_it_held() {
+    // Returns how many of 64 megabytes it got, as something that grows by an eighth each time and cannot stay where it is.
+    let source = r#"
+        unsigned long now = 1 << 20, more;
+        unsigned *all = mmap(0, now, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        for (unsigned long at = 0; at < now / 4; at += 512) all[at] = at + 1;
+        for (;; now = more) {
+            more = (now + now / 8 + 4095) & ~4095ul;
+            mmap((char *)all + now, 4096, 0, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+            unsigned *grown = mremap(all, now, more, MREMAP_MAYMOVE);
+            if (grown == MAP_FAILED) break;
+            if (grown == all) return 91;
+            all = grown;
+            for (unsigned long at = now / 4; at < more / 4; at += 512) { if (all[at]) return 92; all[at] = at + 1; }
+            for (unsigned long at = 0; at < more / 4; at += 512) if (all[at] != at + 1 || all[at + 1]) return 93;
+        }
+        if (errno != ENOMEM) return 94;
+        for (unsigned long at = 0; at < now / 4; at += 512) if (all[at] != at + 1) return 95;
+        return now >> 20;"#;
+    let Some(host) = kvm() else { return };
+    let (mut process, _files) = idle(&host, "", source);
+    // At most an eighth is missing.
+    let fits = |status: i32| (57..=64).contains(&status);
+    let status = go_on(&mut process, 64 << 20, 1 << 20);
+    assert!(fits(status), "{status}");
+    let (process, _files) = idle(&host, "", source);
+    let template = Template::seal(process).unwrap();
+    let status = go_on(&mut template.spawn(&host).unwrap(), 64 << 20, 1 << 20);
+    assert!(fits(status), "{status} in a clone");
+}
+
+#[test]
 fn memory_that_was_never_touchable_does_not_count_and_what_is_given_back_does_not() {
     let source = r#"
         char *reserved = mmap(0, 512 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -24,7 +24,7 @@ const PROGRAM: &str = r##"
     #include <sys/stat.h>
     #include <unistd.h>
     static char data[1 << 20];
-    static char *block, *pages, *guard;
+    static char *block, *pages, *guard, *shown;
     static void handler(int number) { _exit(90); }
     /* Some hosts let programs use protection keys that the guest does not have. */
     static int has_keys; static sigjmp_buf no_keys;
@@ -47,6 +47,7 @@ const PROGRAM: &str = r##"
         int fd = open("/tmp/prepared", O_RDWR | O_CREAT, 0600);
         write(fd, "0123456789", 10);
         lseek(fd, 4, SEEK_SET);
+        shown = mmap(0, 8192, PROT_READ, MAP_SHARED, fd, 0);
     }
     static int readable(char *at) { return write(4, at, 1) == 1; }
     static int probe(void) {
@@ -68,6 +69,7 @@ const PROGRAM: &str = r##"
         if (umask(022) != 022) return 20;
         if (_mm_getcsr() != 0x1f80) return 21;
         if (has_keys && keys() != 0) return 22;
+        if (memcmp(shown, "0123456789", 11) || shown[4096]) return 23;
         return 1;
     }
     static int serve(char letter) {
@@ -112,6 +114,10 @@ const PROGRAM: &str = r##"
         case 'w': *(volatile char *)pages = 1; return 36;
         case 'W': *(volatile char *)guard = 1; return 37;
         case 'x': ((void (*)(void))(pages + 8192))(); return 38;
+        case 'y': pwrite(4, "yy", 2, 9); if (memcmp(shown, "012345678yy", 12)) return 40;
+            unlink("/tmp/prepared"); close(4); if (shown[9] != 'y') return 41;
+            munmap(shown, 4096); mmap(shown, 4096, PROT_READ, MAP_SHARED, open("/tmp/other", O_RDWR | O_CREAT, 0600), 0);
+            write(4, "other", 5); return memcmp(shown, "other", 5) ? 42 : 1;
         case 'e': _exit(7);
         }
         return 99;
@@ -176,7 +182,7 @@ fn ask(process: &mut Process, letter: char) -> Result<u8, Pause> {
 }
 
 /// Everything that goes well on a clone that nothing was done to.
-const CHANGES: &str = "dburpnmhkfsv";
+const CHANGES: &str = "dburpnmhkfsvy";
 
 #[test]
 fn a_clone_goes_on_where_its_template_stands() {

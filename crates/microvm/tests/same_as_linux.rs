@@ -115,15 +115,16 @@ const PROGRAM: &str = r##"
             if (at == MAP_FAILED) { int why = errno; if (!((c & 3) == 1)) { errno = why; say('g', -1); } }
             else { if ((c & 3) != 1) { say('g', 0); struct stat size; if (fstat(fd, &size) == 0 && size.st_size > 0 && S_ISREG(size.st_mode)) printf("  %02x\n", at[0] & 255); } munmap(at, 8192); } break; }
         case 'X': say('X', truncate(name(a, b), (c - 1) * 10)); break;
-        /* Whole seconds, and moments that are none, or are left as they are. */
+        /* Moments to a nanosecond, some that are none, and some left as they are. */
         case 'A': case 'B': {
-            struct timespec times[2] = {{a, a == 8 ? UTIME_OMIT : 0}, {1000 * b + c, b == 7 ? UTIME_OMIT : b == 8 ? 2000000000 : 0}};
+            struct timespec times[2] = {{a, a == 8 ? UTIME_OMIT : b * 12345}, {1000 * b + c, b == 7 ? UTIME_OMIT : b == 8 ? 2000000000 : c * 98765432}};
             /* Devices are the host's own. */
             if (letter == 'B' && fstat(fd, &it) == 0 && S_ISCHR(it.st_mode)) break;
             int got = letter == 'A' ? utimensat(AT_FDCWD, name(a, b), times, c & 1 ? AT_SYMLINK_NOFOLLOW : 0) : futimens(fd, times);
             if (say(letter, got) == 0 && b < 7) {
                 if (letter == 'B') fstat(fd, &it); else if (c & 1) lstat(name(a, b), &it); else stat(name(a, b), &it);
-                printf("  %ld\n", S_ISFIFO(it.st_mode) || S_ISSOCK(it.st_mode) ? 0 : (long)it.st_mtime); }
+                if (!S_ISFIFO(it.st_mode) && !S_ISSOCK(it.st_mode)) printf("  %ld %ld\n", (long)it.st_mtime, it.st_mtim.tv_nsec);
+                if (S_ISREG(it.st_mode) && a != 8) printf("  %ld %ld\n", (long)it.st_atime, it.st_atim.tv_nsec); }
             break; }
         case 'Q': { struct statfs system; say('Q', c & 1 ? fstatfs(fd, &system) : statfs(name(a, b), &system)); break; }
         case 'j': if (say('j', socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | (a & 1 ? SOCK_CLOEXEC : 0), 0, ends)) == 0) { fds[b] = ends[0]; fds[c] = ends[1]; } break;

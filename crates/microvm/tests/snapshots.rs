@@ -50,6 +50,9 @@ int main(void) {
     own = 6;
     hidden[5000] = 4;
     mprotect(hidden, 8192, PROT_NONE);
+    int program = open("/program", O_RDONLY);
+    char *shown = mmap(0, 4096, 3, MAP_PRIVATE, program, 0);
+    close(program);
     int caught = open("/tmp/caught", O_CREAT | O_RDWR | O_APPEND, 0600);
     unlink("/tmp/caught");
     dup2(caught, 1);
@@ -62,6 +65,7 @@ int main(void) {
         switch (asked[0]) {
         case 'c': close(open("/tmp/left", O_CREAT | O_WRONLY, 0600)); break;
         case 'o': open("/program", O_RDONLY); break;
+        case 'm': mmap(0, 4096, PROT_READ, MAP_SHARED, caught, 0); break;
         case 'd': chdir("/tmp"); break;
         case 's': socketpair(AF_UNIX, SOCK_STREAM, 0, ends); break;
         case 'l': flock(caught, LOCK_SH); break;
@@ -70,6 +74,10 @@ int main(void) {
             pthread_create(&thread, 0, waits, 0);
             usleep(20000);
         }
+        /* It is the file's again, also where only a snapshot tells which. */
+        shown[1] = 0;
+        madvise(shown, 4096, MADV_DONTNEED);
+        big[77] = shown[1] != 'E';
         kill(getpid(), SIGUSR1);
         mprotect(hidden, 8192, PROT_READ);
         mode_t mask = umask(0);
@@ -165,6 +173,7 @@ fn a_machine_with_more_than_the_usual_is_not_saved() {
     for (asked, what) in [
         ("c", "files of its own"),
         ("o", "files of layers"),
+        ("m", "files of its own mapped"),
         ("d", "directory"),
         ("t", "thread"),
         ("s", "sockets"),
@@ -248,6 +257,9 @@ fn a_snapshot_that_ends_early_or_says_what_cannot_be_is_refused() {
     damaged(&says("cpu", "/registers/16", json!(1_u64 << 63)), "registers");
     damaged(&says("cpu", "/xsave", json!([])), "registers");
     damaged(&says("space", "/regions/0/1", json!(1_u64 << 40)), "mappings");
+    damaged(&says("space", "/files/0/0", json!(1)), "mappings");
+    // A directory.
+    damaged(&says("space", "/files/0/2", json!(0)), "mappings of files");
     damaged(&says("space", "/given", json!(u64::MAX)), "mappings");
     damaged(&says("files", "/open/0", json!(null)), "descriptors");
     damaged(&says("files", "/open/0/offset", json!(u64::MAX)), "descriptors");

@@ -211,3 +211,36 @@ fn a_unikernel_is_cloned_where_it_is_ready_and_reset_to_there() {
     let other = Template::seal(second).err().map(|error| error.to_string());
     assert_eq!(other.as_deref(), Some("take memory for the guest"), "a clone cannot be frozen");
 }
+
+#[test]
+fn a_program_that_is_linked_to_its_addresses_loads_each_time_or_never() {
+    let Some(host) = kvm() else { return };
+    let source = |megabytes| {
+        format!(
+            r#"
+            #include "wool.h"
+            static char large[{megabytes}ul << 20];
+            void _start(void) {{
+                volatile char *all = large, local[2] = {{3}};
+                all[0] = all[sizeof large - 1] = 1;
+                char *more = wool_grow(2 << 20);
+                if (more == (char *)-1) wool_exit(9);
+                more[(2 << 20) - 1] = 1;
+                wool_exit(all[0] + all[sizeof large - 1] + local[0] + local[1]);
+            }}"#
+        )
+    };
+    for (place, megabytes) in machine::FIXED {
+        let file = machine::unikernel_with(&source(megabytes), &[place]);
+        for round in 0..40 {
+            let mut guest = Unikernel::new(&host, &file, b"")
+                .unwrap_or_else(|error| panic!("{place} {megabytes} {round}: {error:?}"));
+            assert_eq!(guest.run(&mut |_| {}).unwrap(), Ended::Exited(5), "{place} {megabytes}");
+        }
+    }
+    let file = machine::unikernel_with(&source(900), &["-Wl,-Ttext-segment=0x400000"]);
+    for _ in 0..5 {
+        let refused = Unikernel::new(&host, &file, b"").unwrap_err();
+        assert!(refused.to_string().contains("no place is left for its stack"), "{refused}");
+    }
+}

@@ -73,7 +73,7 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_mremap => memory::mremap(process, a, b, c, d),
         libc::SYS_madvise => memory::madvise(process, a, b, c),
         libc::SYS_msync => memory::msync(process, a, b),
-        libc::SYS_brk => Ok(process.space.move_break(a)),
+        libc::SYS_brk => memory::brk(process, a),
 
         libc::SYS_pread64 => transfer::pread(process, a, b, c, d),
         libc::SYS_pwrite64 => transfer::pwrite(process, a, b, c, d),

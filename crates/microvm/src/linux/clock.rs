@@ -10,6 +10,7 @@ use super::process::Process;
 use super::record::{Record, long_at};
 use super::threads::{Wait, deadline};
 use super::{Answer, threads};
+use crate::vfs::Moment;
 
 /// Longest single sleep. A stop from outside is noticed after it.
 const NAP: Duration = Duration::from_millis(5);
@@ -137,9 +138,10 @@ pub(super) fn duration(process: &Process, at: u64) -> Result<Duration, Errno> {
     Ok(Duration::new(seconds, u32::try_from(nanoseconds).unwrap_or(0)))
 }
 
-/// Seconds since 1970.
-pub(super) fn now() -> i64 {
-    clock_gettime(ClockId::RealtimeCoarse).tv_sec
+/// What time it is, as files are told: as exact as the host's own clock ticks.
+pub(super) fn now() -> Moment {
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    Moment { seconds: now.tv_sec, nanoseconds: u32::try_from(now.tv_nsec).unwrap_or(0) }
 }
 
 /// In naps, so that a stop ends it: as if a signal had come, EINTR.

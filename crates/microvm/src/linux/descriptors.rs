@@ -40,10 +40,8 @@ pub(super) fn close_range(process: &mut Process, first: u64, last: u64, flags: u
 
 /// A file that no name leads to lives until its last descriptor is closed.
 fn forget(process: &mut Process, gone: Option<Object>) {
-    if let Some(Object::Node(node, _)) = gone
-        && !process.kernel.files.has_open(node)
-    {
-        process.kernel.tree.release(node);
+    if let Some(Object::Node(node, _)) = gone {
+        process.release(node);
     }
 }
 

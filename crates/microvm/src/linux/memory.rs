@@ -1,17 +1,22 @@
 //! System calls about memory.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
+
 use rustix::io::Errno;
 
 use super::Answer;
 use super::files::Object;
 use super::process::Process;
+use crate::file_mappings::FileMapping;
 use crate::image::Image;
-use crate::layout::{BLOCK, page_up};
+use crate::layout::{BLOCK, BREAK_END, USER_END, page_up};
 use crate::rights::Rights;
 use crate::space::Place;
-use crate::vfs::{Contents, Device};
+use crate::vfs::{Contents, Device, NodeId};
 
 const SHARED: u64 = 1;
+const PRIVATE: u64 = 2;
 const FIXED: u64 = 0x10;
 const ANONYMOUS: u64 = 0x20;
 const LOW: u64 = 0x40;
@@ -33,7 +38,7 @@ pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
         Place::Hint(address)
     };
     if flags & ANONYMOUS != 0 {
-        return process.space.map(place, length, rights);
+        return mapping(process, place, length, rights);
     }
     if !offset.is_multiple_of(crate::layout::PAGE) {
         return Err(Errno::INVAL);
@@ -47,12 +52,19 @@ pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
     let Object::Node(node, _) = open.object else { return Err(Errno::NODEV) };
     match process.kernel.tree.contents(node) {
         Contents::Sealed { .. } | Contents::Bytes(_) => {}
-        Contents::Device(Device::Zero) => return process.space.map(place, length, rights),
+        Contents::Device(Device::Zero) => return mapping(process, place, length, rights),
         _ => return Err(Errno::NODEV),
     }
-    // A file's pages are copied: nobody else could see what is written to a shared mapping.
+    // Who writes to it would have to be followed from then on.
     if wants_to_write {
         return Err(Errno::NODEV);
+    }
+    let length = page_up(length);
+    if length > USER_END {
+        return Err(Errno::NOMEM);
+    }
+    if offset.checked_add(length).is_none_or(|end| end > i64::MAX.cast_unsigned()) {
+        return Err(Errno::OVERFLOW);
     }
     let place = match (place, huge_code(process, fd & 0xffff_ffff, length, offset)) {
         (Place::Hint(0), Some(code)) => Place::BlockAt(code),
@@ -60,13 +72,41 @@ pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
     };
     // It holds the file's bytes from the start, whoever may look at them.
     let rights = if rights.count() { rights } else { Rights::HIDDEN };
-    let start = process.space.map(place, length, rights)?;
-    let filled = fill(process, fd & 0xffff_ffff, start, length, offset);
+    let start = mapping(process, place, length, rights)?;
+    let filled = fill(process, start..start + length, node, offset);
     if let Err(errno) = filled {
         process.space.unmap(start, length)?;
         return Err(errno);
     }
+    let shared = flags & 3 != PRIVATE;
+    process.space.show(start..start + length, FileMapping { node, offset, shared });
     Ok(start)
+}
+
+/// Maps, and lets go of the files that were seen there and are no longer.
+fn mapping(process: &mut Process, place: Place, length: u64, rights: Rights) -> Answer {
+    match place {
+        Place::Fixed(start) => {
+            let range = start..start.saturating_add(page_up(length));
+            letting_go(process, range, |process| process.space.map(place, length, rights))
+        }
+        _ => process.space.map(place, length, rights),
+    }
+}
+
+/// Does what may take away mappings in a range. A file that no name leads to lives until its last mapping is gone.
+fn letting_go<T>(
+    process: &mut Process,
+    range: Range<u64>,
+    change: impl FnOnce(&mut Process) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    let files = process.space.files().inside(range).map(|(_, file)| file.node);
+    let files: BTreeSet<_> = files.filter(|node| node.is_scratch()).collect();
+    let changed = change(process);
+    for node in files {
+        process.release(node);
+    }
+    changed
 }
 
 /// Where, behind its start, the code of a library begins that fills a block. The dynamic linker maps all of a library to
@@ -85,30 +125,73 @@ fn huge_code(process: &Process, fd: u64, length: u64, offset: u64) -> Option<u64
     image.huge_code().filter(|code| *code < length)
 }
 
-/// Copies a file into a fresh mapping; what lies behind its end stays zero.
-fn fill(process: &mut Process, fd: u64, start: u64, length: u64, offset: u64) -> Result<(), Errno> {
-    let object = &process.kernel.files.get(fd)?.object;
-    let target = process.space.arena_mut().bytes_mut(start..start + page_up(length));
-    match object {
-        Object::Node(_, Some(file)) => super::transfer::read_at(file, target, offset).map(drop),
-        Object::Node(node, None) => {
-            if let Contents::Bytes(bytes) = process.kernel.tree.contents(*node) {
-                let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
-                let count = (bytes.len() - from).min(target.len());
-                target[..count].copy_from_slice(&bytes[from..from + count]);
-            }
+/// Copies a file to where it is to be seen and all is zero still. What lies behind its end is not touched: a mapping can be far
+/// longer than its file.
+fn fill(process: &mut Process, range: Range<u64>, node: NodeId, offset: u64) -> Result<(), Errno> {
+    let Process { space, kernel, .. } = process;
+    let target = space.arena_mut().bytes_mut(range);
+    match kernel.tree.contents(node) {
+        Contents::Bytes(bytes) => {
+            show(bytes, offset, target);
             Ok(())
+        }
+        Contents::Sealed { .. } => {
+            let file = kernel.tree.open(node)?.ok_or(Errno::IO)?;
+            super::transfer::read_at(&file, target, offset).map(drop)
         }
         _ => Err(Errno::NODEV),
     }
 }
 
+/// Copies bytes of a file from an offset on. Says how many there were.
+fn show(bytes: &[u8], offset: u64, target: &mut [u8]) -> usize {
+    let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+    let count = (bytes.len() - from).min(target.len());
+    target[..count].copy_from_slice(&bytes[from..from + count]);
+    count
+}
+
+/// Bytes of a file of scratch have changed, or are no longer: whoever shares them sees that.
+pub(super) fn follow(process: &mut Process, node: NodeId, bytes: Range<u64>) {
+    let sharing = process.space.files().sharing(node, bytes);
+    let Process { space, kernel, .. } = process;
+    let Contents::Bytes(contents) = kernel.tree.contents(node) else { return };
+    for (range, offset) in sharing {
+        let target = space.arena_mut().bytes_mut(range);
+        let count = show(contents, offset, target);
+        target[count..].fill(0);
+    }
+}
+
+/// Makes a file of scratch as long as this.
+pub(super) fn set_length(process: &mut Process, node: NodeId, length: u64) -> Answer {
+    let before = process.kernel.tree.contents(node).size();
+    process.kernel.tree.set_length(node, length, super::clock::now())?;
+    follow(process, node, before.min(length)..before.max(length));
+    Ok(0)
+}
+
 pub(super) fn mprotect(process: &mut Process, start: u64, length: u64, protection: u64) -> Answer {
-    process.space.protect(start, length, Rights::of_protection(protection)).map(|()| 0)
+    let rights = Rights::of_protection(protection);
+    let end = start.saturating_add(page_up(length));
+    let shared = process.space.files().inside(start..end).any(|(_, file)| file.shared);
+    // What is written there would never come into the file.
+    if rights.allow(Rights::WRITE) && shared {
+        return Err(Errno::ACCESS);
+    }
+    process.space.protect(start, length, rights).map(|()| 0)
 }
 
 pub(super) fn munmap(process: &mut Process, start: u64, length: u64) -> Answer {
-    process.space.unmap(start, length).map(|()| 0)
+    let range = start..start.saturating_add(page_up(length));
+    letting_go(process, range, |process| process.space.unmap(start, length)).map(|()| 0)
+}
+
+pub(super) fn brk(process: &mut Process, wanted: u64) -> Answer {
+    // Whatever was mapped above the wanted break goes with what the break had.
+    letting_go(process, wanted..BREAK_END.max(wanted), |process| {
+        Ok(process.space.move_break(wanted))
+    })
 }
 
 pub(super) fn mremap(process: &mut Process, start: u64, old: u64, new: u64, flags: u64) -> Answer {
@@ -116,7 +199,19 @@ pub(super) fn mremap(process: &mut Process, start: u64, old: u64, new: u64, flag
     if flags & !MAY_MOVE != 0 {
         return Err(Errno::INVAL);
     }
-    process.space.remap(start, old, new, flags & MAY_MOVE != 0)
+    let range = start..start.saturating_add(page_up(old));
+    let moved = letting_go(process, range, |process| {
+        process.space.remap(start, old, new, flags & MAY_MOVE != 0)
+    })?;
+    let (old, new) = (page_up(old), page_up(new));
+    if new > old {
+        let grown = moved + old..moved + new;
+        let file = process.space.files().inside(grown.clone()).next();
+        if let Some((_, FileMapping { node, offset, .. })) = file {
+            fill(process, grown, node, offset)?;
+        }
+    }
+    Ok(moved)
 }
 
 /// No mapping is anybody else's too: there is nothing to write back.
@@ -131,10 +226,25 @@ pub(super) fn msync(process: &mut Process, start: u64, length: u64) -> Answer {
 pub(super) fn madvise(process: &mut Process, start: u64, length: u64, advice: u64) -> Answer {
     const DONT_NEED: u64 = 4;
     const FREE: u64 = 8;
+    let range = start..start.saturating_add(page_up(length));
     match advice {
-        DONT_NEED | FREE => process.space.forget(start, length).map(|()| 0),
+        DONT_NEED => forget(process, start, length),
+        // What is to be freed is nobody else's: a file's pages are the file's.
+        FREE if process.space.files().inside(range).next().is_some() => Err(Errno::INVAL),
+        FREE => process.space.forget(start, length).map(|()| 0),
         // Wishes about read-ahead, huge pages and dumps: nothing has to follow from them.
         0..=3 | 14..=17 | 20 | 21 => Ok(0),
         _ => Err(Errno::INVAL),
     }
+}
+
+/// Gives pages back: what is nobody's reads as zero from now on, and what is a file's as the file.
+fn forget(process: &mut Process, start: u64, length: u64) -> Answer {
+    process.space.forget(start, length)?;
+    let range = start..start.saturating_add(page_up(length));
+    let files: Vec<_> = process.space.files().inside(range).collect();
+    for (part, FileMapping { node, offset, .. }) in files {
+        fill(process, part, node, offset)?;
+    }
+    Ok(0)
 }

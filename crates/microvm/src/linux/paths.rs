@@ -2,13 +2,13 @@
 
 use rustix::io::Errno;
 
-use super::Answer;
 use super::call::{fd, mode};
 use super::files::Object;
 use super::process::Process;
 use super::record::long_at;
+use super::{Answer, memory};
 use crate::layout::PAGE;
-use crate::vfs::{Contents, Found, Kind, NodeId, Tree};
+use crate::vfs::{Contents, Found, Kind, Moment, NodeId, Times, Tree};
 
 /// AT_FDCWD: relative paths start at the current directory.
 pub(super) const HERE: u64 = 0xffff_ff9c;
@@ -137,7 +137,7 @@ pub(super) fn open(
             return Err(Errno::ROFS);
         }
         Contents::Bytes(_) if flags & TRUNCATE != 0 => {
-            process.kernel.tree.set_length(node, 0, super::clock::now())?;
+            memory::set_length(process, node, 0)?;
         }
         _ => {}
     }
@@ -203,14 +203,8 @@ pub(super) fn unlink(process: &mut Process, directory: u64, at: u64, flags: u64)
         return Err(if kind == Kind::Directory { Errno::ISDIR } else { Errno::NOTDIR });
     }
     let node = process.kernel.tree.remove(&found, is_directory)?;
-    forget(process, node);
+    process.release(node);
     Ok(0)
-}
-
-fn forget(process: &mut Process, node: NodeId) {
-    if !process.kernel.files.has_open(node) && process.kernel.directory != node {
-        process.kernel.tree.release(node);
-    }
 }
 
 pub(super) fn rename(
@@ -243,7 +237,7 @@ pub(super) fn rename(
         return Err(Errno::NOTDIR);
     }
     if let Some(replaced) = process.kernel.tree.rename(&from, &to)? {
-        forget(process, replaced);
+        process.release(replaced);
     }
     Ok(0)
 }
@@ -283,12 +277,12 @@ pub(super) fn truncate(process: &mut Process, at: u64, length: u64) -> Answer {
     let node = existing(process, HERE, at, true)?;
     match process.kernel.tree.contents(node).kind() {
         Kind::Directory => Err(Errno::ISDIR),
-        Kind::File => process.kernel.tree.set_length(node, length, super::clock::now()).map(|()| 0),
+        Kind::File => memory::set_length(process, node, length),
         Kind::Link | Kind::Device => Err(Errno::INVAL),
     }
 }
 
-/// `utimensat`. Of a file's times only that of its last change is kept, in whole seconds.
+/// `utimensat`.
 pub(super) fn set_times(
     process: &mut Process,
     directory: u64,
@@ -324,14 +318,18 @@ pub(super) fn set_times(
     if !is_valid(accessed) || !is_valid(modified) {
         return Err(Errno::INVAL);
     }
-    let moment = match modified {
-        (_, OMIT) => None,
-        (_, NOW) => Some(now),
-        (seconds, _) => Some(seconds),
+    let moment = |wanted: (i64, u64), before: Moment| match wanted {
+        (_, OMIT) => before,
+        (_, NOW) => now,
+        (seconds, parts) => Moment { seconds, nanoseconds: u32::try_from(parts).unwrap_or(0) },
     };
     if let Some(node) = node {
         let (_, before, _) = process.kernel.tree.status(node);
-        process.kernel.tree.set_modified(node, moment.unwrap_or(before))?;
+        let times = Times {
+            accessed: moment(accessed, before.accessed),
+            modified: moment(modified, before.modified),
+        };
+        process.kernel.tree.set_times(node, times)?;
     }
     Ok(0)
 }

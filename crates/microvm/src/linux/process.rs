@@ -27,8 +27,9 @@ use super::start;
 use super::template::Kernel;
 use super::threads::{self, Threads};
 use crate::arena::Memory;
+use crate::file_mappings::FileMapping;
 use crate::hypervisor::Hypervisor;
-use crate::image::{Image, ImageError};
+use crate::image::{Image, ImageError, Loaded};
 use crate::layout::{Places, USER_END};
 use crate::rights::Rights;
 use crate::ring0::PATCHED;
@@ -36,7 +37,7 @@ use crate::space::Space;
 use crate::stop::Stopper;
 use crate::tables;
 use crate::vcpu::{Exit, Fault, Vcpu, VcpuError};
-use crate::vfs::{Branch, Tree};
+use crate::vfs::{Branch, NodeId, Tree};
 
 /// Beyond all numbers of system calls that Linux has.
 const MOST_CALLS: u64 = 1024;
@@ -145,18 +146,19 @@ impl Process {
         options: &Options,
     ) -> Result<Self, ProcessError> {
         let path = options.program.first().cloned().unwrap_or_default();
-        let (image, file) = program(&tree, &path)?;
+        let (image, file, node) = program(&tree, &path)?;
+        let interpreter = image.interpreter.as_ref();
+        let interpreter = interpreter.map(|path| program(&tree, &String::from_utf8_lossy(path)));
+        let interpreter = interpreter.transpose()?;
+        let mut fixed = image.fixed();
+        fixed.extend(interpreter.iter().flat_map(|(image, ..)| image.fixed()));
+        let places = Places::draw(&fixed)?.ok_or(ImageError::Crowded)?;
         let mut space = Space::made_of(memory)?;
-        let places = Places::draw()?;
         space.map_from(places.maps);
-        let loaded = image.load(&file, &mut space, places.program)?;
-        let interpreter = match &image.interpreter {
-            Some(path) => {
-                let (image, file) = program(&tree, &String::from_utf8_lossy(path))?;
-                Some(image.load(&file, &mut space, places.interpreter)?)
-            }
-            None => None,
-        };
+        let loaded = load(&mut space, &image, &file, node, places.program)?;
+        let interpreter = interpreter
+            .map(|(image, file, node)| load(&mut space, &image, &file, node, places.interpreter));
+        let interpreter = interpreter.transpose()?;
         space.set_break(loaded.end + places.break_gap);
         let stack = start::lay_out(&mut space, &places, &image, loaded, interpreter, options)?;
         let entry = interpreter.unwrap_or(loaded).entry;
@@ -246,6 +248,19 @@ impl Process {
         }
         self.watched = true;
         Ok(())
+    }
+
+    /// Lets go of a node that no name leads to, unless it is open, mapped, or the current directory.
+    pub(super) fn release(&mut self, node: NodeId) {
+        // Most files that are closed are of layers, which stay.
+        if !node.is_scratch() {
+            return;
+        }
+        let Kernel { files, directory, .. } = &self.kernel;
+        let held = files.has_open(node) || *directory == node || self.space.files().show(node);
+        if !held {
+            self.kernel.tree.release(node);
+        }
     }
 
     /// What stops it from another thread.
@@ -385,12 +400,27 @@ pub(super) fn keep_time(
     Ok(Some(ClockPage::new(ticks, floor)))
 }
 
-/// A program of the tree: its headers and its bytes.
-fn program(tree: &Tree, path: &str) -> Result<(Image, Vec<u8>), ProcessError> {
+/// A program of the tree: its headers and its bytes, and which file it is.
+fn program(tree: &Tree, path: &str) -> Result<(Image, Vec<u8>, NodeId), ProcessError> {
     let missing = |errno| ProcessError::NoProgram { path: path.to_owned(), errno };
     let node = tree.existing(Tree::ROOT, path.as_bytes(), true).map_err(missing)?;
     let host = tree.open(node).map_err(missing)?.ok_or_else(|| missing(Errno::ACCESS))?;
     let mut file = Vec::new();
     io::Read::read_to_end(&mut &*host, &mut file)?;
-    Ok((Image::parse(&file)?, file))
+    Ok((Image::parse(&file)?, file, node))
+}
+
+/// Loads a program of the tree, whose pages then are its file's.
+fn load(
+    space: &mut Space,
+    image: &Image,
+    file: &[u8],
+    node: NodeId,
+    base: u64,
+) -> Result<Loaded, ImageError> {
+    let loaded = image.load(file, space, base)?;
+    for (range, offset) in image.shown(loaded) {
+        space.show(range, FileMapping { node, offset, shared: false });
+    }
+    Ok(loaded)
 }

@@ -46,11 +46,11 @@ use crate::cpu::{CpuState, SavedCpu};
 use crate::hypervisor::Hypervisor;
 use crate::space::{Impossible, SavedSpace, Space, SpaceState};
 use crate::vcpu::Vcpu;
-use crate::vfs::{SavedScratch, Tree};
+use crate::vfs::{Kind, NodeId, SavedScratch, Tree};
 use facts::Facts;
 
 /// Of the format; there is no conversion.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 const MAGIC: &[u8; 8] = b"WOOLSNAP";
 /// Bytes of the facts, and of the state, at most: a state has up to 65 530 mappings.
 const MOST_FACTS: usize = 16 << 10;
@@ -170,6 +170,9 @@ impl Template {
         if *directory != Tree::ROOT {
             return Err(SaveError::Unusual("another current directory than the root"));
         }
+        if space.files.show_scratch() {
+            return Err(SaveError::Unusual("files of its own mapped"));
+        }
         let (umask, name, pid, told) = (*umask, *name, *pid, *told);
         let (space, signals) = (space.to_saved(), signals.to_saved());
         let unusual = SaveError::Unusual;
@@ -208,6 +211,13 @@ impl Template {
         }
         let (directory, umask) = (Tree::ROOT, umask & 0o777);
         let kernel = Kernel { tree, files, directory, umask, signals, threads, name };
+        // No others are mapped where one is saved.
+        let is_file = |node: NodeId| {
+            !node.is_scratch() && kernel.tree.existing_kind(node) == Some(Kind::File)
+        };
+        if !space.nodes().all(is_file) {
+            return Err(damaged("mappings of files"));
+        }
         let mut space = space.to_space()?;
         memory::read(&mut space, &mut from)?;
         let (frozen, space) = space.freeze().map_err(ProcessError::Host)?;

@@ -10,7 +10,7 @@ use super::process::Process;
 use super::record::Record;
 use super::start::USER;
 use crate::layout::PAGE;
-use crate::vfs::{Contents, Kind, NodeId, Tree};
+use crate::vfs::{Contents, Kind, Moment, NodeId, Times, Tree};
 
 const EMPTY_PATH: u64 = 0x1000;
 
@@ -47,7 +47,7 @@ pub(super) fn fstat(process: &mut Process, descriptor: u64, target: u64) -> Answ
 /// `struct stat`.
 fn describe(tree: &Tree, node: NodeId) -> Record<144> {
     let contents = tree.contents(node);
-    let (bits, modified, _) = tree.status(node);
+    let (bits, Times { accessed, modified }, _) = tree.status(node);
     let format = match contents.kind() {
         Kind::Directory => 0o040_000,
         Kind::File => 0o100_000,
@@ -56,8 +56,10 @@ fn describe(tree: &Tree, node: NodeId) -> Record<144> {
     };
     let size = contents.size();
     let user = u32::try_from(USER).unwrap_or(0);
-    let time = modified.cast_unsigned();
-    Record::new()
+    let time = |record: Record<144>, at: usize, Moment { seconds, nanoseconds }: Moment| {
+        record.long(at, seconds.cast_unsigned()).long(at + 8, u64::from(nanoseconds))
+    };
+    let record = Record::new()
         .long(0, 1)
         .long(8, node.inode())
         .long(16, 1)
@@ -66,10 +68,10 @@ fn describe(tree: &Tree, node: NodeId) -> Record<144> {
         .int(32, user)
         .long(48, size)
         .long(56, PAGE)
-        .long(64, size.div_ceil(512))
-        .long(72, time)
-        .long(88, time)
-        .long(104, time)
+        .long(64, size.div_ceil(512));
+    // When it was read, written and changed: renaming and the like are not told.
+    let record = time(record, 72, accessed);
+    time(time(record, 88, modified), 104, modified)
 }
 
 pub(super) fn access(process: &mut Process, directory: u64, at: u64, wanted: u64) -> Answer {
@@ -105,24 +107,33 @@ pub(super) fn readlink(
     Ok(length)
 }
 
-/// `struct linux_dirent64`, one behind the other. The offset counts entries, with `.` and `..` first.
+/// `struct linux_dirent64`, one behind the other: `.`, `..`, and all others by their nodes' numbers.
+///
+/// The offset is 0 before the first, 1 and 2 behind the two, and then the number of the node that was told last, two more than
+/// it. So whatever is made or taken away meanwhile, what stays is told once, and an offset that was kept (`telldir`) still
+/// leads to the same place.
 pub(super) fn getdents(process: &mut Process, descriptor: u64, target: u64, room: u64) -> Answer {
     const HEAD: usize = 19;
+    const DOTS: u64 = 2;
     let open = process.kernel.files.get(fd(descriptor))?;
     let Object::Node(node, _) = open.object else { return Err(Errno::NOTDIR) };
+    let before = open.offset;
     let entries = process.kernel.tree.entries(node)?;
-    let dots = [(&b"."[..], node), (&b".."[..], process.kernel.tree.parent(node))];
-    let all = dots.into_iter().chain(entries.iter().map(|(name, node)| (&name[..], *node)));
+    let dots = [(1, &b"."[..], node), (DOTS, &b".."[..], process.kernel.tree.parent(node))];
+    let named = entries.iter().map(|(name, node)| (DOTS + node.inode(), &name[..], *node));
+    let mut rest: Vec<_> =
+        dots.into_iter().chain(named).filter(|(offset, ..)| *offset > before).collect();
+    rest.sort_unstable();
     let room = usize::try_from(room.min(1 << 20)).unwrap_or(0);
-    let (mut bytes, mut offset) = (Vec::new(), open.offset);
+    let (mut bytes, mut last) = (Vec::new(), before);
     let mut fits = true;
-    for (name, node) in all.skip(usize::try_from(offset).unwrap_or(usize::MAX)) {
+    for (offset, name, node) in rest {
         let length = (HEAD + name.len() + 1).next_multiple_of(8);
         fits = bytes.len() + length <= room;
         if !fits {
             break;
         }
-        offset += 1;
+        last = offset;
         let kind = match process.kernel.tree.contents(node).kind() {
             Kind::Directory => 4,
             Kind::File => 8,
@@ -141,7 +152,7 @@ pub(super) fn getdents(process: &mut Process, descriptor: u64, target: u64, room
         return Err(Errno::INVAL);
     }
     process.space.write(target, bytes.len() as u64)?.copy_from_slice(&bytes);
-    process.kernel.files.get_mut(fd(descriptor))?.offset = offset;
+    process.kernel.files.get_mut(fd(descriptor))?.offset = last;
     Ok(bytes.len() as u64)
 }
 

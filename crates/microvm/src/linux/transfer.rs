@@ -13,7 +13,7 @@ use super::process::{Pause, Process};
 use super::record::long_at;
 use super::signals::{self, Addressee};
 use super::threads::{self, Wait};
-use super::{Answer, sockets};
+use super::{Answer, memory, sockets};
 use crate::space::Space;
 use crate::vfs::{Contents, Device, NodeId};
 
@@ -297,7 +297,10 @@ fn write_node(
         Contents::Bytes(_) if length == 0 => {}
         Contents::Bytes(_) => {
             let source = process.space.read(source, length)?;
+            let before = process.kernel.tree.contents(node).size();
             process.kernel.tree.write(node, offset, source, super::clock::now())?;
+            // A gap behind the old end is written, too.
+            memory::follow(process, node, offset.min(before)..offset + length);
         }
         Contents::Sealed { .. } => return Err(Errno::ROFS),
         Contents::Directory(_) | Contents::Link(_) => return Err(Errno::BADF),
@@ -380,5 +383,5 @@ pub(super) fn ftruncate(process: &mut Process, fd_: u64, length: u64) -> Answer 
     let Contents::Bytes(_) = process.kernel.tree.contents(node) else {
         return Err(Errno::INVAL);
     };
-    process.kernel.tree.set_length(node, length, super::clock::now()).map(|()| 0)
+    memory::set_length(process, node, length)
 }

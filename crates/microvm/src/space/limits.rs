@@ -22,16 +22,31 @@ impl Space {
         self.limit = self.given().saturating_add(more);
     }
 
-    /// ENOMEM where so many more regions would be too many.
+    /// ENOMEM where so many more regions, or mappings of files, would be too many.
     pub(super) fn check_count(&self, more: usize) -> Result<(), Errno> {
-        let too_many = more > 0 && self.state.regions.count() + more > MOST_REGIONS;
+        let now = self.state.regions.count().max(self.state.files.count());
+        let too_many = more > 0 && now + more > MOST_REGIONS;
         if too_many { Err(Errno::NOMEM) } else { Ok(()) }
+    }
+
+    /// Whether without `range` there were one region, or mapping of a file, more.
+    pub(super) fn surround(&self, range: &Range<u64>) -> bool {
+        self.state.regions.surround(range) || self.state.files.surround(range)
     }
 
     /// ENOMEM where `more` bytes would be too many.
     pub(super) fn check_room(&self, more: u64) -> Result<(), Errno> {
         let wanted = self.state.regions.counted().saturating_add(more);
         if wanted > self.limit { Err(Errno::NOMEM) } else { Ok(()) }
+    }
+
+    /// Does something as if so many bytes did not count: those that it replaces.
+    pub(super) fn with_credit<T>(&mut self, bytes: u64, change: impl FnOnce(&mut Self) -> T) -> T {
+        let limit = self.limit;
+        self.limit = limit.saturating_add(bytes);
+        let changed = change(self);
+        self.limit = limit;
+        changed
     }
 
     /// How many regions are cut where those parts of them that lie in a range get these rights.

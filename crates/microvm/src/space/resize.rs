@@ -3,11 +3,12 @@
 use rustix::io::Errno;
 
 use super::{Place, Space};
-use crate::layout::{BREAK_END, PAGE, USER_END, page_up, pages};
+use crate::layout::{BLOCK, BREAK_END, PAGE, USER_END, page_up, pages};
 use crate::rights::Rights;
 
 impl Space {
-    /// `mremap` with MREMAP_MAYMOVE or without; it cannot be told where to move to.
+    /// `mremap` with MREMAP_MAYMOVE or without; it cannot be told where to move to. What is new is zero, also where a file
+    /// is to be seen.
     ///
     /// # Errors
     /// Those of `mremap(2)`.
@@ -27,9 +28,17 @@ impl Space {
             }
             return Ok(start);
         }
+        // As if each file's were a mapping of its own, which to Linux it is.
+        let file = self.state.files.whole(&(start..end)).map_err(|_| Errno::FAULT)?;
+        if file.is_some_and(|file| file.offset.checked_add(new).is_none()) {
+            return Err(Errno::INVAL);
+        }
         let grown = start.checked_add(new).filter(|grown| *grown <= USER_END);
         if let Some(grown) = grown.filter(|grown| !self.state.regions.touch(end..*grown)) {
             self.grant(end..grown, rights)?;
+            if let Some(file) = file {
+                self.show(start..grown, file);
+            }
             return Ok(start);
         }
         if !may_move {
@@ -37,16 +46,26 @@ impl Space {
         }
         // The new one, and what its leaving cuts in two.
         self.check_count(2)?;
-        let moved = self.map(Place::Hint(0), new, rights)?;
-        for page in pages(0..old) {
-            let copy: Vec<u8> = self.arena.bytes(start + page..start + page + PAGE).to_vec();
-            // A page of zeros is what the new one is already: leave it untouched, and unallocated.
-            if copy.iter().any(|byte| *byte != 0) {
-                let to = moved + page;
-                self.arena.bytes_mut(to..to + PAGE).copy_from_slice(&copy);
+        // What is left counts no longer.
+        let credit = if rights.count() { old } else { 0 };
+        let moved = self.with_credit(credit, |space| space.map(Place::Hint(0), new, rights))?;
+        for block in (0..old.div_ceil(BLOCK)).map(|block| block * BLOCK) {
+            let block = block..old.min(block + BLOCK);
+            for page in pages(block.clone()) {
+                let copy: Vec<u8> = self.arena.bytes(start + page..start + page + PAGE).to_vec();
+                // A page of zeros is what the new one is already: leave it untouched, and unallocated.
+                if copy.iter().any(|byte| *byte != 0) {
+                    let to = moved + page;
+                    self.arena.bytes_mut(to..to + PAGE).copy_from_slice(&copy);
+                }
             }
+            // Else all of it were there twice, which nobody has counted.
+            self.arena.discard(start + block.start..start + block.end).map_err(super::refused)?;
         }
         self.release(start..end)?;
+        if let Some(file) = file {
+            self.show(moved..moved + new, file);
+        }
         Ok(moved)
     }
 

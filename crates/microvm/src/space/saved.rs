@@ -6,9 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::limits::MOST_REGIONS;
 use super::{Space, SpaceState};
+use crate::file_mappings::FileMapping;
 use crate::layout::{BREAK_END, PAGE, Places, USER_END, USER_START};
 use crate::rights::Rights;
 use crate::tables;
+use crate::vfs::NodeId;
 
 /// What is mapped, and where the break is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +24,12 @@ pub(crate) struct SavedSpace {
     given: u64,
     /// Where the shared object is that the kernel provides.
     vdso: u64,
+    /// Which files of layers are seen where.
+    files: Vec<SavedMapping>,
 }
+
+/// Start, end, node, offset in the file, and whether it is shared.
+type SavedMapping = (u64, u64, u32, u64, bool);
 
 /// Why there is no such space.
 #[derive(Debug)]
@@ -36,20 +43,39 @@ pub(crate) enum Impossible {
 impl SpaceState {
     /// What a snapshot has of it. Not how far it has been used, nor where clones look for room: that follows.
     pub(crate) fn to_saved(&self) -> SavedSpace {
-        let Self { regions, break_start, break_now, units: _, vdso, floor: _, huge: _, given } =
-            self;
+        let Self {
+            regions,
+            files,
+            break_start,
+            break_now,
+            units: _,
+            vdso,
+            floor: _,
+            huge: _,
+            given,
+        } = self;
         let given = given.unwrap_or_else(|| regions.counted());
         let regions = regions.iter().map(|(range, rights)| (range.start, range.end, rights.bits()));
         let program_break = (*break_start, *break_now);
-        SavedSpace { regions: regions.collect(), program_break, given, vdso: *vdso }
+        let files = files.iter().map(|(range, FileMapping { node, offset, shared })| {
+            (range.start, range.end, node.0, offset, shared)
+        });
+        let (regions, files) = (regions.collect(), files.collect());
+        SavedSpace { regions, program_break, given, vdso: *vdso, files }
     }
 }
 
 impl SavedSpace {
+    /// The files that are to be seen in it.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.files.iter().map(|(_, _, node, ..)| NodeId(*node))
+    }
+
     /// A space with these mappings, in which all memory is zero.
     pub(crate) fn to_space(&self) -> Result<Space, Impossible> {
-        let Self { regions, program_break: (start, now), given, vdso } = self;
+        let Self { regions, program_break: (start, now), given, vdso, files } = self;
         if regions.len() > MOST_REGIONS
+            || files.len() > MOST_REGIONS
             || start > now
             || *now > BREAK_END
             || !Places::can_have_vdso(*vdso)
@@ -71,6 +97,22 @@ impl SavedSpace {
         }
         if *given > space.state.regions.counted() {
             return Err(Impossible::Mappings);
+        }
+        let mut behind = USER_START;
+        for &(start, end, node, offset, shared) in files {
+            let whole = [start, end, offset].iter().all(|at| at.is_multiple_of(PAGE));
+            let fits = offset.checked_add(USER_END).is_some();
+            if !whole
+                || !fits
+                || start < behind
+                || end <= start
+                || !space.state.regions.cover(start..end)
+            {
+                return Err(Impossible::Mappings);
+            }
+            let node = NodeId(node);
+            space.state.files.set(start..end, FileMapping { node, offset, shared });
+            behind = end;
         }
         space.state.given = Some(*given);
         space.state.vdso = *vdso;
@@ -106,6 +148,11 @@ mod tests {
             }
             space.state.given = Some(PAGE);
             space.state.vdso = VDSO;
+            let regions: Vec<_> = space.state.regions.iter().map(|(range, _)| range).collect();
+            for (number, range) in (0..).zip(regions) {
+                let file = FileMapping { node: NodeId(number), offset: PAGE, shared: number == 1 };
+                space.show(range, file);
+            }
             let again = space.state.to_saved().to_space().unwrap();
             prop_assert_eq!(&again.state, &space.state);
             for page in pages(MAP_START..MAP_START + 2000 * PAGE) {
@@ -119,7 +166,8 @@ mod tests {
     fn mappings_that_no_guest_could_have_are_refused() {
         let saved = |regions: &[(u64, u64, u8)], program_break, given| {
             let regions = regions.to_vec();
-            SavedSpace { regions, program_break, given, vdso: VDSO }.to_space()
+            let files = Vec::new();
+            SavedSpace { regions, program_break, given, vdso: VDSO, files }.to_space()
         };
         let page = |number: u64| USER_START + number * PAGE;
         assert!(saved(&[(page(0), page(1), 3), (page(1), page(2), 1)], (0, 0), PAGE).is_ok());
@@ -136,6 +184,23 @@ mod tests {
         ] {
             let space = saved(regions, (0, 0), 0);
             assert!(matches!(space, Err(Impossible::Mappings)), "{regions:x?}");
+        }
+        let shows = |files: &[SavedMapping]| {
+            let (regions, files) = (vec![(page(0), page(4), 3)], files.to_vec());
+            SavedSpace { regions, program_break: (0, 0), given: 0, vdso: VDSO, files }.to_space()
+        };
+        assert!(
+            shows(&[(page(0), page(1), 5, PAGE, true), (page(1), page(4), 6, 0, false)]).is_ok()
+        );
+        for files in [
+            &[(page(0), page(5), 5, 0, true)][..],
+            &[(page(1), page(1), 5, 0, true)],
+            &[(page(1), page(2), 5, 1, true)],
+            &[(page(1), page(2) + 1, 5, 0, true)],
+            &[(page(1), page(2), 5, !(PAGE - 1), true)],
+            &[(page(1), page(3), 5, 0, true), (page(2), page(4), 5, 0, true)],
+        ] {
+            assert!(matches!(shows(files), Err(Impossible::Mappings)), "{files:x?}");
         }
         for (program_break, given) in [((2, 1), 0), ((0, BREAK_END + 1), 0), ((0, 0), 1)] {
             let space = saved(&[], program_break, given);

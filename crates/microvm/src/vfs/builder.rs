@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::layer::{Entry, Layer, LayerError, What};
-use super::node::{Contents, Device, Node, NodeId};
+use super::node::{Contents, Device, Node, NodeId, Times};
 use super::tree::{MOST_NODES, ROOT, SCRATCH, Tree};
 
 /// A tree in the making, or a branch of one.
@@ -27,7 +27,7 @@ impl Default for TreeBuilder {
 
 fn directory(parent: NodeId, mode: u32) -> Node {
     let contents = Contents::Directory(BTreeMap::new());
-    Node { contents, parent, mode, modified: 0, linked: true }
+    Node { contents, parent, mode, times: Times::default(), linked: true }
 }
 
 impl TreeBuilder {
@@ -73,8 +73,8 @@ impl TreeBuilder {
                 }
                 What::Link(target) => Contents::Link(target),
             };
-            let (mode, modified) = (entry.mode, entry.modified);
-            self.add(parent, name, Node { contents, parent, mode, modified, linked: true });
+            let (mode, times) = (entry.mode, Times::of(entry.modified));
+            self.add(parent, name, Node { contents, parent, mode, times, linked: true });
         }
         self
     }
@@ -122,7 +122,7 @@ impl TreeBuilder {
         self.add(
             parent,
             name.as_bytes(),
-            Node { contents, parent, mode, modified: 0, linked: true },
+            Node { contents, parent, mode, times: Times::default(), linked: true },
         );
         self
     }

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, openat2, readlinkat, statat};
 use thiserror::Error;
 
+use super::node::Moment;
+
 /// An open layer. What is below its directory must not change while it is used.
 #[derive(Debug)]
 pub struct Layer {
@@ -20,7 +22,7 @@ pub(crate) struct Entry {
     pub(crate) path: PathBuf,
     pub(crate) what: What,
     pub(crate) mode: u32,
-    pub(crate) modified: i64,
+    pub(crate) modified: Moment,
 }
 
 pub(crate) enum What {
@@ -93,7 +95,9 @@ impl Layer {
                 }
                 _ => continue,
             };
-            let (mode, modified) = (status.st_mode & 0o777, status.st_mtime);
+            let nanoseconds = u32::try_from(status.st_mtime_nsec).unwrap_or(0);
+            let modified = Moment { seconds: status.st_mtime, nanoseconds };
+            let mode = status.st_mode & 0o777;
             entries.push(Entry { path, what, mode, modified });
         }
         Ok(())

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 /// A node's name inside the monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub(crate) u32);
@@ -11,6 +13,39 @@ impl NodeId {
     #[must_use]
     pub fn inode(self) -> u64 {
         u64::from(self.0) + 1
+    }
+
+    /// Whether it is one that a machine made itself, and can write.
+    pub(crate) fn is_scratch(self) -> bool {
+        self.0 >= super::tree::SCRATCH
+    }
+}
+
+/// A point in time, from 1970 on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Moment {
+    /// Whole seconds.
+    pub seconds: i64,
+    /// And so many nanoseconds.
+    pub nanoseconds: u32,
+}
+
+/// What `stat` tells of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Times {
+    /// When it was made, or what somebody set: reading does not change it.
+    pub accessed: Moment,
+    /// When it was written last.
+    pub modified: Moment,
+}
+
+impl Times {
+    /// Of what was made then.
+    #[must_use]
+    pub fn of(moment: Moment) -> Self {
+        Self { accessed: moment, modified: moment }
     }
 }
 
@@ -69,8 +104,7 @@ pub(crate) struct Node {
     pub(crate) parent: NodeId,
     /// Permission bits.
     pub(crate) mode: u32,
-    /// Seconds since 1970.
-    pub(crate) modified: i64,
+    pub(crate) times: Times,
     /// Whether a name leads to it still: it may be open longer.
     pub(crate) linked: bool,
 }

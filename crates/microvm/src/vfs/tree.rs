@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::branch::Branch;
 use super::layer::Layer;
-use super::node::{Contents, Node, NodeId};
+use super::node::{Contents, Node, NodeId, Times};
 use super::sealed::Sealed;
 pub(crate) use saved::SavedScratch;
 
@@ -169,10 +169,11 @@ impl Tree {
         self.node(id).map_or(&NOTHING, |node| &node.contents)
     }
 
-    /// A node's permission bits, seconds of its last change, and whether it can be written.
+    /// A node's permission bits, its times, and whether it can be written.
     #[must_use]
-    pub fn status(&self, id: NodeId) -> (u32, i64, bool) {
-        self.node(id).map_or((0, 0, false), |node| (node.mode, node.modified, id.0 >= SCRATCH))
+    pub fn status(&self, id: NodeId) -> (u32, Times, bool) {
+        self.node(id)
+            .map_or((0, Times::default(), false), |node| (node.mode, node.times, id.0 >= SCRATCH))
     }
 
     /// What a directory holds.

@@ -30,7 +30,7 @@ pub(crate) fn in_machine_and_on_host(source: &str) -> Option<[String; 2]> {
     std::fs::write(&file, compile(source, &["-static", "-pthread"])).unwrap();
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
     let tree = TreeBuilder::default().layer("/", directory.path()).unwrap().devices();
-    let tree = tree.scratch("/tmp").build(1 << 20, 64);
+    let tree = tree.scratch("/tmp").build(1 << 20, 4096);
     let options = Options { program: vec!["/program".into()], ..Options::default() };
     let mut process = Process::start(&host, tree, &options).unwrap();
     let pause = process.run().unwrap();
@@ -49,21 +49,32 @@ pub(crate) fn repository() -> PathBuf {
 
 /// Compiles C to a unikernel.
 pub(crate) fn unikernel(source: &str) -> Vec<u8> {
-    let library = repository().join("guest/unikernel");
-    compile(
-        source,
-        &[
-            "-static",
-            "-nostdlib",
-            "-ffreestanding",
-            "-fno-stack-protector",
-            "-fno-pie",
-            "-no-pie",
-            "-I",
-            library.to_str().unwrap(),
-        ],
-    )
+    unikernel_with(source, &[])
 }
+
+/// As [`unikernel`], with more flags.
+pub(crate) fn unikernel_with(source: &str, more: &[&str]) -> Vec<u8> {
+    let library = repository().join("guest/unikernel");
+    let library = library.to_str().unwrap();
+    let flags = [
+        "-static",
+        "-nostdlib",
+        "-ffreestanding",
+        "-fno-stack-protector",
+        "-fno-pie",
+        "-no-pie",
+        "-I",
+        library,
+    ];
+    compile(source, &[&flags[..], more].concat())
+}
+
+/// Flags for a program at fixed addresses, and a large array of its own, in megabytes.
+pub(crate) const FIXED: [(&str, u32); 3] = [
+    ("-Wl,-Ttext-segment=0x10000000", 1),
+    ("-Wl,-Ttext-segment=0x10000000", 300),
+    ("-Wl,-Ttext-segment=0x400000", 400),
+];
 
 /// A unikernel of these instructions.
 pub(crate) fn assembly(body: &str) -> Vec<u8> {

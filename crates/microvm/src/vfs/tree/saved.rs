@@ -7,7 +7,7 @@ use blake3::Hasher;
 use serde::{Deserialize, Serialize};
 
 use super::{Node, NodeId, SCRATCH, Tree};
-use crate::vfs::{Contents, Kind};
+use crate::vfs::{Contents, Kind, Times};
 
 /// What a guest can have in scratch where a snapshot is made of it: empty files without a name, in which its streams are caught.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,7 +20,7 @@ struct Nameless {
     /// The number of the scratch directory that it was made in.
     parent: u32,
     mode: u32,
-    modified: i64,
+    times: Times,
 }
 
 /// Files without a name at most: as many as descriptors.
@@ -52,10 +52,10 @@ impl Tree {
             let node = match *file {
                 None => None,
                 Some(Nameless { parent, .. }) if parent as usize >= tops => return None,
-                Some(Nameless { parent, mode, modified }) => {
+                Some(Nameless { parent, mode, times }) => {
                     let (contents, parent) =
                         (Contents::Bytes(Vec::new()), NodeId(SCRATCH + parent));
-                    Some(Node { contents, parent, mode: mode & 0o7777, modified, linked: false })
+                    Some(Node { contents, parent, mode: mode & 0o7777, times, linked: false })
                 }
             };
             self.scratch.push(node);
@@ -71,10 +71,11 @@ impl Tree {
     /// A hash of all that it can say of what cannot be written: names, kinds, sizes, times, and which node has which number.
     pub(crate) fn digest(&self) -> [u8; 32] {
         let mut hasher = Hasher::new();
-        for Node { contents, parent, mode, modified, linked } in &self.sealed.nodes {
+        for Node { contents, parent, mode, times, linked } in &self.sealed.nodes {
             number(&mut hasher, u64::from(parent.0));
             number(&mut hasher, u64::from(*mode) << 1 | u64::from(*linked));
-            number(&mut hasher, modified.cast_unsigned());
+            number(&mut hasher, times.modified.seconds.cast_unsigned());
+            number(&mut hasher, u64::from(times.modified.nanoseconds));
             digest_of(&mut hasher, contents);
         }
         *hasher.finalize().as_bytes()
@@ -85,14 +86,14 @@ impl Tree {
 fn is_top(node: &Node) -> bool {
     matches!(&node.contents, Contents::Directory(entries) if entries.is_empty())
         && node.parent.0 < SCRATCH
-        && (node.mode, node.modified, node.linked) == (0o1777, 0, true)
+        && (node.mode, node.times, node.linked) == (0o1777, Times::default(), true)
 }
 
 fn nameless(node: &Node, tops: usize) -> Option<Nameless> {
-    let Node { contents, parent, mode, modified, linked } = node;
+    let Node { contents, parent, mode, times, linked } = node;
     let empty = matches!(contents, Contents::Bytes(bytes) if bytes.is_empty());
     let parent = parent.0.checked_sub(SCRATCH).filter(|parent| (*parent as usize) < tops)?;
-    (empty && !linked).then_some(Nameless { parent, mode: *mode, modified: *modified })
+    (empty && !linked).then_some(Nameless { parent, mode: *mode, times: *times })
 }
 
 fn digest_of(hasher: &mut Hasher, contents: &Contents) {
@@ -141,7 +142,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::vfs::TreeBuilder;
+    use crate::vfs::{Moment, TreeBuilder};
 
     fn tree(directory: &std::path::Path) -> Tree {
         TreeBuilder::default().layer("/", directory).unwrap().scratch("/tmp").build(1 << 20, 64)
@@ -174,8 +175,9 @@ mod tests {
         let mut tree = built.clone();
         let scratch = tree.existing(Tree::ROOT, b"/tmp", true).unwrap();
         let file = || Contents::Bytes(Vec::new());
+        let now = || Moment { seconds: 5, nanoseconds: 7 };
         let [one, _] = ["one", "two"].map(|name| {
-            tree.create(scratch, name.as_bytes(), file(), 0o600, 5).unwrap();
+            tree.create(scratch, name.as_bytes(), file(), 0o600, now()).unwrap();
             assert_eq!(tree.to_saved(), None, "it has a name");
             let found = tree.find(Tree::ROOT, format!("/tmp/{name}").as_bytes(), true).unwrap();
             tree.remove(&found, false).unwrap()
@@ -183,13 +185,14 @@ mod tests {
         let saved = tree.to_saved().unwrap();
         let again = built.clone().with_saved(&saved).unwrap();
         assert_eq!(format!("{:?}", again.scratch()), format!("{:?}", tree.scratch()));
-        tree.write(one, 0, b"text", 5).unwrap();
+        tree.write(one, 0, b"text", now()).unwrap();
         assert_eq!(tree.to_saved(), None, "it is not empty");
         tree.release(one);
         let saved = tree.to_saved().unwrap();
         assert!(matches!(saved.0[..], [None, Some(_)]));
         // In a directory that is none.
-        let odd = SavedScratch(vec![Some(Nameless { parent: 1, mode: 0o600, modified: 0 })]);
+        let odd =
+            SavedScratch(vec![Some(Nameless { parent: 1, mode: 0o600, times: Times::default() })]);
         assert!(built.clone().with_saved(&odd).is_none());
         assert!(built.with_saved(&SavedScratch(vec![None; MOST_NAMELESS + 1])).is_none());
     }

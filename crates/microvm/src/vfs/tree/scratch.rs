@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rustix::io::Errno;
 
-use super::super::node::{Contents, Node, NodeId};
+use super::super::node::{Contents, Moment, Node, NodeId, Times};
 use super::{Found, ROOT, Room, SCRATCH, Tree, scratch_index};
 
 /// Bytes that a name takes in its directory beyond its own.
@@ -32,7 +32,7 @@ impl Tree {
         name: &[u8],
         contents: Contents,
         mode: u32,
-        now: i64,
+        now: Moment,
     ) -> Result<NodeId, Errno> {
         if self.entries(directory)?.contains_key(name) {
             return Err(Errno::EXIST);
@@ -44,7 +44,7 @@ impl Tree {
         let more = name.len() as u64 + taken(&contents);
         self.check_room(more)?;
         let parent = directory;
-        let node = Node { contents, parent, mode, modified: now, linked: true };
+        let node = Node { contents, parent, mode, times: Times::of(now), linked: true };
         let free = self.scratch.iter().position(Option::is_none);
         let index = free.unwrap_or(self.scratch.len());
         let id = u32::try_from(index).ok().filter(|index| *index < self.room.nodes);
@@ -139,7 +139,7 @@ impl Tree {
     ///
     /// # Errors
     /// EROFS, EINVAL for what is no file, EFBIG, ENOSPC.
-    pub fn write(&mut self, id: NodeId, at: u64, source: &[u8], now: i64) -> Result<(), Errno> {
+    pub fn write(&mut self, id: NodeId, at: u64, source: &[u8], now: Moment) -> Result<(), Errno> {
         let end = at.checked_add(source.len() as u64).ok_or(Errno::FBIG)?;
         let length = self.bytes(id)?.len() as u64;
         self.check_room(end.saturating_sub(length))?;
@@ -158,7 +158,7 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Tree::write`].
-    pub fn set_length(&mut self, id: NodeId, length: u64, now: i64) -> Result<(), Errno> {
+    pub fn set_length(&mut self, id: NodeId, length: u64, now: Moment) -> Result<(), Errno> {
         let before = self.bytes(id)?.len() as u64;
         self.check_room(length.saturating_sub(before))?;
         let wanted = place(length)?;
@@ -180,10 +180,10 @@ impl Tree {
         }
     }
 
-    fn bytes_mut(&mut self, id: NodeId, now: i64) -> Result<&mut Vec<u8>, Errno> {
+    fn bytes_mut(&mut self, id: NodeId, now: Moment) -> Result<&mut Vec<u8>, Errno> {
         match self.scratch_mut(id) {
-            Some(Node { contents: Contents::Bytes(bytes), modified, .. }) => {
-                *modified = now;
+            Some(Node { contents: Contents::Bytes(bytes), times, .. }) => {
+                times.modified = now;
                 Ok(bytes)
             }
             _ => Err(Errno::INVAL),
@@ -198,12 +198,12 @@ impl Tree {
         self.scratch_mut(id).map(|node| node.mode = mode & 0o7777).ok_or(Errno::ROFS)
     }
 
-    /// Says when it was changed last: seconds since 1970.
+    /// Says when it was looked at and changed last.
     ///
     /// # Errors
     /// EROFS.
-    pub fn set_modified(&mut self, id: NodeId, moment: i64) -> Result<(), Errno> {
-        self.scratch_mut(id).map(|node| node.modified = moment).ok_or(Errno::ROFS)
+    pub fn set_times(&mut self, id: NodeId, times: Times) -> Result<(), Errno> {
+        self.scratch_mut(id).map(|node| node.times = times).ok_or(Errno::ROFS)
     }
 
     /// All of scratch, to be compared.
