@@ -8,6 +8,7 @@ use bytes::Bytes;
 use hyper::{Method, StatusCode, header};
 use sandbox::fake::FakeProvider;
 use serde_json::json;
+use server::access::Secret;
 use server::quantity::{Bytes as Size, Span};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
@@ -208,7 +209,7 @@ async fn a_request_that_does_not_come_whole_is_given_up() {
 async fn calls_whose_bodies_are_too_many_bytes_together_are_told_to_come_back() {
     let world = World::with(|config| {
         config.run_body = Size(1 << 20);
-        config.run_bodies = Some(Size(1 << 20));
+        config.run_bodies = Some(Size(2 << 20));
     })
     .await;
     world.deploy("slow", "module = sleep:60000\ntimeout = 60000").await;
@@ -234,11 +235,65 @@ async fn calls_whose_bodies_are_too_many_bytes_together_are_told_to_come_back() 
     world.stop().await;
 }
 
+/// A token of a tenant that has a function `f` now.
+async fn tenant(world: &World, name: &str, behaviour: &str) -> Secret {
+    let scopes = ["deploy", "invoke", "read"];
+    let token = world.token(json!({ "name": name, "tenant": name, "scopes": scopes })).await;
+    let python = [(header::CONTENT_TYPE, "text/x-python")];
+    let client = world.tcp.clone().with_token(Some(token.clone()));
+    let source = behaviour.to_owned().into();
+    let deployed = client.send(Method::PUT, "/v1/functions/f", &python, source).await.unwrap();
+    assert_eq!(deployed.status(), 201);
+    token
+}
+
+#[tokio::test]
+async fn a_tenant_whose_bodies_never_end_leaves_room_to_another() {
+    let world = World::with(|config| {
+        config.run_body = Size(1 << 20);
+        config.run_bodies = Some(Size(4 << 20));
+        config.deploy_body = Size(1 << 20);
+        config.deploy_bodies = Some(Size(4 << 20));
+    })
+    .await;
+    let (acme, zeta) = (
+        tenant(&world, "acme", "module = echo").await,
+        tenant(&world, "zeta", "module = echo").await,
+    );
+    let large = format!("\"{}\"", "x".repeat(700 << 10));
+    for (method, path, done) in
+        [(Method::POST, "/run/f", 200), (Method::PUT, "/v1/functions/f", 201)]
+    {
+        let mut unfinished = Vec::new();
+        for _ in 0..8 {
+            let mut stream = connect(&world.url).await;
+            let head = format!(
+                "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: text/x-python\r\nauthorization: Bearer {}\r\ncontent-length: {}\r\n\r\n",
+                acme.reveal(),
+                large.len() + 1
+            );
+            stream.write_all(head.as_bytes()).await.unwrap();
+            stream.write_all(large.as_bytes()).await.unwrap();
+            unfinished.push(stream);
+        }
+        let send = async |token: &Secret| {
+            let python = [(header::CONTENT_TYPE, "text/x-python")];
+            let client = world.tcp.clone().with_token(Some(token.clone()));
+            client.send(method.clone(), path, &python, large.clone().into()).await.unwrap().status()
+        };
+        while send(&acme).await != 429 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(send(&zeta).await, done, "{path}");
+    }
+    world.stop().await;
+}
+
 #[tokio::test]
 async fn bundles_that_are_too_many_bytes_together_are_told_to_come_back() {
     let world = World::with(|config| {
         config.deploy_body = Size(1 << 20);
-        config.deploy_bodies = Some(Size(1 << 20));
+        config.deploy_bodies = Some(Size(2 << 20));
     })
     .await;
     let large = "\n".repeat(700_000);

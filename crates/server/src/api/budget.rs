@@ -1,74 +1,156 @@
-//! How many bytes of bodies there may be at a time, over all requests.
+//! What there is only so much of for all requests that come through one door: bytes of bodies.
+//!
+//! A tenant has at most as much as is still free. Alone it takes half of all, and whoever comes next finds some, however
+//! much the first has; nothing is kept for who never comes. The proxy shares connections out likewise (`egress`). One
+//! request of a tenant that has nothing else may take whatever is free: a budget may be as small as one body.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::error::ApiError;
 
-/// Bytes that bodies may have together.
+/// So much of something, for all tenants together.
 #[derive(Clone, Debug)]
-pub(super) struct Budget {
-    left: Arc<Semaphore>,
-    /// What a body counts as, however small.
-    pub(super) least: u64,
-    /// Which setting allows more.
-    setting: &'static str,
+pub(super) struct Budget(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    most: u64,
+    /// What a request counts as, however small.
+    least: u64,
+    /// What is told to who gets no more: what is used up, and what to do.
+    told: &'static str,
+    taken: Mutex<Taken>,
 }
 
-/// What the bodies that come through one door may have: whoever fills one door's keeps nobody out of the other.
+/// What is taken, of all and by whom: who has nothing is not there.
+#[derive(Debug, Default)]
+struct Taken {
+    all: u64,
+    tenants: HashMap<String, u64>,
+}
+
+/// What the requests that come through one door may have: whoever uses one door's up keeps nobody out of the other.
 #[derive(Clone, Debug)]
-pub struct Bodies {
-    /// Those of calls, in memory.
+pub struct Budgets {
+    /// Bytes of the bodies of calls, in memory.
     pub(super) run: Budget,
-    /// Bundles that are being deployed, on disk.
+    /// Bytes of bundles that are being deployed, on disk.
     pub(super) deploy: Budget,
 }
 
-impl Bodies {
+impl Budgets {
     /// So many bytes of calls, and of `most` bundles at once.
     pub(crate) fn new(run: u64, deploy: u64, most: usize) -> Self {
         let each = deploy / most.max(1) as u64;
-        Self {
-            run: Budget::new(run, 1, "run_bodies"),
-            deploy: Budget::new(deploy, each, "deploy_bodies"),
-        }
+        let (run_told, deploy_told) = (
+            "the worker holds as many bytes of requests as it may, or as many of this tenant's: try again later, or raise `run_bodies` in its configuration",
+            "the worker holds as many bytes of bundles as it may, or as many of this tenant's: try again later, or raise `deploy_bodies` in its configuration",
+        );
+        Self { run: Budget::new(run, 1, run_told), deploy: Budget::new(deploy, each, deploy_told) }
     }
 }
 
-/// What one body has of a budget; given back with the last clone.
-#[derive(Clone, Debug)]
+/// What one request of a tenant has of a budget. Given back when it is dropped.
+#[derive(Debug)]
 pub(super) struct Held {
-    _taken: Option<Arc<OwnedSemaphorePermit>>,
+    of: Budget,
+    tenant: String,
+    has: u64,
 }
 
 impl Budget {
-    /// A budget of `bytes`; each body counts as `least` or more. `setting` is named to who is told that it is used up.
-    pub(crate) fn new(bytes: u64, least: u64, setting: &'static str) -> Self {
-        let permits = usize::try_from(bytes).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-        Self { left: Arc::new(Semaphore::new(permits)), least: least.min(bytes), setting }
+    /// A budget of `most`, of which each request takes `least` or more.
+    pub(super) fn new(most: u64, least: u64, told: &'static str) -> Self {
+        let (least, taken) = (least.min(most), Mutex::default());
+        Self(Arc::new(Shared { most, least, told, taken }))
     }
 
-    /// Takes that many bytes.
-    ///
-    /// # Errors
-    /// When so many are not left: whoever sends them shall come back.
-    pub(super) fn take(&self, bytes: u64) -> Result<OwnedSemaphorePermit, ApiError> {
-        // No piece of a body is as long as that.
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        Arc::clone(&self.left).try_acquire_many_owned(bytes).map_err(|_| {
-            let message = format!(
-                "the worker holds as many bytes of requests as it may: try again later, or raise `{}` in its configuration",
-                self.setting
-            );
-            ApiError::busy(Duration::from_secs(1), message)
-        })
+    /// For a request of this tenant, which has nothing yet.
+    pub(super) fn hold(&self, tenant: &str) -> Held {
+        Held { of: self.clone(), tenant: tenant.to_owned(), has: 0 }
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        // Numbers, whole between any two changes.
+        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Held {
-    pub(super) fn of(taken: Option<OwnedSemaphorePermit>) -> Self {
-        Self { _taken: taken.map(Arc::new) }
+    /// Takes more, until the request has that much in all.
+    ///
+    /// # Errors
+    /// When so much is not left, or not left to this tenant: whoever asks shall come back.
+    pub(super) fn grow_to(&mut self, wanted: u64) -> Result<(), ApiError> {
+        let Shared { most, least, told, .. } = *self.of.0;
+        let more = wanted.max(least).saturating_sub(self.has);
+        let mut taken = self.of.taken();
+        let tenants = taken.tenants.get(&self.tenant).copied().unwrap_or(0);
+        let left = (most - taken.all).checked_sub(more);
+        let is_fair = |left| tenants == self.has || tenants.saturating_add(more) <= left;
+        if !left.is_some_and(is_fair) {
+            return Err(ApiError::busy(Duration::from_secs(1), told));
+        }
+        taken.all += more;
+        *taken.tenants.entry(self.tenant.clone()).or_default() += more;
+        self.has += more;
+        Ok(())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut taken = self.of.taken();
+        taken.all -= self.has;
+        match taken.tenants.get_mut(&self.tenant) {
+            Some(tenants) if *tenants > self.has => *tenants -= self.has,
+            _ => drop(taken.tenants.remove(&self.tenant)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All that a tenant gets who asks until there is no more, each time for so much.
+    fn greedy(budget: &Budget, tenant: &str, each: u64) -> Vec<Held> {
+        let more = || {
+            let mut held = budget.hold(tenant);
+            held.grow_to(each).ok().map(|()| held)
+        };
+        std::iter::from_fn(more).collect()
+    }
+
+    #[test]
+    fn a_tenant_that_takes_all_it_gets_leaves_half_to_the_others() {
+        let budget = Budget::new(1024, 1, "used up");
+        let first = greedy(&budget, "acme", 6);
+        assert_eq!(first.len(), 85);
+        let others = ["zeta", "beta", "eta"].map(|tenant| greedy(&budget, tenant, 6).len());
+        assert_eq!(others, [42, 42, 42], "{:?}", budget.taken());
+        let together = ["zeta", "beta", "eta"].map(|tenant| greedy(&budget, tenant, 6));
+        assert!(together.iter().all(|other| other.len() >= 10), "{:?}", budget.taken());
+        drop((first, together));
+        let taken = budget.taken();
+        assert!(taken.all == 0 && taken.tenants.is_empty(), "{taken:?}");
+    }
+
+    #[test]
+    fn one_request_may_have_all_and_a_second_no_more_than_is_free() {
+        let budget = Budget::new(10, 3, "used up");
+        let mut first = budget.hold("acme");
+        first.grow_to(9).unwrap();
+        // However small, it counts as three.
+        assert!(budget.hold("zeta").grow_to(0).is_err());
+        first.grow_to(4).unwrap();
+        drop(first);
+        let (mut first, mut second) = (budget.hold("acme"), budget.hold("acme"));
+        first.grow_to(0).unwrap();
+        assert!(second.grow_to(0).is_err(), "six of ten, and four are free");
+        budget.hold("zeta").grow_to(7).unwrap();
+        first.grow_to(10).unwrap();
     }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
-use super::budget::Bodies;
+use super::budget::Budgets;
 use super::error::{ApiError, said};
 use super::{App, ErrorBody, Named, body};
 use crate::logs::stamp;
@@ -63,7 +63,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, Named(name): Named) -> Jso
     ))]
 pub(super) async fn put(
     State(app): State<Arc<App>>,
-    Extension(bodies): Extension<Bodies>,
+    Extension(budgets): Extension<Budgets>,
     Named(name): Named,
     Key(key): Key,
     headers: HeaderMap,
@@ -75,7 +75,8 @@ pub(super) async fn put(
         return Err(ApiError::new(StatusCode::BAD_REQUEST, "bad-secret", message));
     }
     let allowed = (VALUE_BYTES, app.config.client_timeout.0);
-    let (value, _held) = body::collect(&headers, body, allowed, Some(&bodies.run)).await?;
+    let held = Some(budgets.run.hold(name.tenant()));
+    let (value, _held) = body::collect(&headers, body, allowed, held).await?;
     // Ours alone, once it has been read: it is overwritten.
     let value = Zeroizing::new(Vec::from(value));
     let (vault, whose) = (Arc::clone(&app.vault), name.clone());

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::act::Act;
-use super::budget::Bodies;
+use super::budget::Budgets;
 use super::error::{ApiError, said};
-use super::{App, ErrorBody, body};
+use super::{App, Asked, ErrorBody, body};
 use crate::access::{Label, NewToken, Patterns, Scope, Secret, Token, TokenError};
 use crate::logs::stamp;
 
@@ -136,13 +136,15 @@ impl TokenRequest {
     ))]
 pub(super) async fn create(
     State(app): State<Arc<App>>,
+    Asked { tenant, .. }: Asked,
     Extension(act): Extension<Arc<Act>>,
-    Extension(bodies): Extension<Bodies>,
+    Extension(budgets): Extension<Budgets>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<TokenMade>), ApiError> {
     let allowed = (REQUEST_BYTES, app.config.client_timeout.0);
-    let (body, _held) = body::collect(&headers, body, allowed, Some(&bodies.run)).await?;
+    let held = Some(budgets.run.hold(tenant.as_str()));
+    let (body, _held) = body::collect(&headers, body, allowed, held).await?;
     let request: TokenRequest = serde_json::from_slice(&body).map_err(|error| {
         let message = format!("the body does not ask for a token: {error}");
         ApiError::new(StatusCode::BAD_REQUEST, "bad-token", message)
