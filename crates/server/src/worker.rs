@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::access::{Admitted, Demand, Peer, Remote, Tokens, Unprotected};
-use crate::api::{self, App, Bodies, Door};
+use crate::api::{self, App, Budgets, Door};
 use crate::audit::{AUDIT, Audit};
 use crate::bucket::Rate;
 use crate::build::BuildSandboxes;
@@ -152,8 +152,8 @@ impl Worker {
         let (run, deploy) = (config.run_bodies(), config.deploy_bodies());
         let (own_run, own_deploy) = config.own_bodies();
         let app = Arc::new(App {
-            tcp_bodies: Bodies::new(run, deploy, doors.tcp_bundles),
-            unix_bodies: Bodies::new(own_run, own_deploy, doors.unix_bundles),
+            tcp_budgets: Budgets::new(run, deploy, doors.tcp_bundles, doors.tcp),
+            unix_budgets: Budgets::new(own_run, own_deploy, doors.unix_bundles, doors.unix),
             config,
             state,
             tokens,

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use hyper::{Method, StatusCode, header};
 use sandbox::fake::FakeProvider;
 use serde_json::json;
+use server::access::Secret;
 use server::quantity::{Bytes as Size, Span};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
@@ -20,6 +21,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 async fn connect(url: &str) -> TcpStream {
     let connecting = TcpStream::connect(url.strip_prefix("http://").unwrap());
     tokio::time::timeout(PATIENCE, connecting).await.expect("the kernel takes it in").unwrap()
+}
+
+/// A connection of which the kernel keeps little for a reader that does not come.
+async fn narrow(world: &World) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(64 << 10).unwrap();
+    socket.connect(world.url.strip_prefix("http://").unwrap().parse().unwrap()).await.unwrap()
 }
 
 /// Everything that comes until the other side closes.
@@ -154,12 +162,7 @@ async fn an_answer_that_nobody_reads_is_given_up() {
     })
     .await;
     world.deploy("echo", "module = echo").await;
-    // The kernel keeps little for a reader that does not come.
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.set_recv_buffer_size(64 << 10).unwrap();
-    let address = world.url.strip_prefix("http://").unwrap().parse().unwrap();
-    let stream = socket.connect(address).await.unwrap();
-    let (mut answer, mut request) = stream.into_split();
+    let (mut answer, mut request) = narrow(&world).await.into_split();
     let body = vec![b'1'; 32 << 20];
     let head = format!(
         "POST /run/echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n",
@@ -208,7 +211,8 @@ async fn a_request_that_does_not_come_whole_is_given_up() {
 async fn calls_whose_bodies_are_too_many_bytes_together_are_told_to_come_back() {
     let world = World::with(|config| {
         config.run_body = Size(1 << 20);
-        config.run_bodies = Some(Size(1 << 20));
+        config.reply_body = Size(1 << 20);
+        config.run_bodies = Some(Size(2 << 20));
     })
     .await;
     world.deploy("slow", "module = sleep:60000\ntimeout = 60000").await;
@@ -234,11 +238,104 @@ async fn calls_whose_bodies_are_too_many_bytes_together_are_told_to_come_back() 
     world.stop().await;
 }
 
+/// A token of a tenant that has a function `f` now.
+async fn tenant(world: &World, name: &str, behaviour: &str) -> Secret {
+    let scopes = ["deploy", "invoke", "read"];
+    let token = world.token(json!({ "name": name, "tenant": name, "scopes": scopes })).await;
+    let python = [(header::CONTENT_TYPE, "text/x-python")];
+    let client = world.tcp.clone().with_token(Some(token.clone()));
+    let source = behaviour.to_owned().into();
+    let deployed = client.send(Method::PUT, "/v1/functions/f", &python, source).await.unwrap();
+    assert_eq!(deployed.status(), 201);
+    token
+}
+
+#[tokio::test]
+async fn a_tenant_whose_bodies_never_end_leaves_room_to_another() {
+    let world = World::with(|config| {
+        config.run_body = Size(1 << 20);
+        config.reply_body = Size(1 << 20);
+        config.run_bodies = Some(Size(4 << 20));
+        config.deploy_body = Size(1 << 20);
+        config.deploy_bodies = Some(Size(4 << 20));
+    })
+    .await;
+    let (acme, zeta) = (
+        tenant(&world, "acme", "module = echo").await,
+        tenant(&world, "zeta", "module = echo").await,
+    );
+    let large = format!("\"{}\"", "x".repeat(700 << 10));
+    for (method, path, done) in
+        [(Method::POST, "/run/f", 200), (Method::PUT, "/v1/functions/f", 201)]
+    {
+        let mut unfinished = Vec::new();
+        for _ in 0..8 {
+            let mut stream = connect(&world.url).await;
+            let head = format!(
+                "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: text/x-python\r\nauthorization: Bearer {}\r\ncontent-length: {}\r\n\r\n",
+                acme.reveal(),
+                large.len() + 1
+            );
+            stream.write_all(head.as_bytes()).await.unwrap();
+            stream.write_all(large.as_bytes()).await.unwrap();
+            unfinished.push(stream);
+        }
+        let send = async |token: &Secret| {
+            let python = [(header::CONTENT_TYPE, "text/x-python")];
+            let client = world.tcp.clone().with_token(Some(token.clone()));
+            client.send(method.clone(), path, &python, large.clone().into()).await.unwrap().status()
+        };
+        while send(&acme).await != 429 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(send(&zeta).await, done, "{path}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn replies_that_a_tenant_does_not_read_are_bounded_and_leave_room_to_another() {
+    // More than the kernel keeps of one reply.
+    const REPLY: u64 = 16 << 20;
+    let world = World::with(|config| {
+        config.reply_body = Size(REPLY);
+        config.run_bodies = Some(Size(5 * REPLY));
+    })
+    .await;
+    let large = format!("module = large:{REPLY}");
+    let (acme, zeta) = (tenant(&world, "acme", &large).await, tenant(&world, "zeta", &large).await);
+    let mut unread = Vec::new();
+    for _ in 0..2 {
+        let mut stream = narrow(&world).await;
+        let head = format!(
+            "POST /run/f HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\ncontent-length: 2\r\n\r\n{{}}",
+            acme.reveal(),
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut begun = [0; 15];
+        stream.read_exact(&mut begun).await.unwrap();
+        assert_eq!(&begun, b"HTTP/1.1 200 OK");
+        unread.push(stream);
+    }
+    let dropped = world.send_as(&acme, Method::POST, "/run/f", "{}").await;
+    assert_eq!((dropped.status.as_u16(), dropped.error().as_str()), (503, "reply-dropped"));
+    let headers = ["retry-after", "content-type"].map(|name| dropped.header(name));
+    assert_eq!(headers, ["1", "application/json"]);
+    assert!(!dropped.header("lambswool-invocation").is_empty());
+    let read = world.send_as(&zeta, Method::POST, "/run/f", "{}").await;
+    assert_eq!((read.status.as_u16(), read.body.len() as u64), (200, REPLY));
+    drop(unread);
+    while world.send_as(&acme, Method::POST, "/run/f", "{}").await.status != 200 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    world.stop().await;
+}
+
 #[tokio::test]
 async fn bundles_that_are_too_many_bytes_together_are_told_to_come_back() {
     let world = World::with(|config| {
         config.deploy_body = Size(1 << 20);
-        config.deploy_bodies = Some(Size(1 << 20));
+        config.deploy_bodies = Some(Size(2 << 20));
     })
     .await;
     let large = "\n".repeat(700_000);
@@ -308,6 +405,87 @@ async fn every_refusal_says_what_is_wrong_as_json() {
         let reply = world.send(method, path, &python, "").await;
         assert_eq!(reply.header("content-type"), "application/json", "{path}: {}", reply.text());
         assert_eq!((reply.status.as_u16(), reply.error().as_str()), (status, kind), "{path}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn who_follows_many_logs_keeps_no_connection_from_others() {
+    let world = World::with(|config| config.connections = Some(40)).await;
+    let (acme, zeta) = (
+        tenant(&world, "acme", "module = echo").await,
+        tenant(&world, "zeta", "module = echo").await,
+    );
+    let client = world.tcp.clone().with_token(Some(acme.clone()));
+    let path = "/v1/functions/f/logs?follow=true";
+    let follow = async || client.send(Method::GET, path, &[], Bytes::new()).await.unwrap();
+    let mut followers = Vec::new();
+    // More than there are connections.
+    for _ in 0..50 {
+        let reply = follow().await;
+        match reply.status().as_u16() {
+            200 => followers.push(reply),
+            status => assert_eq!(status, 429),
+        }
+    }
+    assert_eq!(followers.len(), 8, "sixteen may follow, and half of these is this tenant's");
+    let refused = world.send_as(&acme, Method::GET, path, "").await;
+    assert_eq!((refused.status.as_u16(), refused.error().as_str()), (429, "busy"));
+    assert!(refused.text().contains("wool logs -f"), "{}", refused.text());
+    // It may read on, and others may do all that they could.
+    let once = world.send_as(&acme, Method::GET, "/v1/functions/f/logs", "").await;
+    assert_eq!(once.status, 200);
+    let other = world.tcp.clone().with_token(Some(zeta.clone()));
+    assert_eq!(other.send(Method::GET, path, &[], Bytes::new()).await.unwrap().status(), 200);
+    assert_eq!(world.send_as(&zeta, Method::POST, "/run/f", "1").await.text(), "1");
+    // Whoever hangs up makes room.
+    drop(followers.pop());
+    while follow().await.status() != 200 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn long_logs_that_a_tenant_does_not_read_are_few_and_leave_the_others_theirs() {
+    let world = World::with(|config| {
+        config.connections = Some(40);
+        config.log_rate = Size(1 << 30);
+    })
+    .await;
+    let flood = "module = flood:1000000";
+    let (acme, zeta) = (tenant(&world, "acme", flood).await, tenant(&world, "zeta", flood).await);
+    // More than the kernel keeps of one reply.
+    for token in [&acme, &zeta] {
+        for _ in 0..16 {
+            assert_eq!(world.send_as(token, Method::POST, "/run/f", "{}").await.status, 200);
+        }
+    }
+    let all = "/v1/functions/f/logs?lines=100000";
+    let read = async |token: &Secret| world.send_as(token, Method::GET, all, "").await;
+    assert!(read(&acme).await.body.len() > 15_000_000);
+    let mut unread = Vec::new();
+    for _ in 0..8 {
+        let mut stream = narrow(&world).await;
+        let head = format!(
+            "GET {all} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\n\r\n",
+            acme.reveal()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut begun = [0; 15];
+        stream.read_exact(&mut begun).await.unwrap();
+        assert_eq!(&begun, b"HTTP/1.1 200 OK");
+        unread.push(stream);
+    }
+    let refused = read(&acme).await;
+    assert_eq!((refused.status.as_u16(), refused.error().as_str()), (429, "busy"));
+    assert!(refused.text().contains("fewer lines"), "{}", refused.text());
+    let none = "/v1/functions/f/logs?lines=0";
+    assert_eq!(world.send_as(&acme, Method::GET, none, "").await.status, 200);
+    assert!(read(&zeta).await.body.len() > 15_000_000);
+    drop(unread);
+    while read(&acme).await.status != 200 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     world.stop().await;
 }

@@ -4,8 +4,9 @@
 //! still sends is read and thrown away for a moment before the refusal: a client that is cut off while it writes sees
 //! a broken connection and not the 413. One that waits for `100 Continue` is told at once.
 //!
-//! What has been read counts against a [`Budget`] until its call is over: a thousand bodies below their limit are
-//! too many, too. One that comes too slowly is given up.
+//! What has been read counts against a budget until its call is over: a thousand bodies below their limit are too many,
+//! too. One that comes too slowly, or stops coming, is given up: who sends all but the last byte would hold what it
+//! counts for nothing.
 
 use std::io::{self, Seek as _, Write as _};
 use std::path::Path;
@@ -23,12 +24,11 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame, SizeHint};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
-use super::App;
-use super::budget::{Bodies, Budget, Held};
+use super::budget::{Budgets, Held};
 use super::error::ApiError;
+use super::{App, Asked};
 use crate::connections::Visit;
 
 /// How long the rest of a refused body is read.
@@ -40,8 +40,11 @@ const SMALL: u64 = 64 << 10;
 /// Bytes a second below which a body is too slow, once its client has had its time.
 const SLOWEST: u64 = 64 << 10;
 
+/// How long nothing of a body may come, where its client does not have less time for all of it.
+const PAUSE: Duration = Duration::from_secs(10);
+
 /// A body on its way in.
-struct Incoming<'a> {
+struct Incoming {
     body: Body,
     limit: u64,
     read: u64,
@@ -49,19 +52,18 @@ struct Incoming<'a> {
     /// How long its client may say nothing.
     patience: Duration,
     /// None when it is counted already.
-    budget: Option<&'a Budget>,
-    held: Option<OwnedSemaphorePermit>,
+    held: Option<Held>,
 }
 
-impl<'a> Incoming<'a> {
+impl Incoming {
     async fn begin(
         headers: &HeaderMap,
         body: Body,
         (limit, patience): (u64, Duration),
-        budget: Option<&'a Budget>,
+        held: Option<Held>,
     ) -> Result<Self, ApiError> {
         let began = Instant::now();
-        let mut this = Self { body, limit, read: 0, began, patience, budget, held: None };
+        let mut this = Self { body, limit, read: 0, began, patience, held };
         match announced(headers) {
             Some(length) if length > limit && headers.contains_key(header::EXPECT) => {
                 return Err(too_large(limit));
@@ -69,13 +71,15 @@ impl<'a> Incoming<'a> {
             Some(length) if length > limit => return Err(this.refuse(too_large(limit)).await),
             _ => {}
         }
-        if let Some(budget) = budget {
-            match budget.take(budget.least) {
-                Ok(least) => this.held = Some(least),
-                Err(exceeded) => return Err(this.refuse(exceeded).await),
-            }
-        }
+        this.count().await?;
         Ok(this)
+    }
+
+    async fn count(&mut self) -> Result<(), ApiError> {
+        match self.held.as_mut().map_or(Ok(()), |held| held.grow_to(self.read)) {
+            Ok(()) => Ok(()),
+            Err(exceeded) => Err(self.refuse(exceeded).await),
+        }
     }
 
     /// The next piece of it, which is counted.
@@ -85,22 +89,18 @@ impl<'a> Incoming<'a> {
         if self.read > self.limit {
             return Err(self.refuse(too_large(self.limit)).await);
         }
-        if let Some(budget) = self.budget {
-            let beyond = self.read.saturating_sub(budget.least);
-            let more = beyond.min(piece.len() as u64);
-            match (budget.take(more), &mut self.held) {
-                (Err(exceeded), _) => return Err(self.refuse(exceeded).await),
-                (Ok(more), Some(held)) => held.merge(more),
-                (Ok(more), held) => *held = Some(more),
-            }
-        }
+        self.count().await?;
         Ok(Some(piece))
     }
 
     async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
         let until = self.began + self.patience + Duration::from_secs(self.read / SLOWEST);
+        let pause = self.patience.min(PAUSE);
+        let goes_on = Instant::now() + pause;
         loop {
-            let frame = timeout_at(until, self.body.frame()).await.map_err(|_| self.slow())?;
+            let frame = timeout_at(until.min(goes_on), self.body.frame()).await;
+            let late = |_| if until < goes_on { self.slow() } else { self.stopped(pause) };
+            let frame = frame.map_err(late)?;
             let Some(frame) = frame else { return Ok(None) };
             let frame = frame.map_err(|error| {
                 ApiError::new(
@@ -127,6 +127,14 @@ impl<'a> Incoming<'a> {
         ApiError::new(StatusCode::REQUEST_TIMEOUT, "slow-body", message)
     }
 
+    fn stopped(&self, pause: Duration) -> ApiError {
+        let message = format!(
+            "nothing of the body came for {} s: send it without pauses, or call again when all of it is there",
+            pause.as_secs_f32()
+        );
+        ApiError::new(StatusCode::REQUEST_TIMEOUT, "slow-body", message)
+    }
+
     /// The refusal, once what the client still sends is read.
     async fn refuse(&mut self, refusal: ApiError) -> ApiError {
         // What was taken is not kept.
@@ -135,10 +143,6 @@ impl<'a> Incoming<'a> {
         // When it takes longer, the client sees the connection close: it had its chance.
         drop(tokio::time::timeout(DISCARD, discard).await);
         refusal
-    }
-
-    fn held(&mut self) -> Held {
-        Held::of(self.held.take())
     }
 }
 
@@ -197,7 +201,7 @@ pub(super) async fn discard(request: Request) {
 /// comes later than the headers: the client would lose the refusal, or the next call on that connection.
 pub(super) async fn read_small_first(
     State(app): State<Arc<App>>,
-    Extension(bodies): Extension<Bodies>,
+    Extension(budgets): Extension<Budgets>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -205,11 +209,14 @@ pub(super) async fn read_small_first(
     if !(1..=SMALL).contains(&length) {
         return next.run(request).await;
     }
+    // Who is not asked who it is, is nobody.
+    let asked = request.extensions().get::<Asked>();
+    let held = budgets.run.hold(asked.map_or("", |asked| asked.tenant.as_str()));
     let (mut parts, body) = request.into_parts();
     let allowed = (SMALL, app.config.client_timeout.0);
-    match collect(&parts.headers, body, allowed, Some(&bodies.run)).await {
+    match collect(&parts.headers, body, allowed, Some(held)).await {
         Ok((bytes, held)) => {
-            parts.extensions.insert(held);
+            parts.extensions.insert(Arc::new(held));
             next.run(Request::from_parts(parts, Body::from(bytes))).await
         }
         Err(error) => error.into_response(),
@@ -220,19 +227,19 @@ fn announced(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Reads a body of at most that many bytes into memory, within that time and more for what comes. It counts against the
-/// budget as long as what is returned with it lives.
+/// Reads a body of at most that many bytes into memory, within that time and more for what comes. It counts as
+/// what is `held` for it, until that is dropped; none: it is counted already.
 pub(super) async fn collect(
     headers: &HeaderMap,
     body: Body,
     allowed: (u64, Duration),
-    budget: Option<&Budget>,
-) -> Result<(Bytes, Held), ApiError> {
-    let mut body = Incoming::begin(headers, body, allowed, budget).await?;
-    let Some(first) = body.piece().await? else { return Ok((Bytes::new(), body.held())) };
+    held: Option<Held>,
+) -> Result<(Bytes, Option<Held>), ApiError> {
+    let mut body = Incoming::begin(headers, body, allowed, held).await?;
+    let Some(first) = body.piece().await? else { return Ok((Bytes::new(), body.held)) };
     let Some(second) = body.piece().await? else {
         // The usual case, without copying.
-        return Ok((first, body.held()));
+        return Ok((first, body.held));
     };
     let mut all = Vec::with_capacity(first.len() + second.len());
     all.extend_from_slice(&first);
@@ -240,7 +247,7 @@ pub(super) async fn collect(
     while let Some(piece) = body.piece().await? {
         all.extend_from_slice(&piece);
     }
-    Ok((Bytes::from(all), body.held()))
+    Ok((Bytes::from(all), body.held))
 }
 
 /// Reads a body into an unnamed file in `dir`, as [`collect`] does into memory; returns the file at its beginning.
@@ -248,10 +255,10 @@ pub(super) async fn spool(
     headers: &HeaderMap,
     body: Body,
     allowed: (u64, Duration),
-    budget: &Budget,
+    held: Held,
     dir: &Path,
-) -> Result<(std::fs::File, Held), ApiError> {
-    let mut body = Incoming::begin(headers, body, allowed, Some(budget)).await?;
+) -> Result<(std::fs::File, Option<Held>), ApiError> {
+    let mut body = Incoming::begin(headers, body, allowed, Some(held)).await?;
     let unwritable = |error: io::Error| {
         ApiError::internal(format!(
             "cannot store the upload: {error}; is there space in the state directory?"
@@ -263,7 +270,7 @@ pub(super) async fn spool(
         file.write_all(&piece).map_err(unwritable)?;
     }
     file.rewind().map_err(unwritable)?;
-    Ok((file, body.held()))
+    Ok((file, body.held))
 }
 
 fn too_large(limit: u64) -> ApiError {
@@ -276,8 +283,9 @@ fn too_large(limit: u64) -> ApiError {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::stream;
+    use futures_util::{StreamExt as _, stream};
 
+    use super::super::budget::Budget;
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(30);
@@ -288,10 +296,10 @@ mod tests {
         Body::from_stream(stream::iter(pieces))
     }
 
-    /// Pieces of that size for ever, one every ten seconds.
-    fn drip(size: usize) -> Body {
+    /// Pieces of that size for ever, one after each such pause.
+    fn drip(size: usize, pause: u64) -> Body {
         Body::from_stream(stream::unfold((), move |()| async move {
-            tokio::time::sleep(Duration::from_secs(10)).await;
+            tokio::time::sleep(Duration::from_secs(pause)).await;
             Some((Ok::<_, io::Error>(Bytes::from(vec![7; size])), ()))
         }))
     }
@@ -313,11 +321,12 @@ mod tests {
     #[tokio::test]
     async fn a_spooled_body_is_read_from_its_beginning() {
         use std::io::Read as _;
-        let (dir, budget) = (tempfile::tempdir().unwrap(), Budget::new(100, 1, "deploy_bodies"));
+        let (dir, budget) =
+            (tempfile::tempdir().unwrap(), Budget::new(100, 1, u64::MAX, "used up"));
         let spool = |sizes: &[usize]| {
             let body = pieces(sizes);
-            let (budget, dir) = (&budget, dir.path());
-            async move { spool(&HeaderMap::new(), body, (6, PATIENCE), budget, dir).await }
+            let (held, dir) = (budget.hold("acme"), dir.path());
+            async move { spool(&HeaderMap::new(), body, (6, PATIENCE), held, dir).await }
         };
         let (mut file, _held) = spool(&[3, 3]).await.unwrap();
         let mut all = Vec::new();
@@ -329,35 +338,51 @@ mod tests {
 
     #[tokio::test]
     async fn bodies_count_together_until_their_calls_are_over() {
-        let budget = Budget::new(10, 3, "run_bodies");
-        let read = |sizes: &[usize]| {
-            let body = pieces(sizes);
-            let budget = &budget;
-            async move { collect(&HeaderMap::new(), body, (100, PATIENCE), Some(budget)).await }
+        let budget = Budget::new(10, 3, u64::MAX, "used up");
+        let read = |tenant: &str, sizes: &[usize]| {
+            let (body, held) = (pieces(sizes), Some(budget.hold(tenant)));
+            async move { collect(&HeaderMap::new(), body, (100, PATIENCE), held).await }
         };
-        let (_, first) = read(&[2, 2, 2]).await.unwrap();
+        let (_, first) = read("acme", &[2, 2, 2]).await.unwrap();
         // However small, it is one.
-        let (_, second) = read(&[1]).await.unwrap();
-        let refused = read(&[1]).await.unwrap_err();
+        let (_, second) = read("zeta", &[1]).await.unwrap();
+        let refused = read("beta", &[1]).await.unwrap_err();
         assert_eq!(refused.detail().r#type, "busy");
-        assert!(refused.detail().message.contains("run_bodies"), "{refused:?}");
+        assert!(refused.detail().message.contains("used up"), "{refused:?}");
         drop(first);
         // What is refused half-way leaves nothing taken.
-        assert!(read(&[3, 3, 3]).await.is_err());
-        let (bytes, third) = read(&[3, 4]).await.unwrap();
+        assert!(read("acme", &[3, 3, 3]).await.is_err());
+        let (bytes, third) = read("acme", &[3, 4]).await.unwrap();
         assert_eq!(bytes.len(), 7);
         drop((second, third));
-        assert_eq!(read(&[10]).await.unwrap().0.len(), 10);
+        assert_eq!(read("acme", &[10]).await.unwrap().0.len(), 10);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_drips_is_given_up_and_a_slow_large_one_is_not() {
         let began = Instant::now();
-        let refused = read(drip(1), 1 << 20).await.unwrap_err();
+        let refused = read(drip(1, 9), 1 << 20).await.unwrap_err();
         assert_eq!(refused.detail().r#type, "slow-body");
         assert_eq!(began.elapsed(), PATIENCE);
-        // Twelve seconds' worth every ten seconds: it ends only by its size.
-        let refused = read(drip(12 << 16), 64 << 20).await.unwrap_err();
+        // Twelve seconds' worth every nine seconds: it ends only by its size.
+        let refused = read(drip(12 << 16, 9), 64 << 20).await.unwrap_err();
         assert_eq!(refused.detail().r#type, "body-too-large");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_lacks_its_last_byte_is_given_up_soon_however_much_has_come() {
+        let whole_but_one = || pieces(&[6 << 20]).into_data_stream();
+        let body = Body::from_stream(whole_but_one().chain(stream::pending()));
+        let began = Instant::now();
+        let refused = read(body, 64 << 20).await.unwrap_err();
+        assert_eq!(refused.detail().r#type, "slow-body");
+        assert!(refused.detail().message.contains("without pauses"), "{refused:?}");
+        assert_eq!(began.elapsed(), PAUSE);
+        // Who has less time for all of it has no more for a pause.
+        let (body, patience) =
+            (Body::from_stream(whole_but_one().chain(stream::pending())), Duration::from_secs(3));
+        let began = Instant::now();
+        collect(&HeaderMap::new(), body, (64 << 20, patience), None).await.unwrap_err();
+        assert_eq!(began.elapsed(), patience);
     }
 }

@@ -20,7 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 use utoipa::{IntoParams, ToSchema};
 
 use super::act::Act;
-use super::budget::Bodies;
+use super::budget::Budgets;
 use super::error::ApiError;
 use super::functions::{FunctionDetail, detail};
 use super::{App, Asked, ErrorBody, Named, Query, body};
@@ -89,7 +89,7 @@ pub(super) async fn put(
     State(app): State<Arc<App>>,
     Asked { caller, .. }: Asked,
     Extension(act): Extension<Arc<Act>>,
-    Extension(bodies): Extension<Bodies>,
+    Extension(budgets): Extension<Budgets>,
     Named(name): Named,
     Query(query): Query<PutQuery>,
     request: Request,
@@ -102,8 +102,8 @@ pub(super) async fn put(
     }
     let packing = packing(&headers, query.module.as_deref().unwrap_or(name.name()))?;
     let allowed = (app.config.deploy_body.0, app.config.client_timeout.0);
-    let (budget, dir) = (&bodies.deploy, app.state.run());
-    let (mut file, held) = body::spool(&headers, body, allowed, budget, &dir).await?;
+    let (held, dir) = (budgets.deploy.hold(name.tenant()), app.state.run());
+    let (mut file, held) = body::spool(&headers, body, allowed, held, &dir).await?;
     if throwaway::is_one(name.name()) {
         file = check_name(&name, &query, &packing, file).await?;
     }
@@ -135,6 +135,7 @@ async fn deploy(
     progress: Sender,
     act: Arc<Act>,
 ) -> Result<FunctionDetail, ApiError> {
+    act.begun();
     let ended = move |deployed: &Result<Arc<Function>, DeployError>| match deployed {
         Ok(function) => {
             act.made(&function.current.handler.id.0);

@@ -20,6 +20,7 @@ mod lines;
 mod logs;
 mod needs;
 mod packages;
+mod reply;
 mod run;
 mod secrets;
 mod status;
@@ -57,7 +58,7 @@ use crate::stock::Stock;
 use crate::unenforced::Unenforced;
 
 pub use audit::ActionList;
-pub use budget::Bodies;
+pub use budget::Budgets;
 pub use entrance::TENANT;
 pub use error::{ApiError, ErrorBody, ErrorDetail};
 pub use functions::{FunctionDetail, FunctionList, FunctionSummary};
@@ -110,10 +111,10 @@ pub struct App {
     pub unenforced: Vec<Unenforced>,
     /// What each tenant may take.
     pub quotas: Arc<Quotas>,
-    /// What bodies may take that come over TCP.
-    pub tcp_bodies: Bodies,
-    /// What bodies may take that come through the Unix socket.
-    pub unix_bodies: Bodies,
+    /// What requests may take that come over TCP.
+    pub tcp_budgets: Budgets,
+    /// What requests may take that come through the Unix socket.
+    pub unix_budgets: Budgets,
 }
 
 /// Through which door a request comes.
@@ -174,14 +175,15 @@ pub fn router(app: Arc<App>, door: Door) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .with_state(Arc::clone(&app));
     let entrance = entrance::Entrance { app: Arc::clone(&app), door };
-    let bodies = match door {
-        Door::Loopback | Door::Network => app.tcp_bodies.clone(),
-        Door::Unix => app.unix_bodies.clone(),
+    let budgets = match door {
+        Door::Loopback | Door::Network => app.tcp_budgets.clone(),
+        Door::Unix => app.unix_budgets.clone(),
     };
-    // The last is asked first: who it is, then what it has to say.
+    // The last is asked first: who it is, then what it has to say. Replies go the other way.
     let router = router
+        .layer(middleware::from_fn(reply::count))
         .layer(middleware::from_fn_with_state(app, body::read_small_first))
-        .layer(Extension(bodies))
+        .layer(Extension(budgets))
         .layer(middleware::from_fn_with_state(entrance, entrance::identify));
     match door {
         Door::Loopback => router.layer(middleware::from_fn(guard::refuse_foreign_pages)),

@@ -14,7 +14,7 @@ use engine::{Call, Handler, Served, Stage, Stages, Start, fault};
 use sandbox::InvocationId;
 use serde::de::IgnoredAny;
 
-use super::budget::{Bodies, Held};
+use super::budget::{Budgets, Held};
 use super::error::ApiError;
 use super::{App, Named, body};
 use crate::seldom::Seldom;
@@ -60,7 +60,7 @@ static NO_SANDBOX: Seldom = Seldom::new(Duration::from_secs(10));
         (status = 413, description = "the body is too large", body = super::ErrorBody),
         (status = 429, description = "too many calls at once; see Retry-After", body = super::ErrorBody),
         (status = 502, description = "the function raised, died or did not answer properly", body = super::ErrorBody),
-        (status = 503, description = "no sandbox could be made, or the worker is stopping", body = super::ErrorBody),
+        (status = 503, description = "no sandbox could be made, the worker is stopping, or too many replies wait to be read", body = super::ErrorBody),
         (status = 504, description = "the function did not answer in time", body = super::ErrorBody),
     ),
 )]
@@ -68,8 +68,8 @@ pub(super) async fn run(
     State(app): State<Arc<App>>,
     Named(name): Named,
     headers: HeaderMap,
-    counted: Option<Extension<Held>>,
-    Extension(bodies): Extension<Bodies>,
+    counted: Option<Extension<Arc<Held>>>,
+    Extension(budgets): Extension<Budgets>,
     body: Body,
 ) -> Result<Response, ApiError> {
     fault::point("invoke").await;
@@ -84,8 +84,8 @@ pub(super) async fn run(
     fault::point(Stage::Resolve.as_str()).await;
     let allowed = (app.config.run_body.0, app.config.client_timeout.0);
     // A small one has been read, and counts until `counted` goes.
-    let budget = counted.is_none().then_some(&bodies.run);
-    let (body, _held) = body::collect(&headers, body, allowed, budget).await?;
+    let held = counted.is_none().then(|| budgets.run.hold(name.tenant()));
+    let (body, _held) = body::collect(&headers, body, allowed, held).await?;
     let content_type = content_type(&handler, &headers, &body)?;
     let admitted = app.quotas.admit(&handler.tenant, handler.limits.memory_bytes, Instant::now());
     let _part = admitted.map_err(|exhausted| ApiError::exhausted(name.tenant(), exhausted))?;

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
-use super::budget::Bodies;
+use super::act::Act;
+use super::budget::Budgets;
 use super::error::ApiError;
 use super::{App, ErrorBody, Named, body};
 use crate::logs::stamp;
@@ -64,7 +65,8 @@ pub(super) async fn list(State(app): State<Arc<App>>, Named(name): Named) -> Jso
     ))]
 pub(super) async fn put(
     State(app): State<Arc<App>>,
-    Extension(bodies): Extension<Bodies>,
+    Extension(act): Extension<Arc<Act>>,
+    Extension(budgets): Extension<Budgets>,
     Named(name): Named,
     Key(key): Key,
     headers: HeaderMap,
@@ -76,15 +78,19 @@ pub(super) async fn put(
         return Err(ApiError::new(StatusCode::BAD_REQUEST, "bad-secret", message));
     }
     let allowed = (VALUE_BYTES, app.config.client_timeout.0);
-    let (value, _held) = body::collect(&headers, body, allowed, Some(&bodies.run)).await?;
+    let held = Some(budgets.run.hold(name.tenant()));
+    let (value, _held) = body::collect(&headers, body, allowed, held).await?;
     // Ours alone, once it has been read: it is overwritten.
     let value = Zeroizing::new(Vec::from(value));
-    let (vault, whose) = (Arc::clone(&app.vault), name.clone());
     let most = app.quotas.functions_with_secrets(name.tenant());
-    let set = tokio::task::spawn_blocking(move || vault.set(&whose, &key, &value, most)).await;
-    set.map_err(|_| broke_off())??;
-    renew(&app, &name);
-    Ok(StatusCode::NO_CONTENT)
+    let work = async move {
+        let (vault, whose) = (Arc::clone(&app.vault), name.clone());
+        let set = tokio::task::spawn_blocking(move || vault.set(&whose, &key, &value, most)).await;
+        set.map_err(|_| broke_off())??;
+        renew(&app, &name);
+        Ok(StatusCode::NO_CONTENT)
+    };
+    act.carry_out(work).await
 }
 
 /// Remove a secret. The function's next instances do without it.
@@ -97,18 +103,22 @@ pub(super) async fn put(
     ))]
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
+    Extension(act): Extension<Arc<Act>>,
     Named(name): Named,
     Key(key): Key,
 ) -> Result<StatusCode, ApiError> {
-    let (vault, whose, wanted) = (Arc::clone(&app.vault), name.clone(), key.clone());
-    let removed = tokio::task::spawn_blocking(move || vault.remove(&whose, &wanted)).await;
-    if !removed.map_err(|_| broke_off())?? {
-        let name = name.name();
-        let message = format!("{name} has no secret {key:?}: see `wool secret ls {name}`");
-        return Err(ApiError::new(StatusCode::NOT_FOUND, "unknown-secret", message));
-    }
-    renew(&app, &name);
-    Ok(StatusCode::NO_CONTENT)
+    let work = async move {
+        let (vault, whose, wanted) = (Arc::clone(&app.vault), name.clone(), key.clone());
+        let removed = tokio::task::spawn_blocking(move || vault.remove(&whose, &wanted)).await;
+        if !removed.map_err(|_| broke_off())?? {
+            let name = name.name();
+            let message = format!("{name} has no secret {key:?}: see `wool secret ls {name}`");
+            return Err(ApiError::new(StatusCode::NOT_FOUND, "unknown-secret", message));
+        }
+        renew(&app, &name);
+        Ok(StatusCode::NO_CONTENT)
+    };
+    act.carry_out(work).await
 }
 
 /// Ends the instances that have the secrets of before.

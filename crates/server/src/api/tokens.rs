@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::act::Act;
-use super::budget::Bodies;
+use super::budget::Budgets;
 use super::error::ApiError;
-use super::{App, ErrorBody, body};
+use super::{App, Asked, ErrorBody, body};
 use crate::access::{Label, NewToken, Patterns, Scope, Secret, Token, TokenError};
 use crate::logs::stamp;
 
@@ -137,24 +137,28 @@ impl TokenRequest {
     ))]
 pub(super) async fn create(
     State(app): State<Arc<App>>,
+    Asked { tenant, .. }: Asked,
     Extension(act): Extension<Arc<Act>>,
-    Extension(bodies): Extension<Bodies>,
+    Extension(budgets): Extension<Budgets>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<TokenMade>), ApiError> {
     let allowed = (REQUEST_BYTES, app.config.client_timeout.0);
-    let (body, _held) = body::collect(&headers, body, allowed, Some(&bodies.run)).await?;
+    let held = Some(budgets.run.hold(tenant.as_str()));
+    let (body, _held) = body::collect(&headers, body, allowed, held).await?;
     let request: TokenRequest = serde_json::from_slice(&body).map_err(|error| {
         let message = format!("the body does not ask for a token: {error}");
         ApiError::new(StatusCode::BAD_REQUEST, "bad-token", message)
     })?;
     let new = request.read()?;
     act.about(new.name.as_str());
-    let tokens = Arc::clone(&app.tokens);
-    let made = tokio::task::spawn_blocking(move || tokens.create(new)).await;
-    let (token, secret) = made.map_err(|_| broke_off())??;
-    tracing::info!(token = %token.name, "made a token");
-    Ok((StatusCode::CREATED, Json(TokenMade::of(&token, &secret))))
+    let work = async move {
+        let made = tokio::task::spawn_blocking(move || app.tokens.create(new)).await;
+        let (token, secret) = made.map_err(|_| broke_off())??;
+        tracing::info!(token = %token.name, "made a token");
+        Ok((StatusCode::CREATED, Json(TokenMade::of(&token, &secret))))
+    };
+    act.carry_out(work).await
 }
 
 /// List the tokens: what they are good for, not what they are.
@@ -174,23 +178,24 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Json<TokenList> {
     ))]
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
+    Extension(act): Extension<Arc<Act>>,
     name: Result<Path<String>, PathRejection>,
 ) -> Result<StatusCode, ApiError> {
     // Not UTF-8 once decoded: say the rule.
     let name = name.map_or_else(|_| "\u{fffd}".to_owned(), |Path(name)| name);
     let bad = |error| ApiError::new(StatusCode::BAD_REQUEST, "bad-name", chain(&error));
     let name: Label = name.parse().map_err(bad)?;
-    let (tokens, wanted) = (Arc::clone(&app.tokens), name.clone());
-    let removed = tokio::task::spawn_blocking(move || tokens.remove(&wanted)).await;
-    if !removed.map_err(|_| broke_off())?? {
-        return Err(ApiError::new(
-            StatusCode::NOT_FOUND,
-            "unknown-token",
-            format!("no token {name}: see what there is with `wool token ls`"),
-        ));
-    }
-    tracing::info!(token = %name, "removed a token");
-    Ok(StatusCode::NO_CONTENT)
+    let work = async move {
+        let wanted = name.clone();
+        let removed = tokio::task::spawn_blocking(move || app.tokens.remove(&wanted)).await;
+        if !removed.map_err(|_| broke_off())?? {
+            let message = format!("no token {name}: see what there is with `wool token ls`");
+            return Err(ApiError::new(StatusCode::NOT_FOUND, "unknown-token", message));
+        }
+        tracing::info!(token = %name, "removed a token");
+        Ok(StatusCode::NO_CONTENT)
+    };
+    act.carry_out(work).await
 }
 
 fn broke_off() -> ApiError {

@@ -67,18 +67,21 @@ pub struct Config {
     pub run_body: Bytes,
     /// Largest bundle of a deploy. Default 256 MiB.
     pub deploy_body: Bytes,
-    /// Bodies of all calls over TCP together that are in memory, from their first byte to the end of their call. Beyond, a call
-    /// is told to come back. The Unix socket has an eighth of that besides. Default: an eighth of the machine's memory, at most
+    /// Bodies of all calls over TCP together that are in memory, from their first byte to the end of their call, and replies of more
+    /// than 64 KiB until they have been read; a tenant's have
+    /// as much as is still free, so that it takes half of all when it is alone. Beyond, a call is told to come back. The
+    /// Unix socket has an eighth of that besides. Default: an eighth of the machine's memory, at most
     /// 1 GiB.
     pub run_bodies: Option<Bytes>,
-    /// Bundles of all deploys over TCP together that lie on the disk until they are deployed; of the Unix socket an eighth
-    /// besides, one at least. Default: four times `deploy_body`.
+    /// Bundles of all deploys over TCP together that lie on the disk until they are deployed, shared out among tenants likewise;
+    /// of the Unix socket an eighth besides, two at least. Default: four times `deploy_body`.
     pub deploy_bodies: Option<Bytes>,
     /// Most connections over TCP at once. Beyond, the one that has been idle longest is closed; where none is idle, the
     /// newcomer gets 503. Default, and most: what the limit of open files leaves to them.
     pub connections: Option<usize>,
     /// How long a client may take to send the header of its next request, to send the first of a body, or to read the first
-    /// of an answer; then it must send, or read, 64 KiB a second. Default 30 seconds.
+    /// of an answer; then it must send, or read, 64 KiB a second. A body may pause that long, and 10 seconds at most. Default
+    /// 30 seconds.
     pub client_timeout: Span,
     /// Largest body of a reply. Default 6 MiB.
     pub reply_body: Bytes,
@@ -273,11 +276,11 @@ impl Config {
         self.build_memory.map_or((total_memory() / 2).min(4 << 30), |bytes| bytes.0)
     }
 
-    /// Bytes of the bodies of all calls together; room for one at least.
+    /// Bytes of the bodies and the replies of all calls together; room for one at least.
     #[must_use]
     pub fn run_bodies(&self) -> u64 {
         let bytes = self.run_bodies.map_or((total_memory() / 8).min(1 << 30), |bytes| bytes.0);
-        bytes.max(self.run_body.0)
+        bytes.max(self.of_a_call())
     }
 
     /// Bytes of the bundles of all deploys together; room for one at least.
@@ -288,11 +291,19 @@ impl Config {
     }
 
     /// Bytes of bodies of calls, and of bundles, that come through the Unix socket: an eighth of what may come over TCP, which
-    /// cannot take it away. Room for one of each at least.
+    /// cannot take it away. Room for two of each at least: its owner is one tenant.
     #[must_use]
     pub fn own_bodies(&self) -> (u64, u64) {
-        let share = |of: u64, one: Bytes| (of / 8).max(one.0);
-        (share(self.run_bodies(), self.run_body), share(self.deploy_bodies(), self.deploy_body))
+        let share = |of: u64, one: u64| (of / 8).max(one.saturating_mul(2));
+        (
+            share(self.run_bodies(), self.of_a_call()),
+            share(self.deploy_bodies(), self.deploy_body.0),
+        )
+    }
+
+    /// The larger one of a call's body and its reply.
+    fn of_a_call(&self) -> u64 {
+        self.run_body.0.max(self.reply_body.0)
     }
 
     /// Which zygotes exist.
