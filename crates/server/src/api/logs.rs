@@ -1,6 +1,5 @@
 //! `/v1/functions/{name}/logs`: what a function printed.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -10,18 +9,23 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use serde::Deserialize;
+use thiserror::Error;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
 use utoipa::IntoParams;
 
 use super::error::ApiError;
 use super::{App, Asked, ErrorBody, Named, Query, lines};
 use crate::access::Caller;
 use crate::logs::{Entry, Follower};
+use crate::name::WholeName;
 
 /// Which lines.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct LogsQuery {
-    /// Go on with what is written from now on, until the client hangs up or its token is good for nothing any more.
+    /// Go on with what is written from now on, until the client hangs up or the function is removed. Where the worker stops
+    /// before, or the client's token is good for nothing any more, the reply is cut off: it has no proper end.
     #[serde(default)]
     follow: bool,
     /// How many lines to go back; 100 unless said, at most 100 000.
@@ -61,12 +65,15 @@ pub(super) async fn read(
     Query(query): Query<LogsQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
+    // Before the function is looked for: no removal comes between.
+    let removals = app.logs.removals();
     if app.registry.get(&name).is_none() {
         return Err(ApiError::unknown_function(name.name()));
     }
     app.logs.flush().await;
     let (logs, lines) = (Arc::clone(&app.logs), query.lines.unwrap_or(lines::USUAL));
-    let read = tokio::task::spawn_blocking(move || logs.read(&name, lines as usize)).await;
+    let whose = name.clone();
+    let read = tokio::task::spawn_blocking(move || logs.read(&whose, lines as usize)).await;
     let unreadable =
         |error: std::io::Error| ApiError::internal(format!("the log cannot be read: {error}"));
     let (entries, follower) =
@@ -75,38 +82,79 @@ pub(super) async fn read(
     let content_type = if json { "application/x-ndjson" } else { "text/plain; charset=utf-8" };
     let body = if query.follow {
         let first = stream::iter([render(&entries, &query, json)]);
-        let rest = follow(follower, query, json).take_until(Box::pin(over(app, caller)));
-        Body::from_stream(first.chain(rest).map(Ok::<_, Infallible>))
+        let rest = follow(follower, query, json, over(app, caller, name, removals));
+        Body::from_stream(first.map(Ok).chain(rest))
     } else {
         Body::from(render(&entries, &query, json))
     };
     Ok(([(header::CONTENT_TYPE, content_type)], body).into_response())
 }
 
-/// Returns when nobody may be told more: the worker stops, or whoever asks would not be let in any more.
-async fn over(app: Arc<App>, caller: Caller) {
+/// The function is there, and its log is not told any further.
+#[derive(Debug, Error)]
+#[error("the log is not followed any further")]
+struct Cut;
+
+/// Returns when no more is to be told: the function was removed, the worker stops, or whoever asks would not be let in any
+/// more.
+async fn over(
+    app: Arc<App>,
+    caller: Caller,
+    name: WholeName,
+    removals: Receiver<WholeName>,
+) -> Result<(), Cut> {
     let shut_out = app.tokens.until(|now| match &caller {
         Caller::Token(token) => !app.tokens.is_good(token, now),
         Caller::Anyone => !app.config.tokens.lets_anyone_in(&app.tokens),
         Caller::User { .. } => false,
     });
-    tokio::select! { () = app.stop.cancelled() => {}, () = shut_out => {} }
+    tokio::select! {
+        () = app.stop.cancelled() => Err(Cut),
+        () = shut_out => Err(Cut),
+        () = removed(&app, &name, removals) => Ok(()),
+    }
 }
 
+/// Returns when the function's log was removed with it.
+async fn removed(app: &App, name: &WholeName, mut removals: Receiver<WholeName>) {
+    loop {
+        match removals.recv().await {
+            Ok(removed) if removed == *name => return,
+            Ok(_) => {}
+            // Its name may have been among those that were missed.
+            Err(RecvError::Lagged(_)) if app.registry.get(name).is_none() => return,
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
+/// What is written until it is over.
 fn follow(
     follower: Follower,
     query: LogsQuery,
     json: bool,
-) -> impl stream::Stream<Item = Bytes> + Send {
-    stream::unfold((follower, query, json), async |(mut follower, query, json)| {
-        match follower.next().await {
-            Ok(Some(entries)) => Some((render(&entries, &query, json), (follower, query, json))),
-            Ok(None) => None,
-            Err(error) => {
-                tracing::warn!(%error, "a log cannot be followed any more");
-                None
-            }
-        }
+    over: impl Future<Output = Result<(), Cut>> + Send,
+) -> impl stream::Stream<Item = Result<Bytes, Cut>> + Send {
+    let following = Some((follower, query, Box::pin(over)));
+    stream::unfold(following, move |following| async move {
+        let (mut follower, query, mut over) = following?;
+        let end = tokio::select! {
+            read = follower.next() => match read {
+                Ok(Some(entries)) => {
+                    return Some((Ok(render(&entries, &query, json)), Some((follower, query, over))));
+                }
+                Ok(None) => Err(Cut),
+                Err(error) => {
+                    tracing::warn!(%error, "a log cannot be followed any more");
+                    Err(Cut)
+                }
+            },
+            end = over.as_mut() => end,
+        };
+        // What was told already is on its way before the reply is cut off.
+        tokio::task::yield_now().await;
+        end.err().map(|cut| (Err(cut), None))
     })
 }
 
