@@ -117,6 +117,26 @@ fn a_killed_warden_ends_the_worker_clearly_and_the_next_one_serves() {
 }
 
 #[test]
+fn a_call_whose_warden_is_killed_is_told_as_the_workers_failure() {
+    if !can_run() {
+        return;
+    }
+    let mut worker = Site::new().up();
+    let slow = "import time\ndef handler(event, context):\n    print('began', flush=True)\n    time.sleep(20)\n";
+    drop(worker.deploy("slow", slow).expect(201));
+    std::thread::scope(|scope| {
+        let caller = scope.spawn(|| worker.run("slow", &json!({})));
+        e2e::eventually("the call runs", || !worker.logs("slow").is_empty());
+        kill(worker.warden());
+        let reply = caller.join().unwrap().expect(503);
+        let said = reply.text();
+        assert!(said.contains("\"stopping\"") && said.contains("may have had effects"), "{said}");
+    });
+    assert_eq!(worker.ended().code(), Some(1), "{}", worker.log());
+    worker.stop().wait_until_quiet();
+}
+
+#[test]
 fn a_worker_that_ends_without_its_warden_keeps_nobody_waiting() {
     if !can_run() || !has_fault_points() {
         return;
@@ -139,8 +159,8 @@ fn a_worker_that_ends_without_its_warden_keeps_nobody_waiting() {
         // They die with their place, a moment after the warden.
         e2e::eventually("no sandbox lives", || worker.site().sandboxed().is_empty());
         fs::remove_file(held).unwrap();
-        // Its own sandbox's end, and not the worker's.
-        assert!(call.join().unwrap().unwrap().expect(502).error().starts_with("died: "));
+        // Its sandbox ended with the worker's others: that was none of its doing.
+        assert!(call.join().unwrap().unwrap().expect(503).error().starts_with("stopping: "));
     });
     assert_eq!(worker.ended().code(), Some(1), "{}", worker.log());
     // The next one removes the cgroups.

@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::process::{Child, Stdio};
 
 use e2e::terminal::Terminal;
 use e2e::traces::peak_memory;
@@ -208,7 +209,7 @@ fn a_follower_sees_lines_as_they_are_printed() {
     );
     drop(worker.run("f", &json!(1)).expect(200));
     let mut follower = worker.site().command();
-    follower.args(["logs", "f", "--follow"]).stdout(std::process::Stdio::piped());
+    follower.args(["logs", "f", "--follow"]).stdout(Stdio::piped());
     let mut follower = follower.spawn().unwrap();
     let mut lines =
         std::io::BufRead::lines(std::io::BufReader::new(follower.stdout.take().unwrap()));
@@ -219,6 +220,42 @@ fn a_follower_sees_lines_as_they_are_printed() {
     }
     follower.kill().unwrap();
     follower.wait().unwrap();
+}
+
+/// A `wool logs --follow` that has shown the first line.
+fn following(worker: &Worker, name: &str) -> Child {
+    let mut follower = worker.site().command();
+    follower.args(["logs", name, "--follow"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut follower = follower.spawn().unwrap();
+    let mut first = [0; 20];
+    follower.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    follower
+}
+
+#[test]
+fn a_follower_says_whether_its_function_was_removed_or_its_worker_has_gone() {
+    if !can_run() {
+        return;
+    }
+    let mut site = Site::new();
+    for killed in [true, false] {
+        let worker = site.up();
+        for name in ["removed", "stays"] {
+            let source = "def handler(event, context):\n    print('a line that is long enough')\n";
+            drop(worker.try_out(name, source).expect(200));
+        }
+        let (removed, stays) = (following(&worker, "removed"), following(&worker, "stays"));
+        drop(worker.site().wool(&["rm", "removed"]).ok());
+        let ended = removed.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success() && said.contains("removed was removed"), "{ended:?}");
+        site = if killed { worker.crash() } else { worker.stop() };
+        let ended = stays.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(3), "{ended:?}");
+        assert!(said.contains("is gone"), "{said}");
+        site.wait_until_quiet();
+    }
 }
 
 #[test]

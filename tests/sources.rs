@@ -103,6 +103,32 @@ fn a_source_is_built_once_and_its_wheel_is_one_like_any_other() {
 }
 
 #[test]
+fn a_script_that_a_build_runs_imports_what_lies_beside_it() {
+    if !can_run() {
+        return;
+    }
+    let index = Index::open();
+    let body = "\n    import subprocess, sys\n    subprocess.check_call([sys.executable, 'tools/gen.py'])\n    \
+                return wheel(directory, name, open('made.py').read())";
+    let backend = BACKEND.replace("NAME", "generated").replace("BODY", body);
+    let backend = backend.replace("REQUIRES", "");
+    let script = "import helper\nopen('made.py', 'w').write(f'x = {helper.VALUE}')\n";
+    let files = [
+        ("pyproject.toml", PROJECT.as_bytes()),
+        ("backend.py", backend.as_bytes()),
+        ("tools/gen.py", script.as_bytes()),
+        ("tools/helper.py", b"VALUE = 42\n"),
+        // The backend's own process, which is started here, too, does not take this one.
+        ("json.py", b"raise SystemExit('this is not the json of the standard library')\n"),
+    ];
+    index.add("generated", &files);
+    let worker = Site::new().up_with(&[("WOOL_INDEXES", &index.url())]);
+    drop(deploy(&worker, &index, "generated").expect(201));
+    assert_eq!(worker.run("calls-generated", &json!({})).expect(200).json(), 42);
+    worker.assert_well();
+}
+
+#[test]
 fn two_deploys_that_need_the_same_source_build_it_once() {
     if !can_run() {
         return;

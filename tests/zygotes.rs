@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
+use e2e::index::Index;
 use e2e::{Site, Value, Worker, can_run, json};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -121,6 +122,76 @@ fn a_tree_that_one_worker_learnt_is_what_another_starts_from() {
     assert_eq!(again["tree"], said["tree"], "the same tree comes out that went in");
     second.assert_well();
     first.assert_well();
+}
+
+/// Ten packages, each with a function that imports it and no other, deployed one after the other, and then nine functions
+/// without packages.
+fn ten_and_nine(worker: &Worker, index: &Index) {
+    for n in 0..10 {
+        index.add_wheel(&format!("single{n}"), "x = 1\n");
+        let source = format!(
+            "# /// script\n# dependencies = [\"single{n}\"]\n# [tool.uv]\n# index-url = \"{}\"\n# ///\n\
+             import single{n}\ndef handler(event, context):\n    return single{n}.x\n",
+            index.url()
+        );
+        drop(worker.try_out(&format!("calls-{n}"), &source).expect(200));
+    }
+    for n in 0..9 {
+        drop(worker.deploy(&format!("bare-{n}"), ECHO).expect(201));
+    }
+}
+
+/// The packages that zygotes have imported.
+fn imported(worker: &Worker) -> Vec<String> {
+    let said: Value =
+        serde_json::from_str(&worker.site().wool(&["zygotes", "--json"]).ok()).unwrap();
+    let nodes = said["tree"]["children"].as_array().unwrap();
+    let mut names: Vec<String> = nodes
+        .iter()
+        .flat_map(|node| node["packages"].as_array().unwrap())
+        .map(|package| package.as_str().unwrap().to_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn after_a_restart_the_zygotes_are_those_that_were_there_or_are_given() {
+    if !can_run() {
+        return;
+    }
+    let index = Index::open();
+    let url = index.url();
+    let settings = [("WOOL_INDEXES", url.as_str())];
+    let all: Vec<String> = (0..10).map(|n| format!("single{n}==1.0")).collect();
+    let worker = Site::new().up_with(&settings);
+    ten_and_nine(&worker, &index);
+    drop(index);
+    e2e::eventually("all are there", || imported(&worker) == all);
+    let given = worker.site().own().join("given.json");
+    fs::write(&given, worker.site().wool(&["zygotes", "--json"]).ok()).unwrap();
+    let site = worker.stop();
+    let learnt = site.state().join("zygotes.json");
+
+    let worker = site.up_with(&settings);
+    e2e::eventually("those of the last run are there", || imported(&worker) == all);
+    let site = worker.stop();
+
+    // Without them, those of the eight sets that were deployed last: functions without packages do not count.
+    fs::write(&learnt, "{\"tree\": ").unwrap();
+    let worker = site.up_with(&settings);
+    e2e::eventually("eight are there", || imported(&worker) == all[2..]);
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(imported(&worker), all[2..]);
+    let log = worker.log();
+    assert!(log.contains("the zygotes of the last run are not known"), "{log}");
+    let site = worker.stop();
+
+    fs::remove_file(&learnt).unwrap();
+    let seed = ("WOOL_ZYGOTE_SEED", given.to_str().unwrap());
+    let worker = site.up_with(&[settings[0], seed]);
+    e2e::eventually("those that are given are there", || imported(&worker) == all);
+    worker.assert_well();
 }
 
 #[test]

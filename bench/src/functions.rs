@@ -22,7 +22,7 @@ pub(crate) const WARMER: &str = "warmer";
 /// At a time: one for each processor would leave them waiting for the disk.
 const DEPLOYS: usize = 4;
 
-/// Functions that a worker makes zygotes for when it starts: those deployed last.
+/// Functions without packages among those deployed last: for them a worker has fresh interpreters when it starts.
 const PREPARED: usize = 8;
 
 /// A function to be deployed.
@@ -115,7 +115,7 @@ pub(crate) async fn template(
     let settings = [("zygotes", "none")];
     let worker = Worker::start("template", wool, &state, &settings, &environment).await?;
     deploy_all(&worker, kind, there..wanted).await?;
-    // What a worker prepares for is nothing that is measured.
+    // The fresh interpreter that a start makes is of no function that is measured.
     for number in 0..PREPARED {
         deploy(&worker, &noop(format!("last-{number}"), wanted)).await?;
     }

@@ -61,6 +61,8 @@ impl Worker {
         command.args(["-c", join, "sh"]).arg(procs).arg(wool);
         command.args(["--json", "--state"]).arg(state).args(["up", "--listen", "127.0.0.1:0"]);
         command.env("WOOL_LOG", "warn");
+        // What a worker prepares for is nothing that is measured.
+        command.env("WOOL_PREPARED", "0");
         for (key, _) in std::env::vars_os().filter(|(key, _)| is_setting(key)) {
             command.env_remove(key);
         }

@@ -263,6 +263,11 @@ pub enum CallError {
     /// The function's secrets cannot be read, and it is not loaded without them: 503.
     #[error(transparent)]
     NoSecrets(SecretsUnreadable),
+    /// The provider ended, and every sandbox with it, whatever their handlers did: 503.
+    #[error(
+        "the worker lost its sandboxes while the function ran, and stops; the call may have had effects"
+    )]
+    Lost,
     /// The worker is stopping: 503.
     #[error("the worker is stopping")]
     Stopping,

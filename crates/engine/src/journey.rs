@@ -75,6 +75,7 @@ fn outcome(result: &Result<Outcome, CallError>) -> &'static str {
         Err(CallError::BadAnswer(_)) => "bad-answer",
         Err(CallError::NoSandbox(_)) => "no-sandbox",
         Err(CallError::NoSecrets(_)) => "no-secrets",
+        Err(CallError::Lost) => "lost",
         Err(CallError::Stopping) => "stopping",
     }
 }

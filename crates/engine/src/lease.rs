@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sandbox::wire::{Load, Reply, Request};
-use sandbox::{Death, Instance};
+use sandbox::{Death, Instance, ProviderError};
 use tokio::time::{Instant, timeout_at};
 
 use crate::call::{Call, CallError, Handler, Outcome};
@@ -175,8 +175,12 @@ impl Lease {
         match broken {
             Broken::Protocol(what) => CallError::BadAnswer(what),
             Broken::Closed => {
-                let death = tokio::time::timeout(AUTOPSY, self.resident.sandbox.autopsy()).await;
-                CallError::Died(death.ok().and_then(Result::ok).unwrap_or(Death::Unknown))
+                match tokio::time::timeout(AUTOPSY, self.resident.sandbox.autopsy()).await {
+                    Ok(Ok(death)) => CallError::Died(death),
+                    // All sandboxes end with the warden: it was not the handler's doing.
+                    Ok(Err(ProviderError::WardenGone)) => CallError::Lost,
+                    Ok(Err(_)) | Err(_) => CallError::Died(Death::Unknown),
+                }
             }
         }
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use engine::{CallError, EngineConfig, Handler, Stage, Start};
 use sandbox::Death;
 use sandbox::wire::LogStream;
-use world::{World, call, handler};
+use world::{World, call, eventually, handler};
 
 /// Calls `module` once on a new engine.
 async fn outcome(
@@ -76,6 +76,18 @@ async fn a_death_is_told_with_its_cause_and_leaves_no_instance() {
         );
         assert_eq!(world.census().instances, 0, "{module}");
     }
+}
+
+#[tokio::test]
+async fn a_call_whose_provider_ends_is_not_told_as_a_handler_that_died() {
+    let world = World::new(EngineConfig::default());
+    let running = world.spawn(&Arc::new(handler("h", "sleep:20000")));
+    eventually("it runs", || world.engine.status().instances.busy == 1).await;
+    world.provider.end();
+    let result = running.await.unwrap().result;
+    assert!(matches!(result, Err(CallError::Lost)), "{result:?}");
+    let next = world.call(&Arc::new(handler("h", "echo"))).await.result;
+    assert!(matches!(next, Err(CallError::NoSandbox(_))), "{next:?}");
 }
 
 #[tokio::test]

@@ -330,6 +330,33 @@ async fn a_seeded_worker_makes_no_zygotes_beside_those_that_its_deploys_need() {
 }
 
 #[tokio::test]
+async fn a_given_tree_is_made_for_handlers_that_nobody_has_called() {
+    let costs: &[(&str, f64, &[&str])] = &[("a", 20.0, &[]), ("b", 30.0, &["a"]), ("c", 9.0, &[])];
+    let node = |package: &str, children| {
+        let packages = vec![package.to_owned()];
+        ZygoteTree { packages, children, ..ZygoteTree::default() }
+    };
+    let children = vec![node("a==1", vec![node("b==1", Vec::new())]), node("c==1", Vec::new())];
+    let tree = ZygoteTree { children, ..ZygoteTree::default() };
+    let both = locked("both", "uses:a+b", &["a==1", "b==1"], &["a", "b"]);
+    let handlers = [Arc::new(handler("none", "echo")), Arc::clone(&both)];
+    let world = world(policy(ZygotePolicy::Utility), None, costs);
+    world.engine.plant(&tree, &handlers).await;
+    let status = world.engine.status();
+    let made: Vec<_> = status.zygotes.iter().map(|one| (one.parent, &*one.imports)).collect();
+    let ids: Vec<_> = status.zygotes.iter().map(|one| Some(one.id)).collect();
+    let own = ["a", "b"].map(|module| vec![module.to_owned()]);
+    // Nobody locked `c`.
+    assert_eq!(made, [(None, &[][..]), (ids[0], &own[0]), (ids[1], &own[1])], "{status:?}");
+    assert!(world.engine.prepare(&both).await);
+    settled(&world).await;
+    assert_eq!(world.engine.status().zygotes.len(), 3, "it needs none of its own beside them");
+    let none = self::world(policy(ZygotePolicy::None), None, costs);
+    none.engine.plant(&tree, &handlers).await;
+    assert_eq!(none.engine.status().zygotes.len(), 0);
+}
+
+#[tokio::test]
 async fn a_deploy_has_a_zygote_of_its_own_made_when_the_given_one_cannot_be_forked() {
     let both = ["a==1", "threads==1"].map(str::to_owned).to_vec();
     let given = ZygoteTree { packages: both, ..ZygoteTree::default() };

@@ -139,6 +139,8 @@ struct State {
     forked_from: Vec<(SandboxId, Vec<String>)>,
     recorded: Arc<HashMap<String, Recorded>>,
     derived_ms: f64,
+    /// Nothing can be made or examined any more.
+    gone: bool,
 }
 
 impl FakeProvider {
@@ -209,6 +211,14 @@ impl FakeProvider {
         all.iter().for_each(|process| process.kill());
     }
 
+    /// Ends as a provider does whose privileged helper was killed: all processes end with it, nothing can be made any more, and
+    /// nobody can say what became of them.
+    pub fn end(&self) {
+        self.shared.state().gone = true;
+        self.kill_instances();
+        self.kill_zygotes();
+    }
+
     /// Ends all zygotes' processes: whoever forks from one finds it lost.
     pub fn kill_zygotes(&self) {
         let all: Vec<_> = self.shared.state().zygotes.values().filter_map(Weak::upgrade).collect();
@@ -265,6 +275,9 @@ impl Shared {
             let count = state.begun.entry(operation).or_default();
             *count += 1;
             let nth = *count;
+            if state.gone {
+                return Err(ProviderError::WardenGone);
+            }
             state.faults.remove(&(operation, nth))
         };
         if !latency.is_zero() {

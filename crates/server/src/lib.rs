@@ -28,6 +28,7 @@ pub mod doctor;
 pub mod guest;
 pub mod installer;
 pub mod layered;
+mod learnt;
 mod listen;
 pub mod logs;
 pub mod name;

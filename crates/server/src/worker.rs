@@ -9,11 +9,14 @@
 //! Nothing of a request depends on a clean end: after `kill -9` the next start finds every acknowledged deploy, and
 //! removes the socket and address that the dead one left.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result, anyhow};
-use engine::{Engine, EngineConfig, LogSink, PackageStore, Packages, SecretStore, ZygoteTree};
+use engine::{
+    Engine, EngineConfig, Handler, LogSink, PackageStore, Packages, SecretStore, ZygoteTree,
+};
 use futures_util::future;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use sandbox::Provider;
@@ -33,6 +36,7 @@ use crate::config::{Config, ConfigError};
 use crate::deploy::Deployer;
 use crate::guest;
 use crate::installer::Installer;
+use crate::learnt::Learnt;
 use crate::listen::{self, Behind};
 use crate::logs::{Logs, Rotation};
 use crate::networks::Networks;
@@ -60,10 +64,13 @@ pub struct Worker {
     certificates: Option<Arc<Certificates>>,
     unix: UnixListener,
     hold: Hold,
+    /// The tree of zygotes that was given.
+    seed: Option<ZygoteTree>,
 }
 
-/// Functions whose zygotes are made when the worker starts, the last deployed first.
-const PREPARED: usize = 8;
+/// Fresh interpreters that are there when the worker starts: one for each tenant, Python and network, of those that deployed
+/// functions without packages last.
+const INTERPRETERS: usize = 8;
 
 impl Worker {
     /// Takes the state directory, opens what it holds and binds both listeners. `parts` is called once the directory
@@ -112,7 +119,8 @@ impl Worker {
             parts(&config, &state).await?;
         let sink = Arc::clone(&logs) as Arc<dyn LogSink>;
         let shelf = Arc::new(Shelf::new(store.clone())) as Arc<dyn PackageStore>;
-        let packages = Packages { store: Some(shelf), seed: seed(&config)? };
+        let seed = seed(&config)?;
+        let packages = Packages { store: Some(shelf), seed: seed.clone() };
         let held = warden.as_ref().map(|warden| warden.sandboxes);
         let means = Means::of(&Host::probe(), descriptors, held);
         let capacity = means.capacity().chosen(&config);
@@ -174,7 +182,7 @@ impl Worker {
             unenforced,
             quotas,
         });
-        Ok(Self { app, doors, provider, builds, warden, tcp, certificates, unix, hold })
+        Ok(Self { app, doors, provider, builds, warden, tcp, certificates, unix, hold, seed })
     }
 
     /// Where it listens.
@@ -194,11 +202,23 @@ impl Worker {
     /// # Errors
     /// When serving itself fails.
     pub async fn serve(self) -> Result<()> {
-        let Self { app, doors, provider, builds, mut warden, tcp, certificates, unix, hold } = self;
+        let Self { app, doors, provider, builds, mut warden, tcp, certificates, unix, hold, seed } =
+            self;
         let stop = app.stop.clone();
         hold.announce(&Address { pid: std::process::id(), url: app.url.clone() })
             .context("cannot write worker.json into the state directory")?;
-        tokio::spawn(prepare_recent(Arc::clone(&app)));
+        let learnt = Arc::new(Learnt::of(&app.config, &app.state));
+        let prepared = tokio::spawn({
+            let (app, learnt) = (Arc::clone(&app), Arc::clone(&learnt));
+            async move {
+                let prepared = prepare(&app, seed.or_else(|| learnt.read()));
+                let prepared = app.stop.run_until_cancelled(prepared).await.is_some();
+                if prepared {
+                    app.stop.run_until_cancelled(learnt.keep(&app.engine)).await;
+                }
+                prepared
+            }
+        });
         tokio::spawn(upkeep(app.metrics.clone(), stop.clone()));
         tokio::spawn(keep_a_thread(stop.clone()));
         let (engine, proc) = (Arc::clone(&app.engine), app.config.proc.clone());
@@ -226,6 +246,9 @@ impl Worker {
             () = stop.cancelled() => Ok(()),
         };
         stop.cancel();
+        if prepared.await.unwrap_or(false) && outcome.is_ok() {
+            learnt.write(&app.engine);
+        }
         app.deployer.stop();
         if let Some(builds) = builds {
             builds.stop();
@@ -347,18 +370,31 @@ async fn forget_hidden(registry: &Registry, logs: &Logs, vault: &Vault) -> Resul
     Ok(())
 }
 
-/// Makes the zygotes of what was deployed last, so that the first calls after a start find them.
-async fn prepare_recent(app: Arc<App>) {
-    let mut functions: Vec<Arc<Function>> = app.registry.list();
-    functions.sort_by_key(|function| std::cmp::Reverse(function.updated));
-    for function in functions.into_iter().take(PREPARED) {
-        if app
-            .stop
-            .run_until_cancelled(app.engine.prepare(&function.current.handler))
-            .await
-            .is_none()
-        {
-            return;
-        }
+/// Makes zygotes before anybody calls: those of the tree that was given or is left from the last run, as far as there is a
+/// function for them, and those of what was deployed last, so that the first calls after a start find them.
+async fn prepare(app: &App, given: Option<ZygoteTree>) {
+    let (packed, bare): (Vec<_>, Vec<_>) =
+        distinct(app.registry.list()).into_iter().partition(|handler| handler.packages.is_some());
+    // These need nothing but a fresh interpreter, which all others are made from, and take no place from them.
+    for handler in bare.iter().take(INTERPRETERS) {
+        app.engine.prepare(handler).await;
     }
+    if let Some(tree) = given {
+        app.engine.plant(&tree, &packed).await;
+    }
+    for handler in packed.iter().take(app.config.prepared) {
+        app.engine.prepare(handler).await;
+    }
+}
+
+/// Of all functions that one zygote serves, the one deployed last; the last of these first.
+fn distinct(mut functions: Vec<Arc<Function>>) -> Vec<Arc<Handler>> {
+    functions.sort_by_key(|function| std::cmp::Reverse(function.updated));
+    let mut seen = HashSet::new();
+    let handlers = functions.iter().map(|function| &function.current.handler);
+    let new = |handler: &&Arc<Handler>| {
+        let Handler { kind, python, network, tenant, packages, .. } = &***handler;
+        seen.insert((*kind, python.clone(), *network, tenant.clone(), packages.clone()))
+    };
+    handlers.filter(new).cloned().collect()
 }

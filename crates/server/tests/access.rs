@@ -197,7 +197,8 @@ async fn follow(client: &server::client::Client) -> tokio::task::JoinHandle<()> 
     let client = client.clone();
     tokio::spawn(async move {
         let lines = client.lines(reply, |_| ());
-        tokio::time::timeout(Duration::from_secs(60), lines).await.expect("it ends").unwrap();
+        let end = tokio::time::timeout(Duration::from_secs(60), lines).await.expect("it ends");
+        assert!(end.is_err(), "no proper end: more would come");
     })
 }
 

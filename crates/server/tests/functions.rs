@@ -180,7 +180,7 @@ async fn a_name_that_wool_run_makes_is_given_to_nothing_but_what_it_is_the_hash_
 }
 
 #[tokio::test]
-async fn a_follower_sees_what_comes_and_ends_with_the_worker() {
+async fn a_follower_sees_what_comes_and_is_cut_off_with_the_worker() {
     let world = World::new().await;
     world.deploy("f", "module = print").await;
     let response = world
@@ -191,17 +191,46 @@ async fn a_follower_sees_what_comes_and_ends_with_the_worker() {
     let client = world.tcp.clone();
     let follower = tokio::spawn(async move {
         let mut lines = Vec::new();
-        client
+        let end = client
             .lines(response, |line| lines.push(String::from_utf8(line.to_vec()).unwrap()))
-            .await
-            .unwrap();
-        lines
+            .await;
+        (lines, end)
     });
     for _ in 0..3 {
         world.run("f", "{}").await;
         tokio::time::sleep(Duration::from_millis(60)).await;
     }
     world.stop().await;
-    let lines = follower.await.unwrap();
+    let (lines, end) = follower.await.unwrap();
     assert_eq!(lines.iter().filter(|line| line.ends_with("called")).count(), 3, "{lines:?}");
+    assert!(
+        matches!(end, Err(server::client::ClientError::Broken { .. })),
+        "it has no proper end: {end:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_follower_ends_when_its_function_is_removed_and_with_no_other() {
+    let world = World::new().await;
+    world.deploy("f", "module = print").await;
+    let path = "/v1/functions/f/logs?follow=true";
+    let response = world.tcp.ask(Method::GET, path, &[], "".into()).await.unwrap();
+    let client = world.tcp.clone();
+    let mut follower = tokio::spawn(async move { client.lines(response, |_| ()).await });
+    // More than a follower may be behind.
+    for n in 0..80 {
+        let name = format!("other-{n}");
+        world.deploy(&name, "module = print").await;
+        let path = format!("/v1/functions/{name}");
+        assert_eq!(world::exchange(&world.tcp, Method::DELETE, &path, "").await.status, 204);
+    }
+    world.run("f", "{}").await;
+    assert!(tokio::time::timeout(Duration::from_millis(200), &mut follower).await.is_err());
+    assert_eq!(
+        world::exchange(&world.tcp, Method::DELETE, "/v1/functions/f", "").await.status,
+        204
+    );
+    let end = tokio::time::timeout(Duration::from_secs(60), follower).await.expect("it ends");
+    end.unwrap().unwrap();
+    world.stop().await;
 }

@@ -135,6 +135,14 @@ impl Engine {
         self.stopping.load(Ordering::SeqCst) || self.imports.prepare(handler).await
     }
 
+    /// Makes the zygotes of a tree that handlers may be forked from, before anybody has called them, as far as there is room:
+    /// those of the first handlers first. Returns when they are there, or it is known that they cannot be.
+    pub async fn plant(&self, tree: &ZygoteTree, handlers: &[Arc<Handler>]) {
+        if !self.stopping.load(Ordering::SeqCst) {
+            self.imports.plant_for(tree, handlers).await;
+        }
+    }
+
     /// Destroys the idle instances of a version that was deleted; its busy ones follow when their calls end.
     pub async fn forget(&self, id: &HandlerId) {
         self.scheduler.forget(id);

@@ -9,6 +9,7 @@ use super::ImportCache;
 use super::kept::Key;
 use super::making::{Made, Origin, outcome};
 use super::profile::{Profile, Seed};
+use super::seed::ZygoteTree;
 use super::set::Set;
 use super::state::{Node, State};
 use super::worth::MAKING_MS;
@@ -106,18 +107,55 @@ impl ImportCache {
         })
     }
 
-    /// Starts the zygotes of the given tree that may serve the handler and are not there, as far as there is room: each
-    /// after the one above it, to be derived from that.
+    /// Makes the zygotes of a tree that these handlers may be forked from, before anybody has called them, as far as there is
+    /// room; for one handler after the other, so that those come first whose zygotes are wanted first. Returns when they are
+    /// there, or cannot be. They count as given: nobody owes for them.
+    pub async fn plant_for(self: &Arc<Self>, tree: &ZygoteTree, handlers: &[Arc<Handler>]) {
+        if self.config.zygotes == ZygotePolicy::None || self.store.is_none() {
+            return;
+        }
+        let planned = tree.planned();
+        for handler in handlers {
+            // Without the lock: there may be thousands of handlers, and calls want it.
+            tokio::task::yield_now().await;
+            if !planned.iter().any(|node| node.among(&handler.distributions).is_some()) {
+                continue;
+            }
+            let begun = {
+                let mut state = self.state();
+                let (realm, seeds) = state.seeds(handler, &planned);
+                self.plant_seeds(&mut state, realm, &seeds)
+            };
+            for mut making in begun {
+                // A failure was told when it happened; calls go on without it.
+                let _ = outcome(&mut making).await;
+            }
+        }
+    }
+
+    /// Starts the zygotes of the given tree that may serve the handler and are not there, as far as there is room.
     pub(super) fn plant(self: &Arc<Self>, state: &mut State, profile: &Profile) {
-        for seed in &profile.seeds {
+        self.plant_seeds(state, profile.realm, &profile.seeds);
+    }
+
+    /// Each after the one above it, to be derived from that. Returns what to watch until they are there.
+    fn plant_seeds(
+        self: &Arc<Self>,
+        state: &mut State,
+        realm: usize,
+        seeds: &[Seed],
+    ) -> Vec<watch::Receiver<Option<Made>>> {
+        let mut begun = Vec::new();
+        for seed in seeds {
             let view = state.view();
             let used: u64 = view.entries.iter().map(|entry| entry.bytes).sum();
             if used < self.room() && view.entries.len() < self.most_zygotes() {
-                let above = seed.above.map(|at| profile.seeds[at].key(profile.realm));
+                let above = seed.above.map(|at| seeds[at].key(realm));
                 let from = above.map_or(Origin::Best, |above| Origin::of(state, &above));
-                self.ensure_from(state, &seed.key(profile.realm), from);
+                begun.extend(self.ensure_from(state, &seed.key(realm), from));
             }
         }
+        begun
     }
 }
 

@@ -140,6 +140,15 @@ impl State {
         profile
     }
 
+    /// The nodes of a tree that the handler may be forked from, and where: for one that nobody has called, of whom nothing is
+    /// to be remembered yet.
+    pub(super) fn seeds(&mut self, handler: &Handler, tree: &[Planned]) -> (usize, Vec<Seed>) {
+        let realm = self.realm_of(handler);
+        let book = Arc::make_mut(&mut self.book);
+        let locked = handler.distributions.iter().map(|one| book.number(one)).collect();
+        (realm, seeds(tree, &handler.distributions, &locked, book))
+    }
+
     /// Counts a start of the handler.
     pub(super) fn start(&mut self, handler: &HandlerId, half_life: f64) {
         self.starts += 1;

@@ -103,7 +103,6 @@ def hook(root, task, name, *arguments):
     environment = {
         "PATH": "/opt/python/bin:/usr/bin",
         "PYTHONPATH": "/opt/python",
-        "PYTHONSAFEPATH": "1",
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "HOME": "/tmp",
@@ -112,8 +111,10 @@ def hook(root, task, name, *arguments):
         # Archives cannot say a time before 1980; equal times make equal wheels.
         "SOURCE_DATE_EPOCH": "315532800",
     }
+    # -P and not PYTHONSAFEPATH, which the scripts that a build runs would inherit: they may import
+    # what lies beside them.
     process = subprocess.Popen(
-        [sys.executable or "/usr/bin/python3", "-c", HOOK, words],
+        [sys.executable or "/usr/bin/python3", "-P", "-c", HOOK, words],
         cwd=root,
         env=environment,
         stdin=subprocess.DEVNULL,

@@ -27,6 +27,7 @@ use crate::staging::Staging;
 use crate::store::{layer, short};
 use crate::{FileError, RunError, Store, bytecode};
 use writer::Writer;
+pub use writer::skipped;
 
 /// Most files of a bundle, and most folders that they are in.
 pub const MAX_FILES: usize = 20_000;

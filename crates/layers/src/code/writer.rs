@@ -164,8 +164,9 @@ fn accept(name: &str) -> Result<Option<String>, CodeError> {
     Ok((!parts.is_empty()).then(|| parts.join("/")))
 }
 
-/// Whether a file or folder of this name is left out.
-pub(super) fn skipped(name: &str) -> bool {
+/// Whether a file or folder of this name is left out of every function.
+#[must_use]
+pub fn skipped(name: &str) -> bool {
     SKIPPED.contains(&name)
 }
 

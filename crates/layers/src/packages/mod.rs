@@ -13,12 +13,13 @@
 //! | `<name>.libs/`, extension modules | as they are: their run paths are relative |
 //! | `*.data`: data, headers, platlib | where `uv pip install --target` puts them, below `/opt/python` |
 //! | entry points, scripts | `/opt/python/bin`, started by the base's interpreter |
-//! | `.pth` files | without effect: a sandbox's interpreter starts without `site` |
+//! | `.pth` files | without effect: a sandbox's interpreter starts without `site`; path lines are reported |
 //! | a file of two wheels | the later by name, and reported |
 
 mod fetch;
 mod imports;
 mod inventory;
+mod path_files;
 mod plan;
 mod scripts;
 mod verify;
@@ -207,6 +208,16 @@ pub fn install(
         progress.line(&format!("{} is of {kept}, and hides that of {hidden}", path.display()));
     }
     wheels.sort_by(|a, b| a.name.cmp(&b.name));
+    for wheel in &wheels {
+        let root = wheel.path(store);
+        let files = path_files::of(&root).map_err(FileError::at("look through", &root))?;
+        for (file, paths) in files {
+            let name = &wheel.name;
+            progress.line(&format!(
+                "{name}: {file:?} names {paths:?} to import from, and has no effect here: `.pth` files are not read"
+            ));
+        }
+    }
     let imports = imports::worthwhile(&wheels, &lock.direct);
     Ok(Packages { layer: set.layer, imports, wheels, clashes: set.clashes, fetched })
 }

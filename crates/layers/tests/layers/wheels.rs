@@ -237,6 +237,32 @@ fn a_file_of_two_wheels_is_the_later_ones_and_is_told() {
 }
 
 #[test]
+fn a_pth_file_that_names_directories_is_told_at_each_install() {
+    let test = "a_pth_file_that_names_directories_is_told_at_each_install";
+    let Some(uv) = uv_or_skip(test) else { return };
+    let (index, name) = (Index::open(), fresh("pathed"));
+    let uv = &index.allowed(uv, "");
+    let files = [
+        ("inner/hidden_module.py", "x = 1\n"),
+        ("there.pth", "# where it is\ninner\n"),
+        ("starts.pth", "import sys; sys.flag = 1\n"),
+    ];
+    let (file, bytes) = wheel(&name, "1.0", &files);
+    index.add(&file, bytes);
+    for round in 0..2 {
+        let heard = Heard::default();
+        let set = install(uv, &[&name], &sources(&index, ""), &heard).unwrap();
+        assert_eq!(set.fetched, round == 0);
+        let lines = heard.lines.lock().unwrap();
+        let told: Vec<&String> = lines.iter().filter(|line| line.contains(".pth\"")).collect();
+        assert_eq!(told.len(), 1, "{lines:?}");
+        for word in ["there.pth", "[\"inner\"]", &name.replace('_', "-")] {
+            assert!(told[0].contains(word), "{told:?}");
+        }
+    }
+}
+
+#[test]
 fn a_locked_package_that_its_marker_leaves_out_is_left_out() {
     let Some(uv) = uv_or_skip("a_locked_package_that_its_marker_leaves_out_is_left_out") else {
         return;

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::{Shared, guest};
-use crate::{Death, Instance, Pending, Sandbox, SandboxId};
+use crate::{Death, Instance, Pending, ProviderError, Sandbox, SandboxId};
 
 /// What stands for an instance's process.
 #[derive(Debug)]
@@ -127,7 +127,10 @@ impl Instance for FakeInstance {
     }
 
     fn autopsy(&self) -> Pending<'_, Death> {
-        Box::pin(std::future::ready(Ok(self.process.death().unwrap_or(Death::Unknown))))
+        let gone = self.shared.state().gone;
+        let death = self.process.death().unwrap_or(Death::Unknown);
+        let told = if gone { Err(ProviderError::WardenGone) } else { Ok(death) };
+        Box::pin(std::future::ready(told))
     }
 }
 

@@ -142,7 +142,9 @@ impl From<CallError> for ApiError {
             CallError::NoSecrets(_) => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "no-secrets", message)
             }
-            CallError::Stopping => Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", message),
+            CallError::Lost | CallError::Stopping => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", message)
+            }
         }
     }
 }
@@ -227,6 +229,7 @@ mod tests {
         assert_eq!(status(CallError::BadAnswer(String::new())), 502);
         assert_eq!(status(CallError::TimedOut { limit: Duration::from_secs(1) }), 504);
         assert_eq!(status(CallError::NoSandbox(sandbox::ProviderError::WardenGone)), 503);
+        assert_eq!(status(CallError::Lost), 503);
         assert_eq!(status(CallError::Stopping), 503);
     }
 

@@ -11,6 +11,9 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use serde::Deserialize;
+use thiserror::Error;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
 use utoipa::IntoParams;
 
 use super::budget::{Budgets, Held};
@@ -18,12 +21,14 @@ use super::error::ApiError;
 use super::{App, Asked, ErrorBody, Named, Query, lines};
 use crate::access::Caller;
 use crate::logs::{Entry, Reader};
+use crate::name::WholeName;
 
 /// Which lines.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct LogsQuery {
-    /// Go on with what is written from now on, until the client hangs up or its token is good for nothing any more.
+    /// Go on with what is written from now on, until the client hangs up or the function is removed. Where the worker stops
+    /// before, or the client's token is good for nothing any more, the reply is cut off: it has no proper end.
     #[serde(default)]
     follow: bool,
     /// How many lines to go back; 100 unless said, at most 100 000.
@@ -65,13 +70,16 @@ pub(super) async fn read(
     Query(query): Query<LogsQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
+    // Before the function is looked for: no removal comes between.
+    let removals = app.logs.removals();
     if app.registry.get(&name).is_none() {
         return Err(ApiError::unknown_function(name.name()));
     }
     app.logs.flush().await;
     let mut seat = budgets.follow.hold(name.tenant());
     let (logs, lines) = (Arc::clone(&app.logs), query.lines.unwrap_or(lines::USUAL));
-    let read = tokio::task::spawn_blocking(move || logs.read(&name, lines as usize)).await;
+    let whose = name.clone();
+    let read = tokio::task::spawn_blocking(move || logs.read(&whose, lines as usize)).await;
     let unreadable =
         |error: io::Error| ApiError::internal(format!("the log cannot be read: {error}"));
     let mut reader =
@@ -81,7 +89,7 @@ pub(super) async fn read(
     let body = if query.follow {
         seat.grow_to(1)?;
         let rest = pieces(reader.following(), query, json, seat);
-        Body::from_stream(rest.take_until(Box::pin(over(app, caller))))
+        Body::from_stream(until(rest, over(app, caller, name, removals)))
     } else {
         let entries = reader.next().await.map_err(unreadable)?.unwrap_or_default();
         let first = render(&entries, &query, json);
@@ -97,14 +105,29 @@ pub(super) async fn read(
     Ok(([(header::CONTENT_TYPE, content_type)], body).into_response())
 }
 
-/// Returns when nobody may be told more: the worker stops, or whoever asks would not be let in any more.
-async fn over(app: Arc<App>, caller: Caller) {
+/// The function is there, and its log is not told any further.
+#[derive(Debug, Error)]
+#[error("the log is not followed any further")]
+struct Cut;
+
+/// Returns when no more is to be told: the function was removed, the worker stops, or whoever asks would not be let in any
+/// more.
+async fn over(
+    app: Arc<App>,
+    caller: Caller,
+    name: WholeName,
+    removals: Receiver<WholeName>,
+) -> Result<(), Cut> {
     let shut_out = app.tokens.until(|now| match &caller {
         Caller::Token(token) => !app.tokens.is_good(token, now),
         Caller::Anyone => !app.config.tokens.lets_anyone_in(&app.tokens),
         Caller::User { .. } => false,
     });
-    tokio::select! { () = app.stop.cancelled() => {}, () = shut_out => {} }
+    tokio::select! {
+        () = app.stop.cancelled() => Err(Cut),
+        () = shut_out => Err(Cut),
+        () = removed(&app, &name, removals) => Ok(()),
+    }
 }
 
 /// What a reader reads, each piece when the client has taken the one before.
@@ -113,12 +136,50 @@ fn pieces(
     query: LogsQuery,
     json: bool,
     seat: Held,
-) -> impl stream::Stream<Item = io::Result<Bytes>> + Send {
+) -> impl stream::Stream<Item = Result<Bytes, Cut>> + Send {
     stream::try_unfold((reader, query, json, seat), async |(mut reader, query, json, seat)| {
         let read = reader.next().await;
-        let entries =
-            read.inspect_err(|error| tracing::warn!(%error, "a log cannot be read on"))?;
+        let entries = read.map_err(|error| {
+            tracing::warn!(%error, "a log cannot be read on");
+            Cut
+        })?;
         Ok(entries.map(|entries| (render(&entries, &query, json), (reader, query, json, seat))))
+    })
+}
+
+/// Returns when the function's log was removed with it.
+async fn removed(app: &App, name: &WholeName, mut removals: Receiver<WholeName>) {
+    loop {
+        match removals.recv().await {
+            Ok(removed) if removed == *name => return,
+            Ok(_) => {}
+            // Its name may have been among those that were missed.
+            Err(RecvError::Lagged(_)) if app.registry.get(name).is_none() => return,
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
+/// Pieces until it is over; an end that is not the log's own cuts the reply off.
+fn until(
+    pieces: impl stream::Stream<Item = Result<Bytes, Cut>> + Send,
+    over: impl Future<Output = Result<(), Cut>> + Send,
+) -> impl stream::Stream<Item = Result<Bytes, Cut>> + Send {
+    let following = Some((Box::pin(pieces), Box::pin(over)));
+    stream::unfold(following, async |following| {
+        let (mut pieces, mut over) = following?;
+        let end = tokio::select! {
+            piece = pieces.next() => match piece {
+                Some(Ok(piece)) => return Some((Ok(piece), Some((pieces, over)))),
+                Some(Err(cut)) => Err(cut),
+                None => Err(Cut),
+            },
+            end = over.as_mut() => end,
+        };
+        // What was told already is on its way before the reply is cut off.
+        tokio::task::yield_now().await;
+        end.err().map(|cut| (Err(cut), None))
     })
 }
 

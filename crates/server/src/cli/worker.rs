@@ -32,6 +32,7 @@ or has a unit: KiB, MiB, GiB or TiB; KB, MB, GB and TB are the same, powers of 1
   zygotes = \"utility\"          or \"paper\", \"static\", \"per-lock\", \"root\", \"none\" (isolation \"general\" has none)
   zygote_idle = \"1h\"           destroy them after this time without anything made from them
   zygote_seed = FILE           a tree of zygotes to start from, as `wool zygotes --json` prints it
+  prepared = 8                 package sets, the last deployed, of which zygotes are made at the start
   memory = \"4GiB\"              of kept instances and zygotes together; default: half of what is available
   handler_cache_bytes = \"2GiB\" most of it for kept instances; default: no cap of their own
   zygote_bytes = \"2GiB\"        most of it for zygotes; default: no cap of their own

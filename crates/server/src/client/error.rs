@@ -74,6 +74,14 @@ pub enum ClientError {
         /// Its process, where its socket tells.
         pid: Option<i32>,
     },
+    /// It answered, and ended before it had told everything.
+    #[error(
+        "the worker at {target} is gone: nothing more of the log can be told; start it again with `wool up`"
+    )]
+    Gone {
+        /// Where.
+        target: Target,
+    },
     /// The connection broke.
     #[error("the worker at {target} broke off")]
     Broken {

@@ -107,7 +107,9 @@ fn state_root(global: &Global) -> PathBuf {
 
 fn status_of(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<ClientError>() {
-        Some(ClientError::NoWorker { .. } | ClientError::Hung { .. }) => 3,
+        Some(
+            ClientError::NoWorker { .. } | ClientError::Hung { .. } | ClientError::Gone { .. },
+        ) => 3,
         Some(ClientError::Refused { status: StatusCode::BAD_GATEWAY, .. }) => 4,
         Some(ClientError::Refused { status: StatusCode::GATEWAY_TIMEOUT, .. }) => 5,
         _ => 1,

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
+use layers::code::skipped;
 
-/// Directories that are never part of a function.
-const SKIPPED: [&str; 8] =
-    ["__pycache__", ".git", ".hg", ".venv", "venv", "node_modules", ".pytest_cache", ".ruff_cache"];
+/// Directories that are not sent, beside what the worker leaves out.
+const SKIPPED: [&str; 2] = ["venv", "node_modules"];
 
 /// A packed function.
 #[derive(Debug)]
@@ -85,8 +85,13 @@ fn collect(root: &Path, below: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
         let name = entry.file_name();
         let kind =
             entry.file_type().with_context(|| format!("cannot read {}", entry.path().display()))?;
+        let text = name.to_str().unwrap_or_default();
+        if skipped(text) {
+            continue;
+        }
         if kind.is_dir() {
-            if !SKIPPED.iter().any(|skipped| name == *skipped) {
+            // A folder made by `python -m venv`, whatever its name: it is full of links.
+            if !SKIPPED.contains(&text) && !entry.path().join("pyvenv.cfg").exists() {
                 collect(root, &below.join(&name), files)?;
             }
         } else {
@@ -122,6 +127,27 @@ mod tests {
             .map(|e| e.unwrap().path().unwrap().display().to_string())
             .collect();
         assert_eq!(names, ["data/a.csv", "main.py"]);
+    }
+
+    #[test]
+    fn a_virtual_environment_of_any_name_and_what_the_worker_leaves_out_are_not_packed() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("report");
+        for name in ["env", "env/bin", ".tox", ".mypy_cache", ".svn", "venv", "data"] {
+            fs::create_dir_all(folder.join(name)).unwrap();
+            fs::write(folder.join(name).join("file"), "").unwrap();
+        }
+        fs::write(folder.join("env/pyvenv.cfg"), "home = /usr/bin\n").unwrap();
+        std::os::unix::fs::symlink("/usr/bin/python3", folder.join("env/bin/python")).unwrap();
+        fs::write(folder.join("main.py"), "x = 1\n").unwrap();
+        let packed = pack(&folder).unwrap();
+        let mut archive = tar::Archive::new(&packed.bytes[..]);
+        let names: Vec<String> = archive
+            .entries()
+            .unwrap()
+            .map(|e| e.unwrap().path().unwrap().display().to_string())
+            .collect();
+        assert_eq!(names, ["data/file", "main.py"]);
     }
 
     #[test]

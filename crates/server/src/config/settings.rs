@@ -101,9 +101,13 @@ pub struct Config {
     /// `static` (those of `zygote_seed`) or `utility` (whatever spares the calls most import time). Default `utility`, and
     /// `none` under an isolation that nothing can be forked into.
     pub zygotes: Option<ZygotePolicy>,
-    /// A tree of zygotes, each made as soon as a function comes that it may serve: what `wool zygotes --json` printed, or
-    /// nested `{"packages": ["name==version", …], "children": […]}`.
+    /// A tree of zygotes, each made when the worker starts or as soon as a function comes that it may serve: what `wool zygotes
+    /// --json` printed, or nested `{"packages": ["name==version", …], "children": […]}`. Default: with `utility`, what this
+    /// worker's zygotes were when it last stopped, for the functions that it has when it starts.
     pub zygote_seed: Option<PathBuf>,
+    /// Package sets of which the worker makes zygotes when it starts, those of the functions deployed last first, beside the ones of
+    /// `zygote_seed`. Default 8.
+    pub prepared: usize,
     /// Zygotes are destroyed after this time without anything having been made from them, but the root. Default 1 hour.
     pub zygote_idle: Span,
     /// Kept instances are destroyed after this time without a call. Default 10 minutes.
@@ -212,6 +216,7 @@ impl Default for Config {
             proc: PathBuf::from("/proc"),
             zygotes: None,
             zygote_seed: None,
+            prepared: 8,
             zygote_idle: Span(Duration::from_secs(3600)),
             idle: Span(Duration::from_secs(600)),
             slots: 4,

@@ -22,7 +22,7 @@ use std::time::{Instant, SystemTime};
 
 use engine::{LogLine, LogSink};
 use sandbox::wire::LogStream;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{broadcast, oneshot, watch};
 
 pub use file::Rotation;
 pub(crate) use file::{open_lines, path as numbered, rotate};
@@ -46,9 +46,13 @@ pub struct Logs {
     dropped: Arc<AtomicU64>,
     buckets: Mutex<Buckets>,
     written: watch::Receiver<u64>,
+    removed: broadcast::Sender<WholeName>,
     root: PathBuf,
     rotation: Rotation,
 }
+
+/// Removals that a follower may be behind; one that is further behind asks whether its function is there.
+const REMOVALS: usize = 64;
 
 #[derive(Debug)]
 enum Message {
@@ -71,8 +75,8 @@ impl Logs {
             privilege::renounce();
             write_all(&messages, files, &written_now);
         })?;
-        let buckets = Mutex::new(Buckets::new(rate));
-        Ok(Self { queue, dropped, buckets, written, root: root.to_owned(), rotation })
+        let (buckets, removed) = (Mutex::new(Buckets::new(rate)), broadcast::Sender::new(REMOVALS));
+        Ok(Self { queue, dropped, buckets, written, removed, root: root.to_owned(), rotation })
     }
 
     /// Pieces dropped because the writer could not keep up, or their function wrote faster than it may.
@@ -88,9 +92,17 @@ impl Logs {
 
     /// Forgets what a function wrote, and waits until it is gone; for a function that was removed.
     pub async fn remove(&self, name: &WholeName) {
-        let name = name.directory().into_owned();
-        self.buckets.lock().unwrap_or_else(PoisonError::into_inner).forget(&name);
-        self.ask(|done| Message::Remove(name, done)).await;
+        let directory = name.directory().into_owned();
+        self.buckets.lock().unwrap_or_else(PoisonError::into_inner).forget(&directory);
+        self.ask(|done| Message::Remove(directory, done)).await;
+        // Nobody may be following anything.
+        let _ = self.removed.send(name.clone());
+    }
+
+    /// Whose logs are removed from now on.
+    #[must_use]
+    pub fn removals(&self) -> broadcast::Receiver<WholeName> {
+        self.removed.subscribe()
     }
 
     /// Waits until the writer has done what it is asked.

@@ -15,7 +15,7 @@ pub const VERSION: u32 = 1;
 pub(crate) const LAST: [&str; 2] = ["version", "lock"];
 
 /// What a release makes besides.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 15] = [
     "registry.sqlite",
     "access.sqlite",
     "secrets.sqlite",
@@ -28,6 +28,9 @@ const NAMES: [&str; 13] = [
     "tls",
     "microvm-lacking",
     "snapshots",
+    "zygotes.json",
+    // Beside it while it is written.
+    "zygotes.new",
     // Beside `version` while it is written.
     "version.new",
 ];
