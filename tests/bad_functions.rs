@@ -29,6 +29,9 @@ fn what_can_be_seen_without_running_it_is_refused_at_the_deploy() {
         assert!(reply.error().contains(words), "{source}: {}", reply.error());
         drop(worker.get("/v1/functions/f").expect(404));
     }
+    // A parser takes 3.5 GB for it.
+    let many = worker.deploy("f", &"x\n".repeat(2 << 20)).expect(422);
+    assert!(many.error().contains("f.py takes more than 1024 MiB"), "{}", many.error());
     worker.assert_well();
 }
 

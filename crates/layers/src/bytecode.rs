@@ -3,34 +3,30 @@
 //! The files carry unchecked hashes (PEP 552): the layer never changes, so the interpreter need not look whether the
 //! source is newer.
 //!
-//! Sources are parsed and not run, but outside any sandbox, and a compiler can be made to take all of a machine: 4 kB of
-//! nested `finally` ask for gigabytes. So it has limits. A source beyond them is left without bytecode, and the package
-//! is installed all the same: wheels carry files that nobody imports, and whoever does import this one compiles it in a
-//! sandbox of its own, within the function's limits and at the function's cost.
+//! Compiling has limits ([`Allowance`]). A source beyond them is left without bytecode, and the package is installed all
+//! the same: wheels carry files that nobody imports, and whoever does import this one compiles it in a sandbox of its
+//! own, within the function's limits and at the function's cost.
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::process::Command;
 
 use serde::Deserialize;
 
-use crate::{Interpreter, Progress, RunError};
+use crate::allowance::{ALLOWANCE, Allowance};
+use crate::{Interpreter, Patience, Progress, RunError};
 
 const SCRIPT: &str = include_str!("compile.py");
 
 /// What compiling may take, on each processor.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Bytes of address space. The largest sources known (two megabytes, generated) take a quarter of it.
-    memory: u64,
-    /// Bytes of one file's bytecode.
-    file: u64,
-    /// Seconds of CPU time for one source.
-    seconds: u64,
+    each: Allowance,
     /// Seconds of CPU time after which no source is begun that comes behind one that took too much.
     all_seconds: u64,
 }
 
-const LIMITS: Limits = Limits { memory: 1 << 30, file: 256 << 20, seconds: 30, all_seconds: 300 };
+const LIMITS: Limits = Limits { each: ALLOWANCE, all_seconds: 300 };
 
 /// What was compiled.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
@@ -52,8 +48,8 @@ impl Compiled {
         progress.line(&format!(
             "{what}: {}{more} take more than {} MiB or {} s to compile and are left as source",
             self.left.join(", "),
-            LIMITS.memory >> 20,
-            LIMITS.seconds
+            LIMITS.each.memory >> 20,
+            LIMITS.each.seconds
         ));
     }
 }
@@ -73,12 +69,13 @@ fn compile_within(
     root: &Path,
     prefix: &str,
 ) -> Result<Compiled, RunError> {
-    let Limits { memory, file, seconds, all_seconds } = limits;
+    let Limits { each, all_seconds } = limits;
     let numbers =
-        [memory, file, seconds, all_seconds].map(|number| OsString::from(number.to_string()));
+        [each.file, each.seconds, all_seconds].map(|number| OsString::from(number.to_string()));
     let mut arguments = vec![root.as_os_str(), prefix.as_ref()];
     arguments.extend(numbers.iter().map(OsString::as_os_str));
-    interpreter.ask(SCRIPT, &arguments)
+    let hold = |command: &mut Command| each.hold(command);
+    interpreter.ask_held(&Patience::endless(), hold, SCRIPT, &arguments)
 }
 
 #[cfg(test)]
@@ -87,7 +84,10 @@ mod tests {
 
     use super::*;
 
-    const SMALL: Limits = Limits { memory: 160 << 20, file: 4 << 20, seconds: 2, all_seconds: 20 };
+    const SMALL: Limits = Limits {
+        each: Allowance { memory: 160 << 20, file: 4 << 20, seconds: 2 },
+        all_seconds: 20,
+    };
 
     /// Each level doubles what is inside.
     fn nested(depth: usize) -> String {
@@ -140,7 +140,8 @@ mod tests {
             let write = |name: &str, text: &str| fs::write(root.path().join(name), text).unwrap();
             write("slow.py", &"value = 1\n".repeat(4_000_000));
             write("good.py", "value = 1\n");
-            let limits = Limits { memory: 8 << 30, seconds: 0, all_seconds, ..SMALL };
+            let each = Allowance { memory: 8 << 30, seconds: 0, ..SMALL.each };
+            let limits = Limits { each, all_seconds };
             assert_eq!(compiled(root.path(), limits).left, left);
             assert_eq!(has_bytecode(root.path(), "good"), left.len() == 1);
         }

@@ -1,10 +1,11 @@
-"""compile.py ROOT PREFIX MEMORY FILE SECONDS ALL: writes the bytecode of all sources below ROOT.
+"""compile.py ROOT PREFIX FILE SECONDS ALL: writes the bytecode of all sources below ROOT.
 
-On all CPUs, each with MEMORY bytes, FILE bytes for one file's bytecode, SECONDS of CPU time for one
-source and ALL for its share of them: a few kilobytes of source can ask for gigabytes and hours.
-What takes more is left without bytecode. So are sources that do not compile: wheels carry templates
-and other versions' files; the manifest tells the handler's own syntax errors. Prints as JSON how
-many sources there were, and which of them took too much.
+On all CPUs, each with SECONDS of CPU time for one source and ALL for its share of them, and with
+what this process has been given of memory and of bytes for one file's bytecode (FILE): a few
+kilobytes of source can ask for gigabytes and hours. What takes more is left without bytecode. So
+are sources that do not compile: wheels carry templates and other versions' files; the manifest
+tells the handler's own syntax errors. Prints as JSON how many sources there were, and which of them
+took too much.
 
 Not `compileall -j`: its workers may be started anew by sys.executable, which is not how this
 interpreter was started.
@@ -21,7 +22,7 @@ import resource
 import sys
 
 root, prefix = sys.argv[1:3]
-memory, file_bytes, seconds, all_seconds = map(int, sys.argv[3:7])
+file_bytes, seconds, all_seconds = map(int, sys.argv[3:6])
 sources = []
 for directory, below, names in os.walk(root):
     # The tests that wheels carry are a third of all sources, and no function imports them.
@@ -37,10 +38,10 @@ NOT_YET, BEGUN, DONE, TOO_MUCH = range(4)
 told = mmap.mmap(-1, max(1, len(sources)))
 
 
-def limit(what, most):
-    hard = resource.getrlimit(what)[1]
+def limit_time(most):
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     if hard == resource.RLIM_INFINITY or most < hard:
-        resource.setrlimit(what, (most, hard))
+        resource.setrlimit(resource.RLIMIT_CPU, (most, hard))
 
 
 def compile_one(path):
@@ -73,12 +74,9 @@ def compile_one(path):
 
 def compile_share(places):
     """In a process of its own, which a limit may end."""
-    limit(resource.RLIMIT_CORE, 0)
-    limit(resource.RLIMIT_AS, memory)
-    limit(resource.RLIMIT_FSIZE, file_bytes)
     for place in places:
         spent = resource.getrusage(resource.RUSAGE_SELF)
-        limit(resource.RLIMIT_CPU, int(spent.ru_utime + spent.ru_stime) + 1 + seconds)
+        limit_time(int(spent.ru_utime + spent.ru_stime) + 1 + seconds)
         told[place] = BEGUN
         told[place] = compile_one(sources[place][1])
 

@@ -11,6 +11,9 @@ use thiserror::Error;
 use crate::installer::InstallerError;
 use crate::{Patience, child};
 
+/// Most bytes of what a script answers, and of what it says to that.
+const MAX_ANSWER: u64 = 16 << 20;
+
 /// A command line that starts an interpreter.
 #[derive(Clone, Debug)]
 pub struct Interpreter {
@@ -92,9 +95,21 @@ impl Interpreter {
         script: &str,
         arguments: &[&OsStr],
     ) -> Result<T, RunError> {
+        self.ask_held(patience, |_| (), script, arguments)
+    }
+
+    /// The same for a script that is held to something before it starts.
+    pub(crate) fn ask_held<T: DeserializeOwned>(
+        &self,
+        patience: &Patience,
+        hold: impl FnOnce(&mut Command),
+        script: &str,
+        arguments: &[&OsStr],
+    ) -> Result<T, RunError> {
         let program = self.program();
         let mut command = self.command();
         command.arg("-c").arg(script).args(arguments);
+        hold(&mut command);
         let (status, output, words) = child::run(&mut command, || patience.over(), whole, whole)
             .map_err(|unfinished| InstallerError::of(program.as_os_str(), unfinished))?;
         if !status.success() {
@@ -105,9 +120,9 @@ impl Interpreter {
     }
 }
 
-fn whole(mut pipe: impl Read) -> Vec<u8> {
+fn whole(pipe: impl Read) -> Vec<u8> {
     let mut all = Vec::new();
     // What was cut off shows in the status, or is no answer.
-    let _ = pipe.read_to_end(&mut all);
+    let _ = pipe.take(MAX_ANSWER).read_to_end(&mut all);
     all
 }

@@ -28,6 +28,7 @@
 
 #![forbid(unsafe_code)]
 
+mod allowance;
 pub mod base;
 pub mod build;
 mod bytecode;

@@ -17,7 +17,7 @@ use layers::manifest::{ManifestError, Settings};
 use layers::packages::{self, InstallError, Packages, ViewError};
 use layers::python::PythonRequest;
 use layers::sources::Sources;
-use layers::{Patience, Store, guest};
+use layers::{Patience, RunError, Store, guest};
 use sandbox::{Cpu, CpuBounds, Kind, Network, Reset};
 use thiserror::Error;
 
@@ -165,7 +165,10 @@ impl Workshop for Layered {
         progress: &dyn Progress,
     ) -> Result<Made, MakeError> {
         let broken = |error: ManifestError| match error {
-            ManifestError::File(_) => machine("manifest", &error),
+            ManifestError::File(_)
+            | ManifestError::Run(RunError::Unfinished(_) | RunError::Failed { .. }) => {
+                machine("manifest", &error)
+            }
             _ => function("manifest", &error),
         };
         let wanted = bundle.kind;

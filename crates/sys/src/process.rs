@@ -6,6 +6,8 @@ mod pidfd;
 use std::io;
 use std::os::unix::process::CommandExt;
 
+use rustix::process::{Resource, getrlimit, setrlimit};
+
 pub use credentials::{
     as_effective_user, as_effective_user_with_capabilities, become_user,
     become_user_with_capabilities, drop_capabilities, empty_bounding_set, privileged_thread,
@@ -49,6 +51,21 @@ pub fn bind_to_starter(command: &mut std::process::Command) {
     command.process_group(0);
     // SAFETY: it makes two system calls and takes no memory.
     unsafe { command.pre_exec(bind) };
+}
+
+/// Has each process of the program that `command` starts take no more than these. A limit that is lower already stays.
+pub fn limit(command: &mut std::process::Command, most: &[(Resource, u64)]) {
+    let most = most.to_vec();
+    let limit = move || {
+        for &(resource, most) in &most {
+            let mut limits = getrlimit(resource);
+            limits.current = Some(limits.current.map_or(most, |current| current.min(most)));
+            setrlimit(resource, limits)?;
+        }
+        Ok(())
+    };
+    // SAFETY: it makes system calls and takes no memory.
+    unsafe { command.pre_exec(limit) };
 }
 
 /// Nothing that is executed from here on gains privilege.

@@ -1,6 +1,8 @@
-"""inspect.py FILE: prints the functions that a source defines, or its syntax error, as JSON.
+"""inspect.py FILE NAME...: prints as JSON the functions that a source defines, or its syntax error.
 
-Only those at its top level count. Nothing of it is run.
+Only those at its top level count: the last one of each NAME, and a few others for an error to tell,
+however many there are. Nothing of it is run. What takes more memory, or calls, than there are says
+so.
 """
 
 import ast
@@ -9,6 +11,9 @@ import sys
 import warnings
 
 warnings.simplefilter("ignore")
+
+# Of the other functions, how many are told, and how much of their names.
+TOLD, NAME = 20, 100
 
 
 def functions(body):
@@ -56,13 +61,28 @@ def main():
         tree = ast.parse(source)
     except SyntaxError as error:
         text = (error.text or "").strip("\n")[:200]
-        message = f"{type(error).__name__}: {error.msg}"
+        message = f"{type(error).__name__}: {error.msg}"[:500]
         return {"error": {"line": error.lineno or 0, "message": message, "text": text}}
-    except (ValueError, RecursionError, MemoryError) as error:
-        message = f"{type(error).__name__}: {error}"
+    except ValueError as error:
+        message = f"{type(error).__name__}: {error}"[:500]
         return {"error": {"line": 0, "message": message, "text": ""}}
+    wanted, others, more = {}, {}, 0
+    for name, *rest in functions(tree.body):
+        if name in sys.argv[2:]:
+            wanted[name] = (name, *rest)
+        elif rest[0] is None or name[:NAME] in others:
+            continue
+        elif len(others) < TOLD:
+            others[name[:NAME]] = (name[:NAME], *rest)
+        else:
+            more += 1
     names = ("name", "least", "most", "line", "required")
-    return {"functions": [dict(zip(names, found, strict=True)) for found in functions(tree.body)]}
+    told = [dict(zip(names, found, strict=True)) for found in (*wanted.values(), *others.values())]
+    return {"functions": told, "more": more}
 
 
-print(json.dumps(main()))
+try:
+    answer = main()
+except (MemoryError, RecursionError):
+    answer = {"too_much": True}
+print(json.dumps(answer))

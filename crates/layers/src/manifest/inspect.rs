@@ -1,24 +1,43 @@
 //! Finding the function in the entry file.
+//!
+//! It is parsed by a process that has no more of the machine than a compiler has ([`Allowance`]): what needs more is the
+//! function's own fault, whether the process says so (MemoryError) or is ended for it.
+//!
+//! [`Allowance`]: crate::allowance::Allowance
 
+use std::ffi::OsStr;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
+use std::time::Duration;
 
 use sandbox::wire::Convention;
 use serde::Deserialize;
 
 use super::ManifestError;
 use super::entry::Entry;
-use crate::Interpreter;
+use crate::allowance::{ALLOWANCE, Allowance};
+use crate::installer::InstallerError;
+use crate::{Interpreter, Patience, RunError};
 
 const SCRIPT: &str = include_str!("inspect.py");
+
+/// How long a busy machine may take to give it the time that it may have.
+const DEADLINE: Duration = Duration::from_secs(300);
 
 /// Names that a function may have, in the order of preference.
 const NAMES: [&str; 3] = ["handler", "lambda_handler", "f"];
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 struct Answer {
     #[serde(default)]
     functions: Vec<Defined>,
+    /// How many functions there are beside these.
+    #[serde(default)]
+    more: u64,
     error: Option<Syntax>,
+    /// The process had too little memory, or calls were too many in each other.
+    #[serde(default)]
+    too_much: bool,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -52,19 +71,53 @@ pub(super) fn function(
     entry: &Entry,
     interpreter: &Interpreter,
 ) -> Result<Found, ManifestError> {
+    function_within(ALLOWANCE, root, entry, interpreter)
+}
+
+fn function_within(
+    allowance: Allowance,
+    root: &Path,
+    entry: &Entry,
+    interpreter: &Interpreter,
+) -> Result<Found, ManifestError> {
     let path = root.join(&entry.file);
-    let answer: Answer = interpreter.ask(SCRIPT, &[path.as_os_str()])?;
+    let wanted = wanted(entry);
+    let mut arguments = vec![path.as_os_str()];
+    arguments.extend(wanted.iter().map(|name| OsStr::new(*name)));
+    let patience = Patience::of(DEADLINE, || false);
+    let asked = interpreter.ask_held(&patience, |it| allowance.hold_one(it), SCRIPT, &arguments);
+    let answer: Answer = match asked {
+        Err(error) if ended(&error) => Answer { too_much: true, ..Answer::default() },
+        other => other?,
+    };
+    if answer.too_much {
+        return Err(ManifestError::TooMuch { file: entry.file.clone() });
+    }
     if let Some(Syntax { line, message, text }) = answer.error {
         return Err(ManifestError::Syntax { file: entry.file.clone(), line, message, text });
     }
-    choose(&answer.functions, entry)
+    choose(&answer, entry)
 }
 
-fn choose(defined: &[Defined], entry: &Entry) -> Result<Found, ManifestError> {
-    let names: Vec<&str> = match &entry.function {
+/// Whether the process was ended: by a limit, by what the parser does without memory, or by the deadline.
+fn ended(error: &RunError) -> bool {
+    match error {
+        RunError::Failed { status, .. } => status.signal().is_some(),
+        RunError::Unfinished(error) => matches!(error, InstallerError::TooLong { .. }),
+        RunError::Answer { .. } => false,
+    }
+}
+
+/// The names that the function may have, in the order of preference.
+fn wanted(entry: &Entry) -> Vec<&str> {
+    match &entry.function {
         Some(name) => vec![name],
         None => NAMES.to_vec(),
-    };
+    }
+}
+
+fn choose(answer: &Answer, entry: &Entry) -> Result<Found, ManifestError> {
+    let (defined, names) = (&answer.functions, wanted(entry));
     // The last definition of a name is the one that counts when the module has been run.
     let found =
         names.iter().find_map(|name| defined.iter().rfind(|function| function.name == *name));
@@ -74,10 +127,10 @@ fn choose(defined: &[Defined], entry: &Entry) -> Result<Found, ManifestError> {
         return Err(ManifestError::NoFunction {
             file: entry.file.clone(),
             looked_for: names.join(", "),
-            found: if functions.is_empty() {
-                "no function".to_owned()
-            } else {
-                functions.join(", ")
+            found: match (functions.is_empty(), answer.more) {
+                (true, _) => "no function".to_owned(),
+                (false, 0) => functions.join(", "),
+                (false, more) => format!("{} and {more} more", functions.join(", ")),
             },
         });
     };
@@ -139,6 +192,53 @@ mod tests {
         }
     }
 
+    fn chosen(functions: &[Defined], function: Option<&str>) -> Result<Found, ManifestError> {
+        let answer = Answer { functions: functions.to_vec(), ..Answer::default() };
+        choose(&answer, &entry(function))
+    }
+
+    fn inspected(source: &str, allowance: Allowance) -> Result<Found, ManifestError> {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("main.py"), source).unwrap();
+        let python = crate::python::discover().next().unwrap();
+        function_within(allowance, root.path(), &entry(None), &Interpreter::at(python.executable))
+    }
+
+    #[test]
+    fn a_source_that_takes_too_much_to_parse_is_the_functions_own_fault() {
+        // Four megabytes, for which a parser takes 3.5 GB.
+        let many = "x\n".repeat(2 << 20);
+        let hours = Allowance { memory: 8 << 30, seconds: 0, ..ALLOWANCE };
+        for allowance in [ALLOWANCE, hours] {
+            let error = inspected(&many, allowance).unwrap_err();
+            assert!(
+                matches!(&error, ManifestError::TooMuch { file } if file == "main.py"),
+                "{error}"
+            );
+        }
+        let branches = "elif x: pass\n".repeat(20_000);
+        let nested =
+            ["(".repeat(100_000), "-".repeat(1_000_000), format!("if x: pass\n{branches}")];
+        for source in nested {
+            let error = inspected(&source, ALLOWANCE).unwrap_err();
+            let told =
+                matches!(error, ManifestError::TooMuch { .. } | ManifestError::Syntax { .. });
+            assert!(told, "{error}");
+        }
+        let text = format!("text = {:?}\ndef handler(event, context): ...\n", "x".repeat(3 << 20));
+        assert_eq!(inspected(&text, ALLOWANCE).unwrap().name, "handler");
+    }
+
+    #[test]
+    fn of_very_many_functions_the_one_that_is_called_is_found_and_few_are_told() {
+        let many: String = (0..50_000).map(|n| format!("def f{n}(): 0\n")).collect();
+        let error = inspected(&many, ALLOWANCE).unwrap_err().to_string();
+        assert!(error.contains("f0, f1, ") && error.ends_with(" and 49980 more"), "{error}");
+        let found =
+            inspected(&format!("{many}handler = 1\ndef handler(e): 0\n"), ALLOWANCE).unwrap();
+        assert_eq!(found.convention, Convention::OpenLambda);
+    }
+
     #[test]
     fn two_arguments_are_lambdas_and_one_is_openlambdas() {
         let convention_of = |least, most| convention(&of("handler", least, most));
@@ -158,14 +258,14 @@ mod tests {
             of("lambda_handler", Some(2), Some(2)),
             of("help", Some(1), Some(1)),
         ];
-        assert_eq!(choose(&defined, &entry(None)).unwrap().name, "lambda_handler");
-        assert_eq!(choose(&defined, &entry(Some("help"))).unwrap().name, "help");
+        assert_eq!(chosen(&defined, None).unwrap().name, "lambda_handler");
+        assert_eq!(chosen(&defined, Some("help")).unwrap().name, "help");
     }
 
     #[test]
     fn a_file_without_a_handler_is_answered_with_what_it_defines() {
-        let error = choose(&[of("main", Some(0), Some(0)), of("os", None, None)], &entry(None))
-            .unwrap_err();
+        let error =
+            chosen(&[of("main", Some(0), Some(0)), of("os", None, None)], None).unwrap_err();
         assert_eq!(
             error.to_string(),
             "no handler in main.py: looked for handler, lambda_handler, f; it defines main"

@@ -29,6 +29,7 @@ use thiserror::Error;
 
 pub use settings::Settings;
 
+use crate::allowance::ALLOWANCE;
 use crate::python::RequestError;
 use crate::requirements::RequirementError;
 use crate::text::MAX_BYTES;
@@ -147,6 +148,15 @@ pub enum ManifestError {
     #[error("{file} has more than {} MiB; put data into files of their own", MAX_BYTES >> 20)]
     TooLong {
         /// Which.
+        file: String,
+    },
+    /// Parsing takes more than it may.
+    #[error(
+        "{file} takes more than {} MiB or {} s to parse: make it shorter or nest less, and put data into files of their own",
+        ALLOWANCE.memory >> 20, ALLOWANCE.seconds
+    )]
+    TooMuch {
+        /// The entry file.
         file: String,
     },
     /// The header or the project file is not TOML.
