@@ -20,7 +20,12 @@ pub(crate) fn decoded(bytes: Vec<u8>) -> Result<String, &'static str> {
 
 /// Reads a file; none when it is longer than [`MAX_BYTES`].
 pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    read_up_to(MAX_BYTES, path)
+}
+
+/// Reads a file; none when it has more bytes than these.
+pub(crate) fn read_up_to(most: u64, path: &Path) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-    Ok((bytes.len() as u64 <= MAX_BYTES).then_some(bytes))
+    File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= most).then_some(bytes))
 }

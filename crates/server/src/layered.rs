@@ -139,6 +139,7 @@ impl Layered {
                 InstallError::NotAllowed(_)
                 | InstallError::NoWheel { .. }
                 | InstallError::Hash { .. }
+                | InstallError::Unreadable { .. }
                 | InstallError::Excessive { .. }
                 | InstallError::View(ViewError::FileAndDirectory { .. }) => {
                     function("packages", &error)

@@ -13,6 +13,7 @@
 //! directory, or is a directory without description, which the next fetch describes.
 
 use std::cell::Cell;
+use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -124,9 +125,17 @@ impl<'a> Fetcher<'a> {
         let sources = sources.for_finding();
         self.uv.indexes().admit(&[requirement.to_owned()], &sources)?;
         let built = self.unpack(root, requirement, &sources)?;
-        let found = imports::read(root).map_err(FileError::at("understand", root))?;
+        let failed = |action| {
+            move |reason: io::Error| match reason.kind() {
+                io::ErrorKind::InvalidData | io::ErrorKind::AlreadyExists => {
+                    InstallError::Unreadable { requirement: named(requirement), reason }
+                }
+                _ => FileError::at(action, root)(reason).into(),
+            }
+        };
+        let found = imports::read(root).map_err(failed("understand"))?;
         let Some(found) = found else { return Ok(None) };
-        scripts::rehome(root, &found.info).map_err(FileError::at("rewrite commands in", root))?;
+        scripts::rehome(root, &found.info).map_err(failed("rewrite commands in"))?;
         // Before the bytecode, which is not always the same.
         let unpacked = Inventory::take(root)?;
         let id = wheel::identify(&found.name, &found.version, self.base, &unpacked);
@@ -232,12 +241,7 @@ impl<'a> Fetcher<'a> {
         let ran = installer::run_watched(command, false, self.uv.patience(), progress, excessive);
         // Also what was unpacked between two looks.
         if matches!(ran, Err(InstallerError::Excessive)) || excessive() {
-            let named = lock::distribution(requirement);
-            let requirement = named.map_or_else(
-                || requirement.to_owned(),
-                |(name, version)| format!("{name} {version}"),
-            );
-            return Err(InstallError::Excessive { requirement, bounds });
+            return Err(InstallError::Excessive { requirement: named(requirement), bounds });
         }
         Ok(ran?)
     }
@@ -298,4 +302,10 @@ impl<'a> Fetcher<'a> {
             InstallError::Failed { words }
         }
     }
+}
+
+/// A locked requirement by its name and version.
+fn named(requirement: &str) -> String {
+    let named = lock::distribution(requirement);
+    named.map_or_else(|| requirement.to_owned(), |(name, version)| format!("{name} {version}"))
 }

@@ -1,4 +1,6 @@
 //! Which modules a distribution brings, by what its `RECORD` lists, and which of them are worth importing ahead.
+//!
+//! Whoever made the wheel wrote these files, and they are read by the worker itself: up to a length only.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,6 +9,19 @@ use std::path::{Path, PathBuf};
 
 use super::wheel::Wheel;
 use crate::requirements::{name, normalise};
+use crate::text;
+
+/// Longest `RECORD` in bytes: a package may have 50 000 files, and a line has some hundred bytes.
+const MAX_RECORD: u64 = 32 << 20;
+
+/// Longest `METADATA` in bytes; it holds a description.
+const MAX_METADATA: u64 = 16 << 20;
+
+/// Most modules of a distribution, which are kept in memory for as long as a function has it.
+const MAX_MODULES: usize = 50_000;
+
+/// Longest path that a file can have, in bytes.
+const MAX_PATH: usize = 4096;
 
 /// Top-level names that distributions ship by mistake or for themselves.
 const NOISE: [&str; 11] = [
@@ -40,8 +55,8 @@ pub(crate) fn read(root: &Path) -> io::Result<Option<Distribution>> {
     let Some(info) = entries.find(|path| path.extension().is_some_and(|e| e == "dist-info")) else {
         return Ok(None);
     };
-    let record = fs::read_to_string(info.join("RECORD"))?;
-    let metadata = fs::read(info.join("METADATA"))?;
+    let record = record(&info)?;
+    let metadata = bounded(MAX_METADATA, &info, "METADATA")?;
     let metadata = String::from_utf8_lossy(&metadata);
     // A body may follow the headers.
     let headers = || metadata.lines().take_while(|line| !line.is_empty());
@@ -50,20 +65,37 @@ pub(crate) fn read(root: &Path) -> io::Result<Option<Distribution>> {
     let needs = headers().filter_map(|line| line.strip_prefix("Requires-Dist:").map(str::trim));
     let needs = needs.filter(|need| !need.contains("extra ==")).filter_map(name);
     // A path with a comma is quoted; no module has one.
-    let files: Vec<&str> = record.lines().filter_map(|line| line.split(',').next()).collect();
+    let files = record.lines().filter_map(|line| line.split(',').next());
+    let modules = modules(files.filter(|path| path.len() <= MAX_PATH))?;
     // They become a directory's name.
     let plain = |text: &&str| {
         let known = |c: char| c.is_ascii_alphanumeric() || "._-+!".contains(c);
         text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(known)
     };
-    let wrong = || io::Error::new(io::ErrorKind::InvalidData, "METADATA has no Name or Version");
+    let wrong = || invalid("METADATA has no Name or Version".to_owned());
     Ok(Some(Distribution {
         name: normalise(header("Name:").filter(plain).ok_or_else(wrong)?),
         version: header("Version:").filter(plain).ok_or_else(wrong)?.to_owned(),
-        modules: modules(&files),
+        modules,
         needs: needs.collect::<BTreeSet<_>>().into_iter().collect(),
         info,
     }))
+}
+
+/// The list of a distribution's files.
+pub(super) fn record(info: &Path) -> io::Result<String> {
+    let bytes = bounded(MAX_RECORD, info, "RECORD")?;
+    String::from_utf8(bytes).map_err(|_| invalid("RECORD is not UTF-8 text".to_owned()))
+}
+
+fn bounded(most: u64, info: &Path, file: &str) -> io::Result<Vec<u8>> {
+    let too_long = || invalid(format!("{file} has more than {} MiB", most >> 20));
+    text::read_up_to(most, &info.join(file))?.ok_or_else(too_long)
+}
+
+/// What is wrong with a wheel, not with the machine.
+fn invalid(words: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, words)
 }
 
 /// What a zygote for these wheels imports: the modules of those that were asked for; when nobody said which, of those
@@ -87,22 +119,24 @@ fn public(wheel: &Wheel) -> Vec<String> {
 }
 
 /// The outermost importable modules among a distribution's files.
-fn modules(files: &[&str]) -> Vec<String> {
+fn modules<'a>(files: impl Iterator<Item = &'a str> + Clone) -> io::Result<Vec<String>> {
     let packages: BTreeSet<&str> =
-        files.iter().filter_map(|file| file.strip_suffix("/__init__.py")).collect();
+        files.clone().filter_map(|file| file.strip_suffix("/__init__.py")).collect();
     let mut found: BTreeSet<String> = BTreeSet::new();
     for file in files {
         let Some(module) = module(file) else { continue };
-        let parts: Vec<&str> = module.split('/').collect();
-        if !parts.iter().all(|part| identifier(part)) {
+        if !module.split('/').all(identifier) {
             continue;
         }
         // Down through namespace packages to the first one that can be imported for something.
-        let outermost =
-            (1..parts.len()).map(|n| parts[..n].join("/")).find(|p| packages.contains(p.as_str()));
-        found.insert(outermost.unwrap_or(module).replace('/', "."));
+        let mut above = module.match_indices('/').map(|(end, _)| &module[..end]);
+        let outermost = above.find(|package| packages.contains(package));
+        found.insert(outermost.unwrap_or(&module).replace('/', "."));
+        if found.len() > MAX_MODULES {
+            return Err(invalid(format!("RECORD lists more than {MAX_MODULES} modules")));
+        }
     }
-    found.into_iter().collect()
+    Ok(found.into_iter().collect())
 }
 
 /// The module that a file is: `a/b.py` → `a/b`, `a/__init__.py` → `a`, `a.cpython-311-….so` → `a`.
@@ -129,6 +163,10 @@ fn identifier(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn modules(files: &[&str]) -> Vec<String> {
+        super::modules(files.iter().copied()).unwrap()
+    }
 
     #[test]
     fn a_distribution_brings_its_outermost_modules() {
@@ -190,5 +228,38 @@ mod tests {
             (found.modules, found.needs),
             (vec!["big".to_owned()], vec!["small-one".to_owned()])
         );
+    }
+
+    #[test]
+    fn what_a_distribution_says_of_itself_is_read_up_to_a_length() {
+        let root = tempfile::tempdir().unwrap();
+        let info = root.path().join("a-1.dist-info");
+        fs::create_dir(&info).unwrap();
+        let write = |name: &str, text: &str| fs::write(info.join(name), text).unwrap();
+        // Holes: a wheel brings a gigabyte of zeros in one megabyte.
+        let grow = |name: &str| {
+            let file = fs::OpenOptions::new().write(true).open(info.join(name)).unwrap();
+            file.set_len(64 << 30).unwrap();
+        };
+        let refused = || {
+            let error = read(root.path()).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+            error.to_string()
+        };
+        for (name, words) in [("RECORD", "32 MiB"), ("METADATA", "16 MiB")] {
+            write("RECORD", "a.py,,\n");
+            write("METADATA", "Name: a\nVersion: 1\n");
+            assert!(read(root.path()).is_ok());
+            grow(name);
+            let words = format!("{name} has more than {words}");
+            assert_eq!(refused(), words);
+        }
+        write("METADATA", "Name: a\nVersion: 1\n");
+        let many: String = (0..=MAX_MODULES).map(|n| format!("m{n}.py\n")).collect();
+        write("RECORD", &many);
+        assert_eq!(refused(), "RECORD lists more than 50000 modules");
+        // In steps as many as the square of its length, this would not end today.
+        write("RECORD", &format!("{}b.py,,\nc.py,,\n", "a/".repeat(8 << 20)));
+        assert_eq!(read(root.path()).unwrap().unwrap().modules, ["c"]);
     }
 }

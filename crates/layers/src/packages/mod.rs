@@ -25,6 +25,7 @@ mod verify;
 mod view;
 mod wheel;
 
+use std::io;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -77,6 +78,14 @@ pub enum InstallError {
     /// A file could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// A wheel whose own files do not say what it is.
+    #[error("the wheel of {requirement} cannot be used: {reason}; ask for another version of it")]
+    Unreadable {
+        /// Which one.
+        requirement: String,
+        /// What is wrong with it.
+        reason: io::Error,
+    },
     /// The installer could not be started, or was ended.
     #[error(transparent)]
     Start(#[from] InstallerError),
