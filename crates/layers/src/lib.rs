@@ -58,6 +58,7 @@ mod staging;
 mod store;
 mod text;
 pub mod uv;
+mod zips;
 
 pub use collect::{Collected, Scope, collect};
 pub use extent::Extent;

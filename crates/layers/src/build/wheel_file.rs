@@ -7,12 +7,8 @@ use std::str::FromStr;
 use pep440_rs::Version;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use zip::ZipArchive;
 
-use crate::requirements;
-
-/// Most files of a wheel; the largest known have some twenty thousand.
-const MAX_FILES: usize = 100_000;
+use crate::{requirements, zips};
 
 /// Most bytes that it unpacks to.
 const MAX_BYTES: u64 = 4 << 30;
@@ -68,10 +64,7 @@ pub(crate) fn check(
         return Err(WheelError::FileName(file.to_owned()));
     }
     let broken = |error: &dyn std::error::Error| WheelError::Archive(error.to_string());
-    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|error| broken(&error))?;
-    if archive.len() > MAX_FILES {
-        return Err(WheelError::TooLarge(format!("{} files", archive.len())));
-    }
+    let mut archive = zips::open(Cursor::new(bytes)).map_err(WheelError::Archive)?;
     let mut left = MAX_BYTES;
     let mut described = Vec::new();
     for index in 0..archive.len() {

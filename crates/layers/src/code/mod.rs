@@ -28,7 +28,7 @@ use crate::store::{layer, short};
 use crate::{FileError, RunError, Store, bytecode};
 use writer::Writer;
 
-/// Most files of a bundle.
+/// Most files of a bundle, and most folders that they are in.
 pub const MAX_FILES: usize = 20_000;
 
 /// Most bytes of a bundle, unpacked.
@@ -116,8 +116,8 @@ pub enum CodeError {
         /// In which way.
         reason: &'static str,
     },
-    /// Too many files.
-    #[error("the bundle has more than {MAX_FILES} files (at {entry:?})")]
+    /// Too many files, or folders that they are in.
+    #[error("the bundle has more than {MAX_FILES} files, or folders (at {entry:?})")]
     TooManyFiles {
         /// The first one too many.
         entry: String,

@@ -107,6 +107,9 @@ impl Writer {
             if self.files.contains_key(folder) {
                 return Err(CodeError::Duplicate { entry: folder.to_owned() });
             }
+            if !self.folders.contains(folder) && self.folders.len() >= MAX_FILES {
+                return Err(CodeError::TooManyFiles { entry: name.to_owned() });
+            }
             if self.folders.insert(folder.to_owned()) {
                 let made = self.directory.create_dir(folder);
                 made.map_err(|source| CodeError::Unpack { entry: name.to_owned(), source })?;
@@ -211,6 +214,16 @@ mod tests {
         let hash = blake3::hash(b"");
         writer.files = (0..MAX_FILES).map(|n| (n.to_string(), (false, hash))).collect();
         let error = writer.add("x", false, &mut &b""[..], None).unwrap_err();
+        assert!(matches!(error, CodeError::TooManyFiles { .. }), "{error}");
+    }
+
+    #[test]
+    fn one_folder_too_many_is_refused() {
+        let (_directory, mut writer) = writer();
+        writer.folders = (0..MAX_FILES - 1).map(|n| n.to_string()).collect();
+        writer.add("a/x", false, &mut &b"1"[..], None).unwrap();
+        writer.add("a/y", false, &mut &b"2"[..], None).unwrap();
+        let error = writer.add("b/x", false, &mut &b"3"[..], None).unwrap_err();
         assert!(matches!(error, CodeError::TooManyFiles { .. }), "{error}");
     }
 

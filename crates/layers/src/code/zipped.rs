@@ -2,10 +2,9 @@
 
 use std::io::{Read, Seek, SeekFrom};
 
-use zip::ZipArchive;
-
 use super::CodeError;
 use super::writer::Writer;
+use crate::zips;
 
 /// An entry beyond this size that is this many times smaller in the archive is no code.
 const RATIO: u64 = 250;
@@ -17,7 +16,8 @@ const DIRECTORY: u32 = 0o040_000;
 
 pub(super) fn unpack(mut archive: impl Read + Seek, writer: &mut Writer) -> Result<(), CodeError> {
     let told = told_entries(&mut archive).map_err(|error| unreadable(&error))?;
-    let mut archive = ZipArchive::new(archive).map_err(|error| unreadable(&error))?;
+    let mut archive =
+        zips::open(archive).map_err(|reason| CodeError::Archive { kind: "zip", reason })?;
     // The reader keeps one of several entries with one name, and does not say so.
     if told.is_some_and(|told| told != archive.len()) {
         let reason = "its list of entries names one of them twice".to_owned();

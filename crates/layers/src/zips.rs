@@ -1,0 +1,232 @@
+//! Opening zip archives that somebody else wrote.
+//!
+//! ```text
+//!   ZipArchive::new ──read, seek──► Watched ──► the archive
+//!                                      └ refuses once too much was read, or an end record tells of too many entries
+//! ```
+//!
+//! The reader takes in the whole list of entries before anybody can look at it: some six hundred bytes for
+//! each. There may be several end records, of which it tries one after the other. So the limits are not taken from what
+//! one of them says but from what the reader sees, whichever it follows.
+
+use std::cell::Cell;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::rc::Rc;
+
+use zip::ZipArchive;
+
+/// Most entries, folders and those that are left out included. Without the 64-bit end record there are at most 65 535.
+pub(crate) const MAX_ENTRIES: u64 = 100_000;
+
+/// Most bytes that are read to learn which entries there are. A hundred thousand paths of two hundred bytes have as many.
+const MAX_LIST: u64 = 32 << 20;
+
+/// Begins the 64-bit end record; the number of entries stands in it.
+const END: &[u8] = b"PK\x06\x06";
+const ENTRIES: std::ops::Range<usize> = 32..40;
+
+/// The reader with its limits, as long as there are any.
+#[derive(Debug)]
+pub(crate) struct Watched<R> {
+    archive: R,
+    watch: Rc<Watch>,
+}
+
+#[derive(Debug)]
+struct Watch {
+    /// How many bytes may still be read; none once there is no limit any more.
+    left: Cell<Option<u64>>,
+    refused: Cell<Option<Refused>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Refused {
+    Long,
+    Many,
+}
+
+/// Opens an archive; else why it cannot be.
+pub(crate) fn open<R: Read + Seek>(archive: R) -> Result<ZipArchive<Watched<R>>, String> {
+    let watch = Rc::new(Watch { left: Cell::new(Some(MAX_LIST)), refused: Cell::new(None) });
+    let opened = ZipArchive::new(Watched { archive, watch: Rc::clone(&watch) });
+    match (watch.refused.get(), opened) {
+        (Some(Refused::Long), _) => Err(format!(
+            "its list of entries has more than {} MiB; put fewer files into it",
+            MAX_LIST >> 20
+        )),
+        (Some(Refused::Many), _) => {
+            Err(format!("it has more than {MAX_ENTRIES} entries; put fewer files into it"))
+        }
+        (None, Err(error)) => Err(error.to_string()),
+        (None, Ok(opened)) => {
+            watch.left.set(None);
+            Ok(opened)
+        }
+    }
+}
+
+impl<R: Read> Read for Watched<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        // What is refused is not read first: the reader makes room for whatever a record tells of.
+        let most = self.watch.left.get().and_then(|left| usize::try_from(left + 1).ok());
+        let most = most.map_or(buffer.len(), |most| most.min(buffer.len()));
+        let read = self.archive.read(&mut buffer[..most])?;
+        match self.watch.look(&buffer[..read]) {
+            None => Ok(read),
+            Some(_) => Err(io::ErrorKind::QuotaExceeded.into()),
+        }
+    }
+}
+
+impl<R: Seek> Seek for Watched<R> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.archive.seek(to)
+    }
+}
+
+impl Watch {
+    /// Why no more is read, if so: for good, as the reader goes on to another end record after an error.
+    fn look(&self, bytes: &[u8]) -> Option<Refused> {
+        let left = self.left.get()?;
+        let told = bytes.starts_with(END).then(|| bytes.get(ENTRIES)).flatten();
+        let told = told.and_then(|number| Some(u64::from_le_bytes(number.try_into().ok()?)));
+        // One more than may be read is read, and then none.
+        let rest = left.checked_sub(bytes.len() as u64);
+        if told.is_some_and(|entries| entries > MAX_ENTRIES) {
+            self.refused.set(Some(Refused::Many));
+        } else if rest.is_none() && self.refused.get().is_none() {
+            self.refused.set(Some(Refused::Long));
+        }
+        self.left.set(Some(rest.unwrap_or(0)));
+        self.refused.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    /// As many entries, and how long each one's comment is; nothing is in them.
+    fn list(entries: u32, comment: u16) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for number in 0..entries {
+            let name = format!("{number:07}");
+            bytes.extend(b"PK\x01\x02");
+            bytes.extend([0; 24]);
+            bytes.extend(7u16.to_le_bytes());
+            bytes.extend([0; 2]);
+            bytes.extend(comment.to_le_bytes());
+            bytes.extend([0; 12]);
+            bytes.extend(name.as_bytes());
+            bytes.resize(bytes.len() + usize::from(comment), b'c');
+        }
+        bytes
+    }
+
+    /// The end record that tells of up to 65 535 entries, from `at` on.
+    fn end(told: u16, at: u32) -> Vec<u8> {
+        let mut bytes = b"PK\x05\x06\0\0\0\0".to_vec();
+        bytes.extend(told.to_le_bytes());
+        bytes.extend(told.to_le_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(at.to_le_bytes());
+        bytes.extend([0; 2]);
+        bytes
+    }
+
+    /// Puts the 64-bit one behind a list that is at `at`, its locator, and the other that sends there.
+    fn end64(bytes: &mut Vec<u8>, told: u64, at: u64) {
+        let here = bytes.len() as u64;
+        bytes.extend(b"PK\x06\x06");
+        bytes.extend(44u64.to_le_bytes());
+        bytes.extend([0; 12]);
+        bytes.extend(told.to_le_bytes());
+        bytes.extend(told.to_le_bytes());
+        bytes.extend([0; 8]);
+        bytes.extend(at.to_le_bytes());
+        bytes.extend(b"PK\x06\x07\0\0\0\0");
+        bytes.extend(here.to_le_bytes());
+        bytes.extend(1u32.to_le_bytes());
+        bytes.extend(end(u16::MAX, u32::MAX));
+    }
+
+    /// Counts what is read.
+    struct Counted(Cursor<Vec<u8>>, Rc<Cell<u64>>);
+
+    impl Read for Counted {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let read = self.0.read(buffer)?;
+            self.1.set(self.1.get() + read as u64);
+            Ok(read)
+        }
+    }
+
+    impl Seek for Counted {
+        fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+            self.0.seek(to)
+        }
+    }
+
+    /// How many entries there are, or why not; and how much was read.
+    fn opened(bytes: Vec<u8>) -> (Result<usize, String>, u64) {
+        let read = Rc::new(Cell::new(0));
+        let opened = open(Counted(Cursor::new(bytes), Rc::clone(&read)));
+        (opened.map(|archive| archive.len()), read.get())
+    }
+
+    #[test]
+    fn an_archive_of_many_entries_is_opened_and_one_of_too_many_is_not_read() {
+        for (entries, fits) in [(70_000, true), (100_001, false)] {
+            let mut bytes = list(entries, 0);
+            end64(&mut bytes, entries.into(), 0);
+            let (opened, read) = opened(bytes);
+            match opened {
+                Ok(found) => assert!(fits && found == 70_000),
+                Err(words) => {
+                    assert!(!fits && words.contains("more than 100000 entries"), "{words}");
+                    assert!(read < 8192, "{read}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn too_many_entries_do_not_hide_behind_an_end_record_that_does_not_hold() {
+        let mut bytes = list(150_000, 0);
+        end64(&mut bytes, 150_000, 0);
+        let at = u32::try_from(bytes.len()).unwrap();
+        bytes.extend(list(1, 0));
+        bytes.extend(end(2, at));
+        let (opened, read) = opened(bytes);
+        let words = opened.unwrap_err();
+        assert!(words.contains("more than 100000 entries"), "{words}");
+        assert!(read < 8192, "{read}");
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_is_not_read_to_its_end() {
+        let mut bytes = list(1000, u16::MAX);
+        bytes.extend(end(1000, 0));
+        let (opened, read) = opened(bytes);
+        let words = opened.unwrap_err();
+        assert!(words.contains("more than 32 MiB"), "{words}");
+        assert!(read < MAX_LIST + (1 << 20), "{read}");
+    }
+
+    #[test]
+    fn what_is_in_an_archive_is_read_without_these_limits() {
+        use std::io::Write as _;
+        let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
+        let options = zip::write::SimpleFileOptions::default();
+        let stored = options.compression_method(zip::CompressionMethod::Stored);
+        archive.start_file("large", stored).unwrap();
+        let large = vec![7; 40 << 20];
+        archive.write_all(&large).unwrap();
+        let mut archive = open(Cursor::new(archive.finish().unwrap().into_inner())).unwrap();
+        let mut content = Vec::new();
+        archive.by_index(0).unwrap().read_to_end(&mut content).unwrap();
+        assert!(content == large);
+    }
+}
