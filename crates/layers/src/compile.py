@@ -2,9 +2,10 @@
 
 On all CPUs, each with SECONDS of CPU time for one source and ALL for its share of them, and with
 what this process has been given of memory and of bytes for one file's bytecode (FILE): a few
-kilobytes of source can ask for gigabytes and hours. What takes more is left without bytecode. So are sources that do not compile: wheels carry templates
-and other versions' files; the manifest tells the handler's own syntax errors. Prints as JSON how
-many sources there were, and which of them took too much.
+kilobytes of source can ask for gigabytes and hours. What takes more is left without bytecode. So
+are sources that do not compile: wheels carry templates and other versions' files; the manifest
+tells the handler's own syntax errors. Prints as JSON how many sources there were, and which of them
+took too much.
 
 Not `compileall -j`: its workers may be started anew by sys.executable, which is not how this
 interpreter was started.

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::FileError;
 
-/// Reads a description; none when it is absent, or of another format.
+/// Reads a description; none when it is absent, or of another format. We wrote it, so it is as long as we made it.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }

@@ -44,6 +44,7 @@ impl Object {
     pub(crate) fn read(path: &Path) -> Result<Self, ElfError> {
         let read = |source| ElfError::Read { path: path.to_owned(), source };
         let parse = |source| ElfError::Parse { path: path.to_owned(), source };
+        // A program or a library of the machine's own.
         let bytes = fs::read(path).map_err(read)?;
         let elf = Elf::parse(&bytes).map_err(parse)?;
         // $ORIGIN is the directory of the real file, as the loader has it.

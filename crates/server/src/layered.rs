@@ -6,7 +6,6 @@
 //!
 //! Each step finds its layer on disk when an earlier deploy made it, so deploying the same again takes milliseconds.
 
-use std::io::Read as _;
 use std::sync::Arc;
 
 use engine::{DEFAULT_TENANT, Handler, HandlerId};
@@ -74,13 +73,9 @@ impl Layered {
         }
     }
 
-    fn unpack(&self, mut bundle: Bundle) -> Result<Code, MakeError> {
+    fn unpack(&self, bundle: Bundle) -> Result<Code, MakeError> {
         let unpacked = match &bundle.packing {
-            Packing::Source(module) => {
-                let mut source = Vec::new();
-                bundle.file.read_to_end(&mut source).map_err(|error| machine("bundle", &error))?;
-                Code::from_py(&self.store, module, &source)
-            }
+            Packing::Source(module) => Code::from_py(&self.store, module, bundle.file),
             Packing::Zip => Code::from_zip(&self.store, bundle.file),
             // The reader tells a compressed archive by its first bytes.
             Packing::Tar | Packing::TarGz => Code::from_tar(&self.store, bundle.file),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -147,10 +147,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<u64> {
     let executable = source.metadata()?.mode() & 0o111 != 0;
     let mode = if executable { 0o755 } else { 0o644 };
     let mut target = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(to)?;
-    let mut bytes = Vec::new();
-    source.read_to_end(&mut bytes)?;
-    target.write_all(&bytes)?;
-    Ok(bytes.len() as u64)
+    io::copy(&mut source, &mut target)
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ use super::plan::{Item, Plan};
 use super::{Base, BaseError};
 use crate::elf::{Libraries, Object};
 use crate::store::{layer, short};
+use crate::text;
 use crate::{FileError, Interpreter, Progress, Store, description};
 
 /// Changes whenever the same host would give another one.
@@ -174,7 +175,9 @@ fn put_linked(plan: &mut Plan, gcc: &Path) -> Result<(), FileError> {
     for name in LINKED {
         let Some(found) = answer(gcc, &[&format!("-print-file-name={name}")]) else { continue };
         let Some(directory) = directory_of(&found) else { continue };
-        let content = fs::read(&found).map_err(FileError::at("read", &found))?;
+        // What is too long for a script is none.
+        let content = text::read(&found).map_err(FileError::at("read", &found))?;
+        let content = content.unwrap_or_default();
         plan.put(merged(&directory).join(name), Item::Copy(found));
         // A linker's script names the files that it stands for.
         let script = content.starts_with(b"/*").then(|| String::from_utf8_lossy(&content));

@@ -148,12 +148,12 @@ impl Bundle {
     ///
     /// # Errors
     /// When it cannot be stored.
-    pub fn from_py(store: &Store, name: &str, source: &[u8]) -> Result<Self, CodeError> {
+    pub fn from_py(store: &Store, name: &str, mut source: impl Read) -> Result<Self, CodeError> {
         let plain = |c: char| {
             if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }
         };
         let stem: String = name.strip_suffix(".py").unwrap_or(name).chars().map(plain).collect();
-        Self::take(store, |writer| writer.add(&format!("{stem}.py"), false, &mut &*source, None))
+        Self::take(store, |writer| writer.add(&format!("{stem}.py"), false, &mut source, None))
     }
 
     /// A zip archive.
@@ -191,14 +191,9 @@ impl Bundle {
             return Self::from_dir(store, path);
         }
         // A path that is not there is told as such, whatever its name.
-        let mut file = open()?;
+        let file = open()?;
         if let Some(stem) = name.strip_suffix(".py") {
-            let mut source = Vec::new();
-            file.by_ref()
-                .take(MAX_BYTES + 1)
-                .read_to_end(&mut source)
-                .map_err(FileError::at("read", path))?;
-            return Self::from_py(store, stem, &source);
+            return Self::from_py(store, stem, file);
         }
         if name.ends_with(".zip") {
             return Self::from_zip(store, file);

@@ -52,6 +52,7 @@ fn told_entries(archive: &mut (impl Read + Seek)) -> std::io::Result<Option<usiz
     const LONGEST_COMMENT: u64 = 0xffff;
     let length = archive.seek(SeekFrom::End(0))?;
     archive.seek(SeekFrom::Start(length.saturating_sub(RECORD + LONGEST_COMMENT)))?;
+    // Of a record and the longest comment, no more.
     let mut end = Vec::new();
     archive.read_to_end(&mut end)?;
     archive.rewind()?;

@@ -1,7 +1,8 @@
-"""inspect.py FILE NAME...: prints the functions that a source defines, or its syntax error, as JSON.
+"""inspect.py FILE NAME...: prints as JSON the functions that a source defines, or its syntax error.
 
 Only those at its top level count: the last one of each NAME, and a few others for an error to tell,
-however many there are. Nothing of it is run. What takes more memory, or calls, than there are says so.
+however many there are. Nothing of it is run. What takes more memory, or calls, than there are says
+so.
 """
 
 import ast

@@ -1,6 +1,7 @@
 //! What a directory holds, file by file: what a wheel is named by, linked by and checked against.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::FileError;
@@ -25,9 +26,8 @@ impl Inventory {
         let mut entries = Vec::new();
         for path in files(root)? {
             let whole = root.join(&path);
-            let content = fs::read(&whole).map_err(FileError::at("read", &whole))?;
-            let hash = blake3::hash(&content);
-            entries.push(Entry { path, bytes: content.len() as u64, hash });
+            let (bytes, hash) = digest(&whole).map_err(FileError::at("read", &whole))?;
+            entries.push(Entry { path, bytes, hash });
         }
         entries.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(Self(entries))
@@ -71,6 +71,13 @@ impl Inventory {
     }
 }
 
+/// How many bytes a file has, and their hash. It may be as large as a package, so it is not read whole.
+pub(super) fn digest(path: &Path) -> io::Result<(u64, blake3::Hash)> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(File::open(path)?)?;
+    Ok((hasher.count(), hasher.finalize()))
+}
+
 /// Everything below a directory that is no directory, relative to it.
 fn files(root: &Path) -> Result<Vec<PathBuf>, FileError> {
     let mut found = Vec::new();
@@ -110,5 +117,26 @@ mod tests {
         fs::write(root.path().join("a/x y.py"), "one").unwrap();
         fs::write(root.path().join("new"), "").unwrap();
         assert_eq!(inventory.differs(root.path()).unwrap().unwrap(), "new was added");
+    }
+
+    #[test]
+    fn a_large_file_is_not_read_whole() {
+        use std::process::Command;
+
+        // In a process that has less memory than the file has bytes.
+        const SIZE: u64 = 1 << 30;
+        if let Ok(file) = std::env::var("LAMBSWOOL_TEST_LARGE_FILE") {
+            assert_eq!(digest(Path::new(&file)).unwrap().0, SIZE);
+            return;
+        }
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("large");
+        File::create(&file).unwrap().set_len(SIZE).unwrap();
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", "packages::inventory::tests::a_large_file_is_not_read_whole"]);
+        again.env("LAMBSWOOL_TEST_LARGE_FILE", &file);
+        sys::process::limit(&mut again, &[(rustix::process::Resource::As, SIZE / 2)]);
+        let ended = again.output().unwrap();
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     }
 }

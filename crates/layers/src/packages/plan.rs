@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::inventory::Inventory;
+use super::inventory::{Inventory, digest};
 use super::view::ViewError;
 use super::wheel::Wheel;
 use crate::extent::Extent;
@@ -119,7 +119,7 @@ impl<'a> Plan<'a> {
             let node = |path: &Path| fs::symlink_metadata(path).map(|m| (m.dev(), m.ino())).ok();
             // Not the same file where links had run out.
             node(&here).is_some() && node(&here) == node(&there)
-                || fs::read(&here).is_ok_and(|content| blake3::hash(&content) == planned.hash)
+                || digest(&here).is_ok_and(|(_, hash)| hash == planned.hash)
         };
         self.files.iter().find(|file| !own(file)).map(|(path, _)| path.as_path())
     }

@@ -107,6 +107,7 @@ impl Wheel {
     /// Every file of it, as it was when it was unpacked.
     pub(super) fn inventory(&self, store: &Store) -> Result<Inventory, FileError> {
         let path = beside(store, &self.id, "files");
+        // We wrote it: a line for each file, of which a package has only so many.
         let text = fs::read_to_string(&path).map_err(FileError::at("read", &path))?;
         let wrong = || FileError::at("understand", &path)(io::ErrorKind::InvalidData.into());
         Inventory::parse(&text).ok_or_else(wrong)

@@ -1,7 +1,7 @@
 //! Fetching the pinned uv with the host's pip.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -79,13 +79,12 @@ fn download(
     wheel.ok_or(UvError::Fetch { words: finished.output })
 }
 
-/// Takes the binary out of the wheel and makes it last.
+/// Takes the binary out of the wheel, whose hash vouches for it, and makes it last.
 fn unpack(wheel: &Path, to: &Path) -> io::Result<()> {
     let mut archive = zip::ZipArchive::new(File::open(wheel)?)?;
     let mut binary = archive.by_name(&format!("uv-{VERSION}.data/scripts/uv"))?;
-    let mut bytes = Vec::new();
-    binary.read_to_end(&mut bytes)?;
-    fs::write(to, bytes)?;
-    fs::set_permissions(to, fs::Permissions::from_mode(0o755))?;
-    File::open(to)?.sync_all()
+    let mut program = File::create(to)?;
+    io::copy(&mut binary, &mut program)?;
+    program.set_permissions(fs::Permissions::from_mode(0o755))?;
+    program.sync_all()
 }

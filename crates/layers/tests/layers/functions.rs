@@ -207,7 +207,9 @@ fn equal_code_has_one_layer_and_tells_the_sandboxes_paths() {
     assert!(packed.unwrap().success());
     assert_eq!(layer(Bundle::from_path(&STORE, &archive).unwrap()), single);
     assert_ne!(
-        layer(Bundle::from_py(&STORE, "main", b"def handler(event, context): pass\n").unwrap()),
+        layer(
+            Bundle::from_py(&STORE, "main", &b"def handler(event, context): pass\n"[..]).unwrap()
+        ),
         single
     );
 
@@ -226,7 +228,7 @@ fn a_bundle_that_is_refused_or_dropped_leaves_nothing() {
     std::os::unix::fs::symlink("/etc/passwd", folder.path().join("link")).unwrap();
     let error = Bundle::from_dir(&STORE, folder.path()).unwrap_err();
     assert!(matches!(&error, CodeError::Link { entry } if entry == "link"), "{error}");
-    let bundle = Bundle::from_py(&STORE, "x", b"x = 1").unwrap();
+    let bundle = Bundle::from_py(&STORE, "x", &b"x = 1"[..]).unwrap();
     let path = bundle.path().to_owned();
     assert!(path.exists() && incoming() > 0);
     drop(bundle);
