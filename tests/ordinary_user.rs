@@ -406,6 +406,56 @@ fn a_state_directory_that_is_exchanged_while_it_is_cleared_costs_nobody_elses_sa
 }
 
 #[test]
+fn another_user_reads_nothing_of_what_a_worker_keeps() {
+    let (Some(user), Some(other)) = (User::without_sudo(), User::without_sudo()) else { return };
+    fs::set_permissions(user.home(), fs::Permissions::from_mode(0o755)).unwrap();
+    let state = user.home().join("state");
+    let file = user.home().join("f.py");
+    fs::write(&file, "def handler(event, context):\n    return event\n").unwrap();
+    chown(&file, Some(user.uid()), None).unwrap();
+    let by = |group: &str, words: &[&str], path: &Path| {
+        let mut tried = Command::new("/usr/bin/setpriv");
+        tried.args(["--reuid", other.name(), "--regid", group, "--clear-groups"]);
+        tried.args(words).arg(path).stdout(Stdio::null()).stderr(Stdio::null());
+        tried.status().unwrap().success()
+    };
+    let try_to = |words: &[&str], path: &Path| by(other.name(), words, path);
+    // Of the account's group, and of another: who is to use the socket passes through.
+    for (admins, mode) in [(None, 0o700), (Some(user.name()), 0o711)] {
+        let up = ["up", "--detach", "--json", "--user", user.name()];
+        let mut up = user.command_of_root(&up);
+        if let Some(group) = admins {
+            up.env("WOOL_ADMIN_GROUP", group);
+        }
+        drop(Said::from(up.output().unwrap()).json());
+        drop(user.wool(&["deploy", file.to_str().unwrap()]).ok());
+        // A function runs from layers that are closed to others.
+        assert_eq!(user.wool(&["invoke", "f", "[7]"]).json()[0], 7);
+        assert_eq!(fs::metadata(&state).unwrap().mode() & 0o777, mode);
+        assert!(!try_to(&["ls"], &state), "it is listed");
+        for name in ["registry.sqlite", "registry.sqlite-wal", "registry.sqlite-shm"] {
+            assert!(state.join(name).exists(), "{name}");
+            assert!(!try_to(&["cat"], &state.join(name)), "{name} is read");
+        }
+        for name in ["layers", "layers/code", "layers/base", "uv"] {
+            assert!(state.join(name).exists(), "{name}");
+            assert!(!try_to(&["ls"], &state.join(name)), "{name} is listed");
+        }
+        let socket = state.join("run/wool.sock");
+        assert_eq!(by(user.name(), &["test", "-S"], &socket), admins.is_some());
+        drop(user.wool(&["down"]).ok());
+        // What an earlier release has left.
+        let files = fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().path());
+        for path in files.filter(|path| path.to_string_lossy().contains("registry")) {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+        }
+        for path in [&state, &state.join("layers")] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+    }
+}
+
+#[test]
 fn root_works_in_nobody_elses_state_directory() {
     let Some(user) = User::without_sudo() else { return };
     for command in [&["up", "--detach"][..], &["base", "ls"]] {

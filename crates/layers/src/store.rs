@@ -1,6 +1,7 @@
 //! Where layers live: the state directory's `layers/` and `uv/`.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -39,6 +40,11 @@ impl Store {
         }
         let uv = store.uv();
         fs::create_dir_all(uv.join("bin")).map_err(FileError::at("create", &uv))?;
+        // What is below must be open to sandboxes, which see it through mounts of the warden's, and not by this path.
+        for directory in [store.layers(), uv.clone()] {
+            fs::set_permissions(&directory, Permissions::from_mode(0o700))
+                .map_err(FileError::at("close", &directory))?;
+        }
         staging::sweep(&uv)?;
         Ok(store)
     }
@@ -175,6 +181,17 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+
+    #[test]
+    fn layers_are_closed_to_others_at_their_top_and_nowhere_below() {
+        let state = tempfile::tempdir().unwrap();
+        // As an earlier release has made it.
+        fs::create_dir(state.path().join("layers")).unwrap();
+        let store = Store::open(state.path()).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&store.layers()), mode(&store.uv())), (0o700, 0o700));
+        assert_eq!(mode(&store.kind("code")), 0o755);
+    }
 
     #[test]
     fn a_layer_that_eight_threads_want_is_made_once() {

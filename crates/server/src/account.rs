@@ -8,9 +8,9 @@
 //! Before anything of the state directory is opened: what belongs to the account is not root's to trust.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::IsTerminal as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -24,6 +24,7 @@ use crate::cli::Up;
 use crate::config::{Config, Flags};
 use crate::owner::AsOwner;
 use crate::parts;
+use crate::state::make_dir;
 
 /// Variables that the worker keeps of root's: what settings, installers and proxies are told by. Whatever else root has in its
 /// environment is root's.
@@ -146,7 +147,7 @@ fn hand_over(user: &User, state: &Path) -> Result<()> {
     let owned = || fs::symlink_metadata(state).is_ok_and(|it| it.uid() == user.uid.as_raw());
     // By the account itself, as far as it can: that takes nothing of root.
     let own = AsOwner::become_one(user.uid, user.gid)?;
-    let made = DirBuilder::new().recursive(true).mode(0o755).create(state);
+    let made = make_dir(state);
     if made.is_ok() && owned() {
         return Ok(());
     }
@@ -167,7 +168,7 @@ fn hand_over(user: &User, state: &Path) -> Result<()> {
     fs::create_dir_all(parent).with_context(unusable)?;
     let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let parent = rustix::fs::open(parent, directory, Mode::empty()).with_context(unusable)?;
-    match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755)) {
+    match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o700)) {
         Err(error) if error != rustix::io::Errno::EXIST => {
             return Err(error).with_context(unusable);
         }

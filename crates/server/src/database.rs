@@ -3,8 +3,9 @@
 //! `synchronous=FULL` with a write-ahead log: what was acknowledged is on the disk. `user_version` is the schema's version:
 //! each migration takes it one further, and a newer one is refused.
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::{self, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -48,7 +49,7 @@ pub enum DatabaseError {
     },
 }
 
-/// Opens the file; makes it, with mode 0600, or brings an older one up to date. Step `n` takes schema `n` to `n + 1`.
+/// Opens the file; makes it, with mode 0600, or brings an older one and its mode up to date. Step `n` takes schema `n` to `n + 1`.
 ///
 /// # Errors
 /// When it cannot be opened, or a newer release wrote it.
@@ -57,7 +58,7 @@ pub(crate) fn open(path: &Path, migrations: &[&str]) -> Result<Connection, Datab
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);
     let unmade = |source| DatabaseError::File { path: path.to_owned(), source };
-    options.open(path).map_err(unmade)?;
+    options.open(path).and_then(|_| close(path)).map_err(unmade)?;
     let failed = |step| move |source| DatabaseError::Sql { path: path.to_owned(), step, source };
     let mut disk = Connection::open(path).map_err(failed("cannot be opened"))?;
     disk.busy_timeout(Duration::from_secs(5)).map_err(failed("cannot be opened"))?;
@@ -84,11 +85,40 @@ pub(crate) fn open(path: &Path, migrations: &[&str]) -> Result<Connection, Datab
     Ok(disk)
 }
 
+/// Closes an older file, and what SQLite has left beside it, to everybody else. Who may only read it can hold locks that
+/// writers wait for.
+fn close(path: &Path) -> io::Result<()> {
+    for behind in ["", "-wal", "-shm", "-journal"] {
+        let mut file = path.as_os_str().to_owned();
+        file.push(behind);
+        match fs::set_permissions(&file, Permissions::from_mode(0o600)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
+
+    #[test]
+    fn what_an_earlier_release_left_open_is_closed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.sqlite");
+        let steps = ["CREATE TABLE a (x INTEGER);"];
+        // Left as by a crash: its log and its locks stay.
+        std::mem::forget(open(&path, &steps).unwrap());
+        let files = || fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+        assert_eq!(files().count(), 3);
+        files().for_each(|file| fs::set_permissions(file, Permissions::from_mode(0o644)).unwrap());
+        drop(open(&path, &steps).unwrap());
+        for file in files() {
+            let mode = fs::metadata(&file).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{}", file.display());
+        }
+    }
 
     #[test]
     fn a_newer_one_is_refused_and_an_older_one_goes_on_from_where_it_is() {

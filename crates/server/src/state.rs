@@ -12,6 +12,8 @@
 //!   STATE/logs/<name>/     output of functions; logs/worker.log of a worker in the background
 //!   STATE/run/             worker.json, wool.sock, half-received uploads: nothing that outlives the worker
 //! ```
+//! It is closed to everybody but its owner. Where a group may use the socket (`admin_group`), others pass through it and list
+//! nothing; what is in it is closed by itself.
 
 mod layout;
 
@@ -124,7 +126,7 @@ impl State {
     /// When it cannot be made, is someone else's, or a newer release wrote it.
     pub fn open(root: &Path) -> Result<Self, StateError> {
         let root = std::path::absolute(root).map_err(unusable(root))?;
-        private_dir(&root)?;
+        make_dir(&root).map_err(unusable(&root))?;
         let uid = fs::metadata(&root).map_err(unusable(&root))?.uid();
         if uid != 0 && rustix::process::geteuid().is_root() {
             return Err(StateError::Theirs { path: root, uid });
@@ -140,6 +142,16 @@ impl State {
         let state = Self { root };
         state.complete()?;
         Ok(state)
+    }
+
+    /// Closes the directory to others, whatever an earlier release or an operator left open. Where `passable`, they may go
+    /// to what is open to them inside, and see nothing else: the socket of a group.
+    ///
+    /// # Errors
+    /// When it is somebody else's.
+    pub fn close(&self, passable: bool) -> Result<(), StateError> {
+        let mode = if passable { 0o711 } else { 0o700 };
+        fs::set_permissions(&self.root, Permissions::from_mode(mode)).map_err(unusable(&self.root))
     }
 
     /// Makes what a directory of this version holds at least.
@@ -317,12 +329,17 @@ pub fn default_root() -> PathBuf {
     base.unwrap_or_else(std::env::temp_dir).join("lambswool")
 }
 
-fn private_dir(path: &Path) -> Result<(), StateError> {
-    DirBuilder::new().recursive(true).mode(0o755).create(path).map_err(unusable(path))?;
-    if path.ends_with("run") || path.ends_with("logs") {
-        fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(unusable(path))?;
+/// Makes a state directory, closed to others, unless it is there. What is above it is nobody's secret.
+pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o755).create(parent)?;
     }
-    Ok(())
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+fn private_dir(path: &Path) -> Result<(), StateError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable(path))?;
+    fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(unusable(path))
 }
 
 fn unusable(path: &Path) -> impl FnOnce(io::Error) -> StateError {

@@ -101,6 +101,7 @@ impl Worker {
         // From here on they say which port it is.
         let config = Config { listen: address, ..config };
         let admitted = Admitted::of_this_worker(config.admin_group.as_deref())?;
+        state.close(admitted.group.is_some())?;
         let unix = listen::bind_unix(&state, admitted.group)?;
         let metrics = recorder()?;
         let registry = Arc::new(Registry::open(Box::new(Sqlite::open(&state.registry())?))?);

@@ -84,6 +84,9 @@ pub enum StoreError {
     /// The database failed.
     #[error("the registry {0}")]
     Database(&'static str, #[source] rusqlite::Error),
+    /// Its file cannot be made, or not be closed to others.
+    #[error("cannot make the registry's file: its directory must belong to the worker's user")]
+    File(#[source] std::io::Error),
     /// A newer release wrote it.
     #[error(
         "the registry was written by a newer release (schema {found}, this one knows {known}): install that release, or choose another state directory with --state DIR"

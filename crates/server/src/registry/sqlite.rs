@@ -1,17 +1,16 @@
 //! The registry's store: one SQLite file with a write-ahead log.
 //!
-//! `synchronous=FULL` with a write-ahead log syncs the log at each commit: a deploy that was acknowledged is on the
-//! disk. `user_version` is the schema's version: each migration takes it one further, and a newer one is refused.
+//! Opened as every [`database`]: a deploy that was acknowledged is on the disk, and nobody else may read or lock it.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use engine::HandlerId;
 use rusqlite::{Connection, Row, params};
 
 use super::millis::{from_millis, to_millis};
 use super::{Function, Past, Store, StoreError, Version};
+use crate::database::{self, DatabaseError};
 use crate::name::WholeName;
 
 /// Step `n` takes schema `n` to `n + 1`.
@@ -48,11 +47,8 @@ const MIGRATIONS: [&str; 3] = [
      DROP TABLE functions_of_one_tenant;",
 ];
 
-const SCHEMA: u32 = 3;
-
 /// Versions of a function that are kept: whoever deploys in a loop would fill the disk.
 const VERSIONS: u32 = 100;
-const _: () = assert!(MIGRATIONS.len() == SCHEMA as usize);
 
 /// A registry in a SQLite file.
 #[derive(Debug)]
@@ -66,32 +62,21 @@ impl Sqlite {
     /// # Errors
     /// When it cannot be opened, or a newer release wrote it.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let connection = database::open(path, &MIGRATIONS)?;
         let failed = |source| StoreError::Database("cannot be opened", source);
-        let mut connection = Connection::open(path).map_err(failed)?;
-        connection.busy_timeout(Duration::from_secs(5)).map_err(failed)?;
-        connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
-        connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
         connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
-        migrate(&mut connection)?;
         Ok(Self { connection })
     }
 }
 
-fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
-    let failed = |source| StoreError::Database("cannot be migrated", source);
-    let found: u32 =
-        connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
-    if found > SCHEMA {
-        return Err(StoreError::Newer { found, known: SCHEMA });
+impl From<DatabaseError> for StoreError {
+    fn from(error: DatabaseError) -> Self {
+        match error {
+            DatabaseError::File { source, .. } => Self::File(source),
+            DatabaseError::Sql { step, source, .. } => Self::Database(step, source),
+            DatabaseError::Newer { found, known, .. } => Self::Newer { found, known },
+        }
     }
-    for (step, sql) in (0u32..).zip(MIGRATIONS).skip(found as usize) {
-        // The step and its number together or not at all: a crash in between must not run it twice.
-        let transaction = connection.transaction().map_err(failed)?;
-        transaction.execute_batch(sql).map_err(failed)?;
-        transaction.pragma_update(None, "user_version", step + 1).map_err(failed)?;
-        transaction.commit().map_err(failed)?;
-    }
-    Ok(())
 }
 
 impl Store for Sqlite {

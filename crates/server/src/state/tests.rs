@@ -110,3 +110,18 @@ fn an_address_is_there_exactly_while_the_hold_is() {
     drop(hold);
     assert_eq!(state.address(), None);
 }
+
+#[test]
+fn a_state_directory_is_closed_to_others_and_what_is_above_it_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("a/b");
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+    let state = State::open(&root).unwrap();
+    assert_eq!((mode(&root), mode(&dir.path().join("a"))), (0o700, 0o755));
+    // As an earlier release has left it.
+    for (passable, closed) in [(false, 0o700), (true, 0o711)] {
+        fs::set_permissions(&root, Permissions::from_mode(0o755)).unwrap();
+        state.close(passable).unwrap();
+        assert_eq!(mode(&root), closed);
+    }
+}
