@@ -121,6 +121,8 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_rename => paths::rename(process, paths::HERE, a, paths::HERE, b, 0),
         libc::SYS_renameat => paths::rename(process, a, b, c, d, 0),
         libc::SYS_renameat2 => paths::rename(process, a, b, c, d, e),
+        libc::SYS_link => paths::link(process, paths::HERE, a, paths::HERE, b, 0),
+        libc::SYS_linkat => paths::link(process, a, b, c, d, e),
         libc::SYS_symlink => paths::symlink(process, a, paths::HERE, b),
         libc::SYS_symlinkat => paths::symlink(process, a, b, c),
         libc::SYS_chmod => paths::chmod(process, paths::HERE, a, b),
@@ -189,7 +191,7 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         | libc::SYS_lremovexattr
         | libc::SYS_fremovexattr => Err(Errno::NOTSUP),
         libc::SYS_clock_settime | libc::SYS_settimeofday => Err(Errno::PERM),
-        libc::SYS_mknod | libc::SYS_mknodat | libc::SYS_link | libc::SYS_linkat => Err(Errno::PERM),
+        libc::SYS_mknod | libc::SYS_mknodat => Err(Errno::PERM),
         // C libraries, allocators and event loops ask for these and do well without.
         libc::SYS_rseq
         | libc::SYS_epoll_create

@@ -242,6 +242,29 @@ pub(super) fn rename(
     Ok(0)
 }
 
+pub(super) fn link(
+    process: &mut Process,
+    from_directory: u64,
+    from: u64,
+    directory: u64,
+    at: u64,
+    flags: u64,
+) -> Answer {
+    const FOLLOW: u64 = 0x400;
+    if flags & !FOLLOW != 0 {
+        return Err(Errno::INVAL);
+    }
+    let node = existing(process, from_directory, from, flags & FOLLOW != 0)?;
+    let (found, slash) = find_name(process, directory, at)?;
+    if found.node.is_some() {
+        return Err(Errno::EXIST);
+    }
+    if slash {
+        return Err(Errno::NOENT);
+    }
+    process.kernel.tree.link(node, found.directory, &found.name).map(|()| 0)
+}
+
 pub(super) fn symlink(process: &mut Process, target: u64, directory: u64, at: u64) -> Answer {
     let target = path(process, target)?;
     if target.is_empty() {

@@ -195,6 +195,9 @@ fn read_node(
     offset: u64,
 ) -> Result<u64, Errno> {
     let stopper = process.stopper();
+    if let Object::Node(node, None) = process.kernel.files.get(fd_)?.object {
+        memory::take_over(process, node, offset..offset.saturating_add(length));
+    }
     let Object::Node(node, file) = &process.kernel.files.get(fd_)?.object else {
         return Err(Errno::BADF);
     };
@@ -367,7 +370,8 @@ pub(super) fn lseek(process: &mut Process, fd_: u64, offset: u64, whence: u64) -
     if target > i64::MAX.cast_unsigned() {
         return Err(Errno::INVAL);
     }
-    process.kernel.files.get_mut(fd(fd_))?.offset = target;
+    let open = process.kernel.files.get_mut(fd(fd_))?;
+    (open.offset, open.listed) = (target, Vec::new());
     Ok(target)
 }
 
