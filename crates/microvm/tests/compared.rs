@@ -483,3 +483,47 @@ fn what_is_written_to_a_shared_mapping_is_in_the_file() {
     assert_eq!(inside, outside);
     assert!(outside.contains("written: 2 8192 bb ca\n"), "{outside}");
 }
+
+#[test]
+fn small_calls_about_files_and_the_process_answer_as_linux_does() {
+    let source = r#"
+        #include <sys/resource.h>
+        #include <sys/uio.h>
+        int main() {
+            int fd = make('a', 100), only = open(name, O_RDONLY), ends[2];
+            pipe(ends);
+            char one[8] = {0}, two[8] = {0};
+            struct iovec parts[3] = {{one, 3}, {0, 0}, {two, 4}}, none = {one, 0};
+            memcpy(one, "123", 3); memcpy(two, "4567", 4);
+            say("pwritev", pwritev(fd, parts, 3, 10)); say("over the end", pwritev(fd, parts, 3, 98));
+            memset(one, 0, 8); memset(two, 0, 8);
+            say("preadv", preadv(fd, parts, 3, 10)); printf("%s %s\n", one, two);
+            say("at the end", preadv(fd, parts, 3, 102)); say("behind", preadv(fd, parts, 3, 1000));
+            say("negative", preadv(fd, parts, 3, -1)); say("nothing", preadv(fd, &none, 1, 0)); say("none", preadv(fd, parts, 0, 0));
+            say("a pipe", preadv(ends[0], parts, 3, 0)); say("a reader", pwritev(only, parts, 3, 0)); say("closed", preadv(77, parts, 3, 0));
+            say("where it stands", lseek(fd, 0, SEEK_CUR));
+            say("second", preadv2(fd, parts, 3, 10, 0)); say("its own place", pwritev2(fd, parts, 3, -1, 0)); say("moved", lseek(fd, 0, SEEK_CUR));
+            say("longer", fallocate(fd, 0, 100, 50)); say("is", lseek(fd, 0, SEEK_END)); say("not shorter", fallocate(fd, 0, 0, 5)); say("is", lseek(fd, 0, SEEK_END));
+            say("kept", fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 5000)); say("is", lseek(fd, 0, SEEK_END));
+            say("negative", fallocate(fd, 0, -1, 5)); say("empty", fallocate(fd, 0, 0, 0)); say("a reader", fallocate(only, 0, 0, 5)); say("a pipe", fallocate(ends[1], 0, 0, 5));
+            say("posix", posix_fallocate(fd, 0, 300)); say("is", lseek(fd, 0, SEEK_END));
+            say("data", lseek(fd, 5, SEEK_DATA)); say("hole", lseek(fd, 5, SEEK_HOLE)); say("behind", lseek(fd, 300, SEEK_DATA)); say("behind", lseek(fd, 300, SEEK_HOLE)); say("negative", lseek(fd, -1, SEEK_DATA));
+            say("owner", fchown(fd, getuid(), getgid())); say("owner", chown(name, -1, -1)); say("owner", lchown(name, getuid(), -1)); say("owner", fchownat(AT_FDCWD, name, -1, getgid(), 0));
+            say("of nothing", chown("/tmp/no-such", -1, -1)); say("closed", fchown(77, -1, -1));
+            say("group", getpgid(0) == getpgrp()); say("of another", getpgid(99999999)); say("priority", getpriority(PRIO_PROCESS, 0) < -20); say("of what", getpriority(7, 0));
+            say("scheduler", sched_getscheduler(0)); say("of another", sched_getscheduler(99999999));
+            struct rlimit limit;
+            say("limit", getrlimit(RLIMIT_CORE, &limit)); limit.rlim_cur = limit.rlim_max = 0; say("lower", setrlimit(RLIMIT_CORE, &limit));
+            limit.rlim_cur = 1; say("above its own", setrlimit(RLIMIT_CORE, &limit));
+            unlink(name);
+            strcpy(strrchr(name, '-'), "-XXXXXX");
+            char where[200];
+            mkdtemp(name); chdir(name); say("there", getcwd(where, sizeof where) == 0); rmdir(name);
+            say("gone", syscall(SYS_getcwd, where, sizeof where)); say("makes nothing", open("file", O_CREAT | O_WRONLY, 0600)); chdir("/"); say("back", getcwd(where, sizeof where) == 0);
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{FILES}{source}")) else {
+        return;
+    };
+    assert_eq!(inside, outside);
+}
