@@ -2,6 +2,9 @@
 //!
 //! A file's pages are copied when they are mapped. Two things have to find the file again: whoever gives pages back
 //! (`MADV_DONTNEED`) reads the file there afterwards, and whoever has mapped it to share it sees what is written to it.
+//!
+//! Where a shared mapping can be written to, its pages and not the file are what holds: before anybody looks at the file
+//! they are copied back. So bytes of a file that are shared where one can write are shared nowhere else.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,6 +20,10 @@ pub(crate) struct FileMapping {
     pub(crate) offset: u64,
     /// MAP_SHARED.
     pub(crate) shared: bool,
+    /// Whether the file could be written by the descriptor that it was mapped with.
+    pub(crate) writable: bool,
+    /// Whether its pages may have what the file has not yet: shared, and open to writing once.
+    pub(crate) written: bool,
 }
 
 impl FileMapping {
@@ -59,6 +66,15 @@ impl FileMappings {
             let from = (*start).max(range.start);
             (from..(*end).min(range.end), what.behind(from - start))
         })
+    }
+
+    /// Those that lie inside `range`, as far as they reach.
+    pub(crate) fn around(&self, range: &Range<u64>) -> Vec<(Range<u64>, FileMapping)> {
+        let starts = self.inside(range.clone()).filter_map(|(part, _)| {
+            let (start, (end, what)) = self.map.range(..=part.start).next_back()?;
+            Some((*start..*end, *what))
+        });
+        starts.collect()
     }
 
     /// What is behind all of `range`, in one piece; none where no file is. An error where there are several things.
@@ -130,9 +146,13 @@ impl FileMappings {
         self.map.values().any(|(_, what)| what.node.is_scratch())
     }
 
-    /// Where bytes of a file are shared: which addresses, and where in the file each begins.
-    pub(crate) fn sharing(&self, node: NodeId, bytes: Range<u64>) -> Vec<(Range<u64>, u64)> {
-        if self.following == 0 {
+    /// Where bytes of a file of scratch are shared: which addresses, and what is at their beginning.
+    pub(crate) fn sharing(
+        &self,
+        node: NodeId,
+        bytes: Range<u64>,
+    ) -> Vec<(Range<u64>, FileMapping)> {
+        if self.following == 0 || !node.is_scratch() {
             return Vec::new();
         }
         let all = self.map.iter().filter(|(_, (_, what))| what.shared && what.node == node);
@@ -141,7 +161,7 @@ impl FileMappings {
             let last = bytes.end.min(what.offset + (end - start));
             // From file to memory: both begin with the mapping.
             let at = |offset: u64| start + (offset - what.offset);
-            (first < last).then(|| (at(first)..at(last), first))
+            (first < last).then(|| (at(first)..at(last), what.behind(first - what.offset)))
         });
         cut.flatten().collect()
     }
@@ -171,6 +191,8 @@ mod tests {
             node: NodeId(SCRATCH * (what & 1) + what / 2),
             offset: page,
             shared: what < 4,
+            writable: false,
+            written: what == 3,
         }
     }
 
@@ -231,7 +253,7 @@ mod tests {
                     }
                 }
                 let found = mappings.sharing(node, probe.clone());
-                let found = found.into_iter().flat_map(|(range, from)| range.zip(from..));
+                let found = found.into_iter().flat_map(|(range, what)| range.zip(what.offset..));
                 prop_assert_eq!(found.collect::<Vec<_>>(), shared);
             }
         }

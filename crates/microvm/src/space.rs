@@ -332,6 +332,16 @@ impl Space {
         self.state.files.set(range, file);
     }
 
+    /// Says that shared pages may come to have what their files have not: all of a mapping of which a part can be written to,
+    /// so that it stays one.
+    pub(crate) fn write_to_files(&mut self, range: &Range<u64>) {
+        for (whole, file) in self.state.files.around(range) {
+            if file.shared && !file.written {
+                self.state.files.set(whole, FileMapping { written: true, ..file });
+            }
+        }
+    }
+
     /// Which addresses show files.
     pub(crate) fn files(&self) -> &FileMappings {
         &self.state.files

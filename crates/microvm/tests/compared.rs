@@ -280,6 +280,7 @@ fn what_is_written_to_a_file_is_seen_where_it_is_mapped_and_shared() {
             char *copy = mmap(0, 4096, 3, MAP_PRIVATE, fd, 0);
             copy[0] = 'p'; pwrite(fd, "q", 1, 0); printf("%c %c\n", copy[0], at[0]);
             say("read only", mprotect(second, 4096, 3));
+            say("not its own to write", (long)mmap(0, 4096, 3, MAP_SHARED, other, 0));
             /* Without a name and a descriptor it is still there, and its number is nobody else's. */
             unlink(name); close(fd); close(other);
             strcpy(strrchr(name, '-'), "-XXXXXX");
@@ -425,5 +426,104 @@ fn a_files_times_are_kept_to_the_nanosecond() {
         }"#;
     let source = format!("{HEAD}{FILES}#include <time.h>\n{source}");
     let Some([inside, outside]) = in_machine_and_on_host(&source) else { return };
+    assert_eq!(inside, outside);
+}
+
+#[test]
+fn what_is_written_to_a_shared_mapping_is_in_the_file() {
+    let source = r#"
+        static void file(const char *what, int fd) {
+            char first[4] = {0}; struct stat it; fstat(fd, &it);
+            printf("%s: %ld %ld", what, (long)pread(fd, first, 2, 0), (long)it.st_size);
+            printf(" %s", first); pread(fd, first, 2, 4096); printf(" %s\n", first);
+        }
+        int main() {
+            int fd = make('a', 8192), other = open(name, O_RDWR);
+            char *at = mmap(0, 8192, 3, MAP_SHARED, fd, 0);
+            memcpy(at, "bb", 2); at[4096] = 'c'; file("written", other);
+            /* Both ways, byte by byte. */
+            pwrite(other, "d", 1, 1); at[0] = 'e'; at[4097] = 'f'; file("both", fd); tell("both", at);
+            say("msync", msync(at, 8192, MS_SYNC));
+            ftruncate(fd, 4097); at[0] = 'g'; file("shorter", other);
+            ftruncate(fd, 8192); printf("%d\n", at[4097]); file("longer", other);
+            at[4096] = 'h';
+            say("page", munmap(at + 4096, 4096)); at[1] = 'i'; file("half of it", fd);
+            char *copy = mmap(0, 4096, 3, MAP_PRIVATE, fd, 0); printf("%c%c\n", copy[0], copy[1]);
+            copy[0] = 'x'; file("copy", fd);
+            say("copy given back", madvise(copy, 4096, MADV_DONTNEED)); printf("%c%c\n", copy[0], copy[1]);
+            at[0] = 'j'; say("given back", madvise(at, 4096, MADV_DONTNEED)); printf("%c\n", at[0]);
+            char *grown = mremap(at, 4096, 8192, MREMAP_MAYMOVE);
+            if (grown == MAP_FAILED) return 8;
+            tell("grown", grown - 0); grown[4097] = 'k'; grown[1] = 'l'; file("grown", other);
+            munmap(grown, 8192); file("unmapped", fd);
+            /* Read only at first. */
+            at = mmap(0, 4096, 1, MAP_SHARED, fd, 0);
+            say("opened to writing", mprotect(at, 4096, 3)); at[0] = 'm'; file("later", other);
+            say("and no more", mprotect(at, 4096, 1)); file("still", other);
+            pwrite(fd, "n", 1, 0); printf("%c\n", at[0]);
+            /* Something else takes its place. */
+            mprotect(at, 4096, 3); at[1] = 'o';
+            mmap(at, 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0); file("replaced", fd);
+            /* As semaphores are made: a file that is linked to its name, and then has none. */
+            char second[64]; sprintf(second, "%s-2", name);
+            at = mmap(0, 4096, 3, MAP_SHARED, fd, 0);
+            struct stat it;
+            say("link", link(name, second)); fstat(fd, &it); printf("links %ld\n", (long)it.st_nlink);
+            say("again", link(name, second)); say("of nothing", link("/tmp/no-such", second));
+            say("of a directory", link("/tmp", "/tmp/compared-link")); say("behind a slash", link(second, "/tmp/compared-none/"));
+            say("unlink", unlink(name)); fstat(fd, &it); printf("links %ld\n", (long)it.st_nlink);
+            close(fd); at[0] = 'p'; file("by its other name", other); close(other);
+            other = open(second, O_RDONLY); at[1] = 'q'; file("opened", other); close(other);
+            say("unlink", unlink(second)); at[0] = 'r'; printf("%c%c\n", at[0], at[1]);
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{FILES}{source}")) else {
+        return;
+    };
+    assert_eq!(inside, outside);
+    assert!(outside.contains("written: 2 8192 bb ca\n"), "{outside}");
+}
+
+#[test]
+fn small_calls_about_files_and_the_process_answer_as_linux_does() {
+    let source = r#"
+        #include <sys/resource.h>
+        #include <sys/uio.h>
+        int main() {
+            int fd = make('a', 100), only = open(name, O_RDONLY), ends[2];
+            pipe(ends);
+            char one[8] = {0}, two[8] = {0};
+            struct iovec parts[3] = {{one, 3}, {0, 0}, {two, 4}}, none = {one, 0};
+            memcpy(one, "123", 3); memcpy(two, "4567", 4);
+            say("pwritev", pwritev(fd, parts, 3, 10)); say("over the end", pwritev(fd, parts, 3, 98));
+            memset(one, 0, 8); memset(two, 0, 8);
+            say("preadv", preadv(fd, parts, 3, 10)); printf("%s %s\n", one, two);
+            say("at the end", preadv(fd, parts, 3, 102)); say("behind", preadv(fd, parts, 3, 1000));
+            say("negative", preadv(fd, parts, 3, -1)); say("nothing", preadv(fd, &none, 1, 0)); say("none", preadv(fd, parts, 0, 0));
+            say("a pipe", preadv(ends[0], parts, 3, 0)); say("a reader", pwritev(only, parts, 3, 0)); say("closed", preadv(77, parts, 3, 0));
+            say("where it stands", lseek(fd, 0, SEEK_CUR));
+            say("second", preadv2(fd, parts, 3, 10, 0)); say("its own place", pwritev2(fd, parts, 3, -1, 0)); say("moved", lseek(fd, 0, SEEK_CUR));
+            say("longer", fallocate(fd, 0, 100, 50)); say("is", lseek(fd, 0, SEEK_END)); say("not shorter", fallocate(fd, 0, 0, 5)); say("is", lseek(fd, 0, SEEK_END));
+            say("kept", fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 5000)); say("is", lseek(fd, 0, SEEK_END));
+            say("negative", fallocate(fd, 0, -1, 5)); say("empty", fallocate(fd, 0, 0, 0)); say("a reader", fallocate(only, 0, 0, 5)); say("a pipe", fallocate(ends[1], 0, 0, 5));
+            say("posix", posix_fallocate(fd, 0, 300)); say("is", lseek(fd, 0, SEEK_END));
+            say("data", lseek(fd, 5, SEEK_DATA)); say("hole", lseek(fd, 5, SEEK_HOLE)); say("behind", lseek(fd, 300, SEEK_DATA)); say("behind", lseek(fd, 300, SEEK_HOLE)); say("negative", lseek(fd, -1, SEEK_DATA));
+            say("owner", fchown(fd, getuid(), getgid())); say("owner", chown(name, -1, -1)); say("owner", lchown(name, getuid(), -1)); say("owner", fchownat(AT_FDCWD, name, -1, getgid(), 0));
+            say("of nothing", chown("/tmp/no-such", -1, -1)); say("closed", fchown(77, -1, -1));
+            say("group", getpgid(0) == getpgrp()); say("of another", getpgid(99999999)); say("priority", getpriority(PRIO_PROCESS, 0) < -20); say("of what", getpriority(7, 0));
+            say("scheduler", sched_getscheduler(0)); say("of another", sched_getscheduler(99999999));
+            struct rlimit limit;
+            say("limit", getrlimit(RLIMIT_CORE, &limit)); limit.rlim_cur = limit.rlim_max = 0; say("lower", setrlimit(RLIMIT_CORE, &limit));
+            limit.rlim_cur = 1; say("above its own", setrlimit(RLIMIT_CORE, &limit));
+            unlink(name);
+            strcpy(strrchr(name, '-'), "-XXXXXX");
+            char where[200];
+            mkdtemp(name); chdir(name); say("there", getcwd(where, sizeof where) == 0); rmdir(name);
+            say("gone", syscall(SYS_getcwd, where, sizeof where)); say("makes nothing", open("file", O_CREAT | O_WRONLY, 0600)); chdir("/"); say("back", getcwd(where, sizeof where) == 0);
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{FILES}{source}")) else {
+        return;
+    };
     assert_eq!(inside, outside);
 }

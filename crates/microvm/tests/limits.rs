@@ -94,6 +94,29 @@ fn what_grows_by_moving_counts_once_and_holds_what_it_held() {
 }
 
 #[test]
+fn a_files_further_names_count_as_files() {
+    // Of 64 nodes one is the directory, and one the file.
+    let source = r#"
+        char name[64], next[64];
+        close(open("/tmp/file", O_CREAT | O_WRONLY, 0600));
+        for (int round = 0; round < 3; round++) {
+            int count = 0;
+            for (;; count++) { sprintf(name, "/tmp/%d", count); if (link("/tmp/file", name)) break; }
+            if (errno != ENOSPC || count != 62) return count;
+            if (open("/tmp/more", O_CREAT | O_WRONLY, 0600) >= 0 || errno != ENOSPC) return 91;
+            struct stat it;
+            if (stat("/tmp/file", &it) || it.st_nlink != 63) return 92;
+            while (count--) { sprintf(name, "/tmp/%d", count); if (unlink(name)) return 93; }
+        }
+        return 90;"#;
+    let Some(host) = kvm() else { return };
+    let (mut process, _files) = idle(&host, "", source);
+    process.limit(32 << 20, 1 << 20, 64);
+    process.feed(b"x");
+    assert_eq!(process.run().unwrap(), Pause::Exited(90));
+}
+
+#[test]
 fn memory_that_was_never_touchable_does_not_count_and_what_is_given_back_does_not() {
     let source = r#"
         char *reserved = mmap(0, 512 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -22,7 +22,8 @@ fn tree() -> (TreeBuilder, String) {
         .layer("/opt/lambswool", &store.layer_path(&spec.guest))
         .unwrap()
         .devices()
-        .scratch("/tmp");
+        .scratch("/tmp")
+        .scratch("/dev/shm");
     (tree, spec.interpreter)
 }
 
@@ -157,10 +158,16 @@ def tries(what, wish):
 file = open('/tmp/file', 'w+b')
 file.write(b'x' * 4096)
 file.flush()
-tries('shared', lambda: mmap.mmap(file.fileno(), 0))
+shared = mmap.mmap(file.fileno(), 0)
+tries('twice', lambda: mmap.mmap(file.fileno(), 0))
+tries('to read', lambda: mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+shared.close()
 tries('copied', lambda: mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)[0])
 tries('read', lambda: mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)[0])
-tries('semaphore', lambda: multiprocessing.get_context('fork').Lock() and 'made')
+tries('process', lambda: multiprocessing.get_context('fork').Process().start())
+tries('waits for a signal', lambda: signal.sigtimedwait([signal.SIGUSR1], 0))
+tries('affinity', lambda: os.sched_setaffinity(0, [0]))
+tries('fifo', lambda: os.mkfifo('/tmp/fifo'))
 tries('timer', lambda: signal.setitimer(signal.ITIMER_REAL, 1))
 tries('alarm', lambda: signal.alarm(1))
 tries('epoll', lambda: select.epoll())
@@ -170,9 +177,78 @@ tries('datagrams', lambda: socket.socketpair(type=socket.SOCK_DGRAM))
 tries('proc', lambda: os.listdir('/proc'))
 "#;
     let Some(ended) = run(script) else { return };
-    let said = "shared ENODEV\ncopied 120\nread 120\nsemaphore ENOENT\ntimer ENOSYS\nalarm 4294967295\n\
+    let said = "twice ENODEV\nto read ENODEV\ncopied 120\nread 120\nprocess ENOSYS\nwaits for a signal ENOSYS\n\
+        affinity ENOSYS\nfifo EPERM\ntimer ENOSYS\nalarm 4294967295\n\
         epoll ENOSYS\nmemfd ENOSYS\nsocket EAFNOSUPPORT\ndatagrams ESOCKTNOSUPPORT\nproc []\n";
     assert_eq!(ended, (Pause::Exited(0), said.into()));
+}
+
+#[test]
+fn files_are_mapped_and_written_and_semaphores_are_made() {
+    let script = r#"
+import mmap, multiprocessing, os, sqlite3, sys, threading
+from multiprocessing.pool import ThreadPool
+with open('/tmp/file', 'w+b') as file:
+    file.write(b'a' * 8192)
+    file.flush()
+    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as shown:
+        os.pwrite(file.fileno(), b'bbbb', 0)
+        print(shown[:5])
+    with mmap.mmap(file.fileno(), 0) as shared:
+        shared[:2] = b'cc'
+        print(os.pread(file.fileno(), 5, 0))
+        shared.flush()
+        shared.resize(16384)
+        shared[16383] = 100
+    print(os.path.getsize('/tmp/file'), open('/tmp/file', 'rb').read()[-2:])
+
+def counts(where, *wishes):
+    base = sqlite3.connect(where, isolation_level=None)
+    for wish in wishes:
+        base.execute(wish).fetchall()
+    base.execute('create table things (number integer, text text)')
+    for round in range(5):
+        base.execute('begin')
+        base.executemany('insert into things values (?, ?)', [(at, 'x' * 100) for at in range(500)])
+        base.execute('commit')
+        base.execute('delete from things where number % 7 = 0')
+    other = sqlite3.connect(where, isolation_level=None)
+    other.execute('pragma mmap_size=100000000')
+    said = other.execute('select count(*), sum(number) from things').fetchall()
+    other.execute('vacuum')
+    said += base.execute('pragma integrity_check').fetchall()
+    base.close()
+    other.close()
+    return said
+print(counts('/tmp/one', 'pragma mmap_size=100000000'))
+print(counts('/tmp/two', 'pragma mmap_size=100000000', 'pragma cache_size=5'))
+print(counts('/tmp/three', 'pragma journal_mode=wal'), sqlite3.connect('/tmp/three').execute('pragma journal_mode').fetchall())
+
+context = multiprocessing.get_context('fork')
+lock, held = context.Lock(), context.BoundedSemaphore(2)
+with lock:
+    print(lock.acquire(False), lock.acquire(True, 0.01))
+def late():
+    held.release()
+held.acquire(), held.acquire()
+threading.Timer(0.01, late).start()
+print(held.acquire(True, 5), os.listdir('/dev/shm'))
+multiprocessing.set_start_method('fork', force=True)
+with ThreadPool(3) as pool:
+    print(pool.map(lambda at: at * at, range(5)))
+"#;
+    let Some((pause, said)) = run(script) else { return };
+    let expected = "b'bbbba'
+b'ccbba'
+16384 b'\\x00d'
+[(2140, 534290), ('ok',)]
+[(2140, 534290), ('ok',)]
+[(2140, 534290), ('ok',)] [('wal',)]
+False False
+True []
+[0, 1, 4, 9, 16]
+";
+    assert_eq!((pause, said.as_str()), (Pause::Exited(0), expected));
 }
 
 /// A conversation with the guest's own agent, as in a container.

@@ -47,6 +47,10 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_sendmsg => return sockets::send_message(process, a, b, c),
         libc::SYS_recvfrom => return sockets::receive_from(process, arguments),
         libc::SYS_recvmsg => return sockets::receive_message(process, a, b, c),
+        libc::SYS_preadv => return transfer::at(process, arguments, false, false),
+        libc::SYS_pwritev => return transfer::at(process, arguments, true, false),
+        libc::SYS_preadv2 => return transfer::at(process, arguments, false, true),
+        libc::SYS_pwritev2 => return transfer::at(process, arguments, true, true),
         libc::SYS_poll => return ready::poll(process, a, b, signed(c)),
         libc::SYS_select => return ready::select(process, arguments),
         libc::SYS_pselect6 => return ready::pselect(process, arguments),
@@ -89,6 +93,7 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_pipe2 => descriptors::pipe(process, a, b),
         libc::SYS_fcntl => descriptors::fcntl(process, a, b, c),
         libc::SYS_ftruncate => transfer::ftruncate(process, a, b),
+        libc::SYS_fallocate => transfer::allocate(process, a, b, c, d),
         libc::SYS_ioctl => descriptors::ioctl(process, a, b, c),
         libc::SYS_socketpair => sockets::pair(process, a, b, c, d),
         libc::SYS_shutdown => sockets::shut_down(process, a, b),
@@ -121,11 +126,17 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_rename => paths::rename(process, paths::HERE, a, paths::HERE, b, 0),
         libc::SYS_renameat => paths::rename(process, a, b, c, d, 0),
         libc::SYS_renameat2 => paths::rename(process, a, b, c, d, e),
+        libc::SYS_link => paths::link(process, paths::HERE, a, paths::HERE, b, 0),
+        libc::SYS_linkat => paths::link(process, a, b, c, d, e),
         libc::SYS_symlink => paths::symlink(process, a, paths::HERE, b),
         libc::SYS_symlinkat => paths::symlink(process, a, b, c),
         libc::SYS_chmod => paths::chmod(process, paths::HERE, a, b),
         libc::SYS_fchmodat => paths::chmod(process, a, b, c),
         libc::SYS_fchmod => paths::fchmod(process, a, b),
+        libc::SYS_chown => paths::chown(process, paths::HERE, a, [b, c], 0),
+        libc::SYS_lchown => paths::chown(process, paths::HERE, a, [b, c], paths::NO_FOLLOW),
+        libc::SYS_fchownat => paths::chown(process, a, b, [c, d], e),
+        libc::SYS_fchown => paths::fchown(process, a, [b, c]),
         libc::SYS_truncate => paths::truncate(process, a, b),
         libc::SYS_utimensat => paths::set_times(process, a, b, c, d),
         libc::SYS_statfs => status::statfs(process, a, b),
@@ -149,6 +160,7 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_uname => identity::uname(process, a),
         libc::SYS_getrandom => identity::getrandom(process, a, b, c),
         libc::SYS_prlimit64 => identity::prlimit(process, b, c, d),
+        libc::SYS_setrlimit => identity::prlimit(process, a, b, 0),
         libc::SYS_getrlimit => identity::prlimit(process, a, 0, b),
         libc::SYS_getrusage => identity::getrusage(process, b),
         libc::SYS_sysinfo => identity::sysinfo(process, a),
@@ -160,6 +172,15 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
             Ok(identity::seen(process, thread))
         }
         libc::SYS_getpid | libc::SYS_getpgrp | libc::SYS_getsid => Ok(process.pid),
+        libc::SYS_getpgid => identity::own(process, a).map(|()| process.pid),
+        libc::SYS_setpgid => {
+            identity::own(process, a).and_then(|()| identity::own(process, b)).map(|()| 0)
+        }
+        // As niceness 0 is told by the call itself.
+        libc::SYS_getpriority if a > 2 => Err(Errno::INVAL),
+        libc::SYS_getpriority => identity::own(process, if a == 2 { 0 } else { b }).map(|()| 20),
+        // The usual one.
+        libc::SYS_sched_getscheduler => identity::own(process, a).map(|()| 0),
         libc::SYS_getppid => Ok(0),
         libc::SYS_getuid | libc::SYS_geteuid | libc::SYS_getgid | libc::SYS_getegid => {
             Ok(super::start::USER)
@@ -189,7 +210,7 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         | libc::SYS_lremovexattr
         | libc::SYS_fremovexattr => Err(Errno::NOTSUP),
         libc::SYS_clock_settime | libc::SYS_settimeofday => Err(Errno::PERM),
-        libc::SYS_mknod | libc::SYS_mknodat | libc::SYS_link | libc::SYS_linkat => Err(Errno::PERM),
+        libc::SYS_mknod | libc::SYS_mknodat => Err(Errno::PERM),
         // C libraries, allocators and event loops ask for these and do well without.
         libc::SYS_rseq
         | libc::SYS_epoll_create

@@ -41,6 +41,8 @@ pub(crate) struct Descriptor {
 pub(crate) struct Open {
     pub(crate) object: Object,
     pub(crate) offset: u64,
+    /// In a directory, the last name that was told, if that is where it stands: a node can have several.
+    pub(crate) listed: Vec<u8>,
     /// `O_*` without those of creation.
     pub(crate) flags: u64,
     holders: usize,
@@ -157,7 +159,8 @@ impl Files {
             self.pipe_mut(pipe)?.writers += 1;
         }
         let flags_kept = flags & !CREATION;
-        let open = Open { object, offset: 0, flags: flags_kept, holders: 1, lock: Lock::None };
+        let (offset, listed, lock) = (0, Vec::new(), Lock::None);
+        let open = Open { object, offset, listed, flags: flags_kept, holders: 1, lock };
         let index = put(&mut self.open, open);
         let close_on_exec = flags & u64::from(libc::O_CLOEXEC.cast_unsigned()) != 0;
         self.slots[slot] = Some(Descriptor { open: index, close_on_exec });

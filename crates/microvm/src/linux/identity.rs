@@ -8,7 +8,7 @@ use rustix::rand::{GetRandomFlags, getrandom as random};
 use super::Answer;
 use super::call::signed;
 use super::process::Process;
-use super::record::Record;
+use super::record::{Record, long_at};
 use crate::layout::{USER_END, USER_HALF_END};
 use crate::stop::Stopper;
 
@@ -115,6 +115,17 @@ pub(super) fn fill_random(target: &mut [u8], stopper: &Stopper) -> Answer {
     Ok(done as u64)
 }
 
+/// ESRCH for a number of another process's: there is none.
+pub(super) fn own(process: &Process, number: u64) -> Result<(), Errno> {
+    let number = u64::from(signed(number).cast_unsigned());
+    if number == 0 || number == process.pid || number == FIRST_THREAD {
+        Ok(())
+    } else {
+        Err(Errno::SRCH)
+    }
+}
+
+/// Limits are what they are: one that is to be lower is taken, but nothing follows from it, and it reads as before.
 pub(super) fn prlimit(process: &mut Process, what: u64, new: u64, old: u64) -> Answer {
     // Stack, core, processes, files; CPU time, file sizes, data and the rest have no limit of their own.
     let limit = match what {
@@ -127,7 +138,14 @@ pub(super) fn prlimit(process: &mut Process, what: u64, new: u64, old: u64) -> A
         _ => return Err(Errno::INVAL),
     };
     if new != 0 {
-        return Err(Errno::PERM);
+        let bytes = process.space.read(new, 16)?;
+        let (now, most) = (long_at(bytes, 0), long_at(bytes, 8));
+        if now > most {
+            return Err(Errno::INVAL);
+        }
+        if most > limit {
+            return Err(Errno::PERM);
+        }
     }
     if old != 0 {
         let record = Record::<16>::new().long(0, limit).long(8, limit);

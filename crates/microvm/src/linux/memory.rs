@@ -10,7 +10,7 @@ use super::files::Object;
 use super::process::Process;
 use crate::file_mappings::FileMapping;
 use crate::image::Image;
-use crate::layout::{BLOCK, BREAK_END, USER_END, page_up};
+use crate::layout::{BLOCK, BREAK_END, PAGE, USER_END, page_up};
 use crate::rights::Rights;
 use crate::space::Place;
 use crate::vfs::{Contents, Device, NodeId};
@@ -40,7 +40,7 @@ pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
     if flags & ANONYMOUS != 0 {
         return mapping(process, place, length, rights);
     }
-    if !offset.is_multiple_of(crate::layout::PAGE) {
+    if !offset.is_multiple_of(PAGE) {
         return Err(Errno::INVAL);
     }
     let open = process.kernel.files.get(fd & 0xffff_ffff)?;
@@ -55,10 +55,6 @@ pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
         Contents::Device(Device::Zero) => return mapping(process, place, length, rights),
         _ => return Err(Errno::NODEV),
     }
-    // Who writes to it would have to be followed from then on.
-    if wants_to_write {
-        return Err(Errno::NODEV);
-    }
     let length = page_up(length);
     if length > USER_END {
         return Err(Errno::NOMEM);
@@ -70,6 +66,15 @@ pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
         (Place::Hint(0), Some(code)) => Place::BlockAt(code),
         (place, _) => place,
     };
+    let shared = flags & 3 != PRIVATE;
+    let instead = match place {
+        Place::Fixed(start) => start..start.saturating_add(length),
+        _ => 0..0,
+    };
+    if shared && differ(process, node, offset..offset + length, wants_to_write, &instead) {
+        return Err(Errno::NODEV);
+    }
+    take_over(process, node, offset..offset + length);
     // It holds the file's bytes from the start, whoever may look at them.
     let rights = if rights.count() { rights } else { Rights::HIDDEN };
     let start = mapping(process, place, length, rights)?;
@@ -78,9 +83,25 @@ pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
         process.space.unmap(start, length)?;
         return Err(errno);
     }
-    let shared = flags & 3 != PRIVATE;
-    process.space.show(start..start + length, FileMapping { node, offset, shared });
+    let (writable, written) = (access != 0, wants_to_write);
+    let file = FileMapping { node, offset, shared, writable, written };
+    process.space.show(start..start + length, file);
     Ok(start)
+}
+
+/// Whether bytes of a file would be shared at two places of which one can be written to: what is written there the other one
+/// would not show. `instead` is what goes away.
+fn differ(
+    process: &Process,
+    node: NodeId,
+    bytes: Range<u64>,
+    written: bool,
+    instead: &Range<u64>,
+) -> bool {
+    let others = process.space.files().sharing(node, bytes).into_iter();
+    let mut others =
+        others.filter(|(range, _)| range.start < instead.start || instead.end < range.end);
+    others.any(|(_, file)| file.written || written)
 }
 
 /// Maps, and lets go of the files that were seen there and are no longer.
@@ -100,8 +121,9 @@ fn letting_go<T>(
     range: Range<u64>,
     change: impl FnOnce(&mut Process) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
-    let files = process.space.files().inside(range).map(|(_, file)| file.node);
+    let files = process.space.files().inside(range.clone()).map(|(_, file)| file.node);
     let files: BTreeSet<_> = files.filter(|node| node.is_scratch()).collect();
+    take_over_range(process, range);
     let changed = change(process);
     for node in files {
         process.release(node);
@@ -156,10 +178,34 @@ pub(super) fn follow(process: &mut Process, node: NodeId, bytes: Range<u64>) {
     let sharing = process.space.files().sharing(node, bytes);
     let Process { space, kernel, .. } = process;
     let Contents::Bytes(contents) = kernel.tree.contents(node) else { return };
-    for (range, offset) in sharing {
+    for (range, file) in sharing {
         let target = space.arena_mut().bytes_mut(range);
-        let count = show(contents, offset, target);
+        let count = show(contents, file.offset, target);
         target[count..].fill(0);
+    }
+}
+
+/// Before somebody looks at bytes of a file: has it say what was written to memory that shows them.
+pub(super) fn take_over(process: &mut Process, node: NodeId, bytes: Range<u64>) {
+    let written = process.space.files().sharing(node, bytes).into_iter();
+    write_back(process, written.filter(|(_, file)| file.written).collect());
+}
+
+/// The same of all files that are seen in a range.
+fn take_over_range(process: &mut Process, range: Range<u64>) {
+    let written = process.space.files().inside(range).filter(|(_, file)| file.written);
+    let written = written.collect();
+    write_back(process, written);
+}
+
+fn write_back(process: &mut Process, written: Vec<(Range<u64>, FileMapping)>) {
+    let Process { space, kernel, .. } = process;
+    for (range, FileMapping { node, offset, .. }) in written {
+        // No more is looked at than the file has: looking at what was never touched takes memory.
+        let left = kernel.tree.contents(node).size().saturating_sub(offset);
+        let range = range.start..range.end.min(range.start.saturating_add(left));
+        let source = space.arena().bytes(range);
+        kernel.tree.take_over(node, offset, source, super::clock::now());
     }
 }
 
@@ -173,11 +219,16 @@ pub(super) fn set_length(process: &mut Process, node: NodeId, length: u64) -> An
 
 pub(super) fn mprotect(process: &mut Process, start: u64, length: u64, protection: u64) -> Answer {
     let rights = Rights::of_protection(protection);
-    let end = start.saturating_add(page_up(length));
-    let shared = process.space.files().inside(start..end).any(|(_, file)| file.shared);
-    // What is written there would never come into the file.
-    if rights.allow(Rights::WRITE) && shared {
-        return Err(Errno::ACCESS);
+    let range = start..start.saturating_add(page_up(length));
+    if rights.allow(Rights::WRITE) && start.is_multiple_of(PAGE) {
+        for (whole, file) in process.space.files().around(&range) {
+            let FileMapping { node, offset, shared, writable, written } = file;
+            let bytes = offset..offset + (whole.end - whole.start);
+            if shared && (!writable || !written && differ(process, node, bytes, true, &whole)) {
+                return Err(Errno::ACCESS);
+            }
+        }
+        process.space.write_to_files(&range);
     }
     process.space.protect(start, length, rights).map(|()| 0)
 }
@@ -200,6 +251,14 @@ pub(super) fn mremap(process: &mut Process, start: u64, old: u64, new: u64, flag
         return Err(Errno::INVAL);
     }
     let range = start..start.saturating_add(page_up(old));
+    if let Ok(Some(FileMapping { node, offset, shared: true, written, .. })) =
+        process.space.files().whole(&range)
+    {
+        let more = [old, new].map(|length| offset.saturating_add(page_up(length)));
+        if differ(process, node, more[0]..more[1], written, &range) {
+            return Err(Errno::NOMEM);
+        }
+    }
     let moved = letting_go(process, range, |process| {
         process.space.remap(start, old, new, flags & MAY_MOVE != 0)
     })?;
@@ -207,19 +266,23 @@ pub(super) fn mremap(process: &mut Process, start: u64, old: u64, new: u64, flag
     if new > old {
         let grown = moved + old..moved + new;
         let file = process.space.files().inside(grown.clone()).next();
-        if let Some((_, FileMapping { node, offset, .. })) = file {
+        if let Some((_, FileMapping { node, offset, shared, .. })) = file {
+            if !shared {
+                take_over(process, node, offset..offset + (grown.end - grown.start));
+            }
             fill(process, grown, node, offset)?;
         }
     }
     Ok(moved)
 }
 
-/// No mapping is anybody else's too: there is nothing to write back.
+/// Nobody else sees a file of scratch: it is brought up to date for the sake of its time of change.
 pub(super) fn msync(process: &mut Process, start: u64, length: u64) -> Answer {
-    if !start.is_multiple_of(crate::layout::PAGE) {
+    if !start.is_multiple_of(PAGE) {
         return Err(Errno::INVAL);
     }
     let end = start.checked_add(page_up(length)).ok_or(Errno::NOMEM)?;
+    take_over_range(process, start..end);
     if process.space.regions().cover(start..end) { Ok(0) } else { Err(Errno::NOMEM) }
 }
 
@@ -240,8 +303,12 @@ pub(super) fn madvise(process: &mut Process, start: u64, length: u64, advice: u6
 
 /// Gives pages back: what is nobody's reads as zero from now on, and what is a file's as the file.
 fn forget(process: &mut Process, start: u64, length: u64) -> Answer {
-    process.space.forget(start, length)?;
     let range = start..start.saturating_add(page_up(length));
+    let shown: Vec<_> = process.space.files().inside(range.clone()).collect();
+    for (part, FileMapping { node, offset, .. }) in shown {
+        take_over(process, node, offset..offset + (part.end - part.start));
+    }
+    process.space.forget(start, length)?;
     let files: Vec<_> = process.space.files().inside(range).collect();
     for (part, FileMapping { node, offset, .. }) in files {
         fill(process, part, node, offset)?;

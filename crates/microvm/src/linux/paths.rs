@@ -6,6 +6,7 @@ use super::call::{fd, mode};
 use super::files::Object;
 use super::process::Process;
 use super::record::long_at;
+use super::start::USER;
 use super::{Answer, memory};
 use crate::layout::PAGE;
 use crate::vfs::{Contents, Found, Kind, Moment, NodeId, Times, Tree};
@@ -146,6 +147,10 @@ pub(super) fn open(
 }
 
 pub(super) fn getcwd(process: &mut Process, target: u64, room: u64) -> Answer {
+    // It was removed, and has no name any more.
+    if process.kernel.tree.links(process.kernel.directory) == 0 {
+        return Err(Errno::NOENT);
+    }
     let mut path = process.kernel.tree.path(process.kernel.directory);
     path.push(0);
     let length = path.len() as u64;
@@ -158,8 +163,14 @@ pub(super) fn getcwd(process: &mut Process, target: u64, room: u64) -> Answer {
 
 pub(super) fn chdir(process: &mut Process, at: u64) -> Answer {
     let node = existing(process, HERE, at, true)?;
+    enter(process, node)
+}
+
+/// Has paths begin here, and lets go of where they began.
+fn enter(process: &mut Process, node: NodeId) -> Answer {
     process.kernel.tree.entries(node)?;
-    process.kernel.directory = node;
+    let left = std::mem::replace(&mut process.kernel.directory, node);
+    process.release(left);
     Ok(0)
 }
 
@@ -167,9 +178,7 @@ pub(super) fn fchdir(process: &mut Process, descriptor: u64) -> Answer {
     let Object::Node(node, _) = process.kernel.files.get(fd(descriptor))?.object else {
         return Err(Errno::NOTDIR);
     };
-    process.kernel.tree.entries(node)?;
-    process.kernel.directory = node;
-    Ok(0)
+    enter(process, node)
 }
 
 pub(super) fn mkdir(process: &mut Process, directory: u64, at: u64, bits: u64) -> Answer {
@@ -242,6 +251,29 @@ pub(super) fn rename(
     Ok(0)
 }
 
+pub(super) fn link(
+    process: &mut Process,
+    from_directory: u64,
+    from: u64,
+    directory: u64,
+    at: u64,
+    flags: u64,
+) -> Answer {
+    const FOLLOW: u64 = 0x400;
+    if flags & !FOLLOW != 0 {
+        return Err(Errno::INVAL);
+    }
+    let node = existing(process, from_directory, from, flags & FOLLOW != 0)?;
+    let (found, slash) = find_name(process, directory, at)?;
+    if found.node.is_some() {
+        return Err(Errno::EXIST);
+    }
+    if slash {
+        return Err(Errno::NOENT);
+    }
+    process.kernel.tree.link(node, found.directory, &found.name).map(|()| 0)
+}
+
 pub(super) fn symlink(process: &mut Process, target: u64, directory: u64, at: u64) -> Answer {
     let target = path(process, target)?;
     if target.is_empty() {
@@ -264,6 +296,41 @@ pub(super) fn fchmod(process: &mut Process, descriptor: u64, bits: u64) -> Answe
         return Err(Errno::INVAL);
     };
     process.kernel.tree.set_mode(node, mode(bits)).map(|()| 0)
+}
+
+/// `chown`: everything is the one user's, who can give it to nobody else.
+pub(super) fn chown(
+    process: &mut Process,
+    directory: u64,
+    at: u64,
+    owners: [u64; 2],
+    flags: u64,
+) -> Answer {
+    const EMPTY_PATH: u64 = 0x1000;
+    if flags & !(NO_FOLLOW | EMPTY_PATH) != 0 {
+        return Err(Errno::INVAL);
+    }
+    if flags & EMPTY_PATH != 0 && path(process, at)?.is_empty() && fd(directory) != HERE {
+        return fchown(process, directory, owners);
+    }
+    let node = existing(process, directory, at, flags & NO_FOLLOW == 0)?;
+    keep_owners(process, node, owners)
+}
+
+pub(super) fn fchown(process: &mut Process, descriptor: u64, owners: [u64; 2]) -> Answer {
+    match process.kernel.files.get(fd(descriptor))?.object {
+        Object::Node(node, _) => keep_owners(process, node, owners),
+        _ => Ok(0),
+    }
+}
+
+fn keep_owners(process: &Process, node: NodeId, owners: [u64; 2]) -> Answer {
+    const LEAVE: u64 = 0xffff_ffff;
+    if !process.kernel.tree.status(node).2 {
+        return Err(Errno::ROFS);
+    }
+    let keeps = |owner: u64| matches!(fd(owner), LEAVE | USER);
+    if owners.into_iter().all(keeps) { Ok(0) } else { Err(Errno::PERM) }
 }
 
 pub(super) fn umask(process: &mut Process, new: u32) -> u32 {

@@ -420,7 +420,10 @@ fn load(
 ) -> Result<Loaded, ImageError> {
     let loaded = image.load(file, space, base)?;
     for (range, offset) in image.shown(loaded) {
-        space.show(range, FileMapping { node, offset, shared: false });
+        space.show(
+            range,
+            FileMapping { node, offset, shared: false, writable: false, written: false },
+        );
     }
     Ok(loaded)
 }

@@ -62,7 +62,7 @@ fn describe(tree: &Tree, node: NodeId) -> Record<144> {
     let record = Record::new()
         .long(0, 1)
         .long(8, node.inode())
-        .long(16, 1)
+        .long(16, u64::from(tree.links(node)))
         .int(24, format | bits)
         .int(28, user)
         .int(32, user)
@@ -117,12 +117,15 @@ pub(super) fn getdents(process: &mut Process, descriptor: u64, target: u64, room
     const DOTS: u64 = 2;
     let open = process.kernel.files.get(fd(descriptor))?;
     let Object::Node(node, _) = open.object else { return Err(Errno::NOTDIR) };
-    let before = open.offset;
+    let before = (open.offset, &open.listed[..]);
     let entries = process.kernel.tree.entries(node)?;
     let dots = [(1, &b"."[..], node), (DOTS, &b".."[..], process.kernel.tree.parent(node))];
     let named = entries.iter().map(|(name, node)| (DOTS + node.inode(), &name[..], *node));
-    let mut rest: Vec<_> =
-        dots.into_iter().chain(named).filter(|(offset, ..)| *offset > before).collect();
+    let mut rest: Vec<_> = dots
+        .into_iter()
+        .chain(named)
+        .filter(|(offset, name, _)| is_behind((*offset, name), before))
+        .collect();
     rest.sort_unstable();
     let room = usize::try_from(room.min(1 << 20)).unwrap_or(0);
     let (mut bytes, mut last) = (Vec::new(), before);
@@ -133,7 +136,7 @@ pub(super) fn getdents(process: &mut Process, descriptor: u64, target: u64, room
         if !fits {
             break;
         }
-        last = offset;
+        last = (offset, name);
         let kind = match process.kernel.tree.contents(node).kind() {
             Kind::Directory => 4,
             Kind::File => 8,
@@ -152,8 +155,16 @@ pub(super) fn getdents(process: &mut Process, descriptor: u64, target: u64, room
         return Err(Errno::INVAL);
     }
     process.space.write(target, bytes.len() as u64)?.copy_from_slice(&bytes);
-    process.kernel.files.get_mut(fd(descriptor))?.offset = last;
+    let (offset, listed) = (last.0, last.1.to_vec());
+    let open = process.kernel.files.get_mut(fd(descriptor))?;
+    (open.offset, open.listed) = (offset, listed);
     Ok(bytes.len() as u64)
+}
+
+/// Whether a name comes behind what was told last: of another node, or of the same where that has several names. Whoever
+/// sought the place has all of the node's names behind him.
+fn is_behind((offset, name): (u64, &[u8]), (told, last): (u64, &[u8])) -> bool {
+    offset > told || offset == told && !last.is_empty() && name > last
 }
 
 pub(super) fn statfs(process: &mut Process, at: u64, target: u64) -> Answer {

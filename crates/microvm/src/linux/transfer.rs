@@ -195,6 +195,9 @@ fn read_node(
     offset: u64,
 ) -> Result<u64, Errno> {
     let stopper = process.stopper();
+    if let Object::Node(node, None) = process.kernel.files.get(fd_)?.object {
+        memory::take_over(process, node, offset..offset.saturating_add(length));
+    }
     let Object::Node(node, file) = &process.kernel.files.get(fd_)?.object else {
         return Err(Errno::BADF);
     };
@@ -349,12 +352,90 @@ pub(super) fn pwrite(
     }
 }
 
+/// `preadv` and `pwritev`, and with flags, of which there are none, their second versions: there -1 is the file's own offset.
+pub(super) fn at(process: &mut Process, arguments: [u64; 6], writes: bool, second: bool) -> Flow {
+    let [fd_, parts, count, offset, _, flags] = arguments;
+    if second && fd(flags) != 0 {
+        return Flow::Answer(Err(Errno::OPNOTSUPP));
+    }
+    if second && offset == u64::MAX {
+        let usual = if writes { writev } else { readv };
+        return usual(process, fd_, parts, count);
+    }
+    if offset > i64::MAX.cast_unsigned() {
+        return Flow::Answer(Err(Errno::INVAL));
+    }
+    let parts = match vector(process, parts, count) {
+        Ok(parts) => parts,
+        Err(errno) => return Flow::Answer(Err(errno)),
+    };
+    let mut offset = offset;
+    transfer(process, fd_, &parts, Manner::USUAL, |process, fd_, address, length| {
+        let one = if writes { pwrite } else { pread };
+        let count = one(process, fd_, address, length, offset)?;
+        offset += count;
+        Ok(Moved::Bytes(count))
+    })
+}
+
+/// `fallocate`: scratch has no holes, so only a file that is too short changes.
+pub(super) fn allocate(
+    process: &mut Process,
+    fd_: u64,
+    mode: u64,
+    offset: u64,
+    length: u64,
+) -> Answer {
+    const KEEP_SIZE: u64 = 1;
+    let end = offset.checked_add(length).filter(|end| *end <= i64::MAX.cast_unsigned());
+    let is_negative = |number: u64| number > i64::MAX.cast_unsigned();
+    let open = process.kernel.files.get(fd(fd_))?;
+    if is_negative(offset) || is_negative(length) || length == 0 {
+        return Err(Errno::INVAL);
+    }
+    if fd(mode) & !KEEP_SIZE != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    if open.flags & ACCESS_MODE == 0 {
+        return Err(Errno::BADF);
+    }
+    let node = match open.object {
+        Object::Node(node, _) => node,
+        Object::PipeReader(_) | Object::PipeWriter(_) => return Err(Errno::SPIPE),
+        _ => return Err(Errno::NODEV),
+    };
+    let Contents::Bytes(bytes) = process.kernel.tree.contents(node) else {
+        return Err(Errno::NODEV);
+    };
+    let end = end.ok_or(Errno::FBIG)?;
+    if end <= bytes.len() as u64 || fd(mode) == KEEP_SIZE {
+        return Ok(0);
+    }
+    memory::set_length(process, node, end)
+}
+
 pub(super) fn lseek(process: &mut Process, fd_: u64, offset: u64, whence: u64) -> Answer {
     let open = process.kernel.files.get(fd(fd_))?;
-    if whence > 2 {
+    const DATA: u64 = 3;
+    const HOLE: u64 = 4;
+    if whence > HOLE {
         return Err(Errno::INVAL);
     }
     let Object::Node(node, _) = open.object else { return Err(Errno::SPIPE) };
+    if whence >= DATA {
+        // All of a file is data, and behind its end is a hole.
+        let contents = process.kernel.tree.contents(node);
+        let (Contents::Bytes(_) | Contents::Sealed { .. }) = contents else {
+            return Err(Errno::INVAL);
+        };
+        let size = contents.size();
+        if offset >= size {
+            return Err(Errno::NXIO);
+        }
+        let target = if whence == DATA { offset } else { size };
+        process.kernel.files.get_mut(fd(fd_))?.offset = target;
+        return Ok(target);
+    }
     if matches!(process.kernel.tree.contents(node), Contents::Device(_)) {
         return Ok(0);
     }
@@ -367,7 +448,8 @@ pub(super) fn lseek(process: &mut Process, fd_: u64, offset: u64, whence: u64) -
     if target > i64::MAX.cast_unsigned() {
         return Err(Errno::INVAL);
     }
-    process.kernel.files.get_mut(fd(fd_))?.offset = target;
+    let open = process.kernel.files.get_mut(fd(fd_))?;
+    (open.offset, open.listed) = (target, Vec::new());
     Ok(target)
 }
 

@@ -19,14 +19,14 @@ impl Space {
         }
         let end = start.checked_add(old).filter(|end| *end <= USER_END).ok_or(Errno::FAULT)?;
         let (region, rights) = self.state.regions.at(start).ok_or(Errno::FAULT)?;
-        if region.end < end {
-            return Err(Errno::FAULT);
-        }
         if new <= old {
             if new < old {
                 self.release(start + new..end)?;
             }
             return Ok(start);
+        }
+        if region.end < end {
+            return Err(Errno::FAULT);
         }
         // As if each file's were a mapping of its own, which to Linux it is.
         let file = self.state.files.whole(&(start..end)).map_err(|_| Errno::FAULT)?;

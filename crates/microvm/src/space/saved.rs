@@ -57,7 +57,7 @@ impl SpaceState {
         let given = given.unwrap_or_else(|| regions.counted());
         let regions = regions.iter().map(|(range, rights)| (range.start, range.end, rights.bits()));
         let program_break = (*break_start, *break_now);
-        let files = files.iter().map(|(range, FileMapping { node, offset, shared })| {
+        let files = files.iter().map(|(range, FileMapping { node, offset, shared, .. })| {
             (range.start, range.end, node.0, offset, shared)
         });
         let (regions, files) = (regions.collect(), files.collect());
@@ -111,7 +111,9 @@ impl SavedSpace {
                 return Err(Impossible::Mappings);
             }
             let node = NodeId(node);
-            space.state.files.set(start..end, FileMapping { node, offset, shared });
+            let (writable, written) = (false, false);
+            let file = FileMapping { node, offset, shared, writable, written };
+            space.state.files.set(start..end, file);
             behind = end;
         }
         space.state.given = Some(*given);
@@ -150,7 +152,9 @@ mod tests {
             space.state.vdso = VDSO;
             let regions: Vec<_> = space.state.regions.iter().map(|(range, _)| range).collect();
             for (number, range) in (0..).zip(regions) {
-                let file = FileMapping { node: NodeId(number), offset: PAGE, shared: number == 1 };
+                let (node, shared) = (NodeId(number), number == 1);
+                let (offset, writable, written) = (PAGE, false, false);
+                let file = FileMapping { node, offset, shared, writable, written };
                 space.show(range, file);
             }
             let again = space.state.to_saved().to_space().unwrap();

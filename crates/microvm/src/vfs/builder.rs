@@ -27,7 +27,7 @@ impl Default for TreeBuilder {
 
 fn directory(parent: NodeId, mode: u32) -> Node {
     let contents = Contents::Directory(BTreeMap::new());
-    Node { contents, parent, mode, times: Times::default(), linked: true }
+    Node { contents, parent, mode, times: Times::default(), links: 1 }
 }
 
 impl TreeBuilder {
@@ -74,7 +74,7 @@ impl TreeBuilder {
                 What::Link(target) => Contents::Link(target),
             };
             let (mode, times) = (entry.mode, Times::of(entry.modified));
-            self.add(parent, name, Node { contents, parent, mode, times, linked: true });
+            self.add(parent, name, Node { contents, parent, mode, times, links: 1 });
         }
         self
     }
@@ -122,7 +122,7 @@ impl TreeBuilder {
         self.add(
             parent,
             name.as_bytes(),
-            Node { contents, parent, mode, times: Times::default(), linked: true },
+            Node { contents, parent, mode, times: Times::default(), links: 1 },
         );
         self
     }

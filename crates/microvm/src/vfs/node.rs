@@ -105,8 +105,8 @@ pub(crate) struct Node {
     /// Permission bits.
     pub(crate) mode: u32,
     pub(crate) times: Times,
-    /// Whether a name leads to it still: it may be open longer.
-    pub(crate) linked: bool,
+    /// How many names lead to it still: it may be open longer.
+    pub(crate) links: u32,
 }
 
 impl Contents {

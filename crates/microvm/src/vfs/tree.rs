@@ -34,6 +34,8 @@ pub struct Tree {
     room: Room,
     /// Bytes of scratch that are taken: contents, targets of links, and names.
     used: u64,
+    /// Names beyond the first that nodes of scratch have.
+    further_names: u32,
 }
 
 /// How much scratch there may be.
@@ -65,7 +67,14 @@ impl Tree {
     ) -> Self {
         let sealed = Arc::new(Sealed::new(nodes, layers));
         let scratch = scratch.into_iter().map(Some).collect();
-        Self { sealed, branches: Vec::new(), scratch, room: Room { bytes, nodes: most }, used: 0 }
+        Self {
+            sealed,
+            branches: Vec::new(),
+            scratch,
+            room: Room { bytes, nodes: most },
+            used: 0,
+            further_names: 0,
+        }
     }
 
     /// The top of the tree.
@@ -174,6 +183,12 @@ impl Tree {
     pub fn status(&self, id: NodeId) -> (u32, Times, bool) {
         self.node(id)
             .map_or((0, Times::default(), false), |node| (node.mode, node.times, id.0 >= SCRATCH))
+    }
+
+    /// How many names lead to a node.
+    #[must_use]
+    pub fn links(&self, id: NodeId) -> u32 {
+        self.node(id).map_or(0, |node| node.links)
     }
 
     /// What a directory holds.

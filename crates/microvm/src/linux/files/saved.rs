@@ -42,7 +42,7 @@ impl Files {
         let descriptor = |slot: &Option<Descriptor>| slot.map(|it| (it.open, it.close_on_exec));
         let mut all = Vec::new();
         for open in open {
-            let Some(Open { object, offset, flags, holders: _, lock }) = open else {
+            let Some(Open { object, offset, listed: _, flags, holders: _, lock }) = open else {
                 all.push(None);
                 continue;
             };
@@ -83,7 +83,14 @@ impl Files {
             }
             let object = object.open(tree)?;
             let (offset, flags, lock) = (*offset, *flags, Lock::None);
-            files.open.push(Some(Open { object, offset, flags, holders, lock }));
+            files.open.push(Some(Open {
+                object,
+                offset,
+                listed: Vec::new(),
+                flags,
+                holders,
+                lock,
+            }));
         }
         for descriptor in descriptors {
             let slot = descriptor.map(|(open, close_on_exec)| Descriptor { open, close_on_exec });

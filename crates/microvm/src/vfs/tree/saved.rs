@@ -29,7 +29,7 @@ const MOST_NAMELESS: usize = 1024;
 impl Tree {
     /// What a snapshot has of it; none where it has branches, or more in its scratch than empty files without a name.
     pub(crate) fn to_saved(&self) -> Option<SavedScratch> {
-        let Self { sealed: _, branches, scratch, room: _, used } = self;
+        let Self { sealed: _, branches, scratch, room: _, used, further_names: _ } = self;
         let tops = scratch.iter().take_while(|node| node.as_ref().is_some_and(is_top)).count();
         if branches.iter().any(Option::is_some) || *used > 0 {
             return None;
@@ -55,7 +55,7 @@ impl Tree {
                 Some(Nameless { parent, mode, times }) => {
                     let (contents, parent) =
                         (Contents::Bytes(Vec::new()), NodeId(SCRATCH + parent));
-                    Some(Node { contents, parent, mode: mode & 0o7777, times, linked: false })
+                    Some(Node { contents, parent, mode: mode & 0o7777, times, links: 0 })
                 }
             };
             self.scratch.push(node);
@@ -71,9 +71,9 @@ impl Tree {
     /// A hash of all that it can say of what cannot be written: names, kinds, sizes, times, and which node has which number.
     pub(crate) fn digest(&self) -> [u8; 32] {
         let mut hasher = Hasher::new();
-        for Node { contents, parent, mode, times, linked } in &self.sealed.nodes {
+        for Node { contents, parent, mode, times, links } in &self.sealed.nodes {
             number(&mut hasher, u64::from(parent.0));
-            number(&mut hasher, u64::from(*mode) << 1 | u64::from(*linked));
+            number(&mut hasher, u64::from(*mode) << 32 | u64::from(*links));
             number(&mut hasher, times.modified.seconds.cast_unsigned());
             number(&mut hasher, u64::from(times.modified.nanoseconds));
             digest_of(&mut hasher, contents);
@@ -86,14 +86,14 @@ impl Tree {
 fn is_top(node: &Node) -> bool {
     matches!(&node.contents, Contents::Directory(entries) if entries.is_empty())
         && node.parent.0 < SCRATCH
-        && (node.mode, node.times, node.linked) == (0o1777, Times::default(), true)
+        && (node.mode, node.times, node.links) == (0o1777, Times::default(), 1)
 }
 
 fn nameless(node: &Node, tops: usize) -> Option<Nameless> {
-    let Node { contents, parent, mode, times, linked } = node;
+    let Node { contents, parent, mode, times, links } = node;
     let empty = matches!(contents, Contents::Bytes(bytes) if bytes.is_empty());
     let parent = parent.0.checked_sub(SCRATCH).filter(|parent| (*parent as usize) < tops)?;
-    (empty && !linked).then_some(Nameless { parent, mode: *mode, times: *times })
+    (empty && *links == 0).then_some(Nameless { parent, mode: *mode, times: *times })
 }
 
 fn digest_of(hasher: &mut Hasher, contents: &Contents) {

@@ -44,10 +44,11 @@ impl Tree {
         let more = name.len() as u64 + taken(&contents);
         self.check_room(more)?;
         let parent = directory;
-        let node = Node { contents, parent, mode, times: Times::of(now), linked: true };
+        let node = Node { contents, parent, mode, times: Times::of(now), links: 1 };
         let free = self.scratch.iter().position(Option::is_none);
         let index = free.unwrap_or(self.scratch.len());
-        let id = u32::try_from(index).ok().filter(|index| *index < self.room.nodes);
+        let most = self.room.nodes.saturating_sub(self.further_names);
+        let id = u32::try_from(index).ok().filter(|index| *index < most);
         let id = NodeId(SCRATCH + id.ok_or(Errno::NOSPC)?);
         match free {
             Some(index) => self.scratch[index] = Some(node),
@@ -82,10 +83,45 @@ impl Tree {
         }
         self.scratch_entries(found.directory)?.remove(&found.name);
         self.used -= found.name.len() as u64;
-        if let Some(node) = self.scratch_mut(node) {
-            node.linked = false;
+        if let Some(it) = self.scratch_mut(node) {
+            it.links -= 1;
+            let others = it.links > 0;
+            self.further_names -= u32::from(others);
         }
         Ok(node)
+    }
+
+    /// Gives a file or a link a further name, which counts as a node: a name takes the monitor's memory, however short it is.
+    ///
+    /// # Errors
+    /// As [`Tree::create`]; EXDEV for what is not in scratch, EPERM for a directory.
+    pub fn link(&mut self, node: NodeId, directory: NodeId, name: &[u8]) -> Result<(), Errno> {
+        if self.entries(directory)?.contains_key(name) {
+            return Err(Errno::EXIST);
+        }
+        if directory.0 < SCRATCH {
+            return Err(Errno::ROFS);
+        }
+        if node.0 < SCRATCH {
+            return Err(Errno::XDEV);
+        }
+        self.still_linked(directory)?;
+        if matches!(self.contents(node), Contents::Directory(_)) {
+            return Err(Errno::PERM);
+        }
+        self.check_room(name.len() as u64)?;
+        if self.used().1 >= self.room.nodes as usize {
+            return Err(Errno::NOSPC);
+        }
+        // A node that no name leads to can be gone at any time.
+        self.still_linked(node)?;
+        self.scratch_entries(directory)?.insert(name.to_vec(), node);
+        self.used += name.len() as u64;
+        self.further_names += 1;
+        if let Some(node) = self.scratch_mut(node) {
+            node.links += 1;
+        }
+        Ok(())
     }
 
     /// Moves a name.
@@ -129,7 +165,7 @@ impl Tree {
     /// Frees a node that no name leads to. To be called when nothing has it open.
     pub fn release(&mut self, id: NodeId) {
         if let Some(slot) = scratch_index(id).and_then(|index| self.scratch.get_mut(index))
-            && let Some(node) = slot.take_if(|node| !node.linked)
+            && let Some(node) = slot.take_if(|node| node.links == 0)
         {
             self.used -= taken(&node.contents);
         }
@@ -152,6 +188,18 @@ impl Tree {
         }
         bytes[start..stop].copy_from_slice(source);
         Ok(())
+    }
+
+    /// Has a scratch file say what is written in memory that shows it, as far as it reaches.
+    pub(crate) fn take_over(&mut self, id: NodeId, at: u64, source: &[u8], now: Moment) {
+        let Ok(bytes) = self.bytes(id) else { return };
+        let start = usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
+        let count = source.len().min(bytes.len() - start);
+        if bytes[start..start + count] != source[..count]
+            && let Ok(bytes) = self.bytes_mut(id, now)
+        {
+            bytes[start..start + count].copy_from_slice(&source[..count]);
+        }
     }
 
     /// Makes a scratch file as long as this.
@@ -211,10 +259,10 @@ impl Tree {
         &self.scratch
     }
 
-    /// Scratch in use: bytes, and nodes.
+    /// Scratch in use: bytes, and nodes with their further names.
     #[must_use]
     pub fn used(&self) -> (u64, usize) {
-        (self.used, self.scratch.iter().flatten().count())
+        (self.used, self.scratch.iter().flatten().count() + self.further_names as usize)
     }
 
     /// Bytes of the monitor's memory that scratch holds: contents, whether written or not, links, names, and the nodes
@@ -240,7 +288,7 @@ impl Tree {
     /// number of what was above it could be that of what is below it, and the way up would never end.
     fn still_linked(&mut self, id: NodeId) -> Result<(), Errno> {
         match self.scratch_mut(id) {
-            Some(node) if !node.linked => Err(Errno::NOENT),
+            Some(node) if node.links == 0 => Err(Errno::NOENT),
             _ => Ok(()),
         }
     }
