@@ -67,11 +67,10 @@ pub struct Config {
     pub run_body: Bytes,
     /// Largest bundle of a deploy. Default 256 MiB.
     pub deploy_body: Bytes,
-    /// Bodies of all calls over TCP together that are in memory, from their first byte to the end of their call, and replies of more
-    /// than 64 KiB until they have been read; a tenant's have
-    /// as much as is still free, so that it takes half of all when it is alone. Beyond, a call is told to come back. The
-    /// Unix socket has an eighth of that besides. Default: an eighth of the machine's memory, at most
-    /// 1 GiB.
+    /// Bodies of all calls over TCP together that are in memory, from their first byte to the end of their call, and replies of
+    /// more than 64 KiB until they have been read. A tenant has at most as much as is still free: half of all, when it is
+    /// alone. Beyond, a call is told to come back. The Unix socket has an eighth of that besides. Default: an eighth of the
+    /// machine's memory, at most 1 GiB.
     pub run_bodies: Option<Bytes>,
     /// Bundles of all deploys over TCP together that lie on the disk until they are deployed, shared out among tenants likewise;
     /// of the Unix socket an eighth besides, two at least. Default: four times `deploy_body`.

@@ -316,7 +316,7 @@ mod tests {
         let rotation = Rotation { bytes: 1 << 20, files: 3 };
         let mut files = Files::new(root.path().to_owned(), rotation);
         let (_moved, written) = watch::channel(0);
-        let long = "x".repeat(3 * usize::try_from(CHUNK).unwrap());
+        let long = "x".repeat(200_000);
         files.append("f", line(&long));
         for n in 0..5000 {
             files.append("f", line(&format!("{n:0>100}")));
