@@ -23,6 +23,13 @@ async fn connect(url: &str) -> TcpStream {
     tokio::time::timeout(PATIENCE, connecting).await.expect("the kernel takes it in").unwrap()
 }
 
+/// A connection of which the kernel keeps little for a reader that does not come.
+async fn narrow(world: &World) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(64 << 10).unwrap();
+    socket.connect(world.url.strip_prefix("http://").unwrap().parse().unwrap()).await.unwrap()
+}
+
 /// Everything that comes until the other side closes.
 async fn rest(stream: &mut (impl AsyncRead + Unpin)) -> String {
     let mut all = Vec::new();
@@ -155,12 +162,7 @@ async fn an_answer_that_nobody_reads_is_given_up() {
     })
     .await;
     world.deploy("echo", "module = echo").await;
-    // The kernel keeps little for a reader that does not come.
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.set_recv_buffer_size(64 << 10).unwrap();
-    let address = world.url.strip_prefix("http://").unwrap().parse().unwrap();
-    let stream = socket.connect(address).await.unwrap();
-    let (mut answer, mut request) = stream.into_split();
+    let (mut answer, mut request) = narrow(&world).await.into_split();
     let body = vec![b'1'; 32 << 20];
     let head = format!(
         "POST /run/echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n",
@@ -209,6 +211,7 @@ async fn a_request_that_does_not_come_whole_is_given_up() {
 async fn calls_whose_bodies_are_too_many_bytes_together_are_told_to_come_back() {
     let world = World::with(|config| {
         config.run_body = Size(1 << 20);
+        config.reply_body = Size(1 << 20);
         config.run_bodies = Some(Size(2 << 20));
     })
     .await;
@@ -251,6 +254,7 @@ async fn tenant(world: &World, name: &str, behaviour: &str) -> Secret {
 async fn a_tenant_whose_bodies_never_end_leaves_room_to_another() {
     let world = World::with(|config| {
         config.run_body = Size(1 << 20);
+        config.reply_body = Size(1 << 20);
         config.run_bodies = Some(Size(4 << 20));
         config.deploy_body = Size(1 << 20);
         config.deploy_bodies = Some(Size(4 << 20));
@@ -285,6 +289,44 @@ async fn a_tenant_whose_bodies_never_end_leaves_room_to_another() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         assert_eq!(send(&zeta).await, done, "{path}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn replies_that_a_tenant_does_not_read_are_bounded_and_leave_room_to_another() {
+    // More than the kernel keeps of one reply.
+    const REPLY: u64 = 16 << 20;
+    let world = World::with(|config| {
+        config.reply_body = Size(REPLY);
+        config.run_bodies = Some(Size(5 * REPLY));
+    })
+    .await;
+    let large = format!("module = large:{REPLY}");
+    let (acme, zeta) = (tenant(&world, "acme", &large).await, tenant(&world, "zeta", &large).await);
+    let mut unread = Vec::new();
+    for _ in 0..2 {
+        let mut stream = narrow(&world).await;
+        let head = format!(
+            "POST /run/f HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\ncontent-length: 2\r\n\r\n{{}}",
+            acme.reveal(),
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut begun = [0; 15];
+        stream.read_exact(&mut begun).await.unwrap();
+        assert_eq!(&begun, b"HTTP/1.1 200 OK");
+        unread.push(stream);
+    }
+    let dropped = world.send_as(&acme, Method::POST, "/run/f", "{}").await;
+    assert_eq!((dropped.status.as_u16(), dropped.error().as_str()), (503, "reply-dropped"));
+    let headers = ["retry-after", "content-type"].map(|name| dropped.header(name));
+    assert_eq!(headers, ["1", "application/json"]);
+    assert!(!dropped.header("lambswool-invocation").is_empty());
+    let read = world.send_as(&zeta, Method::POST, "/run/f", "{}").await;
+    assert_eq!((read.status.as_u16(), read.body.len() as u64), (200, REPLY));
+    drop(unread);
+    while world.send_as(&acme, Method::POST, "/run/f", "{}").await.status != 200 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     world.stop().await;
 }

@@ -34,7 +34,7 @@ struct Taken {
 /// What the requests that come through one door may have: whoever uses one door's up keeps nobody out of the other.
 #[derive(Clone, Debug)]
 pub struct Budgets {
-    /// Bytes of the bodies of calls, in memory.
+    /// Bytes of the bodies of calls, and of replies, in memory.
     pub(super) run: Budget,
     /// Bytes of bundles that are being deployed, on disk.
     pub(super) deploy: Budget,
@@ -45,7 +45,7 @@ impl Budgets {
     pub(crate) fn new(run: u64, deploy: u64, most: usize) -> Self {
         let each = deploy / most.max(1) as u64;
         let (run_told, deploy_told) = (
-            "the worker holds as many bytes of requests as it may, or as many of this tenant's: try again later, or raise `run_bodies` in its configuration",
+            "the worker holds as many bytes of requests and replies as it may, or as many of this tenant's: try again later, or raise `run_bodies` in its configuration",
             "the worker holds as many bytes of bundles as it may, or as many of this tenant's: try again later, or raise `deploy_bodies` in its configuration",
         );
         Self { run: Budget::new(run, 1, run_told), deploy: Budget::new(deploy, each, deploy_told) }

@@ -20,6 +20,7 @@ mod lines;
 mod logs;
 mod needs;
 mod packages;
+mod reply;
 mod run;
 mod secrets;
 mod status;
@@ -178,8 +179,9 @@ pub fn router(app: Arc<App>, door: Door) -> Router {
         Door::Loopback | Door::Network => app.tcp_budgets.clone(),
         Door::Unix => app.unix_budgets.clone(),
     };
-    // The last is asked first: who it is, then what it has to say.
+    // The last is asked first: who it is, then what it has to say. Replies go the other way.
     let router = router
+        .layer(middleware::from_fn(reply::count))
         .layer(middleware::from_fn_with_state(app, body::read_small_first))
         .layer(Extension(budgets))
         .layer(middleware::from_fn_with_state(entrance, entrance::identify));

@@ -60,7 +60,7 @@ static NO_SANDBOX: Seldom = Seldom::new(Duration::from_secs(10));
         (status = 413, description = "the body is too large", body = super::ErrorBody),
         (status = 429, description = "too many calls at once; see Retry-After", body = super::ErrorBody),
         (status = 502, description = "the function raised, died or did not answer properly", body = super::ErrorBody),
-        (status = 503, description = "no sandbox could be made, or the worker is stopping", body = super::ErrorBody),
+        (status = 503, description = "no sandbox could be made, the worker is stopping, or too many replies wait to be read", body = super::ErrorBody),
         (status = 504, description = "the function did not answer in time", body = super::ErrorBody),
     ),
 )]

@@ -20,7 +20,8 @@ $XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown
                                first; where there is no base, one of uv's, else the python3 of PATH, else another
   run_body = \"6MiB\"            largest body of a call       (WOOL_RUN_BODY)
   deploy_body = \"256MiB\"       largest bundle of a deploy
-  run_bodies = \"1GiB\"          of all calls together; default: an eighth of the memory, at most 1 GiB
+  run_bodies = \"1GiB\"          of all calls together, and of replies that wait to be read; a tenant has at
+                               most as much as is free; default: an eighth of the memory, at most 1 GiB
   deploy_bodies = \"1GiB\"       of all deploys together, on disk; default: four times deploy_body
   reply_body = \"6MiB\"          largest body of a reply
   connections = 4000           over TCP at once; default: what the limit of open files leaves to them

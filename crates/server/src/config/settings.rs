@@ -67,10 +67,10 @@ pub struct Config {
     pub run_body: Bytes,
     /// Largest bundle of a deploy. Default 256 MiB.
     pub deploy_body: Bytes,
-    /// Bodies of all calls over TCP together that are in memory, from their first byte to the end of their call; a tenant's have
-    /// as much as is still free, so that it takes half of all when it is alone. Beyond, a call is told to come back. The
-    /// Unix socket has an eighth of that besides. Default: an eighth of the machine's memory, at most
-    /// 1 GiB.
+    /// Bodies of all calls over TCP together that are in memory, from their first byte to the end of their call, and replies of
+    /// more than 64 KiB until they have been read. A tenant has at most as much as is still free: half of all, when it is
+    /// alone. Beyond, a call is told to come back. The Unix socket has an eighth of that besides. Default: an eighth of the
+    /// machine's memory, at most 1 GiB.
     pub run_bodies: Option<Bytes>,
     /// Bundles of all deploys over TCP together that lie on the disk until they are deployed, shared out among tenants likewise;
     /// of the Unix socket an eighth besides, two at least. Default: four times `deploy_body`.
@@ -277,11 +277,11 @@ impl Config {
         self.build_memory.map_or((total_memory() / 2).min(4 << 30), |bytes| bytes.0)
     }
 
-    /// Bytes of the bodies of all calls together; room for one at least.
+    /// Bytes of the bodies and the replies of all calls together; room for one at least.
     #[must_use]
     pub fn run_bodies(&self) -> u64 {
         let bytes = self.run_bodies.map_or((total_memory() / 8).min(1 << 30), |bytes| bytes.0);
-        bytes.max(self.run_body.0)
+        bytes.max(self.of_a_call())
     }
 
     /// Bytes of the bundles of all deploys together; room for one at least.
@@ -295,8 +295,16 @@ impl Config {
     /// cannot take it away. Room for two of each at least: its owner is one tenant.
     #[must_use]
     pub fn own_bodies(&self) -> (u64, u64) {
-        let share = |of: u64, one: Bytes| (of / 8).max(one.0.saturating_mul(2));
-        (share(self.run_bodies(), self.run_body), share(self.deploy_bodies(), self.deploy_body))
+        let share = |of: u64, one: u64| (of / 8).max(one.saturating_mul(2));
+        (
+            share(self.run_bodies(), self.of_a_call()),
+            share(self.deploy_bodies(), self.deploy_body.0),
+        )
+    }
+
+    /// The larger one of a call's body and its reply.
+    fn of_a_call(&self) -> u64 {
+        self.run_body.0.max(self.reply_body.0)
     }
 
     /// Which zygotes exist.
