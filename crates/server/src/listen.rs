@@ -72,6 +72,8 @@ pub(crate) fn bind_tcp(address: SocketAddr) -> Result<TcpListener> {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
         // Connections of a worker that has just ended would keep the port for a minute.
         socket.set_reuseaddr(true)?;
+        // For those that are accepted, too: who follows a log and vanishes is written to perhaps never.
+        socket.set_keepalive(true)?;
         socket.bind(address)?;
         socket.listen(BACKLOG)
     };

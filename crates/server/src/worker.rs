@@ -152,8 +152,8 @@ impl Worker {
         let (run, deploy) = (config.run_bodies(), config.deploy_bodies());
         let (own_run, own_deploy) = config.own_bodies();
         let app = Arc::new(App {
-            tcp_budgets: Budgets::new(run, deploy, doors.tcp_bundles),
-            unix_budgets: Budgets::new(own_run, own_deploy, doors.unix_bundles),
+            tcp_budgets: Budgets::new(run, deploy, doors.tcp_bundles, doors.tcp),
+            unix_budgets: Budgets::new(own_run, own_deploy, doors.unix_bundles, doors.unix),
             config,
             state,
             tokens,

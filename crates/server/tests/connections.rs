@@ -408,3 +408,40 @@ async fn every_refusal_says_what_is_wrong_as_json() {
     }
     world.stop().await;
 }
+
+#[tokio::test]
+async fn who_follows_many_logs_keeps_no_connection_from_others() {
+    let world = World::with(|config| config.connections = Some(40)).await;
+    let (acme, zeta) = (
+        tenant(&world, "acme", "module = echo").await,
+        tenant(&world, "zeta", "module = echo").await,
+    );
+    let client = world.tcp.clone().with_token(Some(acme.clone()));
+    let path = "/v1/functions/f/logs?follow=true";
+    let follow = async || client.send(Method::GET, path, &[], Bytes::new()).await.unwrap();
+    let mut followers = Vec::new();
+    // More than there are connections.
+    for _ in 0..50 {
+        let reply = follow().await;
+        match reply.status().as_u16() {
+            200 => followers.push(reply),
+            status => assert_eq!(status, 429),
+        }
+    }
+    assert_eq!(followers.len(), 8, "sixteen may follow, and half of these is this tenant's");
+    let refused = world.send_as(&acme, Method::GET, path, "").await;
+    assert_eq!((refused.status.as_u16(), refused.error().as_str()), (429, "busy"));
+    assert!(refused.text().contains("wool logs -f"), "{}", refused.text());
+    // It may read on, and others may do all that they could.
+    let once = world.send_as(&acme, Method::GET, "/v1/functions/f/logs", "").await;
+    assert_eq!(once.status, 200);
+    let other = world.tcp.clone().with_token(Some(zeta.clone()));
+    assert_eq!(other.send(Method::GET, path, &[], Bytes::new()).await.unwrap().status(), 200);
+    assert_eq!(world.send_as(&zeta, Method::POST, "/run/f", "1").await.text(), "1");
+    // Whoever hangs up makes room.
+    drop(followers.pop());
+    while follow().await.status() != 200 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    world.stop().await;
+}

@@ -321,7 +321,8 @@ mod tests {
     #[tokio::test]
     async fn a_spooled_body_is_read_from_its_beginning() {
         use std::io::Read as _;
-        let (dir, budget) = (tempfile::tempdir().unwrap(), Budget::new(100, 1, "used up"));
+        let (dir, budget) =
+            (tempfile::tempdir().unwrap(), Budget::new(100, 1, u64::MAX, "used up"));
         let spool = |sizes: &[usize]| {
             let body = pieces(sizes);
             let (held, dir) = (budget.hold("acme"), dir.path());
@@ -337,7 +338,7 @@ mod tests {
 
     #[tokio::test]
     async fn bodies_count_together_until_their_calls_are_over() {
-        let budget = Budget::new(10, 3, "used up");
+        let budget = Budget::new(10, 3, u64::MAX, "used up");
         let read = |tenant: &str, sizes: &[usize]| {
             let (body, held) = (pieces(sizes), Some(budget.hold(tenant)));
             async move { collect(&HeaderMap::new(), body, (100, PATIENCE), held).await }

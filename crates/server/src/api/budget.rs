@@ -1,4 +1,4 @@
-//! What there is only so much of for all requests that come through one door: bytes of bodies.
+//! What there is only so much of for all requests that come through one door: bytes of bodies, followers of logs.
 //!
 //! A tenant has at most as much as is still free. Alone it takes half of all, and whoever comes next finds some, however
 //! much the first has; nothing is kept for who never comes. The proxy shares connections out likewise (`egress`). One
@@ -19,6 +19,8 @@ struct Shared {
     most: u64,
     /// What a request counts as, however small.
     least: u64,
+    /// What a tenant has at most, however much is free.
+    each: u64,
     /// What is told to who gets no more: what is used up, and what to do.
     told: &'static str,
     taken: Mutex<Taken>,
@@ -38,18 +40,32 @@ pub struct Budgets {
     pub(super) run: Budget,
     /// Bytes of bundles that are being deployed, on disk.
     pub(super) deploy: Budget,
+    /// Requests that go on for ever: each follows a log.
+    pub(super) follow: Budget,
 }
 
+/// Logs that one tenant follows at most: each keeps a connection busy, which no other request can have then.
+const FOLLOWS: u64 = 16;
+
 impl Budgets {
-    /// So many bytes of calls, and of `most` bundles at once.
-    pub(crate) fn new(run: u64, deploy: u64, most: usize) -> Self {
+    /// So many bytes of calls, and of `most` bundles at once, through a door with so many seats.
+    pub(crate) fn new(run: u64, deploy: u64, most: usize, seats: usize) -> Self {
         let each = deploy / most.max(1) as u64;
-        let (run_told, deploy_told) = (
-            "the worker holds as many bytes of requests and replies as it may, or as many of this tenant's: try again later, or raise `run_bodies` in its configuration",
-            "the worker holds as many bytes of bundles as it may, or as many of this tenant's: try again later, or raise `deploy_bodies` in its configuration",
-        );
-        Self { run: Budget::new(run, 1, run_told), deploy: Budget::new(deploy, each, deploy_told) }
+        let run_told = "the worker holds as many bytes of requests and replies as it may, or as many of this tenant's: try again later, or raise `run_bodies` in its configuration";
+        let deploy_told = "the worker holds as many bytes of bundles as it may, or as many of this tenant's: try again later, or raise `deploy_bodies` in its configuration";
+        let follow_told = "as many logs are followed as may be, or as many of this tenant's (16, or fewer where others follow many): end a `wool logs -f`, or read without following";
+        Self {
+            run: Budget::new(run, 1, u64::MAX, run_told),
+            deploy: Budget::new(deploy, each, u64::MAX, deploy_told),
+            follow: Budget::new(followers(seats), 1, FOLLOWS, follow_told),
+        }
     }
+}
+
+/// How many of the seats followers may have: an eighth, or enough for one tenant, but never more than half.
+fn followers(seats: usize) -> u64 {
+    let seats = seats as u64;
+    (seats / 8).max(FOLLOWS).min(seats / 2).max(1)
 }
 
 /// What one request of a tenant has of a budget. Given back when it is dropped.
@@ -61,10 +77,10 @@ pub(super) struct Held {
 }
 
 impl Budget {
-    /// A budget of `most`, of which each request takes `least` or more.
-    pub(super) fn new(most: u64, least: u64, told: &'static str) -> Self {
+    /// A budget of `most`, of which each request takes `least` or more, and a tenant's together `each` or less.
+    pub(super) fn new(most: u64, least: u64, each: u64, told: &'static str) -> Self {
         let (least, taken) = (least.min(most), Mutex::default());
-        Self(Arc::new(Shared { most, least, told, taken }))
+        Self(Arc::new(Shared { most, least, each, told, taken }))
     }
 
     /// For a request of this tenant, which has nothing yet.
@@ -84,12 +100,12 @@ impl Held {
     /// # Errors
     /// When so much is not left, or not left to this tenant: whoever asks shall come back.
     pub(super) fn grow_to(&mut self, wanted: u64) -> Result<(), ApiError> {
-        let Shared { most, least, told, .. } = *self.of.0;
+        let Shared { most, least, each, told, .. } = *self.of.0;
         let more = wanted.max(least).saturating_sub(self.has);
         let mut taken = self.of.taken();
         let tenants = taken.tenants.get(&self.tenant).copied().unwrap_or(0);
         let left = (most - taken.all).checked_sub(more);
-        let is_fair = |left| tenants == self.has || tenants.saturating_add(more) <= left;
+        let is_fair = |left| tenants == self.has || tenants.saturating_add(more) <= each.min(left);
         if !left.is_some_and(is_fair) {
             return Err(ApiError::busy(Duration::from_secs(1), told));
         }
@@ -126,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_tenant_that_takes_all_it_gets_leaves_half_to_the_others() {
-        let budget = Budget::new(1024, 1, "used up");
+        let budget = Budget::new(1024, 1, u64::MAX, "used up");
         let first = greedy(&budget, "acme", 6);
         assert_eq!(first.len(), 85);
         let others = ["zeta", "beta", "eta"].map(|tenant| greedy(&budget, tenant, 6).len());
@@ -140,7 +156,7 @@ mod tests {
 
     #[test]
     fn one_request_may_have_all_and_a_second_no_more_than_is_free() {
-        let budget = Budget::new(10, 3, "used up");
+        let budget = Budget::new(10, 3, u64::MAX, "used up");
         let mut first = budget.hold("acme");
         first.grow_to(9).unwrap();
         // However small, it counts as three.
@@ -152,5 +168,16 @@ mod tests {
         assert!(second.grow_to(0).is_err(), "six of ten, and four are free");
         budget.hold("zeta").grow_to(7).unwrap();
         first.grow_to(10).unwrap();
+    }
+
+    #[test]
+    fn a_tenant_follows_so_many_logs_and_all_together_leave_seats_to_calls() {
+        for (seats, most) in [(1, 1), (8, 4), (100, 16), (256, 32), (4055, 506)] {
+            assert_eq!(followers(seats), most, "{seats}");
+        }
+        let Budgets { follow, .. } = Budgets::new(1, 1, 1, 4055);
+        let all: Vec<_> = (0..20).map(|n| greedy(&follow, &n.to_string(), 1)).collect();
+        assert_eq!((all[0].len(), all[9].len()), (16, 16));
+        assert!(follow.hold("late").grow_to(1).is_ok(), "{:?}", follow.taken());
     }
 }

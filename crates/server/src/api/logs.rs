@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
@@ -12,6 +13,7 @@ use futures_util::{StreamExt as _, stream};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use super::budget::{Budgets, Held};
 use super::error::ApiError;
 use super::{App, Asked, ErrorBody, Named, Query, lines};
 use crate::access::Caller;
@@ -53,16 +55,22 @@ impl LogsQuery {
         (status = 200, description = "one entry a line", content((String = "text/plain"), (Entry = "application/x-ndjson"))),
         (status = 400, description = "the query is none", body = ErrorBody),
         (status = 404, description = "no such function", body = ErrorBody),
+        (status = 429, description = "as many logs are followed as may be", body = ErrorBody),
     ))]
 pub(super) async fn read(
     State(app): State<Arc<App>>,
     Asked { caller, .. }: Asked,
+    Extension(budgets): Extension<Budgets>,
     Named(name): Named,
     Query(query): Query<LogsQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     if app.registry.get(&name).is_none() {
         return Err(ApiError::unknown_function(name.name()));
+    }
+    let mut seat = budgets.follow.hold(name.tenant());
+    if query.follow {
+        seat.grow_to(1)?;
     }
     app.logs.flush().await;
     let (logs, lines) = (Arc::clone(&app.logs), query.lines.unwrap_or(lines::USUAL));
@@ -75,7 +83,7 @@ pub(super) async fn read(
     let content_type = if json { "application/x-ndjson" } else { "text/plain; charset=utf-8" };
     let body = if query.follow {
         let first = stream::iter([render(&entries, &query, json)]);
-        let rest = follow(follower, query, json).take_until(Box::pin(over(app, caller)));
+        let rest = follow(follower, query, json, seat).take_until(Box::pin(over(app, caller)));
         Body::from_stream(first.chain(rest).map(Ok::<_, Infallible>))
     } else {
         Body::from(render(&entries, &query, json))
@@ -97,10 +105,13 @@ fn follow(
     follower: Follower,
     query: LogsQuery,
     json: bool,
+    seat: Held,
 ) -> impl stream::Stream<Item = Bytes> + Send {
-    stream::unfold((follower, query, json), async |(mut follower, query, json)| {
+    stream::unfold((follower, query, json, seat), async |(mut follower, query, json, seat)| {
         match follower.next().await {
-            Ok(Some(entries)) => Some((render(&entries, &query, json), (follower, query, json))),
+            Ok(Some(entries)) => {
+                Some((render(&entries, &query, json), (follower, query, json, seat)))
+            }
             Ok(None) => None,
             Err(error) => {
                 tracing::warn!(%error, "a log cannot be followed any more");
