@@ -1,6 +1,10 @@
 //! What functions print, and where it can be read.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
 use e2e::terminal::Terminal;
+use e2e::traces::peak_memory;
 use e2e::{Site, Value, Worker, can_run, json};
 
 const CHATTY: &str = r#"
@@ -53,6 +57,39 @@ fn the_command_shows_and_selects_the_same(worker: &Worker, first: &str, second: 
     assert!(one.contains(second) && !one.contains(first), "{one}");
     let last = worker.site().wool(&["logs", "chatty", "-n", "2"]).ok();
     assert_eq!(last.lines().count(), 2, "{last}");
+}
+
+#[test]
+fn logs_that_nobody_reads_take_no_memory() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up_with(&[("WOOL_LOG_RATE", "1GiB")]);
+    let loud = "def handler(event, context):\n    print(('x' * 79 + '\\n') * 6000)\n";
+    for _ in 0..20 {
+        drop(worker.try_out("loud", loud).expect(200));
+    }
+    let before = peak_memory(worker.pid());
+    let address = worker.url().trim_start_matches("http://").to_owned();
+    let unread: Vec<TcpStream> = std::iter::repeat_with(|| {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        let request =
+            "GET /v1/functions/loud/logs?lines=100000 HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut begun = [0; 15];
+        stream.read_exact(&mut begun).unwrap();
+        assert_eq!(&begun, b"HTTP/1.1 200 OK");
+        stream
+    })
+    .take(12)
+    .collect();
+    let grown = peak_memory(worker.pid()).saturating_sub(before);
+    // The log has 15 MiB.
+    assert!(grown < 30 << 10, "the worker has grown by {grown} KiB");
+    drop(unread);
+    let all = worker.get("/v1/functions/loud/logs?lines=100000").expect(200);
+    assert!(all.body.len() > 10 << 20, "{}", all.body.len());
+    worker.assert_well();
 }
 
 #[test]

@@ -445,3 +445,47 @@ async fn who_follows_many_logs_keeps_no_connection_from_others() {
     }
     world.stop().await;
 }
+
+#[tokio::test]
+async fn long_logs_that_a_tenant_does_not_read_are_few_and_leave_the_others_theirs() {
+    let world = World::with(|config| {
+        config.connections = Some(40);
+        config.log_rate = Size(1 << 30);
+    })
+    .await;
+    let flood = "module = flood:1000000";
+    let (acme, zeta) = (tenant(&world, "acme", flood).await, tenant(&world, "zeta", flood).await);
+    // More than the kernel keeps of one reply.
+    for token in [&acme, &zeta] {
+        for _ in 0..16 {
+            assert_eq!(world.send_as(token, Method::POST, "/run/f", "{}").await.status, 200);
+        }
+    }
+    let all = "/v1/functions/f/logs?lines=100000";
+    let read = async |token: &Secret| world.send_as(token, Method::GET, all, "").await;
+    assert!(read(&acme).await.body.len() > 15_000_000);
+    let mut unread = Vec::new();
+    for _ in 0..8 {
+        let mut stream = narrow(&world).await;
+        let head = format!(
+            "GET {all} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\n\r\n",
+            acme.reveal()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut begun = [0; 15];
+        stream.read_exact(&mut begun).await.unwrap();
+        assert_eq!(&begun, b"HTTP/1.1 200 OK");
+        unread.push(stream);
+    }
+    let refused = read(&acme).await;
+    assert_eq!((refused.status.as_u16(), refused.error().as_str()), (429, "busy"));
+    assert!(refused.text().contains("fewer lines"), "{}", refused.text());
+    let none = "/v1/functions/f/logs?lines=0";
+    assert_eq!(world.send_as(&acme, Method::GET, none, "").await.status, 200);
+    assert!(read(&zeta).await.body.len() > 15_000_000);
+    drop(unread);
+    while read(&acme).await.status != 200 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    world.stop().await;
+}

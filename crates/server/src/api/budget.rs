@@ -40,11 +40,11 @@ pub struct Budgets {
     pub(super) run: Budget,
     /// Bytes of bundles that are being deployed, on disk.
     pub(super) deploy: Budget,
-    /// Requests that go on for ever: each follows a log.
+    /// Requests that go on for as long as their clients like: each reads a log, from a file that it holds.
     pub(super) follow: Budget,
 }
 
-/// Logs that one tenant follows at most: each keeps a connection busy, which no other request can have then.
+/// Logs that one tenant follows, or reads at length, at most: each keeps a connection busy, which no other request can have then.
 const FOLLOWS: u64 = 16;
 
 impl Budgets {
@@ -53,7 +53,7 @@ impl Budgets {
         let each = deploy / most.max(1) as u64;
         let run_told = "the worker holds as many bytes of requests and replies as it may, or as many of this tenant's: try again later, or raise `run_bodies` in its configuration";
         let deploy_told = "the worker holds as many bytes of bundles as it may, or as many of this tenant's: try again later, or raise `deploy_bodies` in its configuration";
-        let follow_told = "as many logs are followed as may be, or as many of this tenant's (16, or fewer where others follow many): end a `wool logs -f`, or read without following";
+        let follow_told = "as many logs are followed, or read at length, as may be, or as many of this tenant's (16, or fewer where others read many): end a `wool logs -f`, ask for fewer lines, or try again later";
         Self {
             run: Budget::new(run, 1, u64::MAX, run_told),
             deploy: Budget::new(deploy, each, u64::MAX, deploy_told),

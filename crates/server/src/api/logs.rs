@@ -1,6 +1,6 @@
 //! `/v1/functions/{name}/logs`: what a function printed.
 
-use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
 
 use axum::Extension;
@@ -17,7 +17,7 @@ use super::budget::{Budgets, Held};
 use super::error::ApiError;
 use super::{App, Asked, ErrorBody, Named, Query, lines};
 use crate::access::Caller;
-use crate::logs::{Entry, Follower};
+use crate::logs::{Entry, Reader};
 
 /// Which lines.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -55,7 +55,7 @@ impl LogsQuery {
         (status = 200, description = "one entry a line", content((String = "text/plain"), (Entry = "application/x-ndjson"))),
         (status = 400, description = "the query is none", body = ErrorBody),
         (status = 404, description = "no such function", body = ErrorBody),
-        (status = 429, description = "as many logs are followed as may be", body = ErrorBody),
+        (status = 429, description = "as many logs are followed, or read at length, as may be", body = ErrorBody),
     ))]
 pub(super) async fn read(
     State(app): State<Arc<App>>,
@@ -68,25 +68,31 @@ pub(super) async fn read(
     if app.registry.get(&name).is_none() {
         return Err(ApiError::unknown_function(name.name()));
     }
-    let mut seat = budgets.follow.hold(name.tenant());
-    if query.follow {
-        seat.grow_to(1)?;
-    }
     app.logs.flush().await;
+    let mut seat = budgets.follow.hold(name.tenant());
     let (logs, lines) = (Arc::clone(&app.logs), query.lines.unwrap_or(lines::USUAL));
     let read = tokio::task::spawn_blocking(move || logs.read(&name, lines as usize)).await;
     let unreadable =
-        |error: std::io::Error| ApiError::internal(format!("the log cannot be read: {error}"));
-    let (entries, follower) =
+        |error: io::Error| ApiError::internal(format!("the log cannot be read: {error}"));
+    let mut reader =
         read.map_err(|_| ApiError::internal("the log cannot be read"))?.map_err(unreadable)?;
     let json = headers.get(header::ACCEPT).is_some_and(|accept| accept == "application/x-ndjson");
     let content_type = if json { "application/x-ndjson" } else { "text/plain; charset=utf-8" };
     let body = if query.follow {
-        let first = stream::iter([render(&entries, &query, json)]);
-        let rest = follow(follower, query, json, seat).take_until(Box::pin(over(app, caller)));
-        Body::from_stream(first.chain(rest).map(Ok::<_, Infallible>))
+        seat.grow_to(1)?;
+        let rest = pieces(reader.following(), query, json, seat);
+        Body::from_stream(rest.take_until(Box::pin(over(app, caller))))
     } else {
-        Body::from(render(&entries, &query, json))
+        let entries = reader.next().await.map_err(unreadable)?.unwrap_or_default();
+        let first = render(&entries, &query, json);
+        if reader.is_over() {
+            Body::from(first)
+        } else {
+            // It keeps a file open until its client has read it.
+            seat.grow_to(1)?;
+            let rest = pieces(reader, query, json, seat);
+            Body::from_stream(stream::iter([Ok(first)]).chain(rest))
+        }
     };
     Ok(([(header::CONTENT_TYPE, content_type)], body).into_response())
 }
@@ -101,23 +107,18 @@ async fn over(app: Arc<App>, caller: Caller) {
     tokio::select! { () = app.stop.cancelled() => {}, () = shut_out => {} }
 }
 
-fn follow(
-    follower: Follower,
+/// What a reader reads, each piece when the client has taken the one before.
+fn pieces(
+    reader: Reader,
     query: LogsQuery,
     json: bool,
     seat: Held,
-) -> impl stream::Stream<Item = Bytes> + Send {
-    stream::unfold((follower, query, json, seat), async |(mut follower, query, json, seat)| {
-        match follower.next().await {
-            Ok(Some(entries)) => {
-                Some((render(&entries, &query, json), (follower, query, json, seat)))
-            }
-            Ok(None) => None,
-            Err(error) => {
-                tracing::warn!(%error, "a log cannot be followed any more");
-                None
-            }
-        }
+) -> impl stream::Stream<Item = io::Result<Bytes>> + Send {
+    stream::try_unfold((reader, query, json, seat), async |(mut reader, query, json, seat)| {
+        let read = reader.next().await;
+        let entries =
+            read.inspect_err(|error| tracing::warn!(%error, "a log cannot be read on"))?;
+        Ok(entries.map(|entries| (render(&entries, &query, json), (reader, query, json, seat))))
     })
 }
 

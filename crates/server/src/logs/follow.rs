@@ -1,4 +1,6 @@
-//! Reading a log: its end, and then what is written from there on.
+//! Reading a log: from some lines before its end, in pieces, and then perhaps what is written from there on.
+//!
+//! Nothing is held but a file and a piece: a reader that nobody takes anything from may be there for long, and many of them.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
@@ -9,56 +11,108 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
 use super::file::{Rotation, path};
-use super::line::{Entry, stamp};
+use super::line::{Entry, is_entry, stamp};
 
 /// Least time between two looks at the file: a busy neighbour's output wakes every follower.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Most bytes taken at one look.
-const CHUNK: u64 = 1 << 20;
+const CHUNK: u64 = 64 << 10;
 
-/// Reads what is written to a function's log from a certain moment on.
+/// Reads a function's log from a certain line on.
 #[derive(Debug)]
-pub struct Follower {
+pub struct Reader {
     dir: PathBuf,
     rotation: Rotation,
     written: watch::Receiver<u64>,
     file: Option<File>,
     position: u64,
     partial: Vec<u8>,
+    /// Bytes to the end that the log had at the beginning; none: what is written later is read, too.
+    left: Option<u64>,
 }
 
-impl Follower {
-    pub(super) fn at_end(
+impl Reader {
+    /// Begins so many entries before the end, and ends there. Blocks on disk.
+    pub(super) fn back(
         dir: PathBuf,
         rotation: Rotation,
         mut written: watch::Receiver<u64>,
+        entries: usize,
     ) -> io::Result<Self> {
         written.mark_unchanged();
         let file = open(&path(&dir, 0))?;
-        let position = file.as_ref().map_or(Ok(0), |f| f.metadata().map(|m| m.len()))?;
-        Ok(Self { dir, rotation, written, file, position, partial: Vec::new() })
+        let (partial, left) = (Vec::new(), Some(0));
+        let mut this = Self { dir, rotation, written, file, position: 0, partial, left };
+        this.go_back(entries)?;
+        Ok(this)
     }
 
-    /// Waits for the next entries; none when the logs have ended.
+    /// The same, which goes on with what is written later.
+    #[must_use]
+    pub fn following(self) -> Self {
+        Self { left: None, ..self }
+    }
+
+    /// Whether nothing more comes of it.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.left == Some(0)
+    }
+
+    /// Waits for the next entries; none when it is over, or the logs have ended.
     ///
     /// # Errors
     /// When the file cannot be read.
     pub async fn next(&mut self) -> io::Result<Option<Vec<Entry>>> {
-        loop {
-            let entries = self.look()?;
-            if !entries.is_empty() {
-                return Ok(Some(entries));
+        while !self.is_over() {
+            match self.look()? {
+                // A part of a long line.
+                Some(entries) if entries.is_empty() => {}
+                Some(entries) => return Ok(Some(entries)),
+                // What was there was rotated away, or removed.
+                None if self.left.is_some() => return Ok(None),
+                None if self.written.changed().await.is_err() => return Ok(None),
+                None => tokio::time::sleep(PAUSE).await,
             }
-            if self.written.changed().await.is_err() {
-                return Ok(None);
-            }
-            tokio::time::sleep(PAUSE).await;
         }
+        Ok(None)
     }
 
-    /// Takes what is there now.
-    fn look(&mut self) -> io::Result<Vec<Entry>> {
+    fn go_back(&mut self, mut entries: usize) -> io::Result<()> {
+        let (mut left, mut number) = (0, 0);
+        while let Some(file) = &self.file {
+            let size = file.metadata()?.len();
+            let (there, _) = pass(file, size, usize::MAX)?;
+            (_, self.position) = pass(file, size, there.saturating_sub(entries))?;
+            left += size - self.position;
+            entries = entries.saturating_sub(there);
+            if entries == 0 {
+                break;
+            }
+            let Some(older) = self.older(&mut number)? else { break };
+            self.file = Some(older);
+        }
+        self.left = Some(left);
+        Ok(())
+    }
+
+    /// The file that was ended before the one that is read: none with a number up to this. It may have got a higher one
+    /// since that was opened.
+    fn older(&self, number: &mut usize) -> io::Result<Option<File>> {
+        let ours = self.file.as_ref().map(identity).transpose()?;
+        while *number + 1 < self.rotation.files {
+            *number += 1;
+            let Some(file) = open(&path(&self.dir, *number))? else { break };
+            if Some(identity(&file)?) != ours {
+                return Ok(Some(file));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes what is there now; none: nothing.
+    fn look(&mut self) -> io::Result<Option<Vec<Entry>>> {
         let mut taken = self.read_on()?;
         let mut entries = Vec::new();
         while taken.is_empty() {
@@ -80,20 +134,26 @@ impl Follower {
             (self.file, self.position) = (Some(newer), 0);
             taken = self.read_on()?;
         }
+        if taken.is_empty() && entries.is_empty() {
+            return Ok(None);
+        }
         self.partial.extend_from_slice(&taken);
         let end = self.partial.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
         let rest = self.partial.split_off(end);
         let whole = std::mem::replace(&mut self.partial, rest);
         let lines = String::from_utf8_lossy(&whole);
         entries.extend(lines.lines().filter_map(|line| line.parse::<Entry>().ok()));
-        Ok(entries)
+        Ok(Some(entries))
     }
 
     fn read_on(&mut self) -> io::Result<Vec<u8>> {
         let mut taken = Vec::new();
         if let Some(file) = &mut self.file {
             file.seek(SeekFrom::Start(self.position))?;
-            self.position += file.take(CHUNK).read_to_end(&mut taken)? as u64;
+            let most = self.left.map_or(CHUNK, |left| left.min(CHUNK));
+            let read = file.take(most).read_to_end(&mut taken)? as u64;
+            self.position += read;
+            self.left = self.left.map(|left| left - read);
         }
         Ok(taken)
     }
@@ -133,46 +193,17 @@ fn identity(file: &File) -> io::Result<(u64, u64)> {
     file.metadata().map(|meta| (meta.dev(), meta.ino()))
 }
 
-/// The last entries before a follower's beginning, oldest first.
-pub(super) fn tail(
-    dir: &Path,
-    rotation: Rotation,
-    lines: usize,
-    follower: &Follower,
-) -> io::Result<Vec<Entry>> {
-    let mut newest_first: Vec<Entry> = Vec::new();
-    for number in 0..rotation.files.max(1) {
-        if newest_first.len() >= lines {
-            break;
-        }
-        // The follower's own file, not the path: it may have been rotated between the two.
-        let file = match (number, &follower.file) {
-            (0, Some(file)) => file.try_clone()?,
-            (0, None) => continue,
-            _ => match File::open(path(dir, number)) {
-                Ok(file) => file,
-                Err(_) => break,
-            },
-        };
-        let limit = if number == 0 { follower.position } else { u64::MAX };
-        let mut reader = BufReader::new(file);
-        reader.seek(SeekFrom::Start(0))?;
-        let mut entries: std::collections::VecDeque<Entry> = std::collections::VecDeque::new();
-        let mut line = Vec::new();
-        let mut reader = reader.take(limit);
-        while reader.read_until(b'\n', &mut line)? > 0 {
-            if let Ok(entry) = String::from_utf8_lossy(&line).trim_end_matches('\n').parse() {
-                entries.push_back(entry);
-            }
-            if entries.len() > lines - newest_first.len() {
-                entries.pop_front();
-            }
-            line.clear();
-        }
-        newest_first.extend(entries.into_iter().rev());
+/// Passes over so many entries from the beginning of a file of that size, or all: how many, and where the next begins.
+fn pass(mut file: &File, size: u64, most: usize) -> io::Result<(usize, u64)> {
+    file.seek(SeekFrom::Start(0))?;
+    let mut reader = BufReader::with_capacity(64 << 10, file.take(size));
+    let (mut passed, mut position, mut line) = (0, 0, Vec::new());
+    while passed < most && reader.read_until(b'\n', &mut line)? > 0 {
+        position += line.len() as u64;
+        passed += usize::from(is_entry(&line));
+        line.clear();
     }
-    newest_first.reverse();
-    Ok(newest_first)
+    Ok((passed, position))
 }
 
 #[cfg(test)]
@@ -193,7 +224,8 @@ mod tests {
         let (moved, written) = watch::channel(0);
         files.append("f", line("before"));
         files.flush();
-        let mut follower = Follower::at_end(root.path().join("f"), rotation, written).unwrap();
+        let begun = Reader::back(root.path().join("f"), rotation, written, 0);
+        let mut follower = begun.unwrap().following();
         let mut seen = Vec::new();
         for n in 0..40 {
             files.append("f", line(&n.to_string()));
@@ -214,7 +246,8 @@ mod tests {
         let rotation = Rotation { bytes: 100, files: 4 };
         let mut files = Files::new(root.path().to_owned(), rotation);
         let (moved, written) = watch::channel(0);
-        let mut follower = Follower::at_end(root.path().join("f"), rotation, written).unwrap();
+        let begun = Reader::back(root.path().join("f"), rotation, written, 0);
+        let mut follower = begun.unwrap().following();
         let mut next = 0;
         let mut write = |count: usize| {
             for n in next..next + count {
@@ -244,27 +277,63 @@ mod tests {
         assert_eq!((told.len(), gaps, kept[0], kept.len() < 100), (1, 1, 18, true), "{texts:?}");
     }
 
-    #[test]
-    fn a_tail_reaches_back_into_older_files() {
+    #[tokio::test]
+    async fn a_tail_reaches_back_into_older_files_and_ends_where_it_was_asked_for() {
         let root = tempfile::tempdir().unwrap();
         let rotation = Rotation { bytes: 100, files: 3 };
         let mut files = Files::new(root.path().to_owned(), rotation);
-        for n in 0..14 {
-            files.append("f", line(&n.to_string()));
-            files.flush();
-        }
-        let dir = root.path().join("f");
         let (_moved, written) = watch::channel(0);
-        let follower = Follower::at_end(dir.clone(), rotation, written).unwrap();
-        let texts = |lines| -> Vec<String> {
-            tail(&dir, rotation, lines, &follower)
-                .unwrap()
-                .into_iter()
-                .map(|entry| entry.text)
-                .collect()
+        let mut write = |numbers: std::ops::Range<usize>| {
+            for n in numbers {
+                files.append("f", line(&n.to_string()));
+                files.flush();
+            }
         };
-        assert_eq!(texts(3), ["11", "12", "13"]);
-        assert_eq!(texts(9), (5..14).map(|n| n.to_string()).collect::<Vec<_>>());
-        assert!(texts(1000).len() >= 9 && texts(0).is_empty());
+        write(0..14);
+        let back =
+            |lines| Reader::back(root.path().join("f"), rotation, written.clone(), lines).unwrap();
+        let texts = async |mut reader: Reader| {
+            let mut texts = Vec::new();
+            while let Some(entries) = reader.next().await.unwrap() {
+                texts.extend(entries.into_iter().map(|entry| entry.text));
+            }
+            assert!(reader.is_over());
+            texts
+        };
+        assert_eq!(texts(back(3)).await, ["11", "12", "13"]);
+        let nine: Vec<String> = (5..14).map(|n| n.to_string()).collect();
+        assert_eq!(texts(back(9)).await, nine);
+        assert!(texts(back(1000)).await.len() >= 9 && texts(back(0)).await.is_empty());
+        // What is written, and rotated, meanwhile is not its.
+        let begun = back(9);
+        write(14..18);
+        assert_eq!(texts(begun).await, nine);
+    }
+
+    #[tokio::test]
+    async fn a_long_log_is_read_in_pieces_and_a_line_longer_than_one_whole() {
+        let root = tempfile::tempdir().unwrap();
+        let rotation = Rotation { bytes: 1 << 20, files: 3 };
+        let mut files = Files::new(root.path().to_owned(), rotation);
+        let (_moved, written) = watch::channel(0);
+        let long = "x".repeat(200_000);
+        files.append("f", line(&long));
+        for n in 0..5000 {
+            files.append("f", line(&format!("{n:0>100}")));
+        }
+        files.flush();
+        let mut reader = Reader::back(root.path().join("f"), rotation, written, 6000).unwrap();
+        let (mut texts, mut pieces) = (Vec::new(), 0);
+        while let Some(entries) = reader.next().await.unwrap() {
+            let size: usize = entries.iter().map(|entry| entry.text.len()).sum();
+            assert!(size as u64 <= 4 * CHUNK, "{size} at once");
+            texts.extend(entries.into_iter().map(|entry| entry.text));
+            pieces += 1;
+        }
+        assert_eq!(
+            (texts.len(), &texts[0], texts[5000].trim_start_matches('0')),
+            (5001, &long, "4999")
+        );
+        assert!(pieces > 5, "{pieces}");
     }
 }

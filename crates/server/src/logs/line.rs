@@ -48,6 +48,11 @@ impl FromStr for Entry {
     }
 }
 
+/// Whether a line of a file is an [`Entry`], for who only counts them.
+pub(super) fn is_entry(line: &[u8]) -> bool {
+    line.iter().filter(|byte| **byte == b' ').nth(1).is_some()
+}
+
 /// A time as the logs have it.
 pub(crate) fn stamp(at: SystemTime) -> String {
     humantime::format_rfc3339_millis(at).to_string()
@@ -94,5 +99,9 @@ mod tests {
         assert_eq!(entries[2].text, "two words\u{fffd}");
         assert_eq!((entries[3].invocation.as_str(), entries[3].stream.as_str()), ("-", "stdout"));
         assert_eq!(entries.len(), 4);
+        assert!(text.lines().all(|line| is_entry(line.as_bytes())));
+        for cut_off in ["", "2023-11-14T22:13", "2023-11-14T22:13:20.123Z abc"] {
+            assert_eq!(is_entry(cut_off.as_bytes()), cut_off.parse::<Entry>().is_ok(), "{cut_off}");
+        }
     }
 }

@@ -26,7 +26,7 @@ use tokio::sync::{oneshot, watch};
 
 pub use file::Rotation;
 pub(crate) use file::{open_lines, path as numbered, rotate};
-pub use follow::Follower;
+pub use follow::Reader;
 pub(crate) use line::stamp;
 pub use line::{Entry, ParseError};
 
@@ -104,15 +104,13 @@ impl Logs {
         }
     }
 
-    /// The last `lines` entries of a function, oldest first, and a follower that goes on from there. Blocks on disk.
+    /// A reader of the last `lines` entries of a function, oldest first. Blocks on disk.
     ///
     /// # Errors
     /// When the files cannot be read.
-    pub fn read(&self, name: &WholeName, lines: usize) -> std::io::Result<(Vec<Entry>, Follower)> {
+    pub fn read(&self, name: &WholeName, lines: usize) -> std::io::Result<Reader> {
         let directory = self.root.join(&*name.directory());
-        let follower = Follower::at_end(directory.clone(), self.rotation, self.written.clone())?;
-        let entries = follow::tail(&directory, self.rotation, lines, &follower)?;
-        Ok((entries, follower))
+        Reader::back(directory, self.rotation, self.written.clone(), lines)
     }
 }
 
