@@ -5,8 +5,10 @@
 //!              refused/current.log ──► 1.log ──► …      what was not
 //! ```
 //!
-//! What was refused, or failed, is apart: however often somebody tries, it pushes out nothing that was done. A line is in the file before the action's answer is on its way; it is not forced to the disk. Nothing of a body, a
-//! token or a secret's value is in it. Who shows no token, or one that is unknown, leaves no line: whoever can reach the
+//! What was refused, or failed, is apart: however often somebody tries, it pushes out nothing that was done. So is what whoever
+//! asked gave up before it was begun. What was begun goes on without him, and says itself what came of it. A line is in the
+//! file before the action's answer is on its way; it is not forced to the disk. Nothing of a body, a token or a secret's
+//! value is in it. Who shows no token, or one that is unknown, leaves no line: whoever can reach the
 //! port could otherwise push all others out.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -25,8 +27,11 @@ use crate::logs::{Rotation, numbered, open_lines, rotate};
 /// How much of it is kept, of what was done and of what was not: some half a million actions.
 pub const AUDIT: Rotation = Rotation { bytes: 10 << 20, files: 10 };
 
-/// What comes of an action of which nobody says what came of it: whoever asked has gone, and the work with it.
+/// What comes of an action that was not begun: whoever asked has gone before.
 pub(crate) const UNANSWERED: &str = "unanswered";
+
+/// What comes of an action that was begun, and of which nobody says how it ended: the worker's own fault, or its end.
+pub(crate) const BROKE_OFF: &str = "broke-off";
 
 /// The time as lines have it: fine enough to tell by it which of two came first.
 pub(crate) fn now() -> String {
@@ -55,7 +60,8 @@ pub struct Action {
     /// What else it was about: a token's name, a secret's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// What came of it: `ok`, or the type of the error that was answered.
+    /// What came of it: `ok`, or the type of the error that was answered; `unanswered`: it was given up before it was begun;
+    /// `broke-off`: it may have been done.
     pub result: String,
 }
 
@@ -115,9 +121,9 @@ impl Audit {
     /// Writes a line. A disk that does not take it is told in the worker's log: refusing what has been done already
     /// would help nobody.
     pub fn write(&self, action: &Action) {
-        // Of what nobody answered, it may have been done.
         match action.result.as_str() {
-            "ok" | UNANSWERED => self.done.write(action),
+            // What broke off may have been done.
+            "ok" | BROKE_OFF => self.done.write(action),
             _ => self.refused.write(action),
         }
     }
@@ -261,13 +267,13 @@ mod tests {
         let at = |second: usize| format!("2026-11-22T00:00:{:02}.000Z", second % 60);
         audit.write(&Action { time: at(0), ..action(7) });
         for second in 1..1000 {
-            let result = ["wrong-scope", "bad-name", "manifest"][second % 3].to_owned();
+            let result = ["wrong-scope", "bad-name", UNANSWERED][second % 3].to_owned();
             audit.write(&Action { time: at(1), result, ..action(second) });
         }
-        audit.write(&Action { time: at(2), result: UNANSWERED.to_owned(), ..action(8) });
+        audit.write(&Action { time: at(2), result: BROKE_OFF.to_owned(), ..action(8) });
         let read = audit.read(1000).unwrap();
         let [first, .., last] = &read[..] else { panic!("{read:?}") };
-        assert_eq!((first.result.as_str(), last.result.as_str()), ("ok", UNANSWERED));
+        assert_eq!((first.result.as_str(), last.result.as_str()), ("ok", BROKE_OFF));
         assert!(read.len() < 40 && read.windows(2).all(|two| two[0].time <= two[1].time));
         assert_eq!(audit.read(1).unwrap().last(), Some(last));
     }

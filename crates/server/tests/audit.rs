@@ -160,3 +160,36 @@ async fn who_is_refused_and_leaves_before_it_is_told_so_is_among_the_refused() {
     assert_eq!(done.lines().count(), 1, "{done}");
     world.stop().await;
 }
+
+#[tokio::test]
+async fn who_leaves_while_nothing_is_done_for_it_pushes_out_nothing_that_was() {
+    let world = World::new().await;
+    let ci = world.token(json!({ "name": "ci", "scopes": ["deploy"] })).await;
+    let address = world.url.strip_prefix("http://").unwrap();
+    let head = "DELETE /v1/functions/f/secrets/KEY HTTP/1.1\r\nhost: localhost";
+    let request = format!("{head}\r\nauthorization: Bearer {}\r\n\r\n", ci.reveal());
+    for _ in 0..100 {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(request.as_bytes()).await.unwrap();
+        tokio::task::yield_now().await;
+        // Reset, and not only closed.
+        client.set_zero_linger().unwrap();
+        drop(client);
+    }
+    let told = async {
+        loop {
+            let all = told(&actions(&world).await);
+            // One that was reset before it had been read leaves no line.
+            if all.len() > 50 {
+                return all;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let told = tokio::time::timeout(Duration::from_secs(60), told).await.unwrap();
+    let missing = "token ci: remove secret f KEY unknown-secret";
+    assert!(told[1..].iter().all(|line| line == missing), "{told:?}");
+    let done = std::fs::read_to_string(world.state.path().join("audit/current.log")).unwrap();
+    assert_eq!(done.lines().count(), 1, "{done}");
+    world.stop().await;
+}

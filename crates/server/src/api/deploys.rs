@@ -135,6 +135,7 @@ async fn deploy(
     progress: Sender,
     act: Arc<Act>,
 ) -> Result<FunctionDetail, ApiError> {
+    act.begun();
     let ended = move |deployed: &Result<Arc<Function>, DeployError>| match deployed {
         Ok(function) => {
             act.made(&function.current.handler.id.0);

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::{Extension, Json};
 use sandbox::Processors;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::act::Act;
 use super::error::ApiError;
 use super::{App, Asked, ErrorBody, Named, Query};
 use crate::logs::stamp;
@@ -169,16 +170,21 @@ pub(super) async fn get(
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
     Asked { caller, .. }: Asked,
+    Extension(act): Extension<Arc<Act>>,
     Named(name): Named,
 ) -> Result<StatusCode, ApiError> {
-    if !app.deployer.remove(&name, caller.is_known()).await? {
-        return Err(ApiError::unknown_function(name.name()));
-    }
-    app.logs.remove(&name).await;
-    let vault = Arc::clone(&app.vault);
-    let forgotten = tokio::task::spawn_blocking(move || vault.forget(&name)).await;
-    forgotten.map_err(|_| ApiError::internal("the secrets broke off"))??;
-    Ok(StatusCode::NO_CONTENT)
+    // All of it, or its log and its secrets could stay behind.
+    let work = async move {
+        if !app.deployer.remove(&name, caller.is_known()).await? {
+            return Err(ApiError::unknown_function(name.name()));
+        }
+        app.logs.remove(&name).await;
+        let vault = Arc::clone(&app.vault);
+        let forgotten = tokio::task::spawn_blocking(move || vault.forget(&name)).await;
+        forgotten.map_err(|_| ApiError::internal("the secrets broke off"))??;
+        Ok(StatusCode::NO_CONTENT)
+    };
+    act.carry_out(work).await
 }
 
 /// A function with what the registry knows of its past.

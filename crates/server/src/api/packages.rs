@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::{Extension, Json};
 use engine::ImportCost;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::act::Act;
 use super::error::{ApiError, said};
 use super::{App, ErrorBody};
 use crate::logs::stamp;
@@ -137,8 +138,11 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Json<PackageList
 #[utoipa::path(post, path = "/v1/packages/verify", tag = "packages",
     responses((status = 200, description = "what was broken", body = Checked),
               (status = 500, description = "the check could not go on", body = ErrorBody)))]
-pub(super) async fn verify(State(app): State<Arc<App>>) -> Result<Json<Checked>, ApiError> {
-    let verdicts = app.stock.verify().await?;
+pub(super) async fn verify(
+    State(app): State<Arc<App>>,
+    Extension(act): Extension<Arc<Act>>,
+) -> Result<Json<Checked>, ApiError> {
+    let verdicts = act.carry_out(async move { Ok(app.stock.verify().await?) }).await?;
     let broken = verdicts.into_iter().map(|verdict| Broken {
         what: verdict.what,
         fault: verdict.fault,
@@ -153,8 +157,11 @@ pub(super) async fn verify(State(app): State<Arc<App>>) -> Result<Json<Checked>,
     responses((status = 200, description = "what was removed", body = Pruned),
               (status = 409, description = "deploys are under way", body = ErrorBody),
               (status = 500, description = "not all could be removed", body = ErrorBody)))]
-pub(super) async fn prune(State(app): State<Arc<App>>) -> Result<Json<Pruned>, ApiError> {
-    let collected = app.stock.prune().await?;
+pub(super) async fn prune(
+    State(app): State<Arc<App>>,
+    Extension(act): Extension<Arc<Act>>,
+) -> Result<Json<Pruned>, ApiError> {
+    let collected = act.carry_out(async move { Ok(app.stock.prune().await?) }).await?;
     let layers::Collected { removed, freed, left } = collected;
     Ok(Json(Pruned { removed, freed, left }))
 }

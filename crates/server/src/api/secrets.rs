@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
+use super::act::Act;
 use super::budget::Budgets;
 use super::error::{ApiError, said};
 use super::{App, ErrorBody, Named, body};
@@ -63,6 +64,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, Named(name): Named) -> Jso
     ))]
 pub(super) async fn put(
     State(app): State<Arc<App>>,
+    Extension(act): Extension<Arc<Act>>,
     Extension(budgets): Extension<Budgets>,
     Named(name): Named,
     Key(key): Key,
@@ -79,12 +81,15 @@ pub(super) async fn put(
     let (value, _held) = body::collect(&headers, body, allowed, held).await?;
     // Ours alone, once it has been read: it is overwritten.
     let value = Zeroizing::new(Vec::from(value));
-    let (vault, whose) = (Arc::clone(&app.vault), name.clone());
     let most = app.quotas.functions_with_secrets(name.tenant());
-    let set = tokio::task::spawn_blocking(move || vault.set(&whose, &key, &value, most)).await;
-    set.map_err(|_| broke_off())??;
-    renew(&app, &name);
-    Ok(StatusCode::NO_CONTENT)
+    let work = async move {
+        let (vault, whose) = (Arc::clone(&app.vault), name.clone());
+        let set = tokio::task::spawn_blocking(move || vault.set(&whose, &key, &value, most)).await;
+        set.map_err(|_| broke_off())??;
+        renew(&app, &name);
+        Ok(StatusCode::NO_CONTENT)
+    };
+    act.carry_out(work).await
 }
 
 /// Remove a secret. The function's next instances do without it.
@@ -97,18 +102,22 @@ pub(super) async fn put(
     ))]
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
+    Extension(act): Extension<Arc<Act>>,
     Named(name): Named,
     Key(key): Key,
 ) -> Result<StatusCode, ApiError> {
-    let (vault, whose, wanted) = (Arc::clone(&app.vault), name.clone(), key.clone());
-    let removed = tokio::task::spawn_blocking(move || vault.remove(&whose, &wanted)).await;
-    if !removed.map_err(|_| broke_off())?? {
-        let name = name.name();
-        let message = format!("{name} has no secret {key:?}: see `wool secret ls {name}`");
-        return Err(ApiError::new(StatusCode::NOT_FOUND, "unknown-secret", message));
-    }
-    renew(&app, &name);
-    Ok(StatusCode::NO_CONTENT)
+    let work = async move {
+        let (vault, whose, wanted) = (Arc::clone(&app.vault), name.clone(), key.clone());
+        let removed = tokio::task::spawn_blocking(move || vault.remove(&whose, &wanted)).await;
+        if !removed.map_err(|_| broke_off())?? {
+            let name = name.name();
+            let message = format!("{name} has no secret {key:?}: see `wool secret ls {name}`");
+            return Err(ApiError::new(StatusCode::NOT_FOUND, "unknown-secret", message));
+        }
+        renew(&app, &name);
+        Ok(StatusCode::NO_CONTENT)
+    };
+    act.carry_out(work).await
 }
 
 /// Ends the instances that have the secrets of before.

@@ -151,11 +151,13 @@ pub(super) async fn create(
     })?;
     let new = request.read()?;
     act.about(new.name.as_str());
-    let tokens = Arc::clone(&app.tokens);
-    let made = tokio::task::spawn_blocking(move || tokens.create(new)).await;
-    let (token, secret) = made.map_err(|_| broke_off())??;
-    tracing::info!(token = %token.name, "made a token");
-    Ok((StatusCode::CREATED, Json(TokenMade::of(&token, &secret))))
+    let work = async move {
+        let made = tokio::task::spawn_blocking(move || app.tokens.create(new)).await;
+        let (token, secret) = made.map_err(|_| broke_off())??;
+        tracing::info!(token = %token.name, "made a token");
+        Ok((StatusCode::CREATED, Json(TokenMade::of(&token, &secret))))
+    };
+    act.carry_out(work).await
 }
 
 /// List the tokens: what they are good for, not what they are.
@@ -175,23 +177,24 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Json<TokenList> {
     ))]
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
+    Extension(act): Extension<Arc<Act>>,
     name: Result<Path<String>, PathRejection>,
 ) -> Result<StatusCode, ApiError> {
     // Not UTF-8 once decoded: say the rule.
     let name = name.map_or_else(|_| "\u{fffd}".to_owned(), |Path(name)| name);
     let bad = |error| ApiError::new(StatusCode::BAD_REQUEST, "bad-name", said(&error));
     let name: Label = name.parse().map_err(bad)?;
-    let (tokens, wanted) = (Arc::clone(&app.tokens), name.clone());
-    let removed = tokio::task::spawn_blocking(move || tokens.remove(&wanted)).await;
-    if !removed.map_err(|_| broke_off())?? {
-        return Err(ApiError::new(
-            StatusCode::NOT_FOUND,
-            "unknown-token",
-            format!("no token {name}: see what there is with `wool token ls`"),
-        ));
-    }
-    tracing::info!(token = %name, "removed a token");
-    Ok(StatusCode::NO_CONTENT)
+    let work = async move {
+        let wanted = name.clone();
+        let removed = tokio::task::spawn_blocking(move || app.tokens.remove(&wanted)).await;
+        if !removed.map_err(|_| broke_off())?? {
+            let message = format!("no token {name}: see what there is with `wool token ls`");
+            return Err(ApiError::new(StatusCode::NOT_FOUND, "unknown-token", message));
+        }
+        tracing::info!(token = %name, "removed a token");
+        Ok(StatusCode::NO_CONTENT)
+    };
+    act.carry_out(work).await
 }
 
 fn broke_off() -> ApiError {
