@@ -58,6 +58,35 @@ def attack(turn, told):
     ),
     Attack::new(
         Who::Handler,
+        "whether a neighbour waits at a page of a shared file",
+        "futex",
+        &[],
+        &[],
+        "
+import platform, threading
+FUTEX = {'x86_64': 202, 'aarch64': 98}[platform.machine()]
+
+def page():
+    libc.mmap.restype = ctypes.c_void_p
+    with open('/usr/bin/python3', 'rb') as file:
+        return libc.mmap(None, ctypes.c_size_t(4096), mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), ctypes.c_long(0))
+
+def wait():
+    place = page()
+    found, soon = ctypes.c_uint32.from_address(place), struct.pack('2q', 20, 0)
+    libc.syscall(FUTEX, ctypes.c_void_p(place), 0, found, soon, None, 0)
+
+def victim(turn):
+    threading.Thread(target=wait, daemon=True).start()
+    time.sleep(0.5)
+
+def attack(turn, told):
+    woken = libc.syscall(FUTEX, ctypes.c_void_p(page()), 1, 1, None, None, 0)
+    return got(f'{woken} woken') if woken > 0 else 'nobody waits'
+",
+    ),
+    Attack::new(
+        Who::Handler,
         "where a sibling's code and data lie",
         "addresses of their zygote",
         &[],
