@@ -185,7 +185,8 @@ def handler(event, context):
         assert_eq!(fds["1"], serde_json::json!(["file", true, 0]));
         for name in said["environ"].as_array().unwrap() {
             let name = name.as_str().unwrap();
-            let known = ["PATH", "LANG", "HOME", "TMPDIR", "_HANDLER"].contains(&name)
+            let known = ["PATH", "PYTHONPATH", "LANG", "HOME", "TMPDIR", "_HANDLER"]
+                .contains(&name)
                 || name.ends_with("_NUM_THREADS")
                 || name.starts_with("AWS_LAMBDA_FUNCTION_")
                 || name == "LAMBDA_TASK_ROOT"

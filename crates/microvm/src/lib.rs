@@ -36,7 +36,7 @@
 //!
 //! # What does not, yet
 //!
-//! - Processes are refused (ENOSYS), and sockets but for pairs of streams. No alarms, no writable shared mappings of files.
+//! - Processes are refused (ENOSYS), and sockets but for pairs of streams. No alarms.
 //! - Permission bits are kept but not enforced: the only user owns everything.
 //! - Floating point state is not saved in signal frames; no signal comes from outside.
 //!

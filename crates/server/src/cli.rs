@@ -81,7 +81,7 @@ pub struct Global {
         help_heading = "Global options"
     )]
     pub token_file: Option<PathBuf>,
-    /// Certificates to know a worker at https:// by, PEM [default: those that this machine trusts]
+    /// CA certificates (PEM) that verify a worker at https:// [default: those that this machine trusts]
     #[arg(
         long,
         global = true,
@@ -90,7 +90,7 @@ pub struct Global {
         help_heading = "Global options"
     )]
     pub ca: Option<PathBuf>,
-    /// Whose functions are meant, for an administrator [default: the tenant `default`]
+    /// Tenant to act for, administrators only [default: the tenant `default`]
     #[arg(
         long,
         global = true,
@@ -145,7 +145,7 @@ pub enum Command {
     Base(Base),
     /// Say what this machine can do, and what is missing or degraded
     Doctor(Doctor),
-    /// Programs that are machines of their own, without an operating system
+    /// Run programs directly on KVM, without an operating system
     #[command(subcommand)]
     Unikernel(Unikernel),
     /// Write a completion script for a shell to stdout
@@ -177,7 +177,7 @@ pub enum PackagesAction {
 /// `wool doctor`
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Doctor {
-    /// Also try KVM out, and tell what functions missed in micro-VMs
+    /// Also test KVM, and list the system calls that functions missed in micro-VMs
     #[arg(long)]
     pub microvm: bool,
 }

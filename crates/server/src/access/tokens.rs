@@ -22,11 +22,11 @@ const LOOK: Duration = Duration::from_secs(1);
 /// A token that is to be made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewToken {
-    /// What it is to be called.
+    /// Its name.
     pub name: Label,
     /// Whose functions it is for.
     pub tenant: Label,
-    /// What it is to be good for.
+    /// What it allows.
     pub scopes: BTreeSet<Scope>,
     /// For which functions.
     pub functions: Patterns,

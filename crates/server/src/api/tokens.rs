@@ -26,14 +26,14 @@ const REQUEST_BYTES: u64 = 64 << 10;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokenRequest {
-    /// What it is to be called.
+    /// Its name.
     #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9_-]*$", min_length = 1, max_length = 64)]
     pub name: String,
     /// Whose functions it is for; `default` unless said.
     #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9_-]*$", min_length = 1, max_length = 64)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// What it is to be good for.
+    /// What it allows.
     #[schema(min_items = 1)]
     pub scopes: Vec<Scope>,
     /// Patterns of the functions that it is for; all unless said.

@@ -36,15 +36,15 @@ pub enum Token {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct TokenCreate {
-    /// What it is to be called
+    /// Its name
     pub name: Label,
-    /// What it is to be good for: deploy, invoke, read, or admin for everything
+    /// What it allows: deploy, invoke, read, or admin for everything
     #[arg(short, long = "scope", value_name = "SCOPE", value_delimiter = ',', required = true)]
     pub scopes: Vec<Scope>,
     /// Only functions with such names; `*` stands for anything [default: all]
     #[arg(short, long, value_name = "GLOB", value_delimiter = ',')]
     pub functions: Vec<String>,
-    /// For how long it is good, as in 12h or 90d [default: until it is removed]
+    /// How long it is valid, as in 12h or 90d [default: until it is removed]
     #[arg(short, long, value_name = "TIME")]
     pub expires: Option<Span>,
     /// Write it to a file that nobody else reads, instead of stdout

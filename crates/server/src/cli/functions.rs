@@ -25,7 +25,7 @@ pub struct Run {
 pub enum Isolation {
     /// A container
     Container,
-    /// A machine of its own, without a kernel: needs KVM
+    /// A micro-VM: needs KVM
     Microvm,
 }
 
@@ -104,7 +104,7 @@ pub struct Rm {
 pub struct Logs {
     /// The function's name
     pub name: String,
-    /// Go on with what it prints from now on
+    /// Keep printing new lines as they come
     #[arg(short, long)]
     pub follow: bool,
     /// How many lines to go back

@@ -10,7 +10,7 @@ const UP: &str = "\
 Settings come from a file, then from WOOL_* variables, then from flags; the later wins. The file is --config FILE, else
 $XDG_CONFIG_HOME/lambswool/config.toml, else /etc/lambswool/config.toml. Unknown keys are errors. A size is a number of bytes,
 or has a unit: KiB, MiB, GiB or TiB; KB, MB, GB and TB are the same, powers of 1024. Keys and defaults:
-  listen = \"127.0.0.1:8470\"    others than loopback addresses take TLS and a token; port 0 takes a free port
+  listen = \"127.0.0.1:8470\"    addresses other than loopback need TLS and a token; port 0 picks a free one
   tls_certificate = FILE       PEM; TCP then speaks TLS. Read again at SIGHUP
   tls_key = FILE               its private key, PEM
   tokens = \"auto\"              when TCP asks for a token: from the first that is made on; or \"required\", \"off\"

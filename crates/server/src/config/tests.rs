@@ -131,7 +131,7 @@ fn every_setting_has_a_variable() {
     let config = optional.unwrap();
     assert_eq!((config.creations, config.python.as_deref()), (Some(3), Some("3.12")));
     assert_eq!(config.zygote_bytes, Some(Bytes(1 << 30)));
-    assert_eq!(keys().len(), 54);
+    assert_eq!(keys().len(), 55);
 }
 
 #[test]
