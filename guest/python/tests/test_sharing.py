@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -12,28 +11,30 @@ import pytest
 from conftest import PATIENCE, PYTHON
 
 
-def pythons() -> list[str]:
-    """The interpreter that the guest runs under, and whatever later ones this machine has."""
-    found = {PYTHON: None}
-    for version in ("3.12", "3.13"):
-        own = Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}")
-        for path in (shutil.which(f"python{version}"), *own):
-            works = path and subprocess.run([path, "-c", ""], capture_output=True, check=False)
-            if works and works.returncode == 0:
-                found[str(path)] = None
-                break
-    return list(found)
+def later(version: str) -> str | None:
+    """An interpreter of this machine's of that version."""
+    own = Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}")
+    for path in (shutil.which(f"python{version}"), *own):
+        if (
+            path
+            and subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode == 0
+        ):
+            return str(path)
+    return None
 
 
-@pytest.fixture(params=pythons())
+@pytest.fixture(params=["the guest's", "3.12", "3.13"])
 def run(request, layer: Path):
     """Runs code in an interpreter of its own, beside the guest; returns what it sets `said` to."""
+    python = PYTHON if request.param == "the guest's" else later(request.param)
+    if python is None:
+        pytest.skip(f"no Python {request.param} on this machine")
 
     def run(code: str) -> object:
         begin = f"import json, sys; sys.path.insert(0, {str(layer)!r})\n"
         program = begin + textwrap.dedent(code) + "\nprint(json.dumps(said))"
         told = subprocess.run(
-            [request.param, "-I", "-S", "-B", "-c", program],
+            [python, "-I", "-S", "-B", "-c", program],
             capture_output=True,
             timeout=PATIENCE,
             check=False,
@@ -116,8 +117,3 @@ def test_what_is_immortal_works_as_before_and_so_does_what_is_settled_twice(run)
     said = [table["a"], str(popped * 2), counts["a"], str(more["c"] + 1), len(more)]
         """
     ) == [[1, 2, 3], "3.0", 2, "4/3", 2]
-
-
-def test_these_tests_see_a_python_of_each_kind():
-    if sys.version_info < (3, 12) and len(pythons()) == 1:
-        pytest.skip("no Python 3.12 or 3.13 beside this one")
