@@ -194,6 +194,43 @@ fn after_a_restart_the_zygotes_are_those_that_were_there_or_are_given() {
     worker.assert_well();
 }
 
+/// A package that keeps what a variable was when it was imported, and functions of it, one of which sets that variable.
+#[test]
+fn what_a_function_sets_is_there_for_its_packages_imports_too() {
+    if !can_run() {
+        return;
+    }
+    let index = Index::open();
+    index.add_wheel("moody", "import os\nMOOD = os.environ.get('MOOD', 'none')\n");
+    let url = index.url();
+    let worker = Site::new().up_with(&[("WOOL_INDEXES", &url), NO_CACHE]);
+    let source = |settings: &str| {
+        format!(
+            "# /// script\n# dependencies = [\"moody\"]\n# [tool.uv]\n# index-url = \"{url}\"\n{settings}# ///\n\
+             import moody\ndef handler(event, context):\n    return moody.MOOD\n"
+        )
+    };
+    drop(worker.deploy("plain", &source("")).expect(201));
+    let sets = source("# [tool.lambswool]\n# environment = { MOOD = \"merry\" }\n");
+    drop(worker.deploy("sets", &sets).expect(201));
+    drop(worker.deploy("secretive", &source("")).expect(201));
+    let set = ["secret", "set", "secretive", "MOOD"];
+    drop(worker.site().wool_reading(&set, b"grave").ok());
+    for _ in 0..8 {
+        for (name, mood) in [("plain", "none"), ("sets", "merry"), ("secretive", "grave")] {
+            assert_eq!(worker.run(name, &json!({})).expect(200).json(), json!(mood), "{name}");
+        }
+    }
+    let served = |zygote: &Value| {
+        zygote["distributions"] == json!(["moody==1.0"])
+            && zygote["variables"] == json!(["MOOD"])
+            && zygote["forks"].as_u64() >= Some(8)
+    };
+    assert!(zygotes(&worker).iter().any(served), "{:?}", zygotes(&worker));
+    drop(worker.site().wool(&["rm", "secretive"]).ok());
+    worker.assert_well();
+}
+
 #[test]
 fn the_packages_of_a_zygote_stay_as_long_as_it_does() {
     if !can_run() {

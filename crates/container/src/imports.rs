@@ -26,8 +26,8 @@ use crate::handle::Handle;
 /// For who waits without an end. The engine gives up sooner: see its `creation_timeout`.
 const IMPORT_PATIENCE: Duration = Duration::from_secs(120);
 
-/// Most files that a zygote may say it has loaded: large package sets load some five thousand. Whoever says more means
-/// to fill this process's memory.
+/// Most files that a zygote may say it has loaded, and variables that they looked up: large package sets load some five
+/// thousand. Whoever says more means to fill this process's memory.
 const MOST_FILES: usize = 100_000;
 
 /// Longest list of modules in one message: the guest reads 64 KiB at a time.
@@ -88,11 +88,12 @@ pub(crate) async fn import(
 ) -> Result<Imports, ProviderError> {
     let begin = Instant::now();
     // One deadline for all of it: a packet now and then does not extend it.
-    let asked = Asked {
+    let mut asked = Asked {
         control,
         id: handle.id,
         packaged: spec.packages.is_some(),
         deadline: begin + IMPORT_PATIENCE,
+        noted: 0,
     };
     let mut all = Imports::default();
     let mut left = Left::default();
@@ -169,6 +170,8 @@ struct Asked<'a> {
     id: SandboxId,
     packaged: bool,
     deadline: Instant,
+    /// Files and variables that it has said.
+    noted: usize,
 }
 
 impl Asked<'_> {
@@ -176,47 +179,49 @@ impl Asked<'_> {
         ProviderError::ZygoteLost { id: self.id, reason }
     }
 
-    fn too_many(&self) -> ProviderError {
-        self.lost(format!("it says that it has loaded more than {MOST_FILES} files"))
-    }
-
-    async fn import(&self, modules: &[String], all: &mut Imports) -> Result<(), ProviderError> {
+    async fn import(&mut self, modules: &[String], all: &mut Imports) -> Result<(), ProviderError> {
         for modules in messages(modules) {
-            let imports = self.import_some(modules).await?;
-            all.milliseconds += imports.milliseconds;
-            all.files.extend(imports.files);
-            all.left_by.extend(imports.left_by);
-            all.failed.extend(imports.failed);
-            if all.files.len() > MOST_FILES {
-                return Err(self.too_many());
-            }
+            self.import_some(modules, all).await?;
         }
         Ok(())
     }
 
-    async fn import_some(&self, modules: &[String]) -> Result<Imports, ProviderError> {
+    async fn import_some(
+        &mut self,
+        modules: &[String],
+        all: &mut Imports,
+    ) -> Result<(), ProviderError> {
         let path: &[&str] = if self.packaged { &["/opt/python"] } else { &[] };
         let message = ImportMessage { kind: "import", modules, path };
         let message = serde_json::to_vec(&message).map_err(|error| self.lost(error.to_string()))?;
         scm::send(self.control.as_fd(), &message, &[], false)
             .map_err(|error| self.lost(error.to_string()))?;
-        let mut earlier = Vec::new();
         loop {
             let patience = self.deadline.saturating_duration_since(Instant::now());
             let said = read_packet(self.control, patience).await;
             let said = said.map_err(|error| self.lost(format!("while importing: {error}")))?;
             match serde_json::from_slice(&said) {
-                Ok(ImportReply::Files { files }) if earlier.len() + files.len() > MOST_FILES => {
-                    return Err(self.too_many());
-                }
-                Ok(ImportReply::Files { files }) => earlier.extend(files),
-                Ok(ImportReply::Imported(mut imports)) => {
-                    imports.files.splice(0..0, earlier);
-                    return Ok(imports);
+                Ok(ImportReply::Files { files }) => self.note(files, all)?,
+                Ok(ImportReply::Imported(imports)) => {
+                    all.milliseconds += imports.milliseconds;
+                    all.left_by.extend(imports.left_by);
+                    all.failed.extend(imports.failed);
+                    return self.note(imports.files, all);
                 }
                 Err(_) => return Err(self.lost("it does not say what it imported".to_owned())),
             }
         }
+    }
+
+    fn note(&mut self, files: Vec<LoadedFile>, all: &mut Imports) -> Result<(), ProviderError> {
+        self.noted += files.iter().map(|file| 1 + file.variables.len()).sum::<usize>();
+        if self.noted > MOST_FILES {
+            return Err(
+                self.lost(format!("it says that it has loaded more than {MOST_FILES} files"))
+            );
+        }
+        all.files.extend(files);
+        Ok(())
     }
 }
 

@@ -26,6 +26,9 @@ pub trait SecretStore: Send + Sync + Debug {
     /// # Errors
     /// When they cannot be read: the handler is not loaded without them.
     fn read(&self, handler: &Handler) -> Result<SecretEnvironment, SecretsUnreadable>;
+
+    /// Their names, whether or not they can be read.
+    fn names(&self, handler: &Handler) -> Vec<String>;
 }
 
 /// There are none.
@@ -35,5 +38,9 @@ pub struct NoSecrets;
 impl SecretStore for NoSecrets {
     fn read(&self, _: &Handler) -> Result<SecretEnvironment, SecretsUnreadable> {
         Ok(SecretEnvironment::new())
+    }
+
+    fn names(&self, _: &Handler) -> Vec<String> {
+        Vec::new()
     }
 }

@@ -33,14 +33,30 @@ impl PackageStore for Store {
 
 /// A world whose engine knows what locks hold. Imports cost as `costs` says: module, milliseconds, what it needs.
 fn world(config: EngineConfig, seed: Option<ZygoteTree>, costs: &[(&str, f64, &[&str])]) -> World {
+    world_with(config, seed, costs, Arc::new(NoSecrets))
+}
+
+/// The same, with secrets.
+fn world_with(
+    config: EngineConfig,
+    seed: Option<ZygoteTree>,
+    costs: &[(&str, f64, &[&str])],
+    secrets: Arc<dyn engine::SecretStore>,
+) -> World {
     let provider = FakeProvider::new(FakeSettings::default());
     let recorded = |(module, milliseconds, needs): &(&str, f64, &[&str])| {
         let needs: Vec<String> = needs.iter().map(|need| (*need).to_owned()).collect();
+        // `$B`: a variable that it looks up.
+        let (variables, needs): (Vec<String>, Vec<String>) =
+            needs.into_iter().partition(|need| need.starts_with('$'));
+        let variables =
+            variables.iter().map(|name| name.trim_start_matches('$').to_owned()).collect();
         // `?b`: only where there is a b.
         let (likes, needs): (Vec<String>, Vec<String>) =
             needs.into_iter().partition(|need| need.starts_with('?'));
         let likes = likes.iter().map(|like| like.trim_start_matches('?').to_owned()).collect();
-        let cost = Recorded { milliseconds: *milliseconds, bytes: 1 << 20, needs, likes };
+        let milliseconds = *milliseconds;
+        let cost = Recorded { milliseconds, bytes: 1 << 20, needs, likes, variables };
         ((*module).to_owned(), cost)
     };
     provider.record(costs.iter().map(recorded).collect());
@@ -48,8 +64,7 @@ fn world(config: EngineConfig, seed: Option<ZygoteTree>, costs: &[(&str, f64, &[
     let packages = Packages { store: Some(Arc::new(Store::default())), seed };
     let sink = Arc::clone(&lines) as Arc<dyn engine::LogSink>;
     let provider_of_engine = Arc::new(provider.clone());
-    let engine =
-        Engine::with_stores(provider_of_engine, config, sink, packages, Arc::new(NoSecrets));
+    let engine = Engine::with_stores(provider_of_engine, config, sink, packages, secrets);
     World { provider, engine, lines }
 }
 
@@ -115,6 +130,81 @@ async fn by_the_papers_policy_a_call_waits_for_its_exact_zygote_which_comes_from
     );
     world.call(&both).await.result.unwrap();
     assert_eq!(world.census().derived_zygotes, 2, "an exact match is forked from as it is");
+}
+
+/// The same with a variable of its own.
+fn setting(handler: &Handler, variable: &str) -> Arc<Handler> {
+    let id = engine::HandlerId(format!("{}-{variable}", handler.id).into());
+    let environment = [(variable.to_owned(), "1".to_owned())].into();
+    Arc::new(Handler { id, environment, ..handler.clone() })
+}
+
+#[tokio::test]
+async fn who_sets_a_variable_is_forked_from_nothing_that_has_looked_it_up() {
+    for zygotes in [ZygotePolicy::Paper, ZygotePolicy::PerLock, ZygotePolicy::Utility] {
+        let world = world(policy(zygotes), None, &[("a", 50.0, &["$MODE"]), ("b", 50.0, &[])]);
+        let plain = locked("plain", "uses:a+b", &["a==1", "b==1"], &["a", "b"]);
+        world.engine.prepare(&plain).await;
+        let (sets, other) = (setting(&plain, "MODE"), setting(&plain, "SPEED"));
+        // Often enough that zygotes are worth making.
+        for _ in 0..8 {
+            world.call(&sets).await.result.unwrap();
+            assert!(!last_zygote(&world).contains(&"a".to_owned()), "{zygotes:?}");
+            world.call(&plain).await.result.unwrap();
+            assert_eq!(last_zygote(&world), ["a", "b"], "{zygotes:?}");
+            world.call(&other).await.result.unwrap();
+            assert_eq!(last_zygote(&world), ["a", "b"], "{zygotes:?}");
+        }
+        settled(&world).await;
+        let derived = world.provider.begun(Operation::Derive);
+        world.call(&sets).await.result.unwrap();
+        if zygotes == ZygotePolicy::Utility {
+            assert_eq!(last_zygote(&world), ["b"], "what it may share is shared");
+        }
+        settled(&world).await;
+        assert_eq!(world.provider.begun(Operation::Derive), derived, "and nothing is made in vain");
+    }
+}
+
+#[tokio::test]
+async fn who_goes_through_the_whole_environment_serves_those_who_set_nothing() {
+    let world = world(policy(ZygotePolicy::Utility), None, &[("a", 50.0, &["$*"])]);
+    let plain = locked("plain", "uses:a", &["a==1"], &["a"]);
+    world.engine.prepare(&plain).await;
+    world.call(&plain).await.result.unwrap();
+    assert_eq!(last_zygote(&world), ["a"]);
+    world.call(&setting(&plain, "MODE")).await.result.unwrap();
+    assert_eq!(last_zygote(&world), [""; 0]);
+}
+
+/// Its secret can be exchanged.
+#[derive(Debug, Default)]
+struct Secrets(Mutex<Vec<String>>);
+
+impl engine::SecretStore for Secrets {
+    fn read(&self, _: &Handler) -> Result<engine::SecretEnvironment, engine::SecretsUnreadable> {
+        let names = self.0.lock().unwrap().clone();
+        Ok(names.into_iter().map(|name| (name, "secret".to_owned().into())).collect())
+    }
+
+    fn names(&self, _: &Handler) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+#[tokio::test]
+async fn a_secret_is_a_variable_as_any_other_from_the_moment_it_is_set() {
+    let secrets = Arc::new(Secrets::default());
+    let store = Arc::clone(&secrets) as Arc<dyn engine::SecretStore>;
+    let world = world_with(policy(ZygotePolicy::Utility), None, &[("a", 50.0, &["$KEY"])], store);
+    let handler = locked("one", "uses:a", &["a==1"], &["a"]);
+    world.engine.prepare(&handler).await;
+    for (names, from) in [(&[][..], &["a"][..]), (&["KEY"], &[]), (&["OTHER"], &["a"])] {
+        *secrets.0.lock().unwrap() = names.iter().map(|name| (*name).to_owned()).collect();
+        world.engine.renew(&handler);
+        world.call(&handler).await.result.unwrap();
+        assert_eq!(last_zygote(&world), from, "with {names:?}");
+    }
 }
 
 #[tokio::test]

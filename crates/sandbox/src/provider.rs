@@ -158,6 +158,9 @@ pub struct LoadedFile {
     pub milliseconds: f64,
     /// The module whose import first imported it; empty when it was asked for.
     pub importer: String,
+    /// Names of the environment variables that were looked up meanwhile, imports inside it apart; `*` for all there are.
+    #[serde(default)]
+    pub variables: Vec<String>,
 }
 
 /// The one signal that nobody raises by accident.

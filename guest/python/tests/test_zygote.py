@@ -106,12 +106,37 @@ def test_each_module_has_its_own_time_and_who_asked_for_it_first(zygote, package
     write(packages / "lazy" / "__init__.py", "import fractions")
     write(packages / "lazy" / "part.py", "import time; time.sleep(0.06)")
     said = zygote.imports("top", "lazy", path=packages)
-    own = {name: (ms, importer) for name, _, ms, importer in said["files"]}
+    own = {name: (ms, importer) for name, _, ms, importer, _ in said["files"]}
     assert list(own) == ["lazy", "lazy.part", "top"]
     assert 20 <= own["top"][0] < 60 <= own["lazy.part"][0]
     assert own["lazy"][0] < 20
     assert [importer for _, importer in own.values()] == ["lazy.part", "top", ""]
     assert sum(ms for ms, _ in own.values()) <= said["milliseconds"]
+
+
+def test_the_variables_that_modules_look_up_are_told_and_whose_import_did(zygote, packages):
+    write(packages / "plain.py", "")
+    write(packages / "mode.py", "import os, inner; os.environ.get('MODE'); 'SPEED' in os.environ")
+    write(packages / "inner.py", "from os import environ, getenv; getenv('DEPTH', '1')")
+    write(packages / "whole.py", "import os; assert {**os.environ} == os.environ.copy()")
+    write(packages / "lazy.py", "import os\ndef look(): os.getenv('LATE')")
+    write(packages / "sets.py", "import os, lazy; os.environ['SET'] = '1'; lazy.look()")
+    write(packages / "many.py", "import os; [os.getenv(f'VARIABLE_{n}') for n in range(1000)]")
+    write(packages / "asks.py", "import sysconfig")
+    write(packages / "fails.py", "import os; os.getenv('GONE'); import plain, nowhere")
+    modules = ["plain", "mode", "whole", "lazy", "sets", "many", "asks", "fails"]
+    said = zygote.imports(*modules, path=packages)
+    own = {name: variables for name, _, _, _, variables in said["files"]}
+    assert own.pop("whole")[0] == "*"
+    assert own.pop("asks"), "what the standard library does on its behalf counts, too"
+    assert own == {
+        "plain": [],
+        "mode": ["MODE", "SPEED"],
+        "inner": ["DEPTH"],
+        "lazy": [],
+        "sets": ["LATE", "SET"],
+        "many": ["*"],
+    }
 
 
 def test_an_import_that_leaves_a_file_open_is_named(zygote, packages):

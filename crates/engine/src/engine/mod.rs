@@ -84,10 +84,10 @@ impl Engine {
         let scheduler = Scheduler::new(Arc::clone(&config), Arc::clone(&budget), errands.clone());
         let imports = ImportCache::beside(
             Some(Arc::clone(&scheduler)),
-            Arc::clone(&budget),
             Arc::clone(&provider),
             Arc::clone(&config),
             packages,
+            Arc::clone(&secrets),
             errands.clone(),
             halt.clone(),
         );
@@ -150,8 +150,9 @@ impl Engine {
     }
 
     /// Destroys the idle instances of a version whose secrets have changed; its busy ones follow when their calls end.
-    pub fn renew(&self, id: &HandlerId) {
-        self.scheduler.forget(id);
+    pub fn renew(&self, handler: &Handler) {
+        self.imports.look_again(handler);
+        self.scheduler.forget(&handler.id);
     }
 
     /// Gives up whatever has imported something, because files of packages have changed below it: zygotes, idle instances,

@@ -33,7 +33,7 @@ impl ImportCache {
         }
         let (profile, given, wanted) = {
             let mut state = self.state();
-            let profile = state.profile(handler, self.store.is_some(), &self.seed);
+            let profile = self.profile(&mut state, handler);
             if self.config.zygotes == ZygotePolicy::Utility {
                 state.start(&handler.id, self.config.zygote_half_life);
             }
@@ -76,7 +76,9 @@ impl ImportCache {
     /// its whole lock, because what its modules need is not known yet; making it tells.
     fn ahead(&self, state: &mut State, profile: &Profile) -> Option<Key> {
         let unseen = self.config.zygotes == ZygotePolicy::Utility && !profile.seen();
-        if !unseen || profile.declared.is_empty() {
+        // One that looks up what the handler sets would not be for it.
+        let shunned = profile.minds(&profile.belief(&state.book).reads(&profile.locked));
+        if !unseen || profile.declared.is_empty() || shunned {
             return None;
         }
         let view = state.view();
@@ -87,9 +89,10 @@ impl ImportCache {
             return None;
         }
         // What others that were asked for no more brought along comes along here, too: it can be made of the largest.
-        let implied = view.entries.iter().filter(|entry| {
-            entry.serves(profile.realm, &profile.locked) && entry.asked.within(&profile.declared)
-        });
+        let implied = view
+            .entries
+            .iter()
+            .filter(|entry| profile.may_use(entry) && entry.asked.within(&profile.declared));
         let most = implied.max_by_key(|entry| entry.modules.len());
         let brought = most.map_or_else(Set::default, |entry| entry.modules.clone());
         let modules = profile.declared.or(&brought);

@@ -40,6 +40,8 @@ pub(crate) struct Kept {
     pub(crate) zygote: Box<dyn Zygote>,
     /// What it has really imported, its ancestors' imports included.
     pub(super) modules: Set,
+    /// The environment variables that these looked up.
+    pub(super) reads: Set,
     /// From the one that it was derived from to the root.
     pub(super) line: Vec<SandboxId>,
     /// Whether zygotes may be derived from it: it is not as deep as they may be.
@@ -145,6 +147,7 @@ impl View {
             sees: kept.key.sees.clone(),
             asked: kept.key.modules.clone(),
             modules: kept.modules.clone(),
+            reads: kept.reads.clone(),
             bears: kept.bears,
             bytes: kept.cost(),
             used: kept.used.load(Ordering::Relaxed),

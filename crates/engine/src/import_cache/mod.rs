@@ -39,6 +39,7 @@ mod state;
 mod telling;
 mod tree;
 mod turns;
+mod variables;
 mod witness;
 mod worth;
 
@@ -52,17 +53,20 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::budget::Budget;
+use crate::call::{Handler, HandlerId};
 use crate::config::EngineConfig;
 use crate::engine::Packages;
 use crate::package::PackageStore;
 use crate::pages::Ledger;
 use crate::scheduler::Scheduler;
+use crate::secrets::{NoSecrets, SecretStore};
 use crate::traffic::Traffic;
 use claim::Claims;
 pub(crate) use kept::Kept;
 use kept::Key;
 pub use lessons::ImportTime;
 pub use picking::Pick;
+use profile::Profile;
 use seed::{Planned, ZygoteTree};
 use state::{Node, State};
 use turns::Turns;
@@ -74,6 +78,7 @@ pub struct ImportCache {
     provider: Arc<dyn Provider>,
     config: Arc<EngineConfig>,
     store: Option<Arc<dyn PackageStore>>,
+    secrets: Arc<dyn SecretStore>,
     seed: Vec<Planned>,
     budget: Arc<Budget>,
     /// Whose idle instances share the budget.
@@ -109,25 +114,28 @@ impl ImportCache {
         errands: TaskTracker,
         halt: CancellationToken,
     ) -> Arc<Self> {
-        let budget = Arc::new(Budget::new(config.memory_bytes));
         let packages = Packages { store, seed: seed.cloned() };
-        Self::beside(None, budget, provider, config, packages, errands, halt)
+        let secrets = Arc::new(NoSecrets);
+        Self::beside(None, provider, config, packages, secrets, errands, halt)
     }
 
     /// One that shares the budget with the idle instances of `idle`.
     pub(crate) fn beside(
         idle: Option<Arc<Scheduler>>,
-        budget: Arc<Budget>,
         provider: Arc<dyn Provider>,
         config: Arc<EngineConfig>,
         packages: Packages,
+        secrets: Arc<dyn SecretStore>,
         errands: TaskTracker,
         halt: CancellationToken,
     ) -> Arc<Self> {
+        let budget = idle.as_ref().map(|idle| Arc::clone(idle.budget()));
+        let budget = budget.unwrap_or_else(|| Arc::new(Budget::new(config.memory_bytes)));
         Arc::new(Self {
             provider,
             config,
             store: packages.store,
+            secrets,
             seed: packages.seed.as_ref().map(ZygoteTree::planned).unwrap_or_default(),
             budget,
             idle,
@@ -146,8 +154,21 @@ impl ImportCache {
         })
     }
 
+    /// What is known of the handler, which may be nothing but what it says itself.
+    fn profile(&self, state: &mut State, handler: &Handler) -> Arc<Profile> {
+        let variables = || variables::set_by(handler, &self.secrets.names(handler));
+        state.profile(handler, self.store.is_some(), &self.seed, variables)
+    }
+
+    /// Takes in that the handler has other secrets than before.
+    pub(crate) fn look_again(&self, handler: &Handler) {
+        let mut state = self.state();
+        self.profile(&mut state, handler);
+        state.sets(handler, variables::set_by(handler, &self.secrets.names(handler)));
+    }
+
     /// Forgets a handler that was deleted.
-    pub fn forget(&self, handler: &crate::call::HandlerId) {
+    pub fn forget(&self, handler: &HandlerId) {
         self.state().profiles.remove(handler);
     }
 

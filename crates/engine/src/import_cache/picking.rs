@@ -73,7 +73,9 @@ impl ImportCache {
             let Pick { zygote, cold, .. } = choice;
             return Ok(self.taken(handler, zygote, cold));
         };
-        match (outcome(&mut making).await, choice.zygote) {
+        let made =
+            outcome(&mut making).await.map(|made| made.filter(|kept| self.suits(handler, kept)));
+        match (made, choice.zygote) {
             (Ok(Some(kept)), _) => Ok(self.taken(handler, Some(kept), true)),
             // What SOCK's policy wanted to make for it cannot be had.
             (_, Some(kept)) => Ok(self.taken(handler, Some(kept), false)),
@@ -89,13 +91,19 @@ impl ImportCache {
         }
     }
 
+    /// Whether the handler may be forked from what was made for it: only then is it known what that looked up.
+    fn suits(&self, handler: &Handler, kept: &Kept) -> bool {
+        let profile = self.profile(&mut self.state(), handler);
+        !profile.minds(&kept.reads)
+    }
+
     /// The best there is, and what to wait for instead, if anything.
     fn choose(
         self: &Arc<Self>,
         handler: &Handler,
     ) -> (Pick, Option<watch::Receiver<Option<Made>>>) {
         let mut state = self.state();
-        let profile = state.profile(handler, self.store.is_some(), &self.seed);
+        let profile = self.profile(&mut state, handler);
         let view = state.view();
         let best = self.best(&view, &profile, luck(state.starts));
         let own = self.own(&profile);
@@ -118,7 +126,7 @@ impl ImportCache {
     /// Notes that a call goes on from there.
     fn taken(self: &Arc<Self>, handler: &Handler, kept: Option<Arc<Kept>>, cold: bool) -> Pick {
         let mut state = self.state();
-        let known = |state: &mut State| state.profile(handler, self.store.is_some(), &self.seed);
+        let known = |state: &mut State| self.profile(state, handler);
         // Held by nobody while it is counted: it would be copied.
         drop(known(&mut state));
         state.start(&handler.id, self.config.zygote_half_life);
@@ -137,7 +145,7 @@ impl ImportCache {
             (Some(_), _) if profile.declared.is_empty() && !learns => true,
             (Some(kept), ZygotePolicy::PerLock) => profile.declared.within(&kept.key.modules),
             (Some(kept), ZygotePolicy::Paper) => kept.key.sees == profile.locked,
-            _ => needs - saved < GOOD_ENOUGH_MS,
+            _ => profile.alone + needs - saved < GOOD_ENOUGH_MS,
         };
         let observe =
             learns && !profile.locked.is_empty() && profile.curious(number(kept.as_deref()));
@@ -156,14 +164,12 @@ impl ImportCache {
 
     /// The best zygote that may serve the handler, by the policy.
     pub(super) fn best(&self, view: &View, profile: &Profile, luck: u64) -> Option<usize> {
-        let (entries, realm) = (&view.entries, profile.realm);
+        let entries = &view.entries;
         match self.config.zygotes {
             ZygotePolicy::None => None,
-            ZygotePolicy::Root => select::exact(entries, realm, &Set::default(), &Set::default()),
-            ZygotePolicy::PerLock => {
-                select::exact(entries, realm, &profile.locked, &profile.declared)
-            }
-            ZygotePolicy::Paper => select::sock(entries, realm, &profile.locked, luck),
+            ZygotePolicy::Root => select::root(entries, profile.realm),
+            ZygotePolicy::PerLock => select::exact(entries, profile),
+            ZygotePolicy::Paper => select::sock(entries, profile, luck),
             ZygotePolicy::Utility | ZygotePolicy::Static => select::utility(entries, profile),
         }
     }

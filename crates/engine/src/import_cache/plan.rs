@@ -78,8 +78,9 @@ pub(crate) fn plan(
             }
             Vacant(new) => {
                 new.insert(offers.len());
-                let gain = worth.gain(realm, &sees, &modules);
-                offers.push(Offered { gain, realm, sees, modules, price, reader });
+                let reads = reader.reads(&sees);
+                let gain = worth.gain(realm, &sees, &modules, &reads);
+                offers.push(Offered { gain, realm, sees, modules, reads, price, reader });
             }
         }
     }
@@ -92,11 +93,13 @@ pub(crate) fn plan(
     });
     offers.sort_by(|one, other| other.density().total_cmp(&one.density()));
     let before = worth.total(&vec![true; entries.len()]);
-    for Offered { realm, sees, modules, price, reader, .. } in offers.into_iter().take(TRIED) {
+    for Offered { realm, sees, modules, reads, price, reader, .. } in offers.into_iter().take(TRIED)
+    {
         let used = entries.iter().map(|entry| entry.used).max().map_or(0, |used| used + 1);
         let asked = modules.clone();
         let bytes = price.bytes;
-        let new = Entry { realm, parent: None, sees, asked, modules, bears: true, bytes, used };
+        let new =
+            Entry { realm, parent: None, sees, asked, modules, reads, bears: true, bytes, used };
         let with: Vec<Entry> = entries.iter().cloned().chain([new]).collect();
         worth.push(&with[entries.len()]);
         let evict = evict::utility(&with, idle, room, &worth);
@@ -144,6 +147,7 @@ struct Offered<'a> {
     realm: usize,
     sees: Set,
     modules: Set,
+    reads: Set,
     price: Price,
     /// Who would use it, and believes in that price.
     reader: Rc<Belief<'a>>,

@@ -9,6 +9,7 @@ use super::account::Debt;
 use super::book::Book;
 use super::lessons::ImportTime;
 use super::set::Set;
+use super::tree::Entry;
 use super::witness::Trust;
 
 /// Loads that are observed in any case; later ones only when they come from another zygote than the last.
@@ -29,6 +30,8 @@ pub(crate) struct Profile {
     pub(crate) realm: usize,
     /// The distributions that it locked.
     pub(crate) locked: Set,
+    /// The environment variables whose values are its own.
+    variables: Set,
     /// The pieces that it says it imports.
     pub(crate) declared: Set,
     /// All outermost pieces of what it locked; those declared where only the lock's directory is known.
@@ -53,6 +56,8 @@ pub(crate) struct Profile {
     last: Option<Instant>,
     /// Pieces and the milliseconds that having them imported is expected to save it, by piece.
     pub(crate) needs: Vec<(u32, f64)>,
+    /// Milliseconds of its imports that no zygote can spare it: they look up what it sets.
+    pub(crate) alone: f64,
     /// What the book said when they were worked out: the number of its changes.
     read: u64,
 }
@@ -62,6 +67,7 @@ impl Profile {
         let mut profile = Self {
             realm,
             locked,
+            variables: Set::default(),
             outermost: declared.clone(),
             declared,
             seeds: Vec::new(),
@@ -76,10 +82,28 @@ impl Profile {
             counted: 0,
             last: None,
             needs: Vec::new(),
+            alone: 0.0,
             read: 0,
         };
         profile.expect(book);
         profile
+    }
+
+    /// Notes the environment variables that the handler sets.
+    pub(super) fn sets(&mut self, variables: Set, book: &Book) {
+        self.variables = variables;
+        self.expect(book);
+    }
+
+    /// The trust rule, and what the handler is owed: it may be forked from what holds nothing else than it locked, and has
+    /// looked up no variable that it sets.
+    pub(crate) fn may_use(&self, entry: &Entry) -> bool {
+        entry.serves(self.realm, &self.locked) && !self.minds(&entry.reads)
+    }
+
+    /// Whether any of these variables has a value that is the handler's own.
+    pub(crate) fn minds(&self, reads: &Set) -> bool {
+        self.variables.meets(reads)
     }
 
     /// Counts a start at `now`, itself counted in starts; `half_life` is how many make an old one count half.
@@ -150,8 +174,13 @@ impl Profile {
 
     /// Works out what having a piece imported saves, from what is known now.
     pub(crate) fn expect(&mut self, book: &Book) {
-        let Needs { needs, read } = self.work_out(book);
-        (self.needs, self.read) = (needs, read);
+        let worked_out = self.work_out(book);
+        self.take(worked_out);
+    }
+
+    fn take(&mut self, worked_out: Needs) {
+        let Needs { needs, alone, read } = worked_out;
+        (self.needs, self.alone, self.read) = (needs, alone, read);
     }
 
     /// The same, to be adopted.
@@ -168,13 +197,16 @@ impl Profile {
             }
         };
         needs.sort_by_key(|(piece, _)| *piece);
-        Needs { needs, read: book.changes() }
+        let (alone, needs): (Vec<_>, _) =
+            needs.into_iter().partition(|(piece, _)| belief.minds(book.owner_of(*piece)));
+        let alone = alone.into_iter().map(|(_, cost)| cost).sum();
+        Needs { needs, alone, read: book.changes() }
     }
 
     /// Takes over what was worked out for it, unless it has worked out something itself since.
     pub(crate) fn adopt(&mut self, worked_out: Needs) {
         if worked_out.read > self.read {
-            (self.needs, self.read) = (worked_out.needs, worked_out.read);
+            self.take(worked_out);
         }
     }
 
@@ -185,7 +217,8 @@ impl Profile {
 
     /// What the book says to this handler.
     pub(crate) fn belief<'a>(&'a self, book: &'a Book) -> Belief<'a> {
-        Belief { shares: Some(&self.shares), ..Belief::of(book, &self.locked) }
+        let (shares, variables) = (Some(&self.shares), self.variables.clone());
+        Belief { shares, variables, ..Belief::of(book, &self.locked) }
     }
 
     /// All that it imports, as far as is known: what a zygote of its own imports.
@@ -195,7 +228,7 @@ impl Profile {
         self.used.iter().chain(likely).collect()
     }
 
-    /// Milliseconds that all its imports are expected to take.
+    /// Milliseconds that all its imports are expected to take that a zygote may spare it.
     pub(crate) fn needed(&self) -> f64 {
         self.needs.iter().map(|(_, cost)| cost).sum()
     }
@@ -216,6 +249,7 @@ impl Profile {
 #[derive(Debug)]
 pub(crate) struct Needs {
     needs: Vec<(u32, f64)>,
+    alone: f64,
     read: u64,
 }
 
@@ -225,13 +259,16 @@ pub(crate) struct Belief<'a> {
     book: &'a Book,
     locked: Set,
     trust: Trust,
+    /// Those that he sets.
+    variables: Set,
     shares: Option<&'a HashMap<u32, f64>>,
 }
 
 impl<'a> Belief<'a> {
     /// Of nobody in particular who locked `locked`.
     pub(crate) fn of(book: &'a Book, locked: &Set) -> Self {
-        Self { book, locked: locked.clone(), trust: book.trust(locked), shares: None }
+        let (trust, variables) = (book.trust(locked), Set::default());
+        Self { book, locked: locked.clone(), trust, variables, shares: None }
     }
 
     /// Whether he who reads it so may use a zygote that sees `sees`.
@@ -247,9 +284,19 @@ impl<'a> Belief<'a> {
         known.unwrap_or_else(|| self.book.hearsay(piece))
     }
 
-    /// What can be imported by itself out of `pieces`: see [`Book::closed`].
+    /// What can be imported by itself out of `pieces`, and looks up nothing that he sets: see [`Book::closed`].
     pub(crate) fn closed(&self, pieces: &Set) -> Set {
-        self.book.closed(pieces, &self.trust)
+        self.book.closed(pieces, &self.trust, &self.variables)
+    }
+
+    /// The variables that these distributions look up when they are imported.
+    pub(crate) fn reads(&self, distributions: &Set) -> Set {
+        distributions.iter().flat_map(|of| self.book.reads(of, &self.trust)).collect()
+    }
+
+    /// Whether a distribution looks up what he sets.
+    fn minds(&self, distribution: u32) -> bool {
+        self.book.reads(distribution, &self.trust).any(|read| self.variables.contains(read))
     }
 
     /// What a zygote whose own imports take that long can be expected to cost.

@@ -6,7 +6,6 @@
 use sandbox::Imports;
 
 use super::profile::Profile;
-use super::set::Set;
 use super::tree::Entry;
 
 /// How it stands with one zygote.
@@ -28,8 +27,8 @@ const FORK_MS_PER_MODULE: f64 = 0.002;
 
 /// SOCK §4.3: of those that import nothing which was not asked for, the one with the most matching packages; ties are
 /// broken by `luck`.
-pub(crate) fn sock(entries: &[Entry], realm: usize, locked: &Set, luck: u64) -> Option<usize> {
-    let serving = || (0..entries.len()).filter(|at| entries[*at].serves(realm, locked));
+pub(crate) fn sock(entries: &[Entry], profile: &Profile, luck: u64) -> Option<usize> {
+    let serving = || (0..entries.len()).filter(|at| profile.may_use(&entries[*at]));
     let most = serving().map(|at| entries[at].sees.len()).max()?;
     let ties: Vec<usize> = serving().filter(|at| entries[*at].sees.len() == most).collect();
     let luck = usize::try_from(luck % ties.len() as u64).ok()?;
@@ -38,8 +37,7 @@ pub(crate) fn sock(entries: &[Entry], realm: usize, locked: &Set, luck: u64) -> 
 
 /// The one that spares the handler most: import time that is saved, less what forking a larger process takes longer.
 pub(crate) fn utility(entries: &[Entry], profile: &Profile) -> Option<usize> {
-    let serving = entries.iter().enumerate();
-    let serving = serving.filter(|(_, entry)| entry.serves(profile.realm, &profile.locked));
+    let serving = entries.iter().enumerate().filter(|(_, entry)| profile.may_use(entry));
     let scored = serving.map(|(at, entry)| {
         #[expect(clippy::cast_precision_loss, reason = "a count of modules")]
         let copied = entry.modules.len() as f64 * FORK_MS_PER_MODULE;
@@ -49,11 +47,17 @@ pub(crate) fn utility(entries: &[Entry], profile: &Profile) -> Option<usize> {
     best.map(|(_, _, at)| at)
 }
 
-/// The one of just these pieces, else the root.
-pub(crate) fn exact(entries: &[Entry], realm: usize, sees: &Set, modules: &Set) -> Option<usize> {
-    let places = || (0..entries.len()).filter(|at| entries[*at].realm == realm);
+/// The one of just what the handler locked that has imported what it declares, else the root.
+pub(crate) fn exact(entries: &[Entry], profile: &Profile) -> Option<usize> {
+    let (sees, modules) = (&profile.locked, &profile.declared);
+    let places = || (0..entries.len()).filter(|at| profile.may_use(&entries[*at]));
     let own = places().find(|at| entries[*at].sees == *sees && modules.within(&entries[*at].asked));
-    own.or_else(|| places().find(|at| entries[*at].root()))
+    own.or_else(|| root(entries, profile.realm))
+}
+
+/// The one that has imported nothing.
+pub(crate) fn root(entries: &[Entry], realm: usize) -> Option<usize> {
+    entries.iter().position(|entry| entry.realm == realm && entry.root())
 }
 
 /// Why a zygote must not be forked, if it must not.
@@ -90,6 +94,7 @@ mod tests {
     use sandbox::LoadedFile;
 
     use super::super::book::tests::simple;
+    use super::super::set::Set;
     use super::super::tree::tests::{entry, set, trees};
     use super::*;
 
@@ -107,10 +112,10 @@ mod tests {
     #[test]
     fn figure_13_entries_2_and_3_serve_a_and_b_by_chance_and_entry_4_never() {
         let chosen: std::collections::BTreeSet<_> =
-            (0..16).filter_map(|luck| sock(&figure_13(), 0, &set(&[0, 1]), luck)).collect();
+            (0..16).filter_map(|luck| sock(&figure_13(), &profile(&set(&[0, 1])), luck)).collect();
         assert_eq!(chosen.into_iter().collect::<Vec<_>>(), [1, 2]);
-        assert_eq!(sock(&figure_13(), 0, &set(&[0, 1, 2]), 7), Some(3));
-        assert_eq!(sock(&figure_13(), 0, &set(&[2]), 7), Some(0));
+        assert_eq!(sock(&figure_13(), &profile(&set(&[0, 1, 2])), 7), Some(3));
+        assert_eq!(sock(&figure_13(), &profile(&set(&[2])), 7), Some(0));
     }
 
     fn locks() -> impl Strategy<Value = Set> {
@@ -124,7 +129,8 @@ mod tests {
     proptest! {
         #[test]
         fn a_zygote_with_an_unrequested_package_is_never_selected(entries in trees(), locked in locks(), luck: u64) {
-            let chosen = [sock(&entries, 0, &locked, luck), utility(&entries, &profile(&locked)), exact(&entries, 0, &locked, &locked)];
+            let profile = profile(&locked);
+            let chosen = [sock(&entries, &profile, luck), utility(&entries, &profile), exact(&entries, &profile)];
             for at in chosen.into_iter().flatten() {
                 prop_assert!(entries[at].sees.iter().all(|member| locked.contains(member)));
             }
@@ -133,14 +139,17 @@ mod tests {
         #[test]
         fn nobody_is_left_without_a_zygote_while_there_is_a_root(entries in trees(), locked in locks(), luck: u64) {
             let rooted = entries.iter().any(Entry::root);
-            prop_assert!(!rooted || sock(&entries, 0, &locked, luck).is_some());
-            prop_assert!(!rooted || utility(&entries, &profile(&locked)).is_some());
+            let profile = profile(&locked);
+            prop_assert!(!rooted || sock(&entries, &profile, luck).is_some());
+            prop_assert!(!rooted || utility(&entries, &profile).is_some());
         }
 
         #[test]
         fn another_realms_zygote_is_never_selected(entries in trees(), locked in locks(), luck: u64) {
-            prop_assert_eq!(sock(&entries, 1, &locked, luck), None);
-            prop_assert_eq!(exact(&entries, 1, &locked, &locked), None);
+            let profile = Profile::new(1, locked.clone(), locked, &simple(8));
+            prop_assert_eq!(sock(&entries, &profile, luck), None);
+            prop_assert_eq!(utility(&entries, &profile), None);
+            prop_assert_eq!(exact(&entries, &profile), None);
         }
 
         #[test]

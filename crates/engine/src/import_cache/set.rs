@@ -39,6 +39,11 @@ impl Set {
         })
     }
 
+    /// Whether anything is in both.
+    pub(crate) fn meets(&self, other: &Self) -> bool {
+        self.digest & other.digest != 0 && self.iter().any(|member| other.contains(member))
+    }
+
     pub(crate) fn and(&self, other: &Self) -> Self {
         self.iter().filter(|member| other.contains(*member)).collect()
     }
@@ -80,6 +85,7 @@ mod tests {
             let (a, b): (Set, Set) = (left.iter().copied().collect(), right.iter().copied().collect());
             let same = |set: Set, other: Vec<u32>| set.iter().eq(other);
             prop_assert_eq!(a.within(&b), left.is_subset(&right));
+            prop_assert_eq!(a.meets(&b), !left.is_disjoint(&right));
             prop_assert!(a.within(&a.or(&b)) && a.and(&b).within(&a));
             prop_assert!(same(a.and(&b), left.intersection(&right).copied().collect()));
             prop_assert!(same(a.or(&b), left.union(&right).copied().collect()));

@@ -26,6 +26,7 @@ impl ImportCache {
             imports: kept.zygote.spec().imports.clone(),
             modules: kept.modules.len(),
             failed_imports: kept.zygote.imports().failed.clone(),
+            variables: variables(kept),
             import_ms: kept.zygote.imports().milliseconds,
             memory_bytes: kept.bytes.load(Ordering::Relaxed),
             forks: kept.forks.load(Ordering::Relaxed),
@@ -108,6 +109,13 @@ fn below(
         vec![ZygoteTree { packages, modules: state.book.modules(&had), children }]
     };
     known.flat_map(tree).collect()
+}
+
+/// Those that it has looked up itself.
+fn variables(kept: &Kept) -> Vec<String> {
+    let files = kept.zygote.imports().files.iter();
+    let names: BTreeSet<_> = files.flat_map(|file| file.variables.iter().cloned()).collect();
+    names.into_iter().collect()
 }
 
 fn labels(state: &State, kept: &Kept) -> Vec<String> {

@@ -15,6 +15,8 @@ pub(crate) struct Entry {
     pub(crate) asked: Set,
     /// The pieces that it has imported.
     pub(crate) modules: Set,
+    /// The environment variables that its imports have looked up.
+    pub(crate) reads: Set,
     /// Whether zygotes may be derived from it.
     pub(crate) bears: bool,
     /// Bytes that it costs by itself.
@@ -81,8 +83,8 @@ pub(super) mod tests {
         bytes: u64,
         used: u64,
     ) -> Entry {
-        let (asked, modules) = (sees.clone(), sees.clone());
-        Entry { realm: 0, parent, asked, modules, sees, bears: true, bytes, used }
+        let (asked, modules, reads) = (sees.clone(), sees.clone(), Set::default());
+        Entry { realm: 0, parent, asked, modules, sees, reads, bears: true, bytes, used }
     }
 
     pub(in super::super) fn set(members: &[u32]) -> Set {

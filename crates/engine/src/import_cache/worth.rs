@@ -40,7 +40,7 @@ impl<'a> Worth<'a> {
         let at = self.shared.len();
         for (serving, demand) in self.serving.iter_mut().zip(self.demands) {
             let profile = demand.profile;
-            if entry.serves(profile.realm, &profile.locked) {
+            if profile.may_use(entry) {
                 let saved = profile.saved(&entry.modules);
                 let before = serving.partition_point(|(_, other)| *other >= saved);
                 serving.insert(before, (at, saved));
@@ -105,12 +105,13 @@ impl<'a> Worth<'a> {
         missed
     }
 
-    /// How much more all demands would be spared with a zygote of `modules` in `realm`.
-    pub(crate) fn gain(&self, realm: usize, sees: &Set, modules: &Set) -> f64 {
+    /// How much more all demands would be spared with a zygote of `modules` in `realm`, which look up `reads`.
+    pub(crate) fn gain(&self, realm: usize, sees: &Set, modules: &Set, reads: &Set) -> f64 {
         let shared = self.is_shared(realm, sees);
         let gains = self.demands.iter().zip(&self.serving).map(|(demand, serving)| {
             let profile = demand.profile;
-            if profile.realm != realm || !sees.within(&profile.locked) {
+            let other = profile.realm != realm || !sees.within(&profile.locked);
+            if other || profile.minds(reads) {
                 return 0.0;
             }
             let saved = profile.saved(modules);

@@ -130,6 +130,11 @@ impl Scheduler {
         })
     }
 
+    /// What bounds the idle instances, together with whoever shares it.
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
     /// Gets an instance or the right to make one, waiting if need be.
     pub(crate) async fn admit(self: &Arc<Self>, handler: &Handler) -> Result<Grant, CallError> {
         let (waiting, seat) = match self.knock(handler)? {

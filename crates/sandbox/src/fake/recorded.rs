@@ -18,6 +18,8 @@ pub struct Recorded {
     pub needs: Vec<String>,
     /// Names of those that it imports as well where it can see them.
     pub likes: Vec<String>,
+    /// Names of the environment variables that it looks up.
+    pub variables: Vec<String>,
 }
 
 /// What a zygote's imports did, and the bytes that they left. Takes the time that they take.
@@ -71,7 +73,9 @@ struct Run<'a> {
 impl Run<'_> {
     fn loaded(&mut self, module: &str, path: String, milliseconds: f64, importer: &str) {
         let (module, importer) = (module.to_owned(), importer.to_owned());
-        self.imports.files.push(LoadedFile { module, path, milliseconds, importer });
+        let cost = self.recorded.get(&module);
+        let variables = cost.map_or_else(Vec::new, |cost| cost.variables.clone());
+        self.imports.files.push(LoadedFile { module, path, milliseconds, importer, variables });
     }
 
     fn fail(&mut self, module: &str, missing: &str) {

@@ -240,6 +240,10 @@ impl SecretStore for Vault {
         };
         self.of(&owner).into_iter().map(open).collect()
     }
+
+    fn names(&self, handler: &Handler) -> Vec<String> {
+        self.of(&WholeName::of(handler)).into_keys().collect()
+    }
 }
 
 fn purpose_of(owner: &WholeName, key: &str) -> Vec<u8> {

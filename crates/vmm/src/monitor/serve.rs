@@ -111,7 +111,8 @@ fn tell_imports(control: &OwnedFd, mut imports: Imports) {
     let mut some: Vec<LoadedFile> = Vec::new();
     let mut bytes = 0;
     for file in std::mem::take(&mut imports.files) {
-        bytes += file.module.len() + file.path.len() + file.importer.len() + 120;
+        let variables: usize = file.variables.iter().map(|name| name.len() + 3).sum();
+        bytes += file.module.len() + file.path.len() + file.importer.len() + variables + 140;
         some.push(file);
         if bytes > FILES_BYTES {
             tell(control, &Event::Files { files: std::mem::take(&mut some) });

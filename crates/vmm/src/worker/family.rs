@@ -239,7 +239,9 @@ async fn read(wire: Arc<Wire>, tell: mpsc::UnboundedSender<Event>) {
 
 /// Bytes that the note of a file takes.
 fn held(file: &LoadedFile) -> usize {
-    size_of::<LoadedFile>() + file.module.len() + file.path.len() + file.importer.len()
+    let variables = file.variables.iter().map(|name| size_of::<String>() + name.len());
+    let names = file.module.len() + file.path.len() + file.importer.len();
+    size_of::<LoadedFile>() + names + variables.sum::<usize>()
 }
 
 /// Waits for what comes of an order to the reference machine; collects the files on the way.

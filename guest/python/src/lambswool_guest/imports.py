@@ -3,7 +3,8 @@
 Modules are imported each on its own; whatever one raises, `sys.exit` included, is reported and
 stops no other. The report names every file that came from outside the standard library: the worker
 compares it with the lock. It says how long each of them took by itself and which of them asked for
-it first, and which of the modules asked for left threads or open files behind.
+it first, which of the modules asked for left threads or open files behind, and which environment
+variables each looked up: a handler that sets one of these cannot share what came of that.
 """
 
 import _frozen_importlib  # type: ignore[import-not-found]
@@ -23,6 +24,9 @@ _OURS = __file__.rpartition("/")[0] + "/"
 _MESSAGE_CHARACTERS = 500
 _FAILURES = 64
 _DESCRIPTORS = 256
+ALL = "*"
+"""Stands for the name of every environment variable."""
+_VARIABLES_CHARACTERS = 4096
 _SELF = sys.modules[__name__]
 
 
@@ -34,18 +38,23 @@ def run(modules: list[str], path: list[str], places: "Places") -> dict:
     failed = []
     left_by = []
     clock = _Clock()
-    for name in modules:
-        try:
-            clock.time(name)
-        except BaseException as error:
-            failed.append([name, _words(error)])
-        if left != (left := _left()):
-            left_by.append(name)
+    with _Lookups(clock) as lookups:
+        for name in modules:
+            try:
+                clock.time(name)
+            except BaseException as error:
+                failed.append([name, _words(error)])
+            if left != (left := _left()):
+                left_by.append(name)
     files = _files([name for name in sys.modules if name not in before], places)
     named = {name for name, _ in files}
+    variables = lookups.by(named)
     return {
         "milliseconds": clock.total * 1000,
-        "files": [[*file, clock.own(file[0]), clock.asked_by(file[0], named)] for file in files],
+        "files": [
+            [*file, clock.own(file[0]), clock.asked_by(file[0], named), variables.get(file[0], [])]
+            for file in files
+        ],
         "threads": _threads(),
         "fds": max(0, _open() - open_before),
         "left_by": left_by,
@@ -131,6 +140,10 @@ class _Clock:
             pass
         return name
 
+    def importing(self) -> str:
+        """The module whose import goes on; empty when none does."""
+        return self._stack[-1][0] if self._stack else ""
+
     def _timed(self, real: "Callable", name: str, import_: "Callable") -> object:
         above = self._stack[-1] if self._stack else ("", [0.0])
         self._asked_by.setdefault(name, above[0])
@@ -144,6 +157,58 @@ class _Clock:
             self._stack.pop()
             self._own[name] = self._own.get(name, 0.0) + took - inside[0]
             above[1][0] += took
+
+
+class _Lookups:
+    """Which modules look up which environment variables while they are imported.
+
+    `os.environ` encodes each name that it is asked for. What native code asks `getenv` is not seen.
+    """
+
+    def __init__(self, clock: _Clock) -> None:
+        self._clock = clock
+        self._seen: dict[str, set[str]] = {}
+
+    def __enter__(self) -> "_Lookups":
+        from os import environ
+
+        self._environ = environ
+        self._encode, self._iterate = environ.encodekey, type(environ).__iter__
+
+        def encode(name: str) -> bytes:
+            encoded = self._encode(name)
+            self._note(name)
+            return encoded
+
+        def iterate(own: object) -> object:
+            self._note(ALL)
+            return self._iterate(own)
+
+        environ.encodekey = encode
+        type(environ).__iter__ = iterate  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._environ.encodekey = self._encode
+        type(self._environ).__iter__ = self._iterate  # type: ignore[method-assign]
+
+    def by(self, among: set[str]) -> dict[str, list[str]]:
+        """By module, counting what others looked up on its behalf to the nearest of `among`."""
+        found: dict[str, set[str]] = {}
+        for module, names in self._seen.items():
+            nearest = module if module in among else self._clock.asked_by(module, among)
+            found.setdefault(nearest, set()).update(names)
+        return {module: _few(names) for module, names in found.items()}
+
+    def _note(self, name: str) -> None:
+        self._seen.setdefault(self._clock.importing(), set()).add(name)
+
+
+def _few(names: set[str]) -> list[str]:
+    """The names, or, where they do not fit into a message, all there are."""
+    if sum(map(len, names)) > _VARIABLES_CHARACTERS:
+        return [ALL]
+    return sorted(codec.clean(name) for name in names)
 
 
 def _extend(path: list[str], places: "Places") -> None:

@@ -98,7 +98,7 @@ def _import(control: int, request: dict, places: "Places") -> None:
     files = said.pop("files")
     head, size = 0, 0
     for position, entry in enumerate(files):
-        size += len(entry[0]) + len(entry[1]) + len(entry[3]) + 40
+        size += len(json.dumps(entry))
         if size > REPLY_BYTES:
             _say(control, {"kind": "files", "files": files[head:position]})
             head, size = position, 0

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use sandbox::Imports;
 
 use super::super::set::Set;
+use super::super::variables::looked_up;
 use super::super::witness::{Trust, Witness, Witnesses, Words};
 use super::{Book, MOST_WEIGHTS, Weight};
 use crate::config::CREATION_TIMEOUT;
@@ -14,6 +15,9 @@ pub(super) const MOST_MS: f64 = 1e3 * CREATION_TIMEOUT.as_secs_f64();
 
 /// What a module costs as long as nobody has measured it, in milliseconds.
 const UNMEASURED_MS: f64 = 2.0;
+
+/// Environment variables of one distribution that are remembered, at most. Of those beyond, each zygote knows its own.
+const MOST_VARIABLES: usize = 1024;
 
 /// What a zygote weighs counts at most that many times more, or less, than was to be expected.
 const SURPRISE: f64 = 4.0;
@@ -63,6 +67,7 @@ impl Book {
             words.say(by, said, &self.witnesses);
             let of = self.pieces[piece as usize].distribution;
             self.change(of);
+            looked_up(file).for_each(|variable| self.reads_too(of, variable, by));
             match self.owner(sees, &file.importer) {
                 Some(importer) if importer != of => self.requires(importer, of, by),
                 _ => {}
@@ -81,6 +86,18 @@ impl Book {
             }
         }
         loaded.into_iter().collect()
+    }
+
+    fn reads_too(&mut self, distribution: u32, variable: u32, by: Witness) {
+        let reads = &mut self.distributions[distribution as usize].reads;
+        let at = reads.iter().position(|(other, _)| *other == variable).unwrap_or(reads.len());
+        if at == reads.len() {
+            if at >= MOST_VARIABLES {
+                return;
+            }
+            reads.push((variable, Words::default()));
+        }
+        reads[at].1.say(by, (), &self.witnesses);
     }
 
     fn requires(&mut self, importer: u32, of: u32, by: Witness) {
@@ -103,6 +120,7 @@ impl Book {
         self.weighing.clear();
         for entry in &mut self.distributions {
             entry.requires.clear();
+            entry.reads.clear();
             entry.unforkable = Words::default();
             entry.bytes = Words::default();
         }

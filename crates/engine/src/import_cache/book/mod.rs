@@ -6,7 +6,7 @@
 //! | what | who says it | who goes by it |
 //! | --- | --- | --- |
 //! | a module's import time | a zygote of it, within what its imports took as seen from outside | who locked all of that zygote; who has neither that nor a load of its own: the word of anybody |
-//! | a distribution imports another; a module fails; it leaves something behind | a zygote | who locked all of that zygote |
+//! | a distribution imports another; looks a variable up; fails; leaves something behind | a zygote | who locked all of that zygote |
 //! | how often a module is used | each handler once | everybody, of handlers that were not seen yet |
 
 mod learning;
@@ -67,6 +67,8 @@ struct Entry {
     changed: u64,
     /// Names of the distributions whose modules its modules were seen to import.
     requires: Vec<(String, Words<()>)>,
+    /// The environment variables that its modules were seen to look up.
+    reads: Vec<(u32, Words<()>)>,
     /// Why nothing that imported it can be forked.
     unforkable: Words<String>,
     /// What a zygote that imported nothing else weighs beyond the one that it was derived from.
@@ -101,6 +103,7 @@ impl Book {
             pieces: Vec::new(),
             changed: 0,
             requires: Vec::new(),
+            reads: Vec::new(),
             unforkable: Words::default(),
             bytes: Words::default(),
         });
@@ -249,9 +252,20 @@ impl Book {
         had.within(&weight.had).then_some(weight.bytes)
     }
 
-    /// What can be imported by itself out of `pieces`, as those know who trust so: without what cannot be forked from, and
-    /// without what was seen to import another distribution of which none of the name is among them.
-    pub(crate) fn closed(&self, pieces: &Set, trust: &Trust) -> Set {
+    /// The environment variables that a distribution looks up when it is imported, as those know who trust so.
+    pub(crate) fn reads<'a>(
+        &'a self,
+        distribution: u32,
+        trust: &'a Trust,
+    ) -> impl Iterator<Item = u32> + 'a {
+        let reads = self.distributions[distribution as usize].reads.iter();
+        reads.filter(|(_, said)| said.believed(trust).next().is_some()).map(|(read, _)| *read)
+    }
+
+    /// What can be imported by itself out of `pieces`, as those know who trust so: without what cannot be forked from or
+    /// looks up any of `variables`, and without what was seen to import another distribution of which none of the name is
+    /// among them.
+    pub(crate) fn closed(&self, pieces: &Set, trust: &Trust, variables: &Set) -> Set {
         let believed = |words: &Words<()>| words.believed(trust).next().is_some();
         let mut left = self.owners(pieces);
         loop {
@@ -260,6 +274,7 @@ impl Book {
             let stands = |number: u32| {
                 let entry = &self.distributions[number as usize];
                 entry.unforkable.believed(trust).next().is_none()
+                    && !self.reads(number, trust).any(|read| variables.contains(read))
                     && entry
                         .requires
                         .iter()

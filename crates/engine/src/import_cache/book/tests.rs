@@ -31,6 +31,7 @@ fn file(module: &str, milliseconds: f64, importer: &str) -> LoadedFile {
         path: format!("/opt/python/{module}.py"),
         milliseconds,
         importer: importer.to_owned(),
+        ..LoadedFile::default()
     }
 }
 
@@ -70,8 +71,11 @@ fn a_zygotes_report_teaches_costs_and_who_needs_whom() {
     let costs: Vec<_> = loaded.iter().map(|piece| book.measured(piece, &trust)).collect();
     assert_eq!(costs, [Some(8.0), Some(5.0)]);
     let requests: Set = loaded.iter().take(1).collect();
-    assert!(book.closed(&requests, &trust).is_empty(), "requests alone cannot be imported");
-    assert_eq!(book.closed(&loaded, &trust), loaded);
+    assert!(
+        book.closed(&requests, &trust, &Set::default()).is_empty(),
+        "requests alone cannot be imported"
+    );
+    assert_eq!(book.closed(&loaded, &trust, &Set::default()), loaded);
 }
 
 #[test]
@@ -83,7 +87,7 @@ fn what_leaves_threads_behind_and_what_needs_it_is_left_out() {
         vec![file("numpy", 5.0, ""), file("lightning", 1.0, ""), file("torch", 9.0, "lightning")];
     let left_by = vec!["torch".to_owned()];
     let loaded = book.measure(&sees, &Imports { left_by, threads: 1, ..report(files) });
-    let closed = book.closed(&loaded, &book.trust(&sees));
+    let closed = book.closed(&loaded, &book.trust(&sees), &Set::default());
     assert_eq!(book.modules(&closed), ["numpy"]);
     let said: Vec<_> = book.unforkable().map(|(of, why)| (&*of.name, why)).collect();
     assert_eq!(said, [("torch", "torch leaves threads or processes behind")]);
@@ -95,9 +99,13 @@ fn an_optional_import_binds_only_those_who_locked_what_it_found() {
     let (pair, alone) = (set([0, 1]), set([0, 2]));
     let loaded = book.measure(&pair, &report(vec![file("b", 5.0, "a"), file("a", 5.0, "")]));
     let a = set([0]);
-    assert!(book.closed(&a, &book.trust(&pair)).is_empty(), "there it imports b");
-    assert_eq!(book.closed(&loaded, &book.trust(&pair)), loaded);
-    assert_eq!(book.closed(&a, &book.trust(&alone)), a, "who has no b imports a without it");
+    assert!(book.closed(&a, &book.trust(&pair), &Set::default()).is_empty(), "there it imports b");
+    assert_eq!(book.closed(&loaded, &book.trust(&pair), &Set::default()), loaded);
+    assert_eq!(
+        book.closed(&a, &book.trust(&alone), &Set::default()),
+        a,
+        "who has no b imports a without it"
+    );
 }
 
 #[test]
@@ -116,11 +124,14 @@ fn a_package_that_lies_about_others_harms_only_who_locked_it() {
     let (a, victim) = (set([0]), set([0, 2]));
     book.measure(&victim, &report(vec![file("a", 7.0, "")]));
     for honest in [&victim, &a] {
-        assert_eq!(book.closed(&a, &book.trust(honest)), a);
+        assert_eq!(book.closed(&a, &book.trust(honest), &Set::default()), a);
     }
     assert_eq!(book.measured(0, &book.trust(&victim)), Some(7.0));
     assert_eq!(book.measured(0, &book.trust(&a)), None);
-    assert!(book.closed(&a, &book.trust(&liar)).is_empty(), "its own users believe it");
+    assert!(
+        book.closed(&a, &book.trust(&liar), &Set::default()).is_empty(),
+        "its own users believe it"
+    );
     assert_eq!(book.measured(0, &book.trust(&liar)), Some(MOST_MS));
 }
 
