@@ -75,8 +75,8 @@ pub struct ZygoteStatus {
     pub modules: usize,
     /// What it could not import, with the exception's words.
     pub failed_imports: Vec<(String, String)>,
-    /// Environment variables that its imports looked up beyond its parent's; `*` for all there are. It serves no function
-    /// that sets one of them.
+    /// Environment variables that its imports looked up beyond its parent's; `A_*` for all that begin with `A_`. It serves
+    /// no function that sets one of them.
     #[serde(default)]
     pub variables: Vec<String>,
     /// Milliseconds that its imports took.

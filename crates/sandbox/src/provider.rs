@@ -158,7 +158,8 @@ pub struct LoadedFile {
     pub milliseconds: f64,
     /// The module whose import first imported it; empty when it was asked for.
     pub importer: String,
-    /// Names of the environment variables that were looked up meanwhile, imports inside it apart; `*` for all there are.
+    /// Names of the environment variables that were looked up meanwhile, imports inside it apart; `A_*` for all that begin
+    /// with `A_`.
     #[serde(default)]
     pub variables: Vec<String>,
 }

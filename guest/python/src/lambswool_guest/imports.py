@@ -16,7 +16,7 @@ from lambswool_guest import codec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from lambswool_guest.places import Places
 
@@ -24,8 +24,6 @@ _OURS = __file__.rpartition("/")[0] + "/"
 _MESSAGE_CHARACTERS = 500
 _FAILURES = 64
 _DESCRIPTORS = 256
-ALL = "*"
-"""Stands for the name of every environment variable."""
 _VARIABLES_CHARACTERS = 4096
 _SELF = sys.modules[__name__]
 
@@ -159,15 +157,32 @@ class _Clock:
             above[1][0] += took
 
 
+class _Name(str):
+    """A variable's name, for whoever goes through all of them: knows what it was asked to begin
+    with."""
+
+    asked: set[str]
+
+    def startswith(self, prefix: "str | tuple[str, ...]", *limits: int) -> bool:
+        self.asked.update(prefix if isinstance(prefix, tuple) else [prefix])
+        return super().startswith(prefix, *limits)
+
+    def __reduce__(self) -> tuple:
+        return str, (str(self),)
+
+
 class _Lookups:
     """Which modules look up which environment variables while they are imported.
 
-    `os.environ` encodes each name that it is asked for. What native code asks `getenv` is not seen.
+    `os.environ` encodes each name that it is asked for. Who goes through all and asks each for
+    its beginning is concerned by those alone that begin so: `NUMBA_*`. What native code asks
+    `getenv` is not seen.
     """
 
     def __init__(self, clock: _Clock) -> None:
         self._clock = clock
         self._seen: dict[str, set[str]] = {}
+        self._gone_through: list[tuple[str, list[_Name]]] = []
 
     def __enter__(self) -> "_Lookups":
         from os import environ
@@ -177,12 +192,17 @@ class _Lookups:
 
         def encode(name: str) -> bytes:
             encoded = self._encode(name)
-            self._note(name)
+            if type(name) is not _Name:
+                self._note(self._clock.importing(), name)
             return encoded
 
-        def iterate(own: object) -> object:
-            self._note(ALL)
-            return self._iterate(own)
+        def iterate(own: object) -> "Iterator[str]":
+            names: list[_Name] = []
+            self._gone_through.append((self._clock.importing(), names))
+            for name in self._iterate(own):
+                names.append(_Name(name))
+                names[-1].asked = set()
+                yield names[-1]
 
         environ.encodekey = encode
         type(environ).__iter__ = iterate  # type: ignore[method-assign]
@@ -191,6 +211,11 @@ class _Lookups:
     def __exit__(self, *_: object) -> None:
         self._environ.encodekey = self._encode
         type(self._environ).__iter__ = self._iterate  # type: ignore[method-assign]
+        for module, names in self._gone_through:
+            some = all(name.asked for name in names)
+            prefixes = {prefix for name in names for prefix in name.asked} if some else {""}
+            for prefix in prefixes:
+                self._note(module, prefix + "*")
 
     def by(self, among: set[str]) -> dict[str, list[str]]:
         """By module, counting what others looked up on its behalf to the nearest of `among`."""
@@ -200,14 +225,14 @@ class _Lookups:
             found.setdefault(nearest, set()).update(names)
         return {module: _few(names) for module, names in found.items()}
 
-    def _note(self, name: str) -> None:
-        self._seen.setdefault(self._clock.importing(), set()).add(name)
+    def _note(self, module: str, name: str) -> None:
+        self._seen.setdefault(module, set()).add(name)
 
 
 def _few(names: set[str]) -> list[str]:
     """The names, or, where they do not fit into a message, all there are."""
     if sum(map(len, names)) > _VARIABLES_CHARACTERS:
-        return [ALL]
+        return ["*"]
     return sorted(codec.clean(name) for name in names)
 
 
