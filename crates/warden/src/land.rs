@@ -2,8 +2,9 @@
 
 use std::os::fd::AsFd;
 
-use sys::process::{Ended, PidFd};
+use sys::process::{Ended, Identity, PidFd};
 
+use crate::cgroup::Group;
 use crate::defence::Defence;
 use crate::protocol::{Answer, Limits};
 use crate::rootfs::Contents;
@@ -64,21 +65,14 @@ impl Warden {
         let (uid, group) = (sandbox.uid, sandbox.group.clone());
         let instance = matches!(sandbox.kind, Kind::Instance);
         let who = process.identity().ok_or(Refused::Gone)?;
-        let isolation = self.host.isolation;
-        if isolation.has(Defence::CheckUid) && who.uids.iter().any(|id| *id != uid) {
-            return Err(Refused::Wrong("the process has another uid than its slot"));
-        }
-        if isolation.has(Defence::CheckCgroup) && !self.cgroups.contains(&group, who.pid) {
-            return Err(Refused::Wrong("the process is outside its slot's cgroups"));
-        }
-        let apart =
-            isolation.has(Defence::PidNamespace) && isolation.has(Defence::CheckPidNamespace);
-        if instance && apart && !self.place.holds_apart(who.pid) {
-            return Err(Refused::Wrong("the process has no pid namespace of its own"));
-        }
-        // The pidfd keeps the number from naming another process: it still lived after the looks.
+        let wrong = self.misplaced(instance, uid, &group, &who);
+        // The pidfd keeps the number from naming another process: it still lived after the looks. Of one that is dead they
+        // tell nothing.
         if !process.alive() {
             return Err(Refused::Gone);
+        }
+        if let Some(what) = wrong {
+            return Err(Refused::Wrong(what));
         }
         let inside = self.place.number_inside(who.pid);
         if instance && let Some(root) = self.sandboxes.get(&name).and_then(|s| s.root.as_ref()) {
@@ -90,6 +84,27 @@ impl Warden {
         let cpu = sandbox.limits.cpu;
         self.limit_cpu(&group, cpu)?;
         done()
+    }
+
+    /// What shows that it is not the child that was to land in a slot, if anything does.
+    fn misplaced(
+        &mut self,
+        instance: bool,
+        uid: u32,
+        group: &Group,
+        who: &Identity,
+    ) -> Option<&'static str> {
+        let isolation = self.host.isolation;
+        if isolation.has(Defence::CheckUid) && who.uids.iter().any(|id| *id != uid) {
+            return Some("the process has another uid than its slot");
+        }
+        if isolation.has(Defence::CheckCgroup) && !self.cgroups.contains(group, who.pid) {
+            return Some("the process is outside its slot's cgroups");
+        }
+        let apart =
+            isolation.has(Defence::PidNamespace) && isolation.has(Defence::CheckPidNamespace);
+        (instance && apart && !self.place.holds_apart(who.pid))
+            .then_some("the process has no pid namespace of its own")
     }
 
     pub(crate) fn inspect(&mut self, name: u64) -> Answered {

@@ -53,12 +53,13 @@ impl Warden {
         }
         let process = sandbox.process.as_ref().ok_or(Refused::Wrong("nobody has landed"))?;
         let pid = process.identity().ok_or(Refused::Gone)?.pid;
-        let namespace = std::fs::File::open(format!("/proc/{pid}/ns/net"))
-            .map_err(kernel("open the sandbox's network"))?;
-        // The pidfd keeps the number from naming another process: it still lived after the look.
+        let namespace = std::fs::File::open(format!("/proc/{pid}/ns/net"));
+        // The pidfd keeps the number from naming another process: it still lived after the look. One that is dead has no
+        // network any more.
         if !process.alive() {
             return Err(Refused::Gone);
         }
+        let namespace = namespace.map_err(kernel("open the sandbox's network"))?;
         let stat = rustix::fs::fstat(&namespace).map_err(kernel("name the sandbox's network"))?;
         let inode = stat.st_ino;
         // A zygote may have left out the step: then it would be filled for everybody who is there.
