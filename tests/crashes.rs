@@ -133,7 +133,8 @@ fn a_call_whose_warden_is_killed_is_told_as_the_workers_failure() {
         assert!(said.contains("\"stopping\"") && said.contains("may have had effects"), "{said}");
     });
     assert_eq!(worker.ended().code(), Some(1), "{}", worker.log());
-    worker.stop().wait_until_quiet();
+    // The next one removes the cgroups.
+    worker.stop().up().assert_well();
 }
 
 #[test]

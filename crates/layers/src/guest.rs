@@ -11,6 +11,12 @@ use crate::base::Base;
 use crate::store::{layer, short};
 use crate::{FileError, RunError, Store, bytecode};
 
+/// Where sandboxes see the layer.
+const PREFIX: &str = "/opt/lambswool";
+
+/// The guest's script that puts what a fresh interpreter runs into one file, if the guest has one.
+const BUNDLE: &str = "lambswool_guest/bundle.py";
+
 /// Why the guest is not installed.
 #[derive(Debug, Error)]
 pub enum GuestError {
@@ -57,8 +63,13 @@ pub fn install(store: &Store, base: &Base, files: &[(&str, &[u8])]) -> Result<La
                     .map_err(FileError::at("set the mode of", &target))?;
             }
         }
-        bytecode::compile(&base.command(store), root, "/opt/lambswool")
-            .map_err(GuestError::Compile)?;
+        let python = base.command(store);
+        bytecode::compile(&python, root, PREFIX).map_err(GuestError::Compile)?;
+        if let Some((_, script)) = files.iter().find(|(path, _)| *path == BUNDLE) {
+            let script = String::from_utf8_lossy(script);
+            let bundled = python.ask::<u64>(&script, &[root.as_os_str(), PREFIX.as_ref()]);
+            bundled.map_err(GuestError::Compile)?;
+        }
         Ok(())
     })?;
     Ok(layer)

@@ -310,15 +310,12 @@ pub(crate) fn arrange_descriptors(
 }
 
 fn arguments(what: &Start<'_>) -> io::Result<Vec<CString>> {
-    let role = match what.role {
-        Role::Zygote => "zygote",
-        Role::Instance => "instance",
+    let program: &[&str] = match what.role {
+        Role::Zygote => &["/opt/lambswool/lambswool_guest/__main__.py", "zygote"],
+        Role::Instance => &["/opt/lambswool/instance.pyc"],
     };
-    let main = "/opt/lambswool/lambswool_guest/__main__.py";
-    [what.interpreter, "-I", "-S", "-B", main, role]
-        .into_iter()
-        .map(|a| Ok(CString::new(a)?))
-        .collect()
+    let words = [what.interpreter, "-I", "-S", "-B"].into_iter().chain(program.iter().copied());
+    words.map(|word| Ok(CString::new(word)?)).collect()
 }
 
 pub(crate) fn exec(argv: &[CString], environment: &[CString]) -> io::Error {

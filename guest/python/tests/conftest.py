@@ -149,15 +149,18 @@ def layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shared = root / "lambswool_sharing.abi3.so"
     compiler = ["cc", "-shared", "-fPIC", "-O2", "-o", shared, NATIVE / "sharing.c"]
     subprocess.run(compiler, check=True)
+    bundle = [PYTHON, "-I", "-S", "-B", GUEST / "bundle.py", root, root]
+    subprocess.run(bundle, check=True, stdout=subprocess.DEVNULL)
     return root
 
 
 def spawn(
-    role: str, task: Path, packages: Path, channel: socket.socket, layer: Path = GUEST.parent
+    role: str, task: Path, packages: Path, channel: socket.socket, layer: Path
 ) -> subprocess.Popen:
-    """Starts the interpreter as a sandbox does, the channel as fd 3. An instance needs no layer."""
+    """Starts the interpreter as a sandbox does, the channel as fd 3."""
     fd = channel.fileno()
-    script = layer / "lambswool_guest" / "__main__.py"
+    main = layer / "lambswool_guest" / "__main__.py"
+    program = [layer / "instance.pyc"] if role == "instance" else [main, role]
 
     def place() -> None:
         # Whoever starts the tests in the background has it ignored, and an exec keeps that.
@@ -169,7 +172,7 @@ def spawn(
     if "LD_LIBRARY_PATH" in os.environ:
         environment["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
     return subprocess.Popen(
-        [PYTHON, "-I", "-S", "-B", script, role, "--task", task, "--packages", packages],
+        [PYTHON, "-I", "-S", "-B", *program, "--task", task, "--packages", packages],
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -196,7 +199,7 @@ def packages(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def start(task: Path, packages: Path) -> Iterator[Callable[..., Guest]]:
+def start(task: Path, packages: Path, layer: Path) -> Iterator[Callable[..., Guest]]:
     """Starts an instance whose `main.py` is the given code; each call starts another."""
     started: list[Guest] = []
 
@@ -205,7 +208,7 @@ def start(task: Path, packages: Path) -> Iterator[Callable[..., Guest]]:
             (task / "main.py").write_text(textwrap.dedent(code))
         ours, theirs = socket.socketpair()
         with theirs:
-            process = spawn("instance", task, packages, theirs)
+            process = spawn("instance", task, packages, theirs, layer)
         guest = Guest(Peer(ours), process)
         started.append(guest)
         return guest

@@ -1,8 +1,7 @@
 """Entry: `python3 -I -S -B …/__main__.py ROLE [--task DIR] [--packages DIR]`, the channel as fd 3.
 
-ROLE is `instance` (a fresh interpreter for one handler), `zygote` or `reference` (the same for
-micro-VMs). The directories default to the
-sandbox's own and are said only by tests.
+ROLE is `zygote` or `reference` (the same for micro-VMs). A fresh interpreter for one handler runs
+`instance.pyc` instead: see `fresh.py`.
 """
 
 import sys
@@ -20,14 +19,7 @@ def main(arguments: list[str]) -> None:
     from lambswool_guest.places import Places
 
     role = arguments[0] if arguments else ""
-    options = dict(zip(arguments[1::2], arguments[2::2], strict=False))
-    places = Places(
-        stdlib=stdlib,
-        task=options.pop("--task", "/var/task"),
-        packages=options.pop("--packages", "/opt/python"),
-    )
-    if role not in ("instance", "zygote", "reference") or options:
-        sys.exit("usage: __main__.py instance|zygote|reference [--task DIR] [--packages DIR]")
+    places = Places.told(arguments[1:], stdlib)
     if role == "zygote":
         from lambswool_guest import zygote
 
@@ -38,10 +30,7 @@ def main(arguments: list[str]) -> None:
 
         sys.path.remove(root)
         reference.serve(CHANNEL, places)
-    from lambswool_guest import instance
-
-    sys.path.remove(root)
-    instance.serve(CHANNEL, places)
+    sys.exit("usage: __main__.py zygote|reference [--task DIR] [--packages DIR]")
 
 
 # `multiprocessing` runs this file again, under another name, in what it spawns.

@@ -36,17 +36,14 @@ if TYPE_CHECKING:
 
 
 def serve(fd: int, places: Places) -> "NoReturn":
-    """A fresh interpreter: speaks on `fd` until it closes."""
-    channel = Channel(fd)
-    # First, so that the worker does its part while this side goes on preparing.
-    channel.send({"kind": "ready", "pid": posix.getpid()})
+    """A fresh interpreter: speaks on `fd` until it closes. READY was said."""
     logs = Logs()
     logs.install()
-    go_on(channel, places, logs)
+    go_on(Channel(fd), places, logs)
 
 
 def go_on(channel: Channel, places: Places, logs: Logs) -> "NoReturn":
-    """READY was said: by `serve`, or, for a fork, by the native side."""
+    """READY was said: by `fresh.py`, or, for a fork, by the native side."""
     logs.attach(channel)
     Instance(channel, logs, places).converse(channel)
     posix._exit(0)

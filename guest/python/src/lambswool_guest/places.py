@@ -1,5 +1,7 @@
 """The directories of a sandbox that the guest must know."""
 
+import sys
+
 
 class Places:
     """Where code, packages and the standard library are."""
@@ -10,6 +12,16 @@ class Places:
         self.stdlib = stdlib
         self.task = task
         self.packages = packages
+
+    @classmethod
+    def told(cls, arguments: list[str], stdlib: list[str]) -> "Places":
+        """The sandbox's own, but for `--task DIR` and `--packages DIR`, which tests say."""
+        options = dict(zip(arguments[::2], arguments[1::2], strict=True))
+        task = options.pop("--task", "/var/task")
+        packages = options.pop("--packages", "/opt/python")
+        if options:
+            sys.exit(f"not known: {' '.join(options)}")
+        return cls(stdlib=stdlib, task=task, packages=packages)
 
     def owns(self, path: str) -> bool:
         """Whether `path` is one of the handler's own files."""

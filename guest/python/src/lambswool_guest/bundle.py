@@ -1,0 +1,43 @@
+"""bundle.py ROOT PREFIX: writes ROOT/instance.pyc, which is `fresh.py` with its modules inside.
+
+Run once, when the guest is installed, by the interpreter that will run it. ROOT will be seen as
+PREFIX. Prints the file's size.
+"""
+
+import marshal
+import os
+import sys
+from importlib.util import MAGIC_NUMBER
+
+PACKAGE = "lambswool_guest"
+
+
+def main(root: str, prefix: str) -> None:
+    sys.path.insert(0, root)
+    import lambswool_guest.fresh
+    import lambswool_guest.instance
+    import lambswool_guest.places
+
+    # A module stands behind those that it imported: it is put there when its import ends.
+    names = [name for name in sys.modules if f"{name}.".startswith(f"{PACKAGE}.")]
+    names.remove(f"{PACKAGE}.fresh")
+    modules = tuple((name, *compiled(sys.modules[name].__file__, root, prefix)) for name in names)
+    _, fresh = compiled(lambswool_guest.fresh.__file__, root, prefix)
+    place = lambswool_guest.fresh.MODULES
+    constants = tuple(modules if constant == place else constant for constant in fresh.co_consts)
+    whole = fresh.replace(co_consts=constants)
+    # With an unchecked hash (PEP 552) of nothing: there is no one source.
+    data = MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8) + marshal.dumps(whole)
+    with open(os.path.join(root, "instance.pyc"), "wb") as file:
+        file.write(data)
+    print(len(data))
+
+
+def compiled(path: str, root: str, prefix: str) -> tuple:
+    """The path inside the sandbox, which tracebacks show, and the code."""
+    shown = os.path.join(prefix, os.path.relpath(path, root))
+    with open(path, "rb") as file:
+        return shown, compile(file.read(), shown, "exec", dont_inherit=True)
+
+
+main(*sys.argv[1:])
