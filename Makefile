@@ -14,7 +14,7 @@ help:
 	@echo "make demo     build wool, run the examples with their cold starts broken down by stage"
 	@echo "make test     every test: Rust, the guest's pytest, end to end in real containers"
 	@echo "make check    formatting and lints"
-	@echo "make bench    FIG=sock_fig14 and others; see docs/benchmarking.md"
+	@echo "make bench    FIG=sock_fig14 and others, ON=3.12: with that Python; see docs/benchmarking.md"
 	@echo "make sim      TRACE=directory: judge the import cache's policies on recorded requirement sets"
 	@echo "make soak     MINUTES=30 CALLS=... SEED=...: load and faults together, and what must hold nevertheless"
 	@echo "make fuzz     MINUTES=10 TARGETS=...: bytes that nobody would write, to whatever reads those of strangers,"
@@ -68,7 +68,7 @@ doctor: build
 # Together, because cargo chooses features by what is built together.
 bench: need-rust need-python
 	cargo build --release --locked -p server -p warden -p egress -p vmm -p bench
-	target/release/bench $(FIG)
+	target/release/bench $(FIG) $(if $(ON),--python $(ON))
 
 # ARGS: --protocol given|disjoint|zipf|drift|families|passes|elsewhere|dev|dev-passes, --budgets 250,1000,3000 and others; see --help.
 sim: need-rust

@@ -77,7 +77,9 @@ impl Run {
         plots: &[(&str, Plot)],
     ) -> Result<PathBuf> {
         let day = environment.when.get(..10).unwrap_or("undated");
-        let dir = into.join(format!("{day}-{}-{}", environment.host, self.figure));
+        let on = self.python.as_ref().map(|version| format!("-python{version}"));
+        let on = on.unwrap_or_default();
+        let dir = into.join(format!("{day}-{}-{}{on}", environment.host, self.figure));
         // The same figure, host and day: the last counts.
         if dir.exists() {
             fs::remove_dir_all(&dir).with_context(|| format!("replace {}", dir.display()))?;
@@ -253,8 +255,9 @@ impl Run {
         }
         writeln!(
             page,
-            "\n`make bench FIG={}` makes such a run; docs/benchmarking.md says how to read it.",
-            self.figure
+            "\n`make bench FIG={}{}` makes such a run; docs/benchmarking.md says how to read it.",
+            self.figure,
+            self.python.as_ref().map(|version| format!(" ON={version}")).unwrap_or_default()
         )?;
         Ok(page)
     }

@@ -80,15 +80,16 @@ fn count_file(state: &Path) -> PathBuf {
     state.join("logs/bench-functions")
 }
 
-/// The template with the base layer, the warmer and nothing else; made when it is not there.
-pub(crate) async fn base(work: &Path, wool: &Path) -> Result<PathBuf> {
+/// The template with the base layer, the warmer and nothing else; made when it is not there, of `python` if one is asked
+/// for.
+pub(crate) async fn base(work: &Path, wool: &Path, python: Option<&str>) -> Result<PathBuf> {
     let state = template_of(work, wool, "base")?;
     if count_file(&state).exists() {
         return Ok(state);
     }
     remove_others(work, wool)?;
     fs::create_dir_all(&state).context("make the template")?;
-    build_base(wool, &state).await?;
+    build_base(wool, &state, python).await?;
     let worker = Worker::start("template", wool, &state, &[("zygotes", "none")], &[]).await?;
     deploy(&worker, &noop(WARMER.to_owned(), 0)).await?;
     worker.stop().await?;
@@ -105,7 +106,7 @@ pub(crate) async fn template(
 ) -> Result<PathBuf> {
     let state = template_of(work, wool, &kind.name())?;
     if !state.exists() {
-        copy(&base(work, wool).await?, &state).await?;
+        copy(&template_of(work, wool, "base")?, &state).await?;
     }
     let there = count(&state)?;
     if there >= wanted {
@@ -161,8 +162,11 @@ pub(crate) async fn deploy(worker: &Worker, function: &Function) -> Result<()> {
 }
 
 /// Makes the base layer that every arm and every baseline runs on.
-pub(crate) async fn build_base(wool: &Path, state: &Path) -> Result<()> {
-    let status = Command::new(wool).args(["base", "build", "--state"]).arg(state).output().await;
+async fn build_base(wool: &Path, state: &Path, python: Option<&str>) -> Result<()> {
+    let mut command = Command::new(wool);
+    command.args(["base", "build", "--state"]).arg(state);
+    command.args(python.into_iter().flat_map(|version| ["--python", version]));
+    let status = command.output().await;
     let output = status.with_context(|| format!("start {}", wool.display()))?;
     ensure!(
         output.status.success(),

@@ -51,6 +51,9 @@ struct Arguments {
     /// Tiny amounts, to see that everything works: the numbers mean nothing and go to target/bench/quick
     #[arg(long)]
     quick: bool,
+    /// The Python of the base layer, such as 3.12 [default: as the worker chooses]
+    #[arg(long)]
+    python: Option<String>,
     /// Where runs are kept
     #[arg(long, default_value_os_t = Path::new(env!("CARGO_MANIFEST_DIR")).join("runs"))]
     runs: PathBuf,
@@ -76,12 +79,13 @@ async fn measure(arguments: Arguments) -> Result<()> {
     let experiment = EXPERIMENTS.iter().find(|experiment| experiment.figure == wanted);
     let experiment =
         experiment.with_context(|| format!("no figure {wanted}: without one, they are listed"))?;
-    let stage = Stage::set(arguments.quick).await?;
+    let stage = Stage::set(arguments.quick, arguments.python.as_deref()).await?;
     let environment = Environment::look(&stage.rootfs.version, arguments.quick).await;
     for warning in environment.warnings() {
         eprintln!("warning: {warning}");
     }
     let mut measured = (experiment.measure)(&stage).await?;
+    measured.run.python = arguments.python;
     measured.run.tell_failures();
     let into = if arguments.quick { stage.work().join("quick") } else { arguments.runs };
     let dir = measured.run.write(&into, &environment, &measured.plots)?;

@@ -31,6 +31,8 @@ pub(crate) struct Run {
     pub(crate) tables: Vec<Table>,
     /// What stands above our numbers: `here`, and what of this machine a reader must not miss.
     pub(crate) here: String,
+    /// The Python that was asked for, if one was.
+    pub(crate) python: Option<String>,
 }
 
 /// Numbers that are no calls, as `raw/<name>.csv`.
@@ -102,6 +104,7 @@ impl Run {
             idle: 0.0,
             tables: Vec::new(),
             here: "here".to_owned(),
+            python: None,
         }
     }
 

@@ -39,15 +39,16 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Finds the binaries, makes or finds the base layer.
-    pub(crate) async fn set(quick: bool) -> Result<Self> {
+    /// Finds the binaries, makes or finds the base layer; of `python`, if one is asked for.
+    pub(crate) async fn set(quick: bool, python: Option<&str>) -> Result<Self> {
         let own = std::env::current_exe().context("find this program")?;
         let wool = own.with_file_name("wool");
         ensure!(wool.is_file(), "{} is not there: `make build` builds it", wool.display());
         let target = own.parent().and_then(Path::parent).context("find the target directory")?;
-        let work = target.join("bench");
+        let mut work = target.join("bench");
+        work.extend(python.map(|version| format!("python{version}")));
         fs::create_dir_all(&work).with_context(|| format!("make {}", work.display()))?;
-        let base = functions::base(&work, &wool).await?;
+        let base = functions::base(&work, &wool, python).await?;
         clear(&work)?;
         let scratch = TempDir::with_prefix_in("scratch-", &work).context("make a directory")?;
         let rootfs = Rootfs::of(&base)?;
