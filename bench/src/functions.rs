@@ -165,7 +165,7 @@ pub(crate) async fn deploy(worker: &Worker, function: &Function) -> Result<()> {
 async fn build_base(wool: &Path, state: &Path, python: Option<&str>) -> Result<()> {
     let mut command = Command::new(wool);
     command.args(["base", "build", "--state"]).arg(state);
-    command.args(python.into_iter().flat_map(|version| ["--python", version]));
+    command.args(python);
     let status = command.output().await;
     let output = status.with_context(|| format!("start {}", wool.display()))?;
     ensure!(

@@ -47,7 +47,7 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
         format!("{functions} functions that import what theirs imported and do nothing, {passes} passes over all, each in a new random order that is the same for all arms; arms take turns in rounds of {cell} calls, one at a time"),
         "first calls are those of the first pass, when no worker has seen a function's set; the later passes repeat these functions, so that `utility` and `paper` have learnt from them, and are told apart".to_owned(),
         "functions that use GitPython set `GIT_PYTHON_REFRESH=quiet`, since there is no git in a sandbox; a zygote has no function's environment, so that they import it themselves in every arm".to_owned(),
-        "each worker starts with no zygote; nothing is kept (`handler_cache = false`), so that each call makes a sandbox; making zygotes goes on beside the calls and takes its share of the processors".to_owned(),
+        "each worker starts with no zygote but those of the given tree (`static`); nothing is kept (`handler_cache = false`), so that each call makes a sandbox; making zygotes goes on beside the calls and takes its share of the processors".to_owned(),
         "`static`: a tree made offline from the training half by the simulator's version of Forklift's greedy algorithm (bench/workloads/greedy_tree.json; README.md there says how it was made), so large that those of its zygotes that these functions can use take the same memory; `none`: a fresh interpreter each".to_owned(),
     ];
     let template = stage.template(&sets, functions).await?;

@@ -27,7 +27,7 @@ pub trait SecretStore: Send + Sync + Debug {
     /// When they cannot be read: the handler is not loaded without them.
     fn read(&self, handler: &Handler) -> Result<SecretEnvironment, SecretsUnreadable>;
 
-    /// Their names, whether or not they can be read.
+    /// Their names, whether or not they can be read. Asked at every start: it must not wait.
     fn names(&self, handler: &Handler) -> Vec<String>;
 }
 

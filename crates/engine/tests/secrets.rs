@@ -53,7 +53,7 @@ async fn an_instance_that_was_loaded_with_the_secrets_of_before_is_never_kept() 
     let other = world.spawn(&handler);
     eventually("the second is loaded", || secrets.1.load(Ordering::SeqCst) == 2).await;
     secrets.set("two");
-    world.engine.renew(&handler);
+    world.engine.renew(&handler.id);
     for call in [busy, other] {
         let body = call.await.unwrap().result.unwrap().body;
         assert!(String::from_utf8_lossy(&body).contains("one"));
@@ -63,7 +63,7 @@ async fn an_instance_that_was_loaded_with_the_secrets_of_before_is_never_kept() 
     }
     world.until("it is kept again", |census| census.paused == 1).await;
     secrets.set("three");
-    world.engine.renew(&handler);
+    world.engine.renew(&handler.id);
     world.until("the idle one is ended", |census| census.instances == 0).await;
     assert_eq!(told(&world, &handler).await, "three");
 }

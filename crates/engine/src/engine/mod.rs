@@ -150,9 +150,8 @@ impl Engine {
     }
 
     /// Destroys the idle instances of a version whose secrets have changed; its busy ones follow when their calls end.
-    pub fn renew(&self, handler: &Handler) {
-        self.imports.look_again(handler);
-        self.scheduler.forget(&handler.id);
+    pub fn renew(&self, id: &HandlerId) {
+        self.scheduler.forget(id);
     }
 
     /// Gives up whatever has imported something, because files of packages have changed below it: zygotes, idle instances,

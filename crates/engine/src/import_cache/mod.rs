@@ -156,15 +156,8 @@ impl ImportCache {
 
     /// What is known of the handler, which may be nothing but what it says itself.
     fn profile(&self, state: &mut State, handler: &Handler) -> Arc<Profile> {
-        let variables = || variables::set_by(handler, &self.secrets.names(handler));
-        state.profile(handler, self.store.is_some(), &self.seed, variables)
-    }
-
-    /// Takes in that the handler has other secrets than before.
-    pub(crate) fn look_again(&self, handler: &Handler) {
-        let mut state = self.state();
-        self.profile(&mut state, handler);
-        state.sets(handler, variables::set_by(handler, &self.secrets.names(handler)));
+        let secrets = self.secrets.names(handler);
+        state.profile(handler, self.store.is_some(), &self.seed, secrets)
     }
 
     /// Forgets a handler that was deleted.

@@ -10,7 +10,9 @@ use super::book::Book;
 use super::lessons::ImportTime;
 use super::set::Set;
 use super::tree::Entry;
+use super::variables::set_by;
 use super::witness::Trust;
+use crate::call::Handler;
 
 /// Loads that are observed in any case; later ones only when they come from another zygote than the last.
 const OBSERVED_LOADS: u32 = 2;
@@ -32,6 +34,8 @@ pub(crate) struct Profile {
     pub(crate) locked: Set,
     /// The environment variables whose values are its own.
     variables: Set,
+    /// The names of its secrets, which are among them.
+    pub(super) secrets: Vec<String>,
     /// The pieces that it says it imports.
     pub(crate) declared: Set,
     /// All outermost pieces of what it locked; those declared where only the lock's directory is known.
@@ -68,6 +72,7 @@ impl Profile {
             realm,
             locked,
             variables: Set::default(),
+            secrets: Vec::new(),
             outermost: declared.clone(),
             declared,
             seeds: Vec::new(),
@@ -89,9 +94,10 @@ impl Profile {
         profile
     }
 
-    /// Notes the environment variables that the handler sets.
-    pub(super) fn sets(&mut self, variables: Set, book: &Book) {
-        self.variables = variables;
+    /// Notes what the handler sets, and the names of the secrets that it has now.
+    pub(super) fn sets(&mut self, handler: &Handler, secrets: Vec<String>, book: &Book) {
+        self.variables = set_by(handler, &secrets);
+        self.secrets = secrets;
         self.expect(book);
     }
 

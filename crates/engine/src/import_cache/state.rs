@@ -101,16 +101,19 @@ impl Default for State {
 
 impl State {
     /// What is known of the handler, which may be nothing but what it says itself. `stored`: whether the install cache
-    /// lays out any part of its lock; only then is more to be known of that than its directory. `variables`: of the
-    /// environment, those that it sets.
+    /// lays out any part of its lock; only then is more to be known of that than its directory. `secrets`: the names
+    /// of those that it has now.
     pub(super) fn profile(
         &mut self,
         handler: &Handler,
         stored: bool,
         seed: &[Planned],
-        variables: impl FnOnce() -> Set,
+        secrets: Vec<String>,
     ) -> Arc<Profile> {
-        if let Some(profile) = self.profiles.get(&handler.id) {
+        if let Some(profile) = self.profiles.get_mut(&handler.id) {
+            if profile.secrets != secrets {
+                Arc::make_mut(profile).sets(handler, secrets, &self.book);
+            }
             return Arc::clone(profile);
         }
         let realm = self.realm_of(handler);
@@ -127,7 +130,7 @@ impl State {
         let declared =
             handler.imports.iter().filter_map(|module| book.piece(&locked, module)).collect();
         let mut profile = Profile::new(realm, locked, declared, book);
-        profile.sets(variables(), book);
+        profile.sets(handler, secrets, book);
         if stored {
             let modules =
                 handler.distributions.iter().flat_map(|distribution| &distribution.modules);
@@ -141,14 +144,6 @@ impl State {
         }
         self.profiles.insert(handler.id.clone(), Arc::clone(&profile));
         profile
-    }
-
-    /// The handler sets these environment variables now.
-    pub(super) fn sets(&mut self, handler: &Handler, variables: Set) {
-        let book = Arc::clone(&self.book);
-        if let Some(profile) = self.profiles.get_mut(&handler.id) {
-            Arc::make_mut(profile).sets(variables, &book);
-        }
     }
 
     /// The nodes of a tree that the handler may be forked from, and where: for one that nobody has called, of whom nothing is

@@ -124,7 +124,7 @@ pub(super) async fn delete(
 /// Ends the instances that have the secrets of before.
 fn renew(app: &App, name: &WholeName) {
     if let Some(handler) = app.registry.resolve(name) {
-        app.engine.renew(&handler);
+        app.engine.renew(&handler.id);
     }
 }
 

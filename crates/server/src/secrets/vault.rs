@@ -242,7 +242,8 @@ impl SecretStore for Vault {
     }
 
     fn names(&self, handler: &Handler) -> Vec<String> {
-        self.of(&WholeName::of(handler)).into_keys().collect()
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(&WholeName::of(handler)).into_iter().flat_map(BTreeMap::keys).cloned().collect()
     }
 }
 

@@ -196,8 +196,12 @@ class _Lookups:
                 self._note(self._clock.importing(), name)
             return encoded
 
-        def iterate(own: object) -> "Iterator[str]":
+        def iterate(own: object) -> "Iterator":
             names: list[_Name] = []
+            if own is not environ:  # `os.environb`
+                self._note(self._clock.importing(), "*")
+                yield from self._iterate(own)
+                return
             self._gone_through.append((self._clock.importing(), names))
             for name in self._iterate(own):
                 names.append(_Name(name))
