@@ -46,7 +46,8 @@ impl Stage {
         ensure!(wool.is_file(), "{} is not there: `make build` builds it", wool.display());
         let target = own.parent().and_then(Path::parent).context("find the target directory")?;
         let mut work = target.join("bench");
-        work.extend(python.map(|version| format!("python{version}")));
+        // Short: a worker's socket is below it.
+        work.extend(python);
         fs::create_dir_all(&work).with_context(|| format!("make {}", work.display()))?;
         let base = functions::base(&work, &wool, python).await?;
         clear(&work)?;

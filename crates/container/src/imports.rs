@@ -30,6 +30,9 @@ const IMPORT_PATIENCE: Duration = Duration::from_secs(120);
 /// thousand. Whoever says more means to fill this process's memory.
 const MOST_FILES: usize = 100_000;
 
+/// Longest name of a variable: the guest says `*` instead of longer ones.
+const VARIABLE_BYTES: usize = 1024;
+
 /// Longest list of modules in one message: the guest reads 64 KiB at a time.
 const MESSAGE_BYTES: usize = 32 << 10;
 
@@ -206,6 +209,7 @@ impl Asked<'_> {
                     all.milliseconds += imports.milliseconds;
                     all.left_by.extend(imports.left_by);
                     all.failed.extend(imports.failed);
+                    all.variables.extend(imports.variables);
                     return self.note(imports.files, all);
                 }
                 Err(_) => return Err(self.lost("it does not say what it imported".to_owned())),
@@ -214,8 +218,10 @@ impl Asked<'_> {
     }
 
     fn note(&mut self, files: Vec<LoadedFile>, all: &mut Imports) -> Result<(), ProviderError> {
-        self.noted += files.iter().map(|file| 1 + file.variables.len()).sum::<usize>();
-        if self.noted > MOST_FILES {
+        let variables = files.iter().map(|file| &file.variables);
+        self.noted += files.len() + variables.clone().map(Vec::len).sum::<usize>();
+        let long = variables.flatten().any(|name| name.len() > VARIABLE_BYTES);
+        if self.noted > MOST_FILES || long {
             return Err(
                 self.lost(format!("it says that it has loaded more than {MOST_FILES} files"))
             );

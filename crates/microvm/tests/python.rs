@@ -265,8 +265,8 @@ impl Talk {
         let code = tempfile::tempdir().unwrap();
         std::fs::write(code.path().join("handler.py"), source).unwrap();
         let (tree, interpreter) = tree_with(&code);
-        let agent = "/opt/lambswool/lambswool_guest/__main__.py";
-        let program = [&interpreter, "-I", "-S", "-B", agent, "instance"];
+        let agent = "/opt/lambswool/instance.pyc";
+        let program = [&interpreter, "-I", "-S", "-B", agent];
         let program = program.map(ToString::to_string).to_vec();
         let environment = vec!["LANG=C.UTF-8".into()];
         let options = Options { program, environment, channel: true };

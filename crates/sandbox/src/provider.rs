@@ -130,6 +130,10 @@ pub struct Imports {
     pub left_by: Vec<String>,
     /// Modules that could not be imported, with the exception's own words.
     pub failed: Vec<(String, String)>,
+    /// Modules that were asked for, and the environment variables that were looked up on their behalf by what is in no file:
+    /// see [`LoadedFile::variables`].
+    #[serde(default)]
+    pub variables: Vec<(String, Vec<String>)>,
 }
 
 impl Imports {
@@ -147,7 +151,7 @@ impl Imports {
     }
 }
 
-/// A module that was loaded from a file. A guest may say it as a list of the four.
+/// A module that was loaded from a file. A guest may say it as a list of these fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadedFile {
     /// Its name.

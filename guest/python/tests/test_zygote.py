@@ -129,27 +129,37 @@ def test_the_variables_that_modules_look_up_are_told_and_whose_import_did(zygote
         """,
     )
     write(packages / "raw.py", "import os; assert {type(name) for name in os.environb} == {bytes}")
-    write(packages / "nearly.py", "import os; [n for n in os.environ if n.startswith('P') or n]")
+    for name, source in {
+        "others": "ALL = {n: v for n, v in os.environ.items() if not n.startswith('_')}",
+        "kept": "KEPT = [n for n in os.environ if n.startswith('A_') or len(n) > 1]",
+        "either": "any(n.startswith('A_') or n == 'LANG' for n in os.environ)",
+        "inside": "any(n.startswith('A_', 2) for n in os.environ)",
+        "odd": "try:\n [n.startswith(b'A') for n in os.environ]\nexcept TypeError: pass",
+        "bytes": "os.environb.get(b'RAW')",
+    }.items():
+        write(packages / f"{name}.py", f"import os\n{source}")
     write(packages / "lazy.py", "import os\ndef look(): os.getenv('LATE')")
     write(packages / "sets.py", "import os, lazy; os.environ['SET'] = '1'; lazy.look()")
     write(packages / "many.py", "import os; [os.getenv(f'VARIABLE_{n}') for n in range(1000)]")
     write(packages / "asks.py", "import sysconfig")
     write(packages / "fails.py", "import os; os.getenv('GONE'); import plain, nowhere")
-    whole = ["whole", "begins", "raw", "nearly", "many"]
-    said = zygote.imports("plain", "mode", *whole, "lazy", "sets", "asks", "fails", path=packages)
+    whole = ["whole", "begins", "raw", "others", "kept", "either", "inside", "odd", "many"]
+    said = zygote.imports(
+        "plain", "mode", *whole, "bytes", "lazy", "sets", "asks", "fails", path=packages
+    )
     own = {name: variables for name, _, _, _, variables in said["files"]}
+    assert own.pop("begins") == ["*", "A_*", "B_*", "C_*"]
+    assert own.pop("many")[0] == "*"
+    assert {name for name in whole if own.pop(name, ["*"]) != ["*"]} == set()
+    assert said["variables"] == [["fails", ["GONE"]]]
     assert own.pop("asks"), "what the standard library does on its behalf counts, too"
     assert own == {
         "plain": [],
         "mode": ["MODE", "SPEED"],
         "inner": ["DEPTH"],
-        "whole": ["*"],
-        "begins": ["*", "A_*", "B_*", "C_*"],
-        "raw": ["*"],
-        "nearly": ["P*"],
+        "bytes": ["RAW"],
         "lazy": [],
         "sets": ["LATE", "SET"],
-        "many": ["*"],
     }
 
 

@@ -10,6 +10,7 @@ use super::kept::Key;
 use super::making::{Made, Origin, outcome};
 use super::profile::{Profile, Seed};
 use super::seed::ZygoteTree;
+use super::select::Standing;
 use super::set::Set;
 use super::state::{Node, State};
 use super::worth::MAKING_MS;
@@ -38,7 +39,7 @@ impl ImportCache {
                 state.start(&handler.id, self.config.zygote_half_life);
             }
             self.plant(&mut state, &profile);
-            let own = self.own(&profile);
+            let own = self.own(&state, &profile);
             let given = if own.is_none() { Self::given(&state, &profile) } else { None };
             let wanted = match given {
                 Some(_) => None,
@@ -53,7 +54,7 @@ impl ImportCache {
         let (mut told, mut wanted) = (true, wanted);
         if let Some(mut making) = given {
             match timeout(self.config.creation_timeout, outcome(&mut making)).await {
-                Ok(Ok(Some(_))) => {}
+                Ok(Ok(Some(kept))) if !profile.minds(&kept.reads) => {}
                 // Then it gets one of its own.
                 Ok(_) => wanted = self.ahead(&mut self.state(), &profile),
                 Err(_) => told = false,
@@ -76,9 +77,7 @@ impl ImportCache {
     /// its whole lock, because what its modules need is not known yet; making it tells.
     fn ahead(&self, state: &mut State, profile: &Profile) -> Option<Key> {
         let unseen = self.config.zygotes == ZygotePolicy::Utility && !profile.seen();
-        // One that looks up what the handler sets would not be for it.
-        let shunned = profile.minds(&profile.belief(&state.book).reads(&profile.locked));
-        if !unseen || profile.declared.is_empty() || shunned {
+        if !unseen || profile.declared.is_empty() || state.shuns(profile, &profile.locked) {
             return None;
         }
         let view = state.view();
@@ -102,7 +101,9 @@ impl ImportCache {
     /// The zygote of the given tree that is being made and will have all that the handler declares: it needs none of its
     /// own beside that, and owes nobody for what was given.
     fn given(state: &State, profile: &Profile) -> Option<watch::Receiver<Option<Made>>> {
-        let all = |seed: &&Seed| profile.declared.within(&seed.modules);
+        let all = |seed: &&Seed| {
+            profile.declared.within(&seed.modules) && !state.shuns(profile, &seed.sees)
+        };
         let mut seeds = profile.seeds.iter().filter(all).filter(|_| !profile.declared.is_empty());
         seeds.find_map(|seed| match state.nodes.get(&seed.key(profile.realm)) {
             Some(Node::Making(making)) => Some(making.clone()),
@@ -127,7 +128,7 @@ impl ImportCache {
             let begun = {
                 let mut state = self.state();
                 let (realm, seeds) = state.seeds(handler, &planned);
-                self.plant_seeds(&mut state, realm, &seeds)
+                self.plant_seeds(&mut state, realm, &seeds, |_, _| true)
             };
             for mut making in begun {
                 // A failure was told when it happened; calls go on without it.
@@ -138,18 +139,25 @@ impl ImportCache {
 
     /// Starts the zygotes of the given tree that may serve the handler and are not there, as far as there is room.
     pub(super) fn plant(self: &Arc<Self>, state: &mut State, profile: &Profile) {
-        self.plant_seeds(state, profile.realm, &profile.seeds);
+        let useful = |state: &State, seed: &Seed| !state.shuns(profile, &seed.sees);
+        self.plant_seeds(state, profile.realm, &profile.seeds, useful);
     }
 
-    /// Each after the one above it, to be derived from that. Returns what to watch until they are there.
+    /// Those that are useful, each after the one above it, to be derived from that; whatever comes from one of no use is of
+    /// none either. Returns what to watch until they are there.
     fn plant_seeds(
         self: &Arc<Self>,
         state: &mut State,
         realm: usize,
         seeds: &[Seed],
+        useful: impl Fn(&State, &Seed) -> bool,
     ) -> Vec<watch::Receiver<Option<Made>>> {
         let mut begun = Vec::new();
         for seed in seeds {
+            let absent = state.standing(&self.config, &seed.key(realm)) == Standing::Absent;
+            if absent && !useful(state, seed) {
+                continue;
+            }
             let view = state.view();
             let used: u64 = view.entries.iter().map(|entry| entry.bytes).sum();
             if used < self.room() && view.entries.len() < self.most_zygotes() {

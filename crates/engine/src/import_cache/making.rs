@@ -15,7 +15,7 @@ use super::profile::Belief;
 use super::select::{Standing, unfit};
 use super::set::Set;
 use super::state::{Node, Realm, State};
-use super::variables::looked_up;
+use super::variables::{all_looked_up, bounded};
 use super::worth::ancestor;
 use crate::budget::Reserved;
 use crate::config::ZygotePolicy;
@@ -262,7 +262,7 @@ impl ImportCache {
         let now = Instant::now();
         let mut born = now.checked_sub(zygote.age()).unwrap_or(now);
         let mut modules = own;
-        let mut reads: Set = imports.files.iter().flat_map(looked_up).collect();
+        let mut reads = all_looked_up(imports);
         if let Some(parent) = &parent {
             line.push(parent.zygote.id());
             line.extend(&parent.line);
@@ -272,7 +272,7 @@ impl ImportCache {
                 book.weighed_as(&key.sees, &key.modules, &parent.modules, weight);
             }
             modules = modules.or(&parent.modules);
-            reads = reads.or(&parent.reads);
+            reads = bounded(reads.or(&parent.reads));
             book.weighed(&key.sees, imports.milliseconds, bytes);
         }
         let pages = Pages::new(bytes, parent.as_ref().map(|parent| &parent.pages));

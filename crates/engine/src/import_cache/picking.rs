@@ -106,7 +106,7 @@ impl ImportCache {
         let profile = self.profile(&mut state, handler);
         let view = state.view();
         let best = self.best(&view, &profile, luck(state.starts));
-        let own = self.own(&profile);
+        let own = self.own(&state, &profile);
         self.plant(&mut state, &profile);
         let from = best.map(|at| Arc::clone(&view.kept[at]));
         let waits = self.config.zygotes == ZygotePolicy::Paper;
@@ -175,14 +175,15 @@ impl ImportCache {
     }
 
     /// The zygote that the policy makes for a handler as soon as that is called.
-    pub(super) fn own(&self, profile: &Profile) -> Option<Key> {
+    pub(super) fn own(&self, state: &State, profile: &Profile) -> Option<Key> {
         let modules = match self.config.zygotes {
             ZygotePolicy::PerLock => profile.declared.clone(),
             ZygotePolicy::Paper => profile.outermost.clone(),
             _ => return None,
         };
         let key = Key { realm: profile.realm, sees: profile.locked.clone(), modules };
-        (!key.modules.is_empty()).then_some(key)
+        let of_use = !key.modules.is_empty() && !state.shuns(profile, &key.sees);
+        of_use.then_some(key)
     }
 }
 

@@ -72,13 +72,19 @@ pub(crate) fn plan(
             // One who would use it believes that it costs less: a lie that it costs much is told to others.
             Occupied(there) => {
                 let offer = &mut offers[*there.get()];
+                // And what looks up nothing: a lie that it does is told to others, too.
+                let reads = reads(entries, realm, &sees, &modules, &reader);
+                let gain = worth.gain(realm, &sees, &modules, &reads);
+                if gain > offer.gain {
+                    (offer.gain, offer.reads) = (gain, reads);
+                }
                 if price.milliseconds < offer.price.milliseconds {
                     (offer.price, offer.reader) = (price, reader);
                 }
             }
             Vacant(new) => {
                 new.insert(offers.len());
-                let reads = reader.reads(&sees);
+                let reads = reads(entries, realm, &sees, &modules, &reader);
                 let gain = worth.gain(realm, &sees, &modules, &reads);
                 offers.push(Offered { gain, realm, sees, modules, reads, price, reader });
             }
@@ -139,6 +145,14 @@ fn read<'a>(book: &'a Book, pieces: &Set, reader: Rc<Belief<'a>>) -> (Set, Set, 
     let users = Rc::new(Belief::of(book, &sees));
     let modules = users.closed(&modules);
     (book.owners(&modules), modules, users)
+}
+
+/// The variables that a zygote of these modules will have looked up, as he believes who would use it; and as was seen of those
+/// that hold a part of it.
+fn reads(entries: &[Entry], realm: usize, sees: &Set, modules: &Set, reader: &Belief<'_>) -> Set {
+    let parts = entries.iter().filter(|entry| entry.realm == realm);
+    let parts = parts.filter(|entry| entry.modules.within(modules));
+    parts.fold(reader.reads(sees), |reads, entry| reads.or(&entry.reads))
 }
 
 /// A candidate that can be made.

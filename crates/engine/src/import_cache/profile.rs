@@ -203,8 +203,9 @@ impl Profile {
             }
         };
         needs.sort_by_key(|(piece, _)| *piece);
+        let minded: Set = self.locked.iter().filter(|of| belief.minds(*of)).collect();
         let (alone, needs): (Vec<_>, _) =
-            needs.into_iter().partition(|(piece, _)| belief.minds(book.owner_of(*piece)));
+            needs.into_iter().partition(|(piece, _)| minded.contains(book.owner_of(*piece)));
         let alone = alone.into_iter().map(|(_, cost)| cost).sum();
         Needs { needs, alone, read: book.changes() }
     }

@@ -41,7 +41,8 @@ impl Set {
 
     /// Whether anything is in both.
     pub(crate) fn meets(&self, other: &Self) -> bool {
-        self.digest & other.digest != 0 && self.iter().any(|member| other.contains(member))
+        let (few, many) = if self.len() < other.len() { (self, other) } else { (other, self) };
+        self.digest & other.digest != 0 && few.iter().any(|member| many.contains(member))
     }
 
     pub(crate) fn and(&self, other: &Self) -> Self {

@@ -146,6 +146,11 @@ impl State {
         profile
     }
 
+    /// Whether what these distributions look up when they are imported is set by the handler, as far as it is known to it.
+    pub(super) fn shuns(&self, profile: &Profile, sees: &Set) -> bool {
+        profile.minds(&profile.belief(&self.book).reads(sees))
+    }
+
     /// The nodes of a tree that the handler may be forked from, and where: for one that nobody has called, of whom nothing is
     /// to be remembered yet.
     pub(super) fn seeds(&mut self, handler: &Handler, tree: &[Planned]) -> (usize, Vec<Seed>) {

@@ -6,7 +6,7 @@
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
-use sandbox::LoadedFile;
+use sandbox::Imports;
 
 use super::set::Set;
 use crate::call::Handler;
@@ -22,8 +22,13 @@ const OF_EACH: [&str; 4] = [
 /// Longest beginning of a name that is told apart.
 const PREFIX_BYTES: usize = 64;
 
-/// Who sets more variables than this is concerned by whatever is looked up.
-const TOLD_APART: usize = 256;
+/// Who sets more variables than this is concerned by whatever is looked up, and what has looked up more concerns everybody
+/// who sets anything.
+const TOLD_APART: usize = 64;
+const MOST_READ: usize = 4096;
+
+/// All there are, and any of them.
+const ALL: &str = "*";
 const ANY: &str = "";
 
 /// A variable by the hash of its name, so that no name need be remembered. Two of one hash are taken for one: a zygote
@@ -35,27 +40,41 @@ fn number(name: &str) -> u32 {
     short
 }
 
-/// Those whose values are the handler's own, and all that they begin with: `A_B`, `*`, `A*`, `A_*`, `A_B*`. `secrets` are
-/// the names of its secrets.
+/// What a variable may be looked up as: `A_B`, and, from that length on, `*`, `A*`, `A_*`, `A_B*`.
+fn names_of(variable: &str, shortest: usize) -> impl Iterator<Item = u32> + '_ {
+    let ends = shortest..=variable.len().min(PREFIX_BYTES);
+    let ends = ends.filter(|end| variable.is_char_boundary(*end));
+    ends.map(|end| number(&format!("{}*", &variable[..end]))).chain([number(variable)])
+}
+
+/// Those whose values are the handler's own. `secrets` are the names of its secrets.
 pub(super) fn set_by(handler: &Handler, secrets: &[String]) -> Set {
     let own = || handler.environment.keys().chain(secrets);
     if own().count() > TOLD_APART {
         return [number(ANY)].into_iter().collect();
     }
-    let beginnings = own().flat_map(|name| {
-        let ends = (0..=name.len().min(PREFIX_BYTES)).filter(|end| name.is_char_boundary(*end));
-        ends.map(|end| number(&format!("{}*", &name[..end])))
-    });
-    own().map(|name| number(name)).chain(beginnings).chain(OF_EACH.map(number)).collect()
+    // Whoever takes all of them has not asked for these.
+    let of_each = OF_EACH.iter().flat_map(|name| names_of(name, 1));
+    own().flat_map(|name| names_of(name, 0)).chain(of_each).collect()
 }
 
-/// Those that a module looked up while it was imported; `A_*`: all that begin with `A_`.
-pub(super) fn looked_up(file: &LoadedFile) -> impl Iterator<Item = u32> {
-    let told_apart = |name: &String| name.len() <= PREFIX_BYTES || !name.ends_with('*');
-    let names = file.variables.iter();
-    let numbers = names.map(move |name| number(if told_apart(name) { name } else { "*" }));
-    let any = file.variables.first().map(|_| number(ANY));
-    numbers.chain(any)
+/// Those that were looked up; `A_*`: all that begin with `A_`.
+pub(super) fn looked_up(names: &[String]) -> impl Iterator<Item = u32> + '_ {
+    let told_apart = |name: &str| name.len() <= PREFIX_BYTES || !name.ends_with('*');
+    let numbers = names.iter().map(move |name| number(if told_apart(name) { name } else { ALL }));
+    numbers.chain(names.first().map(|_| number(ANY)))
+}
+
+/// All that were looked up while a zygote imported.
+pub(super) fn all_looked_up(imports: &Imports) -> Set {
+    let of_files = imports.files.iter().flat_map(|file| looked_up(&file.variables));
+    let of_others = imports.variables.iter().flat_map(|(_, names)| looked_up(names));
+    bounded(of_files.chain(of_others).collect())
+}
+
+/// The set, or all there are.
+pub(super) fn bounded(reads: Set) -> Set {
+    if reads.len() <= MOST_READ { reads } else { [ALL, ANY].map(number).into_iter().collect() }
 }
 
 #[cfg(test)]
@@ -67,7 +86,8 @@ mod tests {
 
     fn reads(names: &[&str]) -> Set {
         let variables = names.iter().map(|name| (*name).to_owned()).collect();
-        looked_up(&LoadedFile { variables, ..LoadedFile::default() }).collect()
+        let variables = vec![("a".to_owned(), variables)];
+        all_looked_up(&Imports { variables, ..Imports::default() })
     }
 
     #[test]
@@ -78,6 +98,7 @@ mod tests {
         };
         assert!(!minds(&handler, &[], &["MODE", "*", "PATH"]));
         assert!(minds(&handler, &[], &["AWS_LAMBDA_FUNCTION_NAME"]));
+        assert!(minds(&handler, &[], &["AWS_LAMBDA_*"]));
         let secret = ["KEY".to_owned()];
         assert!(minds(&handler, &secret, &["KEY"]) && !minds(&handler, &secret, &["MODE"]));
         assert!(minds(&handler, &secret, &["*"]));
@@ -93,7 +114,11 @@ mod tests {
         assert!(!minds(&handler, &[], &["Z"]));
         handler.environment.extend((0..300).map(|n| (format!("V{n}"), String::new())));
         assert!(minds(&handler, &[], &["Z"]) && !minds(&handler, &[], &[]));
+        let many: Vec<String> = (0..5000).map(|n| format!("W{n}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert!(minds(&handler, &[], &many));
         handler.environment = BTreeMap::new();
+        assert!(!minds(&handler, &[], &many), "who sets nothing shares all the same");
         handler.environment.insert("PATH".to_owned(), "/opt".to_owned());
         assert!(minds(&handler, &[], &["PATH"]));
     }

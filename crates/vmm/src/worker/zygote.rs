@@ -124,6 +124,7 @@ impl MachineZygote {
             all.threads = imports.threads;
             all.fds += imports.fds;
             all.left_by.extend(imports.left_by);
+            all.variables.extend(imports.variables);
             all.failed.extend(imports.failed);
         }
         all.files = std::mem::take(&mut files);

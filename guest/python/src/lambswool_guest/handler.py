@@ -78,7 +78,7 @@ def _enter(load: dict, places: "Places") -> None:
     own = load["environment"]
     named = [entry for entry in own.get("PYTHONPATH", "").split(":") if entry]
     path = [places.task, *named, places.packages]
-    variables = {"PATH": f"{places.packages}/bin:/usr/bin"} | own
+    variables = places.variables() | own
     variables |= {
         "PYTHONPATH": ":".join(path),
         "LAMBDA_TASK_ROOT": places.task,

@@ -25,6 +25,9 @@ _MESSAGE_CHARACTERS = 500
 _FAILURES = 64
 _DESCRIPTORS = 256
 _VARIABLES_CHARACTERS = 4096
+_VARIABLE_CHARACTERS = 200
+_ALL = ["*", "AWS_LAMBDA_*", "_HANDLER"]
+"""Every variable that a handler may have a value of its own for."""
 _SELF = sys.modules[__name__]
 
 
@@ -47,12 +50,16 @@ def run(modules: list[str], path: list[str], places: "Places") -> dict:
     files = _files([name for name in sys.modules if name not in before], places)
     named = {name for name, _ in files}
     variables = lookups.by(named)
+    elsewhere = [[name, names] for name, names in variables.items() if name not in named]
+    if sum(len(one) for _, names in elsewhere for one in names) > _VARIABLES_CHARACTERS:
+        elsewhere = [[name, _ALL] for name, _ in elsewhere]
     return {
         "milliseconds": clock.total * 1000,
         "files": [
             [*file, clock.own(file[0]), clock.asked_by(file[0], named), variables.get(file[0], [])]
             for file in files
         ],
+        "variables": elsewhere[:_FAILURES],
         "threads": _threads(),
         "fds": max(0, _open() - open_before),
         "left_by": left_by,
@@ -138,6 +145,12 @@ class _Clock:
             pass
         return name
 
+    def asked_for(self, name: str) -> str:
+        """The module that was asked for, on whose behalf it was imported."""
+        while above := self._asked_by.get(name, ""):
+            name = above
+        return name
+
     def importing(self) -> str:
         """The module whose import goes on; empty when none does."""
         return self._stack[-1][0] if self._stack else ""
@@ -159,13 +172,28 @@ class _Clock:
 
 class _Name(str):
     """A variable's name, for whoever goes through all of them: knows what it was asked to begin
-    with."""
+    with, and whether it was of use beyond that."""
 
-    asked: set[str]
+    begins: "set[str] | None"
+    taken = False
 
     def startswith(self, prefix: "str | tuple[str, ...]", *limits: int) -> bool:
-        self.asked.update(prefix if isinstance(prefix, tuple) else [prefix])
-        return super().startswith(prefix, *limits)
+        answer = super().startswith(prefix, *limits)
+        if self.begins is not None and not limits:
+            self.begins.update(prefix if isinstance(prefix, tuple) else [prefix])
+        return answer
+
+    def __eq__(self, other: object) -> bool:
+        self.taken = True
+        return super().__eq__(other)
+
+    def __ne__(self, other: object) -> bool:
+        self.taken = True
+        return super().__ne__(other)
+
+    def __hash__(self) -> int:
+        self.taken = True
+        return super().__hash__()
 
     def __reduce__(self) -> tuple:
         return str, (str(self),)
@@ -174,9 +202,9 @@ class _Name(str):
 class _Lookups:
     """Which modules look up which environment variables while they are imported.
 
-    `os.environ` encodes each name that it is asked for. Who goes through all and asks each for
-    its beginning is concerned by those alone that begin so: `NUMBA_*`. What native code asks
-    `getenv` is not seen.
+    `os.environ` encodes each name that it is asked for. Who goes through all names, asks each for
+    its beginning and lets it go is concerned by those alone that begin so: `NUMBA_*`. What goes
+    around `os.environ`, as native code's `getenv`, is not seen.
     """
 
     def __init__(self, clock: _Clock) -> None:
@@ -185,63 +213,86 @@ class _Lookups:
         self._gone_through: list[tuple[str, list[_Name]]] = []
 
     def __enter__(self) -> "_Lookups":
-        from os import environ
+        import os
 
-        self._environ = environ
-        self._encode, self._iterate = environ.encodekey, type(environ).__iter__
-
-        def encode(name: str) -> bytes:
-            encoded = self._encode(name)
-            if type(name) is not _Name:
-                self._note(self._clock.importing(), name)
-            return encoded
+        self._kind, self._hooked = os._Environ, []
+        # A package may have put something else there, which does not tell.
+        self._blind = type(os.environ) is not os._Environ
+        self._iterate = os._Environ.__iter__
+        for environ in (os.environ, os.environb):
+            if type(environ) is os._Environ:
+                self._hooked.append((environ, environ.encodekey))
+                environ.encodekey = self._noting(environ.encodekey)
 
         def iterate(own: object) -> "Iterator":
-            names: list[_Name] = []
-            if own is not environ:  # `os.environb`
-                self._note(self._clock.importing(), "*")
+            if own is not os.environ:
+                self._note("*")
                 yield from self._iterate(own)
                 return
+            names: list[_Name] = []
             self._gone_through.append((self._clock.importing(), names))
             for name in self._iterate(own):
-                names.append(_Name(name))
-                names[-1].asked = set()
-                yield names[-1]
+                one = _Name(name)
+                one.begins = set()
+                names.append(one)
+                yield one
 
-        environ.encodekey = encode
-        type(environ).__iter__ = iterate  # type: ignore[method-assign]
+        self._kind.__iter__ = iterate  # type: ignore[method-assign]
         return self
 
+    def _noting(self, encode: "Callable") -> "Callable":
+        def noting(name: "str | bytes") -> bytes:
+            encoded = encode(name)
+            if type(name) is not _Name:
+                self._note(encoded.decode("utf-8", "surrogateescape"))
+            return encoded
+
+        return noting
+
     def __exit__(self, *_: object) -> None:
-        self._environ.encodekey = self._encode
-        type(self._environ).__iter__ = self._iterate  # type: ignore[method-assign]
+        for environ, encode in self._hooked:
+            environ.encodekey = encode
+        self._kind.__iter__ = self._iterate  # type: ignore[method-assign]
         for module, names in self._gone_through:
-            some = all(name.asked for name in names)
-            prefixes = {prefix for name in names for prefix in name.asked} if some else {""}
-            for prefix in prefixes:
-                self._note(module, prefix + "*")
+            begins: set[str] = set()
+            while names:
+                one = names.pop()
+                # Held by this frame and by the call alone.
+                some = one.begins and not one.taken and sys.getrefcount(one) <= 2
+                begins |= (one.begins or {""}) if some else {""}
+                one.begins = None
+            seen = self._seen.setdefault(module, set())
+            seen.update({"*"} if "" in begins else (f"{begin}*" for begin in begins))
 
     def by(self, among: set[str]) -> dict[str, list[str]]:
-        """By module, counting what others looked up on its behalf to the nearest of `among`."""
+        """By module, counting what others looked up on its behalf to the nearest of `among`, or,
+        where there is none, to the module that was asked for."""
+        if self._blind:
+            return {module: ["*"] for module in among}
         found: dict[str, set[str]] = {}
         for module, names in self._seen.items():
             nearest = module if module in among else self._clock.asked_by(module, among)
-            found.setdefault(nearest, set()).update(names)
+            found.setdefault(nearest or self._clock.asked_for(module), set()).update(names)
         return {module: _few(names) for module, names in found.items()}
 
-    def _note(self, module: str, name: str) -> None:
-        self._seen.setdefault(module, set()).add(name)
+    def _note(self, name: str) -> None:
+        self._seen.setdefault(self._clock.importing(), set()).add(name)
 
 
 def _few(names: set[str]) -> list[str]:
-    """The names, or, where they do not fit into a message, all there are."""
-    if sum(map(len, names)) > _VARIABLES_CHARACTERS:
-        return ["*"]
+    """The names, or, where they do not fit into a message, all that anybody sets."""
+    long = any(len(name) > _VARIABLE_CHARACTERS for name in names)
+    if long or sum(map(len, names)) > _VARIABLES_CHARACTERS:
+        return _ALL
     return sorted(codec.clean(name) for name in names)
 
 
 def _extend(path: list[str], places: "Places") -> None:
-    """Packages stand before the standard library, as in an instance."""
+    """Packages stand before the standard library, and the environment says where, as in an
+    instance."""
+    import os
+
+    os.environ.update(places.variables())
     sys.path[:] = [*path, *(entry for entry in sys.path if entry not in path)]
     # A derived zygote has other contents behind the same names, and a missing directory was
     # remembered as such.

@@ -23,6 +23,15 @@ class Places:
             sys.exit(f"not known: {' '.join(options)}")
         return cls(stdlib=stdlib, task=task, packages=packages)
 
+    def variables(self) -> dict[str, str]:
+        """What the environment says of them, for every handler: so that a package that looks there
+        while a zygote imports it sees the same."""
+        return {
+            "PATH": f"{self.packages}/bin:/usr/bin",
+            "PYTHONPATH": f"{self.task}:{self.packages}",
+            "LAMBDA_TASK_ROOT": self.task,
+        }
+
     def owns(self, path: str) -> bool:
         """Whether `path` is one of the handler's own files."""
         return path.startswith(self.task + "/")

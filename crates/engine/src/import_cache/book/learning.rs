@@ -67,7 +67,7 @@ impl Book {
             words.say(by, said, &self.witnesses);
             let of = self.pieces[piece as usize].distribution;
             self.change(of);
-            looked_up(file).for_each(|variable| self.reads_too(of, variable, by));
+            self.reads_too(of, &file.variables, by);
             match self.owner(sees, &file.importer) {
                 Some(importer) if importer != of => self.requires(importer, of, by),
                 _ => {}
@@ -80,6 +80,12 @@ impl Book {
                 words.say(by, why, &self.witnesses);
             }
         }
+        for (module, names) in &imports.variables {
+            if let Some(owner) = self.owner(sees, module) {
+                self.reads_too(owner, names, by);
+                self.change(owner);
+            }
+        }
         for (module, _) in &imports.failed {
             if let Some(piece) = self.piece(sees, module) {
                 self.pieces[piece as usize].failed.say(by, (), &self.witnesses);
@@ -88,16 +94,13 @@ impl Book {
         loaded.into_iter().collect()
     }
 
-    fn reads_too(&mut self, distribution: u32, variable: u32, by: Witness) {
+    fn reads_too(&mut self, distribution: u32, names: &[String], by: Witness) {
         let reads = &mut self.distributions[distribution as usize].reads;
-        let at = reads.iter().position(|(other, _)| *other == variable).unwrap_or(reads.len());
-        if at == reads.len() {
-            if at >= MOST_VARIABLES {
-                return;
+        for variable in looked_up(names) {
+            if reads.len() < MOST_VARIABLES || reads.contains_key(&variable) {
+                reads.entry(variable).or_default().say(by, (), &self.witnesses);
             }
-            reads.push((variable, Words::default()));
         }
-        reads[at].1.say(by, (), &self.witnesses);
     }
 
     fn requires(&mut self, importer: u32, of: u32, by: Witness) {

@@ -68,7 +68,7 @@ struct Entry {
     /// Names of the distributions whose modules its modules were seen to import.
     requires: Vec<(String, Words<()>)>,
     /// The environment variables that its modules were seen to look up.
-    reads: Vec<(u32, Words<()>)>,
+    reads: HashMap<u32, Words<()>>,
     /// Why nothing that imported it can be forked.
     unforkable: Words<String>,
     /// What a zygote that imported nothing else weighs beyond the one that it was derived from.
@@ -103,7 +103,7 @@ impl Book {
             pieces: Vec::new(),
             changed: 0,
             requires: Vec::new(),
-            reads: Vec::new(),
+            reads: HashMap::new(),
             unforkable: Words::default(),
             bytes: Words::default(),
         });
