@@ -74,9 +74,11 @@ pub(crate) fn plan(
                 let offer = &mut offers[*there.get()];
                 // And what looks up nothing: a lie that it does is told to others, too.
                 let reads = reads(entries, realm, &sees, &modules, &reader);
-                let gain = worth.gain(realm, &sees, &modules, &reads);
-                if gain > offer.gain {
-                    (offer.gain, offer.reads) = (gain, reads);
+                if reads != offer.reads {
+                    let gain = worth.gain(realm, &sees, &modules, &reads);
+                    if gain > offer.gain {
+                        (offer.gain, offer.reads) = (gain, reads);
+                    }
                 }
                 if price.milliseconds < offer.price.milliseconds {
                     (offer.price, offer.reader) = (price, reader);
