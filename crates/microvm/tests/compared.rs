@@ -372,7 +372,8 @@ fn a_directory_is_listed_once_and_all_of_it_while_it_changes() {
             for (int at = 1; at < 2900; at += 3) { path(one, "old", at); path(other, "z", at); rename(one, other); rename(other, one); }
             twice += next(99999);
             int missed = 0;
-            for (int at = 0; at < 2900; at++) missed += at % 3 && !told[at];
+            /* What got its name back may be missed: tmpfs of Linux 6.12 does. */
+            for (int at = 2; at < 2900; at += 3) missed += !told[at];
             printf("twice %d missed %d\n", twice, missed);
             /* To where it was, and to the beginning. */
             memset(told, 0, sizeof told); rewinddir(directory);
