@@ -23,6 +23,8 @@ use std::os::unix::fs::{
     DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
 };
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -118,6 +120,10 @@ pub struct Hold {
     state: State,
     lock: File,
 }
+
+/// A worker that was killed while it started a program leaves a child that has its lock until it executes that program: so
+/// long this is waited for.
+const ORPHANS: Duration = Duration::from_secs(5);
 
 impl State {
     /// Opens the directory; makes it when it is not there.
@@ -258,7 +264,7 @@ impl State {
     /// # Errors
     /// When another worker holds it.
     pub fn hold(&self) -> Result<Hold, StateError> {
-        let path = self.root.join("lock");
+        let (path, begun) = (self.root.join("lock"), Instant::now());
         let mut lock = loop {
             let mut lock = self.lock(&path)?;
             match lock.try_lock() {
@@ -269,6 +275,11 @@ impl State {
                     let mut pid = String::new();
                     let known = lock.read_to_string(&mut pid).is_ok() && !pid.trim().is_empty();
                     let pid = if known { pid.trim().to_owned() } else { "?".to_owned() };
+                    if known && !Path::new("/proc").join(&pid).exists() && begun.elapsed() < ORPHANS
+                    {
+                        thread::sleep(Duration::from_millis(10));
+                        continue;
+                    }
                     return Err(StateError::Busy { path: self.root.clone(), pid });
                 }
                 Err(TryLockError::Error(error)) => return Err(unusable(&path)(error)),

@@ -99,6 +99,23 @@ fn a_second_hold_names_the_pid_and_how_to_stop_it() {
 }
 
 #[test]
+fn a_killed_workers_child_that_has_its_lock_for_a_moment_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = State::open(dir.path()).unwrap();
+    let mut gone = std::process::Command::new("true").spawn().unwrap();
+    gone.wait().unwrap();
+    let lock = File::create(dir.path().join("lock")).unwrap();
+    lock.try_lock().unwrap();
+    writeln!(&lock, "{}", gone.id()).unwrap();
+    let child = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(200));
+        drop(lock);
+    });
+    state.hold().unwrap();
+    child.join().unwrap();
+}
+
+#[test]
 fn an_address_is_there_exactly_while_the_hold_is() {
     let dir = tempfile::tempdir().unwrap();
     let state = State::open(dir.path()).unwrap();
