@@ -220,11 +220,13 @@ impl Asked<'_> {
     fn note(&mut self, files: Vec<LoadedFile>, all: &mut Imports) -> Result<(), ProviderError> {
         let variables = files.iter().map(|file| &file.variables);
         self.noted += files.len() + variables.clone().map(Vec::len).sum::<usize>();
-        let long = variables.flatten().any(|name| name.len() > VARIABLE_BYTES);
-        if self.noted > MOST_FILES || long {
-            return Err(
-                self.lost(format!("it says that it has loaded more than {MOST_FILES} files"))
-            );
+        if self.noted > MOST_FILES {
+            let what = format!("it names more than {MOST_FILES} files and variables");
+            return Err(self.lost(what));
+        }
+        if variables.flatten().any(|name| name.len() > VARIABLE_BYTES) {
+            let what = format!("it names a variable in more than {VARIABLE_BYTES} bytes");
+            return Err(self.lost(what));
         }
         all.files.extend(files);
         Ok(())
