@@ -3,10 +3,12 @@
 //! What is added to a source here counts the modules that had to be imported from packages although a zygote was there:
 //! none is the proof that the zygote was exact.
 
-/// What each copy of a function begins with.
-const HEAD: &str = "import sys as _sys\nimport time as _time\n\n_before = set(_sys.modules)\n";
+/// What each copy of a function begins with. A length: whoever goes through all modules writes to each name's reference
+/// count, copies their pages from the zygote, and measures himself.
+const HEAD: &str = "import sys as _sys\nimport time as _time\n\n_before = len(_sys.modules)\n";
 
-/// What each copy of a function ends with. The packages are the second entry of the path: see the guest.
+/// What each copy of a function ends with. A dictionary keeps its order: the last ones are new. The packages are the second
+/// entry of the path: see the guest.
 const TAIL: &str = "
 _packages = _sys.path[1] + '/'
 
@@ -15,7 +17,9 @@ def handler(event, context):
     began = _time.perf_counter_ns()
     if event.get('work'):
         work()
-    files = [getattr(_sys.modules[name], '__file__', None) for name in set(_sys.modules) - _before]
+    modules = reversed(_sys.modules.values())
+    new = [next(modules) for _ in range(len(_sys.modules) - _before)]
+    files = [getattr(module, '__file__', None) for module in new]
     imported = sum(1 for file in files if file and file.startswith(_packages))
     return {'work_ns': _time.perf_counter_ns() - began, 'imported': imported}
 ";

@@ -28,7 +28,7 @@ const WARMERS: usize = 3;
 
 pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     let mut run = Run::new(FIGURE, TITLE);
-    let (rounds, calls) = stage.amount((4, 5), (1, 3));
+    let (rounds, calls) = stage.amount((4, 15), (1, 3));
     let libraries = if stage.quick { libraries::some()? } else { libraries::all()? };
     let copies = WARMERS + rounds as usize * calls;
     run.method = vec![

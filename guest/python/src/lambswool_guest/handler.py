@@ -97,11 +97,6 @@ def _enter(load: dict, places: "Places") -> None:
         time.tzset()
     posix.chdir(places.task)
     sys.path[:] = [*path, *places.stdlib]
-    # What was cached before a fork is about the zygote's directories: same names, other contents.
-    ours = (f"{places.task}/", f"{places.packages}/")
-    for path in list(sys.path_importer_cache):
-        if f"{path}/".startswith(ours):
-            del sys.path_importer_cache[path]
     sys.argv[1:] = []
     # `site` defines these, and scripts call them.
     import builtins

@@ -47,6 +47,7 @@ def run(modules: list[str], path: list[str], places: "Places") -> dict:
                 failed.append([name, _words(error)])
             if left != (left := _left()):
                 left_by.append(name)
+    _forget_finders(places)
     files = _files([name for name in sys.modules if name not in before], places)
     named = {name for name, _ in files}
     variables = lookups.by(named)
@@ -294,10 +295,13 @@ def _extend(path: list[str], places: "Places") -> None:
 
     os.environ.update(places.variables())
     sys.path[:] = [*path, *(entry for entry in sys.path if entry not in path)]
-    # A derived zygote has other contents behind the same names, and a missing directory was
-    # remembered as such.
+
+
+def _forget_finders(places: "Places") -> None:
+    """Whoever comes of this process has other contents behind the same names. Here, where nobody
+    waits: a finder lists its directory, and a fork that lets go of it writes to each name."""
     for entry in list(sys.path_importer_cache):
-        if entry.startswith(tuple(path)) or not entry.startswith(tuple(places.stdlib)):
+        if not places.in_stdlib(f"{entry}/"):
             del sys.path_importer_cache[entry]
 
 
