@@ -30,6 +30,9 @@ const IMPORT_PATIENCE: Duration = Duration::from_secs(120);
 /// thousand. Whoever says more means to fill this process's memory.
 const MOST_FILES: usize = 100_000;
 
+/// Most bytes of all that it says of its imports: a name may be as long as a packet.
+const MOST_BYTES: usize = 64 << 20;
+
 /// Longest name of a variable: the guest says `*` instead of longer ones.
 const VARIABLE_BYTES: usize = 1024;
 
@@ -97,6 +100,7 @@ pub(crate) async fn import(
         packaged: spec.packages.is_some(),
         deadline: begin + IMPORT_PATIENCE,
         noted: 0,
+        said: 0,
     };
     let mut all = Imports::default();
     let mut left = Left::default();
@@ -175,6 +179,8 @@ struct Asked<'a> {
     deadline: Instant,
     /// Files and variables that it has said.
     noted: usize,
+    /// Bytes of everything that it has said.
+    said: usize,
 }
 
 impl Asked<'_> {
@@ -203,6 +209,10 @@ impl Asked<'_> {
             let patience = self.deadline.saturating_duration_since(Instant::now());
             let said = read_packet(self.control, patience).await;
             let said = said.map_err(|error| self.lost(format!("while importing: {error}")))?;
+            self.said += said.len();
+            if self.said > MOST_BYTES {
+                return Err(self.lost(format!("it says more than {MOST_BYTES} bytes of imports")));
+            }
             match serde_json::from_slice(&said) {
                 Ok(ImportReply::Files { files }) => self.note(files, all)?,
                 Ok(ImportReply::Imported(imports)) => {

@@ -259,17 +259,25 @@ async fn a_report_of_imports_without_end_is_cut_off() {
     }
     let _alone = ALONE.lock().await;
     let world = World::new(false, NONE).await;
-    let attack = "
-_packet = json.dumps({'kind': 'files', 'files': [['m', '/m']] * 3000}).encode()
+    for (file, at_most) in [
+        ("['m', '/m', 0.0, '', []]] * 1500", "it names more than 100000 files and variables"),
+        ("['m' * 40_000, '/m', 0.0, '', []]]", "it says more than 67108864 bytes of imports"),
+    ] {
+        let attack = format!(
+            "
+_packet = json.dumps({{'kind': 'files', 'files': [{file}}}).encode()
 def flood():
     while True:
         _real.send(3, _packet)
 flood()
-";
-    let begin = std::time::Instant::now();
-    let error = world.containers.create_zygote(world.evil(attack)).await.unwrap_err();
-    assert_eq!(seen(&error), Lost, "{error}");
-    assert!(begin.elapsed() < patience(10));
+"
+        );
+        let begin = std::time::Instant::now();
+        let error = world.containers.create_zygote(world.evil(&attack)).await.unwrap_err();
+        assert_eq!(seen(&error), Lost, "{error}");
+        assert!(error.to_string().contains(at_most), "{error}");
+        assert!(begin.elapsed() < patience(10));
+    }
     world.settle().await;
     assert_eq!(world.processes().len(), 0);
 }

@@ -179,13 +179,14 @@ impl Lines {
     fn read(&self, most: usize) -> io::Result<Vec<Action>> {
         let mut newest_first = Vec::new();
         for number in 0..self.rotation.files {
-            let text = match fs::read_to_string(numbered(&self.dir, number)) {
+            let text = match fs::read(numbered(&self.dir, number)) {
                 Ok(text) => text,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => break,
                 Err(error) => return Err(error),
             };
-            // One that a crash cut off is no action.
-            let actions = text.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
+            // One that a crash or a full disk cut off, if within a character, is no action.
+            let lines = text.rsplit(|byte| *byte == b'\n');
+            let actions = lines.filter_map(|line| serde_json::from_slice(line).ok());
             newest_first.extend(actions.take(most - newest_first.len()));
         }
         newest_first.reverse();
@@ -233,7 +234,12 @@ mod tests {
         // As after a crash in the middle of a line.
         drop(audit);
         let mut options = OpenOptions::new();
-        options.append(true).open(numbered(&dir, 0)).unwrap().write_all(b"{\"time\": \"2").unwrap();
+        options
+            .append(true)
+            .open(numbered(&dir, 0))
+            .unwrap()
+            .write_all(b"{\"time\": \"\xc3")
+            .unwrap();
         let audit = Audit::open(&dir, rotation).unwrap();
         let names = |most| -> Vec<String> {
             let read = audit.read(most).unwrap();

@@ -207,10 +207,14 @@ impl Warden {
             self.furnish(name, zygote, (found, stderr), derive, packages, limits, slot)
         });
         if made.is_err() {
-            // Nobody has held any of it yet.
+            // Nobody has held the uids yet.
             self.give_back(allotment, Some(zygote));
-            if let Some(group) = idle {
-                self.cgroups.remove(&group);
+            // Its zygote may have put something there, which goes with the zygote then: behind the others meanwhile.
+            if let Some(group) = idle
+                && !self.cgroups.remove(&group)
+                && let Some(own) = self.sandboxes.get_mut(&zygote).and_then(Sandbox::as_zygote_mut)
+            {
+                own.idle_groups.insert(0, group);
             }
         }
         made

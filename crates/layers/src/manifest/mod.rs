@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use settings::Settings;
+use settings::TABLE_BYTES;
 
 use crate::allowance::ALLOWANCE;
 use crate::python::RequestError;
@@ -147,6 +148,12 @@ pub enum ManifestError {
     /// A file is longer than anybody writes one.
     #[error("{file} has more than {} MiB; put data into files of their own", MAX_BYTES >> 20)]
     TooLong {
+        /// Which.
+        file: String,
+    },
+    /// A table is longer than the worker parses one.
+    #[error("{file} holds more than {} KiB of TOML; put data into files of their own", TABLE_BYTES >> 10)]
+    LongTable {
         /// Which.
         file: String,
     },

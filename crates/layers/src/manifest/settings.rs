@@ -239,10 +239,23 @@ fn text(table: &Table, key: &str, file: &str) -> Result<Option<String>, Manifest
     }
 }
 
+/// A parsed table takes some hundred times its text, in the worker's own memory.
+pub(super) const TABLE_BYTES: usize = 256 << 10;
+
+/// Longest message of the parser, in bytes: it quotes the line.
+const MESSAGE_BYTES: usize = 1024;
+
 fn parse(text: &str, file: &str) -> Result<Table, ManifestError> {
-    let error =
-        |e: toml::de::Error| ManifestError::Toml { file: file.to_owned(), message: e.to_string() };
-    text.parse().map_err(error)
+    if text.len() > TABLE_BYTES {
+        return Err(ManifestError::LongTable { file: file.to_owned() });
+    }
+    text.parse().map_err(|error: toml::de::Error| {
+        let mut message = error.to_string();
+        if message.len() > MESSAGE_BYTES {
+            message = error.message().to_owned();
+        }
+        ManifestError::Toml { file: file.to_owned(), message }
+    })
 }
 
 fn optional(root: &Path, file: &str) -> Result<Option<String>, ManifestError> {

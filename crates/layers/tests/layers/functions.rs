@@ -101,6 +101,11 @@ fn what_is_wrong_is_told_with_file_and_line() {
         error("# /// script\n# dependencies = \n# ///\n")
             .starts_with("function.py: TOML parse error")
     );
+    let wrong = format!("# /// script\n# x = [{}\n# ///\n", "1,".repeat(10_000));
+    let told = error(&wrong);
+    assert!(told.starts_with("function.py: ") && told.len() < 2000, "{told}");
+    let long = format!("# /// script\n# x = [{}]\n# ///\n", "1,".repeat(200_000));
+    assert!(error(&long).starts_with("function.py holds more than 256 KiB of TOML"));
     assert!(error("x = '\0'").contains("function.py"));
 }
 
