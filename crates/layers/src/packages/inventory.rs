@@ -52,7 +52,7 @@ impl Inventory {
             let hash = blake3::Hash::from_hex(hash).ok()?;
             Some(Entry { path: PathBuf::from(path), bytes: bytes.parse().ok()?, hash })
         };
-        text.lines().map(entry).collect::<Option<Vec<_>>>().map(Self)
+        text.split_terminator('\n').map(entry).collect::<Option<Vec<_>>>().map(Self)
     }
 
     /// The first difference between this and what a directory holds now, in words; none when there is none.
