@@ -7,11 +7,11 @@
 use anyhow::Result;
 use microvm::hypervisor::Hypervisor;
 
-use super::{Measured, at_least, at_most, on_kvm};
+use super::{Measured, at_least, at_most, on_kvm, take_turns};
 use crate::baselines::first_byte;
 use crate::guests::{Forking, Frozen, Guest, Point, Program, Way, build, on_the_host, python};
 use crate::libraries;
-use crate::load::{Pending, Shot, Target, Until, closed};
+use crate::load::{Pending, Shot, Target};
 use crate::plot::{Line, Plot};
 use crate::run::{Comparison, Run};
 use crate::sample::{Mode, float};
@@ -80,20 +80,11 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
         let huge = Forking::start(of_size(HUGE, size), &dir, &arguments, true).await?;
         let anew = Way::Start(Box::new(Hypervisor::open()?), program, 0);
         let anew = Guest::new(of_size(ANEW, size), anew);
-        for round in 0..rounds {
-            let mut arms: [(&dyn Target, usize); 4] =
-                [(&clone, calls), (&fork, calls), (&huge, calls), (&anew, few)];
-            arms.rotate_left(round as usize % 4);
-            for (arm, calls) in arms {
-                run.add(closed(arm, round, 1, Until::Calls(calls)).await?);
-            }
-        }
+        let arms: [(&dyn Target, usize); 4] =
+            [(&clone, calls), (&fork, calls), (&huge, calls), (&anew, few)];
+        take_turns(&mut run, &arms, rounds).await?;
     }
-    for round in 0..rounds {
-        for (arm, calls) in numpy.arms((calls, few * 4)) {
-            run.add(closed(arm, round, 1, Until::Calls(calls)).await?);
-        }
-    }
+    take_turns(&mut run, &numpy.arms((calls, few * 4)), rounds).await?;
     run.comparisons = compare(&run);
     let line = |way: &str| Line {
         name: way.to_owned(),
