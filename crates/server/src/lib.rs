@@ -27,6 +27,7 @@ pub mod deploy;
 pub mod doctor;
 pub mod guest;
 pub mod installer;
+pub mod isolation;
 pub mod layered;
 mod learnt;
 mod listen;

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::isolation::Instead;
+
 /// `wool run`
 #[derive(Clone, Debug, Args)]
 #[command(
@@ -12,32 +14,12 @@ use clap::Args;
 pub struct Run {
     /// A .py file or a folder
     pub path: PathBuf,
-    /// What to run it in [default: what the function says, else a container]
-    #[arg(long, value_name = "KIND")]
-    pub isolation: Option<Isolation>,
+    /// What counts instead of its own settings.
+    #[command(flatten)]
+    pub instead: Instead,
     /// How to call it.
     #[command(flatten)]
     pub event: Event,
-}
-
-/// What a function can run in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Isolation {
-    /// A container
-    Container,
-    /// A micro-VM: needs KVM
-    Microvm,
-}
-
-impl Isolation {
-    /// As the API says it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Container => "container",
-            Self::Microvm => "microvm",
-        }
-    }
 }
 
 /// `wool deploy`
@@ -51,6 +33,9 @@ pub struct Deploy {
     /// The name to deploy under [default: the file's or folder's]
     #[arg(short, long)]
     pub name: Option<String>,
+    /// What counts instead of its own settings.
+    #[command(flatten)]
+    pub instead: Instead,
 }
 
 /// `wool invoke`

@@ -11,11 +11,12 @@ use bytes::Bytes;
 use hyper::{Method, StatusCode, header};
 use sandbox::InvocationId;
 
+use super::deploy::How;
 use super::pack::pack;
 use super::terminal::say;
 use super::{call, client, deploy, state_root, up};
-use crate::api::random_id;
-use crate::cli::{Global, Isolation, Run};
+use crate::api::{FunctionDetail, random_id};
+use crate::cli::{Global, Run};
 use crate::client::{Client, ClientError};
 use crate::logs::{Entry, stamp};
 use crate::throwaway;
@@ -23,12 +24,14 @@ use crate::throwaway;
 pub(super) async fn run(global: &Global, run: &Run) -> Result<()> {
     let packed = pack(&run.path)?;
     let client = reach(global).await?;
-    let isolation = run.isolation.map_or("", Isolation::as_str);
     let (module, kind) = (deploy::module_of(&packed), packed.content_type);
-    let name = throwaway::name(isolation, &module, kind, &*packed.bytes)?;
-    if !is_there(&client, &name).await? {
-        deploy::upload(&client, &name, packed, true, run.isolation).await?;
-    }
+    let name = throwaway::name(run.instead, &module, kind, &*packed.bytes)?;
+    let how = How { hidden: true, instead: run.instead };
+    let function = match find(&client, &name).await? {
+        Some(function) => function,
+        None => deploy::upload(&client, &name, packed, how).await?,
+    };
+    deploy::warn_of(&function);
     let mut output = Output::of_a_call(&client, &name)?;
     let id = output.invocation.clone();
     let reply = tokio::select! {
@@ -59,10 +62,10 @@ async fn reach(global: &Global) -> Result<Client> {
     Ok(started)
 }
 
-async fn is_there(client: &Client, name: &str) -> Result<bool> {
-    match client.ask(Method::GET, &format!("/v1/functions/{name}"), &[], Bytes::new()).await {
-        Ok(_) => Ok(true),
-        Err(ClientError::Refused { status: StatusCode::NOT_FOUND, .. }) => Ok(false),
+async fn find(client: &Client, name: &str) -> Result<Option<FunctionDetail>> {
+    match client.get(&format!("/v1/functions/{name}")).await {
+        Ok(function) => Ok(Some(function)),
+        Err(ClientError::Refused { status: StatusCode::NOT_FOUND, .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
