@@ -183,6 +183,24 @@ fn a_script_gets_json_and_an_exit_status_from_every_command() {
 }
 
 #[test]
+fn a_fresh_run_finds_nothing_of_the_run_before() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    let site = worker.site();
+    let source =
+        "calls = []\ndef handler(event, context):\n    calls.append(1)\n    return len(calls)\n";
+    let file = write(site.own(), "counts.py", source);
+    let run = |more: &[&str]| site.wool(&[&["run", &file], more].concat()).json();
+    assert_eq!(run(&[]), 1);
+    assert_eq!(run(&[]), 2, "it goes on in the instance of the first");
+    assert_eq!(run(&["--fresh"]), 1);
+    assert_eq!(run(&[]), 2);
+    worker.assert_well();
+}
+
+#[test]
 fn what_stands_in_a_table_that_is_nearly_ours_is_warned_of() {
     if !can_run() {
         return;

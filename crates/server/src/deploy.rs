@@ -44,6 +44,8 @@ pub struct Order {
     pub bundle: Bundle,
     /// Whether lists leave it out.
     pub hidden: bool,
+    /// Whether no call is to find an instance that is there already.
+    pub fresh: bool,
     /// Whether it is known who asks: only then may it take the place of a function that has secrets.
     pub known: bool,
 }
@@ -183,8 +185,8 @@ impl Deployer {
         let most = self.quotas.functions(order.name.tenant());
         // Before all the work, and once more when it is recorded.
         registry.check_room(&order.name, most)?;
+        let Order { name, bundle, hidden, fresh, known } = order;
         let work = tokio::task::spawn_blocking(move || {
-            let Order { name, bundle, hidden, known } = order;
             let made = workshop.make(name.name(), bundle, &patience, &*heard);
             if workshop.take_mended() {
                 // Zygotes and instances may have imported what was broken.
@@ -219,6 +221,9 @@ impl Deployer {
         tracing::info!(function = %function.whole_name(), version = %handler.id, "deployed");
         if let Some(old) = before.filter(|old| old.current.handler.id != handler.id) {
             self.engine.forget(&old.current.handler.id).await;
+        }
+        if fresh {
+            self.engine.renew(&handler.id);
         }
         if let Some(lacking) = self.engine.lacks(handler.kind) {
             progress.step(&format!("its calls will be refused: {lacking}"));

@@ -181,6 +181,21 @@ async fn a_query_that_is_not_known_is_refused_with_those_that_are() {
 }
 
 #[tokio::test]
+async fn a_fresh_deploy_of_the_same_leaves_no_instance_to_the_next_call() {
+    let world = World::new().await;
+    let put = async |query: &str| {
+        let path = format!("/v1/functions/f?{query}");
+        assert_eq!(world.send(Method::PUT, &path, &[PYTHON], "module = echo").await.status, 201);
+        world.run("f", "{}").await.header("lambswool-start").to_owned()
+    };
+    assert_eq!(put("").await, "fork");
+    assert_eq!(put("").await, "resume");
+    assert_eq!(put("fresh=true").await, "fork");
+    assert_eq!(put("fresh=false").await, "resume");
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn what_a_call_printed_can_be_read_as_soon_as_it_returned() {
     let world = World::new().await;
     world.deploy("f", "module = print").await;

@@ -41,6 +41,9 @@ pub(super) struct PutQuery {
     /// Leave it out of lists, and forget it when the worker starts again.
     #[serde(default)]
     hidden: bool,
+    /// Let no call find an instance that is there already, also where the same version is deployed again.
+    #[serde(default)]
+    fresh: bool,
     /// The module's name for a single Python source; the function's name unless said.
     module: Option<String>,
     /// What to run it in, whatever it says itself: `container` or `microvm`.
@@ -102,7 +105,8 @@ pub(super) async fn put(
     let bundle = Bundle { packing, file, over: query.instead().into() };
     let (events, told) = unbounded_channel();
     let (app, progress) = (Arc::clone(&app), Sender::new(events));
-    let order = Order { name, bundle, hidden: query.hidden, known };
+    let PutQuery { hidden, fresh, .. } = query;
+    let order = Order { name, bundle, hidden, fresh, known };
     let deploying = deploy(app, order, progress, act);
     let work = async move {
         let deployed = deploying.await;

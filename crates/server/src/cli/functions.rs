@@ -9,7 +9,7 @@ use crate::isolation::Instead;
 /// `wool run`
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Examples:\n  wool run hello.py '{\"name\": \"Ada\"}'\n  echo '[1, 2]' | wool run sum.py -\n  wool run thumbnail/ @photo.jpg -o small.jpg --timings\n\nThe result goes to stdout; what the function prints goes to stderr."
+    after_help = "Examples:\n  wool run hello.py '{\"name\": \"Ada\"}'\n  echo '[1, 2]' | wool run sum.py -\n  wool run thumbnail/ @photo.jpg -o small.jpg --timings\n\nThe result goes to stdout; what the function prints goes to stderr. A second run of the same file may go on in the\ninstance of the first, and find what that left in its module: with --fresh, or --reset always, it does not."
 )]
 pub struct Run {
     /// A .py file or a folder
@@ -17,6 +17,9 @@ pub struct Run {
     /// What counts instead of its own settings.
     #[command(flatten)]
     pub instead: Instead,
+    /// Call it in no instance that an earlier run has left: its module is loaded anew
+    #[arg(long)]
+    pub fresh: bool,
     /// How to call it.
     #[command(flatten)]
     pub event: Event,

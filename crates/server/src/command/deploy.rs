@@ -58,6 +58,7 @@ pub(super) fn warn_of(function: &FunctionDetail) {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct How {
     pub(super) hidden: bool,
+    pub(super) fresh: bool,
     pub(super) instead: Instead,
 }
 
@@ -72,11 +73,11 @@ pub(super) async fn upload(
     client: &Client,
     name: &str,
     packed: Packed,
-    How { hidden, instead }: How,
+    How { hidden, fresh, instead }: How,
 ) -> Result<FunctionDetail> {
     let module = module_of(&packed);
     let path = format!(
-        "/v1/functions/{}?hidden={hidden}&module={module}{}",
+        "/v1/functions/{}?hidden={hidden}&fresh={fresh}&module={module}{}",
         call::segment(name),
         instead.query()
     );

@@ -26,8 +26,9 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<()> {
     let client = reach(global).await?;
     let (module, kind) = (deploy::module_of(&packed), packed.content_type);
     let name = throwaway::name(run.instead, &module, kind, &*packed.bytes)?;
-    let how = How { hidden: true, instead: run.instead };
-    let function = match find(&client, &name).await? {
+    let how = How { hidden: true, fresh: run.fresh, instead: run.instead };
+    let there = if run.fresh { None } else { find(&client, &name).await? };
+    let function = match there {
         Some(function) => function,
         None => deploy::upload(&client, &name, packed, how).await?,
     };
