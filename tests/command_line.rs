@@ -197,6 +197,10 @@ fn a_fresh_run_finds_nothing_of_the_run_before() {
     assert_eq!(run(&[]), 2, "it goes on in the instance of the first");
     assert_eq!(run(&["--fresh"]), 1);
     assert_eq!(run(&[]), 2);
+    // One whose own function was forgotten between is none the wiser.
+    let hidden = site.wool(&["ls", "--all", "--json"]).json();
+    drop(worker.delete(&format!("/v1/functions/{}", hidden[0]["name"].as_str().unwrap())));
+    assert_eq!(run(&[]), 1);
     worker.assert_well();
 }
 

@@ -26,6 +26,7 @@ pub mod database;
 pub mod deploy;
 pub mod doctor;
 pub mod guest;
+mod hidden;
 pub mod installer;
 pub mod isolation;
 pub mod layered;

@@ -196,6 +196,35 @@ async fn a_fresh_deploy_of_the_same_leaves_no_instance_to_the_next_call() {
 }
 
 #[tokio::test]
+async fn of_very_many_hidden_functions_the_first_go_with_their_logs() {
+    let world = World::new().await;
+    world.deploy("deployed", "module = print").await;
+    let put = async |name: &str| {
+        let path = format!("/v1/functions/{name}?hidden=true");
+        let put = world.send(Method::PUT, &path, &[PYTHON], "module = print").await;
+        assert_eq!(put.status, 201, "{}", put.text());
+        // Which was the first is told by the millisecond.
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    };
+    let logs =
+        async |name: &str| world.get(&format!("/v1/functions/{name}/logs")).await.status.as_u16();
+    put("secret").await;
+    let secret = "/v1/functions/secret/secrets/KEY";
+    assert_eq!(world::exchange(&world.unix, Method::PUT, secret, "value").await.status, 204);
+    put("first").await;
+    assert_eq!(world.run("first", "{}").await.status, 200);
+    for n in 0..32 {
+        put(&format!("other-{n}")).await;
+    }
+    assert_eq!(logs("first").await, 404);
+    assert!(!world.state.path().join("logs/first").exists());
+    assert_eq!((logs("secret").await, logs("deployed").await), (200, 200));
+    let all = world.get("/v1/functions?hidden=true").await.json();
+    assert_eq!(all["functions"].as_array().unwrap().len(), 33, "32 of them, and the one deployed");
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn what_a_call_printed_can_be_read_as_soon_as_it_returned() {
     let world = World::new().await;
     world.deploy("f", "module = print").await;

@@ -38,7 +38,8 @@ const NDJSON: &str = "application/x-ndjson";
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct PutQuery {
-    /// Leave it out of lists, and forget it when the worker starts again.
+    /// Leave it out of lists, and forget it when the worker starts again, or room is needed for another function: then those
+    /// that were deployed first go first, and none that is being called or has secrets.
     #[serde(default)]
     hidden: bool,
     /// Let no call find an instance that is there already, also where the same version is deployed again.
