@@ -9,6 +9,9 @@ use crate::isolation::Instead;
 
 const PREFIX: &str = "run-";
 
+/// What stands for all of them where an operator lists names.
+pub(crate) const PATTERN: &str = "run-*";
+
 const DIGITS: usize = 48;
 
 /// The name of a bundle: its bytes, how they are packed, the module's name, and what its deploy says instead of it.
