@@ -183,6 +183,55 @@ fn a_script_gets_json_and_an_exit_status_from_every_command() {
 }
 
 #[test]
+fn a_fresh_run_finds_nothing_of_the_run_before() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    let site = worker.site();
+    let source =
+        "calls = []\ndef handler(event, context):\n    calls.append(1)\n    return len(calls)\n";
+    let file = write(site.own(), "counts.py", source);
+    let run = |more: &[&str]| site.wool(&[&["run", &file], more].concat()).json();
+    assert_eq!(run(&[]), 1);
+    assert_eq!(run(&[]), 2, "it goes on in the instance of the first");
+    assert_eq!(run(&["--fresh"]), 1);
+    assert_eq!(run(&[]), 2);
+    // One whose own function was forgotten between is none the wiser.
+    let hidden = site.wool(&["ls", "--all", "--json"]).json();
+    drop(worker.delete(&format!("/v1/functions/{}", hidden[0]["name"].as_str().unwrap())));
+    assert_eq!(run(&[]), 1);
+    worker.assert_well();
+}
+
+#[test]
+fn what_stands_in_a_table_that_is_nearly_ours_is_warned_of() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    let site = worker.site();
+    let source = |table: &str| {
+        format!(
+            "# /// script\n# {table}\n# isolation = \"microvm\"\n# ///\ndef handler(event, context):\n    return 1\n"
+        )
+    };
+    for table in ["[tool.lambswol]", "[lambswool]"] {
+        let file = write(site.own(), "misspelt.py", &source(table));
+        // Of two runs the second finds what the first has deployed.
+        for command in ["deploy", "run", "run"] {
+            let said = site.wool(&[command, &file]);
+            assert_eq!(said.code, 0, "{said:?}");
+            assert!(said.stderr.contains("warning: misspelt.py"), "{command}: {said:?}");
+            assert!(said.stderr.contains("[tool.lambswool]"), "{command}: {said:?}");
+        }
+    }
+    let listed = site.wool(&["ls"]).ok();
+    assert!(listed.contains("ISOLATION") && listed.contains(" container "), "{listed}");
+    worker.assert_well();
+}
+
+#[test]
 fn without_a_worker_a_command_says_how_to_start_one() {
     let site = Site::new();
     for command in [&["ls"][..], &["invoke", "f"], &["logs", "f"], &["rm", "f"]] {

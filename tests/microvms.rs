@@ -121,6 +121,50 @@ fn wool_run_puts_a_file_into_a_machine_when_told_to() {
 }
 
 #[test]
+fn what_is_told_at_the_command_counts_and_is_what_is_listed() {
+    if !can_run_machines() {
+        return;
+    }
+    let worker = Site::new().up();
+    let site = worker.site();
+    let counts =
+        "calls = []\ndef handler(event, context):\n    calls.append(1)\n    return len(calls)\n";
+    let write = |name: &str, settings: &str| {
+        let file = site.own().join(name);
+        let lines: String = settings.lines().map(|line| format!("# {line}\n")).collect();
+        let header = format!("# /// script\n# [tool.lambswool]\n{lines}# ///\n");
+        fs::write(&file, header + counts).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let (plain, resets) = (write("plain.py", ""), write("resets.py", "reset = \"always\""));
+    let pristine = write("pristine.py", "isolation = \"microvm\"\nreset = \"always\"");
+    let run = |more: &[&str]| site.wool(&[&["run"], more].concat());
+    // It is put back, also between two runs.
+    let machine = ["--isolation", "microvm"];
+    let always = ["--isolation", "microvm", "--reset", "always"];
+    for _ in 0..2 {
+        assert_eq!(run(&[&always[..], &[&plain]].concat()).json(), 1);
+        assert_eq!(run(&[&machine[..], &[&resets]].concat()).json(), 1);
+    }
+    // A container cannot be, and is not in silence what is not put back.
+    for refused in
+        [&["--reset", "always", &plain][..], &[&resets], &["--isolation", "container", &pristine]]
+    {
+        assert!(run(refused).failed(1).contains("cannot be reset"), "{refused:?}");
+    }
+    let never = ["--isolation", "container", "--reset", "never"];
+    assert_eq!(run(&[&never[..], &[&pristine]].concat()).json(), 1);
+    drop(site.wool(&[&["deploy"], &always[..], &[&plain]].concat()).ok());
+    drop(site.wool(&[&["deploy"], &never[..], &[&pristine]].concat()).ok());
+    let listed = site.wool(&["ls", "--json"]).json();
+    let of = |index: usize| (&listed[index]["isolation"], &listed[index]["reset"]);
+    assert_eq!(of(0), (&json!("microvm"), &json!("always")));
+    assert_eq!(of(1), (&json!("container"), &json!("never")));
+    assert!(site.wool(&["ls"]).ok().contains("microvm, reset"));
+    worker.assert_well();
+}
+
+#[test]
 fn a_monitor_has_no_rights_and_sees_no_files() {
     if !can_run_machines() {
         return;

@@ -88,6 +88,30 @@ fn a_function_reaches_what_it_lists_where_the_operator_allows_both() {
 }
 
 #[test]
+fn what_wool_run_makes_reaches_what_the_operator_allows_to_all_of_it() {
+    if !can_run() {
+        return;
+    }
+    let port = greeting();
+    let allowed = [("WOOL_EGRESS", "run-*"), ("WOOL_EGRESS_ALLOW", "127.0.0.1")];
+    let worker = Site::new().up_with(&allowed);
+    let file = worker.site().own().join("fetch.py");
+    let run = |worker: &Worker, edit: &str| {
+        std::fs::write(&file, egress(&[port]) + edit).unwrap();
+        worker.site().wool(&["run", file.to_str().unwrap(), &port.to_string()])
+    };
+    for edit in ["", "# another function\n"] {
+        assert_eq!(run(&worker, edit).json(), "hello");
+    }
+    let worker = worker.stop().up();
+    let refused = run(&worker, "").failed(1);
+    // What would be another name after the next edit is nothing to list.
+    assert!(refused.contains("\"run-*\"") && !refused.contains("run-0"), "{refused}");
+    assert!(refused.contains("`egress`"), "{refused}");
+    worker.assert_well();
+}
+
+#[test]
 fn without_zygotes_a_function_reaches_the_same() {
     if !can_run() {
         return;

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::fs;
 
-use layers::manifest::Settings;
+use layers::manifest::{Overrides, Settings};
 use tempfile::TempDir;
 
 use crate::scratch::scratch;
@@ -27,7 +27,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
                 fs::write(path, part).expect("there is room for a file");
             }
         }
-        match Settings::read(root) {
+        match Settings::read(root, Overrides::default()) {
             Ok(settings) => {
                 if let Ok(python) = settings.python() {
                     let _ = (python.accepts("3.12.1"), python.to_string());

@@ -17,7 +17,7 @@
 //!
 //! ```text
 //!   let bundle   = code::Bundle::from_path(&store, path)?;
-//!   let settings = manifest::Settings::read(bundle.path())?;          // no interpreter needed yet
+//!   let settings = manifest::Settings::read(bundle.path(), over)?;    // no interpreter needed yet
 //!   let base     = base::default_or_build(&store, &settings.python()?, progress)?;
 //!   let manifest = settings.inspect(bundle.path(), &base.command(&store))?;   // parses the source, runs nothing
 //!   let uv       = uv::Uv::find_or_fetch(&store, patience, progress)?;

@@ -11,7 +11,7 @@ use clap_complete::Shell;
 
 use crate::access::Label;
 pub use control::{Audit, Secret, Tls, Token, TokenCreate};
-pub use functions::{Deploy, Event, Invoke, Isolation, Logs, Ls, Rm, Run};
+pub use functions::{Deploy, Event, Invoke, Logs, Ls, Rm, Run};
 pub use worker::{Clean, Down, Up};
 
 const EXAMPLES: &str = "\

@@ -5,8 +5,8 @@
 //!              (layers on disk)                                          (durable)         (zygote, off the path)
 //! ```
 //!
-//! Whatever fails before `put` leaves the current version as it was. What follows `put` cannot undo it: a zygote that
-//! does not come up costs the first call time, not its success.
+//! Whatever fails before `put` leaves the current version as it was; functions that `wool run` made may have given way to it
+//! (`hidden`). What follows `put` cannot undo it: a zygote that does not come up costs the first call time, not its success.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,10 +15,13 @@ use engine::{Engine, Handler, HandlerId, fault};
 use layers::Patience;
 use sandbox::Network;
 use thiserror::Error;
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use crate::hidden;
+use crate::logs::Logs;
 use crate::name::WholeName;
 use crate::networks::Networks;
 use crate::progress::Progress;
@@ -44,6 +47,8 @@ pub struct Order {
     pub bundle: Bundle,
     /// Whether lists leave it out.
     pub hidden: bool,
+    /// Whether no call is to find an instance that is there already.
+    pub fresh: bool,
     /// Whether it is known who asks: only then may it take the place of a function that has secrets.
     pub known: bool,
 }
@@ -58,6 +63,7 @@ pub struct Deployer {
     networks: Arc<Networks>,
     quotas: Arc<Quotas>,
     vault: Arc<Vault>,
+    logs: Option<Arc<Logs>>,
     turns: Arc<Semaphore>,
     index_timeout: Duration,
     stop: CancellationToken,
@@ -107,6 +113,7 @@ impl Deployer {
             networks,
             quotas,
             vault,
+            logs: None,
             turns,
             index_timeout: Duration::MAX,
             stop,
@@ -117,6 +124,12 @@ impl Deployer {
     #[must_use]
     pub fn waiting(self, index_timeout: Duration) -> Self {
         Self { index_timeout, ..self }
+    }
+
+    /// The same, which removes the logs of what has to give way to others.
+    #[must_use]
+    pub fn tidying(self, logs: Arc<Logs>) -> Self {
+        Self { logs: Some(logs), ..self }
     }
 
     /// Gives up the deploys that are under way, and those that would follow, unless their versions are made.
@@ -177,14 +190,17 @@ impl Deployer {
         fault::point("install_cache").await;
         let (workshop, registry) = (Arc::clone(&self.workshop), Arc::clone(&self.registry));
         let networks = Arc::clone(&self.networks);
-        let (vault, engine) = (Arc::clone(&self.vault), Arc::clone(&self.engine));
+        let (vault, engine, usage) =
+            (Arc::clone(&self.vault), Arc::clone(&self.engine), Arc::clone(&self.usage));
         let heard = Arc::clone(&progress);
         let patience = patience(self.index_timeout, given_up.clone());
         let most = self.quotas.functions(order.name.tenant());
         // Before all the work, and once more when it is recorded.
-        registry.check_room(&order.name, most)?;
+        let room = Room { registry, vault: Arc::clone(&vault), usage, most };
+        room.check(&order.name)?;
+        let Order { name, bundle, hidden, fresh, known } = order;
+        let (gone, mut gave_way) = unbounded_channel();
         let work = tokio::task::spawn_blocking(move || {
-            let Order { name, bundle, hidden, known } = order;
             let made = workshop.make(name.name(), bundle, &patience, &*heard);
             if workshop.take_mended() {
                 // Zygotes and instances may have imported what was broken.
@@ -206,11 +222,16 @@ impl Deployer {
                 lock: made.lock,
             };
             // It may have been given a secret while it was being made.
-            let put = || registry.put(version, hidden, most);
+            let put = || room.put(version, hidden, |function| drop(gone.send(function)));
             let put = if known { Some(put()) } else { vault.unless_held(&name, put) };
             Ok::<_, DeployError>(put.ok_or(DeployError::HasSecrets(name))??)
         });
-        let (function, before) = work.await.unwrap_or(Err(DeployError::BrokeOff))?;
+        let put = work.await.unwrap_or(Err(DeployError::BrokeOff));
+        // Whatever became of the deploy.
+        while let Ok(function) = gave_way.try_recv() {
+            self.clear_up_after(&function).await;
+        }
+        let (function, before) = put?;
         let handler = &function.current.handler;
         if let Some(old) = &before {
             self.usage.leave(&old.current.handler);
@@ -219,6 +240,9 @@ impl Deployer {
         tracing::info!(function = %function.whole_name(), version = %handler.id, "deployed");
         if let Some(old) = before.filter(|old| old.current.handler.id != handler.id) {
             self.engine.forget(&old.current.handler.id).await;
+        }
+        if fresh {
+            self.engine.renew(&handler.id);
         }
         if let Some(lacking) = self.engine.lacks(handler.kind) {
             progress.step(&format!("its calls will be refused: {lacking}"));
@@ -234,6 +258,17 @@ impl Deployer {
             progress.step("importing takes long: until it is done, calls import for themselves");
         }
         Ok(function)
+    }
+
+    /// What is left of a function that gave way to another.
+    async fn clear_up_after(&self, function: &Function) {
+        let name = function.whole_name();
+        self.engine.forget(&function.current.handler.id).await;
+        // It has been deployed again meanwhile, and so has its log.
+        if let Some(logs) = self.logs.as_ref().filter(|_| self.registry.get(&name).is_none()) {
+            logs.remove(&name).await;
+        }
+        tracing::info!(function = %name, "gave way to another function");
     }
 
     /// Removes a function; says whether it was there. `known` as in [`Order`].
@@ -256,6 +291,58 @@ impl Deployer {
             self.engine.forget(&function.current.handler.id).await;
         }
         Ok(removed.is_some())
+    }
+}
+
+/// Where a tenant's functions have room, and which give way to others.
+struct Room {
+    registry: Arc<Registry>,
+    vault: Arc<Vault>,
+    usage: Arc<Usage>,
+    /// Most functions of the tenant.
+    most: usize,
+}
+
+impl Room {
+    /// Whether a function has room, or will when another has given way.
+    fn check(&self, name: &WholeName) -> Result<(), StoreError> {
+        let checked = self.registry.check_room(name, self.most);
+        checked.or_else(|full| self.first_to_go(&self.registry.list(), name).map(drop).ok_or(full))
+    }
+
+    /// Records a version, and tells `gone` what has given way to it.
+    fn put(
+        &self,
+        version: Version,
+        hidden: bool,
+        mut gone: impl FnMut(Arc<Function>),
+    ) -> Result<(Arc<Function>, Option<Arc<Function>>), StoreError> {
+        let name = WholeName::of(&version.handler);
+        loop {
+            let functions = self.registry.list();
+            let is_full = self.registry.check_room(&name, self.most).is_err();
+            let is_crowded = hidden && hidden::are_crowded(&functions, &name);
+            if !(is_full || is_crowded) {
+                break;
+            }
+            let Some(other) = self.first_to_go(&functions, &name) else { break };
+            self.usage.leave(&other.current.handler);
+            if let Some(other) = self.registry.remove(&other.whole_name())? {
+                gone(other);
+            }
+        }
+        // Another deploy may have taken what was free: it is refused then, as where nothing gives way.
+        self.registry.put(version, hidden, self.most)
+    }
+
+    fn first_to_go(
+        &self,
+        functions: &[Arc<Function>],
+        coming: &WholeName,
+    ) -> Option<Arc<Function>> {
+        let kept =
+            |one: &Function| one.is_called() || !self.vault.list(&one.whole_name()).is_empty();
+        hidden::first_to_go(functions, coming, kept).cloned()
     }
 }
 

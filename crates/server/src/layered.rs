@@ -17,7 +17,7 @@ use layers::packages::{self, InstallError, Packages, ViewError};
 use layers::python::PythonRequest;
 use layers::sources::Sources;
 use layers::{Patience, RunError, Store, guest};
-use sandbox::{Cpu, CpuBounds, Kind, Network, Reset, chain};
+use sandbox::{Cpu, CpuBounds, Network, chain};
 use thiserror::Error;
 
 use crate::installer::Installer;
@@ -55,13 +55,7 @@ impl Layered {
     }
 
     /// Refuses what this machine would not give it.
-    fn check_cpu(&self, asked: Cpu, wanted: Option<Kind>) -> Result<(), MakeError> {
-        if wanted == Some(Kind::Microvm) && !asked.is_unlimited() {
-            return Err(MakeError::Function {
-                step: "manifest",
-                message: "the processors of a micro-VM cannot be limited yet: leave cpu and cpu_weight out, or run it in a container".to_owned(),
-            });
-        }
+    fn check_cpu(&self, asked: Cpu) -> Result<(), MakeError> {
         match (asked.quota, self.cpu.most) {
             (Some(asked), Some(most)) if asked > most => Err(MakeError::Function {
                 step: "manifest",
@@ -166,14 +160,13 @@ impl Workshop for Layered {
             }
             _ => function("manifest", &error),
         };
-        let wanted = bundle.kind;
+        let over = bundle.over;
         let code = self.unpack(bundle)?;
-        let settings = Settings::read(code.path()).map_err(broken)?;
-        self.check_cpu(settings.cpu(), wanted)?;
+        let settings = Settings::read(code.path(), over).map_err(broken)?;
+        self.check_cpu(settings.cpu())?;
         let base = self.base(&settings, progress)?;
         let manifest = settings.inspect(code.path(), &base.command(&self.store)).map_err(broken)?;
-        let kind = wanted.unwrap_or(manifest.kind);
-        if kind != Kind::Container && manifest.network != Network::None {
+        if !manifest.kind.is_container() && manifest.network != Network::None {
             return Err(function("manifest", &MachineWithNetwork(manifest.network.as_str())));
         }
         let packages =
@@ -190,12 +183,8 @@ impl Workshop for Layered {
             name: name.to_owned(),
             // The code has no say in it: the deploy sets whose it is.
             tenant: DEFAULT_TENANT.to_owned(),
-            kind,
-            // A container cannot be reset.
-            reset: match wanted {
-                Some(Kind::Container) => Reset::Never,
-                _ => manifest.reset,
-            },
+            kind: manifest.kind,
+            reset: manifest.reset,
             python: base.python(guest),
             packages: layer,
             distributions: distributions.into(),

@@ -10,6 +10,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::config::{Config, Listed};
+use crate::throwaway;
 
 /// Names of functions: `report-*` for the default tenant's, or with a tenant, `acme/*`. A star stands for anything but the slash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -53,6 +54,18 @@ pub enum NotAllowed {
         /// Where the operator would allow it.
         setting: &'static str,
     },
+    /// The same of a function that `wool run` made, whose name nobody can list: each edit is another.
+    #[error(
+        "the function asks for network = \"{class}\", which this worker's operator has not allowed to what `wool run` makes: deploy it under a name that `{setting}` in the worker's configuration lists, have {pattern:?} added there, which stands for whatever is run so, or set network = \"none\""
+    )]
+    ClassOfRun {
+        /// What it asks for.
+        class: &'static str,
+        /// Where the operator would allow it.
+        setting: &'static str,
+        /// What the operator would have to add.
+        pattern: String,
+    },
     /// It could never reach what it lists.
     #[error("egress = [\"{destination}\"] cannot be: {refusal}")]
     Destination {
@@ -91,8 +104,15 @@ impl Networks {
         let whole = format!("{}/{}", handler.tenant, handler.name);
         let plain = handler.tenant == DEFAULT_TENANT && set.is_match(&handler.name);
         if !plain && !set.is_match(&whole) {
-            let name = if handler.tenant == DEFAULT_TENANT { handler.name.clone() } else { whole };
+            let own = handler.tenant == DEFAULT_TENANT;
             let class = handler.network.as_str();
+            if throwaway::is_one(&handler.name) {
+                let runs = throwaway::PATTERN;
+                let pattern =
+                    if own { runs.to_owned() } else { format!("{}/{runs}", handler.tenant) };
+                return Err(NotAllowed::ClassOfRun { class, setting, pattern });
+            }
+            let name = if own { handler.name.clone() } else { whole };
             return Err(NotAllowed::Class { name, class, setting });
         }
         for destination in handler.egress.iter() {
@@ -153,6 +173,26 @@ mod tests {
         for (class, setting) in [(Network::Egress, "`egress`"), (Network::Host, "`host_network`")] {
             let refused = none.check(&handler("default", "f", class, &[])).unwrap_err().to_string();
             assert!(refused.contains(setting) && refused.contains("\"f\""), "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_wool_run_makes_is_allowed_by_a_pattern_and_not_told_to_be_listed() {
+        let (one, other) = (format!("run-{}", "0".repeat(48)), format!("run-{}", "1".repeat(48)));
+        let runs = networks("egress = [\"run-*\", \"acme/run-*\"]");
+        for name in [&one, &other] {
+            for tenant in ["default", "acme"] {
+                assert_eq!(runs.check(&handler(tenant, name, Network::Egress, &[])), Ok(()));
+            }
+        }
+        let refused = |tenant: &str| {
+            let run = handler(tenant, &one, Network::Egress, &[]);
+            networks("egress = \"fetch\"").check(&run).unwrap_err().to_string()
+        };
+        for (tenant, pattern) in [("default", "\"run-*\""), ("acme", "\"acme/run-*\"")] {
+            let refused = refused(tenant);
+            assert!(refused.contains(pattern) && refused.contains("`wool run`"), "{refused}");
+            assert!(!refused.contains(&one), "the name of one edit: {refused}");
         }
     }
 

@@ -5,19 +5,24 @@
 
 use std::io::{self, Read};
 
+use crate::isolation::Instead;
+
 const PREFIX: &str = "run-";
+
+/// What stands for all of them where an operator lists names.
+pub(crate) const PATTERN: &str = "run-*";
 
 const DIGITS: usize = 48;
 
-/// The name of a bundle: its bytes, how they are packed, the module's name, and what they are to run in, if that was said.
+/// The name of a bundle: its bytes, how they are packed, the module's name, and what its deploy says instead of it.
 pub(crate) fn name(
-    isolation: &str,
+    instead: Instead,
     module: &str,
     content_type: &str,
     bytes: impl Read,
 ) -> io::Result<String> {
     let mut hasher = blake3::Hasher::new();
-    for part in [isolation, module, content_type] {
+    for part in [&*instead.query(), module, content_type] {
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part.as_bytes());
     }
@@ -36,21 +41,30 @@ pub(crate) fn is_one(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::isolation::{Isolation, Reset};
 
     #[test]
     fn whatever_differs_gives_another_name_that_is_a_name() {
-        let name = |isolation, module, kind, bytes: &[u8]| {
-            let name = name(isolation, module, kind, bytes).unwrap();
+        let [as_it_says, machine] =
+            [None, Some(Isolation::Microvm)].map(|isolation| Instead { isolation, reset: None });
+        let name = |instead, module, kind, bytes: &[u8]| {
+            let name = name(instead, module, kind, bytes).unwrap();
             assert!(is_one(&name) && name.parse::<crate::name::FunctionName>().is_ok(), "{name}");
             name
         };
-        let one = name("", "hello", "text/x-python", b"x = 1");
-        assert_eq!(one, name("", "hello", "text/x-python", b"x = 1"));
+        let one = name(as_it_says, "hello", "text/x-python", b"x = 1");
+        assert_eq!(one, name(as_it_says, "hello", "text/x-python", b"x = 1"));
         let others = [
-            name("microvm", "hello", "text/x-python", b"x = 1"),
-            name("", "hell", "otext/x-python", b"x = 1"),
-            name("", "hello", "application/zip", b"x = 1"),
-            name("", "hello", "text/x-python", b"x = 2"),
+            name(machine, "hello", "text/x-python", b"x = 1"),
+            name(
+                Instead { reset: Some(Reset::Always), ..machine },
+                "hello",
+                "text/x-python",
+                b"x = 1",
+            ),
+            name(as_it_says, "hell", "otext/x-python", b"x = 1"),
+            name(as_it_says, "hello", "application/zip", b"x = 1"),
+            name(as_it_says, "hello", "text/x-python", b"x = 2"),
         ];
         assert!(!others.contains(&one));
         for other in ["run-", "run-x", &one[4..], &one.to_uppercase(), &format!("{one}0")] {

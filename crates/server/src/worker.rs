@@ -144,7 +144,8 @@ impl Worker {
             Arc::clone(&quotas),
             Arc::clone(&vault),
         );
-        let deployer = Arc::new(deployer.waiting(config.index_timeout.0));
+        let deployer = deployer.waiting(config.index_timeout.0).tidying(Arc::clone(&logs));
+        let deployer = Arc::new(deployer);
         let (bounds, indexes) = (config.package_bounds(), config.indexes()?);
         let installer = Installer::new(store.clone(), builds.clone(), bounds, indexes);
         let stock = Stock::new(
@@ -360,7 +361,7 @@ async fn keep_a_thread(stop: CancellationToken) {
     }
 }
 
-/// What `wool run` made lasts as long as the worker that ran it.
+/// What `wool run` made lasts no longer than the worker that ran it.
 async fn forget_hidden(registry: &Registry, logs: &Logs, vault: &Vault) -> Result<()> {
     for function in registry.list().into_iter().filter(|function| function.hidden) {
         let name = function.whole_name();

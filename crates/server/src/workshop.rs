@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use engine::Handler;
 use layers::Patience;
-use sandbox::Kind;
+use layers::manifest::Overrides;
 use serde_json::Value;
 use thiserror::Error;
 
@@ -19,8 +19,8 @@ pub struct Bundle {
     pub packing: Packing,
     /// Its bytes, read from the beginning.
     pub file: File,
-    /// What it is to run in, whatever it says itself.
-    pub kind: Option<Kind>,
+    /// What counts whatever it says itself.
+    pub over: Overrides,
 }
 
 /// How a bundle is packed.
@@ -54,7 +54,7 @@ impl Packing {
 pub struct Made {
     /// How to run it. Its id is not set yet.
     pub handler: Handler,
-    /// What the function says of itself.
+    /// What the function says of itself, and what its deploy said instead.
     pub manifest: Value,
     /// The exact lock of its packages.
     pub lock: String,

@@ -138,6 +138,93 @@ async fn hidden_functions_are_not_listed_and_end_with_the_worker() {
 }
 
 #[tokio::test]
+async fn what_a_function_really_runs_in_is_listed_and_what_it_warns_of_is_told() {
+    let world = World::new().await;
+    let put = async |name: &str, query: &str| {
+        let path = format!("/v1/functions/{name}?{query}");
+        world.send(Method::PUT, &path, &[PYTHON], "warn = f.py: [lambswol] is not read").await
+    };
+    let deployed = put("a", "").await.json();
+    assert_eq!(deployed["warnings"], serde_json::json!(["f.py: [lambswol] is not read"]));
+    put("b", "isolation=microvm&reset=always").await;
+    put("c", "isolation=container&reset=never").await;
+    let listed = world.get("/v1/functions").await.json();
+    let shown: Vec<_> = listed["functions"].as_array().unwrap().iter().map(what).collect();
+    let (container, machine) = (("container", "never"), ("microvm", "always"));
+    assert_eq!(shown, [container, machine, container]);
+    let detail = world.get("/v1/functions/b").await.json();
+    assert_eq!(what(&detail), machine);
+    assert!(detail["warnings"][0].as_str().unwrap().contains("[lambswol]"), "it is still there");
+    world.stop().await;
+}
+
+fn what(function: &serde_json::Value) -> (&str, &str) {
+    (function["isolation"].as_str().unwrap(), function["reset"].as_str().unwrap())
+}
+
+#[tokio::test]
+async fn a_query_that_is_not_known_is_refused_with_those_that_are() {
+    let world = World::new().await;
+    world.deploy("f", "module = echo").await;
+    for (method, path, known) in [
+        (Method::PUT, "/v1/functions/f?isolaton=microvm", "isolation"),
+        (Method::PUT, "/v1/functions/f?reset=sometimes", "always"),
+        (Method::GET, "/v1/functions?hiden=true", "hidden"),
+        (Method::GET, "/v1/functions/f/logs?folow=true", "follow"),
+        (Method::GET, "/v1/audit?line=1", "lines"),
+    ] {
+        let reply = world::exchange(&world.unix, method, path, "").await;
+        assert_eq!((reply.status.as_u16(), reply.error().as_str()), (400, "bad-query"), "{path}");
+        assert!(reply.text().contains(known), "{}", reply.text());
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_fresh_deploy_of_the_same_leaves_no_instance_to_the_next_call() {
+    let world = World::new().await;
+    let put = async |query: &str| {
+        let path = format!("/v1/functions/f?{query}");
+        assert_eq!(world.send(Method::PUT, &path, &[PYTHON], "module = echo").await.status, 201);
+        world.run("f", "{}").await.header("lambswool-start").to_owned()
+    };
+    assert_eq!(put("").await, "fork");
+    assert_eq!(put("").await, "resume");
+    assert_eq!(put("fresh=true").await, "fork");
+    assert_eq!(put("fresh=false").await, "resume");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn of_very_many_hidden_functions_the_first_go_with_their_logs() {
+    let world = World::new().await;
+    world.deploy("deployed", "module = print").await;
+    let put = async |name: &str| {
+        let path = format!("/v1/functions/{name}?hidden=true");
+        let put = world.send(Method::PUT, &path, &[PYTHON], "module = print").await;
+        assert_eq!(put.status, 201, "{}", put.text());
+        // Which was the first is told by the millisecond.
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    };
+    let logs =
+        async |name: &str| world.get(&format!("/v1/functions/{name}/logs")).await.status.as_u16();
+    put("secret").await;
+    let secret = "/v1/functions/secret/secrets/KEY";
+    assert_eq!(world::exchange(&world.unix, Method::PUT, secret, "value").await.status, 204);
+    put("first").await;
+    assert_eq!(world.run("first", "{}").await.status, 200);
+    for n in 0..32 {
+        put(&format!("other-{n}")).await;
+    }
+    assert_eq!(logs("first").await, 404);
+    assert!(!world.state.path().join("logs/first").exists());
+    assert_eq!((logs("secret").await, logs("deployed").await), (200, 200));
+    let all = world.get("/v1/functions?hidden=true").await.json();
+    assert_eq!(all["functions"].as_array().unwrap().len(), 33, "32 of them, and the one deployed");
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn what_a_call_printed_can_be_read_as_soon_as_it_returned() {
     let world = World::new().await;
     world.deploy("f", "module = print").await;

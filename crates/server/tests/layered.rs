@@ -5,9 +5,11 @@ use std::io::{Seek as _, Write as _};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use layers::manifest::Overrides;
 use layers::uv::Bounds;
 use layers::{Patience, Silent, Store};
 use sandbox::wire::Convention;
+use sandbox::{Kind, Reset};
 use server::installer::Installer;
 use server::layered::Layered;
 use server::workshop::{Bundle, Made, MakeError, Packing, Workshop as _};
@@ -24,10 +26,14 @@ fn workshop() -> &'static Layered {
 }
 
 fn make(source: &str) -> Result<Made, MakeError> {
+    make_over(source, Overrides::default())
+}
+
+fn make_over(source: &str, over: Overrides) -> Result<Made, MakeError> {
     let mut file: File = tempfile::tempfile().unwrap();
     file.write_all(source.as_bytes()).unwrap();
     file.rewind().unwrap();
-    let bundle = Bundle { packing: Packing::Source("hello".to_owned()), file, kind: None };
+    let bundle = Bundle { packing: Packing::Source("hello".to_owned()), file, over };
     workshop().make("deployed-name", bundle, &Arc::new(Patience::endless()), &Silent)
 }
 
@@ -56,6 +62,29 @@ fn the_hello_example_becomes_a_handler() {
         make(include_str!("../../../examples/hello/hello.py")).unwrap().handler,
         made.handler
     );
+}
+
+#[test]
+fn what_a_deploy_says_instead_is_in_the_handler_and_in_what_is_told_of_it() {
+    let source = |more: &str| {
+        format!(
+            "# /// script\n# {more}\n# [tool.lambswool]\n# reset = \"always\"\n# ///\ndef f(event): pass\n"
+        )
+    };
+    let over = |kind, reset| Overrides { kind, reset };
+    let made = make_over(&source(""), over(Some(Kind::Microvm), None)).unwrap();
+    assert_eq!((made.handler.kind, made.handler.reset), (Kind::Microvm, Reset::Always));
+    assert_eq!(
+        (&made.manifest["kind"], &made.manifest["reset"]),
+        (&"microvm".into(), &"always".into())
+    );
+    let refused = make_over(&source(""), over(Some(Kind::Container), None)).unwrap_err();
+    assert!(refused.to_string().contains("cannot be reset"), "{refused}");
+    let never = over(Some(Kind::Container), Some(Reset::Never));
+    let made = make_over(&source("isolaton = \"microvm\""), never).unwrap();
+    assert_eq!((made.handler.kind, made.handler.reset), (Kind::Container, Reset::Never));
+    let warning = made.manifest["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("did you mean \"isolation\""), "{warning}");
 }
 
 #[test]

@@ -168,6 +168,51 @@ async fn a_tenant_takes_no_more_than_the_operator_allows_and_nothing_from_anothe
 }
 
 #[tokio::test]
+async fn what_wool_run_made_takes_no_room_from_what_is_deployed() {
+    let limits = TenantLimits { functions: Some(2), ..Default::default() };
+    let world = World::with(|config| config.tenants = [("acme".to_owned(), limits)].into()).await;
+    let token = |name: &'static str| json!({ "name": name, "tenant": name, "scopes": ALL });
+    let acme = world.token(token("acme")).await;
+    let put = async |name: &str, words: &'static str| {
+        deploy(&world, &acme, name, words).await.status.as_u16()
+    };
+    let names = async || {
+        let all = world.send_as(&acme, Method::GET, "/v1/functions?hidden=true", "").await.json();
+        let all = all["functions"].as_array().unwrap().iter();
+        all.map(|one| one["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    // Each edit of a file is another function.
+    for name in ["one", "two", "three"] {
+        assert_eq!(put(&format!("{name}?hidden=true"), "module = echo").await, 201);
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!(names().await, ["three", "two"]);
+    // One that is being called stays, though it is the first.
+    assert_eq!(put("two?hidden=true", "module = sleep:600000").await, 201);
+    assert_eq!(put("three?hidden=true", "module = echo\nversion = 2").await, 201);
+    let client = world.tcp.clone().with_token(Some(acme.clone()));
+    let waiting =
+        tokio::spawn(async move { exchange(&client, Method::POST, "/run/two", "{}").await });
+    let busy = async || {
+        let status = exchange(&world.unix, Method::GET, "/v1/status", "").await.json();
+        status["engine"]["instances"]["busy"].as_u64().unwrap()
+    };
+    while busy().await != 1 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!(put("deployed", "module = echo").await, 201);
+    assert_eq!(names().await, ["deployed", "two"]);
+    assert_eq!(put("another", "module = echo").await, 403, "nothing may go");
+    waiting.abort();
+    while put("another", "module = echo").await != 201 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!(names().await, ["another", "deployed"]);
+    assert_eq!(put("third", "module = echo").await, 403);
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn secrets_of_functions_that_are_not_there_are_counted_like_functions() {
     let limits = TenantLimits { functions: Some(2), ..Default::default() };
     let world = World::with(|config| config.tenants = [("acme".to_owned(), limits)].into()).await;

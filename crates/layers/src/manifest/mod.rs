@@ -9,13 +9,15 @@
 //! `app.py`, `handler.py`, `lambda_function.py`. The function: `handler`, `lambda_handler` or `f`; two arguments are
 //! AWS Lambda's convention, one is OpenLambda's. Dependencies: the PEP 723 header of the entry file, else
 //! `requirements.txt`, else `[project]` of `pyproject.toml`. `[tool.lambswool]`: the header's, else `pyproject.toml`'s.
-//! `[tool.uv]`: of the file whose dependencies count; `pyproject.toml`'s for `requirements.txt`.
+//! `[tool.uv]`: of the file whose dependencies count; `pyproject.toml`'s for `requirements.txt`. What looks
+//! like a setting and stands where none is read is warned of (`stray`).
 
 mod entry;
 mod header;
 mod inspect;
 mod quantity;
 mod settings;
+mod stray;
 mod table;
 
 use std::collections::BTreeMap;
@@ -72,6 +74,18 @@ pub struct Manifest {
     pub environment: BTreeMap<String, String>,
     /// Whether bodies pass through as bytes.
     pub binary: bool,
+    /// What stands in its files as if it were a setting, and is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// What is said elsewhere than in a function's files, and counts whatever they say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// What it runs in; never with a way out.
+    pub kind: Option<Kind>,
+    /// What a call finds of the one before.
+    pub reset: Option<Reset>,
 }
 
 /// What is wrong with a function.
@@ -206,6 +220,11 @@ pub enum ManifestError {
         /// What it must be.
         reason: String,
     },
+    /// It was told to be reset, and what it runs in cannot be.
+    #[error(
+        "reset always is for micro-VMs without a fallback, since a container cannot be reset: say isolation microvm as well"
+    )]
+    Reset,
     /// Dependencies, in a form that is not read, and none in one that is.
     #[error("{file} has the function's dependencies {place}, which is not read: {instead}")]
     Elsewhere {
@@ -238,5 +257,5 @@ pub enum ManifestError {
 /// # Errors
 /// With what is wrong, where, and what to do.
 pub fn inspect(root: &Path, interpreter: &Interpreter) -> Result<Manifest, ManifestError> {
-    Settings::read(root)?.inspect(root, interpreter)
+    Settings::read(root, Overrides::default())?.inspect(root, interpreter)
 }

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use sandbox::Cpu;
+use sandbox::{Cpu, Kind, Reset};
 use toml::{Table, Value};
 
 use super::Manifest;
 use super::entry::{self, Entry};
 use super::table::{self, Chosen};
-use super::{ManifestError, header, inspect};
+use super::{ManifestError, Overrides, header, inspect, stray};
 use crate::python::PythonRequest;
 use crate::sources::Sources;
 use crate::{FileError, Interpreter, requirements};
@@ -25,19 +25,20 @@ pub struct Settings {
     requirements: Vec<String>,
     requires_python: Option<String>,
     sources: Sources,
+    warnings: Vec<String>,
 }
 
 impl Settings {
-    /// Reads the settings of the bundle in `root`.
+    /// Reads the settings of the bundle in `root`, `over` which something may be said elsewhere.
     ///
     /// # Errors
     /// With what is wrong, where, and what to do.
-    pub fn read(root: &Path) -> Result<Self, ManifestError> {
+    pub fn read(root: &Path, over: Overrides) -> Result<Self, ManifestError> {
         let project = match optional(root, PROJECT)? {
             Some(text) => parse(&text, PROJECT)?,
             None => Table::new(),
         };
-        let of_project = tool(&project, PROJECT)?;
+        let of_project = tool(&project, PROJECT, over)?;
         let entry = match of_project.as_ref().and_then(|chosen| chosen.handler.as_deref()) {
             Some(handler) => entry::named(root, handler)?,
             None => entry::find(root)?,
@@ -47,7 +48,9 @@ impl Settings {
             Some(text) => parse(&text, &entry.file)?,
             None => Table::new(),
         };
-        let of_script = tool(&script, &entry.file)?;
+        let mut warnings = stray::in_header(&script, &entry.file);
+        warnings.extend(stray::in_project(&project, PROJECT));
+        let of_script = tool(&script, &entry.file, over)?;
         // A header may name the function of its own file: `handler = "main.run"`.
         let entry = match of_script.as_ref().and_then(|chosen| chosen.handler.as_deref()) {
             Some(handler) => entry::named(root, handler)?,
@@ -60,8 +63,11 @@ impl Settings {
             Some(specifier) => Some(specifier),
             None => text(section, "requires-python", PROJECT)?,
         };
-        let chosen = of_script.or(of_project).unwrap_or_default();
-        Ok(Self { entry, chosen, requirements, requires_python, sources })
+        let chosen = of_script.or(of_project).unwrap_or_else(|| Chosen::over(over));
+        if chosen.reset == Reset::Always && chosen.kind != Kind::Microvm {
+            return Err(ManifestError::Reset);
+        }
+        Ok(Self { entry, chosen, requirements, requires_python, sources, warnings })
     }
 
     /// Which Python it needs.
@@ -122,6 +128,7 @@ impl Settings {
             concurrency: self.chosen.concurrency,
             environment: self.chosen.environment.clone(),
             binary: self.chosen.binary,
+            warnings: self.warnings.clone(),
         })
     }
 }
@@ -213,10 +220,10 @@ fn checked(listed: &Value, file: &str) -> Result<Vec<String>, ManifestError> {
     Ok(texts)
 }
 
-fn tool(table: &Table, file: &str) -> Result<Option<Chosen>, ManifestError> {
+fn tool(table: &Table, file: &str, over: Overrides) -> Result<Option<Chosen>, ManifestError> {
     match table.get("tool").and_then(|tool| tool.get("lambswool")) {
         None => Ok(None),
-        Some(Value::Table(ours)) => table::read(ours, file).map(Some),
+        Some(Value::Table(ours)) => table::read(ours, file, over).map(Some),
         Some(value) => Err(ManifestError::Value {
             file: file.to_owned(),
             key: "tool.lambswool".to_owned(),
@@ -267,4 +274,28 @@ fn optional(root: &Path, file: &str) -> Result<Option<String>, ManifestError> {
     let bytes = bytes.ok_or_else(|| ManifestError::TooLong { file: file.to_owned() })?;
     let not_text = |is| ManifestError::NotText { file: file.to_owned(), is };
     crate::text::decoded(bytes).map(Some).map_err(not_text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reset_that_is_told_elsewhere_is_refused_of_what_is_or_may_be_a_container() {
+        let falls_back = "# /// script\n# [tool.lambswool]\n# isolation = \"microvm\"\n# fallback = \"container\"\n# ///\n";
+        for (source, kind, refused) in [
+            ("", None, true),
+            ("", Some(Kind::Container), true),
+            (falls_back, None, true),
+            ("", Some(Kind::Microvm), false),
+            (falls_back, Some(Kind::Microvm), false),
+        ] {
+            let root = tempfile::tempdir().unwrap();
+            std::fs::write(root.path().join("main.py"), source).unwrap();
+            let settings =
+                Settings::read(root.path(), Overrides { kind, reset: Some(Reset::Always) });
+            assert_eq!(matches!(settings, Err(ManifestError::Reset)), refused, "{kind:?} {source}");
+            assert_eq!(settings.is_ok(), !refused, "{kind:?} {source}");
+        }
+    }
 }

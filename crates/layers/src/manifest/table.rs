@@ -7,9 +7,9 @@ use sandbox::network::{DestinationError, MOST_DESTINATIONS, MOST_PORTS};
 use sandbox::{Destination, Kind, Limits, Network, NoProcessors, Processors, Reset};
 use toml::{Table, Value};
 
-use super::{ManifestError, quantity};
+use super::{ManifestError, Overrides, quantity};
 
-const KNOWN: [&str; 16] = [
+pub(super) const KNOWN: [&str; 16] = [
     "binary",
     "concurrency",
     "egress",
@@ -44,8 +44,9 @@ pub(super) struct Chosen {
     pub(super) reset: Reset,
 }
 
-impl Default for Chosen {
-    fn default() -> Self {
+impl Chosen {
+    /// The settings of a function that says nothing itself.
+    pub(super) fn over(over: Overrides) -> Self {
         Self {
             limits: Limits::default(),
             timeout: Duration::from_secs(30),
@@ -56,15 +57,17 @@ impl Default for Chosen {
             concurrency: 64,
             binary: false,
             handler: None,
-            kind: Kind::Container,
-            reset: Reset::Never,
+            kind: over.kind.unwrap_or_default(),
+            reset: over.reset.unwrap_or_default(),
         }
     }
 }
 
-/// Reads a table that stands in `file`.
-pub(super) fn read(table: &Table, file: &str) -> Result<Chosen, ManifestError> {
-    let mut chosen = Chosen::default();
+/// Reads a table that stands in `file`. What belongs together is judged by what it will run in: what is said elsewhere counts.
+pub(super) fn read(table: &Table, file: &str, over: Overrides) -> Result<Chosen, ManifestError> {
+    let mut chosen = Chosen::over(over);
+    let ours = table.get("isolation").map(|value| kind(value, table.get("fallback")));
+    let runs_in = over.kind.or(ours.and_then(Result::ok)).unwrap_or_default();
     for (key, value) in table {
         let wrong = |reason: String| ManifestError::Value {
             file: file.to_owned(),
@@ -73,11 +76,11 @@ pub(super) fn read(table: &Table, file: &str) -> Result<Chosen, ManifestError> {
             reason,
         };
         match key.as_str() {
-            "memory" => chosen.limits.memory_bytes = memory(value, table).map_err(wrong)?,
+            "memory" => chosen.limits.memory_bytes = memory(value, runs_in).map_err(wrong)?,
             "scratch" => chosen.limits.scratch_bytes = quantity::bytes(value).map_err(wrong)?,
-            "cpu" => chosen.limits.cpu.quota = Some(cpu(value, table).map_err(wrong)?),
+            "cpu" => chosen.limits.cpu.quota = Some(cpu(value, runs_in).map_err(wrong)?),
             "cpu_weight" => {
-                chosen.limits.cpu.weight = Some(cpu_weight(value, table).map_err(wrong)?);
+                chosen.limits.cpu.weight = Some(cpu_weight(value, runs_in).map_err(wrong)?);
             }
             "pids" => chosen.limits.pids = number(value).map_err(wrong)?,
             "timeout" => chosen.timeout = quantity::duration(value).map_err(wrong)?,
@@ -91,9 +94,18 @@ pub(super) fn read(table: &Table, file: &str) -> Result<Chosen, ManifestError> {
                     value.as_bool().ok_or_else(|| wrong("write true or false".to_owned()))?
             }
             "handler" => chosen.handler = Some(text(value).map_err(wrong)?),
-            "isolation" => chosen.kind = kind(value, table.get("fallback")).map_err(wrong)?,
+            "isolation" => {
+                let said = kind(value, table.get("fallback")).map_err(wrong)?;
+                chosen.kind = over.kind.unwrap_or(said);
+            }
             "fallback" => fallback(value, table.get("isolation")).map_err(wrong)?,
-            "reset" => chosen.reset = reset(value, table).map_err(wrong)?,
+            "reset" => {
+                let said = reset(value).map_err(wrong)?;
+                if over.reset.is_none() {
+                    fits(said, runs_in, over).map_err(wrong)?;
+                    chosen.reset = said;
+                }
+            }
             _ => return Err(unknown(key, file)),
         }
     }
@@ -113,31 +125,30 @@ fn unknown(key: &str, file: &str) -> ManifestError {
     }
 }
 
-fn memory(value: &Value, table: &Table) -> Result<u64, String> {
+fn memory(value: &Value, runs_in: Kind) -> Result<u64, String> {
     // Below this the interpreter itself does not fit.
     let least = 16 << 20;
     // A machine has addresses for little more, and its libraries need some of them.
     let most_of_machine = 2 << 30;
     let bytes = quantity::bytes(value)?;
-    let is_machine = table.get("isolation").and_then(Value::as_str) == Some("microvm");
     if bytes < least {
         return Err("at least 16MB are needed".to_owned());
     }
-    if is_machine && bytes > most_of_machine {
-        return Err("a micro-VM has 2GB at most: ask for less, or leave isolation out".to_owned());
+    if !runs_in.is_container() && bytes > most_of_machine {
+        return Err("a micro-VM has 2GB at most: ask for less, or run it in a container".to_owned());
     }
     Ok(bytes)
 }
 
-fn cpu(value: &Value, table: &Table) -> Result<Processors, String> {
+fn cpu(value: &Value, runs_in: Kind) -> Result<Processors, String> {
     let number = value.as_float().or_else(|| Some(value.as_integer()? as f64));
     let processors = number.ok_or(NoProcessors).and_then(Processors::try_from);
-    in_a_container(table)?;
+    in_a_container(runs_in)?;
     processors.map_err(|error| error.to_string())
 }
 
-fn cpu_weight(value: &Value, table: &Table) -> Result<u16, String> {
-    in_a_container(table)?;
+fn cpu_weight(value: &Value, runs_in: Kind) -> Result<u16, String> {
+    in_a_container(runs_in)?;
     // Nobody asks for more than who asks for nothing.
     let weight = value.as_integer().filter(|weight| (1..=100).contains(weight));
     weight.and_then(|weight| u16::try_from(weight).ok()).ok_or_else(|| {
@@ -147,14 +158,12 @@ fn cpu_weight(value: &Value, table: &Table) -> Result<u16, String> {
 }
 
 /// Machines that come from one reference share a process, and the kernel would count them together.
-fn in_a_container(table: &Table) -> Result<(), String> {
-    match table.get("isolation").and_then(Value::as_str) {
-        Some("microvm") => {
-            Err("the processors of a micro-VM cannot be limited yet: leave this or isolation out"
-                .to_owned())
-        }
-        _ => Ok(()),
+fn in_a_container(runs_in: Kind) -> Result<(), String> {
+    if runs_in.is_container() {
+        return Ok(());
     }
+    let why = "the processors of a micro-VM cannot be limited yet";
+    Err(format!("{why}: leave this out, or run it in a container"))
 }
 
 fn number(value: &Value) -> Result<u32, String> {
@@ -218,17 +227,24 @@ fn fallback(value: &Value, isolation: Option<&Value>) -> Result<(), String> {
     }
 }
 
-fn reset(value: &Value, table: &Table) -> Result<Reset, String> {
-    let is_machine = table.get("isolation").and_then(Value::as_str) == Some("microvm");
+fn reset(value: &Value) -> Result<Reset, String> {
     match value.as_str() {
         Some("never") => Ok(Reset::Never),
-        Some("always") if is_machine && !table.contains_key("fallback") => Ok(Reset::Always),
-        Some("always") => {
-            Err("a container cannot be reset: set isolation = \"microvm\", and no fallback"
-                .to_owned())
-        }
+        Some("always") => Ok(Reset::Always),
         _ => Err("write \"never\" or \"always\"".to_owned()),
     }
+}
+
+/// Refuses to promise a reset of what will be a container, or may be one: it would be left out in silence.
+fn fits(reset: Reset, runs_in: Kind, over: Overrides) -> Result<(), String> {
+    let instead = match (reset, runs_in, over.kind) {
+        (Reset::Never, ..) | (Reset::Always, Kind::Microvm, _) => return Ok(()),
+        (Reset::Always, _, None) => "set isolation = \"microvm\", and no fallback",
+        (Reset::Always, _, Some(_)) => {
+            "it was told to run in one: leave that out, or say reset never as well"
+        }
+    };
+    Err(format!("a container cannot be reset: {instead}"))
 }
 
 fn environment(value: &Value) -> Result<BTreeMap<String, String>, String> {
@@ -256,7 +272,12 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Result<Chosen, String> {
-        read(&text.parse().unwrap(), "main.py").map_err(|error| error.to_string())
+        over(text, None, None)
+    }
+
+    fn over(text: &str, kind: Option<Kind>, reset: Option<Reset>) -> Result<Chosen, String> {
+        let over = Overrides { kind, reset };
+        read(&text.parse().unwrap(), "main.py", over).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -292,6 +313,33 @@ mod tests {
         // What falls back to a container could not be reset there.
         let both = "isolation = \"microvm\"\nfallback = \"container\"\nreset = \"always\"";
         assert!(of(both).unwrap_err().contains("cannot be reset"));
+    }
+
+    #[test]
+    fn what_is_said_elsewhere_is_what_settings_are_judged_by() {
+        let [container, machine] = [Kind::Container, Kind::Microvm].map(Some);
+        let chosen = over("reset = \"always\"", machine, None).unwrap();
+        assert_eq!((chosen.kind, chosen.reset), (Kind::Microvm, Reset::Always));
+        let falls_back = "isolation = \"microvm\"\nfallback = \"container\"\nreset = \"always\"";
+        assert_eq!(over(falls_back, machine, None).unwrap().kind, Kind::Microvm);
+        // Not in silence: what was pristine at each call would not be any more.
+        let pristine = "isolation = \"microvm\"\nreset = \"always\"";
+        let refused = over(pristine, container, None).unwrap_err();
+        assert!(
+            refused.contains("cannot be reset") && refused.contains("reset never"),
+            "{refused}"
+        );
+        let chosen = over(pristine, container, Some(Reset::Never)).unwrap();
+        assert_eq!((chosen.kind, chosen.reset), (Kind::Container, Reset::Never));
+        assert_eq!(over("", machine, Some(Reset::Always)).unwrap().reset, Reset::Always);
+        // Limits that only one of them has.
+        for (setting, word) in [("cpu = 2", "limited"), ("memory = \"4GB\"", "2GB at most")] {
+            let in_machine = format!("isolation = \"microvm\"\n{setting}");
+            assert!(over(setting, container, None).is_ok());
+            assert!(over(&in_machine, container, None).is_ok(), "{setting}");
+            let refused = over(setting, machine, None).unwrap_err();
+            assert!(refused.contains(word), "{refused}");
+        }
     }
 
     #[test]

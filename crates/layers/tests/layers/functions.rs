@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use layers::code::{Bundle, CodeError};
-use layers::manifest::{self, Manifest, ManifestError, Settings};
+use layers::manifest::{self, Manifest, ManifestError, Overrides, Settings};
 use layers::{guest, python};
 use sandbox::wire::Convention;
 
@@ -168,7 +168,7 @@ fn the_python_that_a_function_needs_is_known_before_one_is_chosen() {
         let bundle =
             Bundle::from_py(&STORE, "x", format!("# /// script\n{header}# ///\n").as_bytes())
                 .unwrap();
-        Settings::read(bundle.path()).unwrap().python()
+        Settings::read(bundle.path(), Overrides::default()).unwrap().python()
     };
     let request = of("# requires-python = \">=3.12\"\n").unwrap();
     assert!(request.accepts("3.12.1") && !request.accepts("3.11.7"));
@@ -185,7 +185,7 @@ fn the_python_that_a_function_needs_is_known_before_one_is_chosen() {
     let source =
         "\u{feff}# /// script\n# requires-python = \">=3.12\"\n# ///\ndef handler(e, c): pass\n";
     std::fs::write(marked.path().join("main.py"), source).unwrap();
-    let request = Settings::read(marked.path()).unwrap().python().unwrap();
+    let request = Settings::read(marked.path(), Overrides::default()).unwrap().python().unwrap();
     assert!(request.accepts("3.12.0") && !request.accepts("3.11.0"));
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use layers::lock::{self, Lock, LockError};
-use layers::manifest::Settings;
+use layers::manifest::{Overrides, Settings};
 use layers::packages;
 use layers::sources::Sources;
 use layers::uv::Uv;
@@ -31,7 +31,7 @@ fn read(project: &str) -> Sources {
     let bundle = tempfile::tempdir().unwrap();
     fs::write(bundle.path().join("main.py"), "def handler(event, context): pass\n").unwrap();
     fs::write(bundle.path().join("pyproject.toml"), project).unwrap();
-    Settings::read(bundle.path()).unwrap().sources().clone()
+    Settings::read(bundle.path(), Overrides::default()).unwrap().sources().clone()
 }
 
 fn only(name: &str) -> String {
@@ -256,6 +256,6 @@ fn constraints_and_overrides_limit_versions_and_ask_for_nothing() {
     ] {
         fs::write(bundle.path().join(name), text).unwrap();
     }
-    let settings = Settings::read(bundle.path()).unwrap();
+    let settings = Settings::read(bundle.path(), Overrides::default()).unwrap();
     assert_eq!(deploy(uv, "six", settings.sources(), &Silent).unwrap(), ["six 1.15.0"]);
 }

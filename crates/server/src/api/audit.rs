@@ -13,6 +13,7 @@ use crate::audit::Action;
 
 /// Which actions.
 #[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct AuditQuery {
     /// How many to go back; 100 unless said, at most 100 000.

@@ -13,11 +13,10 @@ use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
-use sandbox::Kind;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::task::AbortOnDropHandle;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 
 use super::act::Act;
 use super::budget::Budgets;
@@ -25,6 +24,7 @@ use super::error::ApiError;
 use super::functions::{FunctionDetail, detail};
 use super::{App, Asked, ErrorBody, Named, Query, body};
 use crate::deploy::{DeployError, Order};
+use crate::isolation::{Instead, Isolation, Reset};
 use crate::name::{FunctionName, WholeName};
 use crate::progress::{Event, Sender};
 use crate::registry::Function;
@@ -35,34 +35,30 @@ const NDJSON: &str = "application/x-ndjson";
 
 /// How to deploy.
 #[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct PutQuery {
-    /// Leave it out of lists, and forget it when the worker starts again.
+    /// Leave it out of lists, and forget it when the worker starts again, or room is needed for another function: then those
+    /// that were deployed first go first, and none that is being called or has secrets.
     #[serde(default)]
     hidden: bool,
+    /// Let no call find an instance that is there already, also where the same version is deployed again.
+    #[serde(default)]
+    fresh: bool,
     /// The module's name for a single Python source; the function's name unless said.
     module: Option<String>,
     /// What to run it in, whatever it says itself: `container` or `microvm`.
     #[param(inline)]
     isolation: Option<Isolation>,
+    /// What a call finds of the one before, whatever it says itself: `never` puts nothing back, `always` everything, in
+    /// micro-VMs only.
+    #[param(inline)]
+    reset: Option<Reset>,
 }
 
-/// What a function can run in.
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Isolation {
-    /// A container.
-    Container,
-    /// A micro-VM.
-    Microvm,
-}
-
-impl Isolation {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Container => "container",
-            Self::Microvm => "microvm",
-        }
+impl PutQuery {
+    fn instead(&self) -> Instead {
+        Instead { isolation: self.isolation, reset: self.reset }
     }
 }
 
@@ -107,14 +103,11 @@ pub(super) async fn put(
     if throwaway::is_one(name.name()) {
         file = check_name(&name, &query, &packing, file).await?;
     }
-    let kind = query.isolation.map(|isolation| match isolation {
-        Isolation::Container => Kind::Container,
-        Isolation::Microvm => Kind::Microvm,
-    });
-    let bundle = Bundle { packing, file, kind };
+    let bundle = Bundle { packing, file, over: query.instead().into() };
     let (events, told) = unbounded_channel();
     let (app, progress) = (Arc::clone(&app), Sender::new(events));
-    let order = Order { name, bundle, hidden: query.hidden, known };
+    let PutQuery { hidden, fresh, .. } = query;
+    let order = Order { name, bundle, hidden, fresh, known };
     let deploying = deploy(app, order, progress, act);
     let work = async move {
         let deployed = deploying.await;
@@ -192,11 +185,11 @@ async fn check_name(
     packing: &Packing,
     mut file: File,
 ) -> Result<File, ApiError> {
-    let isolation = query.isolation.map_or("", Isolation::as_str);
+    let instead = query.instead();
     let module = query.module.clone().unwrap_or_else(|| name.name().to_owned());
     let kind = packing.content_type();
     let work = tokio::task::spawn_blocking(move || {
-        let named = throwaway::name(isolation, &module, kind, &mut file)?;
+        let named = throwaway::name(instead, &module, kind, &mut file)?;
         file.rewind()?;
         Ok::<_, std::io::Error>((named, file))
     });

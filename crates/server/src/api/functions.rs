@@ -5,13 +5,15 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use sandbox::Processors;
+use engine::Engine;
+use sandbox::{Kind, Processors};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::act::Act;
 use super::error::ApiError;
 use super::{App, Asked, ErrorBody, Named, Query};
+use crate::isolation::{Isolation, Reset};
 use crate::logs::stamp;
 use crate::registry::{Function, Past};
 use crate::unenforced::Unenforced;
@@ -32,6 +34,12 @@ pub struct FunctionSummary {
     pub handler: String,
     /// The base that it runs on.
     pub base: String,
+    /// What it runs in on this machine.
+    #[serde(default)]
+    pub isolation: Option<Isolation>,
+    /// What a call finds of the one before.
+    #[serde(default)]
+    pub reset: Option<Reset>,
     /// Seconds that a call may take.
     pub timeout: f64,
     /// Bytes of memory that an instance may use.
@@ -53,12 +61,15 @@ pub struct FunctionDetail {
     pub summary: FunctionSummary,
     /// When this version was first deployed, RFC 3339.
     pub created: String,
-    /// What the function says of itself.
+    /// What the function says of itself, and what its deploy said instead.
     pub manifest: serde_json::Value,
     /// The exact lock of its packages, with hashes.
     pub lock: String,
     /// Its versions, newest first.
     pub versions: Vec<VersionSummary>,
+    /// What stands in its files as if it were a setting, and is none.
+    #[serde(default)]
+    pub warnings: Vec<String>,
     /// Limits and lines of defence that this host does not enforce.
     #[serde(default)]
     pub unenforced: Vec<Unenforced>,
@@ -81,8 +92,9 @@ pub struct FunctionList {
 }
 
 impl FunctionSummary {
-    fn of(function: &Function) -> Self {
+    fn of(function: &Function, engine: &Engine) -> Self {
         let handler = &function.current.handler;
+        let has_machines = || engine.lacks(Kind::Microvm).is_none();
         Self {
             name: handler.name.clone(),
             tenant: handler.tenant.clone(),
@@ -90,6 +102,8 @@ impl FunctionSummary {
             updated: stamp(function.updated),
             handler: format!("{}.{}", handler.module, handler.function),
             base: handler.python.base.to_string(),
+            isolation: Some(Isolation::of(handler.kind, has_machines)),
+            reset: Some(handler.reset.into()),
             timeout: handler.timeout.as_secs_f64(),
             memory: handler.limits.memory_bytes,
             cpu: handler.limits.cpu.quota.map(Processors::number),
@@ -100,24 +114,29 @@ impl FunctionSummary {
 }
 
 impl FunctionDetail {
-    fn of(function: &Function, history: Vec<Past>, unenforced: Vec<Unenforced>) -> Self {
+    fn of(app: &App, function: &Function, history: Vec<Past>) -> Self {
         let summary = |past: Past| VersionSummary {
             version: past.id.to_string(),
             created: stamp(past.created),
         };
+        let manifest = function.current.manifest.clone();
+        // Versions that an earlier release made have none.
+        let warnings = manifest.get("warnings").cloned().map(serde_json::from_value);
         Self {
-            summary: FunctionSummary::of(function),
+            summary: FunctionSummary::of(function, &app.engine),
             created: stamp(function.current.created),
-            manifest: function.current.manifest.clone(),
+            warnings: warnings.and_then(Result::ok).unwrap_or_default(),
+            manifest,
             lock: function.current.lock.clone(),
             versions: history.into_iter().map(summary).collect(),
-            unenforced,
+            unenforced: app.unenforced.clone(),
         }
     }
 }
 
 /// What a list shows.
 #[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
     /// Also the functions that `wool run` made.
@@ -140,7 +159,8 @@ pub(super) async fn list(
         .into_iter()
         .filter(|function| query.hidden || !function.hidden)
         .filter(|function| function.is_of(&tenant) && caller.may_touch(function.name()));
-    Json(FunctionList { functions: shown.map(|function| FunctionSummary::of(&function)).collect() })
+    let functions = shown.map(|function| FunctionSummary::of(&function, &app.engine)).collect();
+    Json(FunctionList { functions })
 }
 
 /// Show a function with its manifest, its lock and its versions.
@@ -195,5 +215,5 @@ pub(super) async fn detail(
     let (registry, name) = (Arc::clone(&app.registry), function.whole_name());
     let history = tokio::task::spawn_blocking(move || registry.history(&name)).await;
     let history = history.map_err(|_| ApiError::internal("the registry broke off"))??;
-    Ok(FunctionDetail::of(&function, history, app.unenforced.clone()))
+    Ok(FunctionDetail::of(app, &function, history))
 }

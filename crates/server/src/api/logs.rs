@@ -25,6 +25,7 @@ use crate::name::WholeName;
 
 /// Which lines.
 #[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct LogsQuery {
     /// Go on with what is written from now on, until the client hangs up or the function is removed. Where the worker stops

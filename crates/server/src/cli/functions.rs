@@ -4,40 +4,25 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::isolation::Instead;
+
 /// `wool run`
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Examples:\n  wool run hello.py '{\"name\": \"Ada\"}'\n  echo '[1, 2]' | wool run sum.py -\n  wool run thumbnail/ @photo.jpg -o small.jpg --timings\n\nThe result goes to stdout; what the function prints goes to stderr."
+    after_help = "Examples:\n  wool run hello.py '{\"name\": \"Ada\"}'\n  echo '[1, 2]' | wool run sum.py -\n  wool run thumbnail/ @photo.jpg -o small.jpg --timings\n\nThe result goes to stdout; what the function prints goes to stderr. A second run of the same file may go on in the\ninstance of the first, and find what that left in its module: with --fresh, or --reset always, it does not."
 )]
 pub struct Run {
     /// A .py file or a folder
     pub path: PathBuf,
-    /// What to run it in [default: what the function says, else a container]
-    #[arg(long, value_name = "KIND")]
-    pub isolation: Option<Isolation>,
+    /// What counts instead of its own settings.
+    #[command(flatten)]
+    pub instead: Instead,
+    /// Call it in no instance that an earlier run has left: its module is loaded anew
+    #[arg(long)]
+    pub fresh: bool,
     /// How to call it.
     #[command(flatten)]
     pub event: Event,
-}
-
-/// What a function can run in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Isolation {
-    /// A container
-    Container,
-    /// A micro-VM: needs KVM
-    Microvm,
-}
-
-impl Isolation {
-    /// As the API says it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Container => "container",
-            Self::Microvm => "microvm",
-        }
-    }
 }
 
 /// `wool deploy`
@@ -51,6 +36,9 @@ pub struct Deploy {
     /// The name to deploy under [default: the file's or folder's]
     #[arg(short, long)]
     pub name: Option<String>,
+    /// What counts instead of its own settings.
+    #[command(flatten)]
+    pub instead: Instead,
 }
 
 /// `wool invoke`

@@ -16,7 +16,8 @@ use crate::client::{Client, ClientError};
 
 pub(super) async fn invoke(global: &Global, invoke: &Invoke) -> Result<()> {
     let client = client(global)?;
-    call(&client, &invoke.name, &invoke.event, None).await?.conclude(&client, &invoke.event)
+    let event = event::read(&invoke.event)?;
+    call(&client, &invoke.name, &event, None).await?.conclude(&client, &invoke.event)
 }
 
 /// What a worker replied to a call.
@@ -33,21 +34,25 @@ pub(super) struct Reply {
 pub(super) async fn call(
     client: &Client,
     name: &str,
-    options: &Event,
+    event: &event::Body,
     id: Option<&InvocationId>,
 ) -> Result<Reply> {
-    let event = event::read(options)?;
     let path = format!("/run/{}", segment(name));
     let began = Instant::now();
     let mut headers = vec![(header::CONTENT_TYPE, event.content_type.as_str())];
     headers.extend(id.map(|id| (INVOCATION, id.as_str())));
-    let response = client.send(Method::POST, &path, &headers, event.bytes).await?;
+    let response = client.send(Method::POST, &path, &headers, event.bytes.clone()).await?;
     let (status, headers) = (response.status(), response.headers().clone());
     let body = client.body(response).await?;
     Ok(Reply { status, headers, body, took: began.elapsed().as_secs_f64() * 1e3 })
 }
 
 impl Reply {
+    /// Whether there was no such function.
+    pub(super) fn found_nothing(&self) -> bool {
+        self.status == StatusCode::NOT_FOUND
+    }
+
     /// Writes the result to where the options say.
     ///
     /// # Errors

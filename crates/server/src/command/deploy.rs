@@ -7,8 +7,9 @@ use super::pack::{Packed, pack};
 use super::terminal::{Display, say};
 use super::{call, client, write_json, write_out};
 use crate::api::{ErrorDetail, FunctionDetail};
-use crate::cli::{Deploy, Global, Isolation};
+use crate::cli::{Deploy, Global};
 use crate::client::{Client, ClientError};
+use crate::isolation::Instead;
 use crate::name::FunctionName;
 use crate::progress::{Event, Progress as _};
 use crate::unenforced::listed;
@@ -25,7 +26,8 @@ pub(super) async fn deploy(global: &Global, deploy: &Deploy) -> Result<()> {
         })?,
     };
     let client = client(global)?;
-    let deployed = upload(&client, name.as_str(), packed, false, None).await?;
+    let deployed = upload(&client, name.as_str(), packed, How::of(deploy.instead)).await?;
+    warn_of(&deployed);
     if global.json {
         return write_json(&deployed);
     }
@@ -45,20 +47,39 @@ pub(super) fn module_of(packed: &Packed) -> String {
     stem.map_or_else(|_| "main".to_owned(), |stem| stem.to_string())
 }
 
+/// Says what is probably not as its author meant it.
+pub(super) fn warn_of(function: &FunctionDetail) {
+    for warning in &function.warnings {
+        say(&format!("warning: {warning}"));
+    }
+}
+
+/// How a bundle is deployed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct How {
+    pub(super) hidden: bool,
+    pub(super) fresh: bool,
+    pub(super) instead: Instead,
+}
+
+impl How {
+    fn of(instead: Instead) -> Self {
+        Self { instead, ..Self::default() }
+    }
+}
+
 /// Sends a bundle and shows what the worker does with it.
 pub(super) async fn upload(
     client: &Client,
     name: &str,
     packed: Packed,
-    hidden: bool,
-    isolation: Option<Isolation>,
+    How { hidden, fresh, instead }: How,
 ) -> Result<FunctionDetail> {
     let module = module_of(&packed);
-    let isolation = isolation.map(|kind| format!("&isolation={}", kind.as_str()));
     let path = format!(
-        "/v1/functions/{}?hidden={hidden}&module={module}{}",
+        "/v1/functions/{}?hidden={hidden}&fresh={fresh}&module={module}{}",
         call::segment(name),
-        isolation.unwrap_or_default()
+        instead.query()
     );
     let headers =
         [(header::CONTENT_TYPE, packed.content_type), (header::ACCEPT, "application/x-ndjson")];

@@ -4,8 +4,9 @@ use anyhow::Result;
 
 use super::terminal::{columns, say};
 use super::{client, write_json, write_out};
-use crate::api::FunctionList;
+use crate::api::{FunctionList, FunctionSummary};
 use crate::cli::{Global, Ls};
+use crate::isolation::Reset;
 use crate::quantity::Bytes;
 
 pub(super) async fn list(global: &Global, ls: &Ls) -> Result<()> {
@@ -18,17 +19,27 @@ pub(super) async fn list(global: &Global, ls: &Ls) -> Result<()> {
         say("no functions yet: deploy one with `wool deploy FILE.py`");
         return Ok(());
     }
-    let header = ["NAME", "HANDLER", "MEMORY", "TIMEOUT", "UPDATED", "VERSION"].map(str::to_owned);
+    let header = ["NAME", "HANDLER", "ISOLATION", "MEMORY", "TIMEOUT", "UPDATED", "VERSION"];
     let rows = list.functions.into_iter().map(|function| {
+        let isolation = isolation(&function);
         vec![
             function.name,
             function.handler,
+            isolation,
             Bytes(function.memory).to_string(),
             format!("{}s", function.timeout),
             function.updated,
             function.version.chars().take(12).collect(),
         ]
     });
-    let rows: Vec<Vec<String>> = std::iter::once(header.to_vec()).chain(rows).collect();
+    let rows: Vec<Vec<String>> =
+        std::iter::once(header.map(str::to_owned).to_vec()).chain(rows).collect();
     write_out(columns(&rows).as_bytes())
+}
+
+/// What it runs in here, and whether that is put back.
+fn isolation(function: &FunctionSummary) -> String {
+    let isolation = function.isolation.map_or("?", |isolation| isolation.as_str());
+    let reset = if function.reset == Some(Reset::Always) { ", reset" } else { "" };
+    format!("{isolation}{reset}")
 }

@@ -14,7 +14,7 @@ use layers::code::skipped;
 const SKIPPED: [&str; 2] = ["venv", "node_modules"];
 
 /// A packed function.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Packed {
     /// A name for it that people recognise: the file's or folder's.
     pub(super) stem: String,

@@ -1,7 +1,8 @@
 //! `wool run`: a function from a file, without deploying it for good.
 //!
 //! It is deployed under a name that its contents give it ([`throwaway`]), so that a second run finds it there, hidden from
-//! lists and forgotten when the worker starts again.
+//! lists and forgotten when the worker starts again, or has no room for more of its kind: also between the look and the call,
+//! and then it is deployed once more.
 
 use std::convert::Infallible;
 use std::time::{Duration, SystemTime};
@@ -11,11 +12,13 @@ use bytes::Bytes;
 use hyper::{Method, StatusCode, header};
 use sandbox::InvocationId;
 
+use super::call::Reply;
+use super::deploy::How;
 use super::pack::pack;
 use super::terminal::say;
-use super::{call, client, deploy, state_root, up};
-use crate::api::random_id;
-use crate::cli::{Global, Isolation, Run};
+use super::{call, client, deploy, event, state_root, up};
+use crate::api::{FunctionDetail, random_id};
+use crate::cli::{Global, Run};
 use crate::client::{Client, ClientError};
 use crate::logs::{Entry, stamp};
 use crate::throwaway;
@@ -23,18 +26,23 @@ use crate::throwaway;
 pub(super) async fn run(global: &Global, run: &Run) -> Result<()> {
     let packed = pack(&run.path)?;
     let client = reach(global).await?;
-    let isolation = run.isolation.map_or("", Isolation::as_str);
     let (module, kind) = (deploy::module_of(&packed), packed.content_type);
-    let name = throwaway::name(isolation, &module, kind, &*packed.bytes)?;
-    if !is_there(&client, &name).await? {
-        deploy::upload(&client, &name, packed, true, run.isolation).await?;
-    }
-    let mut output = Output::of_a_call(&client, &name)?;
-    let id = output.invocation.clone();
-    let reply = tokio::select! {
-        reply = call::call(&client, &name, &run.event, Some(&id)) => reply,
-        never = output.follow() => match never {},
+    let name = throwaway::name(run.instead, &module, kind, &*packed.bytes)?;
+    let how = How { hidden: true, fresh: run.fresh, instead: run.instead };
+    let there = if run.fresh { None } else { find(&client, &name).await? };
+    let function = match there {
+        Some(function) => function,
+        None => deploy::upload(&client, &name, packed.clone(), how).await?,
     };
+    deploy::warn_of(&function);
+    // Once: it may come from a pipe.
+    let event = event::read(&run.event)?;
+    let mut output = Output::of_a_call(&client, &name)?;
+    let mut reply = output.call(&event).await;
+    if reply.as_ref().is_ok_and(Reply::found_nothing) {
+        deploy::upload(&client, &name, packed, how).await?;
+        reply = output.call(&event).await;
+    }
     // Whatever became of the call, what was printed is shown, and before the result.
     let shown = output.rest().await;
     reply?.conclude(&client, &run.event)?;
@@ -59,10 +67,10 @@ async fn reach(global: &Global) -> Result<Client> {
     Ok(started)
 }
 
-async fn is_there(client: &Client, name: &str) -> Result<bool> {
-    match client.ask(Method::GET, &format!("/v1/functions/{name}"), &[], Bytes::new()).await {
-        Ok(_) => Ok(true),
-        Err(ClientError::Refused { status: StatusCode::NOT_FOUND, .. }) => Ok(false),
+async fn find(client: &Client, name: &str) -> Result<Option<FunctionDetail>> {
+    match client.get(&format!("/v1/functions/{name}")).await {
+        Ok(function) => Ok(Some(function)),
+        Err(ClientError::Refused { status: StatusCode::NOT_FOUND, .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
@@ -82,6 +90,15 @@ impl<'a> Output<'a> {
         let began = stamp(SystemTime::now() - Duration::from_millis(1));
         let invocation = random_id().context("the kernel gives no random bytes")?;
         Ok(Self { client, name, invocation, shown: (began, 0) })
+    }
+
+    /// Calls the function, and shows what is printed meanwhile.
+    async fn call(&mut self, event: &event::Body) -> Result<Reply> {
+        let id = self.invocation.clone();
+        tokio::select! {
+            reply = call::call(self.client, self.name, event, Some(&id)) => reply,
+            never = self.follow() => match never {},
+        }
     }
 
     /// Shows what is printed while the function runs.

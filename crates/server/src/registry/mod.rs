@@ -43,7 +43,7 @@ pub struct Version {
 pub struct Function {
     /// The current version.
     pub current: Arc<Version>,
-    /// Made by `wool run` and not shown unless asked for; gone when the worker starts again.
+    /// Made by `wool run` and not shown unless asked for; gone when the worker starts again, or room is needed.
     pub hidden: bool,
     /// When a version was last made current, to the millisecond.
     pub updated: SystemTime,
@@ -60,6 +60,12 @@ impl Function {
     #[must_use]
     pub fn whole_name(&self) -> WholeName {
         WholeName::of(&self.current.handler)
+    }
+
+    /// Whether a call holds its current version, which [`Registry::resolve`] gave it.
+    #[must_use]
+    pub fn is_called(&self) -> bool {
+        Arc::strong_count(&self.current.handler) > 1
     }
 
     /// Whether it is a tenant's.

@@ -202,9 +202,17 @@ impl Workshop for Words {
         if let Some(message) = word("refuse") {
             return Err(MakeError::Function { step: "manifest", message });
         }
+        let over = bundle.over;
         Ok(Made {
-            handler: handler(name, word),
-            manifest: serde_json::json!({ "words": words }),
+            handler: Handler {
+                kind: over.kind.unwrap_or_default(),
+                reset: over.reset.unwrap_or_default(),
+                ..handler(name, word)
+            },
+            manifest: serde_json::json!({
+                "words": words,
+                "warnings": word("warn").into_iter().collect::<Vec<_>>(),
+            }),
             lock: String::new(),
         })
     }
