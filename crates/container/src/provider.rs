@@ -243,7 +243,9 @@ async fn wait_ready(
 
 async fn not_started(handle: &Handle, process: &PidFd) -> ProviderError {
     match handle.autopsy(process).await {
-        Ok((death, stderr)) => ProviderError::ended_early("the interpreter", death, &stderr),
+        Ok((death, said)) => {
+            ProviderError::ended_early("the interpreter", death, &String::from_utf8_lossy(&said))
+        }
         Err(error) => error,
     }
 }

@@ -62,6 +62,7 @@ impl Warded {
 
     /// How it ended, and its last words. When its sockets have closed.
     pub(super) async fn inspect(&self) -> Result<(Death, String), ProviderError> {
-        self.handle.autopsy(&self.process).await
+        let (death, said) = self.handle.autopsy(&self.process).await?;
+        Ok((death, String::from_utf8_lossy(&said).into_owned()))
     }
 }
