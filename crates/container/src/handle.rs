@@ -86,7 +86,7 @@ impl Handle {
     }
 
     /// How it ended, as far as the warden can tell, and its last words: see [`Handle::said`].
-    pub(crate) async fn inspect(&self) -> Result<(Death, Vec<u8>), ProviderError> {
+    pub(crate) async fn inspect(&self) -> Result<(Death, String), ProviderError> {
         let mut words = Vec::new();
         let mut wait = Duration::from_millis(1);
         loop {
@@ -107,7 +107,7 @@ impl Handle {
                 (false, None, None) => Death::Unknown,
             };
             output.into_iter().for_each(|file| words.extend(head(&file.into())));
-            return Ok((death, words));
+            return Ok((death, String::from_utf8_lossy(&words).into_owned()));
         }
     }
 
@@ -131,7 +131,7 @@ impl Handle {
     ///
     /// # Errors
     /// When the warden is gone.
-    pub async fn autopsy(&self, process: &PidFd) -> Result<(Death, Vec<u8>), ProviderError> {
+    pub async fn autopsy(&self, process: &PidFd) -> Result<(Death, String), ProviderError> {
         // The channel closes an instant before the process has ended; a longer one on a machine under load.
         for _ in 0..1000 {
             if !process.alive() {

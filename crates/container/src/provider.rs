@@ -243,9 +243,7 @@ async fn wait_ready(
 
 async fn not_started(handle: &Handle, process: &PidFd) -> ProviderError {
     match handle.autopsy(process).await {
-        Ok((death, said)) => {
-            ProviderError::ended_early("the interpreter", death, &String::from_utf8_lossy(&said))
-        }
+        Ok((death, words)) => ProviderError::ended_early("the interpreter", death, &words),
         Err(error) => error,
     }
 }

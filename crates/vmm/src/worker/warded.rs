@@ -62,7 +62,6 @@ impl Warded {
 
     /// How it ended, and its last words. When its sockets have closed.
     pub(super) async fn inspect(&self) -> Result<(Death, String), ProviderError> {
-        let (death, said) = self.handle.autopsy(&self.process).await?;
-        Ok((death, String::from_utf8_lossy(&said).into_owned()))
+        self.handle.autopsy(&self.process).await
     }
 }
