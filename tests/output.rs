@@ -51,6 +51,47 @@ fn all_output_reaches_the_log_with_the_invocations_id() {
     worker.assert_well();
 }
 
+#[test]
+fn what_goes_around_python_outlives_a_handler_that_dies_or_is_ended() {
+    if !can_run() {
+        return;
+    }
+    for (zygotes, isolation) in
+        [("utility", "lean"), ("none", "lean"), ("utility", "lean,root=staged")]
+    {
+        let settings = [("WOOL_ZYGOTES", zygotes), ("WOOL_ISOLATION", isolation)];
+        let worker = Site::new().up_with(&settings);
+        let write = "subprocess.run(['/usr/bin/python3', '-I', '-S', '-c', 'print(\"said\")'])";
+        for (name, header, end, status) in [
+            ("dies", "", "os._exit(3)", 502),
+            ("aborts", "", "os.abort()", 502),
+            ("is-ended", "# [tool.lambswool]\n# timeout = 2\n", "time.sleep(60)", 504),
+        ] {
+            let source = format!(
+                "# /// script\n{header}# ///\nimport os, subprocess, time\n\
+                 def handler(event, context):\n    {write}\n    os.write(1, b'and more')\n    {end}\n"
+            );
+            // The second goes on from a landing made ahead.
+            drop(worker.deploy(name, &source).expect(201));
+            for _ in 0..2 {
+                let reply = worker.run(name, &json!({})).expect(status);
+                let log = worker.logs(name);
+                let said = of(&log, reply.header("lambswool-invocation"));
+                assert_eq!(
+                    said,
+                    ["stderr said", "stderr and more"],
+                    "{name}, {settings:?}: {log:#?}"
+                );
+            }
+        }
+        let loads =
+            "import os\nos.write(2, b'while loading\\n')\nos._exit(7)\ndef handler(e, c): pass\n";
+        drop(worker.try_out("dies-loading", loads).expect(502));
+        assert_eq!(of(&worker.logs("dies-loading"), "-"), ["stderr while loading"]);
+        worker.assert_well();
+    }
+}
+
 fn the_command_shows_and_selects_the_same(worker: &Worker, first: &str, second: &str) {
     let all = worker.site().wool(&["logs", "chatty"]).ok();
     assert_eq!(all.lines().count(), 13, "{all}");

@@ -10,7 +10,7 @@
  *     │                              │                                and what else the isolation says
  *     │                              │ fchdir + chroot(root)
  *     │                              └── one fork ──► child
- *     │ ◄───────────────────────────── exits            │ channel to fd 3, everything else closed
+ *     │ ◄───────────────────────────── exits            │ output to 1 and 2, channel to 3, everything else closed
  *     ▼ next request                   ┊                │ ids, no capability, not dumpable
  *                                      ┊                │ Landlock scope, stacked filter
  *                                      └┄┄ pidfd ┄┄┄┄┄► │ waits for the intermediate's end
@@ -60,7 +60,7 @@ enum {
     LAND_UNDUMPABLE = 512,  /* neither traced nor read through /proc, by programs that it runs either */
 };
 enum { MAX_FDS = 16, CHANNEL = 3, INTERMEDIATE = 4 };
-enum { FD_ROOT, FD_CHANNEL, FD_USER_NS, FD_CGROUPS }; /* order of a slot's descriptors */
+enum { FD_ROOT, FD_CHANNEL, FD_USER_NS, FD_CGROUPS }; /* order of a slot's descriptors; an instance's output is the last */
 
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
@@ -116,6 +116,10 @@ static void refuse(int channel, const char *step) {
     syscall(SYS_exit_group, 1);
 }
 
+static int cgroups_end(const struct slot *slot) {
+    return slot->flags & LAND_INSTANCE ? slot->count - 1 : slot->count;
+}
+
 /* A network namespace of one's own begins with loopback down. */
 static int bring_up_loopback(void) {
     struct ifreq loopback = {.ifr_name = "lo", .ifr_flags = IFF_UP};
@@ -128,7 +132,7 @@ static int bring_up_loopback(void) {
 static int intermediate(void *argument) {
     struct slot *slot = argument;
     int channel = slot->fds[FD_CHANNEL];
-    for (int i = FD_CGROUPS; i < slot->count; i++)
+    for (int i = FD_CGROUPS; i < cgroups_end(slot); i++)
         if (write(slot->fds[i], "0", 1) != 1) refuse(channel, "enter cgroup");
     if (slot->flags & LAND_USER_NS && setns(slot->fds[FD_USER_NS], CLONE_NEWUSER)) refuse(channel, "enter user namespace");
     unsigned namespaces = slot->flags & LAND_NAMESPACES;
@@ -185,7 +189,8 @@ static int stack_filter(void) {
 
 /* Runs in the child, after the fork, before any Python. Returns only when the child is confined. */
 static void confine(struct slot *slot) {
-    int channel = slot->fds[FD_CHANNEL];
+    int channel = slot->fds[FD_CHANNEL], output = slot->fds[slot->count - 1];
+    if (slot->flags & LAND_INSTANCE && (dup2(output, 1) != 1 || dup2(output, 2) != 2)) refuse(channel, "arrange output");
     if (channel != CHANNEL && dup2(channel, CHANNEL) != CHANNEL) refuse(channel, "move channel");
     channel = slot->fds[FD_CHANNEL] = CHANNEL;
     if (fcntl(CHANNEL, F_SETFD, FD_CLOEXEC)) refuse(channel, "mark channel");

@@ -68,6 +68,10 @@ impl Instance for ContainerInstance {
         self.handle.freeze(false)
     }
 
+    fn untold(&self) -> Pending<'_, Vec<u8>> {
+        Box::pin(async { Ok(self.handle.said().await) })
+    }
+
     fn autopsy(&self) -> Pending<'_, Death> {
         Box::pin(async move {
             let (death, _) = self.handle.autopsy(&self.process).await?;

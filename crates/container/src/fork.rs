@@ -70,7 +70,7 @@ pub(crate) struct Slot {
     uid: u32,
     inner_uid: u32,
     network: Network,
-    /// In the order that the zygote expects; the root missing where mounts cannot come late.
+    /// In the order that the zygote expects; the root and the output missing where mounts cannot come late.
     for_zygote: Vec<OwnedFd>,
     has_root: bool,
     channel: OwnedFd,
@@ -99,10 +99,10 @@ impl Slot {
         // From here on the name exists at the warden's, whatever becomes of this call.
         let mut handle = Handle::new(Arc::clone(client), name);
         let (answer, mut fds) = client.call(command, &[]).await?;
-        let Answer::Slot { uid, inner_uid, cgroups, root, files } = answer else {
+        let Answer::Slot { uid, inner_uid, cgroups, root, output, files } = answer else {
             return Err(unexpected());
         };
-        let count = usize::from(root) + 2 + cgroups;
+        let count = usize::from(root) + 2 + cgroups + usize::from(output);
         if fds.len() <= count {
             return Err(unexpected());
         }
@@ -114,9 +114,10 @@ impl Slot {
         Ok(Self { handle, zygote, role, uid, inner_uid, network, for_zygote, has_root, channel })
     }
 
-    /// Brings the root that was made late (`Command::Place` with early mounts).
-    pub(crate) fn set_root(&mut self, root: OwnedFd) {
+    /// Brings the root and the output that were made late (`Command::Place` with early mounts).
+    pub(crate) fn set_root(&mut self, root: OwnedFd, output: OwnedFd) {
         self.for_zygote.insert(0, root);
+        self.for_zygote.push(output);
         self.has_root = true;
     }
 

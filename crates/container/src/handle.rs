@@ -13,6 +13,12 @@ use warden::protocol::{Answer, Command, Files, Layout};
 
 use crate::client::{Client, unexpected};
 
+/// As much as the guest passes on of one invocation's (`capture.py`).
+const MOST_OUTPUT: usize = 256 << 10;
+
+/// A process is seen to have ended an instant before it can be told how. The waits double: 255 ms in all.
+const UNTOLD: Duration = Duration::from_millis(256);
+
 /// A sandbox's name at the warden's, and its cgroup's files. Dropping it has the warden destroy what has the name, if
 /// anything has.
 #[derive(Debug)]
@@ -79,21 +85,46 @@ impl Handle {
         file.write_all(word)
     }
 
-    /// How it ended, as far as the warden knows by now, and its last words.
+    /// How it ended, as far as the warden can tell, and its last words: see [`Handle::said`].
     pub(crate) async fn inspect(&self) -> Result<(Death, String), ProviderError> {
-        let command = Command::Inspect { sandbox: self.id.0 };
-        let (Answer::Died { out_of_memory, exited, signal, stderr }, _) =
-            self.client.call(command, &[]).await?
+        let mut words = Vec::new();
+        let mut wait = Duration::from_millis(1);
+        loop {
+            let (answer, output) = self.client.call(self.question(), &[]).await?;
+            let Answer::Died { untold, out_of_memory, exited, signal, stderr } = answer else {
+                return Err(unexpected());
+            };
+            words.extend(stderr.into_bytes());
+            let death = match (out_of_memory, exited, signal) {
+                (true, _, _) => Death::OutOfMemory,
+                (false, Some(status), _) => Death::Exited(status),
+                (false, None, Some(number)) => Death::Signal(number),
+                (false, None, None) if untold && wait < UNTOLD => {
+                    tokio::time::sleep(wait).await;
+                    wait *= 2;
+                    continue;
+                }
+                (false, None, None) => Death::Unknown,
+            };
+            output.into_iter().for_each(|file| words.extend(head(&file.into())));
+            return Ok((death, String::from_utf8_lossy(&words).into_owned()));
+        }
+    }
+
+    /// What its processes have written beside its channel, up to now, and it has not passed on itself: at most
+    /// [`MOST_OUTPUT`] bytes of an instance's, and of others what a pipe holds.
+    pub(crate) async fn said(&self) -> Vec<u8> {
+        let Ok((Answer::Died { stderr, .. }, output)) =
+            self.client.call(self.question(), &[]).await
         else {
-            return Err(unexpected());
+            return Vec::new();
         };
-        let death = match (out_of_memory, exited, signal) {
-            (true, _, _) => Death::OutOfMemory,
-            (false, Some(status), _) => Death::Exited(status),
-            (false, None, Some(number)) => Death::Signal(number),
-            (false, None, None) => Death::Unknown,
-        };
-        Ok((death, stderr))
+        let heads = output.into_iter().flat_map(|file| head(&file.into()));
+        stderr.into_bytes().into_iter().chain(heads).collect()
+    }
+
+    fn question(&self) -> Command {
+        Command::Inspect { sandbox: self.id.0 }
     }
 
     /// How its first process ended, and its last words. When that process has closed its channel.
@@ -110,6 +141,15 @@ impl Handle {
         }
         self.inspect().await
     }
+}
+
+/// The beginning of a file that is the warden's to choose: in a tmpfs, so that reading waits for nobody. What is in it is the
+/// sandbox's.
+fn head(file: &File) -> Vec<u8> {
+    let mut bytes = vec![0; MOST_OUTPUT];
+    let length = file.read_at(&mut bytes, 0).unwrap_or(0);
+    bytes.truncate(length);
+    bytes
 }
 
 impl Drop for Handle {

@@ -243,7 +243,7 @@ async fn wait_ready(
 
 async fn not_started(handle: &Handle, process: &PidFd) -> ProviderError {
     match handle.autopsy(process).await {
-        Ok((death, stderr)) => ProviderError::ended_early("the interpreter", death, &stderr),
+        Ok((death, words)) => ProviderError::ended_early("the interpreter", death, &words),
         Err(error) => error,
     }
 }

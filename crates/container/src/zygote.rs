@@ -255,8 +255,9 @@ impl Inner {
                 placed?;
                 landed?
             } else {
-                let (_, mut roots) = client.call(place(slot.handle.id), &[]).await?;
-                slot.set_root(roots.pop().ok_or_else(crate::client::unexpected)?);
+                let (_, made) = client.call(place(slot.handle.id), &[]).await?;
+                let [root, output] = made.try_into().map_err(|_| crate::client::unexpected())?;
+                slot.set_root(root, output);
                 slot.land(self.control.as_fd(), false).await?
             }
         };

@@ -8,10 +8,11 @@ mod support;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use sandbox::Provider;
+use sandbox::{Death, Provider};
 use serde_json::Value;
 use support::attack::REPORT;
 use support::{Conversation, NONE, World, ask, can_run, patience};
+use warden::protocol::{Answer, Command, Cpu, Limits};
 
 /// What the same attack finds from a root zygote and from a derived one, for both ways of building roots.
 async fn everywhere(attack: &str, check: impl Fn(&Value)) {
@@ -153,13 +154,13 @@ def attack(fds, uid, flags):
     if own == 0:
         time.sleep(30)
         os._exit(0)
-    moved = [pid for fd in fds[3:] for pid in range(1, 200)
+    moved = [pid for fd in groups(fds) for pid in range(1, 200)
              if pid not in (own, me) and trying(lambda: os.write(fd, str(pid).encode())) == 'OK']
-    entered = child(lambda: (become(fds, uid), [pid for fd in fds[3:] for pid in range(1, 200)
+    entered = child(lambda: (become(fds, uid), [pid for fd in groups(fds) for pid in range(1, 200)
              if pid not in (own, me, os.getpid()) and trying(lambda: os.write(fd, str(pid).encode())) == 'OK'])[1])
-    mine = [trying(lambda: os.write(fd, str(own).encode())) for fd in fds[3:]]
+    mine = [trying(lambda: os.write(fd, str(own).encode())) for fd in groups(fds)]
     os.kill(own, signal.SIGKILL)
-    return {'cgroups': len(fds) - 3, 'moved': moved, 'entered': entered, 'mine': mine}
+    return {'cgroups': len(groups(fds)), 'moved': moved, 'entered': entered, 'mine': mine}
 ";
     let world = World::new(false, NONE).await;
     let victim = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
@@ -302,7 +303,7 @@ def hide():
 
 def attack(fds, uid, flags):
     if not KEPT:
-        KEPT.extend(os.dup(fd) for fd in fds[3:])
+        KEPT.extend(os.dup(fd) for fd in groups(fds))
         for _ in range(3):
             daemon(hide)
         for _ in range(5):
@@ -324,6 +325,18 @@ def attack(fds, uid, flags):
         drop(instance);
         tokio::time::sleep(Duration::from_millis(700)).await;
         assert!(world.processes().len() >= before.0 + 2, "the daemons run");
+        // The idle cgroups with the daemons in them come into use again, and go back when there is no such layer.
+        let client = world.containers.client();
+        for sandbox in [(); 3].map(|()| world.containers.new_name().0) {
+            let refused = Command::Prepare {
+                sandbox,
+                zygote: zygote.id().0,
+                derive: false,
+                packages: Some("packages/absent".to_owned()),
+                limits: IN_A_SLOT,
+            };
+            client.call(refused, &[]).await.unwrap_err();
+        }
         drop(zygote);
         let begin = Instant::now();
         while host_state(&world) != before {
@@ -335,6 +348,14 @@ def attack(fds, uid, flags):
         assert!(honest.alive());
     }
 }
+
+const IN_A_SLOT: Limits = Limits {
+    memory_bytes: 160 << 20,
+    pids: 24,
+    scratch_bytes: 8 << 20,
+    scratch_inodes: 500,
+    cpu: Cpu::UNLIMITED,
+};
 
 /// Processes in the warden's cgroups, its own children, and its cgroups.
 fn host_state(world: &World) -> (usize, usize, usize) {
@@ -385,4 +406,54 @@ def attack(fds, uid, flags):
         // A derived zygote has no namespace of its own, and lands all the same.
         root.derive(world.zygote(&["decimal"])).await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_warden_waits_for_no_death_that_a_zygote_keeps_to_itself() {
+    if !can_run() {
+        return;
+    }
+    // What it forks becomes its own child when the intermediate exits, and nobody ever reaps it.
+    let attack = "
+import signal
+
+def attack(fds, uid, flags):
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    return raw('prctl', 36, 1, 0, 0, 0)[0]  # PR_SET_CHILD_SUBREAPER
+";
+    let ends = "
+import os, sys
+
+def handler(event, context):
+    if event:
+        os._exit(3)
+    return sys.modules['evil'].REPORT
+";
+    // Only there does pid 1 tell the warden anything, on every kernel.
+    let world = World::new(true, NONE).await;
+    let evil = world.containers.create_zygote(world.evil(attack)).await.unwrap();
+    let honest = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
+    let mut of_evil = evil.fork(world.instance(ends)).await.unwrap();
+    let mut talk = Conversation::load(of_evil.as_mut()).await;
+    assert_eq!(talk.ask("null").await, 0, "it has become a reaper");
+    assert!(talk.call("1").await.is_none());
+    let begin = Instant::now();
+    let told = loop {
+        let inspect = Command::Inspect { sandbox: of_evil.id().0 };
+        let (told, _) = world.containers.client().call(inspect, &[]).await.unwrap();
+        let Answer::Died { untold, .. } = &told else { panic!("{told:?}") };
+        // Its channel closes before it has ended.
+        if *untold || begin.elapsed() > patience(5) {
+            break told;
+        }
+    };
+    assert!(matches!(told, Answer::Died { untold: true, exited: None, signal: None, .. }));
+    assert_eq!(of_evil.autopsy().await.unwrap(), Death::Unknown);
+
+    // The control: an honest zygote's, which is told.
+    let exits = "import os\ndef handler(event, context): os._exit(4)";
+    let mut of_honest = honest.fork(world.instance(exits)).await.unwrap();
+    let mut talk = Conversation::load(of_honest.as_mut()).await;
+    assert!(talk.call("1").await.is_none());
+    assert_eq!(of_honest.autopsy().await.unwrap(), Death::Exited(4));
 }

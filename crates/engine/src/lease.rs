@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sandbox::wire::{Load, Reply, Request};
+use sandbox::wire::{Load, LogStream, Reply, Request};
 use sandbox::{Death, Instance, ProviderError};
 use tokio::time::{Instant, timeout_at};
 
@@ -28,6 +28,9 @@ use crate::secrets::SecretEnvironment;
 
 /// Waiting for a dead sandbox's cause of death, at most: who tells it may be busy with others on a machine under load.
 const AUTOPSY: Duration = Duration::from_secs(10);
+
+/// Waiting for the last words of an instance that is given up, at most: its caller waits as well.
+const HEARING_OUT: Duration = Duration::from_secs(1);
 
 /// Most modules that a handler may say it imported, and the longest name among them. Large package sets load some five
 /// thousand.
@@ -111,6 +114,17 @@ impl Lease {
         deadline: Instant,
         limit: Duration,
     ) -> Result<f64, CallError> {
+        let loaded = self.loaded(relay, deadline, limit).await;
+        self.hear_out(loaded.as_ref().err(), relay, "").await;
+        loaded
+    }
+
+    async fn loaded(
+        &mut self,
+        relay: &mut Relay,
+        deadline: Instant,
+        limit: Duration,
+    ) -> Result<f64, CallError> {
         loop {
             match self.hear(relay, deadline, limit).await? {
                 (Reply::Ready { .. }, _) => {}
@@ -125,6 +139,17 @@ impl Lease {
 
     /// Calls the handler and waits for its answer.
     pub(crate) async fn call(
+        &mut self,
+        call: &Call,
+        relay: &mut Relay,
+        deadline: Instant,
+    ) -> Result<Outcome, CallError> {
+        let answered = self.answered(call, relay, deadline).await;
+        self.hear_out(answered.as_ref().err(), relay, call.id.as_str()).await;
+        answered
+    }
+
+    async fn answered(
         &mut self,
         call: &Call,
         relay: &mut Relay,
@@ -168,6 +193,17 @@ impl Lease {
                 Ok(Err(broken)) => return Err(self.explain(broken).await),
                 Err(_) => return Err(CallError::TimedOut { limit }),
             }
+        }
+    }
+
+    /// Passes on what its guest can tell no more, when it is given up for this error.
+    async fn hear_out(&self, error: Option<&CallError>, relay: &mut Relay, during: &str) {
+        if let Some(CallError::TimedOut { .. } | CallError::Died(_) | CallError::BadAnswer(_)) =
+            error
+            && let Ok(Ok(said)) =
+                tokio::time::timeout(HEARING_OUT, self.resident.sandbox.untold()).await
+        {
+            relay.pass(during.to_owned(), LogStream::Stderr, said, 0);
         }
     }
 

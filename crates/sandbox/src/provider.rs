@@ -107,6 +107,12 @@ pub trait Instance: Sandbox {
     /// When the host refuses.
     fn resume(&self) -> io::Result<()>;
 
+    /// What its processes have written to descriptors 1 and 2 by now, whoever they are, and its guest has not said on the
+    /// channel. When nothing more is expected of it: it has died, or is about to be given up. Empty where that cannot be told.
+    fn untold(&self) -> Pending<'_, Vec<u8>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
     /// Why it died. Only once its channel has closed or [`Sandbox::alive`] says no.
     fn autopsy(&self) -> Pending<'_, Death>;
 }

@@ -4,51 +4,56 @@
 //! ```text
 //!   a fork's intermediate exits ─► its child is an orphan, pid 1's ── ends ─► pid 1 reaps it
 //!                                                                              │ 8 bytes: its number in P, its status
-//!   Inspect ─► the last [`KEPT`] ◄── non-blocking pipe ◄───────────────────────┘
+//!   Inspect ─► the sandbox whose process had that number ◄── non-blocking pipe ◄┘
 //! ```
-//! Pid 1 never waits for the warden: what does not fit into the pipe is not told, and that death stays unexplained.
+//! Pid 1 never waits for the warden: what does not fit into the pipe is not told, and that death stays unexplained. Nor
+//! does the warden wait for pid 1, which is never told of a death where a malicious zygote has made itself the reaper of
+//! what it forks (`PR_SET_CHILD_SUBREAPER`): whoever wants to know asks again.
 
-use std::collections::VecDeque;
+use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use sys::process::Ended;
 
 /// Where pid 1 finds the pipe.
 pub(crate) const DEAD: i32 = 0;
 
-/// Deaths that are remembered: far fewer than numbers, so that none is another's of the same number.
-const KEPT: usize = 1024;
-
-/// A pidfd tells of an end an instant before pid 1 can.
-const PATIENCE: Duration = Duration::from_millis(200);
-
-/// What pid 1 has told, and the pipe.
+/// What pid 1 has told of sandboxes' processes, and the pipe. What a tenant's other processes did is not remembered: no
+/// number of them pushes out what was told of somebody else's.
 #[derive(Debug)]
 pub(crate) struct Deaths {
     pipe: OwnedFd,
-    known: VecDeque<(i32, i32)>,
+    /// Sandboxes by the number in P of their process, until that has been told of.
+    awaited: HashMap<i32, u64>,
+    /// By sandbox.
+    known: HashMap<u64, Ended>,
 }
 
 impl Deaths {
     pub(crate) fn new(pipe: OwnedFd) -> Self {
-        Self { pipe, known: VecDeque::new() }
+        Self { pipe, awaited: HashMap::new(), known: HashMap::new() }
     }
 
-    /// How the process ended that had this number. It has ended.
-    pub(crate) fn find(&mut self, inside: i32) -> Option<Ended> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            self.read();
-            if let Some((_, status)) = self.known.iter().rev().find(|(pid, _)| *pid == inside) {
-                return Some(Ended::from_status(*status));
-            }
-            if Instant::now() > deadline {
-                return None;
-            }
-            let mut fds = [PollFd::from_borrowed_fd(self.pipe.as_fd(), PollFlags::IN)];
-            let _ = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 20_000_000 }));
+    /// The sandbox's process, which lives, has this number.
+    pub(crate) fn expect(&mut self, inside: i32, sandbox: u64) {
+        // Whoever had it before has been reaped: that was told by now, if ever.
+        self.read();
+        self.awaited.insert(inside, sandbox);
+    }
+
+    /// How the sandbox's process ended, as far as it has been told by now.
+    pub(crate) fn of(&mut self, sandbox: u64) -> Option<Ended> {
+        self.read();
+        self.known.get(&sandbox).copied()
+    }
+
+    /// The sandbox, whose process has this number, is gone.
+    pub(crate) fn forget(&mut self, inside: i32, sandbox: u64) {
+        self.known.remove(&sandbox);
+        // The number may be another's by now.
+        if self.awaited.get(&inside) == Some(&sandbox) {
+            self.awaited.remove(&inside);
         }
     }
 
@@ -59,11 +64,12 @@ impl Deaths {
             for told in bytes[..got].chunks_exact(8) {
                 let [a, b, c, d, e, f, g, h] = *told else { continue };
                 let (pid, status) = ([a, b, c, d], [e, f, g, h]);
-                self.known.push_back((i32::from_ne_bytes(pid), i32::from_ne_bytes(status)));
+                if let Some(sandbox) = self.awaited.remove(&i32::from_ne_bytes(pid)) {
+                    let status = i32::from_ne_bytes(status);
+                    self.known.insert(sandbox, Ended::from_status(status));
+                }
             }
         }
-        let over = self.known.len().saturating_sub(KEPT);
-        self.known.drain(..over);
     }
 }
 
@@ -112,33 +118,45 @@ mod tests {
 
     use super::*;
 
+    fn begin() -> (Deaths, OwnedFd) {
+        let (read, write) = pipe_with(PipeFlags::NONBLOCK).unwrap();
+        (Deaths::new(read), write)
+    }
+
     fn tell(pipe: &OwnedFd, pid: i32, status: i32) {
         let told = [pid.to_ne_bytes(), status.to_ne_bytes()].concat();
         assert_eq!(rustix::io::write(pipe, &told), Ok(8));
     }
 
     #[test]
-    fn of_two_deaths_of_one_number_the_later_is_told() {
-        let (read, write) = pipe_with(PipeFlags::NONBLOCK).unwrap();
-        let mut deaths = Deaths::new(read);
-        tell(&write, 7, 3 << 8);
-        tell(&write, 8, 9);
-        tell(&write, 7, 0);
-        assert_eq!(deaths.find(7), Some(Ended::Exited(0)));
-        assert_eq!(deaths.find(8), Some(Ended::Signal(9)));
-        assert_eq!(deaths.find(9), None);
+    fn of_two_processes_of_one_number_each_has_its_own_end() {
+        let (mut deaths, pipe) = begin();
+        deaths.expect(7, 100);
+        tell(&pipe, 7, 3 << 8);
+        deaths.expect(7, 101);
+        assert_eq!(deaths.of(101), None);
+        tell(&pipe, 7, 9);
+        assert_eq!(deaths.of(100), Some(Ended::Exited(3)));
+        assert_eq!(deaths.of(101), Some(Ended::Signal(9)));
+        deaths.forget(7, 100);
+        assert_eq!((deaths.of(100), deaths.of(101)), (None, Some(Ended::Signal(9))));
     }
 
     #[test]
-    fn only_the_last_deaths_are_remembered() {
-        let (read, write) = pipe_with(PipeFlags::NONBLOCK).unwrap();
-        let mut deaths = Deaths::new(read);
-        for pid in 1..=2 * i32::try_from(KEPT).unwrap() {
-            tell(&write, pid, 0);
+    fn whoever_is_no_sandboxes_process_leaves_no_trace() {
+        let (mut deaths, pipe) = begin();
+        deaths.expect(7, 100);
+        tell(&pipe, 7, 1 << 8);
+        for _ in 0..100 {
+            for pid in 8..64 {
+                tell(&pipe, pid, 0);
+            }
+            deaths.read();
         }
-        deaths.read();
-        assert_eq!(deaths.known.len(), KEPT);
-        assert_eq!(deaths.find(1), None);
-        assert_eq!(deaths.find(2 * i32::try_from(KEPT).unwrap()), Some(Ended::Exited(0)));
+        assert_eq!(deaths.of(100), Some(Ended::Exited(1)));
+        deaths.expect(8, 101);
+        deaths.forget(8, 101);
+        deaths.forget(7, 100);
+        assert!(deaths.awaited.is_empty() && deaths.known.is_empty());
     }
 }

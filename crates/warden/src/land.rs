@@ -8,9 +8,9 @@ use crate::cgroup::Group;
 use crate::defence::Defence;
 use crate::protocol::{Answer, Limits};
 use crate::rootfs::Contents;
-use crate::scratch::resize_scratch;
+use crate::scratch::{output_file, resize_scratch};
 use crate::serve::{Answered, Refused, Warden, done, kernel};
-use crate::slot::Kind;
+use crate::slot::{Kind, Output};
 
 impl Warden {
     pub(crate) fn place_layers(
@@ -39,7 +39,11 @@ impl Warden {
             None => {
                 let root = self.roots.make(&python, contents)?;
                 fds.push(root.as_fd().try_clone_to_owned().map_err(kernel("share root"))?);
-                self.find(name)?.root = Some(root);
+                let output = output_file(root.as_fd(), uid).map_err(kernel("make output"))?;
+                fds.push(output.try_clone().map_err(kernel("share output"))?);
+                let sandbox = self.find(name)?;
+                sandbox.root = Some(root);
+                sandbox.output = Some(Output::File(output));
             }
         }
         if (limits.memory_bytes, limits.pids) != (before.memory_bytes, before.pids) {
@@ -78,6 +82,9 @@ impl Warden {
         if instance && let Some(root) = self.sandboxes.get(&name).and_then(|s| s.root.as_ref()) {
             self.show_processes(root, &process)?;
         }
+        if let (Some(inside), Some(deaths)) = (inside, self.place.deaths()) {
+            deaths.expect(inside, name);
+        }
         let sandbox = self.find(name)?;
         sandbox.inside = inside;
         sandbox.process = Some(process);
@@ -113,14 +120,17 @@ impl Warden {
         let (mut ended, inside) = (sandbox.process.as_ref().and_then(PidFd::ended), sandbox.inside);
         let gone = sandbox.process.as_ref().is_some_and(|process| !process.alive());
         let mut text = [0; 4096];
-        let stderr = sandbox
-            .stderr
-            .as_ref()
-            .map_or(0, |pipe| rustix::io::read(pipe, &mut text).unwrap_or(0));
-        if let (None, true, Some(inside)) = (ended, gone, inside) {
-            ended = self.place.death_of(inside);
+        let (stderr, output) = match &sandbox.output {
+            Some(Output::Pipe(pipe)) => (rustix::io::read(pipe, &mut text).unwrap_or(0), None),
+            Some(Output::File(file)) => (0, file.try_clone().ok()),
+            None => (0, None),
+        };
+        let awaited = ended.is_none() && gone && inside.is_some();
+        if awaited {
+            ended = self.place.deaths().and_then(|deaths| deaths.of(name));
         }
         let answer = Answer::Died {
+            untold: awaited && ended.is_none(),
             out_of_memory: self.cgroups.out_of_memory(&group),
             exited: match ended {
                 Some(Ended::Exited(status)) => Some(status),
@@ -132,6 +142,6 @@ impl Warden {
             },
             stderr: String::from_utf8_lossy(&text[..stderr]).into_owned(),
         };
-        Ok((answer, Vec::new()))
+        Ok((answer, output.into_iter().collect()))
     }
 }

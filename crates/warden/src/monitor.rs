@@ -24,7 +24,7 @@ use crate::beside;
 use crate::cgroup::Group;
 use crate::protocol::{Answer, Limits, MOST_OPENED, Network, Python};
 use crate::serve::{Answered, Refused, Warden, done, kernel};
-use crate::slot::{Kind, Sandbox};
+use crate::slot::{Kind, Output, Sandbox};
 use crate::spawn::{self, SpawnError, failed};
 use crate::uids::{Allotment, INNER};
 
@@ -70,7 +70,7 @@ impl Warden {
             process: Some(process),
             inside: None,
             zygote: None,
-            stderr: Some(stderr),
+            output: Some(Output::Pipe(stderr)),
             child: true,
             dying: false,
         };
@@ -141,7 +141,8 @@ impl Warden {
         }
         let [network, ipc, uts, mount] = self.place.namespaces();
         let more = [network, ipc, uts, mount, namespace];
-        let arranged = spawn::arrange_descriptors(ends.channel, ends.stderr, ends.tell, &more);
+        let arranged =
+            spawn::arrange_descriptors(ends.channel, (None, Some(ends.stderr)), ends.tell, &more);
         // SAFETY: this process executes the monitor or ends, and drops nothing that owns a descriptor.
         let (tell, error) = match arranged.and_then(|()| unsafe { close_from(BEYOND) }) {
             Ok(()) => {

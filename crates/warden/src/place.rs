@@ -17,7 +17,7 @@ use rustix::process::{chdir, fchdir, getpid, pivot_root};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sys::mount::Tree;
 use sys::namespace::unshare;
-use sys::process::{Ended, PidFd, become_user, drop_capabilities, exit_now, set_undumpable};
+use sys::process::{PidFd, become_user, drop_capabilities, exit_now, set_undumpable};
 use thiserror::Error;
 
 use crate::deaths::{DEAD, Deaths, reap_and_tell};
@@ -112,16 +112,9 @@ impl Place {
         })
     }
 
-    /// Takes in what pid 1 tells, often enough that its pipe does not fill.
-    pub fn hear_of_deaths(&mut self) {
-        if let Some(deaths) = &mut self.deaths {
-            deaths.read();
-        }
-    }
-
-    /// How a process ended that was orphaned in P, where pid 1 tells: by its number in P.
-    pub fn death_of(&mut self, inside: i32) -> Option<Ended> {
-        self.deaths.as_mut()?.find(inside)
+    /// What pid 1 tells of how processes ended that were orphaned in P, where it does.
+    pub(crate) fn deaths(&mut self) -> Option<&mut Deaths> {
+        self.deaths.as_mut()
     }
 
     /// The number in P of a process, where pid 1 will tell how it ended.

@@ -19,22 +19,15 @@ use crate::filter::Role;
 use crate::isolation::Isolation;
 use crate::protocol::{Answer, Cpu, Files, Limits, Network, Python};
 use crate::rootfs::Contents;
+use crate::scratch::output_file;
 use crate::serve::{Answered, Refused, Warden, kernel};
-use crate::slot::{FileId, Kind, Sandbox, Zygote};
+use crate::slot::{FileId, Kind, Output, Sandbox, Zygote};
 use crate::spawn;
 use crate::uids::{Allotment, Block, INNER, Uids};
 
 impl Warden {
-    pub(crate) fn start(
-        &mut self,
-        name: u64,
-        python: Python,
-        packages: Option<&str>,
-        code: Option<&str>,
-        network: Network,
-        limits: Limits,
-    ) -> Answered {
-        let role = if code.is_some() { Role::Instance } else { Role::Zygote };
+    pub(crate) fn start(&mut self, name: u64, what: Interpreter<'_>) -> Answered {
+        let role = if what.code.is_some() { Role::Instance } else { Role::Zygote };
         if role == Role::Zygote && !self.host.isolation.forks() {
             return Err(Refused::Wrong(
                 "nothing is forked into a mount namespace of its own: set zygotes = \"none\", or an isolation without own=mnt",
@@ -51,8 +44,7 @@ impl Warden {
                 (block.first, Allotment::Block(block.first), Some(block))
             }
         };
-        let started = self.start_as(name, role, python, packages, code, network, limits, uid);
-        let (mut sandbox, channel) = match started {
+        let (mut sandbox, channel) = match self.start_as(name, role, what, uid) {
             Ok(started) => started,
             Err(refused) => {
                 self.give_back(allotment, None);
@@ -61,7 +53,10 @@ impl Warden {
         };
         sandbox.allotment = allotment;
         if let Some(ids) = block {
-            let stderr = sandbox.stderr.as_ref().and_then(|pipe| rustix::fs::fstat(pipe).ok());
+            let stderr = match &sandbox.output {
+                Some(Output::Pipe(pipe)) => rustix::fs::fstat(pipe).ok(),
+                _ => None,
+            };
             let stderr = stderr.as_ref().map(FileId::from).unwrap_or_default();
             sandbox.kind = Kind::Zygote(Zygote::new(None, ids, stderr));
         }
@@ -99,20 +94,20 @@ impl Warden {
         Ok((Answer::Started { uid: sandbox.uid, files }, rest))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the one caller's own variables")]
     fn start_as(
         &mut self,
         name: u64,
         role: Role,
-        python: Python,
-        packages: Option<&str>,
-        code: Option<&str>,
-        network: Network,
-        limits: Limits,
+        what: Interpreter<'_>,
         uid: u32,
     ) -> Result<(Sandbox, OwnedFd), Refused> {
+        let Interpreter { python, packages, code, network, limits } = what;
         let contents = Contents { packages, code, uid, network, limits };
         let root = self.roots.make(&python, contents)?;
+        let output = match role {
+            Role::Instance => Some(output_file(root.as_fd(), uid).map_err(kernel("make output"))?),
+            Role::Zygote => None,
+        };
         let group = self.group_for(name, role, limits, uid).map_err(kernel("make cgroup"))?;
         let kind = if role == Role::Zygote { SocketType::SEQPACKET } else { SocketType::STREAM };
         let started = channel(kind).and_then(|(ours, theirs)| {
@@ -125,6 +120,7 @@ impl Warden {
                 isolation: self.host.isolation,
                 network,
                 channel: theirs.as_fd(),
+                output: output.as_ref().map(AsFd::as_fd),
                 uid,
                 group: &group,
                 filter,
@@ -153,7 +149,7 @@ impl Warden {
             limits,
             process: Some(process),
             zygote: None,
-            stderr: Some(stderr),
+            output: output.map(Output::File).or(stderr.map(Output::Pipe)),
             inside: None,
             child: true,
             dying: false,
@@ -195,16 +191,16 @@ impl Warden {
             Some(found) if !found.dying => found,
             _ => return Err(Refused::Wrong("no such sandbox")),
         };
-        let found = (parent.python.clone(), parent.network, parent.uid, parent.group.clone());
-        let zygote_uid = parent.uid;
+        let (uid, network) = (parent.uid, parent.network);
+        let (python, group) = (parent.python.clone(), parent.group.clone());
         let own = parent.as_zygote_mut().ok_or(Refused::Wrong("an instance is never forked"))?;
-        let stderr = own.stderr;
+        let parent = Origin { name: zygote, python, network, uid, group, stderr: own.stderr };
         let ids = take_ids(&mut self.uids, own, derive, self.host.isolation)?;
         let idle = if derive { None } else { own.idle_groups.pop() };
         let allotment = ids.allotment;
-        let made = own_namespace(own, zygote_uid, &ids).and_then(|namespace| {
-            let slot = (ids, namespace, idle.clone());
-            self.furnish(name, zygote, (found, stderr), derive, packages, limits, slot)
+        let made = own_namespace(own, uid, &ids).and_then(|namespace| {
+            let holder = Holder { ids, namespace, derive };
+            self.furnish(name, parent, holder, packages, limits, idle.clone())
         });
         if made.is_err() {
             // Nobody has held the uids yet.
@@ -231,17 +227,17 @@ impl Warden {
         self.cgroups.unlimit_cpu(&group).map_err(kernel("free a zygote's processors"))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the one caller's own variables")]
+    /// What a fork needs beyond its ids: root, channel, cgroup. `idle` is an earlier slot's.
     fn furnish(
         &mut self,
         name: u64,
-        zygote: u64,
-        ((python, network, zygote_uid, zygote_group), stderr): (Inherited, FileId),
-        derive: bool,
+        parent: Origin,
+        Holder { ids, namespace, derive }: Holder,
         packages: Option<&str>,
         limits: Limits,
-        (ids, namespace, idle): (Ids, OwnedFd, Option<Group>),
+        idle: Option<Group>,
     ) -> Answered {
+        let Origin { python, network, .. } = parent;
         let late = self.host.late_mounts;
         let root = if derive || late {
             let contents = Contents { packages, code: None, uid: ids.uid, network, limits };
@@ -254,6 +250,14 @@ impl Warden {
         if let Some(root) = &root {
             fds.push(root.as_fd().try_clone_to_owned().map_err(kernel("share root"))?);
         }
+        let output = match &root {
+            Some(root) if !derive => {
+                Some(output_file(root.as_fd(), ids.uid).map_err(kernel("make output"))?)
+            }
+            _ => None,
+        };
+        let shared_output = output.as_ref().map(OwnedFd::try_clone).transpose();
+        let shared_output = shared_output.map_err(kernel("share output"))?;
         let kind = if derive { SocketType::SEQPACKET } else { SocketType::STREAM };
         let (ours, theirs) = channel(kind)?;
         fds.push(theirs);
@@ -266,12 +270,12 @@ impl Warden {
             }
             None => self
                 .cgroups
-                .make_slot(&zygote_group, name, limits, owner)
+                .make_slot(&parent.group, name, limits, owner)
                 .map_err(kernel("make cgroup"))?,
         };
         let opened = self
             .limit_sockets(&group, network, limits)
-            .and_then(|()| self.cgroup_files(&group, zygote_uid));
+            .and_then(|()| self.cgroup_files(&group, parent.uid));
         let files = match opened {
             Ok(files) => files,
             Err(refused) => {
@@ -280,12 +284,14 @@ impl Warden {
             }
         };
         let cgroups = files.procs.len();
-        let has_root = root.is_some();
         let (named, rest) = split_with_procs(files, &mut fds);
+        let (has_root, has_output) = (root.is_some(), output.is_some());
+        fds.extend(shared_output);
         fds.push(ours);
         fds.extend(rest);
         let kind = if derive {
-            Kind::Zygote(Zygote::new(Some(namespace), Block::new(ids.uid, ids.count), stderr))
+            let block = Block::new(ids.uid, ids.count);
+            Kind::Zygote(Zygote::new(Some(namespace), block, parent.stderr))
         } else {
             Kind::Instance
         };
@@ -300,24 +306,54 @@ impl Warden {
             reaches: None,
             limits,
             process: None,
-            zygote: Some(zygote),
-            stderr: None,
+            zygote: Some(parent.name),
+            output: output.map(Output::File),
             inside: None,
             child: false,
             dying: false,
         };
         self.sandboxes.insert(name, sandbox);
-        if let Some(own) = self.sandboxes.get_mut(&zygote).and_then(Sandbox::as_zygote_mut) {
+        let zygote = self.sandboxes.get_mut(&parent.name);
+        if let Some(own) = zygote.and_then(Sandbox::as_zygote_mut) {
             own.children += 1;
         }
-        let answer =
-            Answer::Slot { uid: ids.uid, inner_uid: INNER, cgroups, root: has_root, files: named };
+        let answer = Answer::Slot {
+            uid: ids.uid,
+            inner_uid: INNER,
+            cgroups,
+            root: has_root,
+            output: has_output,
+            files: named,
+        };
         Ok((answer, fds))
     }
 }
 
-/// What a slot has from its zygote: Python, network, and the zygote's uid and cgroup.
-type Inherited = (Python, Network, u32, Group);
+/// What is to be started from nothing: an instance, when it has code.
+pub(crate) struct Interpreter<'a> {
+    pub(crate) python: Python,
+    pub(crate) packages: Option<&'a str>,
+    pub(crate) code: Option<&'a str>,
+    pub(crate) network: Network,
+    pub(crate) limits: Limits,
+}
+
+/// A zygote, as its slots see it.
+struct Origin {
+    name: u64,
+    python: Python,
+    network: Network,
+    uid: u32,
+    group: Group,
+    stderr: FileId,
+}
+
+/// Who is to land in a slot: a derived zygote, or an instance.
+struct Holder {
+    ids: Ids,
+    namespace: OwnedFd,
+    derive: bool,
+}
 
 /// The ids of a slot.
 struct Ids {

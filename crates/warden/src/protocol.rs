@@ -183,7 +183,8 @@ pub enum Command {
         /// Which.
         sandbox: u64,
     },
-    /// Why did it die? Answered by [`Answer::Died`].
+    /// Why did it die, and what did it write beside its channel? Answered by [`Answer::Died`], at once; also of one that
+    /// lives.
     Inspect {
         /// Which.
         sandbox: u64,
@@ -211,7 +212,8 @@ pub enum Answer {
         files: Files,
     },
     /// The slot is ready. Descriptors: those for the zygote (the root where mounts may come late, the guest's end of
-    /// the channel, the user namespace, `cgroups` times a `cgroup.procs`), our end of the channel, then as in [`Files`].
+    /// the channel, the user namespace, `cgroups` times a `cgroup.procs`, an instance's output where there is a root), our
+    /// end of the channel, then as in [`Files`].
     Slot {
         /// The kernel uid that lands.
         uid: u32,
@@ -221,22 +223,26 @@ pub enum Answer {
         cgroups: usize,
         /// Whether the root is among them.
         root: bool,
+        /// Whether the output is.
+        output: bool,
         /// Which further descriptors follow.
         files: Files,
     },
-    /// Done. After `Place` with early mounts: the root comes along.
+    /// Done. After `Place` with early mounts: the root and the output come along.
     Done,
     /// What the kernel says of a zygote.
     Examined(Left),
-    /// How it ended, as far as can be known.
+    /// How it ended, as far as can be known. An instance's output comes along.
     Died {
+        /// It has ended, and pid 1 of the sandboxes may still tell how: ask again an instant later.
+        untold: bool,
         /// The kernel killed something in its cgroup for want of memory.
         out_of_memory: bool,
         /// It exited with this status.
         exited: Option<i32>,
         /// This signal ended it.
         signal: Option<i32>,
-        /// What it wrote to its standard error before it was ready, cut to 4 KiB.
+        /// What has come through the pipe that is its standard error, if it has one; cut to 4 KiB.
         stderr: String,
     },
     /// That many.

@@ -100,7 +100,7 @@ impl Warden {
         die_with_parent()?;
         // What it says goes where the warden's own words go.
         let words = std::io::stderr();
-        spawn::arrange_descriptors(control, words.as_fd(), tell, &[])?;
+        spawn::arrange_descriptors(control, (None, Some(words.as_fd())), tell, &[])?;
         // SAFETY: this process executes the proxy or ends, and drops nothing that owns a descriptor.
         unsafe { close_from(5) }
     }

@@ -39,6 +39,7 @@ impl Warden {
             self.cgroups.kill(group);
         }
         sandbox.root = None;
+        sandbox.output = None;
         self.dying.push_back(name);
     }
 
@@ -104,6 +105,9 @@ impl Warden {
             return false;
         }
         if let Some(sandbox) = self.sandboxes.remove(&name) {
+            if let (Some(inside), Some(deaths)) = (sandbox.inside, self.place.deaths()) {
+                deaths.forget(inside, name);
+            }
             self.give_back(sandbox.allotment, parent);
         }
         if let Some(parent) = parent {

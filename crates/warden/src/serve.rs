@@ -18,6 +18,7 @@ use crate::filter::Filters;
 use crate::isolation::Isolation;
 use crate::pacemaker::Pacemaker;
 use crate::place::Place;
+use crate::prepare::Interpreter;
 use crate::protocol::{Answer, Command, Cpu, Host, Limits, MAX_PACKET, Network, Numbered, VERSION};
 use crate::proxy::Proxies;
 use crate::root::Root;
@@ -179,7 +180,9 @@ impl Warden {
                 }
             }
             reaped = self.reap_one();
-            self.place.hear_of_deaths();
+            if let Some(deaths) = self.place.deaths() {
+                deaths.read();
+            }
             self.proxies.reap();
             if !self.place.alive() {
                 return Err(io::Error::other("the sandboxes' pid 1 is gone"));
@@ -221,7 +224,8 @@ impl Warden {
             Command::Start { sandbox, python, packages, code, network, limits } => {
                 self.check_new(sandbox)?;
                 let limits = self.host.isolation.enforced(limits);
-                self.start(sandbox, python, packages.as_deref(), code.as_deref(), network, limits)
+                let (packages, code) = (packages.as_deref(), code.as_deref());
+                self.start(sandbox, Interpreter { python, packages, code, network, limits })
             }
             Command::Monitor { sandbox, limits } => {
                 self.check_new(sandbox)?;

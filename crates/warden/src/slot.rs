@@ -44,12 +44,21 @@ pub struct Sandbox {
     pub inside: Option<i32>,
     /// Who forked it, or will.
     pub zygote: Option<u64>,
-    /// What it writes to its standard error; only of one that the warden started.
-    pub stderr: Option<OwnedFd>,
+    /// What it writes beside its channel.
+    pub output: Option<Output>,
     /// The main process is the warden's own child, to be waited for.
     pub child: bool,
     /// Release was asked for.
     pub dying: bool,
+}
+
+/// Where a sandbox's descriptors 1 and 2 lead.
+#[derive(Debug)]
+pub enum Output {
+    /// The standard error of what the warden has started, but no instance.
+    Pipe(OwnedFd),
+    /// Both of an instance: a nameless file in its scratch, whose size bounds it.
+    File(OwnedFd),
 }
 
 /// A network that was filled for one sandbox.

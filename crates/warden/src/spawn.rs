@@ -59,6 +59,8 @@ pub struct Start<'a> {
     pub network: Network,
     /// The guest's end of the channel.
     pub channel: BorrowedFd<'a>,
+    /// An instance's descriptors 1 and 2.
+    pub output: Option<BorrowedFd<'a>>,
     /// Kernel uid.
     pub uid: u32,
     /// Where it is charged.
@@ -86,7 +88,8 @@ pub(crate) fn ended_early() -> SpawnError {
     failed("start")(io::Error::from_raw_os_error(libc::ESRCH))
 }
 
-/// Starts it. Returns its process, and the end of a pipe with what it writes to its standard error.
+/// Starts it. Returns its process, and, where it has no other output, the end of a pipe with what it writes to its standard
+/// error.
 ///
 /// # Errors
 /// The step that failed, in whichever process.
@@ -94,17 +97,24 @@ pub fn start(
     place: &Place,
     cgroups: &Cgroups,
     what: &Start<'_>,
-) -> Result<(PidFd, OwnedFd), SpawnError> {
-    let pipe = |flags| pipe_with(flags).map_err(|error| failed("pipe")(error.into()));
+) -> Result<(PidFd, Option<OwnedFd>), SpawnError> {
     // With the sender's credentials: an instance knows only its number in its own namespace.
     let (told, tell) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(|error| failed("socket pair")(error.into()))?;
     scm::want_credentials(told.as_fd(), true).map_err(failed("ask for credentials"))?;
-    // Never blocks the interpreter, whoever reads or not.
-    let (stderr, stderr_end) = pipe(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    let pipe = match what.output {
+        Some(_) => None,
+        // Never blocks the interpreter, whoever reads or not.
+        None => Some(
+            pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
+                .map_err(|error| failed("pipe")(error.into()))?,
+        ),
+    };
+    let (stderr, stderr_end) = pipe.unzip();
+    let streams = (what.output, what.output.or(stderr_end.as_ref().map(AsFd::as_fd)));
     let Some(mover) = fork_single_threaded().map_err(failed("fork"))? else {
-        if let Err(error) = move_in(place, cgroups, what, stderr_end.as_fd(), tell.as_fd()) {
+        if let Err(error) = move_in(place, cgroups, what, streams, tell.as_fd()) {
             report(tell.as_fd(), &error);
         }
         exit_now(1);
@@ -182,7 +192,7 @@ fn move_in(
     place: &Place,
     cgroups: &Cgroups,
     what: &Start<'_>,
-    stderr: BorrowedFd<'_>,
+    streams: Streams<'_>,
     tell: BorrowedFd<'_>,
 ) -> Result<(), SpawnError> {
     // Before the fork: pages touched before joining would stay charged to the warden.
@@ -208,7 +218,7 @@ fn move_in(
             }
         }
     }
-    let (tell, error) = match furnish(what, stderr, tell) {
+    let (tell, error) = match furnish(what, streams, tell) {
         // SAFETY: descriptor 4 is the socket, or closed: then nothing is told.
         Ok(()) => (unsafe { BorrowedFd::borrow_raw(TELL) }, become_interpreter(what)),
         // There may be the worker's socket still.
@@ -219,18 +229,14 @@ fn move_in(
 }
 
 /// Runs in the interpreter-to-be, in its PID namespace.
-fn furnish(
-    what: &Start<'_>,
-    stderr: BorrowedFd<'_>,
-    tell: BorrowedFd<'_>,
-) -> Result<(), SpawnError> {
+fn furnish(what: &Start<'_>, streams: Streams<'_>, tell: BorrowedFd<'_>) -> Result<(), SpawnError> {
     if what.isolation.own.has(Namespaces::MOUNT) {
         // The warden cannot attach it to a root in another mount namespace than its own.
         Tree::own_proc()
             .and_then(|proc| proc.attach(rustix::fs::CWD, "/proc"))
             .map_err(failed("mount /proc"))?;
     }
-    arrange_descriptors(what.channel, stderr, tell, &[]).map_err(failed("arrange descriptors"))?;
+    arrange_descriptors(what.channel, streams, tell, &[]).map_err(failed("arrange descriptors"))?;
     if what.isolation.has(Defence::CloseDescriptors) {
         // SAFETY: this process executes an interpreter or ends, and drops nothing that owns a descriptor.
         unsafe { close_from(5) }.map_err(failed("close descriptors"))?;
@@ -276,11 +282,14 @@ fn become_interpreter(what: &Start<'_>) -> SpawnError {
     }
 }
 
-/// 0 and 1 to `/dev/null`, 2 to the warden's pipe, 3 the channel, 4 the socket that tells of failure, from 5 on `more`.
+/// What becomes descriptors 1 and 2; none: `/dev/null`.
+pub(crate) type Streams<'a> = (Option<BorrowedFd<'a>>, Option<BorrowedFd<'a>>);
+
+/// 0 to `/dev/null`, 1 and 2 the output, 3 the channel, 4 the socket that tells of failure, from 5 on `more`.
 /// Whatever stands beyond is the caller's to close.
 pub(crate) fn arrange_descriptors(
     channel: BorrowedFd<'_>,
-    stderr: BorrowedFd<'_>,
+    (stdout, stderr): Streams<'_>,
     tell: BorrowedFd<'_>,
     more: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
@@ -289,12 +298,12 @@ pub(crate) fn arrange_descriptors(
     // First out of the way of 0..4: a descriptor that is to be moved may stand where another is to go.
     let high =
         |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 16).map(IntoRawFd::into_raw_fd);
-    let (null, channel, stderr, tell) =
-        (high(null.as_fd())?, high(channel)?, high(stderr)?, high(tell)?);
+    let (null, channel, tell) = (high(null.as_fd())?, high(channel)?, high(tell)?);
+    let (stdout, stderr) = (stdout.map_or(Ok(null), high)?, stderr.map_or(Ok(null), high)?);
     let more = more.iter().map(|fd| high(*fd)).collect::<Result<Vec<_>, _>>()?;
     let fixed = [
         (null, 0, 0),
-        (null, 1, 0),
+        (stdout, 1, 0),
         (stderr, 2, 0),
         (channel, CHANNEL, 0),
         (tell, TELL, libc::O_CLOEXEC),

@@ -208,7 +208,7 @@ def attack(fds, uid, flags):
         "
 def attack(fds, uid, flags):
     for pid in range(2, 500):
-        if pid != os.getpid() and all(trying(lambda: os.write(fd, str(pid).encode())) == 'OK' for fd in fds[3:]):
+        if pid != os.getpid() and all(trying(lambda: os.write(fd, str(pid).encode())) == 'OK' for fd in groups(fds)):
             return got(f'process {pid}')
     return 'nobody'
 ",
@@ -235,7 +235,7 @@ def attack(fds, uid, flags):
         &["impostor"],
         "
 def enter(fds):
-    for fd in fds[3:]:
+    for fd in groups(fds):
         os.write(fd, b'0')
     raw('setns', fds[2], CLONE_NEWUSER)
     raw('unshare', CLONE_NEWPID)
@@ -259,7 +259,7 @@ def attack(fds, uid, flags):
     global LANDS
     if FIRST:
         LANDS = False
-        landed([*fds[:2], FIRST[0], *fds[3:]], uid, lambda: (say_ready(fds[1]), time.sleep(2)))
+        landed([*fds[:2], FIRST[0], *groups(fds)], uid, lambda: (say_ready(fds[1]), time.sleep(2)))
     else:
         FIRST.append(os.dup(fds[2]))
 ",

@@ -74,6 +74,11 @@ def say_ready(channel, more=b"", ancillary=()):
         return errno.errorcode[error.errno]
 
 
+def groups(fds):
+    """Of a slot's descriptors those that move processes: an instance's output, behind them, is a file without a name."""
+    return [fd for fd in fds[3:] if os.fstat(fd).st_nlink]
+
+
 def daemon(action):
     """Runs `action` in a child that nobody waits for."""
     if os.fork() == 0:
@@ -88,7 +93,7 @@ def landed(fds, uid, action, cgroups=True, new_pid=True):
 
     def enter():
         if cgroups:
-            for fd in fds[3:]:
+            for fd in groups(fds):
                 os.write(fd, b"0")
         become(fds, uid)
         if new_pid:

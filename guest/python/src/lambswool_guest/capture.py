@@ -3,13 +3,19 @@
 File descriptors 1 and 2 of an instance are one nameless file in its scratch, opened for appending.
 After a load or an invocation one `fstat` tells whether anybody wrote. The scratch's own size bounds
 a flood: the writer then sees ENOSPC, as on any full disk. Such output arrives when the invocation
-ends, and is lost with an instance that dies.
+ends.
+
+A container is born with that file, so that the worker can read what an instance leaves behind that
+dies or is ended. In a micro-VM it is made here, and lost with the machine.
 """
 
 import posix
 
 LIMIT = 256 << 10
 """Bytes passed on of one invocation's output."""
+
+_KIND, _FILE = 0o170000, 0o100000
+"""`S_IFMT` and `S_IFREG` of the module `stat`, which is not imported for their sake."""
 
 _FLAGS = posix.O_RDWR | posix.O_APPEND | posix.O_CLOEXEC
 
@@ -20,6 +26,9 @@ class Capture:
     __slots__ = ("_fd",)
 
     def __init__(self, directory: str = "/tmp") -> None:
+        if posix.fstat(1).st_mode & _KIND == _FILE:
+            self._fd = posix.dup(1)
+            return
         self._fd = _nameless_file(directory)
         # Our own descriptor stays: the handler may put something else in the place of 1 and 2 for a
         # while.
