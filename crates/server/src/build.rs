@@ -146,9 +146,7 @@ impl BuildSandboxes {
                 "it reached its memory limit of {} MiB; the setting `build_memory` allows more",
                 self.limits.memory_bytes >> 20
             ),
-            Ok(Death::Signal(number)) => format!("signal {number} ended it"),
-            Ok(Death::Exited(code)) => format!("it exited with status {code}"),
-            Ok(Death::Unknown) | Err(_) => "its process ended".to_owned(),
+            death => death.unwrap_or(Death::Unknown).to_string(),
         }
     }
 }
