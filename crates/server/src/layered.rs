@@ -9,12 +9,12 @@
 use std::sync::Arc;
 
 use engine::{DEFAULT_TENANT, Handler, HandlerId};
-use layers::base::{self, Base};
+use layers::base::{self, Base, BaseError};
 use layers::code::{Bundle as Code, CodeError};
 use layers::lock::{self, Lock, LockError};
 use layers::manifest::{ManifestError, Settings};
 use layers::packages::{self, InstallError, Packages, ViewError};
-use layers::python::PythonRequest;
+use layers::python::{PythonError, PythonRequest};
 use layers::sources::Sources;
 use layers::{Patience, RunError, Store, guest};
 use sandbox::{Cpu, CpuBounds, Kind, Network, Reset, chain};
@@ -96,8 +96,10 @@ impl Layered {
                 return Ok(base);
             }
         }
-        base::default_or_build(&self.store, &wanted, progress)
-            .map_err(|error| machine("base", &error))
+        base::default_or_build(&self.store, &wanted, progress).map_err(|error| match error {
+            BaseError::Python(PythonError::Impossible { .. }) => function("manifest", &error),
+            _ => machine("base", &error),
+        })
     }
 
     fn packages(
@@ -169,6 +171,7 @@ impl Workshop for Layered {
         let wanted = bundle.kind;
         let code = self.unpack(bundle)?;
         let settings = Settings::read(code.path()).map_err(broken)?;
+        settings.warnings().iter().for_each(|warning| progress.line(warning));
         self.check_cpu(settings.cpu(), wanted)?;
         let base = self.base(&settings, progress)?;
         let manifest = settings.inspect(code.path(), &base.command(&self.store)).map_err(broken)?;

@@ -7,7 +7,7 @@ use sandbox::network::{DestinationError, MOST_DESTINATIONS, MOST_PORTS};
 use sandbox::{Destination, Kind, Limits, Network, NoProcessors, Processors, Reset};
 use toml::{Table, Value};
 
-use super::{ManifestError, quantity};
+use super::{ManifestError, quantity, variables};
 
 const KNOWN: [&str; 16] = [
     "binary",
@@ -235,8 +235,10 @@ fn environment(value: &Value) -> Result<BTreeMap<String, String>, String> {
     let table = value.as_table().ok_or("write a table: environment = { NAME = \"value\" }")?;
     let mut environment = BTreeMap::new();
     for (name, value) in table {
-        if name.is_empty() || name.contains(['=', '\0']) {
-            return Err(format!("{name:?} cannot be a variable's name"));
+        if !variables::is_name(name) {
+            return Err(format!(
+                "{name:?} cannot be a variable's name: use letters, digits and `_`"
+            ));
         }
         let value = match value {
             Value::String(text) if text.contains('\0') => {
@@ -362,6 +364,9 @@ mod tests {
             "binary = 1",
             "environment = [1]",
             "environment = { A = [] }",
+            "environment = { \"A B\" = 1 }",
+            "environment = { \"A=B\" = 1 }",
+            "environment = { \"\\u0007\" = 1 }",
             "concurrency = -1",
             "cpu = 0",
             "cpu = \"50%\"",
