@@ -120,9 +120,8 @@ impl PythonRequest {
         // What most packages have wheels for, first.
         let minors = [12, 13, 14].into_iter().chain(super::OLDEST.1..=MINORS);
         let mut fitting = minors.filter_map(|minor| {
-            let patches = (0..=PATCHES).rev();
-            let patch =
-                patches.into_iter().find(|patch| self.accepts(&format!("3.{minor}.{patch}")))?;
+            let mut patches = (0..=PATCHES).rev();
+            let patch = patches.find(|patch| self.accepts(&format!("3.{minor}.{patch}")))?;
             // When the newest will do, whichever it is.
             Some(if patch == PATCHES { format!("3.{minor}") } else { format!("3.{minor}.{patch}") })
         });
