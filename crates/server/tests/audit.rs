@@ -108,9 +108,9 @@ async fn whoever_reaches_for_another_tenants_functions_leaves_a_line() {
 #[tokio::test]
 async fn what_a_tenants_token_does_is_kept_apart_from_what_administrators_do() {
     let world = World::new().await;
-    let token = |name, scopes: &[&str]| json!({ "name": name, "tenant": "acme", "scopes": scopes });
-    let acme = world.token(token("ci", &["deploy"])).await;
-    let admin = world.token(token("boss", &["admin"])).await;
+    let ci = json!({ "name": "ci", "tenant": "acme", "scopes": ["deploy"] });
+    let acme = world.token(ci).await;
+    let admin = world.token(json!({ "name": "boss", "scopes": ["admin"] })).await;
     let python = [(header::CONTENT_TYPE, "text/x-python")];
     for token in [&acme, &admin] {
         let client = world.tcp.clone().with_token(Some(token.clone()));
