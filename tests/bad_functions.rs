@@ -29,6 +29,8 @@ fn what_can_be_seen_without_running_it_is_refused_at_the_deploy() {
         assert!(reply.error().contains(words), "{source}: {}", reply.error());
         drop(worker.get("/v1/functions/f").expect(404));
     }
+    let never = "# /// script\n# requires-python = \"<3.11\"\n# ///\ndef handler(e, c): pass\n";
+    assert!(worker.deploy("f", never).expect(422).error().contains("no Python can be <3.11"));
     // A parser takes 3.5 GB for it.
     let many = worker.deploy("f", &"x\n".repeat(2 << 20)).expect(422);
     assert!(many.error().contains("f.py takes more than 1024 MiB"), "{}", many.error());

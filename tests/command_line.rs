@@ -144,6 +144,9 @@ fn a_script_gets_json_and_an_exit_status_from_every_command() {
         assert_eq!(serde_json::from_str::<e2e::Value>(line).unwrap()["text"], "seen");
     }
     assert_eq!(logs.lines().count(), 3);
+    let dropped = site.wool_reading(&["invoke", "greet"], b"[2]");
+    assert!(dropped.stderr.contains("stdin was not read"), "{}", dropped.stderr);
+    assert_eq!(dropped.json(), json!({"got": {}}));
     assert_eq!(site.wool(&["base", "ls", "--json"]).json().as_array().unwrap().len(), 1);
     let findings = site.wool(&["doctor", "--json"]).json();
     assert!(

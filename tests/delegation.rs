@@ -56,7 +56,10 @@ fn assert_limits_hold(worker: &Worker) {
         worker.try_out(name, &source)
     };
     let error = greedy("memory", "memory = \"64MB\"", "return len(b'x' * (1 << 30))");
-    assert_eq!(error.expect(502).error(), "died: the handler died: it reached its memory limit");
+    assert_eq!(
+        error.expect(502).error(),
+        "died: the handler died: it reached its memory limit: the setting `memory` in [tool.lambswool] allows more"
+    );
     let forks = "
     made = 0
     try:

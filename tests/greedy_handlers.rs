@@ -26,7 +26,11 @@ fn memory_ends_at_the_limit_and_the_caller_is_told_so() {
             assert_eq!(reply.json(), -9);
         } else {
             let error = reply.expect(502).error();
-            assert_eq!(error, "died: the handler died: it reached its memory limit", "{name}");
+            assert_eq!(
+                error,
+                "died: the handler died: it reached its memory limit: the setting `memory` in [tool.lambswool] allows more",
+                "{name}"
+            );
         }
     }
     // Below it, all is well.

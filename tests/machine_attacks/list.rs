@@ -80,9 +80,9 @@ const fn at(name: &'static str, what: &'static str, address: &'static str) -> At
 const NOWHERE: &[&str] = &["ENOENT"];
 const LACKING: &[&str] = &["ENOSYS"];
 const NO_FAMILY: &[&str] = &["EAFNOSUPPORT"];
-const FAULT: &[&str] = &["signal 11"];
+const FAULT: &[&str] = &["SIGSEGV"];
 /// Which exception it is depends on the hypervisor that emulates it, if one does.
-const REFUSED: &[&str] = &["signal 11", "signal 4", "signal 5", "signal 7"];
+const REFUSED: &[&str] = &["SIGSEGV", "SIGILL", "SIGTRAP", "SIGBUS"];
 
 /// All of them.
 pub(crate) const ALL: &[Attack] = &[
@@ -147,8 +147,8 @@ pub(crate) const ALL: &[Attack] = &[
     code("int3", "ccc3", REFUSED),
     code("ud2", "0f0bc3", REFUSED),
     code("single steps", "9c48810c24000100009d90c3", REFUSED),
-    code("calling the hypervisor", "0f01c1c3", &["got -1", "signal 11", "signal 4"]),
-    code("calling the hypervisor, AMD's way", "0f01d9c3", &["got -1", "signal 11", "signal 4"]),
+    code("calling the hypervisor", "0f01c1c3", &["got -1", "SIGSEGV", "SIGILL"]),
+    code("calling the hypervisor, AMD's way", "0f01d9c3", &["got -1", "SIGSEGV", "SIGILL"]),
     inner("memory without end", "memory", &["MemoryError"]),
     inner("descriptors without end", "open_files", &["EMFILE"]),
     inner("threads without end", "threads", &["RuntimeError"]),
@@ -157,7 +157,7 @@ pub(crate) const ALL: &[Attack] = &[
     inner("output without end", "output", &["answered"]),
     brief("computing for ever", "spin", &["504"]),
     brief("sleeping for ever", "sleep", &["504"]),
-    brief("waiting for itself", "deadlock", &["signal 6"]),
+    brief("waiting for itself", "deadlock", &["SIGABRT"]),
     brief("noise on its channel", "flood", &["502", "504"]),
     brief("closing its channel", "close_channel", &["502", "504"]),
 ];

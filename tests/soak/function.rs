@@ -211,7 +211,7 @@ pub(crate) const FUNCTIONS: [Function; 26] = [
         settings: PATIENT,
         body: "    import ctypes\n    ctypes.string_at(0)",
         event: nothing,
-        expected: |_, _| died("signal 11 ended it"),
+        expected: |_, _| died("killed by SIGSEGV (11)"),
     },
     Function {
         name: "prints",

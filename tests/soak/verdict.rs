@@ -81,7 +81,7 @@ pub(crate) fn judge(
     if epoch.doomed() && ending {
         return Verdict::CutOff;
     }
-    if answer.status == 502 && text.contains("signal 9 ended it") && kills.spend() {
+    if answer.status == 502 && text.contains("killed by SIGKILL (9)") && kills.spend() {
         return Verdict::Killed;
     }
     Verdict::Wrong(format!(

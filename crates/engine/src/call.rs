@@ -275,10 +275,10 @@ pub enum CallError {
 
 fn describe(death: Death) -> String {
     match death {
-        Death::OutOfMemory => "it reached its memory limit".to_owned(),
-        Death::Signal(number) => format!("signal {number} ended it"),
-        Death::Exited(code) => format!("it exited with status {code}"),
-        Death::Unknown => "its process ended".to_owned(),
+        Death::OutOfMemory => {
+            format!("{death}: the setting `memory` in [tool.lambswool] allows more")
+        }
+        _ => death.to_string(),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{lock, packages};
 /// # Errors
 /// When it is not acceptable.
 pub fn wheel(name: &str, version: &str, file: &str, bytes: &[u8]) -> Result<(), WheelError> {
-    build::check_wheel(name, version, file, bytes).map(drop)
+    build::check_wheel(name, version, file, io::Cursor::new(bytes)).map(drop)
 }
 
 /// Reads what an unpacked wheel says of itself. Its distribution's name and version, which become a directory's name.

@@ -13,7 +13,7 @@ macro_rules! guest {
 pub const FILES: &[(&str, &[u8])] = guest! {
     "__init__.py" "__main__.py" "bundle.py" "capture.py" "codec.py" "context.py" "failure.py" "fresh.py" "handler.py" "imports.py"
     "instance.py" "logs.py" "module.py" "places.py" "pools.py" "reference.py" "rehearsal.py" "rehearsed.py" "reseed.py" "sharing.py"
-    "wire.py" "zygote.py"
+    "unfit.py" "wire.py" "zygote.py"
 };
 
 #[cfg(test)]

@@ -14,6 +14,7 @@
 
 mod chain;
 mod cpu;
+mod death;
 pub mod guest;
 mod id;
 pub mod network;
@@ -26,9 +27,10 @@ pub mod fake;
 
 pub use chain::chain;
 pub use cpu::{Cpu, CpuBounds, NoProcessors, Processors};
+pub use death::Death;
 pub use id::{InvocationId, SandboxId};
 pub use network::{Destination, Network};
 pub use provider::{
-    Death, Imports, Instance, LoadedFile, Pending, Provider, ProviderError, Sandbox, Zygote,
+    Imports, Instance, LoadedFile, Pending, Provider, ProviderError, Sandbox, Zygote,
 };
 pub use spec::{InstanceSpec, Kind, Layer, LayerError, Limits, PythonSpec, Reset, ZygoteSpec};

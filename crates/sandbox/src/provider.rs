@@ -19,7 +19,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{InstanceSpec, Kind, SandboxId, ZygoteSpec};
+use crate::{Death, InstanceSpec, Kind, SandboxId, ZygoteSpec};
 
 /// A boxed future, so that the traits can be used as objects.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, ProviderError>> + Send + 'a>>;
@@ -176,20 +176,6 @@ pub struct LoadedFile {
 
 /// The one signal that nobody raises by accident.
 const SIGKILL: i32 = 9;
-
-/// Why a sandbox died.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Death {
-    /// The kernel killed it because it reached its memory limit.
-    OutOfMemory,
-    /// A signal ended it.
-    Signal(i32),
-    /// It exited by itself.
-    Exited(i32),
-    /// This host cannot tell (exit status of a foreign process: Linux ≥ 6.15).
-    Unknown,
-}
 
 /// Why a provider could not do what it was asked.
 #[derive(Debug, Error)]

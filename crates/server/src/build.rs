@@ -6,19 +6,21 @@
 //! ```
 //!
 //! They are not the engine's: nothing of a build is cached, forked, kept or counted as a call, and its answer may be
-//! far larger than a call's. They have no network, and limits of their own.
+//! far larger than a call's: it goes into an unnamed file as it comes. They have no network, and limits of their own.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::fs::File;
+use std::io::{self, Seek as _, Write as _};
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use layers::build::{FUNCTION, MODULE, SandboxError, Sandboxes, Task, plain};
 use layers::{Store, guest};
-use sandbox::wire::{Convention, Decoder, Load, Reply, Request};
+use sandbox::wire::{Convention, Frame, Load, Prefix, Reply, Request};
 use sandbox::{Death, Instance, InstanceSpec, Kind, Limits, Network, Provider, Reset};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader, copy, sink};
 use tokio::net::UnixStream;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -49,6 +51,7 @@ pub struct BuildSandboxes {
     // The warden goes when the last of its provider goes, and a deploy may outlive the worker's end.
     provider: Weak<dyn Provider>,
     store: Store,
+    spool: PathBuf,
     guest: Vec<(&'static str, &'static [u8])>,
     limits: Limits,
     timeout: Duration,
@@ -60,11 +63,12 @@ pub struct BuildSandboxes {
 
 impl BuildSandboxes {
     /// Sandboxes of a provider, each with `memory` bytes, of which its files may take half, and `timeout` to answer.
-    /// Inside a tokio runtime.
+    /// What they answer is kept below `spool`. Inside a tokio runtime.
     #[must_use]
     pub fn new(
         provider: &Arc<dyn Provider>,
         store: Store,
+        spool: PathBuf,
         guest: Vec<(&'static str, &'static [u8])>,
         memory: u64,
         timeout: Duration,
@@ -80,6 +84,7 @@ impl BuildSandboxes {
         Self {
             provider: Arc::downgrade(provider),
             store,
+            spool,
             guest,
             limits,
             timeout,
@@ -112,7 +117,7 @@ impl BuildSandboxes {
         spec: InstanceSpec,
         body: &[u8],
         progress: &dyn Progress,
-    ) -> Result<Vec<u8>, SandboxError> {
+    ) -> Result<File, SandboxError> {
         let provider = self.provider.upgrade().ok_or(SandboxError::Stopping)?;
         let mut instance = provider
             .create_instance(spec)
@@ -123,7 +128,7 @@ impl BuildSandboxes {
         self.there().push(Arc::downgrade(&instance));
         let talk = async {
             let channel = channel?;
-            converse(channel, body, self.timeout, progress).await
+            converse(channel, body, self.timeout, &self.spool, progress).await
         };
         match tokio::time::timeout(self.timeout, talk).await {
             Err(_) => Err(SandboxError::TimedOut { limit: self.timeout }),
@@ -141,15 +146,13 @@ impl BuildSandboxes {
                 "it reached its memory limit of {} MiB; the setting `build_memory` allows more",
                 self.limits.memory_bytes >> 20
             ),
-            Ok(Death::Signal(number)) => format!("signal {number} ended it"),
-            Ok(Death::Exited(code)) => format!("it exited with status {code}"),
-            Ok(Death::Unknown) | Err(_) => "its process ended".to_owned(),
+            death => death.unwrap_or(Death::Unknown).to_string(),
         }
     }
 }
 
 impl Sandboxes for BuildSandboxes {
-    fn call(&self, task: Task<'_>, progress: &dyn Progress) -> Result<Vec<u8>, SandboxError> {
+    fn call(&self, task: Task<'_>, progress: &dyn Progress) -> Result<File, SandboxError> {
         let guest = guest::install(&self.store, task.base, &self.guest)
             .map_err(|error| SandboxError::None(error.into()))?;
         let spec = InstanceSpec {
@@ -184,8 +187,9 @@ async fn converse(
     channel: OwnedFd,
     body: &[u8],
     limit: Duration,
+    spool: &Path,
     progress: &dyn Progress,
-) -> io::Result<Result<Vec<u8>, SandboxError>> {
+) -> io::Result<Result<File, SandboxError>> {
     let stream = std::os::unix::net::UnixStream::from(channel);
     stream.set_nonblocking(true)?;
     let mut stream = UnixStream::from_std(stream)?;
@@ -199,24 +203,28 @@ async fn converse(
     invoke.encode(body, &mut outgoing).map_err(io::Error::other)?;
     // Short enough for the channel to take it whole, whatever the other side does.
     stream.write_all(&outgoing).await.map_err(|_| io::ErrorKind::UnexpectedEof)?;
-    let mut decoder = Decoder::new(ANSWER_BYTES);
+    let mut stream = BufReader::with_capacity(64 << 10, stream);
     let mut output = Output { left: OUTPUT_BYTES, progress };
-    let mut buffer = vec![0; 64 << 10];
     loop {
-        let frame = match decoder.next_frame() {
-            Ok(Some(frame)) => frame,
-            Ok(None) => {
-                match stream.read(&mut buffer).await {
-                    Ok(0) | Err(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                    Ok(count) => decoder.push(&buffer[..count]),
-                }
-                continue;
-            }
+        let mut prefix = [0; Prefix::BYTES];
+        stream.read_exact(&mut prefix).await.map_err(gone)?;
+        let lengths = match Prefix::read(prefix, ANSWER_BYTES) {
+            Ok(lengths) => lengths,
             Err(error) => return Ok(Err(SandboxError::Answer(error.to_string()))),
         };
-        match Reply::decode(frame) {
-            Ok((Reply::Log { .. }, text)) => output.show(&text),
-            Ok((Reply::Done { id: of, .. }, answer)) if of == CALL => return Ok(Ok(answer)),
+        let mut header = vec![0; lengths.header];
+        stream.read_exact(&mut header).await.map_err(gone)?;
+        let mut body = (&mut stream).take(lengths.body as u64);
+        match Reply::decode(Frame { header, body: Vec::new() }) {
+            Ok((Reply::Log { .. }, _)) => {
+                let mut text = Vec::new();
+                let shown = (&mut body).take(output.left as u64).read_to_end(&mut text).await;
+                shown.map_err(gone)?;
+                output.show(&text);
+            }
+            Ok((Reply::Done { id: of, .. }, _)) if of == CALL => {
+                return store(body, lengths.body as u64, spool).await;
+            }
             Ok((Reply::Failed { failure, .. }, _)) => {
                 let words = plain(&format!("{}: {}", failure.error_type, failure.message));
                 return Ok(Err(SandboxError::Died(words)));
@@ -228,7 +236,39 @@ async fn converse(
             }
             Err(error) => return Ok(Err(SandboxError::Answer(error.to_string()))),
         }
+        // What nobody reads of a body.
+        copy(&mut body, &mut sink()).await.map_err(gone)?;
     }
+}
+
+fn gone(_: io::Error) -> io::Error {
+    io::ErrorKind::UnexpectedEof.into()
+}
+
+/// All of an answer, in an unnamed file.
+async fn store(
+    mut answer: impl AsyncRead + Unpin,
+    length: u64,
+    spool: &Path,
+) -> io::Result<Result<File, SandboxError>> {
+    let mut file = match tempfile::tempfile_in(spool) {
+        Ok(file) => file,
+        Err(error) => return Ok(Err(SandboxError::NotKept(error))),
+    };
+    let mut buffer = vec![0; 64 << 10];
+    let mut left = length;
+    while left > 0 {
+        let count = answer.read(&mut buffer).await.map_err(gone)?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        // Into the page cache: short enough to do here.
+        if let Err(error) = file.write_all(&buffer[..count]) {
+            return Ok(Err(SandboxError::NotKept(error)));
+        }
+        left -= count as u64;
+    }
+    Ok(file.rewind().map(|()| file).map_err(SandboxError::NotKept))
 }
 
 /// What a build prints, and no more of it than anybody reads.
@@ -267,5 +307,95 @@ fn load() -> Load {
         binary: true,
         observe: false,
         threads: 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Read as _;
+    use std::os::unix::net::UnixStream as Blocking;
+
+    use sandbox::wire::LogStream;
+
+    use super::*;
+
+    /// What a sandbox answers that says this, piece by piece, to whatever it is asked.
+    async fn answer(
+        spool: &Path,
+        say: impl FnOnce(Blocking) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<Result<File, SandboxError>> {
+        let (ours, theirs) = Blocking::pair().unwrap();
+        let saying = std::thread::spawn(move || say(theirs));
+        let limit = Duration::from_secs(60);
+        let answer = converse(ours.into(), b"{}", limit, spool, &layers::Silent).await;
+        // Whoever is not listened to any more finds that out.
+        drop(saying.join().unwrap());
+        answer
+    }
+
+    fn header(reply: &Reply, body: usize) -> Vec<u8> {
+        let header = serde_json::to_vec(reply).unwrap();
+        let lengths = [header.len(), body].map(|length| u32::try_from(length).unwrap());
+        [lengths.map(u32::to_le_bytes).as_flattened(), &header].concat()
+    }
+
+    fn done() -> Reply {
+        Reply::Done { id: CALL.to_owned(), content_type: String::new() }
+    }
+
+    /// Bytes of this process that are in no file.
+    fn resident() -> usize {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
+    }
+
+    #[tokio::test]
+    async fn an_answer_of_hundreds_of_megabytes_stands_in_a_file_and_not_in_memory() {
+        let (spool, before) = (tempfile::tempdir().unwrap(), resident());
+        let pieces = 256;
+        let said = answer(spool.path(), move |mut channel| {
+            let log = Reply::Log { id: CALL.to_owned(), stream: LogStream::Stdout };
+            channel.write_all(&header(&log, pieces << 20))?;
+            for _ in 0..pieces {
+                channel.write_all(&vec![b'l'; 1 << 20])?;
+            }
+            channel.write_all(&header(&done(), pieces << 20))?;
+            for piece in 0..pieces {
+                channel.write_all(&vec![u8::try_from(piece).unwrap(); 1 << 20])?;
+            }
+            Ok(())
+        });
+        let mut file = said.await.unwrap().unwrap();
+        let more = resident().saturating_sub(before);
+        assert!(more < 100 << 20, "{more} bytes more");
+        assert_eq!(file.metadata().unwrap().len(), 256 << 20);
+        assert_eq!(fs::read_dir(spool.path()).unwrap().count(), 0, "it has no name");
+        let mut byte = [7];
+        for piece in [0, 1, 255] {
+            file.seek(io::SeekFrom::Start((piece << 20) + 5)).unwrap();
+            file.read_exact(&mut byte).unwrap();
+            assert_eq!(u64::from(byte[0]), piece);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_cut_off_or_too_long_is_none() {
+        let spool = tempfile::tempdir().unwrap();
+        let cut = answer(spool.path(), |mut channel| {
+            channel.write_all(&header(&done(), 10))?;
+            channel.write_all(b"nine byte")
+        });
+        assert_eq!(cut.await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        let long = answer(spool.path(), |mut channel| {
+            channel.write_all(&header(&done(), ANSWER_BYTES + 1))
+        });
+        assert!(matches!(long.await.unwrap(), Err(SandboxError::Answer(_))));
+        let nowhere = answer(Path::new("/nowhere"), |mut channel| {
+            channel.write_all(&header(&done(), 1))?;
+            channel.write_all(b"x")
+        });
+        assert!(matches!(nowhere.await.unwrap(), Err(SandboxError::NotKept(_))));
     }
 }

@@ -9,12 +9,12 @@
 use std::sync::Arc;
 
 use engine::{DEFAULT_TENANT, Handler, HandlerId};
-use layers::base::{self, Base};
+use layers::base::{self, Base, BaseError};
 use layers::code::{Bundle as Code, CodeError};
 use layers::lock::{self, Lock, LockError};
 use layers::manifest::{ManifestError, Settings};
 use layers::packages::{self, InstallError, Packages, ViewError};
-use layers::python::PythonRequest;
+use layers::python::{PythonError, PythonRequest};
 use layers::sources::Sources;
 use layers::{Patience, RunError, Store, guest};
 use sandbox::{Cpu, CpuBounds, Network, chain};
@@ -90,8 +90,10 @@ impl Layered {
                 return Ok(base);
             }
         }
-        base::default_or_build(&self.store, &wanted, progress)
-            .map_err(|error| machine("base", &error))
+        base::default_or_build(&self.store, &wanted, progress).map_err(|error| match error {
+            BaseError::Python(PythonError::Impossible { .. }) => function("manifest", &error),
+            _ => machine("base", &error),
+        })
     }
 
     fn packages(

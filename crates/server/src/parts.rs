@@ -90,7 +90,8 @@ pub async fn real(config: &Config, state: &State, waiting: Option<i32>) -> Resul
         Arc::new(Providers::new(containers.clone(), state.root(), config));
     let builds = (config.build_from_source == BuildFromSource::Sandbox).then(|| {
         let (memory, timeout) = (config.build_memory(), config.build_timeout.0);
-        Arc::new(BuildSandboxes::new(&provider, store.clone(), guest.clone(), memory, timeout))
+        let (store, spool, guest) = (store.clone(), state.run(), guest.clone());
+        Arc::new(BuildSandboxes::new(&provider, store, spool, guest, memory, timeout))
     });
     let (bounds, indexes) = (config.package_bounds(), config.indexes()?);
     let installer = Installer::new(store.clone(), builds.clone(), bounds, indexes);

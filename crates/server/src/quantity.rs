@@ -31,6 +31,9 @@ pub enum QuantityError {
     /// Not a span of time.
     #[error("{0:?} is no time: write for example 30, 500ms, 30s or 10m")]
     Span(String),
+    /// A number of what?
+    #[error("{0} of what? Write for example {0}h or {0}d")]
+    NoUnit(String),
     /// Not a number of processors.
     #[error(transparent)]
     Cpus(#[from] NoProcessors),
@@ -90,6 +93,20 @@ impl FromStr for Span {
         match text.trim().parse::<f64>() {
             Ok(seconds) => Duration::try_from_secs_f64(seconds).map(Self).map_err(|_| refused()),
             Err(_) => humantime::parse_duration(text.trim()).map(Self).map_err(|_| refused()),
+        }
+    }
+}
+
+impl Span {
+    /// Reads a span as [`Span::from_str`] does, of which only the unit says how long it is: where a number alone may be
+    /// meant as days.
+    ///
+    /// # Errors
+    /// When it is none, or a number alone.
+    pub fn with_unit(text: &str) -> Result<Self, QuantityError> {
+        match text.trim().parse::<f64>() {
+            Ok(_) => Err(QuantityError::NoUnit(text.trim().to_owned())),
+            Err(_) => text.parse(),
         }
     }
 }
@@ -200,6 +217,14 @@ mod tests {
         for bad in ["", "-1", "soon", "NaN", "1e300"] {
             assert!(bad.parse::<Span>().is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_number_alone_is_no_time_where_it_may_be_meant_as_days() {
+        assert_eq!(Span::with_unit("90d"), Ok(Span(Duration::from_secs(90 * 86400))));
+        let refused = Span::with_unit("5").unwrap_err().to_string();
+        assert!(refused.contains("5h or 5d"), "{refused}");
+        assert!(Span::with_unit("soon").is_err());
     }
 
     #[test]

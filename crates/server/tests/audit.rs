@@ -66,8 +66,14 @@ async fn every_control_action_leaves_a_line_that_says_who_what_and_how_it_ended(
     assert!(all[0]["remote"].as_str().unwrap().starts_with("127.0.0.1:"), "{}", all[0]);
     assert!(all[4]["remote"].as_str().unwrap().contains("pid"), "{}", all[4]);
     assert!(all.windows(2).all(|two| two[0]["time"].as_str() <= two[1]["time"].as_str()));
-    let log = std::fs::read_to_string(world.state.path().join("audit/current.log")).unwrap();
-    assert!(!log.contains("hunter2") && !log.contains(ci.reveal()), "{log}");
+    let mut lines = 0;
+    for dir in ["", "refused", "anyone", "anyone/refused", "tenants/default/refused"] {
+        let log = world.state.path().join("audit").join(dir).join("current.log");
+        let log = std::fs::read_to_string(log).unwrap();
+        assert!(!log.contains("hunter2") && !log.contains(ci.reveal()), "{log}");
+        lines += log.lines().count();
+    }
+    assert_eq!(lines, 8, "the ninth is among what the token's tenant did");
     world.stop().await;
 }
 
@@ -96,6 +102,40 @@ async fn whoever_reaches_for_another_tenants_functions_leaves_a_line() {
         ]
     );
     assert!(all[1..].iter().all(|action| action["tenant"] == "emca"));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_tenants_token_does_is_kept_apart_from_what_administrators_do() {
+    let world = World::new().await;
+    let ci = json!({ "name": "ci", "tenant": "acme", "scopes": ["deploy"] });
+    let acme = world.token(ci).await;
+    let admin = world.token(json!({ "name": "boss", "scopes": ["admin"] })).await;
+    let python = [(header::CONTENT_TYPE, "text/x-python")];
+    for token in [&acme, &admin] {
+        let client = world.tcp.clone().with_token(Some(token.clone()));
+        let source = "module = echo".into();
+        let deployed = client.send(Method::PUT, "/v1/functions/f", &python, source).await.unwrap();
+        assert!(deployed.status().is_success());
+        // It may reach for another tenant's: that is among its own lines all the same.
+        let client = client.for_tenant(Some("emca".parse().unwrap()));
+        exchange(&client, Method::DELETE, "/v1/functions/f", "").await;
+    }
+    for (log, lines) in [
+        ("tenants/acme", vec!["deploy acme ok"]),
+        ("tenants/acme/refused", vec!["remove emca wrong-tenant"]),
+        ("", vec!["create token default ok", "create token default ok", "deploy default ok"]),
+    ] {
+        let log = world.state.path().join("audit").join(log).join("current.log");
+        let log = std::fs::read_to_string(log).unwrap();
+        let found = log.lines().map(|line| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            let words =
+                ["action", "tenant", "result"].map(|key| line[key].as_str().unwrap().to_owned());
+            words.join(" ")
+        });
+        assert_eq!(found.collect::<Vec<_>>(), lines);
+    }
     world.stop().await;
 }
 
@@ -156,8 +196,8 @@ async fn who_is_refused_and_leaves_before_it_is_told_so_is_among_the_refused() {
         refused[1..].iter().all(|line| line == "token ci: remove f - wrong-scope"),
         "{refused:?}"
     );
-    let done = std::fs::read_to_string(world.state.path().join("audit/current.log")).unwrap();
-    assert_eq!(done.lines().count(), 1, "{done}");
+    let done = world.state.path().join("audit/tenants/default/current.log");
+    assert!(!done.exists(), "nothing was done");
     world.stop().await;
 }
 
@@ -189,7 +229,7 @@ async fn who_leaves_while_nothing_is_done_for_it_pushes_out_nothing_that_was() {
     let told = tokio::time::timeout(Duration::from_secs(60), told).await.unwrap();
     let missing = "token ci: remove secret f KEY unknown-secret";
     assert!(told[1..].iter().all(|line| line == missing), "{told:?}");
-    let done = std::fs::read_to_string(world.state.path().join("audit/current.log")).unwrap();
-    assert_eq!(done.lines().count(), 1, "{done}");
+    let done = world.state.path().join("audit/tenants/default/current.log");
+    assert!(!done.exists(), "nothing was done");
     world.stop().await;
 }

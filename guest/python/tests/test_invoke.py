@@ -176,6 +176,27 @@ def test_a_result_that_is_no_json_is_refused_as_lambda_does(loaded, result, word
     assert answer.message.startswith(f"Unable to marshal response: {words}")
 
 
+@pytest.mark.parametrize(
+    ("result", "instead"),
+    [
+        ("__import__('decimal').Decimal('1.10')", "float(x), or str(x)"),
+        ("[b'x']", "binary = true"),
+        ("{'at': __import__('datetime').datetime(2026, 1, 1)}", "x.isoformat()"),
+        ("{'at': __import__('datetime').date(2026, 1, 1)}", "x.isoformat()"),
+        ("frozenset('a')", "list(x)"),
+        ("type('float32', (), {})()", "x.item()"),
+        ("type('bool_', (), {})()", "x.item()"),
+        ("type('DataFrame', (), {})()", 'orient="records"'),
+        ("{}.keys()", "list(x)"),
+        ("float('inf')", "JSON has no NaN"),
+        ("{(1, 2): 3}", "str(key)"),
+        ("object()", "dicts, lists, texts"),
+    ],
+)
+def test_a_result_that_is_no_json_is_answered_with_what_to_return_instead(loaded, result, instead):
+    assert instead in loaded(f"def handler(event, context): return {result}").call().message
+
+
 def test_a_result_nested_too_deeply_is_refused(loaded):
     code = """
     def handler(event, context):

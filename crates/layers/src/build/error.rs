@@ -1,6 +1,7 @@
 //! Why there is no wheel, and whose business that is.
 
 use std::error::Error;
+use std::io;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -27,6 +28,9 @@ pub enum SandboxError {
     /// It answered what our code does not answer.
     #[error("its answer is not acceptable: {0}")]
     Answer(String),
+    /// It cannot be stored.
+    #[error("its answer cannot be stored; is there space in the state directory?")]
+    NotKept(#[source] io::Error),
     /// There was no sandbox.
     #[error("no sandbox can be made to build in")]
     None(#[source] Box<dyn Error + Send + Sync>),
@@ -96,9 +100,10 @@ impl BuildError {
         match self {
             Self::File(_) | Self::Start(_) | Self::Run(_) | Self::Toolchain(_) => false,
             Self::Fetch { .. } => false,
-            Self::Sandbox(error) => {
-                !matches!(error, SandboxError::None(_) | SandboxError::Stopping)
-            }
+            Self::Sandbox(error) => !matches!(
+                error,
+                SandboxError::NotKept(_) | SandboxError::None(_) | SandboxError::Stopping
+            ),
             _ => true,
         }
     }

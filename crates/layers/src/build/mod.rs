@@ -25,8 +25,9 @@ mod wheel_file;
 
 use std::error::Error;
 use std::fmt::Debug;
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
 
 use sandbox::Layer;
 use serde::{Deserialize, Serialize};
@@ -62,6 +63,9 @@ const INSIDE: &str = include_str!("inside.py");
 /// What describes a built wheel, beside it.
 const DESCRIPTION: &str = "built.json";
 
+/// Longest line that an answer begins with. A project's `pyproject.toml` is in it, cut off.
+const MAX_LINE: u64 = 2 << 20;
+
 /// How often a backend may ask for something more.
 const ROUNDS: usize = 3;
 
@@ -83,11 +87,11 @@ pub struct Task<'a> {
 /// Makes sandboxes to build in. Implemented where sandboxes are.
 pub trait Sandboxes: Send + Sync + Debug {
     /// Calls into a sandbox of its own, which has no network and ends with the call. What it prints is told line by
-    /// line.
+    /// line. Its answer is in a file at its beginning: it may be larger than a worker's memory should ever hold.
     ///
     /// # Errors
     /// When it does not answer, with the reason.
-    fn call(&self, task: Task<'_>, progress: &dyn Progress) -> Result<Vec<u8>, SandboxError>;
+    fn call(&self, task: Task<'_>, progress: &dyn Progress) -> Result<File, SandboxError>;
 }
 
 /// What building needs.
@@ -138,9 +142,7 @@ pub(crate) fn wheel(
     let kept = layer(KIND, &key(&site, &source));
     let description = site.store.layer_path(&kept).join(DESCRIPTION);
     site.store.make::<BuildError>(&kept, |root| {
-        let (built, bytes) = build(site, sandboxes, name, version, source)?;
-        let path = root.join(&built.file);
-        fs::write(&path, bytes).map_err(FileError::at("write", &path))?;
+        let built = build(site, sandboxes, name, version, source, root)?;
         Ok(description::write(&root.join(DESCRIPTION), &built)?)
     })?;
     crate::description::touch(&site.store.layer_path(&kept));
@@ -167,13 +169,15 @@ fn key(site: &Site<'_>, source: &Source) -> String {
     short(&hasher.finalize())
 }
 
+/// Leaves the wheel in `root`.
 fn build(
     site: Site<'_>,
     sandboxes: &dyn Sandboxes,
     name: &str,
     version: &str,
     source: Source,
-) -> Result<(Built, Vec<u8>), BuildError> {
+    root: &Path,
+) -> Result<Built, BuildError> {
     let Site { store, base, progress, .. } = site;
     progress.step(&format!("building {name} {version} from {}", source.file()));
     let place = format!("build-{}", key(&site, &source));
@@ -216,12 +220,12 @@ fn build(
                 check(&more)?;
                 system.requires.extend(more);
             }
-            (Said::Wheel(file), bytes) => {
-                let metadata = wheel_file::check(name, version, &file, &bytes)?;
+            (Said::Wheel(file), answer) => {
+                let metadata = take_in(name, version, &file, answer, root)?;
                 let environment =
                     installed.into_iter().flat_map(|p| p.wheels).map(|wheel| wheel.id).collect();
                 let (name, version) = (name.to_owned(), version.to_owned());
-                return Ok((Built { name, version, file, metadata, source, environment }, bytes));
+                return Ok(Built { name, version, file, metadata, source, environment });
             }
             _ => return Err(strange()),
         }
@@ -244,13 +248,35 @@ fn install(site: Site<'_>, wanted: &[String]) -> Result<Option<packages::Package
     installed.map(Some).map_err(|error| failed(Box::new(error)))
 }
 
-/// A line of JSON, and what follows it.
-fn understand(answer: Vec<u8>) -> Result<(Said, Vec<u8>), BuildError> {
-    let end = answer.iter().position(|byte| *byte == b'\n').ok_or_else(strange)?;
-    let said = serde_json::from_slice(&answer[..end]).map_err(|_| strange())?;
-    let mut wheel = answer;
-    wheel.drain(..=end);
-    Ok((said, wheel))
+/// A line of JSON; and the file, at what follows it.
+fn understand(mut answer: File) -> Result<(Said, File), BuildError> {
+    let mut line = Vec::new();
+    let begins = BufReader::new((&answer).take(MAX_LINE)).read_until(b'\n', &mut line);
+    begins.map_err(SandboxError::NotKept)?;
+    let said = line.strip_suffix(b"\n").and_then(|line| serde_json::from_slice(line).ok());
+    let said = said.ok_or_else(strange)?;
+    answer.seek(SeekFrom::Start(line.len() as u64)).map_err(SandboxError::NotKept)?;
+    Ok((said, answer))
+}
+
+/// Puts a wheel in its place. Its name is its own word, and is given to it once it is checked.
+fn take_in(
+    name: &str,
+    version: &str,
+    file: &str,
+    mut answer: File,
+    root: &Path,
+) -> Result<Metadata, BuildError> {
+    let unchecked = root.join("unchecked");
+    let written = File::create_new(&unchecked).and_then(|mut wheel| {
+        io::copy(&mut answer, &mut wheel)?;
+        File::open(&unchecked)
+    });
+    let wheel = written.map_err(FileError::at("write", &unchecked))?;
+    let metadata = wheel_file::check(name, version, file, BufReader::new(wheel))?;
+    let path = root.join(file);
+    fs::rename(&unchecked, &path).map_err(FileError::at("write", &path))?;
+    Ok(metadata)
 }
 
 fn strange() -> BuildError {
@@ -259,15 +285,26 @@ fn strange() -> BuildError {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     #[test]
     fn an_answer_is_a_line_and_bytes() {
-        let (said, wheel) = understand(b"{\"wheel\":\"a.whl\"}\nPK\nx".to_vec()).unwrap();
+        let understand = |bytes: &[u8]| {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(bytes).unwrap();
+            file.rewind().unwrap();
+            understand(file)
+        };
+        let (said, mut rest) = understand(b"{\"wheel\":\"a.whl\"}\nPK\nx").unwrap();
         assert!(matches!(said, Said::Wheel(name) if name == "a.whl"));
+        let mut wheel = Vec::new();
+        rest.read_to_end(&mut wheel).unwrap();
         assert_eq!(wheel, b"PK\nx");
-        for bad in [&b""[..], b"no line", b"{\"wheels\":1}\n", b"{}\n"] {
-            assert!(understand(bad.to_vec()).is_err(), "{bad:?}");
+        let endless = [&b"{\"pyproject\":\""[..], &vec![b'x'; 3 << 20], b"\"}\n"].concat();
+        for bad in [&b""[..], b"no line", b"{\"wheels\":1}\n", b"{}\n", &endless] {
+            assert!(understand(bad).is_err(), "{:?}", &bad[..bad.len().min(20)]);
         }
     }
 }

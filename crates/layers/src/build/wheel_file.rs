@@ -1,6 +1,6 @@
 //! A wheel that somebody else's code made: what it says it is, and whether it may be unpacked.
 
-use std::io::{self, Cursor, Read};
+use std::io::{self, Read, Seek};
 use std::path::{Component, Path};
 use std::str::FromStr;
 
@@ -58,13 +58,13 @@ pub(crate) fn check(
     name: &str,
     version: &str,
     file: &str,
-    bytes: &[u8],
+    wheel: impl Read + Seek,
 ) -> Result<Metadata, WheelError> {
     if !file_name_fits(name, version, file) {
         return Err(WheelError::FileName(file.to_owned()));
     }
     let broken = |error: &dyn std::error::Error| WheelError::Archive(error.to_string());
-    let mut archive = zips::open(Cursor::new(bytes)).map_err(WheelError::Archive)?;
+    let mut archive = zips::open(wheel).map_err(WheelError::Archive)?;
     let mut left = MAX_BYTES;
     let mut described = Vec::new();
     for index in 0..archive.len() {
@@ -185,7 +185,7 @@ fn path_fits(path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
+    use std::io::{Cursor, Write as _};
 
     use zip::write::SimpleFileOptions;
 
@@ -204,7 +204,7 @@ mod tests {
     }
 
     fn checked(file: &str, files: &[(&str, &str)]) -> Result<Metadata, WheelError> {
-        check("my-pack", "1.0", file, &wheel(files))
+        check("my-pack", "1.0", file, Cursor::new(wheel(files)))
     }
 
     const INFO: (&str, &str) = ("my_pack-1.0.dist-info/METADATA", METADATA);
@@ -235,7 +235,7 @@ mod tests {
         archive.add_symlink("link", "/etc/passwd", SimpleFileOptions::default()).unwrap();
         let linked = archive.finish().unwrap().into_inner();
         assert!(matches!(
-            check("my-pack", "1.0", FILE, &linked),
+            check("my-pack", "1.0", FILE, Cursor::new(linked)),
             Err(WheelError::Path(_) | WheelError::Metadata(_) | WheelError::Archive(_))
         ));
     }
@@ -285,6 +285,7 @@ mod tests {
 
     #[test]
     fn what_is_no_archive_is_refused() {
-        assert!(matches!(check("my-pack", "1.0", FILE, b"PK not"), Err(WheelError::Archive(_))));
+        let none = check("my-pack", "1.0", FILE, Cursor::new(b"PK not"));
+        assert!(matches!(none, Err(WheelError::Archive(_))));
     }
 }

@@ -2,12 +2,12 @@
 
 use super::ManifestError;
 
-/// The TOML of the `script` block, if there is one.
+/// The TOML of the `script` block, if there is one, each line at the number that it has in the file: errors name it.
 pub(super) fn read(source: &str, file: &str) -> Result<Option<String>, ManifestError> {
     let error = |reason| ManifestError::Header { file: file.to_owned(), reason };
     let mut found = None;
-    let mut lines = source.lines();
-    while let Some(line) = lines.next() {
+    let mut lines = source.lines().enumerate();
+    while let Some((before, line)) = lines.next() {
         if line.trim_end() != "# /// script" {
             continue;
         }
@@ -15,14 +15,17 @@ pub(super) fn read(source: &str, file: &str) -> Result<Option<String>, ManifestE
             return Err(error("two script blocks; only one is allowed"));
         }
         // The block ends at the last `# ///` before the first line that is no comment.
-        let block: Vec<&str> =
-            lines.by_ref().take_while(|line| *line == "#" || line.starts_with("# ")).collect();
+        let block: Vec<&str> = lines
+            .by_ref()
+            .map(|(_, line)| line)
+            .take_while(|line| *line == "#" || line.starts_with("# "))
+            .collect();
         let end = block.iter().rposition(|line| line.trim_end() == "# ///");
         let end =
             end.ok_or_else(|| error("the script block does not end; write `# ///` below it"))?;
         let text: Vec<&str> =
             block[..end].iter().map(|line| line.get(2..).unwrap_or_default()).collect();
-        found = Some(text.join("\n"));
+        found = Some("\n".repeat(before + 1) + &text.join("\n"));
     }
     Ok(found)
 }
@@ -36,7 +39,7 @@ mod tests {
         let source = "#!/usr/bin/env python3\n# /// script\n# dependencies = [\n#   \"x\",\n# ]\n#\n# [tool.a]\n# ///\nimport x\n";
         assert_eq!(
             read(source, "a.py").unwrap().unwrap(),
-            "dependencies = [\n  \"x\",\n]\n\n[tool.a]"
+            "\n\ndependencies = [\n  \"x\",\n]\n\n[tool.a]"
         );
         assert_eq!(read("x = '# /// script'\n", "a.py").unwrap(), None);
     }

@@ -132,6 +132,7 @@ fn choose(answer: &Answer, entry: &Entry) -> Result<Found, ManifestError> {
                 (false, 0) => functions.join(", "),
                 (false, more) => format!("{} and {more} more", functions.join(", ")),
             },
+            example: example(names[0], &answer.functions),
         });
     };
     match convention(found) {
@@ -143,6 +144,18 @@ fn choose(answer: &Answer, entry: &Entry) -> Result<Found, ManifestError> {
             arguments: told(found),
         }),
     }
+}
+
+/// Three lines to begin with. A function that takes nothing is what a script calls last: `main`.
+fn example(name: &str, defined: &[Defined]) -> String {
+    let main = defined.iter().find(|function| {
+        function.name == "main" && function.least == Some(0) && function.required == 0
+    });
+    let (comment, result) = match main {
+        Some(_) => ("what came in is in `event`, as JSON has it", "main()"),
+        None => ("the script's lines go here, indented", "\"done\""),
+    };
+    format!("def {name}(event, context):\n        # {comment}\n        return {result}")
 }
 
 fn convention(function: &Defined) -> Option<Convention> {
@@ -233,7 +246,7 @@ mod tests {
     fn of_very_many_functions_the_one_that_is_called_is_found_and_few_are_told() {
         let many: String = (0..50_000).map(|n| format!("def f{n}(): 0\n")).collect();
         let error = inspected(&many, ALLOWANCE).unwrap_err().to_string();
-        assert!(error.contains("f0, f1, ") && error.ends_with(" and 49980 more"), "{error}");
+        assert!(error.contains("f0, f1, ") && error.contains(" and 49980 more\n"), "{error}");
         let found =
             inspected(&format!("{many}handler = 1\ndef handler(e): 0\n"), ALLOWANCE).unwrap();
         assert_eq!(found.convention, Convention::OpenLambda);
@@ -266,9 +279,26 @@ mod tests {
     fn a_file_without_a_handler_is_answered_with_what_it_defines() {
         let error =
             chosen(&[of("main", Some(0), Some(0)), of("os", None, None)], None).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "no handler in main.py: looked for handler, lambda_handler, f; it defines main"
+        let told = error.to_string();
+        assert!(
+            told.starts_with(
+                "no handler in main.py: looked for handler, lambda_handler, f; it defines main\n"
+            ),
+            "{told}"
         );
+        assert!(told.ends_with("        return main()"), "{told}");
+    }
+
+    #[test]
+    fn a_script_is_answered_with_the_lines_that_make_a_function_of_it() {
+        let told = inspected("import sys\nprint(sys.argv)\n", ALLOWANCE).unwrap_err().to_string();
+        let (_, shown) = told.split_once("its result is the answer:\n").unwrap();
+        let lines: Vec<&str> = shown.lines().map(|line| &line[4..]).collect();
+        let [first, comment, result] = lines[..] else { panic!("{told}") };
+        assert_eq!(first, "def handler(event, context):");
+        assert!(comment.starts_with("    # ") && result == "    return \"done\"", "{told}");
+        assert_eq!(inspected(&lines.join("\n"), ALLOWANCE).unwrap().name, "handler");
+        let told = chosen(&[], Some("run")).unwrap_err().to_string();
+        assert!(told.contains("def run(event, context):"), "{told}");
     }
 }

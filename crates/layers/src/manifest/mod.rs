@@ -8,17 +8,19 @@
 //! The entry file: what `handler = "module.function"` names; else the only `.py` file of the folder, or `main.py`,
 //! `app.py`, `handler.py`, `lambda_function.py`. The function: `handler`, `lambda_handler` or `f`; two arguments are
 //! AWS Lambda's convention, one is OpenLambda's. Dependencies: the PEP 723 header of the entry file, else
-//! `requirements.txt`, else `[project]` of `pyproject.toml`. `[tool.lambswool]`: the header's, else `pyproject.toml`'s.
-//! `[tool.uv]`: of the file whose dependencies count; `pyproject.toml`'s for `requirements.txt`. What looks
-//! like a setting and stands where none is read is warned of (`stray`).
+//! `requirements.txt`, else `pylock.toml`, else `[project]` of `pyproject.toml`. `[tool.lambswool]`: the header's, else `pyproject.toml`'s.
+//! `[tool.uv]`: of the file whose dependencies count; `pyproject.toml`'s for `requirements.txt` and `pylock.toml`. What looks
+//! like a setting and stands where none is read, or has no effect, is warned of (`stray`, `variables`).
 
 mod entry;
 mod header;
 mod inspect;
+mod pylock;
 mod quantity;
 mod settings;
 mod stray;
 mod table;
+mod variables;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -116,7 +118,10 @@ pub enum ManifestError {
         file: String,
     },
     /// The entry file has no function to call.
-    #[error("no handler in {file}: looked for {looked_for}; it defines {found}")]
+    #[error(
+        "no handler in {file}: looked for {looked_for}; it defines {found}\n\
+         what a script does at once goes into a function, which is called with the event; its result is the answer:\n    {example}"
+    )]
     NoFunction {
         /// The entry file.
         file: String,
@@ -124,6 +129,8 @@ pub enum ManifestError {
         looked_for: String,
         /// Functions that are there.
         found: String,
+        /// One that would do, indented as it is shown.
+        example: String,
     },
     /// The function cannot be called with an event.
     #[error(

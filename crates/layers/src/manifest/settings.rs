@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use super::Manifest;
 use super::entry::{self, Entry};
 use super::table::{self, Chosen};
-use super::{ManifestError, Overrides, header, inspect, stray};
+use super::{ManifestError, Overrides, header, inspect, pylock, stray, variables};
 use crate::python::PythonRequest;
 use crate::sources::Sources;
 use crate::{FileError, Interpreter, requirements};
@@ -16,6 +16,16 @@ use crate::{FileError, Interpreter, requirements};
 const PROJECT: &str = "pyproject.toml";
 const REQUIREMENTS: &str = "requirements.txt";
 const PIPFILE: &str = "Pipfile";
+
+/// Locks of other tools, of what `pyproject.toml` lists, and how each is written as what is read.
+const LOCKS: [(&str, &str); 3] = [
+    (
+        "uv.lock",
+        "uv export --no-dev --no-emit-project --format requirements-txt --output-file requirements.txt",
+    ),
+    ("poetry.lock", "poetry export --output requirements.txt"),
+    ("pdm.lock", "pdm export --prod --output requirements.txt"),
+];
 
 /// What a bundle's header and project files say.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +36,14 @@ pub struct Settings {
     requires_python: Option<String>,
     sources: Sources,
     warnings: Vec<String>,
+}
+
+/// What a bundle needs, and where that comes from.
+#[derive(Debug)]
+struct Needs {
+    requirements: Vec<String>,
+    sources: Sources,
+    warning: Option<String>,
 }
 
 impl Settings {
@@ -56,7 +74,8 @@ impl Settings {
             Some(handler) => entry::named(root, handler)?,
             None => entry,
         };
-        let (requirements, sources) = requirements_of(root, &script, &project, &entry.file)?;
+        let Needs { requirements, sources, warning } =
+            needs_of(root, &script, &project, &entry.file)?;
         let empty = Table::new();
         let section = project.get("project").and_then(Value::as_table).unwrap_or(&empty);
         let requires_python = match text(&script, "requires-python", &entry.file)? {
@@ -67,7 +86,15 @@ impl Settings {
         if chosen.reset == Reset::Always && chosen.kind != Kind::Microvm {
             return Err(ManifestError::Reset);
         }
+        warnings.extend(chosen.environment.keys().filter_map(|name| variables::idle(name)));
+        warnings.extend(warning);
         Ok(Self { entry, chosen, requirements, requires_python, sources, warnings })
+    }
+
+    /// What it says in vain, for whoever deploys it to know.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Which Python it needs.
@@ -77,11 +104,7 @@ impl Settings {
     pub fn python(&self) -> Result<PythonRequest, ManifestError> {
         let wrong = |source| ManifestError::Python { file: self.entry.file.clone(), source };
         let request = match &self.chosen.python {
-            // A path would be the deployer's choice of a program on the worker's machine.
-            Some(path) if path.contains('/') => {
-                return Err(wrong(crate::python::RequestError::Path(path.clone())));
-            }
-            Some(version) => PythonRequest::parse(version).map_err(wrong)?,
+            Some(version) => PythonRequest::version_of(version).map_err(wrong)?,
             None => PythonRequest::any(),
         };
         match &self.requires_python {
@@ -134,29 +157,53 @@ impl Settings {
 }
 
 /// What is needed and where it comes from: both of the header, or both of the folder's files.
-fn requirements_of(
+fn needs_of(
     root: &Path,
     script: &Table,
     project: &Table,
     file: &str,
-) -> Result<(Vec<String>, Sources), ManifestError> {
+) -> Result<Needs, ManifestError> {
     if let Some(listed) = script.get("dependencies") {
-        return Ok((checked(listed, file)?, sources(script, file)?));
+        let (requirements, sources) = (checked(listed, file)?, sources(script, file)?);
+        let lock = format!("{file}.lock");
+        let warning = root.join(&lock).is_file().then(|| {
+            format!("{lock} is not read, and versions are chosen anew: write those that it must be into the header")
+        });
+        return Ok(Needs { requirements, sources, warning });
     }
     let mut sources = sources(project, PROJECT)?;
     if root.join(REQUIREMENTS).is_file() {
         let listed = requirements::read(root, REQUIREMENTS)?;
         sources.constrain(listed.constraints);
-        return Ok((listed.requirements, sources));
+        return Ok(Needs { requirements: listed.requirements, sources, warning: None });
+    }
+    if let Some(text) = optional(root, pylock::FILE)? {
+        let lock = parse(&text, pylock::FILE).map_err(|error| match error {
+            ManifestError::LongTable { file } => ManifestError::Elsewhere {
+                file,
+                place: "in more TOML than the worker parses",
+                instead: "write them as requirements.txt, with `uv export --format requirements-txt`",
+            },
+            other => other,
+        })?;
+        let requirements = pylock::requirements(&lock)?;
+        return Ok(Needs { requirements, sources, warning: None });
     }
     let section = project.get("project").and_then(Value::as_table);
-    match section.and_then(|section| section.get("dependencies")) {
-        Some(listed) => Ok((checked(listed, PROJECT)?, sources)),
-        None => match listed_elsewhere(root, project)? {
+    let Some(listed) = section.and_then(|section| section.get("dependencies")) else {
+        return match listed_elsewhere(root, project)? {
             Some(elsewhere) => Err(elsewhere),
-            None => Ok((Vec::new(), sources)),
-        },
-    }
+            None => Ok(Needs { requirements: Vec::new(), sources, warning: None }),
+        };
+    };
+    let requirements = checked(listed, PROJECT)?;
+    let lock = LOCKS.iter().find(|(lock, _)| !requirements.is_empty() && root.join(lock).is_file());
+    let warning = lock.map(|(lock, export)| {
+        format!(
+            "{lock} is not read, and versions are chosen anew; for those that it has run `{export}`"
+        )
+    });
+    Ok(Needs { requirements, sources, warning })
 }
 
 /// Dependencies in a form of another tool's, which is not read: to pass over them would deploy what cannot be imported.
@@ -253,7 +300,8 @@ pub(super) const TABLE_BYTES: usize = 256 << 10;
 const MESSAGE_BYTES: usize = 1024;
 
 fn parse(text: &str, file: &str) -> Result<Table, ManifestError> {
-    if text.len() > TABLE_BYTES {
+    // A header's lines are where they are in its file: there may be many before it.
+    if text.trim_start().len() > TABLE_BYTES {
         return Err(ManifestError::LongTable { file: file.to_owned() });
     }
     text.parse().map_err(|error: toml::de::Error| {

@@ -7,7 +7,7 @@ use sandbox::network::{DestinationError, MOST_DESTINATIONS, MOST_PORTS};
 use sandbox::{Destination, Kind, Limits, Network, NoProcessors, Processors, Reset};
 use toml::{Table, Value};
 
-use super::{ManifestError, Overrides, quantity};
+use super::{ManifestError, Overrides, quantity, variables};
 
 pub(super) const KNOWN: [&str; 16] = [
     "binary",
@@ -251,8 +251,10 @@ fn environment(value: &Value) -> Result<BTreeMap<String, String>, String> {
     let table = value.as_table().ok_or("write a table: environment = { NAME = \"value\" }")?;
     let mut environment = BTreeMap::new();
     for (name, value) in table {
-        if name.is_empty() || name.contains(['=', '\0']) {
-            return Err(format!("{name:?} cannot be a variable's name"));
+        if !variables::is_name(name) {
+            return Err(format!(
+                "{name:?} cannot be a variable's name: use letters, digits and `_`"
+            ));
         }
         let value = match value {
             Value::String(text) if text.contains('\0') => {
@@ -410,6 +412,9 @@ mod tests {
             "binary = 1",
             "environment = [1]",
             "environment = { A = [] }",
+            "environment = { \"A B\" = 1 }",
+            "environment = { \"A=B\" = 1 }",
+            "environment = { \"\\u0007\" = 1 }",
             "concurrency = -1",
             "cpu = 0",
             "cpu = \"50%\"",

@@ -67,7 +67,7 @@ pub enum PythonError {
     None,
     /// Some, but none that fits.
     #[error(
-        "no Python {wanted} on this machine (found: {found}): install it, for example `uv python install {example}`, or ask for one that is there"
+        "no Python {wanted} on the worker's machine (found: {found}): ask for one that is there, or install it there, for example `uv python install {example}`"
     )]
     NoneFits {
         /// What was asked for.
@@ -76,6 +76,12 @@ pub enum PythonError {
         found: String,
         /// A version to install.
         example: String,
+    },
+    /// There is none anywhere.
+    #[error("no Python can be {wanted} and 3.11 or newer, which a function needs: ask for another")]
+    Impossible {
+        /// What was asked for.
+        wanted: String,
     },
 }
 
@@ -131,8 +137,11 @@ pub fn find(request: &PythonRequest) -> Result<HostPython, PythonError> {
     if found.is_empty() {
         return Err(PythonError::None);
     }
-    let example = request.version().unwrap_or("3.12").to_owned();
-    Err(PythonError::NoneFits { wanted: request.to_string(), found: found.join(", "), example })
+    let wanted = request.to_string();
+    Err(match request.example() {
+        Some(example) => PythonError::NoneFits { wanted, found: found.join(", "), example },
+        None => PythonError::Impossible { wanted },
+    })
 }
 
 /// All Pythons that a base can be made from, in the order of preference, each once. They are asked as the iterator
@@ -183,6 +192,10 @@ mod tests {
         let error = find(&PythonRequest::parse("3.99").unwrap()).unwrap_err().to_string();
         assert!(error.contains("3.99"), "{error}");
         assert!(discover().all(|python| error.contains(&python.version)), "{error}");
+        assert!(error.ends_with("`uv python install 3.99`"), "{error}");
+        let never = PythonRequest::any().requiring("<3.11").unwrap();
+        let error = find(&never).unwrap_err().to_string();
+        assert!(error.contains("<3.11") && !error.contains("install"), "{error}");
     }
 
     #[test]

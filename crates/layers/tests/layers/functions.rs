@@ -88,9 +88,9 @@ fn what_is_wrong_is_told_with_file_and_line() {
     );
     assert!(
         error("def main(): pass\n")
-            .ends_with("looked for handler, lambda_handler, f; it defines main")
+            .contains("looked for handler, lambda_handler, f; it defines main\n")
     );
-    assert!(error("x = 1\n").ends_with("it defines no function"));
+    assert!(error("x = 1\n").contains("it defines no function\n"));
     assert!(error("\ndef handler(): pass\n").contains("function.py:2: handler takes no argument"));
     assert!(error("def f(a, b, c): pass\n").contains("takes 3 arguments"));
     assert!(
@@ -101,6 +101,8 @@ fn what_is_wrong_is_told_with_file_and_line() {
         error("# /// script\n# dependencies = \n# ///\n")
             .starts_with("function.py: TOML parse error")
     );
+    let below = error("import os\n\n# /// script\n# x = 1\n# dependencies = \n# ///\n");
+    assert!(below.contains("at line 5"), "{below}");
     let wrong = format!("# /// script\n# x = [{}\n# ///\n", "1,".repeat(10_000));
     let told = error(&wrong);
     assert!(told.starts_with("function.py: ") && told.len() < 2000, "{told}");
@@ -137,6 +139,31 @@ fn a_folder_tells_its_entry_and_its_dependencies() {
 }
 
 #[test]
+fn what_a_function_says_in_vain_is_told() {
+    let warnings = |files: &[(&str, &str)]| {
+        let bundle = folder(files);
+        Settings::read(bundle.path(), Overrides::default()).unwrap().warnings().join("\n")
+    };
+    let handler = ("main.py", "def handler(event, context): pass\n");
+    let project = ("pyproject.toml", "[project]\nname = \"x\"\ndependencies = [\"six\"]\n");
+    for (lock, export) in
+        [("uv.lock", "uv export"), ("poetry.lock", "poetry export"), ("pdm.lock", "pdm export")]
+    {
+        let told = warnings(&[handler, project, (lock, "")]);
+        assert!(told.contains(lock) && told.contains(export), "{told}");
+        assert_eq!(warnings(&[handler, project, (lock, ""), ("requirements.txt", "six")]), "");
+    }
+    let script =
+        ("main.py", "# /// script\n# dependencies = [\"six\"]\n# ///\ndef f(event): pass\n");
+    assert!(warnings(&[script, ("main.py.lock", "")]).contains("into the header"));
+    let set =
+        "# /// script\n# [tool.lambswool]\n# environment = { PYTHONHASHSEED = 0, A = 1 }\n# ///\n";
+    let told = warnings(&[("main.py", set)]);
+    assert!(told.contains("PYTHONHASHSEED has no effect") && !told.contains('\n'), "{told}");
+    assert_eq!(warnings(&[handler, project]), "");
+}
+
+#[test]
 fn dependencies_that_only_another_tool_reads_are_not_passed_over() {
     let handler = ("main.py", "def handler(event, context): pass\n");
     let dynamic = "[project]\nname = \"x\"\ndynamic = [\"version\", \"dependencies\"]\n";
@@ -153,6 +180,16 @@ fn dependencies_that_only_another_tool_reads_are_not_passed_over() {
         let listed = [handler, (file, text), ("requirements.txt", "six==1.17.0\n")];
         assert_eq!(of_folder(&listed).unwrap().requirements, ["six==1.17.0"]);
     }
+    let hash = "a".repeat(64);
+    let pylock = format!(
+        "lock-version = \"1.0\"\n[[packages]]\nname = \"six\"\nversion = \"1.16.0\"\nwheels = [{{ hashes = {{ sha256 = \"{hash}\" }} }}]\n"
+    );
+    let project = ("pyproject.toml", "[project]\nname = \"x\"\ndependencies = [\"six\"]\n");
+    let locked = of_folder(&[handler, project, ("pylock.toml", &pylock)]).unwrap();
+    assert_eq!(locked.requirements, [format!("six==1.16.0 --hash=sha256:{hash}")]);
+    let long = format!("# {}", "x".repeat(300_000));
+    let error = of_folder(&[handler, ("pylock.toml", &long)]).unwrap_err().to_string();
+    assert!(error.contains("uv export --format requirements-txt"), "{error}");
     let nothing = "[project]\nname = \"x\"\ndynamic = [\"version\"]\n[tool.poetry.dependencies]\npython = \"^3.11\"\n";
     let none = [
         handler,

@@ -7,6 +7,37 @@ pub const MAX_HEADER_BYTES: usize = 256 << 10;
 
 const PREFIX: usize = 8;
 
+/// The lengths that a frame begins with, for who reads a body as it comes and does not hold it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// Bytes of the header.
+    pub header: usize,
+    /// Bytes of the body.
+    pub body: usize,
+}
+
+impl Prefix {
+    /// How long it is itself.
+    pub const BYTES: usize = PREFIX;
+
+    /// Reads the lengths.
+    ///
+    /// # Errors
+    /// When they announce too much.
+    pub fn read(bytes: [u8; PREFIX], body_limit: usize) -> Result<Self, FrameError> {
+        let [a, b, c, d, rest @ ..] = bytes;
+        let header = u32::from_le_bytes([a, b, c, d]) as usize;
+        let body = u32::from_le_bytes(rest) as usize;
+        if header > MAX_HEADER_BYTES {
+            return Err(FrameError::HeaderTooLong(header));
+        }
+        if body > body_limit {
+            return Err(FrameError::BodyTooLong { length: body, limit: body_limit });
+        }
+        Ok(Self { header, body })
+    }
+}
+
 /// One frame, undecoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
@@ -84,9 +115,10 @@ impl Decoder {
     /// # Errors
     /// As soon as a prefix announces too much, before any of it is stored.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
-        let Some((header_length, body_length)) = self.lengths()? else { return Ok(None) };
         let rest = &self.buffer[self.taken..];
-        let (header_end, end) = (PREFIX + header_length, PREFIX + header_length + body_length);
+        let Some(prefix) = rest.first_chunk() else { return Ok(None) };
+        let lengths = Prefix::read(*prefix, self.body_limit)?;
+        let (header_end, end) = (PREFIX + lengths.header, PREFIX + lengths.header + lengths.body);
         let (Some(header), Some(body)) = (rest.get(PREFIX..header_end), rest.get(header_end..end))
         else {
             return Ok(None);
@@ -100,22 +132,6 @@ impl Decoder {
     #[must_use]
     pub fn pending(&self) -> usize {
         self.buffer.len() - self.taken
-    }
-
-    fn lengths(&self) -> Result<Option<(usize, usize)>, FrameError> {
-        let (Some(header), Some(body)) = (self.u32_at(0), self.u32_at(4)) else { return Ok(None) };
-        if header > MAX_HEADER_BYTES {
-            return Err(FrameError::HeaderTooLong(header));
-        }
-        if body > self.body_limit {
-            return Err(FrameError::BodyTooLong { length: body, limit: self.body_limit });
-        }
-        Ok(Some((header, body)))
-    }
-
-    fn u32_at(&self, at: usize) -> Option<usize> {
-        let bytes = self.buffer.get(self.taken + at..self.taken + at + 4)?;
-        Some(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize)
     }
 }
 

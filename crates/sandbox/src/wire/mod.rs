@@ -20,5 +20,5 @@
 mod frame;
 mod message;
 
-pub use frame::{Decoder, Frame, FrameError, MAX_HEADER_BYTES};
+pub use frame::{Decoder, Frame, FrameError, MAX_HEADER_BYTES, Prefix};
 pub use message::{Convention, Failure, Load, LogStream, MessageError, Reply, Request};

@@ -9,18 +9,19 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::error::{ApiError, ErrorType};
-use crate::audit::{self, Action, Audit, BROKE_OFF, UNANSWERED};
+use crate::audit::{self, Action, Among, Audit, BROKE_OFF, UNANSWERED};
 
 /// An action under way. Dropping the last handle of it writes its line.
 #[derive(Debug)]
 pub(super) struct Act {
     audit: Arc<Audit>,
+    among: Among,
     line: Mutex<Action>,
 }
 
 impl Act {
-    pub(super) fn begin(audit: Arc<Audit>, line: Action) -> Arc<Self> {
-        Arc::new(Self { audit, line: Mutex::new(line) })
+    pub(super) fn begin(audit: Arc<Audit>, among: Among, line: Action) -> Arc<Self> {
+        Arc::new(Self { audit, among, line: Mutex::new(line) })
     }
 
     /// Names the version that came of it.
@@ -81,7 +82,7 @@ impl Drop for Act {
     fn drop(&mut self) {
         let mut line = self.line();
         line.time = audit::now();
-        self.audit.write(&line);
+        self.audit.write(&self.among, &line);
     }
 }
 
@@ -107,7 +108,7 @@ mod tests {
             subject: None,
             result: UNANSWERED.to_owned(),
         };
-        Act::begin(Arc::clone(audit), line)
+        Act::begin(Arc::clone(audit), Among::Administrators, line)
     }
 
     #[tokio::test]

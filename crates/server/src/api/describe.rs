@@ -3,9 +3,12 @@
 
 use axum::http::Method;
 use utoipa::openapi::path::{Operation, Parameter, ParameterIn};
+use utoipa::openapi::request_body::RequestBody;
+use utoipa::openapi::schema::{KnownFormat, SchemaFormat, Type};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{
-    Components, ContentBuilder, OpenApi, PathItem, Ref, RefOr, Response, Schema,
+    Components, ContentBuilder, ObjectBuilder, OpenApi, PathItem, Ref, RefOr, Required, Response,
+    Schema,
 };
 
 use super::needs;
@@ -20,6 +23,9 @@ const NAMES: [(&str, &str, usize); 3] = [
     ("token", "^[A-Za-z0-9][A-Za-z0-9_-]*$", crate::name::MAX_NAME),
 ];
 
+/// Takes a body or none: a call without one has an empty event, and a secret may be empty.
+const OPTIONAL: [&str; 2] = ["/run/{name}", "/v1/functions/{name}/secrets/{key}"];
+
 /// Completes the description of each route.
 pub(super) fn complete(api: &mut OpenApi) {
     let bearer = Http::new(HttpAuthScheme::Bearer);
@@ -27,6 +33,12 @@ pub(super) fn complete(api: &mut OpenApi) {
     components.add_security_scheme(TOKEN, SecurityScheme::Http(bearer));
     for (path, item) in &mut api.paths.paths {
         for (method, operation) in operations(item) {
+            if let Some(body) = &mut operation.request_body {
+                say_what_is_binary(body);
+                if OPTIONAL.contains(&path.as_str()) {
+                    body.required = Some(Required::False);
+                }
+            }
             let scope = needs::of(&method, path).scope();
             for parameter in operation.parameters.iter_mut().flatten() {
                 say_pattern(parameter);
@@ -38,6 +50,17 @@ pub(super) fn complete(api: &mut OpenApi) {
                 refuses(operation, "401", "it takes a token, and this is none that opens anything");
                 refuses(operation, "403", "the token is not for this");
             }
+        }
+    }
+}
+
+/// What is neither text nor JSON is bytes, and not a list of their numbers.
+fn say_what_is_binary(body: &mut RequestBody) {
+    for (kind, content) in &mut body.content {
+        if !kind.starts_with("text/") && !kind.ends_with("json") {
+            let binary = SchemaFormat::KnownFormat(KnownFormat::Binary);
+            let bytes = ObjectBuilder::new().schema_type(Type::String).format(Some(binary));
+            content.schema = Some(bytes.build().into());
         }
     }
 }
@@ -82,6 +105,23 @@ mod tests {
                 assert!(route["responses"]["400"].is_object(), "{method} {path}");
             }
         }
+        let body = |path: &str, method: &str| &described["paths"][path][method]["requestBody"];
+        let (event, bundle) = (body("/run/{name}", "post"), body("/v1/functions/{name}", "put"));
+        assert_eq!((&event["required"], &bundle["required"]), (&false.into(), &true.into()));
+        for (body, kind) in [
+            (event, "application/octet-stream"),
+            (bundle, "application/zip"),
+            (bundle, "application/x-tar"),
+            (bundle, "application/gzip"),
+        ] {
+            let schema = &body["content"][kind]["schema"];
+            assert_eq!(
+                *schema,
+                serde_json::json!({"type": "string", "format": "binary"}),
+                "{kind}"
+            );
+        }
+        assert!(bundle["content"]["text/x-python"]["schema"]["format"].is_null());
         let name = &described["paths"]["/run/{name}"]["post"]["parameters"][0]["schema"];
         assert_eq!(name["maxLength"], 64);
         assert_eq!(described["components"]["securitySchemes"]["token"]["scheme"], "bearer");

@@ -159,7 +159,7 @@ impl Entrance {
             subject: subject.map(|subject| cut(&subject)),
             result: UNANSWERED.to_owned(),
         };
-        Some(Act::begin(Arc::clone(&self.app.audit), line))
+        Some(Act::begin(Arc::clone(&self.app.audit), (&asked.caller).into(), line))
     }
 
     fn caller(&self, request: &Request) -> Result<Caller, Refused> {

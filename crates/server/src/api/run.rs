@@ -38,6 +38,8 @@ static NO_SANDBOX: Seldom = Seldom::new(Duration::from_secs(10));
 /// sees as `context.content_type`. Every reply says in `Server-Timing` how long each stage took (milliseconds), in
 /// `Lambswool-Start` where the sandbox came from, and in `Lambswool-Invocation` which lines of the log are its own. Who
 /// wants to know that before the reply says it in the request: whoever takes a name twice finds both in the log.
+///
+/// Whoever hangs up ends the call: the function is stopped wherever it is.
 #[utoipa::path(
     post,
     path = "/run/{name}",

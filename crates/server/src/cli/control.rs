@@ -45,7 +45,7 @@ pub struct TokenCreate {
     #[arg(short, long, value_name = "GLOB", value_delimiter = ',')]
     pub functions: Vec<String>,
     /// How long it is valid, as in 12h or 90d [default: until it is removed]
-    #[arg(short, long, value_name = "TIME")]
+    #[arg(short, long, value_name = "TIME", value_parser = Span::with_unit)]
     pub expires: Option<Span>,
     /// Write it to a file that nobody else reads, instead of stdout
     #[arg(short, long, value_name = "FILE")]

@@ -57,7 +57,7 @@ pub struct Invoke {
 /// How a function is called.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Event {
-    /// The event: JSON, `@FILE` for a file's contents, or `-` for stdin
+    /// The event: JSON, `@FILE` for a file's contents, or `-` for stdin, which is not read otherwise [default: empty]
     #[arg(value_name = "EVENT")]
     pub event: Option<String>,
     /// The event's content type [default: by the file's name, else application/json]

@@ -58,6 +58,10 @@ impl Reply {
     /// # Errors
     /// What went wrong with the call.
     pub(super) fn conclude(self, client: &Client, options: &Event) -> Result<()> {
+        // Now, and not before the call: what is piped in has arrived by now.
+        if let Some(warning) = event::passed_over(options, std::io::stdin()) {
+            say(warning);
+        }
         if options.timings {
             say(&timings(&self.headers, self.took));
         }

@@ -1,10 +1,12 @@
 //! Events given on the command line, and results on their way out.
 
 use std::io::{self, IsTerminal as _, Read as _};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
+use rustix::io::ioctl_fionread;
 
 use super::terminal::pass_on;
 use crate::cli::Event;
@@ -36,6 +38,19 @@ pub(super) fn read(event: &Event) -> Result<Body> {
     };
     let content_type = event.content_type.clone().unwrap_or_else(|| guessed.to_owned());
     Ok(Body { bytes, content_type })
+}
+
+/// What to say when stdin holds something that nobody has read, and no event was given: somebody who pipes one in means it.
+///
+/// It is not read unasked. Under cron or CI a pipe may stay open without a byte, and the input of a shell's loop is the loop's.
+pub(super) fn passed_over(event: &Event, stdin: impl AsFd) -> Option<&'static str> {
+    // Neither a terminal's nor a device's: somebody types ahead, and /dev/null has none.
+    let waits = event.event.is_none()
+        && !stdin.as_fd().is_terminal()
+        && ioctl_fionread(&stdin).is_ok_and(|bytes| bytes > 0);
+    waits.then_some(
+        "warning: stdin was not read, and the event was empty; for stdin as the event give `-`: … | wool invoke NAME -",
+    )
 }
 
 fn content_type_of(file: &Path) -> &'static str {
@@ -75,6 +90,8 @@ pub(super) fn write(event: &Event, result: &[u8], content_type: &str) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Seek as _, Write as _};
+
     use super::*;
 
     fn event(text: &str) -> Event {
@@ -98,6 +115,23 @@ mod tests {
         );
         let missing = read(&event("@/nonexistent")).unwrap_err();
         assert!(missing.to_string().contains("/nonexistent"));
+    }
+
+    #[test]
+    fn what_is_piped_in_and_not_read_is_told_and_waited_for_by_nobody() {
+        let nothing = Event::default();
+        let (read, mut write) = io::pipe().unwrap();
+        assert_eq!(passed_over(&nothing, &read), None, "a pipe that is open, and empty");
+        write.write_all(b"{}").unwrap();
+        assert!(passed_over(&nothing, &read).unwrap().contains("wool invoke NAME -"));
+        assert_eq!(passed_over(&event("-"), &read), None);
+        assert_eq!(passed_over(&event("{}"), &read), None);
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"{}").unwrap();
+        assert_eq!(passed_over(&nothing, &file), None, "it was read to its end");
+        file.rewind().unwrap();
+        assert!(passed_over(&nothing, &file).is_some());
+        assert_eq!(passed_over(&nothing, std::fs::File::open("/dev/null").unwrap()), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::terminal::{columns, say};
 use super::{call, client, state_root, write_json, write_out};
 use crate::access::{Label, Secret, Tokens};
 use crate::api::{TokenList, TokenMade, TokenRequest, TokenSummary};
-use crate::audit::{self, AUDIT, Action, Audit, Who};
+use crate::audit::{self, AUDIT, Action, Among, Audit, Who};
 use crate::cli::{Global, Token, TokenCreate};
 use crate::client::Client;
 use crate::owner::AsOwner;
@@ -59,7 +59,7 @@ struct Offline {
 impl Offline {
     /// Writes the line that a worker would write.
     fn tell(&self, action: &str, name: &Label) {
-        self.audit.write(&Action {
+        let line = Action {
             time: audit::now(),
             who: Who::Uid(rustix::process::getuid().as_raw()),
             remote: "command line".to_owned(),
@@ -69,7 +69,8 @@ impl Offline {
             version: None,
             subject: Some(name.to_string()),
             result: "ok".to_owned(),
-        });
+        };
+        self.audit.write(&Among::Administrators, &line);
     }
 }
 

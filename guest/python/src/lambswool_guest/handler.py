@@ -189,7 +189,9 @@ def _json(result: object) -> bytes:
     try:
         return codec.dumps(result)
     except Exception as error:
-        text = f"Unable to marshal response: {error}"
+        from lambswool_guest.unfit import hint
+
+        text = f"Unable to marshal response: {error}{hint(error)}"
         raise Refused("Runtime.MarshalError", text) from None
 
 
