@@ -1,9 +1,6 @@
 //! What the worker and a monitor say to each other: one JSON object a packet, descriptors beside it.
 
-use std::error::Error;
-use std::io;
-
-use sandbox::{Death, Imports, Limits, LoadedFile, chain};
+use sandbox::{Death, Imports, Limits, LoadedFile};
 use serde::{Deserialize, Serialize};
 
 /// Longest packet either side accepts, in bytes.
@@ -186,24 +183,6 @@ impl Event {
         }
         self
     }
-
-    /// An order was not carried out: why, with all the causes, and whether that will pass.
-    pub(crate) fn failed(number: Option<u64>, error: &(dyn Error + 'static)) -> Self {
-        Self::Failed { number, reason: chain(error), exhausted: is_exhausted(error) }
-    }
-}
-
-/// Whether the host lacks something that may be there again later.
-fn is_exhausted(error: &(dyn Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let number = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
-        if matches!(number, Some(libc::ENOMEM | libc::EMFILE | libc::ENFILE | libc::EAGAIN)) {
-            return true;
-        }
-        next = error.source();
-    }
-    false
 }
 
 #[cfg(test)]
@@ -222,19 +201,5 @@ mod tests {
         let (long, odd) = (format!("a{long}"), MOST_REASON - 1);
         let saved = |reason: &str| Event::Saved { failed: Some(reason.to_owned()) };
         assert_eq!(saved(&long).shortened(), saved(&long[..odd]));
-    }
-
-    #[test]
-    #[cfg(target_arch = "x86_64")]
-    fn what_kvm_refuses_for_want_of_something_is_wanted_only_for_now() {
-        let of = |number| {
-            let source = io::Error::from_raw_os_error(number);
-            is_exhausted(&microvm::vcpu::VcpuError::Kvm {
-                step: "create a virtual machine",
-                source,
-            })
-        };
-        assert!([libc::ENOMEM, libc::EMFILE, libc::ENFILE].into_iter().all(of));
-        assert!(!of(libc::EINVAL));
     }
 }
