@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use rustix::io::Errno;
 
-use super::Answer;
 use super::files::Object;
 use super::process::Process;
+use super::{Answer, flags};
 use crate::file_mappings::FileMapping;
 use crate::image::Image;
 use crate::layout::{BLOCK, BREAK_END, PAGE, USER_END, page_up};
@@ -22,8 +22,6 @@ const ANONYMOUS: u64 = 0x20;
 const LOW: u64 = 0x40;
 const FIXED_NOREPLACE: u64 = 0x10_0000;
 const WRITE: u64 = 2;
-/// How a file is open.
-const WRITE_ONLY: u64 = 1;
 
 pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
     let [address, length, protection, flags, fd, offset] = arguments;
@@ -44,9 +42,9 @@ pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
         return Err(Errno::INVAL);
     }
     let open = process.kernel.files.get(fd & 0xffff_ffff)?;
-    let access = open.flags & 3;
+    let access = open.flags & flags::ACCESS_MODE;
     let wants_to_write = flags & 3 == SHARED && protection & WRITE != 0;
-    if access == WRITE_ONLY || wants_to_write && access == 0 {
+    if access == flags::WRITE_ONLY || wants_to_write && access == 0 {
         return Err(Errno::ACCESS);
     }
     let Object::Node(node, _) = open.object else { return Err(Errno::NODEV) };
