@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: help build demo test check doctor bench sim soak fuzz escape test-vm test-svm clean need-rust need-python
+.PHONY: help build demo test check doctor check-aarch64 bench sim soak fuzz escape test-vm test-svm clean need-rust need-python
 
 PYTHON ?= python3
 VENV := .venv
@@ -14,6 +14,7 @@ help:
 	@echo "make demo     build wool, run the examples with their cold starts broken down by stage"
 	@echo "make test     every test: Rust, the guest's pytest, end to end in real containers"
 	@echo "make check    formatting and lints"
+	@echo "make check-aarch64 whether what is shipped compiles for aarch64, with Debian's compiler in a chroot (root)"
 	@echo "make bench    FIG=sock_fig14 and others, ON=3.12: with that Python; see docs/benchmarking.md"
 	@echo "make sim      TRACE=directory: judge the import cache's policies on recorded requirement sets"
 	@echo "make soak     MINUTES=30 CALLS=... SEED=...: load and faults together, and what must hold nevertheless"
@@ -53,6 +54,10 @@ check: need-rust $(VENV)/ready
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	$(VENV)/bin/ruff check guest/python crates examples bench tests
 	$(VENV)/bin/ruff format --check guest/python
+
+# It has a compiler of its own: see the script.
+check-aarch64:
+	tests/aarch64/check.sh
 
 test: need-rust $(VENV)/ready
 	$(VENV)/bin/python -m pytest -q -rs guest/python/tests

@@ -55,6 +55,20 @@ fn the_arrows_are_the_dependencies_and_none_points_back() {
     }
 }
 
+/// For aarch64 everything else compiles: `make check-aarch64`.
+#[test]
+fn what_is_shipped_needs_the_monitor_on_x86_64_alone() {
+    for package in packages() {
+        let needed = list(&package, "dependencies").iter().filter(|one| name(one) == "microvm");
+        let targets: Vec<&Value> = needed.map(|one| &one["target"]).collect();
+        match name(&package) {
+            "bench" | "fuzz" => {}
+            "vmm" => assert_eq!(targets, ["cfg(target_arch = \"x86_64\")"]),
+            other => assert!(targets.is_empty(), "{other} needs it"),
+        }
+    }
+}
+
 #[test]
 fn the_only_feature_of_any_crate_is_the_fake() {
     for package in packages() {

@@ -5,8 +5,11 @@
 //!
 //! Where a shared mapping can be written to, its pages and not the file are what holds: before anybody looks at the file
 //! they are copied back. So bytes of a file that are shared where one can write are shared nowhere else.
+//!
+//! A guest may have [65 530 of them](crate::space), and a call may be about all of them: what such a call asks for each one is
+//! found by file and offset, and never by looking at all the others. No deadline reaches the monitor inside a call.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -36,21 +39,32 @@ impl FileMapping {
 /// Ranges of whole pages, disjoint; those that go on in the same file are one. Always a part of what is mapped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileMappings {
-    /// By start: end, and what is there. Clones have it in common until they change it: resets go back to it.
-    map: Arc<BTreeMap<u64, (u64, FileMapping)>>,
-    /// How many of them have to follow what is written.
-    following: usize,
+    /// Clones have them in common until they change them: resets go back to them.
+    maps: Arc<Maps>,
 }
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Maps {
+    /// By start: end, and what is there.
+    by_address: BTreeMap<u64, (u64, FileMapping)>,
+    /// Those of scratch, by file: layers never change.
+    scratch: BTreeSet<Place>,
+    /// Those of them that are written: no two show the same bytes of a file.
+    written: BTreeSet<Place>,
+}
+
+/// A file, where in it a mapping begins, and at which address.
+type Place = (NodeId, u64, u64);
 
 impl FileMappings {
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
-        self.map.len()
+        self.maps.by_address.len()
     }
 
     /// All of them, by address.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Range<u64>, FileMapping)> + '_ {
-        self.map.iter().map(|(start, (end, what))| (*start..*end, *what))
+        self.maps.by_address.iter().map(|(start, (end, what))| (*start..*end, *what))
     }
 
     /// Those parts that lie inside `range`, by address.
@@ -58,10 +72,10 @@ impl FileMappings {
         &self,
         range: Range<u64>,
     ) -> impl Iterator<Item = (Range<u64>, FileMapping)> + '_ {
-        let before = self.map.range(..=range.start).next_back();
+        let before = self.maps.by_address.range(..=range.start).next_back();
         let first =
             before.filter(|(_, (end, _))| *end > range.start).map_or(range.start, |it| *it.0);
-        let found = self.map.range(first..range.end.max(first));
+        let found = self.maps.by_address.range(first..range.end.max(first));
         found.filter(move |(start, _)| **start < range.end).map(move |(start, (end, what))| {
             let from = (*start).max(range.start);
             (from..(*end).min(range.end), what.behind(from - start))
@@ -71,7 +85,7 @@ impl FileMappings {
     /// Those that lie inside `range`, as far as they reach.
     pub(crate) fn around(&self, range: &Range<u64>) -> Vec<(Range<u64>, FileMapping)> {
         let starts = self.inside(range.clone()).filter_map(|(part, _)| {
-            let (start, (end, what)) = self.map.range(..=part.start).next_back()?;
+            let (start, (end, what)) = self.maps.by_address.range(..=part.start).next_back()?;
             Some((*start..*end, *what))
         });
         starts.collect()
@@ -89,24 +103,22 @@ impl FileMappings {
     /// Says what is behind `range`, whatever was there.
     pub(crate) fn set(&mut self, range: Range<u64>, what: FileMapping) {
         self.clear(range.clone());
-        let map = Arc::make_mut(&mut self.map);
+        let maps = Arc::make_mut(&mut self.maps);
         let (mut range, mut what) = (range, what);
-        if let Some((&start, &(end, before))) = map.range(..range.start).next_back()
+        if let Some((&start, &(end, before))) = maps.by_address.range(..range.start).next_back()
             && end == range.start
             && before.behind(end - start) == what
         {
+            maps.remove(start);
             (range.start, what) = (start, before);
-            self.following -= usize::from(before.follows());
         }
-        if let Some(&(end, next)) = map.get(&range.end)
+        if let Some(&(end, next)) = maps.by_address.get(&range.end)
             && what.behind(range.end - range.start) == next
         {
-            map.remove(&range.end);
+            maps.remove(range.end);
             range.end = end;
-            self.following -= usize::from(next.follows());
         }
-        map.insert(range.start, (range.end, what));
-        self.following += usize::from(what.follows());
+        maps.insert(range, what);
     }
 
     /// Says that no file is behind `range`.
@@ -115,35 +127,37 @@ impl FileMappings {
         if self.inside(range.clone()).next().is_none() {
             return;
         }
-        let map = Arc::make_mut(&mut self.map);
-        while let Some((&start, &(end, what))) = map.range(..range.end).next_back()
+        let maps = Arc::make_mut(&mut self.maps);
+        while let Some((&start, &(end, what))) = maps.by_address.range(..range.end).next_back()
             && end > range.start
         {
-            map.remove(&start);
-            self.following -= usize::from(what.follows());
-            let head = (start < range.start).then_some((start, (range.start, what)));
-            let tail =
-                (end > range.end).then(|| (range.end, (end, what.behind(range.end - start))));
-            for (start, (end, what)) in head.into_iter().chain(tail) {
-                map.insert(start, (end, what));
-                self.following += usize::from(what.follows());
+            maps.remove(start);
+            if start < range.start {
+                maps.insert(start..range.start, what);
+            }
+            if end > range.end {
+                maps.insert(range.end..end, what.behind(range.end - start));
             }
         }
     }
 
     /// Whether one reaches beyond `range` on both sides: without it there were one more.
     pub(crate) fn surround(&self, range: &Range<u64>) -> bool {
-        self.map.range(..range.start).next_back().is_some_and(|(_, (end, _))| *end > range.end)
-    }
-
-    /// Whether a file is behind any address.
-    pub(crate) fn show(&self, node: NodeId) -> bool {
-        self.map.values().any(|(_, what)| what.node == node)
+        self.maps
+            .by_address
+            .range(..range.start)
+            .next_back()
+            .is_some_and(|(_, (end, _))| *end > range.end)
     }
 
     /// Whether a file of scratch is behind any address.
+    pub(crate) fn show(&self, node: NodeId) -> bool {
+        from(&self.maps.scratch, node, 0).next().is_some()
+    }
+
+    /// Whether any file of scratch is.
     pub(crate) fn show_scratch(&self) -> bool {
-        self.map.values().any(|(_, what)| what.node.is_scratch())
+        !self.maps.scratch.is_empty()
     }
 
     /// Where bytes of a file of scratch are shared: which addresses, and what is at their beginning.
@@ -151,26 +165,83 @@ impl FileMappings {
         &self,
         node: NodeId,
         bytes: Range<u64>,
-    ) -> Vec<(Range<u64>, FileMapping)> {
-        if self.following == 0 || !node.is_scratch() {
-            return Vec::new();
-        }
-        let all = self.map.iter().filter(|(_, (_, what))| what.shared && what.node == node);
-        let cut = all.map(|(start, (end, what))| {
-            let first = bytes.start.max(what.offset);
-            let last = bytes.end.min(what.offset + (end - start));
-            // From file to memory: both begin with the mapping.
-            let at = |offset: u64| start + (offset - what.offset);
-            (first < last).then(|| (at(first)..at(last), what.behind(first - what.offset)))
-        });
-        cut.flatten().collect()
+    ) -> impl Iterator<Item = (Range<u64>, FileMapping)> + '_ {
+        let end = bytes.end;
+        let all = from(&self.maps.scratch, node, 0).take_while(move |place| place.1 < end);
+        all.filter_map(move |place| self.cut(place, &bytes)).filter(|(_, what)| what.shared)
+    }
+
+    /// Where they are written: no bytes twice.
+    pub(crate) fn written(
+        &self,
+        node: NodeId,
+        bytes: Range<u64>,
+    ) -> impl Iterator<Item = (Range<u64>, FileMapping)> + '_ {
+        let Range { start, end } = bytes;
+        let before = self.maps.written.range((node, 0, 0)..=(node, start, u64::MAX)).next_back();
+        let first = before.map_or(start, |place| place.1);
+        let all = from(&self.maps.written, node, first).take_while(move |place| place.1 < end);
+        all.filter_map(move |place| self.cut(place, &bytes))
+    }
+
+    /// Whether bytes of a file of scratch that one of these shares are shared elsewhere, too, or by another one of these.
+    pub(crate) fn overlap(&self, these: &[(Range<u64>, FileMapping)]) -> bool {
+        let starts: BTreeSet<_> = these.iter().map(|(range, _)| range.start).collect();
+        let nodes: BTreeSet<_> = these.iter().map(|(_, what)| what.node).collect();
+        nodes.into_iter().any(|node| {
+            // How far those reach in the file that begin further ahead: any, and one of these.
+            let (mut any, mut one) = (0, 0);
+            from(&self.maps.scratch, node, 0).any(|place| {
+                let Some((range, what)) = self.cut(place, &(0..u64::MAX)) else { return false };
+                let (is_one, end) =
+                    (starts.contains(&range.start), what.offset + (range.end - range.start));
+                let reached = if is_one { any } else { one };
+                if what.shared {
+                    any = any.max(end);
+                    one = if is_one { one.max(end) } else { one };
+                }
+                what.shared && what.offset < reached
+            })
+        })
+    }
+
+    /// What a mapping shows of some bytes of its file.
+    fn cut(&self, &(_, _, start): &Place, bytes: &Range<u64>) -> Option<(Range<u64>, FileMapping)> {
+        let &(end, what) = self.maps.by_address.get(&start)?;
+        let first = bytes.start.max(what.offset);
+        let last = bytes.end.min(what.offset + (end - start));
+        // From file to memory: both begin with the mapping.
+        let at = |offset: u64| start + (offset - what.offset);
+        (first < last).then(|| (at(first)..at(last), what.behind(first - what.offset)))
     }
 }
 
-impl FileMapping {
-    /// Whether it has to follow what is written: layers never change.
-    fn follows(self) -> bool {
-        self.shared && self.node.is_scratch()
+/// Places of a file, from an offset on.
+fn from(places: &BTreeSet<Place>, node: NodeId, offset: u64) -> impl Iterator<Item = &Place> + '_ {
+    let found = places.range((node, offset, 0)..=(node, u64::MAX, u64::MAX));
+    #[cfg(test)]
+    let found = found.inspect(|_| tests::look());
+    found
+}
+
+impl Maps {
+    fn insert(&mut self, range: Range<u64>, what: FileMapping) {
+        self.by_address.insert(range.start, (range.end, what));
+        let place = (what.node, what.offset, range.start);
+        if what.node.is_scratch() {
+            self.scratch.insert(place);
+        }
+        if what.node.is_scratch() && what.written {
+            self.written.insert(place);
+        }
+    }
+
+    fn remove(&mut self, start: u64) {
+        if let Some((_, what)) = self.by_address.remove(&start) {
+            let place = (what.node, what.offset, start);
+            self.scratch.remove(&place);
+            self.written.remove(&place);
+        }
     }
 }
 
@@ -180,11 +251,22 @@ pub(crate) struct Several;
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use proptest::prelude::*;
 
     use super::*;
 
     const SCRATCH: u32 = 1 << 31;
+
+    thread_local! {
+        static LOOKED_AT: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// One more mapping was looked at to find others.
+    pub(super) fn look() {
+        LOOKED_AT.set(LOOKED_AT.get() + 1);
+    }
 
     fn mapping(what: u32, page: u64) -> FileMapping {
         FileMapping {
@@ -208,6 +290,17 @@ mod tests {
             for (start, length, what, offset) in steps {
                 // Two of eight take away.
                 let what = (what < 6).then(|| mapping(what, offset));
+                let twice = |(at, there): (u64, &Option<FileMapping>)| {
+                    let again = |there: &FileMapping, what: FileMapping| {
+                        what.written && there.node == what.node && (offset..offset + length).contains(&there.offset)
+                    };
+                    !(start..start + length).contains(&at)
+                        && there.zip(what).is_some_and(|(there, what)| again(&there, what))
+                };
+                // Nobody does that: see above.
+                if (0..).zip(&model).any(twice) {
+                    continue;
+                }
                 match what {
                     Some(what) => mappings.set(start..start + length, what),
                     None => mappings.clear(start..start + length),
@@ -227,8 +320,7 @@ mod tests {
                 }
             }
             prop_assert_eq!(seen, model);
-            let following = mappings.iter().filter(|(_, what)| what.follows()).count();
-            prop_assert_eq!(mappings.following, following);
+            prop_assert_eq!(mappings.show_scratch(), model.iter().flatten().any(|what| what.node.is_scratch()));
 
             let probe = probe.0..probe.0 + probe.1;
             let here: Vec<_> =
@@ -245,17 +337,72 @@ mod tests {
             let mut holed = mappings.clone();
             holed.clear(probe.clone());
             prop_assert_eq!(mappings.surround(&probe), holed.count() > mappings.count());
-            for node in [NodeId(SCRATCH), NodeId(SCRATCH + 1)] {
-                let mut shared = Vec::new();
+            for node in [NodeId(SCRATCH), NodeId(SCRATCH + 1), NodeId(SCRATCH + 2)] {
+                let (mut shared, mut written) = (Vec::new(), Vec::new());
                 for (at, what) in (0_u64..).zip(&model) {
                     if let Some(what) = what && what.node == node && what.shared && probe.contains(&what.offset) {
                         shared.push((at, what.offset));
+                        written.extend(what.written.then_some((at, what.offset)));
                     }
                 }
-                let found = mappings.sharing(node, probe.clone());
-                let found = found.into_iter().flat_map(|(range, what)| range.zip(what.offset..));
-                prop_assert_eq!(found.collect::<Vec<_>>(), shared);
+                prop_assert_eq!(pages(mappings.sharing(node, probe.clone())), shared);
+                prop_assert_eq!(pages(mappings.written(node, probe.clone())), written);
+                prop_assert_eq!(mappings.show(node), model.iter().flatten().any(|what| what.node == node));
+            }
+            let these: Vec<_> = mappings.around(&probe).into_iter().filter(|(_, what)| what.shared).collect();
+            let mut shared = mappings.iter().filter(|(_, what)| what.shared && what.node.is_scratch());
+            let twice = shared.any(|(range, what)| these.iter().any(|(this, one)| {
+                let bytes = one.offset..one.offset + (this.end - this.start);
+                this.start != range.start && what.node == one.node
+                    && what.offset < bytes.end && bytes.start < what.offset + (range.end - range.start)
+            }));
+            prop_assert_eq!(mappings.overlap(&these), twice);
+        }
+    }
+
+    /// Which bytes of a file at which addresses.
+    fn pages(found: impl Iterator<Item = (Range<u64>, FileMapping)>) -> Vec<(u64, u64)> {
+        let mut pages: Vec<_> = found.flat_map(|(range, what)| range.zip(what.offset..)).collect();
+        pages.sort_unstable();
+        pages
+    }
+
+    /// A guest has them all asked about in one call, that no deadline ends: looking at each for each would take ten seconds.
+    #[test]
+    fn what_is_asked_about_each_of_many_mappings_does_not_look_at_all_the_others() {
+        const MANY: u64 = 1000;
+        let looked_at = |ask: &dyn Fn()| {
+            LOOKED_AT.set(0);
+            ask();
+            LOOKED_AT.get() as u64
+        };
+        let (one, nodes) = (NodeId(SCRATCH), |page| NodeId(SCRATCH + 1 + page));
+        let mut mappings = FileMappings::default();
+        for page in 0..MANY {
+            let seen = FileMapping { node: one, ..mapping(1, 2 * page) };
+            let written = FileMapping { written: true, ..mapping(1, 2 * page + 1) };
+            let single = mapping(1, 0);
+            let single = FileMapping { node: nodes(u32::try_from(page).unwrap()), ..single };
+            for (nth, what) in (0..).zip([seen, written, single]) {
+                mappings.set(10 * page + 2 * nth..10 * page + 2 * nth + 1, what);
             }
         }
+        let all: Vec<_> = mappings.iter().collect();
+        assert_eq!(all.len() as u64, 3 * MANY);
+        let asked = [
+            // MADV_DONTNEED, and `msync` and whatever reads or maps.
+            looked_at(&|| {
+                let written = |(range, what): &(Range<u64>, FileMapping)| {
+                    let bytes = what.offset..what.offset + (range.end - range.start);
+                    mappings.written(what.node, bytes).count()
+                };
+                assert_eq!(all.iter().map(written).sum::<usize>() as u64, MANY);
+            }),
+            // `mprotect`.
+            looked_at(&|| assert!(!mappings.overlap(&all))),
+            // `munmap`.
+            looked_at(&|| assert!(all.iter().all(|(_, what)| mappings.show(what.node)))),
+        ];
+        assert!(asked.iter().all(|looked_at| *looked_at <= 3 * all.len() as u64), "{asked:?}");
     }
 }

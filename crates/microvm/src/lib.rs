@@ -42,6 +42,10 @@
 //!
 //! Measured on paravirtualised KVM, on AMD and Intel processors: the guest's user mode native, ring 0 emulated. `make test-svm`
 //! runs it on upstream KVM. What is known of others is written where it matters.
+//!
+//! Guests and monitor are for x86-64; for any other processor this crate is empty.
+
+#![cfg(target_arch = "x86_64")]
 
 pub mod arena;
 pub mod cpu;

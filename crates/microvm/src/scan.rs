@@ -72,6 +72,7 @@ impl Scanner {
     }
 
     /// With room for fewer ranges, so that walks stop early.
+    #[doc(hidden)]
     #[must_use]
     pub fn with_room(mut self, ranges: usize) -> Self {
         self.list.truncate(ranges.max(1));

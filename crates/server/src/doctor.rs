@@ -78,7 +78,7 @@ pub fn examine(state: &Path, config: Option<&Config>) -> Vec<Finding> {
         host::cgroups(&host),
         checks::pressure(),
         host::confinement(&host),
-        host::kvm(&host),
+        host::kvm(host.kvm, vmm::HAS_MACHINES),
     ]);
     findings.extend(config.into_iter().flat_map(|config| settings::all(&host, config)));
     findings.extend([checks::python(), checks::installer(state), checks::state_directory(state)]);

@@ -18,16 +18,24 @@
 //! | a monitor dies | the calls of its family fail, and nothing else |
 //! | the worker dies | the control socket closes: the monitor ends, and all machines with it |
 //! | a snapshot of a reference machine is not what it should be | it is removed, and the machine made anew |
+//!
+//! Machines are for x86-64. For another processor the worker's side is built without a monitor: [`Machines::new`] says that
+//! there are none.
 
 #![forbid(unsafe_code)]
 
+mod examination;
 pub mod lacking;
 pub mod message;
+#[cfg(target_arch = "x86_64")]
 pub mod monitor;
 mod worker;
 
-pub use monitor::Examination;
+pub use examination::Examination;
 pub use worker::{Absent, Keep, Machines};
+
+/// Whether there is a monitor for the processor that this was built for.
+pub const HAS_MACHINES: bool = cfg!(target_arch = "x86_64");
 
 /// Machines of one family at most.
 const MOST_MACHINES: u32 = 4096;

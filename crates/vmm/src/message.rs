@@ -1,13 +1,13 @@
 //! What the worker and a monitor say to each other: one JSON object a packet, descriptors beside it.
 
-use std::error::Error;
-use std::io;
-
-use sandbox::{Death, Imports, Limits, LoadedFile, chain};
+use sandbox::{Death, Imports, Limits, LoadedFile};
 use serde::{Deserialize, Serialize};
 
 /// Longest packet either side accepts, in bytes.
 pub const MAX_PACKET: usize = 64 << 10;
+
+/// Longest reason that is listened to, in bytes.
+const MOST_REASON: usize = 1 << 10;
 
 /// Where packages go.
 pub const PACKAGES: &str = "/opt/python";
@@ -158,39 +158,48 @@ pub enum Event {
     },
 }
 
-impl Event {
-    /// An order was not carried out: why, with all the causes, and whether that will pass.
-    pub(crate) fn failed(number: Option<u64>, error: &(dyn Error + 'static)) -> Self {
-        Self::Failed { number, reason: chain(error), exhausted: is_exhausted(error) }
+impl Order {
+    /// Whether the monitor answers it with what concerns its reference machine.
+    pub(crate) fn is_answered(&self) -> bool {
+        match self {
+            Self::Refer { .. }
+            | Self::Restore { .. }
+            | Self::Import { .. }
+            | Self::Freeze { .. }
+            | Self::Save {} => true,
+            Self::Clone { .. } | Self::Rest { .. } | Self::Go { .. } => false,
+        }
     }
 }
 
-/// Whether the host lacks something that may be there again later.
-fn is_exhausted(error: &(dyn Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let number = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
-        if matches!(number, Some(libc::ENOMEM | libc::EMFILE | libc::ENFILE | libc::EAGAIN)) {
-            return true;
+impl Event {
+    /// With a reason that is no longer than reasons are: it stands in logs, and in what callers are told.
+    pub(crate) fn shortened(mut self) -> Self {
+        if let Self::Failed { reason, .. }
+        | Self::Unusable { reason }
+        | Self::Saved { failed: Some(reason) } = &mut self
+        {
+            reason.truncate(reason.floor_char_boundary(MOST_REASON));
         }
-        next = error.source();
+        self
     }
-    false
 }
 
 #[cfg(test)]
 mod tests {
-    use microvm::vcpu::VcpuError;
-
     use super::*;
 
     #[test]
-    fn what_kvm_refuses_for_want_of_something_is_wanted_only_for_now() {
-        let of = |number| {
-            let source = io::Error::from_raw_os_error(number);
-            is_exhausted(&VcpuError::Kvm { step: "create a virtual machine", source })
+    fn a_reason_is_cut_where_no_reason_is_that_long() {
+        let failed = |reason: &str| {
+            let (number, reason) = (None, reason.to_owned());
+            Event::Failed { number, reason, exhausted: false }
         };
-        assert!([libc::ENOMEM, libc::EMFILE, libc::ENFILE].into_iter().all(of));
-        assert!(!of(libc::EINVAL));
+        assert_eq!(failed("no memory").shortened(), failed("no memory"));
+        let long = "ä".repeat(MOST_REASON);
+        assert_eq!(failed(&long).shortened(), failed(&long[..MOST_REASON]));
+        let (long, odd) = (format!("a{long}"), MOST_REASON - 1);
+        let saved = |reason: &str| Event::Saved { failed: Some(reason.to_owned()) };
+        assert_eq!(saved(&long).shortened(), saved(&long[..odd]));
     }
 }

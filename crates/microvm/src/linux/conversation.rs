@@ -18,6 +18,7 @@ impl Process {
     }
 
     /// Nothing more will be fed: reading the channel then finds its end.
+    #[doc(hidden)]
     pub fn hang_up(&mut self) {
         self.open = false;
     }

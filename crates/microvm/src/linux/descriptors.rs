@@ -2,15 +2,11 @@
 
 use rustix::io::Errno;
 
-use super::Answer;
 use super::call::{Flow, fd, signed};
 use super::files::{Lock, MOST, Object};
 use super::process::Process;
 use super::threads::{self, Wait};
-
-const WRITE_ONLY: u64 = 1;
-const APPEND: u64 = 0o2000;
-const NONBLOCK: u64 = 0o4000;
+use super::{Answer, flags};
 
 pub(super) fn close(process: &mut Process, fd_: u64) -> Answer {
     let gone = process.kernel.files.close(fd(fd_))?;
@@ -46,7 +42,7 @@ fn forget(process: &mut Process, gone: Option<Object>) {
 }
 
 pub(super) fn dup(process: &mut Process, from: u64, to: u64, flags: u64) -> Answer {
-    let close_on_exec = u64::from(libc::O_CLOEXEC.cast_unsigned());
+    let close_on_exec = flags::CLOSE_ON_EXEC;
     if flags & !close_on_exec != 0 {
         return Err(Errno::INVAL);
     }
@@ -56,14 +52,15 @@ pub(super) fn dup(process: &mut Process, from: u64, to: u64, flags: u64) -> Answ
 }
 
 pub(super) fn pipe(process: &mut Process, target: u64, flags: u64) -> Answer {
-    let known = u64::from((libc::O_CLOEXEC | libc::O_NONBLOCK).cast_unsigned());
+    let known = flags::CLOSE_ON_EXEC | flags::NONBLOCK;
     if flags & !known != 0 {
         return Err(Errno::INVAL);
     }
     process.space.write(target, 8)?;
     let files = &mut process.kernel.files;
     let pipe = files.new_pipe();
-    let ends = [(Object::PipeReader(pipe), flags), (Object::PipeWriter(pipe), flags | WRITE_ONLY)];
+    let ends =
+        [(Object::PipeReader(pipe), flags), (Object::PipeWriter(pipe), flags | flags::WRITE_ONLY)];
     let [reader, writer] = files.open_both(ends)?;
     let both = reader | writer << 32;
     process.space.write(target, 8)?.copy_from_slice(&both.to_le_bytes());
@@ -71,7 +68,7 @@ pub(super) fn pipe(process: &mut Process, target: u64, flags: u64) -> Answer {
 }
 
 pub(super) fn fcntl(process: &mut Process, fd_: u64, command: u64, argument: u64) -> Answer {
-    let changeable = APPEND | NONBLOCK;
+    let changeable = flags::APPEND | flags::NONBLOCK;
     let files = &mut process.kernel.files;
     match signed(command) {
         libc::F_DUPFD => files.duplicate(fd(fd_), argument, false),
@@ -113,7 +110,8 @@ pub(super) fn ioctl(process: &mut Process, fd_: u64, request: u64, argument: u64
         NON_BLOCKING => {
             let wanted = process.space.read(argument, 4)? != [0; 4];
             let open = process.kernel.files.get_mut(fd(fd_))?;
-            open.flags = if wanted { open.flags | NONBLOCK } else { open.flags & !NONBLOCK };
+            open.flags =
+                if wanted { open.flags | flags::NONBLOCK } else { open.flags & !flags::NONBLOCK };
         }
         UNREAD => {
             let pipe = match open.object {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use super::flags;
 use crate::vfs::NodeId;
 pub(crate) use lock::Lock;
 pub(crate) use saved::SavedFiles;
@@ -162,7 +163,7 @@ impl Files {
         let (offset, listed, lock) = (0, Vec::new(), Lock::None);
         let open = Open { object, offset, listed, flags: flags_kept, holders: 1, lock };
         let index = put(&mut self.open, open);
-        let close_on_exec = flags & u64::from(libc::O_CLOEXEC.cast_unsigned()) != 0;
+        let close_on_exec = flags & flags::CLOSE_ON_EXEC != 0;
         self.slots[slot] = Some(Descriptor { open: index, close_on_exec });
         Ok(slot as u64)
     }

@@ -15,6 +15,7 @@ impl Process {
     }
 
     /// Bytes of the monitor's memory that its scratch files hold.
+    #[doc(hidden)]
     #[must_use]
     pub fn scratch_held(&self) -> u64 {
         self.kernel.tree.held()

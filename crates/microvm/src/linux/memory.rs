@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use rustix::io::Errno;
 
-use super::Answer;
 use super::files::Object;
 use super::process::Process;
+use super::{Answer, flags};
 use crate::file_mappings::FileMapping;
 use crate::image::Image;
 use crate::layout::{BLOCK, BREAK_END, PAGE, USER_END, page_up};
@@ -22,8 +22,6 @@ const ANONYMOUS: u64 = 0x20;
 const LOW: u64 = 0x40;
 const FIXED_NOREPLACE: u64 = 0x10_0000;
 const WRITE: u64 = 2;
-/// How a file is open.
-const WRITE_ONLY: u64 = 1;
 
 pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
     let [address, length, protection, flags, fd, offset] = arguments;
@@ -44,9 +42,9 @@ pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
         return Err(Errno::INVAL);
     }
     let open = process.kernel.files.get(fd & 0xffff_ffff)?;
-    let access = open.flags & 3;
+    let access = open.flags & flags::ACCESS_MODE;
     let wants_to_write = flags & 3 == SHARED && protection & WRITE != 0;
-    if access == WRITE_ONLY || wants_to_write && access == 0 {
+    if access == flags::WRITE_ONLY || wants_to_write && access == 0 {
         return Err(Errno::ACCESS);
     }
     let Object::Node(node, _) = open.object else { return Err(Errno::NODEV) };
@@ -98,10 +96,13 @@ fn differ(
     written: bool,
     instead: &Range<u64>,
 ) -> bool {
-    let others = process.space.files().sharing(node, bytes).into_iter();
-    let mut others =
-        others.filter(|(range, _)| range.start < instead.start || instead.end < range.end);
-    others.any(|(_, file)| file.written || written)
+    let elsewhere = |range: &Range<u64>| range.start < instead.start || instead.end < range.end;
+    let files = process.space.files();
+    if written {
+        files.sharing(node, bytes).any(|(range, _)| elsewhere(&range))
+    } else {
+        files.written(node, bytes).any(|(range, _)| elsewhere(&range))
+    }
 }
 
 /// Maps, and lets go of the files that were seen there and are no longer.
@@ -175,7 +176,7 @@ fn show(bytes: &[u8], offset: u64, target: &mut [u8]) -> usize {
 
 /// Bytes of a file of scratch have changed, or are no longer: whoever shares them sees that.
 pub(super) fn follow(process: &mut Process, node: NodeId, bytes: Range<u64>) {
-    let sharing = process.space.files().sharing(node, bytes);
+    let sharing: Vec<_> = process.space.files().sharing(node, bytes).collect();
     let Process { space, kernel, .. } = process;
     let Contents::Bytes(contents) = kernel.tree.contents(node) else { return };
     for (range, file) in sharing {
@@ -187,8 +188,8 @@ pub(super) fn follow(process: &mut Process, node: NodeId, bytes: Range<u64>) {
 
 /// Before somebody looks at bytes of a file: has it say what was written to memory that shows them.
 pub(super) fn take_over(process: &mut Process, node: NodeId, bytes: Range<u64>) {
-    let written = process.space.files().sharing(node, bytes).into_iter();
-    write_back(process, written.filter(|(_, file)| file.written).collect());
+    let written = process.space.files().written(node, bytes).collect();
+    write_back(process, written);
 }
 
 /// The same of all files that are seen in a range.
@@ -221,12 +222,15 @@ pub(super) fn mprotect(process: &mut Process, start: u64, length: u64, protectio
     let rights = Rights::of_protection(protection);
     let range = start..start.saturating_add(page_up(length));
     if rights.allow(Rights::WRITE) && start.is_multiple_of(PAGE) {
-        for (whole, file) in process.space.files().around(&range) {
-            let FileMapping { node, offset, shared, writable, written } = file;
-            let bytes = offset..offset + (whole.end - whole.start);
-            if shared && (!writable || !written && differ(process, node, bytes, true, &whole)) {
-                return Err(Errno::ACCESS);
-            }
+        let files = process.space.files();
+        let mut shared = files.around(&range);
+        shared.retain(|(_, file)| file.shared);
+        if shared.iter().any(|(_, file)| !file.writable) {
+            return Err(Errno::ACCESS);
+        }
+        shared.retain(|(_, file)| !file.written);
+        if files.overlap(&shared) {
+            return Err(Errno::ACCESS);
         }
         process.space.write_to_files(&range);
     }

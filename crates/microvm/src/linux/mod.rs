@@ -25,6 +25,7 @@ mod clock_page;
 mod conversation;
 mod descriptors;
 mod files;
+mod flags;
 mod fork;
 mod futex;
 mod identity;

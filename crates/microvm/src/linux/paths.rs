@@ -7,7 +7,7 @@ use super::files::Object;
 use super::process::Process;
 use super::record::long_at;
 use super::start::USER;
-use super::{Answer, memory};
+use super::{Answer, flags, memory};
 use crate::layout::PAGE;
 use crate::vfs::{Contents, Found, Kind, Moment, NodeId, Times, Tree};
 
@@ -18,7 +18,7 @@ pub(super) const NO_FOLLOW: u64 = 0x100;
 /// AT_REMOVEDIR.
 pub(super) const REMOVE_DIRECTORY: u64 = 0x200;
 /// What `creat` opens with.
-pub(super) const CREAT_FLAGS: u64 = CREATE | TRUNCATE | 1;
+pub(super) const CREAT_FLAGS: u64 = CREATE | TRUNCATE | flags::WRITE_ONLY;
 const PATH_MAX: u64 = 4096;
 
 const CREATE: u64 = 0o100;
@@ -113,7 +113,7 @@ pub(super) fn open(
         return Err(Errno::ISDIR);
     }
     let found = find(process, directory, at, follow)?;
-    let writes = flags & 3 != 0;
+    let writes = flags & flags::ACCESS_MODE != 0;
     let node = match found.node {
         Some(_) if flags & CREATE != 0 && flags & EXCLUSIVE != 0 => return Err(Errno::EXIST),
         Some(node) => node,
@@ -306,11 +306,10 @@ pub(super) fn chown(
     owners: [u64; 2],
     flags: u64,
 ) -> Answer {
-    const EMPTY_PATH: u64 = 0x1000;
-    if flags & !(NO_FOLLOW | EMPTY_PATH) != 0 {
+    if flags & !(NO_FOLLOW | flags::EMPTY_PATH) != 0 {
         return Err(Errno::INVAL);
     }
-    if flags & EMPTY_PATH != 0 && path(process, at)?.is_empty() && fd(directory) != HERE {
+    if flags & flags::EMPTY_PATH != 0 && path(process, at)?.is_empty() && fd(directory) != HERE {
         return fchown(process, directory, owners);
     }
     let node = existing(process, directory, at, flags & NO_FOLLOW == 0)?;

@@ -2,17 +2,15 @@
 
 use rustix::io::Errno;
 
-use super::Answer;
 use super::call::{fd, signed};
 use super::files::Object;
 use super::paths::{HERE, NO_FOLLOW, existing, path};
 use super::process::Process;
 use super::record::Record;
 use super::start::USER;
+use super::{Answer, flags};
 use crate::layout::PAGE;
 use crate::vfs::{Contents, Kind, Moment, NodeId, Times, Tree};
-
-const EMPTY_PATH: u64 = 0x1000;
 
 pub(super) fn stat(
     process: &mut Process,
@@ -21,7 +19,7 @@ pub(super) fn stat(
     target: u64,
     flags: u64,
 ) -> Answer {
-    if flags & EMPTY_PATH != 0 && path(process, at)?.is_empty() && fd(directory) != HERE {
+    if flags & flags::EMPTY_PATH != 0 && path(process, at)?.is_empty() && fd(directory) != HERE {
         return fstat(process, directory, target);
     }
     let node = existing(process, directory, at, flags & NO_FOLLOW == 0)?;

@@ -13,14 +13,10 @@ use super::process::{Pause, Process};
 use super::record::long_at;
 use super::signals::{self, Addressee};
 use super::threads::{self, Wait};
-use super::{Answer, memory, sockets};
+use super::{Answer, flags, memory, sockets};
 use crate::space::Space;
 use crate::vfs::{Contents, Device, NodeId};
 
-const ACCESS_MODE: u64 = 3;
-const WRITE_ONLY: u64 = 1;
-const APPEND: u64 = 0o2000;
-const NONBLOCK: u64 = 0o4000;
 /// Most bytes that one call moves, all its parts together.
 const MOST: u64 = 0x7fff_f000;
 pub(super) const MOST_PARTS: u64 = 1024;
@@ -115,7 +111,8 @@ pub(super) fn transfer(
 }
 
 fn blocked(process: &mut Process, fd_: u64, pause: Pause) -> Flow {
-    let never = process.kernel.files.get(fd(fd_)).is_ok_and(|open| open.flags & NONBLOCK != 0);
+    let never =
+        process.kernel.files.get(fd(fd_)).is_ok_and(|open| open.flags & flags::NONBLOCK != 0);
     match pause {
         _ if never => Flow::Answer(Err(Errno::AGAIN)),
         Pause::Stuck => threads::wait(process, Wait::Change, None),
@@ -140,7 +137,7 @@ pub(super) fn vector(process: &Process, parts: u64, count: u64) -> Result<Vec<(u
 
 fn receive(process: &mut Process, fd_: u64, target: u64, length: u64) -> Result<Moved, Errno> {
     let open = process.kernel.files.get(fd_)?;
-    if open.flags & ACCESS_MODE == WRITE_ONLY {
+    if open.flags & flags::ACCESS_MODE == flags::WRITE_ONLY {
         return Err(Errno::BADF);
     }
     let offset = open.offset;
@@ -249,10 +246,10 @@ pub(super) fn send(
     length: u64,
 ) -> Result<Moved, Errno> {
     let open = process.kernel.files.get(fd_)?;
-    if open.flags & ACCESS_MODE == 0 {
+    if open.flags & flags::ACCESS_MODE == 0 {
         return Err(Errno::BADF);
     }
-    let (offset, append) = (open.offset, open.flags & APPEND != 0);
+    let (offset, append) = (open.offset, open.flags & flags::APPEND != 0);
     let count = match open.object {
         Object::Node(node, _) => {
             let end = process.kernel.tree.contents(node).size();
@@ -323,7 +320,9 @@ pub(super) fn pread(
     }
     let open = process.kernel.files.get(fd(fd_))?;
     match open.object {
-        Object::Node(..) if open.flags & ACCESS_MODE == WRITE_ONLY => Err(Errno::BADF),
+        Object::Node(..) if open.flags & flags::ACCESS_MODE == flags::WRITE_ONLY => {
+            Err(Errno::BADF)
+        }
         Object::Node(..) => read_node(process, fd(fd_), target, length.min(MOST), offset),
         _ => Err(Errno::SPIPE),
     }
@@ -341,10 +340,10 @@ pub(super) fn pwrite(
     }
     let open = process.kernel.files.get(fd(fd_))?;
     match open.object {
-        Object::Node(..) if open.flags & ACCESS_MODE == 0 => Err(Errno::BADF),
+        Object::Node(..) if open.flags & flags::ACCESS_MODE == 0 => Err(Errno::BADF),
         Object::Node(node, _) => {
             // Linux appends to a file that is open for that, whatever the offset (pwrite(2), BUGS).
-            let append = open.flags & APPEND != 0;
+            let append = open.flags & flags::APPEND != 0;
             let offset = if append { process.kernel.tree.contents(node).size() } else { offset };
             write_node(process, node, source, length.min(MOST), offset)
         }
@@ -396,7 +395,7 @@ pub(super) fn allocate(
     if fd(mode) & !KEEP_SIZE != 0 {
         return Err(Errno::OPNOTSUPP);
     }
-    if open.flags & ACCESS_MODE == 0 {
+    if open.flags & flags::ACCESS_MODE == 0 {
         return Err(Errno::BADF);
     }
     let node = match open.object {
@@ -459,7 +458,7 @@ pub(super) fn ftruncate(process: &mut Process, fd_: u64, length: u64) -> Answer 
     }
     let open = process.kernel.files.get(fd(fd_))?;
     let Object::Node(node, _) = open.object else { return Err(Errno::INVAL) };
-    if open.flags & ACCESS_MODE == 0 {
+    if open.flags & flags::ACCESS_MODE == 0 {
         return Err(Errno::INVAL);
     }
     let Contents::Bytes(_) = process.kernel.tree.contents(node) else {

@@ -120,9 +120,17 @@ pub(super) fn confinement(host: &Host) -> Finding {
     Finding::ok(what, format!("seccomp, Landlock {}{modules}", host.landlock))
 }
 
-pub(super) fn kvm(host: &Host) -> Finding {
+/// `has_machines`: there is a monitor for this processor.
+pub(super) fn kvm(found: Kvm, has_machines: bool) -> Finding {
     let what = "KVM";
-    match host.kvm {
+    if !has_machines {
+        return Finding::degraded(
+            what,
+            "micro-VMs need an x86-64 processor",
+            "functions run in containers",
+        );
+    }
+    match found {
         Kvm::Open => Finding::ok(what, "/dev/kvm can be used"),
         Kvm::Closed => Finding::degraded(
             what,
@@ -146,6 +154,14 @@ pub(super) fn kvm(host: &Host) -> Finding {
 mod tests {
     use super::super::Level;
     use super::*;
+
+    #[test]
+    fn kvm_is_of_no_use_where_there_is_no_monitor_for_the_processor() {
+        assert_eq!(kvm(Kvm::Open, true).level, Level::Ok);
+        let elsewhere = kvm(Kvm::Open, false);
+        assert_eq!(elsewhere.level, Level::Degraded);
+        assert!(elsewhere.found.contains("x86-64"), "{elsewhere:?}");
+    }
 
     #[test]
     fn a_kernel_is_judged_by_its_number() {

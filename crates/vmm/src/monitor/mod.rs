@@ -10,6 +10,7 @@
 mod clone;
 mod conversation;
 mod examine;
+mod failed;
 mod family;
 mod filter;
 mod hold;
@@ -21,5 +22,5 @@ mod snapshot;
 mod spare;
 pub mod unikernel;
 
-pub use examine::{Examination, examine};
+pub use examine::examine;
 pub use serve::serve;

@@ -1,9 +1,16 @@
 //! The connection to one monitor: orders out, events in.
+//!
+//! | a monitor that has lost its mind | then |
+//! | --- | --- |
+//! | says of its reference machine what nobody has ordered | is not listened to any more: its family is lost |
+//! | tells of more files than there can be | as above |
+//! | has a clone fail again, or one that there is not | is not heard, nor logged |
+//! | gives long reasons | they are cut |
 
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sandbox::{Death, LoadedFile, ProviderError};
@@ -19,6 +26,8 @@ use crate::message::{Event, MAX_PACKET, Order};
 
 /// Bytes that the files take that a reference machine says it has loaded, at most: some 300 000 files.
 const MOST_FILES_BYTES: usize = 64 << 20;
+/// Bytes that an event takes that waits to be asked for, beside what it tells.
+const OF_AN_EVENT: usize = 256;
 
 /// A monitor and its machines. It ends when the last who holds it lets go: the zygote, and every instance.
 #[derive(Debug)]
@@ -33,6 +42,9 @@ struct Wire {
     socket: AsyncFd<OwnedFd>,
     clones: Mutex<HashMap<u64, Arc<State>>>,
     allowance: Mutex<Allowance>,
+    /// How much it may say yet of the reference machine, its files apart: one thing for each order, and that it is up. What
+    /// is said waits here until somebody asks, for as long as other families' snapshots take.
+    owed: AtomicUsize,
     lost: AtomicBool,
     lacking: Arc<Lacking>,
 }
@@ -57,6 +69,21 @@ pub(super) enum Stage {
     Ended(Death),
     /// Its monitor is gone.
     Lost,
+}
+
+impl Stage {
+    /// Whether it comes after another: a clone's stages never go back, whatever its monitor says.
+    fn follows(&self, other: &Self) -> bool {
+        let place = |stage: &Self| match stage {
+            Self::Ordered => 0,
+            Self::Lives => 1,
+            // Its end may be told beside.
+            Self::Refused(..) => 2,
+            Self::Ended(_) => 3,
+            Self::Lost => 4,
+        };
+        place(self) > place(other)
+    }
 }
 
 impl State {
@@ -86,8 +113,8 @@ impl Family {
     ) -> io::Result<(Self, mpsc::UnboundedReceiver<Event>)> {
         let socket = container::watch(control)?;
         let (clones, allowance) = (Mutex::default(), Mutex::new(allowance));
-        let lost = AtomicBool::new(false);
-        let wire = Arc::new(Wire { socket, clones, allowance, lost, lacking });
+        let (owed, lost) = (AtomicUsize::new(1), AtomicBool::new(false));
+        let wire = Arc::new(Wire { socket, clones, allowance, owed, lost, lacking });
         let (tell, told) = mpsc::unbounded_channel();
         let reader = tokio::spawn(read(Arc::clone(&wire), tell));
         Ok((Self { warded, wire, reader }, told))
@@ -100,6 +127,10 @@ impl Family {
         fds: &[BorrowedFd<'_>],
     ) -> Result<(), ProviderError> {
         let packet = serde_json::to_vec(order).map_err(ProviderError::step("write an order"))?;
+        if order.is_answered() {
+            // Before it is sent: the answer could overtake.
+            self.wire.owed.fetch_add(1, Ordering::Relaxed);
+        }
         let send = |socket: &OwnedFd| scm::send(socket.as_fd(), &packet, fds, false);
         let sent = self.wire.socket.async_io(Interest::WRITABLE, send).await;
         sent.map(drop).map_err(|error| ProviderError::ZygoteLost {
@@ -192,16 +223,35 @@ impl Wire {
             Event::Cloned { number } => (number, Stage::Lives),
             Event::Ended { number, death } => (number, Stage::Ended(death)),
             Event::Failed { number: Some(number), reason, exhausted } => {
-                tracing::warn!(reason, "a micro-VM failed");
                 self.allowance().remove(number);
-                (number, Stage::Refused(reason, exhausted))
+                if self.step(number, Stage::Refused(reason.clone(), exhausted)) {
+                    tracing::warn!(reason, "a micro-VM failed");
+                }
+                return None;
             }
             other => return Some(other),
         };
-        if let Some(state) = self.clones().get(&number) {
-            state.stage.send_replace(stage);
-        }
+        self.step(number, stage);
         None
+    }
+
+    /// Has a clone stand elsewhere. Whether that is news: there is one, and it had not come so far.
+    fn step(&self, number: u64, next: Stage) -> bool {
+        self.clones().get(&number).is_some_and(|state| {
+            state.stage.send_if_modified(|stage| {
+                let news = next.follows(stage);
+                if news {
+                    *stage = next;
+                }
+                news
+            })
+        })
+    }
+
+    /// Whether the monitor may say one thing more of its reference machine.
+    fn owes(&self) -> bool {
+        let one_less = |owed: usize| owed.checked_sub(1);
+        self.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok()
     }
 }
 
@@ -215,12 +265,16 @@ async fn read(wire: Arc<Wire>, tell: mpsc::UnboundedSender<Event>) {
         let received = wire.socket.async_io(Interest::READABLE, receive).await;
         let Ok(length @ 1..) = received.map(|received| received.length) else { break };
         let Ok(event) = serde_json::from_slice::<Event>(&packet[..length]) else { break };
-        if let Some(event) = wire.note(event) {
-            if let Event::Files { files: more } = &event {
-                files = more.iter().map(held).fold(files, usize::saturating_add);
-            }
-            // Nobody listens once the reference machine is frozen.
-            if files > MOST_FILES_BYTES || tell.send(event).is_err() && !tell.is_closed() {
+        if let Some(event) = wire.note(event.shortened()) {
+            let may_be = match &event {
+                Event::Files { files: more } => {
+                    files = more.iter().map(held).fold(files + OF_AN_EVENT, usize::saturating_add);
+                    files <= MOST_FILES_BYTES
+                }
+                _ => wire.owes(),
+            };
+            // Nobody listens once the reference machine is frozen, and saved where that is done.
+            if !may_be || tell.send(event).is_err() && !tell.is_closed() {
                 break;
             }
         }
@@ -268,5 +322,77 @@ async fn not_started(family: &Family) -> ProviderError {
     match family.warded.inspect().await {
         Ok((death, stderr)) => ProviderError::ended_early("the micro-VMs' monitor", death, &stderr),
         Err(error) => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+
+    /// A wire, and its monitor's end.
+    fn wire(directory: &std::path::Path) -> (Arc<Wire>, OwnedFd) {
+        let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
+        let wire = Wire {
+            socket: container::watch(ours).unwrap(),
+            clones: Mutex::default(),
+            allowance: Mutex::new(Allowance::new(sandbox::Limits::default())),
+            owed: AtomicUsize::new(1),
+            lost: AtomicBool::new(false),
+            lacking: Arc::new(Lacking::open(directory)),
+        };
+        (Arc::new(wire), theirs)
+    }
+
+    fn say(monitor: &OwnedFd, event: &Event) {
+        let packet = serde_json::to_vec(event).unwrap();
+        scm::send(monitor.as_fd(), &packet, &[], true).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_monitor_says_no_more_of_its_reference_machine_than_was_ordered() {
+        let directory = tempfile::tempdir().unwrap();
+        let (wire, monitor) = wire(directory.path());
+        let (tell, mut told) = mpsc::unbounded_channel();
+        // It is up, and its snapshot was written; the worker saves another family's meanwhile and does not look.
+        wire.owed.fetch_add(1, Ordering::Relaxed);
+        say(&monitor, &Event::Up {});
+        say(&monitor, &Event::Files { files: Vec::new() });
+        for _ in 0..8 {
+            say(&monitor, &Event::Saved { failed: None });
+        }
+        drop(monitor);
+        read(Arc::clone(&wire), tell).await;
+        assert!(wire.lost.load(Ordering::Relaxed));
+        let expected =
+            [Event::Up {}, Event::Files { files: Vec::new() }, Event::Saved { failed: None }];
+        for event in expected {
+            assert_eq!(told.recv().await, Some(event));
+        }
+        assert_eq!(told.recv().await, None);
+    }
+
+    #[tokio::test]
+    async fn a_clone_fails_once_and_one_that_there_is_not_never() {
+        let directory = tempfile::tempdir().unwrap();
+        let (wire, _monitor) = wire(directory.path());
+        let stage = watch::Sender::new(Stage::Ordered);
+        let state = Arc::new(State { stage, bytes: AtomicU64::new(0) });
+        wire.clones().insert(7, Arc::clone(&state));
+        let refused = || Stage::Refused("no memory".to_owned(), true);
+        assert!(!wire.step(8, refused()));
+        assert!(wire.step(7, Stage::Lives));
+        assert!(wire.step(7, refused()));
+        for stage in [refused(), Stage::Lives, Stage::Ordered, refused()] {
+            assert!(!wire.step(7, stage.clone()), "{stage:?}");
+        }
+        assert!(wire.step(7, Stage::Ended(Death::Unknown)));
+        assert!(!wire.step(7, refused()));
+        // As an event, too.
+        let reason = "again".to_owned();
+        assert_eq!(wire.note(Event::Failed { number: Some(7), reason, exhausted: false }), None);
+        assert_eq!(state.stage(), Stage::Ended(Death::Unknown));
     }
 }

@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 
 use super::snapshots::Snapshots;
 use super::zygote::MachineZygote;
+use crate::HAS_MACHINES;
 use crate::lacking::Lacking;
 
 /// Clones that a family keeps ready, at most: each costs about a megabyte and some milliseconds.
@@ -21,6 +22,11 @@ const MOST_SPARES: usize = 2;
 /// Why there can be no micro-VMs on this machine.
 #[derive(Debug, Error)]
 pub enum Absent {
+    /// Another processor than they are for.
+    #[error(
+        "micro-VMs need an x86-64 processor: use a container, or let the function fall back: fallback = \"container\""
+    )]
+    Processor,
     /// No KVM.
     #[error(
         "this machine has no /dev/kvm: switch virtualisation on in its firmware (or, for a virtual machine, nested virtualisation in its host) and load the module kvm_intel or kvm_amd; or let the function fall back: fallback = \"container\""
@@ -81,12 +87,23 @@ impl Shared {
     }
 }
 
+impl Absent {
+    /// What is known without trying KVM out, of a machine that has this file.
+    fn check(has_machines: bool, kvm: &Path) -> Result<(), Self> {
+        match (has_machines, kvm.exists()) {
+            (false, _) => Err(Self::Processor),
+            (true, false) => Err(Self::NoKvm),
+            (true, true) => Ok(()),
+        }
+    }
+}
+
 impl Machines {
     /// A provider on top of the containers' warden, on a state directory; `spares` are the clones that each family keeps
     /// ready, `cpu` is what all machines of one family have of the processors together, `keep` is what stays on disk.
     ///
     /// # Errors
-    /// Where the machine has no KVM.
+    /// Where the machine has no KVM, or another processor.
     pub fn new(
         containers: &Containers,
         state: &Path,
@@ -95,9 +112,7 @@ impl Machines {
         keep: Keep,
     ) -> Result<Self, Absent> {
         // Whether it can be used is seen when the first monitor starts, as root.
-        if !Path::new("/dev/kvm").exists() {
-            return Err(Absent::NoKvm);
-        }
+        Absent::check(HAS_MACHINES, Path::new("/dev/kvm"))?;
         let (containers, lacking) = (containers.clone(), Arc::new(Lacking::open(state)));
         let (spares, snapshots) = (spares.min(MOST_SPARES), open(state, keep));
         let (saving, absent) = (Semaphore::new(1), OnceLock::new());
@@ -162,5 +177,22 @@ impl Provider for Machines {
 
     fn renew(&self) {
         self.shared.snapshots.iter().for_each(|snapshots| snapshots.forget_all());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_processor_is_the_reason_whether_it_has_kvm_or_not() {
+        let (there, missing) = (Path::new("/"), Path::new("/dev/kvm/none"));
+        assert!(Absent::check(true, there).is_ok());
+        assert!(matches!(Absent::check(true, missing), Err(Absent::NoKvm)));
+        for kvm in [there, missing] {
+            let absent = Absent::check(false, kvm).unwrap_err();
+            assert!(matches!(absent, Absent::Processor));
+            assert!(absent.to_string().contains("x86-64"), "{absent}");
+        }
     }
 }

@@ -189,17 +189,20 @@ fn landing(rules: &mut BTreeMap<c_long, Rule>, zygotes: Namespaces, instances: N
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-    use std::fmt::Write;
 
     use super::*;
 
+    #[cfg(target_arch = "x86_64")]
     fn words(calls: &[Call]) -> String {
         let names = calls.iter().map(|(name, _)| name.trim_start_matches("SYS_"));
         names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" ")
     }
 
     /// The page that `docs/system-calls.md` is.
+    #[cfg(target_arch = "x86_64")]
     fn page() -> String {
+        use std::fmt::Write;
+
         let mut page = String::from(
             "# System calls\n\nWhat a sandbox's filter allows and refuses, written from `crates/warden/src/filter` by its tests \
              (`WRITE_DOCS=1 cargo test -p warden`).\nWhat is in no list, and whatever a later kernel adds, is refused as well: \

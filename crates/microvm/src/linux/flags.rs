@@ -1,0 +1,14 @@
+//! Flags that calls of several kinds know, as they stand in a guest's registers: those of open files, and one of `*at` calls.
+
+/// Which bits say whether a file is read, written or both: O_ACCMODE. None of them: it is read.
+pub(super) const ACCESS_MODE: u64 = register(libc::O_ACCMODE);
+pub(super) const WRITE_ONLY: u64 = register(libc::O_WRONLY);
+pub(super) const APPEND: u64 = register(libc::O_APPEND);
+pub(super) const NONBLOCK: u64 = register(libc::O_NONBLOCK);
+pub(super) const CLOSE_ON_EXEC: u64 = register(libc::O_CLOEXEC);
+/// AT_EMPTY_PATH: the directory itself is meant.
+pub(super) const EMPTY_PATH: u64 = register(libc::AT_EMPTY_PATH);
+
+const fn register(flag: i32) -> u64 {
+    flag.cast_unsigned() as u64
+}

@@ -1,0 +1,48 @@
+//! What the program does where there are machines.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use microvm::hypervisor::Hypervisor;
+use microvm::scan::Scanner;
+use sys::process::without_capabilities;
+use vmm::monitor::{examine, jail, serve, unikernel};
+
+pub(super) fn start() -> Result<ExitCode> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    // What has a path is opened before there are none any more.
+    let host = Hypervisor::open();
+    // To whoever opened it with rights the page map tells where in the machine's memory a page is.
+    let scanner = without_capabilities(Scanner::open).context("put rights aside")?;
+    let mut scanner = scanner.context("open /proc/self/pagemap")?;
+    match arguments.first().map(String::as_str) {
+        None => {
+            // What it is itself, for snapshots.
+            let program = File::open("/proc/self/exe").context("open /proc/self/exe")?;
+            let host = host.and_then(|host| host.try_out().map(|()| host));
+            let control = jail::enter().context("go to jail")?;
+            serve(control, host, scanner, program).context("serve the worker")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some("unikernel") => {
+            let mut file = Vec::new();
+            std::io::stdin().read_to_end(&mut file).context("read the program")?;
+            jail::confine().context("go to jail")?;
+            let (argument, requests) = match &arguments[1..] {
+                [argument, requests @ ..] => (argument.as_str(), requests),
+                [] => ("", &[][..]),
+            };
+            Ok(ExitCode::from(unikernel::run(&host?, &file, argument, requests)?))
+        }
+        Some("examine") => {
+            jail::confine().context("go to jail")?;
+            let found = examine(&host?, &mut scanner)?;
+            let text = serde_json::to_vec(&found).context("write what was found")?;
+            std::io::stdout().write_all(&text).context("write what was found")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(_) => bail!("wool-vmm is started by `wool`: see `wool unikernel run`"),
+    }
+}
