@@ -13,7 +13,7 @@ use crate::isolation::Isolation;
 pub const MAX_PACKET: usize = 32 << 10;
 
 /// Version of this protocol: both sides come from one build and must agree.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// Layers of one [`Command::Open`].
 pub const MOST_OPENED: usize = 8;
