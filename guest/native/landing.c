@@ -261,6 +261,16 @@ static void close_all(const struct slot *slot) {
     for (int i = 0; i < slot->count; i++) close(slot->fds[i]);
 }
 
+/* The first three numbers stand for something, whatever a package has closed: a slot's descriptors would else come to stand where
+ * the child's streams go. */
+static void fill_streams(void) {
+    int any;
+    do {
+        any = open("/dev/null", O_RDWR);
+    } while (any >= 0 && any < CHANNEL);
+    if (any >= 0) close(any);
+}
+
 /* What a fork is asked for with: the letter, then uid and flags in the host's byte order. */
 enum { FORK = 'F', FORK_BYTES = 1 + 2 * sizeof(uint32_t) };
 
@@ -272,6 +282,7 @@ static PyObject *py_serve(PyObject *self, PyObject *arguments) {
     static struct slot slot;
     int socket;
     if (!PyArg_ParseTuple(arguments, "i", &socket)) return NULL;
+    fill_streams();
     for (;;) {
         ssize_t got = receive(socket, bytes, sizeof bytes, &slot);
         if (got < 0) return NULL;

@@ -11,6 +11,9 @@ use warden::protocol;
 use crate::handle::Handle;
 use crate::reach::Reach;
 
+/// As much as the guest passes on of one invocation's (`capture.py`).
+const MOST_OUTPUT: usize = 256 << 10;
+
 /// Limits in the warden's words.
 #[must_use]
 pub fn in_the_wardens_words(limits: Limits) -> protocol::Limits {
@@ -69,12 +72,13 @@ impl Instance for ContainerInstance {
     }
 
     fn untold(&self) -> Pending<'_, Vec<u8>> {
-        Box::pin(async { Ok(self.handle.said().await) })
+        Box::pin(async { Ok(self.handle.output(MOST_OUTPUT).await) })
     }
 
     fn autopsy(&self) -> Pending<'_, Death> {
         Box::pin(async move {
-            let (death, _) = self.handle.autopsy(&self.process).await?;
+            self.handle.ended(&self.process).await;
+            let (death, _) = self.handle.inspect().await?;
             Ok(match (death, self.process.ended()) {
                 (Death::OutOfMemory, _) => Death::OutOfMemory,
                 (_, Some(Ended::Exited(status))) => Death::Exited(status),

@@ -13,8 +13,8 @@ use warden::protocol::{Answer, Command, Files, Layout};
 
 use crate::client::{Client, unexpected};
 
-/// As much as the guest passes on of one invocation's (`capture.py`).
-const MOST_OUTPUT: usize = 256 << 10;
+/// Bytes of what it wrote that an error quotes.
+const LAST_WORDS: usize = 4 << 10;
 
 /// A process is seen to have ended an instant before it can be told how. The waits double: 255 ms in all.
 const UNTOLD: Duration = Duration::from_millis(256);
@@ -85,16 +85,16 @@ impl Handle {
         file.write_all(word)
     }
 
-    /// How it ended, as far as the warden can tell, and its last words: see [`Handle::said`].
+    /// How it ended, as far as the warden can tell, and what came through its pipe, if it has one.
     pub(crate) async fn inspect(&self) -> Result<(Death, String), ProviderError> {
-        let mut words = Vec::new();
+        let mut words = String::new();
         let mut wait = Duration::from_millis(1);
         loop {
-            let (answer, output) = self.client.call(self.question(), &[]).await?;
+            let (answer, _) = self.client.call(self.question(), &[]).await?;
             let Answer::Died { untold, out_of_memory, exited, signal, stderr } = answer else {
                 return Err(unexpected());
             };
-            words.extend(stderr.into_bytes());
+            words += &stderr;
             let death = match (out_of_memory, exited, signal) {
                 (true, _, _) => Death::OutOfMemory,
                 (false, Some(status), _) => Death::Exited(status),
@@ -106,47 +106,52 @@ impl Handle {
                 }
                 (false, None, None) => Death::Unknown,
             };
-            output.into_iter().for_each(|file| words.extend(head(&file.into())));
-            return Ok((death, String::from_utf8_lossy(&words).into_owned()));
+            return Ok((death, words));
         }
     }
 
-    /// What its processes have written beside its channel, up to now, and it has not passed on itself: at most
-    /// [`MOST_OUTPUT`] bytes of an instance's, and of others what a pipe holds.
-    pub(crate) async fn said(&self) -> Vec<u8> {
-        let Ok((Answer::Died { stderr, .. }, output)) =
-            self.client.call(self.question(), &[]).await
+    /// What an instance's processes have written beside its channel, up to now, and it has not passed on itself: at most
+    /// `most` bytes.
+    pub(crate) async fn output(&self, most: usize) -> Vec<u8> {
+        let Ok((Answer::Died { .. }, mut output)) = self.client.call(self.question(), &[]).await
         else {
             return Vec::new();
         };
-        let heads = output.into_iter().flat_map(|file| head(&file.into()));
-        stderr.into_bytes().into_iter().chain(heads).collect()
+        output.pop().map_or_else(Vec::new, |file| head(&file.into(), most))
     }
 
-    fn question(&self) -> Command {
-        Command::Inspect { sandbox: self.id.0 }
-    }
-
-    /// How its first process ended, and its last words. When that process has closed its channel.
-    ///
-    /// # Errors
-    /// When the warden is gone.
-    pub async fn autopsy(&self, process: &PidFd) -> Result<(Death, String), ProviderError> {
-        // The channel closes an instant before the process has ended; a longer one on a machine under load.
+    /// Waits for the end of a process that has closed its channel: an instant before it ended, or longer on a machine under load.
+    pub(crate) async fn ended(&self, process: &PidFd) {
         for _ in 0..1000 {
             if !process.alive() {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        self.inspect().await
+    }
+
+    fn question(&self) -> Command {
+        Command::Inspect { sandbox: self.id.0 }
+    }
+
+    /// How its first process ended, and its last words, some lines at most. When that process has closed its channel.
+    ///
+    /// # Errors
+    /// When the warden is gone.
+    pub async fn autopsy(&self, process: &PidFd) -> Result<(Death, String), ProviderError> {
+        self.ended(process).await;
+        let (death, mut words) = self.inspect().await?;
+        if words.is_empty() {
+            words = String::from_utf8_lossy(&self.output(LAST_WORDS).await).into_owned();
+        }
+        Ok((death, words))
     }
 }
 
 /// The beginning of a file that is the warden's to choose: in a tmpfs, so that reading waits for nobody. What is in it is the
 /// sandbox's.
-fn head(file: &File) -> Vec<u8> {
-    let mut bytes = vec![0; MOST_OUTPUT];
+fn head(file: &File, most: usize) -> Vec<u8> {
+    let mut bytes = vec![0; most];
     let length = file.read_at(&mut bytes, 0).unwrap_or(0);
     bytes.truncate(length);
     bytes

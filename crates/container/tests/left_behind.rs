@@ -139,3 +139,33 @@ time.perf_counter = lambda: real() * 1e9
         assert!(imports.milliseconds <= elapsed && sum <= elapsed + 1e-3, "{imports:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_zygote_whose_imports_close_its_first_descriptors_is_forked_as_any_other() {
+    if !can_run() {
+        return;
+    }
+    let handler = "
+import os
+
+def handler(event, context):
+    return [os.path.realpath(f'/proc/self/fd/{number}') for number in (0, 1, 2)]
+";
+    for numbers in ["0, 3", "1, 3", "1, 2", "2, 3"] {
+        let source = format!("import os\nos.closerange({numbers})\n");
+        let world = World::new(false, NONE).await;
+        let packages = Some(world.packages(&[("closes", &source)]));
+        let spec = ZygoteSpec { packages, ..world.zygote(&["closes"]) };
+        let honest = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
+        let root = world.containers.create_zygote(spec.clone()).await.unwrap();
+        let derived = honest.derive(spec).await.unwrap();
+        for zygote in [root, derived] {
+            assert_eq!(said(zygote.imports()), (0, 0, 0, vec![]), "{numbers}");
+            let mut instance = zygote.fork(world.instance(handler)).await.unwrap();
+            let links = ask(instance.as_mut(), "{}").await;
+            assert_eq!(links[0], "/dev/null", "{numbers}");
+            assert_eq!(links[1], links[2], "{numbers}");
+            assert!(links[1].as_str().unwrap().starts_with("/tmp/#"), "{numbers}: {links}");
+        }
+    }
+}

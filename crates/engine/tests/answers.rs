@@ -79,6 +79,39 @@ async fn a_death_is_told_with_its_cause_and_leaves_no_instance() {
 }
 
 #[tokio::test]
+async fn the_last_words_of_whoever_is_given_up_are_in_the_log_and_nobody_elses() {
+    let (quickly, too_late) = (Duration::ZERO, Duration::from_secs(60));
+    let mut cases = tokio::task::JoinSet::new();
+    for (module, loads, given_up) in [
+        ("exit:3", true, true),
+        ("garbage", true, true),
+        ("sleep:60000", true, true),
+        ("dies-loading", false, true),
+        ("never-loads", false, true),
+        ("raise", true, false),
+        ("unloadable", false, false),
+        ("echo", true, false),
+    ] {
+        for takes in [quickly, too_late] {
+            cases.spawn(async move {
+                let world = World::new(EngineConfig::default());
+                world.provider.set(|settings| settings.untold = ("last words", takes));
+                let timeout = Duration::from_secs(2);
+                let call = call(&Arc::new(Handler { timeout, ..handler("h", module) }), b"");
+                let id = if loads { call.id.to_string() } else { String::new() };
+                drop(world.engine.serve(call).await);
+                let lines = world.lines.0.lock().unwrap();
+                let found = lines.iter().find(|line| line.text == "last words");
+                let found = found.map(|line| (line.stream, line.invocation.clone()));
+                let told = (given_up && takes == quickly).then_some((LogStream::Stderr, id));
+                assert_eq!(found, told, "{module}, {takes:?}");
+            });
+        }
+    }
+    cases.join_all().await;
+}
+
+#[tokio::test]
 async fn a_call_whose_provider_ends_is_not_told_as_a_handler_that_died() {
     let world = World::new(EngineConfig::default());
     let running = world.spawn(&Arc::new(handler("h", "sleep:20000")));

@@ -77,6 +77,8 @@ pub struct FakeSettings {
     pub instance_bytes: Option<u64>,
     /// Bytes that each zygote made from now on says it costs, beside what its imports were recorded to.
     pub zygote_bytes: u64,
+    /// What every instance has written beside its channel, and how long it takes to tell.
+    pub untold: (&'static str, Duration),
     /// How old each zygote made from now on says it is.
     pub zygote_age: Duration,
 }
@@ -89,6 +91,7 @@ impl Default for FakeSettings {
             fork: Duration::ZERO,
             instance_bytes: Some(1 << 20),
             zygote_bytes: 8 << 20,
+            untold: ("", Duration::ZERO),
             zygote_age: Duration::ZERO,
         }
     }

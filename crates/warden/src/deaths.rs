@@ -35,10 +35,9 @@ impl Deaths {
         Self { pipe, awaited: HashMap::new(), known: HashMap::new() }
     }
 
-    /// The sandbox's process, which lives, has this number.
+    /// The sandbox's process has this number, and lived after the last [`Deaths::read`]: what comes next of that number is of
+    /// this process, and no earlier one's.
     pub(crate) fn expect(&mut self, inside: i32, sandbox: u64) {
-        // Whoever had it before has been reaped: that was told by now, if ever.
-        self.read();
         self.awaited.insert(inside, sandbox);
     }
 
@@ -133,11 +132,12 @@ mod tests {
         let (mut deaths, pipe) = begin();
         deaths.expect(7, 100);
         tell(&pipe, 7, 3 << 8);
-        deaths.expect(7, 101);
-        assert_eq!(deaths.of(101), None);
+        deaths.read();
+        // It has ended by the time somebody waits for that.
         tell(&pipe, 7, 9);
-        assert_eq!(deaths.of(100), Some(Ended::Exited(3)));
+        deaths.expect(7, 101);
         assert_eq!(deaths.of(101), Some(Ended::Signal(9)));
+        assert_eq!(deaths.of(100), Some(Ended::Exited(3)));
         deaths.forget(7, 100);
         assert_eq!((deaths.of(100), deaths.of(101)), (None, Some(Ended::Signal(9))));
     }

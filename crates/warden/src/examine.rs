@@ -4,7 +4,8 @@
 //! reads theirs from outside. Whatever is forked from a zygote gets a copy of its private memory and of its one thread.
 //! Three things are no copies, and functions that were never to meet would meet there:
 //! - memory mapped to be shared (`mmap.mmap(-1, n)`, a lock of `multiprocessing`), which all forks read and write;
-//! - a descriptor behind one of the first three numbers, which a landing keeps; those above it closes;
+//! - a descriptor behind one of the first three numbers, which a landing keeps, but for an instance's output; those above it
+//!   closes;
 //! - another thread or process, which is no fork's at all, and may have left a lock taken.
 
 use std::fs;
@@ -55,7 +56,8 @@ fn runs(pid: i32) -> bool {
     !matches!(state, None | Some('Z' | 'X'))
 }
 
-/// Descriptors that are not those of a zygote: `/dev/null` twice, the pipe to the warden, its channel.
+/// Descriptors that are not those of a zygote: `/dev/null` twice, the pipe to the warden, its channel. What was closed of the
+/// first three is `/dev/null` again before anything is forked.
 fn foreign_descriptors(pid: i32, stderr: FileId) -> io::Result<u32> {
     let mut foreign = 0;
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
@@ -74,11 +76,11 @@ fn foreign_descriptors(pid: i32, stderr: FileId) -> io::Result<u32> {
 
 fn is_own(number: Option<u32>, stat: &Stat, stderr: FileId) -> bool {
     let kind = FileType::from_raw_mode(stat.st_mode);
+    let is_null =
+        kind == FileType::CharacterDevice && (major(stat.st_rdev), minor(stat.st_rdev)) == NULL;
     match number {
-        Some(0 | 1) => {
-            kind == FileType::CharacterDevice && (major(stat.st_rdev), minor(stat.st_rdev)) == NULL
-        }
-        Some(2) => kind == FileType::Fifo && FileId::from(stat) == stderr,
+        Some(0 | 1) => is_null,
+        Some(2) => is_null || kind == FileType::Fifo && FileId::from(stat) == stderr,
         Some(3) => kind == FileType::Socket,
         _ => false,
     }

@@ -69,7 +69,12 @@ impl Warden {
         let (uid, group) = (sandbox.uid, sandbox.group.clone());
         let instance = matches!(sandbox.kind, Kind::Instance);
         let who = process.identity().ok_or(Refused::Gone)?;
+        let inside = self.place.number_inside(who.pid);
         let wrong = self.misplaced(instance, uid, &group, &who);
+        // What is told until here is not of it.
+        if let Some(deaths) = self.place.deaths() {
+            deaths.read();
+        }
         // The pidfd keeps the number from naming another process: it still lived after the looks. Of one that is dead they
         // tell nothing.
         if !process.alive() {
@@ -78,15 +83,14 @@ impl Warden {
         if let Some(what) = wrong {
             return Err(Refused::Wrong(what));
         }
-        let inside = self.place.number_inside(who.pid);
-        if instance && let Some(root) = self.sandboxes.get(&name).and_then(|s| s.root.as_ref()) {
-            self.show_processes(root, &process)?;
-        }
         if let (Some(inside), Some(deaths)) = (inside, self.place.deaths()) {
             deaths.expect(inside, name);
         }
+        self.find(name)?.inside = inside;
+        if instance && let Some(root) = self.sandboxes.get(&name).and_then(|s| s.root.as_ref()) {
+            self.show_processes(root, &process)?;
+        }
         let sandbox = self.find(name)?;
-        sandbox.inside = inside;
         sandbox.process = Some(process);
         let cpu = sandbox.limits.cpu;
         self.limit_cpu(&group, cpu)?;

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use rustix::fs::{Gid, Mode, OFlags, Uid, fchown, openat};
+use rustix::fs::{Gid, Mode, OFlags, ResolveFlags, Uid, fchown, openat2};
 use sys::mount::{Tree, resize_tmpfs};
 
 use crate::protocol::Limits;
@@ -36,7 +36,8 @@ pub(crate) fn own_scratch(uid: u32, limits: Limits) -> io::Result<Tree> {
 /// may open it by its name in `/proc` as well.
 pub(crate) fn output_file(root: BorrowedFd<'_>, uid: u32) -> io::Result<OwnedFd> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::APPEND | OFlags::CLOEXEC;
-    let file = openat(root, "tmp", flags, Mode::RUSR | Mode::WUSR)?;
+    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    let file = openat2(root, "tmp", flags, Mode::RUSR | Mode::WUSR, beneath)?;
     fchown(&file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(uid)))?;
     Ok(file)
 }

@@ -8,6 +8,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -171,17 +172,28 @@ def spawn(
     environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/tmp", "TMPDIR": "/tmp"}
     if "LD_LIBRARY_PATH" in os.environ:
         environment["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
-    return subprocess.Popen(
+    # As the warden has it. Elsewhere the guest's own death, should it die of one, belongs into the
+    # test's report.
+    output = nameless_file() if role == "instance" else None
+    process = subprocess.Popen(
         [PYTHON, "-I", "-S", "-B", *program, "--task", task, "--packages", packages],
         env=environment,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        # The guest's own death, should it die of one, belongs into the test's report.
-        stderr=None,
+        stdout=subprocess.DEVNULL if output is None else output,
+        stderr=output,
         pass_fds=(3,),
         preexec_fn=place,
         cwd="/",
     )
+    if output is not None:
+        os.close(output)
+    return process
+
+
+def nameless_file() -> int:
+    """What the warden makes for an instance's output."""
+    flags = os.O_TMPFILE | os.O_RDWR | os.O_APPEND
+    return os.open(tempfile.gettempdir(), flags, 0o600)
 
 
 @pytest.fixture

@@ -126,6 +126,14 @@ impl Instance for FakeInstance {
         Ok(())
     }
 
+    fn untold(&self) -> Pending<'_, Vec<u8>> {
+        let (words, takes) = self.shared.state().settings.untold;
+        Box::pin(async move {
+            tokio::time::sleep(takes).await;
+            Ok(words.into())
+        })
+    }
+
     fn autopsy(&self) -> Pending<'_, Death> {
         let gone = self.shared.state().gone;
         let death = self.process.death().unwrap_or(Death::Unknown);

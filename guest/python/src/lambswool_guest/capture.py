@@ -14,9 +14,6 @@ import posix
 LIMIT = 256 << 10
 """Bytes passed on of one invocation's output."""
 
-_KIND, _FILE = 0o170000, 0o100000
-"""`S_IFMT` and `S_IFREG` of the module `stat`, which is not imported for their sake."""
-
 _FLAGS = posix.O_RDWR | posix.O_APPEND | posix.O_CLOEXEC
 
 
@@ -25,8 +22,9 @@ class Capture:
 
     __slots__ = ("_fd",)
 
-    def __init__(self, directory: str = "/tmp") -> None:
-        if posix.fstat(1).st_mode & _KIND == _FILE:
+    def __init__(self, directory: str | None = None) -> None:
+        """`directory` is where the file is to be made; none: it is there already."""
+        if directory is None:
             self._fd = posix.dup(1)
             return
         self._fd = _nameless_file(directory)

@@ -42,9 +42,10 @@ def serve(fd: int, places: Places) -> "NoReturn":
     go_on(Channel(fd), places, logs)
 
 
-def go_on(channel: Channel, places: Places, logs: Logs) -> "NoReturn":
-    """READY was said: by `fresh.py`, or, for a fork, by the native side."""
-    logs.attach(channel)
+def go_on(channel: Channel, places: Places, logs: Logs, scratch: str | None = None) -> "NoReturn":
+    """READY was said: by `fresh.py`, or, for a fork, by the native side. In a machine `scratch` is
+    where its output is captured."""
+    logs.attach(channel, scratch)
     Instance(channel, logs, places).converse(channel)
     posix._exit(0)
 

@@ -82,10 +82,11 @@ class Logs:
         sys.stdout = sys.__stdout__ = _text(self._stdout)  # type: ignore[misc]
         sys.stderr = sys.__stderr__ = _text(self._stderr)  # type: ignore[misc]
 
-    def attach(self, channel: "Channel") -> None:
-        """In an instance, after any fork: from now on text is sent, for the load first."""
+    def attach(self, channel: "Channel", scratch: str | None) -> None:
+        """In an instance, after any fork: from now on text is sent, for the load first. `scratch`:
+        see `Capture`."""
         self._channel = channel
-        self._capture = Capture()
+        self._capture = Capture(scratch)
         self.begin("")
         posix.register_at_fork(after_in_child=self._leave)
 

@@ -55,4 +55,4 @@ def serve(fd: int, places: "Places") -> "NoReturn":
     pools.find()
     rehearsal.in_zygote(places, logs)
     sharing.settle()
-    instance.go_on(channel, places, logs)
+    instance.go_on(channel, places, logs, scratch="/tmp")
