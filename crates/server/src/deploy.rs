@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Whatever fails before `put` leaves the current version as it was; functions that `wool run` made may have given way to it
-//! (`hidden`). What follows `put` cannot undo it: a zygote that does not come up costs the first call time, not its success.
+//! (`room`). What follows `put` cannot undo it: a zygote that does not come up costs the first call time, not its success.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -20,7 +20,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::hidden;
 use crate::logs::Logs;
 use crate::name::WholeName;
 use crate::networks::Networks;
@@ -28,6 +27,7 @@ use crate::progress::Progress;
 use crate::quotas::Quotas;
 use crate::registry::millis::{from_millis, to_millis};
 use crate::registry::{Function, Registry, StoreError, Version};
+use crate::room::Room;
 use crate::secrets::Vault;
 use crate::usage::Usage;
 use crate::workshop::{Bundle, MakeError, Workshop};
@@ -196,7 +196,7 @@ impl Deployer {
         let patience = patience(self.index_timeout, given_up.clone());
         let most = self.quotas.functions(order.name.tenant());
         // Before all the work, and once more when it is recorded.
-        let room = Room { registry, vault: Arc::clone(&vault), usage, most };
+        let room = Room { registry, vault: Arc::clone(&vault), most };
         room.check(&order.name)?;
         let Order { name, bundle, hidden, fresh, known } = order;
         let (gone, mut gave_way) = unbounded_channel();
@@ -221,9 +221,15 @@ impl Deployer {
                 manifest: made.manifest,
                 lock: made.lock,
             };
-            // It may have been given a secret while it was being made.
-            let put = || room.put(version, hidden, |function| drop(gone.send(function)));
-            let put = if known { Some(put()) } else { vault.unless_held(&name, put) };
+            let put = || {
+                room.put(version, hidden, |function| {
+                    usage.leave(&function.current.handler);
+                    drop(gone.send(function));
+                })
+            };
+            // It may have been given a secret while it was being made; from here on neither it nor what gives way is.
+            let put =
+                if known { Some(vault.unchanged(put)) } else { vault.unless_held(&name, put) };
             Ok::<_, DeployError>(put.ok_or(DeployError::HasSecrets(name))??)
         });
         let put = work.await.unwrap_or(Err(DeployError::BrokeOff));
@@ -262,13 +268,13 @@ impl Deployer {
 
     /// What is left of a function that gave way to another.
     async fn clear_up_after(&self, function: &Function) {
-        let name = function.whole_name();
         self.engine.forget(&function.current.handler.id).await;
-        // It has been deployed again meanwhile, and so has its log.
-        if let Some(logs) = self.logs.as_ref().filter(|_| self.registry.get(&name).is_none()) {
-            logs.remove(&name).await;
+        if let Some(logs) = &self.logs {
+            let (registry, name) = (Arc::clone(&self.registry), function.whole_name());
+            // It may have been deployed again meanwhile, and the log be that one's.
+            logs.remove_unless(&function.whole_name(), move || registry.get(&name).is_some()).await;
         }
-        tracing::info!(function = %name, "gave way to another function");
+        tracing::info!(function = %function.whole_name(), "gave way to another function");
     }
 
     /// Removes a function; says whether it was there. `known` as in [`Order`].
@@ -291,58 +297,6 @@ impl Deployer {
             self.engine.forget(&function.current.handler.id).await;
         }
         Ok(removed.is_some())
-    }
-}
-
-/// Where a tenant's functions have room, and which give way to others.
-struct Room {
-    registry: Arc<Registry>,
-    vault: Arc<Vault>,
-    usage: Arc<Usage>,
-    /// Most functions of the tenant.
-    most: usize,
-}
-
-impl Room {
-    /// Whether a function has room, or will when another has given way.
-    fn check(&self, name: &WholeName) -> Result<(), StoreError> {
-        let checked = self.registry.check_room(name, self.most);
-        checked.or_else(|full| self.first_to_go(&self.registry.list(), name).map(drop).ok_or(full))
-    }
-
-    /// Records a version, and tells `gone` what has given way to it.
-    fn put(
-        &self,
-        version: Version,
-        hidden: bool,
-        mut gone: impl FnMut(Arc<Function>),
-    ) -> Result<(Arc<Function>, Option<Arc<Function>>), StoreError> {
-        let name = WholeName::of(&version.handler);
-        loop {
-            let functions = self.registry.list();
-            let is_full = self.registry.check_room(&name, self.most).is_err();
-            let is_crowded = hidden && hidden::are_crowded(&functions, &name);
-            if !(is_full || is_crowded) {
-                break;
-            }
-            let Some(other) = self.first_to_go(&functions, &name) else { break };
-            self.usage.leave(&other.current.handler);
-            if let Some(other) = self.registry.remove(&other.whole_name())? {
-                gone(other);
-            }
-        }
-        // Another deploy may have taken what was free: it is refused then, as where nothing gives way.
-        self.registry.put(version, hidden, self.most)
-    }
-
-    fn first_to_go(
-        &self,
-        functions: &[Arc<Function>],
-        coming: &WholeName,
-    ) -> Option<Arc<Function>> {
-        let kept =
-            |one: &Function| one.is_called() || !self.vault.list(&one.whole_name()).is_empty();
-        hidden::first_to_go(functions, coming, kept).cloned()
     }
 }
 

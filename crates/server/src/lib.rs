@@ -45,6 +45,7 @@ mod providers;
 pub mod quantity;
 pub mod quotas;
 pub mod registry;
+mod room;
 pub mod secrets;
 mod seldom;
 pub mod shelf;

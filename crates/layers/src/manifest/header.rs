@@ -2,8 +2,16 @@
 
 use super::ManifestError;
 
-/// The TOML of the `script` block, if there is one, each line at the number that it has in the file: errors name it.
-pub(super) fn read(source: &str, file: &str) -> Result<Option<String>, ManifestError> {
+/// The TOML of a `script` block.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) text: String,
+    /// Lines of the file above it: errors count these, too.
+    pub(super) above: usize,
+}
+
+/// The `script` block, if there is one.
+pub(super) fn read(source: &str, file: &str) -> Result<Option<Header>, ManifestError> {
     let error = |reason| ManifestError::Header { file: file.to_owned(), reason };
     let mut found = None;
     let mut lines = source.lines().enumerate();
@@ -25,7 +33,7 @@ pub(super) fn read(source: &str, file: &str) -> Result<Option<String>, ManifestE
             end.ok_or_else(|| error("the script block does not end; write `# ///` below it"))?;
         let text: Vec<&str> =
             block[..end].iter().map(|line| line.get(2..).unwrap_or_default()).collect();
-        found = Some("\n".repeat(before + 1) + &text.join("\n"));
+        found = Some(Header { text: text.join("\n"), above: before + 1 });
     }
     Ok(found)
 }
@@ -37,11 +45,16 @@ mod tests {
     #[test]
     fn the_block_is_read_without_its_comment_signs() {
         let source = "#!/usr/bin/env python3\n# /// script\n# dependencies = [\n#   \"x\",\n# ]\n#\n# [tool.a]\n# ///\nimport x\n";
-        assert_eq!(
-            read(source, "a.py").unwrap().unwrap(),
-            "\n\ndependencies = [\n  \"x\",\n]\n\n[tool.a]"
-        );
+        let text = "dependencies = [\n  \"x\",\n]\n\n[tool.a]".to_owned();
+        assert_eq!(read(source, "a.py").unwrap(), Some(Header { text, above: 2 }));
         assert_eq!(read("x = '# /// script'\n", "a.py").unwrap(), None);
+    }
+
+    #[test]
+    fn a_block_far_down_is_no_longer_than_one_at_the_top() {
+        let source = "\n".repeat(4_000_000) + "# /// script\n# x = 1\n# ///\n";
+        let header = Header { text: "x = 1".to_owned(), above: 4_000_001 };
+        assert_eq!(read(&source, "a.py").unwrap(), Some(header));
     }
 
     #[test]

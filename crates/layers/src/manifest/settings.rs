@@ -7,8 +7,9 @@ use toml::{Table, Value};
 
 use super::Manifest;
 use super::entry::{self, Entry};
+use super::header::{self, Header};
 use super::table::{self, Chosen};
-use super::{ManifestError, Overrides, header, inspect, pylock, stray, variables};
+use super::{ManifestError, Overrides, inspect, pylock, stray, variables};
 use crate::python::PythonRequest;
 use crate::sources::Sources;
 use crate::{FileError, Interpreter, requirements};
@@ -53,7 +54,7 @@ impl Settings {
     /// With what is wrong, where, and what to do.
     pub fn read(root: &Path, over: Overrides) -> Result<Self, ManifestError> {
         let project = match optional(root, PROJECT)? {
-            Some(text) => parse(&text, PROJECT)?,
+            Some(text) => parse(&text, 0, PROJECT)?,
             None => Table::new(),
         };
         let of_project = tool(&project, PROJECT, over)?;
@@ -63,7 +64,7 @@ impl Settings {
         };
         let source = optional(root, &entry.file)?.unwrap_or_default();
         let script = match header::read(&source, &entry.file)? {
-            Some(text) => parse(&text, &entry.file)?,
+            Some(Header { text, above }) => parse(&text, above, &entry.file)?,
             None => Table::new(),
         };
         let mut warnings = stray::in_header(&script, &entry.file);
@@ -178,7 +179,7 @@ fn needs_of(
         return Ok(Needs { requirements: listed.requirements, sources, warning: None });
     }
     if let Some(text) = optional(root, pylock::FILE)? {
-        let lock = parse(&text, pylock::FILE).map_err(|error| match error {
+        let lock = parse(&text, 0, pylock::FILE).map_err(|error| match error {
             ManifestError::LongTable { file } => ManifestError::Elsewhere {
                 file,
                 place: "in more TOML than the worker parses",
@@ -222,7 +223,7 @@ fn listed_elsewhere(root: &Path, project: &Table) -> Result<Option<ManifestError
         return elsewhere(PROJECT, "under [tool.poetry.dependencies]", instead);
     }
     let Some(pipfile) = optional(root, PIPFILE)? else { return Ok(None) };
-    if names(parse(&pipfile, PIPFILE)?.get("packages")).next().is_some() {
+    if names(parse(&pipfile, 0, PIPFILE)?.get("packages")).next().is_some() {
         return elsewhere(
             PIPFILE,
             "under [packages]",
@@ -296,21 +297,38 @@ fn text(table: &Table, key: &str, file: &str) -> Result<Option<String>, Manifest
 /// A parsed table takes some hundred times its text, in the worker's own memory.
 pub(super) const TABLE_BYTES: usize = 256 << 10;
 
-/// Longest message of the parser, in bytes: it quotes the line.
-const MESSAGE_BYTES: usize = 1024;
+/// Longest line that an error quotes, in bytes.
+const QUOTED_BYTES: usize = 1024;
 
-fn parse(text: &str, file: &str) -> Result<Table, ManifestError> {
-    // A header's lines are where they are in its file: there may be many before it.
-    if text.trim_start().len() > TABLE_BYTES {
+/// Parses what stands in a file below so many other lines.
+fn parse(text: &str, above: usize, file: &str) -> Result<Table, ManifestError> {
+    // Of all of it: to the parser a blank line is as much as any other.
+    if text.len() > TABLE_BYTES {
         return Err(ManifestError::LongTable { file: file.to_owned() });
     }
-    text.parse().map_err(|error: toml::de::Error| {
-        let mut message = error.to_string();
-        if message.len() > MESSAGE_BYTES {
-            message = error.message().to_owned();
-        }
-        ManifestError::Toml { file: file.to_owned(), message }
+    text.parse().map_err(|error: toml::de::Error| ManifestError::Toml {
+        file: file.to_owned(),
+        message: located(&error, text, above),
     })
+}
+
+/// What the parser says, with the line as the file counts it: the parser's own text would count from where it began.
+fn located(error: &toml::de::Error, text: &str, above: usize) -> String {
+    let said = error.message();
+    let Some(start) = error.span().map(|span| span.start) else { return said.to_owned() };
+    // What ends too early ends in its last line.
+    let before = text.get(..start).unwrap_or(text);
+    let before = if start == text.len() { before.trim_end_matches('\n') } else { before };
+    let begins = before.rfind('\n').map_or(0, |end| end + 1);
+    let line = above + before.matches('\n').count() + 1;
+    let left = before[begins..].chars().count();
+    let place = format!("TOML parse error at line {line}, column {}", left + 1);
+    let quoted = text[begins..].lines().next().unwrap_or_default();
+    if quoted.len() > QUOTED_BYTES {
+        return format!("{place}\n{said}");
+    }
+    let margin = " ".repeat(line.to_string().len());
+    format!("{place}\n{margin} |\n{line} | {quoted}\n{margin} | {}^\n{said}", " ".repeat(left))
 }
 
 fn optional(root: &Path, file: &str) -> Result<Option<String>, ManifestError> {

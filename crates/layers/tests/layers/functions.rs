@@ -102,13 +102,36 @@ fn what_is_wrong_is_told_with_file_and_line() {
             .starts_with("function.py: TOML parse error")
     );
     let below = error("import os\n\n# /// script\n# x = 1\n# dependencies = \n# ///\n");
-    assert!(below.contains("at line 5"), "{below}");
+    assert_eq!(
+        below.lines().take(4).collect::<Vec<_>>(),
+        [
+            "function.py: TOML parse error at line 5, column 16",
+            "  |",
+            "5 | dependencies = ",
+            "  |                ^"
+        ]
+    );
+    let far = "\n".repeat(4_000_000) + "# /// script\n# x =\n# ///\n";
+    let far = error(&far);
+    assert!(far.contains("at line 4000002, column 4\n") && far.contains("| x =\n"), "{far}");
     let wrong = format!("# /// script\n# x = [{}\n# ///\n", "1,".repeat(10_000));
     let told = error(&wrong);
-    assert!(told.starts_with("function.py: ") && told.len() < 2000, "{told}");
+    assert!(told.starts_with("function.py: TOML parse error at line 2, ") && told.len() < 2000);
     let long = format!("# /// script\n# x = [{}]\n# ///\n", "1,".repeat(200_000));
     assert!(error(&long).starts_with("function.py holds more than 256 KiB of TOML"));
     assert!(error("x = '\0'").contains("function.py"));
+}
+
+#[test]
+fn blank_lines_count_among_the_toml_that_is_parsed() {
+    let handler = ("main.py", "def handler(event, context): pass\n");
+    let blank = "\n".repeat(4 << 20);
+    let error = |file| of_folder(&[handler, (file, &blank)]).unwrap_err();
+    assert!(matches!(error("pyproject.toml"), ManifestError::LongTable { .. }));
+    assert!(matches!(error("Pipfile"), ManifestError::LongTable { .. }));
+    assert!(matches!(error("pylock.toml"), ManifestError::Elsewhere { .. }));
+    let header = format!("# /// script\n{}# ///\n", "#\n".repeat(300 << 10));
+    assert!(matches!(of_source(&header).unwrap_err(), ManifestError::LongTable { .. }));
 }
 
 #[test]

@@ -54,10 +54,12 @@ pub struct Logs {
 /// Removals that a follower may be behind; one that is further behind asks whether its function is there.
 const REMOVALS: usize = 64;
 
-#[derive(Debug)]
+/// Whether a function is there again whose log is to be removed.
+type IsBack = Box<dyn FnOnce() -> bool + Send>;
+
 enum Message {
     Line(SystemTime, LogLine),
-    Remove(String, oneshot::Sender<()>),
+    Remove(String, IsBack, oneshot::Sender<()>),
     Flush(oneshot::Sender<()>),
 }
 
@@ -92,11 +94,22 @@ impl Logs {
 
     /// Forgets what a function wrote, and waits until it is gone; for a function that was removed.
     pub async fn remove(&self, name: &WholeName) {
+        self.remove_unless(name, || false).await;
+    }
+
+    /// The same, unless the function is back when it would be gone. That is asked in between what is written: whatever comes
+    /// from a function that is back later is written later, too.
+    pub async fn remove_unless(
+        &self,
+        name: &WholeName,
+        is_back: impl FnOnce() -> bool + Send + 'static,
+    ) {
         let directory = name.directory().into_owned();
         self.buckets.lock().unwrap_or_else(PoisonError::into_inner).forget(&directory);
-        self.ask(|done| Message::Remove(directory, done)).await;
-        // Nobody may be following anything.
-        let _ = self.removed.send(name.clone());
+        if self.ask(|done| Message::Remove(directory, Box::new(is_back), done)).await {
+            // Nobody may be following anything.
+            let _ = self.removed.send(name.clone());
+        }
     }
 
     /// Whose logs are removed from now on.
@@ -105,15 +118,13 @@ impl Logs {
         self.removed.subscribe()
     }
 
-    /// Waits until the writer has done what it is asked.
-    async fn ask(&self, message: impl FnOnce(oneshot::Sender<()>) -> Message) {
+    /// Waits until the writer has done what it is asked; says whether it has.
+    async fn ask(&self, message: impl FnOnce(oneshot::Sender<()>) -> Message) -> bool {
         let (done, wait) = oneshot::channel();
         let (queue, message) = (self.queue.clone(), message(done));
         let sent = tokio::task::spawn_blocking(move || queue.send(message).is_ok()).await;
-        if sent.unwrap_or(false) {
-            // An error says that the writer has ended, and then nothing is outstanding.
-            drop(wait.await);
-        }
+        // An error says that it let that be, or has ended, and then nothing is outstanding.
+        sent.unwrap_or(false) && wait.await.is_ok()
     }
 
     /// A reader of the last `lines` entries of a function, oldest first. Blocks on disk.
@@ -179,9 +190,11 @@ fn write_all(messages: &Receiver<Message>, mut files: Files, written: &watch::Se
                         line::render(out, at, &line.invocation, line.stream, &line.text);
                     });
                 }
-                Message::Remove(name, done) => {
-                    files.remove(&name);
-                    waiting.push(done);
+                Message::Remove(name, is_back, done) => {
+                    if !is_back() {
+                        files.remove(&name);
+                        waiting.push(done);
+                    }
                 }
                 Message::Flush(done) => waiting.push(done),
             }
@@ -226,5 +239,22 @@ mod tests {
             logs.remove(&name).await;
             assert!(!log.exists());
         }
+    }
+
+    #[tokio::test]
+    async fn a_log_stays_whose_function_is_back_when_it_would_be_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let rate = Rate { each_second: 1e9, burst: 1e9 };
+        let rotation = Rotation { files: 2, bytes: 1 << 20 };
+        let logs = Logs::start(root.path(), rotation, rate).unwrap();
+        let (name, mut removals) = (WholeName::of(&line().handler), logs.removals());
+        logs.write(line());
+        // Asked by the writer itself, nothing is written between the answer and the removal.
+        logs.remove_unless(&name, || thread::current().name() == Some("logs")).await;
+        assert!(root.path().join("chatty/current.log").exists());
+        assert!(removals.try_recv().is_err(), "nobody is told that it is gone");
+        logs.remove_unless(&name, || false).await;
+        assert!(!root.path().join("chatty").exists());
+        assert_eq!(removals.try_recv().unwrap(), name);
     }
 }

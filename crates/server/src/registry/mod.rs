@@ -124,6 +124,12 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    pub(crate) fn full(name: &WholeName, most: usize) -> Self {
+        Self::Full { tenant: name.tenant().to_owned(), most }
+    }
+}
+
 /// Where functions are kept for good.
 pub trait Store: Send + Debug {
     /// Adds the function's version, or finds it, and makes it current. Durable when it returns.
@@ -210,7 +216,7 @@ impl Registry {
         if functions.contains_key(name) || functions.keys().filter(of_tenant).count() < most {
             return Ok(());
         }
-        Err(StoreError::Full { tenant: name.tenant().to_owned(), most })
+        Err(StoreError::full(name, most))
     }
 
     /// Makes a version current of a tenant that may have `most` functions; returns the function as it stands and what was
@@ -220,12 +226,13 @@ impl Registry {
     /// When the tenant has no room, or the store refused; nothing has changed then.
     pub fn put(
         &self,
-        version: Version,
+        version: impl Into<Arc<Version>>,
         hidden: bool,
         most: usize,
     ) -> Result<(Arc<Function>, Option<Arc<Function>>), StoreError> {
-        let updated = version.created;
-        let mut function = Function { current: Arc::new(version), hidden, updated };
+        let current = version.into();
+        let updated = current.created;
+        let mut function = Function { current, hidden, updated };
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let name = function.whole_name();
         self.check_room(&name, most)?;
@@ -244,7 +251,23 @@ impl Registry {
     /// # Errors
     /// When the store refused; nothing has changed then.
     pub fn remove(&self, name: &WholeName) -> Result<Option<Arc<Function>>, StoreError> {
+        self.remove_if(name, |_| true)
+    }
+
+    /// Removes a function of which something holds; returns what it was. While that is asked nobody puts another version
+    /// into its place or removes it; a call may still come, and keeps what it was resolved to. Waits for the disk.
+    ///
+    /// # Errors
+    /// When the store refused; nothing has changed then.
+    pub fn remove_if(
+        &self,
+        name: &WholeName,
+        holds: impl FnOnce(&Arc<Function>) -> bool,
+    ) -> Result<Option<Arc<Function>>, StoreError> {
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.get(name).is_some_and(|function| holds(&function)) {
+            return Ok(None);
+        }
         store.remove(name)?;
         Ok(self.functions.write().unwrap_or_else(PoisonError::into_inner).remove(name))
     }

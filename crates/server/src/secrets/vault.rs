@@ -191,6 +191,12 @@ impl Vault {
         self.of(owner).is_empty().then(work)
     }
 
+    /// Does something while nobody sets or removes a secret.
+    pub fn unchanged<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        work()
+    }
+
     /// The names of a function's secrets.
     #[must_use]
     pub fn list(&self, owner: &WholeName) -> Vec<Held> {
