@@ -6,8 +6,13 @@
 //! Where a shared mapping can be written to, its pages and not the file are what holds: before anybody looks at the file
 //! they are copied back. So bytes of a file that are shared where one can write are shared nowhere else.
 //!
-//! A guest may have [65 530 of them](crate::space), and a call may be about all of them: what such a call asks for each one is
-//! found by file and offset, and never by looking at all the others. No deadline reaches the monitor inside a call.
+//! A guest may have [65 530 of them](crate::space), and a call may be about all of them. No deadline reaches the monitor inside a
+//! call. So what such a call asks for each of them ([`FileMappings::written`], [`FileMappings::show`]) is found by file and offset,
+//! and never by looking at all the others.
+//!
+//! Two things look at all mappings of a file, some of which may begin far ahead and reach far, and at each of them once:
+//! [`FileMappings::overlap`], which is asked once a call about all that the call is about, and [`FileMappings::sharing`], which is
+//! asked once about the bytes that a call maps or changes. Of `writev` that is once a part: between them a stop is looked for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -160,7 +165,8 @@ impl FileMappings {
         !self.maps.scratch.is_empty()
     }
 
-    /// Where bytes of a file of scratch are shared: which addresses, and what is at their beginning.
+    /// Where bytes of a file of scratch are shared: which addresses, and what is at their beginning. It looks at every mapping
+    /// of the file that begins before their end, so it is not to be asked about each of many.
     pub(crate) fn sharing(
         &self,
         node: NodeId,
@@ -404,5 +410,12 @@ mod tests {
             looked_at(&|| assert!(all.iter().all(|(_, what)| mappings.show(what.node)))),
         ];
         assert!(asked.iter().all(|looked_at| *looked_at <= 3 * all.len() as u64), "{asked:?}");
+        // Once a call, `mmap`, `write`: those of the file, and those only that begin before the end.
+        let sharing = |bytes: Range<u64>| {
+            looked_at(&|| assert!(mappings.sharing(one, bytes.clone()).count() > 0))
+        };
+        assert_eq!(mappings.sharing(one, 0..u64::MAX).count() as u64, 2 * MANY);
+        assert_eq!(sharing(0..u64::MAX), 2 * MANY);
+        assert!(sharing(10..11) <= 12, "{}", sharing(10..11));
     }
 }

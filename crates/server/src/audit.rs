@@ -5,11 +5,14 @@
 //!               refused/                           what they were refused, likewise
 //!               anyone/, anyone/refused/           whoever showed no token while none was asked for
 //!               tenants/NAME/, …/NAME/refused/     whoever has a token of that tenant, whomever it was about
+//!               others/, others/refused/           tenants for whom there was no place among those
 //! ```
 //!
-//! Each of them is rotated by itself: whatever a tenant does, and however often, it pushes out no line of another's or of an
-//! administrator's. Read, they are one list. Releases before this one kept all that was done in the first: what they wrote is
-//! read where it is.
+//! Each of them is rotated by itself: whatever a tenant that has one does, and however often, it pushes out no line of another's or
+//! of an administrator's, and nobody pushes out one of its. No tenant is forgotten for another's sake: those that come when all
+//! places are taken have one log together, in which each can push out what the others did. A place is free again when somebody
+//! removes its directory. Read, they are one list. Releases before this one kept all that was done in the first: what they
+//! wrote is read where it is.
 //!
 //! What was refused, or failed, is apart: however often somebody tries, it pushes out nothing that was done. So is what whoever
 //! asked gave up before it was begun. What was begun goes on without him, and says itself what came of it. A line is in the
@@ -17,8 +20,8 @@
 //! value is in it. Who shows no token, or one that is unknown, leaves no line while tokens are asked for: whoever can reach the
 //! port could otherwise fill a disk.
 
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -37,7 +40,7 @@ pub struct Bounds {
     pub administrators: Rotation,
     /// Of what those of one tenant did, and as much of what they were refused. So for whoever shows no token.
     pub tenant: Rotation,
-    /// Tenants of whom anything is kept. When one more does something, the one who did nothing for longest is forgotten.
+    /// Tenants that have a log of their own: the first that do something. All others have one together, of the same size.
     pub tenants: usize,
 }
 
@@ -52,6 +55,7 @@ pub const AUDIT: Bounds = Bounds {
 const REFUSED: &str = "refused";
 const ANYONE: &str = "anyone";
 const TENANTS: &str = "tenants";
+const OTHERS: &str = "others";
 
 /// What comes of an action that was not begun: whoever asked has gone before.
 pub(crate) const UNANSWERED: &str = "unanswered";
@@ -139,8 +143,8 @@ impl From<&Caller> for Among {
 pub struct Audit {
     dir: PathBuf,
     bounds: Bounds,
-    /// Held while files are written, or change their names. They are opened for each line: it is the rare thing, and there
-    /// may be many tenants.
+    /// Held while files are written, or change their names, and while those of a log are opened to be read. They are opened for
+    /// each line: it is the rare thing, and there may be many tenants.
     writing: Mutex<()>,
 }
 
@@ -165,35 +169,26 @@ impl Audit {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         // What broke off may have been done.
         let done = matches!(action.result.as_str(), "ok" | BROKE_OFF);
-        let written = self.make_room(among).and_then(|(dir, rotation)| {
-            append(&if done { dir } else { dir.join(REFUSED) }, &line, rotation)
-        });
-        if let Err(error) = written {
+        let (dir, rotation) = self.log_of(among);
+        let dir = if done { dir } else { dir.join(REFUSED) };
+        if let Err(error) = append(&dir, &line, rotation) {
             let line = String::from_utf8_lossy(&line);
             tracing::error!(%error, line = line.trim_end(), "the audit log cannot be written");
         }
     }
 
     /// Where lines of theirs go, and how many stay.
-    fn make_room(&self, among: &Among) -> io::Result<(PathBuf, Rotation)> {
+    fn log_of(&self, among: &Among) -> (PathBuf, Rotation) {
+        let Bounds { administrators, tenant: rotation, tenants } = self.bounds;
         let tenant = match among {
-            Among::Administrators => return Ok((self.dir.clone(), self.bounds.administrators)),
-            Among::Anyone => return Ok((self.dir.join(ANYONE), self.bounds.tenant)),
+            Among::Administrators => return (self.dir.clone(), administrators),
+            Among::Anyone => return (self.dir.join(ANYONE), rotation),
             Among::Tenant(tenant) => tenant.as_str(),
         };
-        let dir = self.dir.join(TENANTS).join(tenant);
-        if !dir.exists() {
-            // Only an administrator makes tenants: nobody else has anybody forgotten.
-            let mut others = self.tenants()?;
-            others.sort_by_cached_key(|dir| last_written(dir));
-            let beyond = (others.len() + 1).saturating_sub(self.bounds.tenants);
-            for forgotten in others.iter().take(beyond) {
-                let tenant = forgotten.file_name().unwrap_or_default().to_string_lossy();
-                tracing::warn!(%tenant, "too many tenants: the audit log forgets what one of them did");
-                fs::remove_dir_all(forgotten)?;
-            }
-        }
-        Ok((dir, self.bounds.tenant))
+        let own = self.dir.join(TENANTS).join(tenant);
+        // Where nobody can tell how many there are, a line is better kept among others' than not at all.
+        let has_place = own.exists() || self.tenants().is_ok_and(|there| there.len() < tenants);
+        (if has_place { own } else { self.dir.join(OTHERS) }, rotation)
     }
 
     /// The directories of tenants.
@@ -205,24 +200,44 @@ impl Audit {
         }
     }
 
-    /// The last actions of all, oldest first. Blocks on disk.
+    /// The last actions of all, oldest first. Blocks on disk, and keeps nobody from writing meanwhile.
     ///
     /// # Errors
     /// When the files cannot be read.
     pub fn read(&self, most: usize) -> io::Result<Vec<Action>> {
-        let Bounds { administrators, tenant, .. } = self.bounds;
-        let mut logs = vec![(self.dir.clone(), administrators), (self.dir.join(ANYONE), tenant)];
-        logs.extend(self.tenants()?.into_iter().map(|dir| (dir, tenant)));
+        let shared = [ANYONE, OTHERS].map(|name| self.dir.join(name));
+        let logs = [self.dir.clone()].into_iter().chain(shared).chain(self.tenants()?);
         let mut last = Vec::new();
-        for (dir, rotation) in logs {
-            for dir in [dir.join(REFUSED), dir] {
-                last.extend(read(&dir, rotation, most)?);
+        for log in logs {
+            for dir in [log.join(REFUSED), log] {
+                last.extend(read(self.files(&dir)?, most)?);
                 // Times in one format and zone compare as text. Never are more kept than twice what is asked for.
                 last.sort_by(|one: &Action, other| one.time.cmp(&other.time));
                 last.drain(..last.len().saturating_sub(most));
             }
         }
         Ok(last)
+    }
+
+    /// The files of a log as they are at one moment, newest first, each with the bytes that it has then: what is renamed or
+    /// written afterwards is read neither twice nor in part.
+    fn files(&self, dir: &Path) -> io::Result<Vec<(File, u64)>> {
+        let most = self.bounds.administrators.files.max(self.bounds.tenant.files);
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = Vec::new();
+        for number in 0..most {
+            match File::open(numbered(dir, number)) {
+                Ok(file) => {
+                    let bytes = file.metadata()?.len();
+                    files.push((file, bytes));
+                }
+                // The newest may be missing, where the last rotation was cut off.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && number == 0 => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(files)
     }
 }
 
@@ -238,28 +253,22 @@ fn append(dir: &Path, line: &[u8], rotation: Rotation) -> io::Result<()> {
     file.write_all(line)
 }
 
-/// The last actions of a log, oldest first.
-fn read(dir: &Path, rotation: Rotation, most: usize) -> io::Result<Vec<Action>> {
-    let mut newest_first = Vec::new();
-    for number in 0..rotation.files {
-        let text = match fs::read(numbered(dir, number)) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => break,
-            Err(error) => return Err(error),
-        };
+/// The last actions of a log, oldest first: older files are not looked at where the newer ones have as many.
+fn read(newest_first: Vec<(File, u64)>, most: usize) -> io::Result<Vec<Action>> {
+    let mut actions = Vec::new();
+    for (file, bytes) in newest_first {
+        if actions.len() >= most {
+            break;
+        }
+        let mut text = Vec::new();
+        file.take(bytes).read_to_end(&mut text)?;
         // One that a crash or a full disk cut off, if within a character, is no action.
         let lines = text.rsplit(|byte| *byte == b'\n');
-        let actions = lines.filter_map(|line| serde_json::from_slice(line).ok());
-        newest_first.extend(actions.take(most - newest_first.len()));
+        let here = lines.filter_map(|line| serde_json::from_slice(line).ok());
+        actions.extend(here.take(most - actions.len()));
     }
-    newest_first.reverse();
-    Ok(newest_first)
-}
-
-/// When anything was last written to a tenant's logs.
-fn last_written(dir: &Path) -> Option<SystemTime> {
-    let files = [dir.to_owned(), dir.join(REFUSED)].map(|dir| numbered(&dir, 0));
-    files.iter().filter_map(|file| fs::metadata(file).ok()?.modified().ok()).max()
+    actions.reverse();
+    Ok(actions)
 }
 
 #[cfg(test)]
@@ -379,19 +388,71 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_tenants_the_one_who_did_nothing_for_longest_is_forgotten() {
+    fn no_tenant_is_forgotten_however_many_others_come_and_however_much_they_do() {
         let dir = tempfile::tempdir().unwrap();
         let audit = Audit::open(dir.path(), bounds(10)).unwrap();
-        let write = |name: &str, number: usize| {
-            audit.write(&Among::Tenant(name.parse().unwrap()), &action(number));
-            // What the disk keeps of the time may be no finer.
-            std::thread::sleep(std::time::Duration::from_millis(20));
+        let write = |name: &str, action: &Action| {
+            audit.write(&Among::Tenant(name.parse().unwrap()), action);
         };
-        for (number, name) in ["a", "b", "c", "a", "d"].into_iter().enumerate() {
-            write(name, number);
+        for (number, name) in ["a", "b", "c"].into_iter().enumerate() {
+            write(name, &action(number));
         }
-        let mut kept = functions(&audit, 100);
-        kept.sort();
-        assert_eq!(kept, ["f0000", "f0002", "f0003", "f0004"]);
+        for number in 100..1000 {
+            let result = ["ok", "wrong-scope"][number % 2].to_owned();
+            write(["d", "e", "f"][number % 3], &Action { result, ..action(number) });
+        }
+        write("a", &action(3));
+        let kept = functions(&audit, 10_000);
+        for number in [0, 1, 2, 3, 998, 999] {
+            assert!(kept.contains(&format!("f{number:04}")), "{number}: {kept:?}");
+        }
+        assert!(kept.len() <= 4 + 2 * 30, "they are bounded together: {}", kept.len());
+        // Somebody has made room.
+        fs::remove_dir_all(dir.path().join("tenants/b")).unwrap();
+        write("d", &action(4));
+        assert!(dir.path().join("tenants/d/current.log").exists());
+    }
+
+    #[test]
+    fn a_line_is_written_though_nobody_can_tell_how_many_tenants_there_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let audit = Audit::open(dir.path(), bounds(10)).unwrap();
+        fs::write(dir.path().join("tenants"), "").unwrap();
+        audit.write(&Among::Tenant("a".parse().unwrap()), &action(7));
+        fs::remove_file(dir.path().join("tenants")).unwrap();
+        assert_eq!(functions(&audit, 10), ["f0007"]);
+    }
+
+    #[test]
+    fn older_files_are_not_read_where_newer_ones_have_as_much_as_is_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let audit = Audit::open(dir.path(), bounds(10)).unwrap();
+        for number in 0..12 {
+            audit.write(&Among::Administrators, &action(number));
+        }
+        // What cannot be read.
+        fs::create_dir(numbered(dir.path(), 2)).unwrap();
+        assert_eq!(functions(&audit, 2), ["f0010", "f0011"]);
+        assert_eq!(functions(&audit, 12).len(), 12);
+        assert!(audit.read(13).is_err());
+    }
+
+    #[test]
+    fn what_is_written_while_it_is_read_neither_doubles_nor_loses_a_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let Bounds { administrators, .. } = bounds(1);
+        // Nothing is old enough to go: no line may be missing.
+        let administrators = Rotation { files: 300, ..administrators };
+        let audit = Audit::open(dir.path(), Bounds { administrators, ..bounds(1) }).unwrap();
+        std::thread::scope(|scope| {
+            let writing = scope.spawn(|| {
+                (0..250).for_each(|number| audit.write(&Among::Administrators, &action(number)));
+            });
+            while !writing.is_finished() {
+                let expected = (0..).map(|number| format!("f{number:04}"));
+                let read = functions(&audit, 1000);
+                assert!(read.iter().cloned().eq(expected.take(read.len())), "{read:?}");
+            }
+        });
     }
 }

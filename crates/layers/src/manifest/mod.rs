@@ -240,7 +240,7 @@ pub enum ManifestError {
         /// In which form.
         place: &'static str,
         /// What to do.
-        instead: &'static str,
+        instead: String,
     },
     /// A requirement that is not accepted.
     #[error(transparent)]

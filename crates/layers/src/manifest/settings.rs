@@ -18,12 +18,13 @@ const PROJECT: &str = "pyproject.toml";
 const REQUIREMENTS: &str = "requirements.txt";
 const PIPFILE: &str = "Pipfile";
 
+/// Writes what uv has locked as what is read: neither a development group nor the project itself is installed.
+const UV_EXPORT: &str =
+    "uv export --no-dev --no-emit-project --format requirements-txt --output-file requirements.txt";
+
 /// Locks of other tools, of what `pyproject.toml` lists, and how each is written as what is read.
 const LOCKS: [(&str, &str); 3] = [
-    (
-        "uv.lock",
-        "uv export --no-dev --no-emit-project --format requirements-txt --output-file requirements.txt",
-    ),
+    ("uv.lock", UV_EXPORT),
     ("poetry.lock", "poetry export --output requirements.txt"),
     ("pdm.lock", "pdm export --prod --output requirements.txt"),
 ];
@@ -178,16 +179,19 @@ fn needs_of(
         sources.constrain(listed.constraints);
         return Ok(Needs { requirements: listed.requirements, sources, warning: None });
     }
-    if let Some(text) = optional(root, pylock::FILE)? {
-        let lock = parse(&text, 0, pylock::FILE).map_err(|error| match error {
-            ManifestError::LongTable { file } => ManifestError::Elsewhere {
-                file,
-                place: "in more TOML than the worker parses",
-                instead: "write them as requirements.txt, with `uv export --format requirements-txt`",
-            },
-            other => other,
-        })?;
-        let requirements = pylock::requirements(&lock)?;
+    let locked = optional(root, pylock::FILE).and_then(|text| match text {
+        Some(text) => pylock::requirements(&text).map(Some),
+        None => Ok(None),
+    });
+    let locked = locked.map_err(|error| match error {
+        ManifestError::TooLong { file } | ManifestError::LongTable { file } => {
+            let place = "in more TOML than the worker parses";
+            let instead = format!("write it as requirements.txt; uv does that with `{UV_EXPORT}`");
+            ManifestError::Elsewhere { file, place, instead }
+        }
+        other => other,
+    })?;
+    if let Some(requirements) = locked {
         return Ok(Needs { requirements, sources, warning: None });
     }
     let section = project.get("project").and_then(Value::as_table);
@@ -209,8 +213,9 @@ fn needs_of(
 
 /// Dependencies in a form of another tool's, which is not read: to pass over them would deploy what cannot be imported.
 fn listed_elsewhere(root: &Path, project: &Table) -> Result<Option<ManifestError>, ManifestError> {
-    let elsewhere = |file: &str, place, instead| {
-        Ok(Some(ManifestError::Elsewhere { file: file.to_owned(), place, instead }))
+    let elsewhere = |file: &str, place, instead: &str| {
+        let (file, instead) = (file.to_owned(), instead.to_owned());
+        Ok(Some(ManifestError::Elsewhere { file, place, instead }))
     };
     let dynamic = project.get("project").and_then(|section| section.get("dynamic"));
     if dynamic.is_some_and(|keys| texts(keys).contains(&"dependencies")) {

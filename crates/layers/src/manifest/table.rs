@@ -253,7 +253,8 @@ fn environment(value: &Value) -> Result<BTreeMap<String, String>, String> {
     for (name, value) in table {
         if !variables::is_name(name) {
             return Err(format!(
-                "{name:?} cannot be a variable's name: use letters, digits and `_`"
+                "{name:?} cannot be a variable's name: use {}",
+                variables::NAME_IS_OF
             ));
         }
         let value = match value {
@@ -388,6 +389,15 @@ mod tests {
             assert!(error.starts_with("main.py: memory") && error.contains("2GB"), "{error}");
         }
         assert_eq!(of("memory = \"4GB\"").unwrap().limits.memory_bytes, 4 << 30);
+    }
+
+    #[test]
+    fn a_refused_name_of_a_variable_is_answered_with_what_is_taken() {
+        for name in ["a.b-c", "A:B"] {
+            assert!(of(&format!("environment = {{ \"{name}\" = 1 }}")).is_ok(), "{name}");
+        }
+        let error = of("environment = { \"A B\" = 1 }").unwrap_err();
+        assert!(error.contains("visible ASCII characters other than `=`"), "{error}");
     }
 
     #[test]

@@ -40,6 +40,10 @@ const AT_START: [&str; 27] = [
     "PYTHONWARNINGS",
 ];
 
+/// What [`is_name`] takes, for whoever wrote something else.
+pub(super) const NAME_IS_OF: &str =
+    "visible ASCII characters other than `=`, such as letters, digits and `_`";
+
 /// Whether a variable can have this name: what a shell, a C program and a log can all show.
 pub(super) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'=')

@@ -210,9 +210,15 @@ fn dependencies_that_only_another_tool_reads_are_not_passed_over() {
     let project = ("pyproject.toml", "[project]\nname = \"x\"\ndependencies = [\"six\"]\n");
     let locked = of_folder(&[handler, project, ("pylock.toml", &pylock)]).unwrap();
     assert_eq!(locked.requirements, [format!("six==1.16.0 --hash=sha256:{hash}")]);
-    let long = format!("# {}", "x".repeat(300_000));
-    let error = of_folder(&[handler, ("pylock.toml", &long)]).unwrap_err().to_string();
-    assert!(error.contains("uv export --format requirements-txt"), "{error}");
+    // However it is too long, the same command is advised as for its lock.
+    let warned = folder(&[handler, project, ("uv.lock", "")]);
+    let warned = Settings::read(warned.path(), Overrides::default()).unwrap().warnings().join("\n");
+    let export = warned.split('`').nth(1).unwrap();
+    assert!(export.contains("--no-emit-project"), "{export}");
+    for long in [format!("x = [{}]", "1,".repeat(200_000)), "x".repeat(5 << 20)] {
+        let error = of_folder(&[handler, ("pylock.toml", &long)]).unwrap_err().to_string();
+        assert!(error.contains(&format!("`{export}`")), "{error}");
+    }
     let nothing = "[project]\nname = \"x\"\ndynamic = [\"version\"]\n[tool.poetry.dependencies]\npython = \"^3.11\"\n";
     let none = [
         handler,

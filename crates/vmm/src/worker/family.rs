@@ -273,10 +273,11 @@ async fn read(wire: Arc<Wire>, tell: mpsc::UnboundedSender<Event>) {
                 }
                 _ => wire.owes(),
             };
-            // Nobody listens once the reference machine is frozen, and saved where that is done.
-            if !may_be || tell.send(event).is_err() && !tell.is_closed() {
+            if !may_be {
                 break;
             }
+            // Nobody listens once the reference machine is frozen, and saved where that is done; its clones go on.
+            drop(tell.send(event));
         }
     }
     wire.lost.store(true, Ordering::Release);
