@@ -311,8 +311,8 @@ def attack(fds, uid, flags):
         daemon(lambda: time.sleep(30))
     return 'done'
 ";
-    for kind in ["root", "derived"] {
-        let world = World::new(false, NONE).await;
+    for (kind, staged) in [("root", false), ("derived", false), ("root", true)] {
+        let world = World::new(staged, NONE).await;
         let honest = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
         let before = host_state(&world);
         let zygote = if kind == "root" {
@@ -325,18 +325,20 @@ def attack(fds, uid, flags):
         drop(instance);
         tokio::time::sleep(Duration::from_millis(700)).await;
         assert!(world.processes().len() >= before.0 + 2, "the daemons run");
-        // The idle cgroups with the daemons in them come into use again, and go back when there is no such layer.
+        // The idle cgroups with the daemons in them come into use again, and go back when there are no descriptors for more.
         let client = world.containers.client();
+        let usual = world.allow_descriptors(Some(3));
         for sandbox in [(); 3].map(|()| world.containers.new_name().0) {
             let refused = Command::Prepare {
                 sandbox,
                 zygote: zygote.id().0,
                 derive: false,
-                packages: Some("packages/absent".to_owned()),
+                packages: None,
                 limits: IN_A_SLOT,
             };
             client.call(refused, &[]).await.unwrap_err();
         }
+        world.allow_descriptors(usual);
         drop(zygote);
         let begin = Instant::now();
         while host_state(&world) != before {

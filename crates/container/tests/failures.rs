@@ -99,9 +99,9 @@ async fn a_warden_that_runs_out_of_descriptors_at_any_step_leaves_nothing_of_wha
         for more in 0.. {
             assert!(more < 100, "it never has enough");
             let sandbox = name();
-            let usual = allow_descriptors(&world, Some((open + more) as u64));
+            let usual = world.allow_descriptors(Some((open + more) as u64));
             let made = client.call(command(sandbox), &[]).await;
-            allow_descriptors(&world, usual);
+            world.allow_descriptors(usual);
             client.tell(Command::Release { sandbox });
             world.settle().await;
             assert_eq!(held(&world), before, "{more} descriptors: {made:?}");
@@ -116,19 +116,4 @@ async fn a_warden_that_runs_out_of_descriptors_at_any_step_leaves_nothing_of_wha
     world.settle().await;
     drop(client);
     world.end().await;
-}
-
-/// Lets the warden have that many, where it says how many; returns how many it might have before.
-fn allow_descriptors(world: &World, most: Option<u64>) -> Option<u64> {
-    let warden = world.warden().cast_signed();
-    let mut usual = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: nothing is set; `usual` outlives the call.
-    let read =
-        unsafe { libc::prlimit(warden, libc::RLIMIT_NOFILE, std::ptr::null(), &raw mut usual) };
-    let new = libc::rlimit { rlim_cur: most.unwrap_or(usual.rlim_cur), ..usual };
-    // SAFETY: nothing is read; `new` outlives the call.
-    let set =
-        unsafe { libc::prlimit(warden, libc::RLIMIT_NOFILE, &raw const new, std::ptr::null_mut()) };
-    assert_eq!((read, set), (0, 0), "{}", std::io::Error::last_os_error());
-    Some(usual.rlim_cur)
 }

@@ -201,6 +201,22 @@ impl World {
         self.warden.id().unwrap()
     }
 
+    /// Lets the warden have that many descriptors, where it says how many; returns how many it might have before.
+    pub(crate) fn allow_descriptors(&self, most: Option<u64>) -> Option<u64> {
+        let warden = self.warden().cast_signed();
+        let mut usual = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: nothing is set; `usual` outlives the call.
+        let read =
+            unsafe { libc::prlimit(warden, libc::RLIMIT_NOFILE, std::ptr::null(), &raw mut usual) };
+        let new = libc::rlimit { rlim_cur: most.unwrap_or(usual.rlim_cur), ..usual };
+        // SAFETY: nothing is read; `new` outlives the call.
+        let set = unsafe {
+            libc::prlimit(warden, libc::RLIMIT_NOFILE, &raw const new, std::ptr::null_mut())
+        };
+        assert_eq!((read, set), (0, 0), "{}", std::io::Error::last_os_error());
+        Some(usual.rlim_cur)
+    }
+
     /// Pid 1 of P.
     pub(crate) fn pid_one(&self) -> i32 {
         let mut rest = host::children(self.warden());
