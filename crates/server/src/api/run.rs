@@ -35,7 +35,7 @@ static NO_SANDBOX: Seldom = Seldom::new(Duration::from_secs(10));
 /// Call a function and wait for its result.
 ///
 /// The body is the event: JSON, or, for a function with `binary = true`, any bytes, whose content type the function
-/// sees as `context.content_type`. Every reply says in `Server-Timing` how long each stage took (milliseconds), in
+/// sees as `context.content_type`. Every reply of a call that was let in says in `Server-Timing` how long each stage took (milliseconds), in
 /// `Lambswool-Start` where the sandbox came from, and in `Lambswool-Invocation` which lines of the log are its own. Who
 /// wants to know that before the reply says it in the request: whoever takes a name twice finds both in the log.
 ///
