@@ -50,11 +50,9 @@ fn outcome(reply: &Reply) -> String {
         return said(&reply.json());
     }
     let error = reply.error();
-    let signal = error.find("signal ").map(|at| {
-        let rest = error[at..].char_indices();
-        let end =
-            rest.skip(7).find(|(_, c)| !c.is_ascii_digit()).map_or(error.len() - at, |it| it.0);
-        error[at..at + end].to_owned()
+    let signal = error.find("killed by ").map(|at| {
+        let words = error[at + "killed by ".len()..].split(|c: char| !c.is_ascii_alphanumeric());
+        words.take(1).collect::<String>()
     });
     signal.unwrap_or_else(|| format!("{}", reply.status))
 }
