@@ -6,18 +6,22 @@
 //!                                                                              │ 8 bytes: its number in P, its status
 //!   Inspect ─► the sandbox whose process had that number ◄── non-blocking pipe ◄┘
 //! ```
-//! Pid 1 never waits for the warden: what does not fit into the pipe is not told, and that death stays unexplained. Nor
-//! does the warden wait for pid 1, which is never told of a death where a malicious zygote has made itself the reaper of
+//! Pid 1 never waits for the warden: what does not fit into the pipe is not told, and that death stays unexplained; a number is
+//! told before it may be another's. Nor does the warden wait for pid 1, which is never told of a death where a malicious zygote has made itself the reaper of
 //! what it forks (`PR_SET_CHILD_SUBREAPER`): whoever wants to know asks again.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::pipe::fcntl_setpipe_size;
 use sys::process::Ended;
 
 /// Where pid 1 finds the pipe.
 pub(crate) const DEAD: i32 = 0;
+
+/// Bytes that the pipe is to hold: 131 072 deaths, and as much as anybody may ask for (pipe(7)).
+const ROOM: usize = 1 << 20;
 
 /// What pid 1 has told of sandboxes' processes, and the pipe. What a tenant's other processes did is not remembered: no
 /// number of them pushes out what was told of somebody else's.
@@ -32,7 +36,15 @@ pub(crate) struct Deaths {
 
 impl Deaths {
     pub(crate) fn new(pipe: OwnedFd) -> Self {
+        // Whoever forks and orphans without end fills it while the warden is at something else. Where the kernel gives no more
+        // it stays as it is.
+        let _ = fcntl_setpipe_size(&pipe, ROOM);
         Self { pipe, awaited: HashMap::new(), known: HashMap::new() }
+    }
+
+    /// Readable when there is something to be read.
+    pub(crate) fn pipe(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
     }
 
     /// The sandbox's process has this number, and lived after the last [`Deaths::read`]: what comes next of that number is of
@@ -72,6 +84,27 @@ impl Deaths {
     }
 }
 
+/// Runs in pid 1: a child that has ended and was not reaped, and its status as `waitpid(2)` has it.
+fn look() -> Option<(i32, i32)> {
+    // SAFETY: an all-zero one is valid.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    // SAFETY: `info` outlives the call.
+    if unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, how) } != 0 {
+        return None;
+    }
+    // SAFETY: `waitid` has filled it in, or left zeros.
+    let pid = unsafe { info.si_pid() };
+    // SAFETY: as above.
+    let status = unsafe { info.si_status() };
+    let status = match info.si_code {
+        libc::CLD_EXITED => (status & 0xff) << 8,
+        libc::CLD_DUMPED => status | 0x80,
+        _ => status,
+    };
+    (pid > 0).then_some((pid, status))
+}
+
 /// Runs in pid 1: reaps, and tells, until the process of the pidfd `warden` has ended.
 pub(crate) fn reap_and_tell(warden: BorrowedFd<'_>) {
     // SAFETY: an all-zero set is a valid one.
@@ -89,15 +122,15 @@ pub(crate) fn reap_and_tell(warden: BorrowedFd<'_>) {
     // SAFETY: made here, and nobody else's.
     let ended = unsafe { OwnedFd::from_raw_fd(ended) };
     loop {
-        let mut status = 0;
-        // SAFETY: `status` outlives the call.
-        let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::__WALL) };
-        if pid > 0 {
+        if let Some((pid, status)) = look() {
             let mut told = [0; 8];
             told[..4].copy_from_slice(&pid.to_ne_bytes());
             told[4..].copy_from_slice(&status.to_ne_bytes());
             // SAFETY: the bytes outlive the call; shorter than a pipe's atomic write.
             unsafe { libc::write(DEAD, told.as_ptr().cast(), told.len()) };
+            // Only now may another process have its number.
+            // SAFETY: no status is asked for.
+            unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG | libc::__WALL) };
             continue;
         }
         // Whoever ended since the last look has left the signal pending.
@@ -140,6 +173,17 @@ mod tests {
         assert_eq!(deaths.of(100), Some(Ended::Exited(3)));
         deaths.forget(7, 100);
         assert_eq!((deaths.of(100), deaths.of(101)), (None, Some(Ended::Signal(9))));
+    }
+
+    #[test]
+    fn a_flood_of_deaths_pushes_none_out_while_nobody_reads() {
+        let (mut deaths, pipe) = begin();
+        deaths.expect(7, 100);
+        for pid in 8..30_008 {
+            tell(&pipe, pid, 0);
+        }
+        tell(&pipe, 7, 1 << 8);
+        assert_eq!(deaths.of(100), Some(Ended::Exited(1)));
     }
 
     #[test]

@@ -142,7 +142,6 @@ impl Warden {
         let mut packet = vec![0; MAX_PACKET];
         let mut reaped = false;
         loop {
-            let mut fds = [PollFd::new(&worker, PollFlags::IN)];
             let wait = match (reaped, self.dying.is_empty()) {
                 (true, _) => 0,
                 (false, true) => 1000,
@@ -150,6 +149,9 @@ impl Warden {
                 (false, false) => 2,
             };
             let limit = Timespec { tv_sec: wait / 1000, tv_nsec: wait % 1000 * 1_000_000 };
+            let mut fds = vec![PollFd::new(&worker, PollFlags::IN)];
+            let deaths = self.place.deaths();
+            fds.extend(deaths.iter().map(|it| PollFd::from_borrowed_fd(it.pipe(), PollFlags::IN)));
             let quiet = poll(&mut fds, Some(&limit))? == 0 && wait == 1000;
             if quiet {
                 self.thin_out();
