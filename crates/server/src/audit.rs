@@ -79,7 +79,7 @@ pub struct Action {
     pub remote: String,
     /// Whose functions it was about.
     pub tenant: String,
-    /// What, in one word or two: `deploy`, `remove`, `token create`.
+    /// What, in one word or two: `deploy`, `remove`, `token create`; `give way`, of a function that went so that another had room.
     pub action: String,
     /// About which function.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,7 +87,7 @@ pub struct Action {
     /// The version that came of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// What else it was about: a token's name, a secret's.
+    /// What else it was about: a token's name, a secret's, or the function that another gave way to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     /// What came of it: `ok`, or the type of the error that was answered; `unanswered`: it was given up before it was begun;

@@ -20,6 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use crate::access::Caller;
 use crate::logs::Logs;
 use crate::name::WholeName;
 use crate::networks::Networks;
@@ -49,8 +50,8 @@ pub struct Order {
     pub hidden: bool,
     /// Whether no call is to find an instance that is there already.
     pub fresh: bool,
-    /// Whether it is known who asks: only then may it take the place of a function that has secrets.
-    pub known: bool,
+    /// Who asks. Only who is known takes the place of a function that has secrets, and only what the caller may touch gives way.
+    pub by: Caller,
 }
 
 /// Takes bundles and makes them the current versions of functions.
@@ -158,7 +159,8 @@ impl Deployer {
     }
 
     /// Deploys a bundle as a tenant's function. When the caller goes away before its version is made, it is given up; after
-    /// that it goes on by itself. `ended` is told what came of it in any case.
+    /// that it goes on by itself. `gave_way` is told of each function that is gone for it, at once and though nothing may come of
+    /// it; `ended` what came of it in any case.
     ///
     /// # Errors
     /// When nothing was deployed.
@@ -166,13 +168,14 @@ impl Deployer {
         self: &Arc<Self>,
         order: Order,
         progress: Arc<dyn Progress + Send + Sync>,
+        gave_way: impl Fn(&Function) + Send + 'static,
         ended: impl FnOnce(&Result<Arc<Function>, DeployError>) + Send + 'static,
     ) -> Result<Arc<Function>, DeployError> {
         let (this, given_up) = (Arc::clone(self), self.stop.child_token());
         let _caller = given_up.clone().drop_guard();
         // A task of its own: a client that hangs up half-way must not leave a version recorded and not prepared.
         let work = tokio::spawn(async move {
-            let deployed = this.run(order, given_up, progress).await;
+            let deployed = this.run(order, given_up, progress, gave_way).await;
             ended(&deployed);
             deployed
         });
@@ -184,6 +187,7 @@ impl Deployer {
         order: Order,
         given_up: CancellationToken,
         progress: Arc<dyn Progress + Send + Sync>,
+        gave_way: impl Fn(&Function) + Send + 'static,
     ) -> Result<Arc<Function>, DeployError> {
         let turn = given_up.run_until_cancelled(Arc::clone(&self.turns).acquire_owned()).await;
         let turn = turn.ok_or(DeployError::GivenUp)?.map_err(|_| DeployError::BrokeOff)?;
@@ -196,10 +200,11 @@ impl Deployer {
         let patience = patience(self.index_timeout, given_up.clone());
         let most = self.quotas.functions(order.name.tenant());
         // Before all the work, and once more when it is recorded.
-        let room = Room { registry, vault: Arc::clone(&vault), most };
-        room.check(&order.name)?;
-        let Order { name, bundle, hidden, fresh, known } = order;
-        let (gone, mut gave_way) = unbounded_channel();
+        let Order { name, bundle, hidden, fresh, by } = order;
+        let known = by.is_known();
+        let room = Room { registry, vault: Arc::clone(&vault), most, by };
+        room.check(&name)?;
+        let (gone, mut all_gone) = unbounded_channel();
         let work = tokio::task::spawn_blocking(move || {
             let made = workshop.make(name.name(), bundle, &patience, &*heard);
             if workshop.take_mended() {
@@ -224,6 +229,7 @@ impl Deployer {
             let put = || {
                 room.put(version, hidden, |function| {
                     usage.leave(&function.current.handler);
+                    gave_way(&function);
                     drop(gone.send(function));
                 })
             };
@@ -234,7 +240,7 @@ impl Deployer {
         });
         let put = work.await.unwrap_or(Err(DeployError::BrokeOff));
         // Whatever became of the deploy.
-        while let Ok(function) = gave_way.try_recv() {
+        while let Ok(function) = all_gone.try_recv() {
             self.clear_up_after(&function).await;
         }
         let (function, before) = put?;
@@ -277,7 +283,7 @@ impl Deployer {
         tracing::info!(function = %function.whole_name(), "gave way to another function");
     }
 
-    /// Removes a function; says whether it was there. `known` as in [`Order`].
+    /// Removes a function; says whether it was there. `known`: whether it is known who asks.
     ///
     /// # Errors
     /// When it must not be removed, or the registry could not be written; the function is then still there.

@@ -2,7 +2,7 @@
 //!
 //! Each edit of a file is another function, and nobody removes them: they would fill their tenant's quota. So they last as
 //! long as there is room for them, and the one that was deployed first goes first. Never one that is being called, nor one
-//! that somebody has given secrets. Whoever runs its file again finds it missing and deploys it again, in milliseconds.
+//! that somebody has given secrets, nor one that whoever deploys has nothing to do with. Whoever runs its file again finds it missing and deploys it again, in milliseconds.
 
 use std::sync::Arc;
 

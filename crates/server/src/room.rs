@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use crate::access::Caller;
 use crate::hidden::{self, Coming};
 use crate::name::WholeName;
 use crate::registry::{Function, Registry, StoreError, Version};
@@ -24,6 +25,8 @@ pub(crate) struct Room {
     pub(crate) vault: Arc<Vault>,
     /// Most functions of the tenant.
     pub(crate) most: usize,
+    /// Who asks for room: nothing gives way that this caller could not remove.
+    pub(crate) by: Caller,
 }
 
 impl Room {
@@ -83,7 +86,9 @@ impl Room {
     }
 
     fn is_kept(&self, function: &Function) -> bool {
-        function.is_called() || !self.vault.list(&function.whole_name()).is_empty()
+        function.is_called()
+            || !self.by.may_touch(function.name())
+            || !self.vault.list(&function.whole_name()).is_empty()
     }
 }
 
@@ -147,7 +152,8 @@ mod tests {
         for (name, second) in [("run-1", 1), ("run-2", 2), ("run-3", 3)] {
             registry.put(version(name, second), true, usize::MAX).unwrap();
         }
-        (Room { registry: Arc::new(registry), vault: Arc::new(vault), most }, directory)
+        let by = Caller::User { uid: 0 };
+        (Room { registry: Arc::new(registry), vault: Arc::new(vault), most, by }, directory)
     }
 
     fn names(functions: &[Arc<Function>]) -> Vec<&str> {

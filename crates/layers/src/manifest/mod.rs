@@ -8,7 +8,8 @@
 //! The entry file: what `handler = "module.function"` names; else the only `.py` file of the folder, or `main.py`,
 //! `app.py`, `handler.py`, `lambda_function.py`. The function: `handler`, `lambda_handler` or `f`; two arguments are
 //! AWS Lambda's convention, one is OpenLambda's. Dependencies: the PEP 723 header of the entry file, else
-//! `requirements.txt`, else `pylock.toml`, else `[project]` of `pyproject.toml`. `[tool.lambswool]`: the header's, else `pyproject.toml`'s.
+//! `requirements.txt`, else `pylock.toml`, else `[project]` of `pyproject.toml`. `[tool.lambswool]`: of the header
+//! or of `pyproject.toml`, and refused where the two differ.
 //! `[tool.uv]`: of the file whose dependencies count; `pyproject.toml`'s for `requirements.txt` and `pylock.toml`. What looks
 //! like a setting and stands where none is read, or has no effect, is warned of (`stray`, `variables`).
 
@@ -226,6 +227,16 @@ pub enum ManifestError {
         value: String,
         /// What it must be.
         reason: String,
+    },
+    /// Settings in both places, which do not say the same.
+    #[error(
+        "both {header} (in its header) and {project} have settings in [tool.lambswool]: keep one of the two, with all that is to count"
+    )]
+    TwoPlaces {
+        /// The entry file.
+        header: String,
+        /// The other.
+        project: String,
     },
     /// It was told to be reset, and what it runs in cannot be.
     #[error(

@@ -71,6 +71,7 @@ impl Settings {
         let mut warnings = stray::in_header(&script, &entry.file);
         warnings.extend(stray::in_project(&project, PROJECT));
         let of_script = tool(&script, &entry.file, over)?;
+        one_place(&script, &entry.file, &project)?;
         // A header may name the function of its own file: `handler = "main.run"`.
         let entry = match of_script.as_ref().and_then(|chosen| chosen.handler.as_deref()) {
             Some(handler) => entry::named(root, handler)?,
@@ -273,8 +274,28 @@ fn checked(listed: &Value, file: &str) -> Result<Vec<String>, ManifestError> {
     Ok(texts)
 }
 
+/// Refuses settings in both places: whichever of the two counted, what the other says of a function's isolation or network
+/// would be left out unnoticed.
+fn one_place(script: &Table, file: &str, project: &Table) -> Result<(), ManifestError> {
+    match (ours(script), ours(project)) {
+        (Some(header), Some(other)) if !is_empty(header) && !is_empty(other) && header != other => {
+            Err(ManifestError::TwoPlaces { header: file.to_owned(), project: PROJECT.to_owned() })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn ours(table: &Table) -> Option<&Value> {
+    table.get("tool").and_then(|tool| tool.get("lambswool"))
+}
+
+fn is_empty(value: &Value) -> bool {
+    value.as_table().is_some_and(Table::is_empty)
+}
+
+/// The settings in one place; a table that says nothing is as none.
 fn tool(table: &Table, file: &str, over: Overrides) -> Result<Option<Chosen>, ManifestError> {
-    match table.get("tool").and_then(|tool| tool.get("lambswool")) {
+    match ours(table).filter(|value| !is_empty(value)) {
         None => Ok(None),
         Some(Value::Table(ours)) => table::read(ours, file, over).map(Some),
         Some(value) => Err(ManifestError::Value {

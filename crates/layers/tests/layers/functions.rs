@@ -7,6 +7,7 @@ use std::time::Duration;
 use layers::code::{Bundle, CodeError};
 use layers::manifest::{self, Manifest, ManifestError, Overrides, Settings};
 use layers::{guest, python};
+use sandbox::Kind;
 use sandbox::wire::Convention;
 
 use crate::machine::{BASE, STORE, holds, tag, told};
@@ -226,6 +227,39 @@ fn dependencies_that_only_another_tool_reads_are_not_passed_over() {
         ("Pipfile", "[packages]\n[dev-packages]\nsix = \"*\"\n"),
     ];
     assert!(of_folder(&none).unwrap().requirements.is_empty());
+}
+
+#[test]
+fn settings_in_two_places_are_refused_unless_they_say_the_same() {
+    let read = |header: &str, project: &str| {
+        let source =
+            format!("# /// script\n# dependencies = []\n{header}# ///\ndef f(event): pass\n");
+        let project = format!("[project]\nname = \"x\"\n{project}");
+        of_folder(&[("main.py", source.as_str()), ("pyproject.toml", project.as_str())])
+    };
+    let machine = "[tool.lambswool]\nisolation = \"microvm\"\ntimeout = \"5s\"\n";
+    let error = read("# [tool.lambswool]\n# memory = \"64MB\"\n", machine).unwrap_err();
+    assert!(matches!(error, ManifestError::TwoPlaces { .. }), "{error}");
+    let error = error.to_string();
+    for said in ["main.py", "pyproject.toml", "keep one of the two"] {
+        assert!(error.contains(said), "{error}");
+    }
+    // In any order.
+    let same = "# [tool.lambswool]\n# timeout = \"5s\"\n# isolation = \"microvm\"\n";
+    let empty = "[tool.lambswool]\n";
+    for (header, project) in [
+        (same, machine),
+        (same, empty),
+        (same, ""),
+        ("# [tool.lambswool]\n", machine),
+        ("", machine),
+        // What is another tool's is not concerned.
+        ("# [tool.uv]\n# prerelease = \"allow\"\n", machine),
+    ] {
+        let manifest = read(header, project).unwrap();
+        let chosen = (manifest.kind, manifest.timeout);
+        assert_eq!(chosen, (Kind::Microvm, Duration::from_secs(5)), "{header}{project}");
+    }
 }
 
 #[test]

@@ -39,7 +39,7 @@ const NDJSON: &str = "application/x-ndjson";
 #[into_params(parameter_in = Query)]
 pub(super) struct PutQuery {
     /// Leave it out of lists, and forget it when the worker starts again, or room is needed for another function: then those
-    /// that were deployed first go first, and none that is being called or has secrets.
+    /// that were deployed first go first, and none that is being called, has secrets, or is not for the token.
     #[serde(default)]
     hidden: bool,
     /// Let no call find an instance that is there already, also where the same version is deployed again.
@@ -107,7 +107,7 @@ pub(super) async fn put(
     let (events, told) = unbounded_channel();
     let (app, progress) = (Arc::clone(&app), Sender::new(events));
     let PutQuery { hidden, fresh, .. } = query;
-    let order = Order { name, bundle, hidden, fresh, known };
+    let order = Order { name, bundle, hidden, fresh, by: caller };
     let deploying = deploy(app, order, progress, act);
     let work = async move {
         let deployed = deploying.await;
@@ -129,6 +129,10 @@ async fn deploy(
     act: Arc<Act>,
 ) -> Result<FunctionDetail, ApiError> {
     act.begun();
+    let (gave_way, to) = (Arc::clone(&act), order.name.name().to_owned());
+    let gave_way = move |function: &Function| {
+        gave_way.gave_way(function.name(), &function.current.handler.id.0, &to);
+    };
     let ended = move |deployed: &Result<Arc<Function>, DeployError>| match deployed {
         Ok(function) => {
             act.made(&function.current.handler.id.0);
@@ -136,7 +140,7 @@ async fn deploy(
         }
         Err(error) => act.ended(&ApiError::from(error).detail().r#type),
     };
-    let function = app.deployer.deploy(order, Arc::new(progress), ended).await?;
+    let function = app.deployer.deploy(order, Arc::new(progress), gave_way, ended).await?;
     detail(&app, function).await
 }
 
