@@ -363,8 +363,9 @@ mod tests {
         registry.remove(&name()).unwrap();
         deploy(&registry, &new);
         logs.remove_unless(&name(), || true).await;
-        logs.write(old);
+        // In this order: the new one has a bucket, and the writer alone can tell them apart.
         logs.write(new);
+        logs.write(old);
         logs.flush().await;
         assert_eq!(written(root.path()).matches("of the old").count(), 1);
         assert_eq!(written(root.path()).matches("of the new").count(), 1);
