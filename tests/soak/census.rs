@@ -16,6 +16,7 @@ use crate::exchange::Request;
 use crate::growth;
 use crate::history::History;
 use crate::life::{HANDLER_CACHE_BYTES, Life, ZYGOTE_BYTES};
+use crate::own;
 
 /// How long a budget may be exceeded: what is new is weighed a moment after it came.
 const GRACE: Duration = Duration::from_secs(3);
@@ -179,6 +180,7 @@ impl Census {
             }
             sleep(Duration::from_millis(50));
         }
+        check_logs(life, load);
         let status = worker.status();
         let bytes = self.sandboxes_cost();
         if bytes > ZYGOTE_BYTES + SLACK {
@@ -221,6 +223,17 @@ impl Census {
                 load.history.failure(&said.words);
             }
             self.grown.lock().unwrap().push(said.words);
+        }
+    }
+}
+
+/// Whether each log is that of a function that is there.
+fn check_logs(life: &Life, load: &Load) {
+    let Some(functions) = own::listed(life.epoch(), &load.history) else { return };
+    let logs = fs::read_dir(life.worker().site().state().join("logs")).into_iter().flatten();
+    for name in logs.flatten().map(|log| log.file_name().to_string_lossy().into_owned()) {
+        if !functions.contains(&name) {
+            load.history.failure(format_args!("there is a log of {name}, which is gone"));
         }
     }
 }

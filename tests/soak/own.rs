@@ -135,7 +135,7 @@ impl OwnFunctions {
     }
 }
 
-fn listed(epoch: &Epoch, history: &History) -> Option<Vec<String>> {
+pub(crate) fn listed(epoch: &Epoch, history: &History) -> Option<Vec<String>> {
     match epoch.way(true).exchange(&Request::get("/v1/functions?hidden=true")) {
         Ok(answer) => {
             let functions = answer.json()["functions"].as_array().cloned().unwrap_or_default();

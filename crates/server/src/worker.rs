@@ -108,7 +108,7 @@ impl Worker {
         let rotation = Rotation { bytes: config.log_bytes.0, files: config.log_files.max(1) };
         let (each_second, burst) = (config.log_rate.0 as f64, config.log_bytes.0 as f64);
         let rate = Rate { each_second, burst };
-        let logs = Logs::start(&state.logs(), rotation, rate);
+        let logs = Logs::start(&state.logs(), rotation, rate, Arc::clone(&registry));
         let logs = Arc::new(logs.context("cannot start writing logs")?);
         forget_hidden(&registry, &logs, &vault).await?;
         let store = layers::Store::open(state.root())?;

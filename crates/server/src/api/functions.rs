@@ -198,7 +198,9 @@ pub(super) async fn delete(
         if !app.deployer.remove(&name, caller.is_known()).await? {
             return Err(ApiError::unknown_function(name.name()));
         }
-        app.logs.remove(&name).await;
+        // It may have been deployed again meanwhile, and the log be that one's.
+        let (registry, again) = (Arc::clone(&app.registry), name.clone());
+        app.logs.remove_unless(&name, move || registry.get(&again).is_some()).await;
         let vault = Arc::clone(&app.vault);
         let forgotten = tokio::task::spawn_blocking(move || vault.forget(&name)).await;
         forgotten.map_err(|_| ApiError::internal("the secrets broke off"))??;

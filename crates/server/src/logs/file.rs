@@ -1,11 +1,13 @@
 //! The files of a log: the current one and its older siblings.
 
-use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, DirEntry, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use engine::HandlerId;
 
 use crate::seldom::Seldom;
 
@@ -21,6 +23,9 @@ pub struct Rotation {
 /// Files held open at a time; the rest are opened again when needed.
 const OPEN: usize = 64;
 
+/// Versions of a function that are remembered to be its own.
+const VERSIONS: usize = 8;
+
 /// The current files of all functions, for one writer.
 #[derive(Debug)]
 pub(super) struct Files {
@@ -34,6 +39,8 @@ struct Current {
     file: File,
     size: u64,
     pending: Vec<u8>,
+    /// Versions that were found to be of its function, the last first: these are not asked about again.
+    versions: Vec<HandlerId>,
 }
 
 impl Files {
@@ -41,8 +48,19 @@ impl Files {
         Self { root, rotation, open: HashMap::new() }
     }
 
-    /// Has `render` append to what is to be written to a function's log.
-    pub(super) fn append(&mut self, name: &str, render: impl FnOnce(&mut Vec<u8>)) {
+    /// Has `render` append to what is to be written to the log of a version's function, if that `is_there`: a call that
+    /// outlives its function must neither bring its log back nor write into the next one's of that name.
+    pub(super) fn append(
+        &mut self,
+        name: &str,
+        version: &HandlerId,
+        is_there: impl FnOnce() -> bool,
+        render: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let known = self.open.get(name).is_some_and(|current| current.versions.contains(version));
+        if !known && !is_there() {
+            return;
+        }
         if !self.open.contains_key(name) {
             if self.open.len() >= OPEN {
                 self.flush();
@@ -57,6 +75,10 @@ impl Files {
             }
         }
         let Some(current) = self.open.get_mut(name) else { return };
+        if !known {
+            current.versions.truncate(VERSIONS - 1);
+            current.versions.insert(0, version.clone());
+        }
         render(&mut current.pending);
         // A batch may be large: rotate within it, so that no file grows far beyond its size.
         if current.pending.len() as u64 + current.size >= self.rotation.bytes {
@@ -83,6 +105,42 @@ impl Files {
         drop(fs::remove_dir_all(self.root.join(name)));
     }
 
+    /// Asks anew of whom a function's log is: another of that name has come in its place.
+    pub(super) fn doubt(&mut self, name: &str) {
+        if let Some(current) = self.open.get_mut(name) {
+            current.versions.clear();
+        }
+    }
+
+    /// Removes the logs that are none of these: what a worker left behind that died amid a removal.
+    pub(super) fn keep_only(&self, names: &HashSet<String>) {
+        for entry in directories(&self.root) {
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            if !name.starts_with('@') {
+                self.remove_unless_in(names, &name);
+                continue;
+            }
+            for entry in directories(&entry.path()) {
+                let Ok(own) = entry.file_name().into_string() else { continue };
+                self.remove_unless_in(names, &format!("{name}/{own}"));
+            }
+            // Stays where a function's log does.
+            drop(fs::remove_dir(entry.path()));
+        }
+    }
+
+    fn remove_unless_in(&self, names: &HashSet<String>, name: &str) {
+        if names.contains(name) {
+            return;
+        }
+        match fs::remove_dir_all(self.root.join(name)) {
+            Ok(()) => tracing::info!(function = name, "removed the log of a function that is gone"),
+            Err(error) => {
+                tracing::warn!(function = name, %error, "the log of a function that is gone stays");
+            }
+        }
+    }
+
     fn flush_one(&mut self, name: &str) {
         let dir = self.root.join(name);
         let Some(current) = self.open.get_mut(name) else { return };
@@ -91,7 +149,8 @@ impl Files {
                 return Ok(());
             }
             rotate(&dir, self.rotation)?;
-            *current = Current::open(&dir)?;
+            let versions = std::mem::take(&mut current.versions);
+            *current = Current { versions, ..Current::open(&dir)? };
             Ok(())
         });
         if let Err(error) = wrote {
@@ -100,6 +159,12 @@ impl Files {
             self.open.remove(name);
         }
     }
+}
+
+/// What cannot be listed has none.
+fn directories(of: &Path) -> impl Iterator<Item = DirEntry> + use<> {
+    let entries = fs::read_dir(of).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
 }
 
 /// A function can print as often as it likes.
@@ -133,7 +198,7 @@ impl Current {
     fn open(dir: &Path) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
         let (file, size) = open_lines(&mut OpenOptions::new(), &dir.join("current.log"))?;
-        Ok(Self { file, size, pending: Vec::new() })
+        Ok(Self { file, size, pending: Vec::new(), versions: Vec::new() })
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -165,7 +230,13 @@ pub(crate) fn rotate(dir: &Path, rotation: Rotation) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+
+    fn version() -> HandlerId {
+        HandlerId(Arc::from("1"))
+    }
 
     #[test]
     fn a_log_never_takes_more_than_its_files() {
@@ -173,7 +244,12 @@ mod tests {
         let rotation = Rotation { bytes: 1000, files: 3 };
         let mut files = Files::new(dir.path().to_owned(), rotation);
         for n in 0..200 {
-            files.append("f", |out| out.extend_from_slice(format!("{n:099}\n").as_bytes()));
+            files.append(
+                "f",
+                &version(),
+                || true,
+                |out| out.extend_from_slice(format!("{n:099}\n").as_bytes()),
+            );
             if n % 7 == 0 {
                 files.flush();
             }
@@ -198,7 +274,7 @@ mod tests {
         fs::create_dir_all(dir.path().join("f")).unwrap();
         fs::write(&log, "whole\nhal").unwrap();
         let mut files = Files::new(dir.path().to_owned(), Rotation { bytes: 1 << 20, files: 2 });
-        files.append("f", |out| out.extend_from_slice(b"next\n"));
+        files.append("f", &version(), || true, |out| out.extend_from_slice(b"next\n"));
         files.flush();
         assert_eq!(fs::read_to_string(&log).unwrap(), "whole\nhal\nnext\n");
     }
@@ -209,9 +285,12 @@ mod tests {
         let mut files = Files::new(dir.path().to_owned(), Rotation { bytes: 1 << 20, files: 2 });
         for round in 0..2 {
             for n in 0..OPEN + 10 {
-                files.append(&format!("f{n}"), |out| {
-                    out.extend_from_slice(format!("{round}\n").as_bytes())
-                });
+                files.append(
+                    &format!("f{n}"),
+                    &version(),
+                    || true,
+                    |out| out.extend_from_slice(format!("{round}\n").as_bytes()),
+                );
             }
         }
         files.flush();

@@ -7,6 +7,12 @@
 //!
 //! A reader asks the writer to catch up first, so what a finished call printed is there to read. Followers are woken
 //! by a counter that moves whenever something was written.
+//!
+//! ```text
+//!   wool rm NAME ──► registry: gone ──► files and bucket: gone        in the writer, between two lines
+//!                          └── a call of it that still runs: its lines are dropped, for good
+//!   died in between ──► the next worker's writer begins with removing what the registry does not know
+//! ```
 
 mod file;
 mod follow;
@@ -33,6 +39,7 @@ pub use line::{Entry, ParseError};
 use crate::bucket::Rate;
 use crate::name::{WholeName, directory};
 use crate::privilege;
+use crate::registry::Registry;
 use file::Files;
 use rate::{Buckets, Verdict};
 
@@ -49,6 +56,7 @@ pub struct Logs {
     removed: broadcast::Sender<WholeName>,
     root: PathBuf,
     rotation: Rotation,
+    registry: Arc<Registry>,
 }
 
 /// Removals that a follower may be behind; one that is further behind asks whether its function is there.
@@ -64,21 +72,32 @@ enum Message {
 }
 
 impl Logs {
-    /// Starts the writer. It ends, with everything written, when the logs are dropped.
+    /// Starts the writer, which first removes what is left of functions that the registry does not know. It ends, with
+    /// everything written, when the logs are dropped.
     ///
     /// # Errors
     /// When no thread can be made.
-    pub fn start(root: &Path, rotation: Rotation, rate: Rate) -> std::io::Result<Self> {
+    pub fn start(
+        root: &Path,
+        rotation: Rotation,
+        rate: Rate,
+        registry: Arc<Registry>,
+    ) -> std::io::Result<Self> {
         let (queue, messages) = sync_channel(QUEUE);
         let (written_now, written) = watch::channel(0);
         let dropped = Arc::new(AtomicU64::new(0));
         let files = Files::new(root.to_owned(), rotation);
+        let known = Arc::clone(&registry);
         thread::Builder::new().name("logs".to_owned()).spawn(move || {
             privilege::renounce();
-            write_all(&messages, files, &written_now);
+            let functions = known.list();
+            let names = functions.iter().map(|f| f.whole_name().directory().into_owned());
+            files.keep_only(&names.collect());
+            write_all(&messages, files, &known, &written_now);
         })?;
         let (buckets, removed) = (Mutex::new(Buckets::new(rate)), broadcast::Sender::new(REMOVALS));
-        Ok(Self { queue, dropped, buckets, written, removed, root: root.to_owned(), rotation })
+        let root = root.to_owned();
+        Ok(Self { queue, dropped, buckets, written, removed, root, rotation, registry })
     }
 
     /// Pieces dropped because the writer could not keep up, or their function wrote faster than it may.
@@ -142,7 +161,8 @@ impl LogSink for Logs {
         let name = directory(&line.handler.tenant, &line.handler.name);
         // A bucket is whole between any two judgements.
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        let verdict = buckets.judge(&name, line.text.len(), Instant::now());
+        let is_there = || self.registry.has(&line.handler);
+        let verdict = buckets.judge(&name, line.text.len(), Instant::now(), is_there);
         drop(buckets);
         match verdict {
             Verdict::Passes { dropped: 0 } => {}
@@ -157,6 +177,8 @@ impl LogSink for Logs {
                 });
             }
             Verdict::Dropped => return self.count_dropped(),
+            // Nobody could have read it.
+            Verdict::Gone => return,
         }
         self.hand_over(line);
     }
@@ -178,20 +200,29 @@ impl Logs {
 }
 
 /// Runs in the writer's thread until all senders are gone.
-fn write_all(messages: &Receiver<Message>, mut files: Files, written: &watch::Sender<u64>) {
+fn write_all(
+    messages: &Receiver<Message>,
+    mut files: Files,
+    registry: &Registry,
+    written: &watch::Sender<u64>,
+) {
     let mut waiting = Vec::new();
     while let Ok(first) = messages.recv() {
         // Everything that is there already goes into one write per file.
         for message in std::iter::once(first).chain(messages.try_iter().take(QUEUE)) {
             match message {
                 Message::Line(at, line) => {
-                    let directory = directory(&line.handler.tenant, &line.handler.name);
-                    files.append(&directory, |out| {
+                    let handler = &line.handler;
+                    let directory = directory(&handler.tenant, &handler.name);
+                    let is_there = || registry.has(handler);
+                    files.append(&directory, &handler.id, is_there, |out| {
                         line::render(out, at, &line.invocation, line.stream, &line.text);
                     });
                 }
                 Message::Remove(name, is_back, done) => {
-                    if !is_back() {
+                    if is_back() {
+                        files.doubt(&name);
+                    } else {
                         files.remove(&name);
                         waiting.push(done);
                     }
@@ -211,32 +242,62 @@ fn write_all(messages: &Receiver<Message>, mut files: Files, written: &watch::Se
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::{Sqlite, Version};
 
-    fn line() -> LogLine {
+    fn line_of(version: &str, text: &'static str) -> LogLine {
         let handler = serde_json::from_value(serde_json::json!({
-            "id": "", "name": "chatty", "packages": null, "imports": [], "code": "code/c",
+            "id": version, "name": "chatty", "packages": null, "imports": [], "code": "code/c",
             "python": { "base": "base/b", "guest": "guest/g", "interpreter": "/usr/bin/python3" },
             "module": "m", "function": "f", "convention": "lambda", "binary": false, "environment": {},
             "limits": sandbox::Limits::default(), "network": "none",
             "timeout": { "secs": 1, "nanos": 0 }, "concurrency": 1,
         }));
-        let (stream, text) = (LogStream::Stdout, "by print\n".into());
+        let (stream, text) = (LogStream::Stdout, text.into());
         LogLine { handler: Arc::new(handler.unwrap()), invocation: String::new(), stream, text }
+    }
+
+    fn line() -> LogLine {
+        line_of("1", "by print\n")
+    }
+
+    fn name() -> WholeName {
+        WholeName::of(&line().handler)
+    }
+
+    fn registry(root: &Path) -> Arc<Registry> {
+        let store = Sqlite::open(&root.join("registry")).unwrap();
+        Arc::new(Registry::open(Box::new(store)).unwrap())
+    }
+
+    fn deploy(registry: &Registry, line: &LogLine) {
+        let handler = Arc::clone(&line.handler);
+        let created = SystemTime::now();
+        let (manifest, lock) = (serde_json::Value::Null, String::new());
+        registry.put(Version { handler, created, manifest, lock }, false, 9).unwrap();
+    }
+
+    fn start(root: &Path, registry: &Arc<Registry>) -> Logs {
+        let rate = Rate { each_second: 1e9, burst: 1e9 };
+        let rotation = Rotation { files: 2, bytes: 1 << 20 };
+        Logs::start(&root.join("logs"), rotation, rate, Arc::clone(registry)).unwrap()
+    }
+
+    fn written(root: &Path) -> String {
+        std::fs::read_to_string(root.join("logs/chatty/current.log")).unwrap()
     }
 
     #[tokio::test]
     async fn what_was_removed_is_gone_when_the_removal_returns() {
         let root = tempfile::tempdir().unwrap();
-        let rate = Rate { each_second: 1e9, burst: 1e9 };
-        let rotation = Rotation { files: 2, bytes: 1 << 20 };
-        let logs = Logs::start(root.path(), rotation, rate).unwrap();
-        let name = WholeName::of(&line().handler);
-        let log = root.path().join("chatty");
+        let registry = registry(root.path());
+        deploy(&registry, &line());
+        let logs = start(root.path(), &registry);
+        let log = root.path().join("logs/chatty");
         for _ in 0..100 {
             logs.write(line());
             logs.flush().await;
             assert!(log.exists());
-            logs.remove(&name).await;
+            logs.remove(&name()).await;
             assert!(!log.exists());
         }
     }
@@ -244,17 +305,85 @@ mod tests {
     #[tokio::test]
     async fn a_log_stays_whose_function_is_back_when_it_would_be_removed() {
         let root = tempfile::tempdir().unwrap();
-        let rate = Rate { each_second: 1e9, burst: 1e9 };
-        let rotation = Rotation { files: 2, bytes: 1 << 20 };
-        let logs = Logs::start(root.path(), rotation, rate).unwrap();
-        let (name, mut removals) = (WholeName::of(&line().handler), logs.removals());
+        let registry = registry(root.path());
+        deploy(&registry, &line());
+        let logs = start(root.path(), &registry);
+        let mut removals = logs.removals();
         logs.write(line());
         // Asked by the writer itself, nothing is written between the answer and the removal.
-        logs.remove_unless(&name, || thread::current().name() == Some("logs")).await;
-        assert!(root.path().join("chatty/current.log").exists());
+        logs.remove_unless(&name(), || thread::current().name() == Some("logs")).await;
+        assert!(root.path().join("logs/chatty/current.log").exists());
         assert!(removals.try_recv().is_err(), "nobody is told that it is gone");
-        logs.remove_unless(&name, || false).await;
-        assert!(!root.path().join("chatty").exists());
-        assert_eq!(removals.try_recv().unwrap(), name);
+        logs.remove_unless(&name(), || false).await;
+        assert!(!root.path().join("logs/chatty").exists());
+        assert_eq!(removals.try_recv().unwrap(), name());
+    }
+
+    #[tokio::test]
+    async fn what_outlives_its_function_writes_neither_its_log_nor_that_of_the_next_of_its_name() {
+        let root = tempfile::tempdir().unwrap();
+        let registry = registry(root.path());
+        let (old, older, new) =
+            (line_of("2", "of the old\n"), line_of("1", "older\n"), line_of("3", "of the new\n"));
+        deploy(&registry, &older);
+        deploy(&registry, &old);
+        let logs = start(root.path(), &registry);
+        logs.write(old.clone());
+        logs.write(older.clone());
+        logs.flush().await;
+        assert!(written(root.path()).contains("older"), "a version before is the function's still");
+
+        registry.remove(&name()).unwrap();
+        logs.remove(&name()).await;
+        logs.write(old.clone());
+        logs.write(older.clone());
+        logs.flush().await;
+        assert!(!root.path().join("logs/chatty").exists());
+        let buckets = format!("{:?}", logs.buckets.lock().unwrap());
+        assert!(!buckets.contains("chatty"), "{buckets}");
+
+        deploy(&registry, &new);
+        for line in [&old, &new, &older, &new] {
+            logs.write(line.clone());
+        }
+        logs.flush().await;
+        assert!(!written(root.path()).contains("old"), "{}", written(root.path()));
+        assert_eq!(written(root.path()).matches("of the new").count(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_function_that_is_back_before_its_log_is_gone_gets_nothing_more_of_the_one_before() {
+        let root = tempfile::tempdir().unwrap();
+        let registry = registry(root.path());
+        let (old, new) = (line_of("1", "of the old\n"), line_of("2", "of the new\n"));
+        deploy(&registry, &old);
+        let logs = start(root.path(), &registry);
+        logs.write(old.clone());
+        logs.flush().await;
+        registry.remove(&name()).unwrap();
+        deploy(&registry, &new);
+        logs.remove_unless(&name(), || true).await;
+        // In this order: the new one has a bucket, and the writer alone can tell them apart.
+        logs.write(new);
+        logs.write(old);
+        logs.flush().await;
+        assert_eq!(written(root.path()).matches("of the old").count(), 1);
+        assert_eq!(written(root.path()).matches("of the new").count(), 1);
+    }
+
+    #[tokio::test]
+    async fn what_functions_left_that_are_gone_is_removed_at_the_start() {
+        let root = tempfile::tempdir().unwrap();
+        let registry = registry(root.path());
+        deploy(&registry, &line());
+        for left in ["logs/chatty", "logs/gone", "logs/@acme/chatty"] {
+            std::fs::create_dir_all(root.path().join(left)).unwrap();
+            std::fs::write(root.path().join(left).join("current.log"), "left\n").unwrap();
+        }
+        start(root.path(), &registry).flush().await;
+        let there = std::fs::read_dir(root.path().join("logs")).unwrap();
+        let there: Vec<_> = there.map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(there, ["chatty"]);
+        assert_eq!(written(root.path()), "left\n");
     }
 }

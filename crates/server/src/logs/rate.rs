@@ -20,6 +20,8 @@ pub(super) enum Verdict {
     Passes { dropped: u64 },
     /// It does not.
     Dropped,
+    /// It is of a function that is gone.
+    Gone,
 }
 
 impl Buckets {
@@ -27,9 +29,19 @@ impl Buckets {
         Self { rate, of: HashMap::new() }
     }
 
-    /// Judges a piece of a function's output.
-    pub(super) fn judge(&mut self, name: &str, bytes: usize, now: Instant) -> Verdict {
+    /// Judges a piece of a function's output. Whether the function is there is asked where nothing is known of it: a call that
+    /// outlives its function would else leave something here that nobody forgets.
+    pub(super) fn judge(
+        &mut self,
+        name: &str,
+        bytes: usize,
+        now: Instant,
+        is_there: impl FnOnce() -> bool,
+    ) -> Verdict {
         if !self.of.contains_key(name) {
+            if !is_there() {
+                return Verdict::Gone;
+            }
             self.of.insert(name.to_owned(), (Bucket::full(self.rate, now), 0));
         }
         let Some((bucket, dropped)) = self.of.get_mut(name) else { return Verdict::Dropped };
@@ -56,12 +68,17 @@ mod tests {
     fn what_was_dropped_is_told_once_and_takes_nothing_from_another_function() {
         let mut buckets = Buckets::new(Rate { each_second: 10.0, burst: 10.0 });
         let begin = Instant::now();
-        assert_eq!(buckets.judge("loud", 11, begin), Verdict::Dropped);
-        assert_eq!(buckets.judge("loud", 10, begin), Verdict::Passes { dropped: 11 });
-        assert_eq!(buckets.judge("quiet", 10, begin), Verdict::Passes { dropped: 0 });
+        let mut judge = |name: &str, bytes, now| buckets.judge(name, bytes, now, || true);
+        assert_eq!(judge("loud", 11, begin), Verdict::Dropped);
+        assert_eq!(judge("loud", 10, begin), Verdict::Passes { dropped: 11 });
+        assert_eq!(judge("quiet", 10, begin), Verdict::Passes { dropped: 0 });
         let later = begin + Duration::from_secs(1);
-        assert_eq!(buckets.judge("loud", 10, later), Verdict::Passes { dropped: 0 });
+        assert_eq!(judge("loud", 10, later), Verdict::Passes { dropped: 0 });
         buckets.forget("loud");
-        assert_eq!(buckets.judge("loud", 10, later), Verdict::Passes { dropped: 0 });
+        let again = buckets.judge("loud", 10, later, || true);
+        assert_eq!(again, Verdict::Passes { dropped: 0 });
+        buckets.forget("loud");
+        assert_eq!(buckets.judge("loud", 10, later, || false), Verdict::Gone);
+        assert!(!buckets.of.contains_key("loud"), "nothing is kept of what is gone");
     }
 }

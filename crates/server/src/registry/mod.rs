@@ -12,8 +12,9 @@ pub(crate) mod millis;
 mod sqlite;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::SystemTime;
 
 use engine::{Handler, HandlerId};
@@ -160,9 +161,36 @@ pub trait Store: Send + Debug {
 /// The functions of a worker: a store, and all current versions in memory.
 #[derive(Debug)]
 pub struct Registry {
-    functions: RwLock<BTreeMap<WholeName, Arc<Function>>>,
+    functions: RwLock<BTreeMap<WholeName, Known>>,
     // One writer at a time, and the memory follows the disk in the same order: taken before `functions`.
     store: Mutex<Box<dyn Store>>,
+}
+
+/// A function in memory.
+#[derive(Debug)]
+struct Known {
+    function: Arc<Function>,
+    /// Versions before the current one that something still runs: as many as that at most, and those put since.
+    earlier: Vec<Weak<Handler>>,
+}
+
+impl Known {
+    fn new(function: Arc<Function>) -> Self {
+        Self { function, earlier: Vec::new() }
+    }
+
+    /// Makes another version current; returns the function as it was.
+    fn advance(&mut self, function: Arc<Function>) -> Arc<Function> {
+        let before = std::mem::replace(&mut self.function, function);
+        self.earlier.retain(|handler| handler.strong_count() > 0);
+        self.earlier.push(Arc::downgrade(&before.current.handler));
+        before
+    }
+
+    fn has(&self, version: &HandlerId) -> bool {
+        self.function.current.handler.id == *version
+            || self.earlier.iter().filter_map(Weak::upgrade).any(|handler| handler.id == *version)
+    }
 }
 
 impl Registry {
@@ -171,14 +199,15 @@ impl Registry {
     /// # Errors
     /// When the store cannot be read.
     pub fn open(store: Box<dyn Store>) -> Result<Self, StoreError> {
-        let functions = store.load()?.into_iter().map(|f| (f.whole_name(), Arc::new(f))).collect();
+        let functions = store.load()?.into_iter();
+        let functions = functions.map(|f| (f.whole_name(), Known::new(Arc::new(f)))).collect();
         Ok(Self { functions: RwLock::new(functions), store: Mutex::new(store) })
     }
 
     /// Puts others in the place of handlers, in memory only: what the disk says of a version stays as it was deployed.
     pub(crate) fn replace(&self, other: impl Fn(&Handler) -> Option<Handler>) {
         let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
-        for function in functions.values_mut() {
+        for Known { function, .. } in functions.values_mut() {
             if let Some(handler) = other(&function.current.handler) {
                 let mut changed = Function::clone(function);
                 Arc::make_mut(&mut changed.current).handler = Arc::new(handler);
@@ -191,19 +220,28 @@ impl Registry {
     #[must_use]
     pub fn resolve(&self, name: &WholeName) -> Option<Arc<Handler>> {
         let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
-        functions.get(name).map(|function| Arc::clone(&function.current.handler))
+        functions.get(name).map(|known| Arc::clone(&known.function.current.handler))
+    }
+
+    /// Whether what runs is a version of a function that is there: of one that was removed it is not, though another of that
+    /// name was deployed since. A version of both is taken for the new one's.
+    pub(crate) fn has(&self, handler: &Handler) -> bool {
+        let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
+        functions.get(&WholeName::of(handler)).is_some_and(|known| known.has(&handler.id))
     }
 
     /// A function.
     #[must_use]
     pub fn get(&self, name: &WholeName) -> Option<Arc<Function>> {
-        self.functions.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
+        functions.get(name).map(|known| Arc::clone(&known.function))
     }
 
     /// All functions of all tenants, by tenant and name.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<Function>> {
-        self.functions.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
+        functions.values().map(|known| Arc::clone(&known.function)).collect()
     }
 
     /// Whether a tenant that may have `most` functions may have this one.
@@ -242,7 +280,13 @@ impl Registry {
         store.put(&function)?;
         let function = Arc::new(function);
         let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
-        let before = functions.insert(name, Arc::clone(&function));
+        let before = match functions.entry(name) {
+            Entry::Occupied(mut known) => Some(known.get_mut().advance(Arc::clone(&function))),
+            Entry::Vacant(place) => {
+                place.insert(Known::new(Arc::clone(&function)));
+                None
+            }
+        };
         Ok((function, before))
     }
 
@@ -269,7 +313,8 @@ impl Registry {
             return Ok(None);
         }
         store.remove(name)?;
-        Ok(self.functions.write().unwrap_or_else(PoisonError::into_inner).remove(name))
+        let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
+        Ok(functions.remove(name).map(|known| known.function))
     }
 
     /// A function's versions, newest first. Waits for the disk.
