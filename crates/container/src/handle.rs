@@ -134,7 +134,7 @@ impl Handle {
         Command::Inspect { sandbox: self.id.0 }
     }
 
-    /// How its first process ended, and its last words, some lines at most. When that process has closed its channel.
+    /// How its first process ended, and its last words: what it said before it was ready, 4 KiB at most. When that process has closed its channel.
     ///
     /// # Errors
     /// When the warden is gone.
