@@ -11,7 +11,7 @@ set -euo pipefail
 checkout=$(cd "$(dirname "$0")/../.." && pwd)
 work=$checkout/target/aarch64
 root=$work/root
-mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
+mirror=${DEBIAN_MIRROR:-}
 suite=${DEBIAN_SUITE:-sid}
 target=aarch64-unknown-linux-gnu
 export PATH=$PATH:/sbin:/usr/sbin
@@ -26,7 +26,7 @@ fi
 if [ ! -e "$work/made" ]; then
     rm -rf "$root"
     mkdir -p "$root"
-    debootstrap --variant=minbase --include=ca-certificates "$suite" "$root" "$mirror"
+    debootstrap --variant=minbase --include=ca-certificates "$suite" "$root" ${mirror:+"$mirror"}
 fi
 mount --bind /dev "$root/dev"
 mount -t proc proc "$root/proc"

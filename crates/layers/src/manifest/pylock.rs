@@ -114,7 +114,7 @@ mod tests {
     fn each_package_is_required_with_its_version_and_the_hashes_of_all_its_files() {
         let (source, one, other) = (file('a'), file('b'), file('c'));
         let read = lock(&format!(
-            "[[packages]]\nname = \"numpy\"\nversion = \"2.1.0\"\nindex = \"https://pypi.org/simple\"\n\
+            "[[packages]]\nname = \"numpy\"\nversion = \"2.1.0\"\nindex = \"https://index.example.org/simple\"\n\
              sdist = {source}\nwheels = [{one}, {other}]\n\
              [[packages]]\nname = \"tzdata\"\nversion = \"2025.2\"\nmarker = \"sys_platform == 'win32'\"\nwheels = [{one}]\n"
         ));
@@ -174,8 +174,7 @@ mod tests {
     #[test]
     fn a_lock_of_a_megabyte_is_read_and_one_that_takes_more_memory_to_parse_is_not() {
         // As long as PyPI's are, in the form of uv's.
-        let url =
-            format!("https://files.pythonhosted.org/packages/{}", "0123456789abcdef/".repeat(7));
+        let url = format!("https://files.example.org/packages/{}", "0123456789abcdef/".repeat(7));
         let file = format!(
             "    {{ url = \"{url}-3.14.5-cp311-cp311-macosx_10_9_universal2.whl\", upload-time = 2026-10-11T00:59:42Z, size = 832358, hashes = {{ sha256 = \"{}\" }} }},\n",
             "a".repeat(64)
