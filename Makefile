@@ -60,9 +60,9 @@ check-aarch64:
 	tests/aarch64/check.sh
 
 test: need-rust $(VENV)/ready
-	$(VENV)/bin/python -m pytest -q -rs guest/python/tests
-	cargo build --workspace --locked
 	mkdir -p target && rm -f target/skipped
+	LAMBSWOOL_SKIPPED=$(CURDIR)/target/skipped $(VENV)/bin/python -m pytest -q -rs guest/python/tests
+	cargo build --workspace --locked
 	LAMBSWOOL_SKIPPED=$(CURDIR)/target/skipped cargo test --workspace --locked
 	@if [ -e target/skipped ]; then echo "$$(wc -l <target/skipped) tests had nothing to do here:"; \
 	sort target/skipped; else echo "no test was skipped"; fi

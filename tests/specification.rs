@@ -1,4 +1,4 @@
-//! SPECIFICATION.md and the threat model name tests: every one of them exists.
+//! SPECIFICATION.md, the threat model and the table of limits name tests: every one of them exists.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,11 @@ fn every_test_that_the_specification_names_exists() {
 #[test]
 fn every_test_that_the_threat_model_names_exists() {
     every_test_named_in("docs/threat-model.md", 20);
+}
+
+#[test]
+fn every_test_that_the_table_of_limits_names_exists() {
+    every_test_named_in("docs/limits.md", 40);
 }
 
 fn every_test_named_in(page: &str, at_least: usize) {

@@ -16,7 +16,7 @@ suite=${DEBIAN_SUITE:-sid}
 target=aarch64-unknown-linux-gnu
 export PATH=$PATH:/sbin:/usr/sbin
 [ "$(id -u)" = 0 ] || { echo "error: a chroot takes root"; exit 1; }
-command -v debootstrap >/dev/null || { echo "error: debootstrap is missing; install it"; exit 1; }
+"$checkout/tests/need.sh" debootstrap:debootstrap
 
 # What is mounted here goes with this namespace: no path below the chroot ever leads out of it for anybody else.
 if [ -z "${LAMBSWOOL_OWN_MOUNTS:-}" ]; then

@@ -14,11 +14,8 @@ stamp=$(cat "$here/svm-kernel.sh" "$here/svm-ramdisk.sh" | sha256sum)
 if [ -e "$dir/stamp" ] && [ "$(cat "$dir/stamp")" = "$stamp" ]; then
     exit 0
 fi
-for tool in apt-get dpkg-deb xz; do
-    command -v "$tool" >/dev/null || {
-        echo "error: $tool is missing: install the packages apt, dpkg and xz-utils" >&2
-        exit 1
-    }
+for tool in apt-get dpkg-deb; do
+    command -v "$tool" >/dev/null || { echo "error: $tool is missing: a Debian host is needed" >&2 && exit 1; }
 done
 keys=/usr/share/keyrings/debian-archive-keyring.gpg
 [ -e "$keys" ] || {

@@ -16,12 +16,8 @@ checkout=$(cd "$here/../.." && pwd)
 dir=$checkout/target/svm
 minutes=${VM_MINUTES:-40}
 filter=${1:-}
-for tool in qemu-system-x86_64 cargo; do
-    command -v "$tool" >/dev/null || {
-        echo "error: $tool is missing; install qemu-system-x86 and a Rust toolchain"
-        exit 1
-    }
-done
+command -v cargo >/dev/null || { echo "error: no Rust toolchain; get one from https://rustup.rs"; exit 1; }
+"$here/../need.sh" qemu-system-x86_64:qemu-system-x86 xz:xz-utils
 mkdir -p "$dir"
 "$here/svm-kernel.sh" "$dir"
 

@@ -17,12 +17,8 @@ dir=$checkout/target/vm
 minutes=${VM_MINUTES:-100}
 filter=${1:-}
 export PATH=$PATH:/sbin:/usr/sbin
-for tool in qemu-system-x86_64 mke2fs cargo; do
-    command -v "$tool" >/dev/null || {
-        echo "error: $tool is missing; install qemu-system-x86, e2fsprogs and a Rust toolchain"
-        exit 1
-    }
-done
+command -v cargo >/dev/null || { echo "error: no Rust toolchain; get one from https://rustup.rs"; exit 1; }
+"$here/../need.sh" qemu-system-x86_64:qemu-system-x86 mke2fs:e2fsprogs depmod:kmod cpio:cpio
 mkdir -p "$dir"
 "$here/system.sh" "$dir"
 

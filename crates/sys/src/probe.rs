@@ -115,7 +115,7 @@ impl Host {
             processes: processes(&mounts, unified.as_ref()),
             cpu: limits_cpu(&mounts, unified.as_ref()),
             kernel: Kernel::running(),
-            surroundings: surroundings(),
+            surroundings: surroundings(Path::new("/"), in_first_pid_namespace()),
             cgroups,
             missing_controllers,
             user_namespaces: number("/proc/sys/user/max_user_namespaces").unwrap_or(0),
@@ -148,16 +148,32 @@ fn list(text: &str, separator: char) -> Vec<String> {
     text.trim().split(separator).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-fn surroundings() -> Surroundings {
-    if read("/proc/sys/kernel/osrelease").to_lowercase().contains("wsl2") {
+/// Whether this process is in the first pid namespace: in one that a container has, it is not. The kernel gives the first
+/// a number that never changes (`PROC_PID_INIT_INO`, `include/linux/proc_ns.h`).
+fn in_first_pid_namespace() -> bool {
+    fs::read_link("/proc/self/ns/pid").is_ok_and(|name| name == Path::new("pid:[4026531836]"))
+}
+
+/// What the files below `root` say. A machine may have been made from a container's image, and have its marks; `first`:
+/// it is one, because nothing contains this process.
+fn surroundings(root: &Path, first: bool) -> Surroundings {
+    let read = |path: &str| fs::read(root.join(path)).unwrap_or_default();
+    let text = |path: &str| String::from_utf8_lossy(&read(path)).into_owned();
+    // Windows' Linux has a pid namespace of its own too, and systemd there calls it a container.
+    if text("proc/sys/kernel/osrelease").to_lowercase().contains("wsl2") {
         return Surroundings::Wsl2;
     }
-    if Path::new("/.dockerenv").exists() {
-        return Surroundings::Container("docker".to_owned());
+    if first {
+        return Surroundings::Machine;
+    }
+    for (mark, name) in [(".dockerenv", "docker"), ("run/.containerenv", "podman")] {
+        if root.join(mark).exists() {
+            return Surroundings::Container(name.to_owned());
+        }
     }
     // systemd writes down what it finds in pid 1's environment, which only root may read.
-    let named = list(&read("/run/systemd/container"), '\n').into_iter().next().or_else(|| {
-        let environment = fs::read("/proc/1/environ").unwrap_or_default();
+    let named = list(&text("run/systemd/container"), '\n').into_iter().next().or_else(|| {
+        let environment = read("proc/1/environ");
         let entry = environment.split(|b| *b == 0).find_map(|e| e.strip_prefix(b"container="))?;
         Some(String::from_utf8_lossy(entry).into_owned())
     });
@@ -280,6 +296,35 @@ mod tests {
         assert!(Kernel::parse("6.9.0-rc1") < Kernel::parse("6.15.3-amd64"));
         assert_eq!(Kernel::parse("5.15"), Kernel(5, 15));
         assert!(Kernel::running() > Kernel(3, 0));
+    }
+
+    #[test]
+    fn a_container_is_told_by_the_marks_that_it_leaves_and_a_machine_made_of_an_image_is_none() {
+        let among = |files: &[(&str, &str)], first| {
+            let root = tempfile::tempdir().unwrap();
+            for (path, content) in files {
+                let path = root.path().join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, content).unwrap();
+            }
+            surroundings(root.path(), first)
+        };
+        let container = |name: &str| Surroundings::Container(name.to_owned());
+        let kernel = ("proc/sys/kernel/osrelease", "6.12.0-amd64\n");
+        let docker = [kernel, (".dockerenv", "")];
+        assert_eq!(among(&docker, false), container("docker"));
+        assert_eq!(among(&docker, true), Surroundings::Machine);
+        assert_eq!(among(&[kernel, ("run/.containerenv", "")], false), container("podman"));
+        assert_eq!(among(&[kernel, ("run/systemd/container", "lxc\n")], false), container("lxc"));
+        let of_pid_1 = ("proc/1/environ", "HOME=/\0container=systemd-nspawn\0TERM=linux\0");
+        assert_eq!(among(&[kernel, of_pid_1], false), container("systemd-nspawn"));
+        assert_eq!(among(&[kernel], false), Surroundings::Machine);
+        // As WSL 2 has it: a namespace of its own, and systemd's word for it.
+        let windows = ("proc/sys/kernel/osrelease", "5.15.167.4-microsoft-standard-WSL2\n");
+        assert_eq!(
+            among(&[windows, ("run/systemd/container", "wsl\n")], false),
+            Surroundings::Wsl2
+        );
     }
 
     #[test]

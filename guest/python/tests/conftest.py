@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -134,6 +135,18 @@ class Guest:
             assert 0 < len(body) <= 64 << 10
             logs.append((header["id"], header["stream"], body))
         raise EOFError(logs)
+
+
+def skip(name: str, why: str) -> NoReturn:
+    """Says that the machine lacks `name`, as the Rust tests do: see `crates/skips`."""
+    if name in os.environ.get("LAMBSWOOL_REQUIRE", "").split(","):
+        pytest.fail(f"{why}, and LAMBSWOOL_REQUIRE says that this machine has {name}")
+    skipped = os.environ.get("LAMBSWOOL_SKIPPED")
+    if skipped:
+        test = os.environ["PYTEST_CURRENT_TEST"].split(" ")[0]
+        with open(skipped, "a") as file:
+            file.write(f"{name}: {test}: {why}\n")
+    pytest.skip(why)
 
 
 def encode(header: dict, body: bytes = b"") -> bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import PATIENCE, PYTHON
+from conftest import PATIENCE, PYTHON, skip
 
 
 def later(version: str) -> str | None:
@@ -28,7 +28,7 @@ def run(request, layer: Path):
     """Runs code in an interpreter of its own, beside the guest; returns what it sets `said` to."""
     python = PYTHON if request.param == "the guest's" else later(request.param)
     if python is None:
-        pytest.skip(f"no Python {request.param} on this machine")
+        skip("pythons", f"no Python {request.param} on this machine")
 
     def run(code: str) -> object:
         begin = f"import json, sys; sys.path.insert(0, {str(layer)!r})\n"

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from ctypes.util import find_library
 from pathlib import Path
 
+import numpy
 import pytest
 
 import landing
-from conftest import PATIENCE, PYTHON, Guest, Peer, spawn
+from conftest import PATIENCE, PYTHON, Guest, Peer, skip, spawn
 
 
 class Zygote:
@@ -302,9 +303,8 @@ def test_siblings_draw_different_numbers(zygote, task):
 
 
 def test_siblings_draw_different_numbers_from_numpy(zygote, task, packages):
-    numpy = pytest.importorskip("numpy")
     if PYTHON != os.sys.executable:
-        pytest.skip("numpy is there for the tests' own interpreter")
+        skip("pythons", "numpy is there for the tests' own interpreter")
     for name in ("numpy", "numpy.libs"):
         (packages / name).symlink_to(Path(numpy.__file__).parent.parent / name)
     said = zygote.imports("numpy.random", path=packages)
@@ -424,9 +424,8 @@ def test_what_a_zygote_imported_is_out_of_its_childrens_collectors_sight(zygote,
     assert frozen > 1000 > seen
 
 
-@pytest.mark.skipif(not find_library("gomp"), reason="no OpenMP on this machine")
 def test_openmp_has_its_threads_back_after_the_fork(zygote, task, packages):
-    library = find_library("gomp")
+    library = find_library("gomp") or skip("compiler", "no OpenMP on this machine: gcc brings it")
     write(packages / "compute.py", f"import ctypes; gomp = ctypes.CDLL({library!r})")
     write(packages / "parallel.py", "import compute; compute.gomp.omp_set_num_threads(1)")
     write(

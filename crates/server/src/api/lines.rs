@@ -19,3 +19,29 @@ pub(super) fn lines<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D
         asked => Ok(asked),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::extract::Query;
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Asked {
+        #[serde(default, deserialize_with = "lines")]
+        lines: Option<u32>,
+    }
+
+    #[test]
+    fn more_lines_than_may_be_asked_for_are_refused_and_not_cut_down() {
+        let asked = |query: &str| {
+            let uri = format!("/v1/audit?{query}").parse().unwrap();
+            let asked = Query::<Asked>::try_from_uri(&uri);
+            asked.map(|query| query.0.lines).map_err(|refused| refused.body_text())
+        };
+        assert_eq!((asked(""), asked("lines=100000")), (Ok(None), Ok(Some(MOST))));
+        let refused = asked("lines=100001").unwrap_err();
+        assert!(refused.contains("at most 100000 lines"), "{refused}");
+    }
+}
