@@ -148,11 +148,11 @@ def test_the_variables_that_modules_look_up_are_told_and_whose_import_did(zygote
     said = zygote.imports(
         "plain", "mode", *whole, "bytes", "lazy", "sets", "asks", "fails", path=packages
     )
-    own = {name: variables for name, _, _, _, variables in said["files"]}
+    own = {name: variables_of(names) for name, _, _, _, names in said["files"]}
     assert own.pop("begins") == ["*", "A_*", "B_*", "C_*"]
     assert own.pop("many")[0] == "*"
     assert {name for name in whole if own.pop(name, ["*"]) != ["*"]} == set()
-    assert said["variables"] == [["fails", ["GONE"]]]
+    assert [[of, variables_of(names)] for of, names in said["variables"]] == [["fails", ["GONE"]]]
     assert own.pop("asks"), "what the standard library does on its behalf counts, too"
     assert own == {
         "plain": [],
@@ -350,6 +350,84 @@ def test_a_handler_file_hides_a_module_that_the_zygote_imported(zygote, task):
     guest = zygote.fork()
     assert guest.load(module="statistics").kind == "loaded"
     assert guest.call().value == "ours"
+
+
+def test_all_of_a_handlers_files_hide_modules_that_the_zygote_imported(zygote, task, packages):
+    for name in ("utils", "helper", "big/__init__", "big/part", "data/__init__"):
+        write(packages / f"{name}.py", "WHO = 'package'")
+    write(packages / "needs.py", "import utils, helper")
+    assert zygote.imports("needs", "big.part", "data", "calendar", path=packages)["failed"] == []
+    for name in ("utils", "big/__init__", "big/part", "calendar"):
+        write(task / f"{name}.py", "WHO = 'handler'")
+    # What gives way to a package's elsewhere, too, or is no module.
+    write(task / "data/some.csv", "1,2")
+    write(task / "helper.txt", "a note")
+    write(task / "io.py", "WHO = 'handler'")
+    write(
+        task / "main.py",
+        """
+        import importlib
+        def handler(e, c):
+            return [getattr(importlib.import_module(name), "WHO", "python") for name in e]
+        """,
+    )
+    guest = zygote.fork()
+    assert guest.load().kind == "loaded"
+    names = ["utils", "helper", "big", "big.part", "data", "calendar", "io"]
+    theirs, own = "package", "handler"
+    assert guest.call(names).value == [own, theirs, own, own, theirs, own, "python"]
+
+
+def variables_of(names: list[str]) -> list[str]:
+    return [name for name in names if not name.startswith("=")]
+
+
+def lookups(said: dict) -> set[str]:
+    files = [name for file in said["files"] for name in file[-1]]
+    return {*files, *(name for _, names in said["variables"] for name in names)}
+
+
+def test_what_imports_look_for_and_do_not_find_is_told(zygote, packages):
+    write(packages / "there.py", "")
+    write(packages / "there-1.dist-info/METADATA", "Name: there\nVersion: 1\n")
+    write(packages / "outer/__init__.py", "")
+    write(
+        packages / "probes.py",
+        """
+        import importlib.util
+        from importlib import metadata
+        import there
+        try:
+            import winreg, lxml.etree
+        except ImportError:
+            pass
+        try:
+            import lxml.etree
+        except ImportError:
+            pass
+        try:
+            import outer.part
+        except ImportError:
+            pass
+        assert importlib.util.find_spec("numexpr") is None
+        try:
+            metadata.version("Some_Thing")
+        except metadata.PackageNotFoundError:
+            pass
+        """,
+    )
+    write(packages / "lists.py", "from importlib import metadata\nmetadata.entry_points()")
+    write(packages / "pkg_resources.py", "")
+    said = zygote.imports("probes", path=packages)
+    expected = {"import lxml", "import outer.part", "import numexpr", "distribution some-thing"}
+    assert {f"={name}" for name in expected} <= lookups(said)
+    told = {name for name in lookups(said) if name.startswith("=")}
+    assert not told & {"=*", "=import there", "=import winreg", "=import lxml.etree"}
+    of = next(file for file in said["files"] if file[0] == "probes")
+    assert "=import lxml" in of[-1]
+    for lists in ("lists", "pkg_resources"):
+        assert "=*" in lookups(zygote.imports(lists, path=packages))
+    assert lookups(zygote.imports("there", path=packages)) == set()
 
 
 def test_a_hundred_forks_leave_no_descriptor_and_no_zombie(zygote, task):

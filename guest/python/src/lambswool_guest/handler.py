@@ -2,7 +2,7 @@
 
 `sys.path` is the code, what the function's `PYTHONPATH` names, the packages, the standard library:
 Lambda's order, so a file of the handler's own hides a module of the same name. What is found must
-not depend on what a zygote imported before: a module of that name which is loaded already is set
+not depend on what a zygote imported before: modules of such names which are loaded already are set
 aside first. A Python that the handler starts finds the same, and the packages' commands are in its
 `PATH`.
 
@@ -115,8 +115,7 @@ def _set_variable(name: str, value: str) -> None:
 
 
 def _imported(name: str, places: "Places") -> object:
-    top = name.partition(".")[0]
-    _set_aside(top, places)
+    _set_aside(places)
     try:
         if module.load(name, places.task) is None:
             __import__(name)
@@ -137,15 +136,33 @@ def _imported(name: str, places: "Places") -> object:
     return imported
 
 
-def _set_aside(top: str, places: "Places") -> None:
-    """Forgets a module of Python's, or of a package, that has the name of the handler's own."""
-    loaded = sys.modules.get(top)
-    if loaded is None or places.owns(getattr(loaded, "__file__", None) or ""):
-        return
-    for name in posix.listdir(places.task):
-        if name in (top, f"{top}.py"):
-            del sys.modules[top]
-            return
+def _set_aside(places: "Places") -> None:
+    """Forgets modules of Python's, or of a package, that the handler has files of its own for. What
+    every interpreter has from its start is found by no `import`, and stays."""
+    for entry in posix.listdir(places.task):
+        own, _, suffix = entry.partition(".")
+        loaded = sys.modules.get(own)
+        if loaded is None or own.startswith("__") or _stays(loaded, places):
+            continue
+        if suffix.endswith(("py", "so")) or (not suffix and _is_package(f"{places.task}/{own}")):
+            below = f"{own}."
+            for name in [name for name in sys.modules if name == own or name.startswith(below)]:
+                del sys.modules[name]
+
+
+def _stays(loaded: object, places: "Places") -> bool:
+    origin = getattr(getattr(loaded, "__spec__", None), "origin", None)
+    mine = places.owns(getattr(loaded, "__file__", None) or "")
+    return mine or origin in ("built-in", "frozen") or loaded is sys.modules["encodings"]
+
+
+def _is_package(directory: str) -> bool:
+    """Whether a directory hides packages of its name: one without this file gives way to them."""
+    try:
+        posix.stat(f"{directory}/__init__.py")
+    except OSError:
+        return False
+    return True
 
 
 def _find(owner: object, name: str) -> "Callable[..., object]":

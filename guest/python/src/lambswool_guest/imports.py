@@ -3,8 +3,9 @@
 Modules are imported each on its own; whatever one raises, `sys.exit` included, is reported and
 stops no other. The report names every file that came from outside the standard library: the worker
 compares it with the lock. It says how long each of them took by itself and which of them asked for
-it first, which of the modules asked for left threads or open files behind, and which environment
-variables each looked up: a handler that sets one of these cannot share what came of that.
+it first, which of the modules asked for left threads or open files behind, and what each looked up:
+environment variables, and modules and distributions that were not there. A handler that sets such a
+variable, or has such a package, cannot share what came of that.
 """
 
 import _frozen_importlib  # type: ignore[import-not-found]
@@ -28,6 +29,8 @@ _VARIABLES_CHARACTERS = 4096
 _VARIABLE_CHARACTERS = 200
 _ALL = ["*", "AWS_LAMBDA_*", "_HANDLER"]
 """Every variable that a handler may have a value of its own for."""
+_ANY_PACKAGE = "=*"
+"""All distributions were gone through: one more would be seen. No variable's name has a `=`."""
 _SELF = sys.modules[__name__]
 
 
@@ -53,7 +56,7 @@ def run(modules: list[str], path: list[str], places: "Places") -> dict:
     variables = lookups.by(named)
     elsewhere = [[name, names] for name, names in variables.items() if name not in named]
     if sum(len(one) for _, names in elsewhere for one in names) > _VARIABLES_CHARACTERS:
-        elsewhere = [[name, _ALL] for name, _ in elsewhere]
+        elsewhere = [[name, [*_ALL, _ANY_PACKAGE]] for name, _ in elsewhere]
     return {
         "milliseconds": clock.total * 1000,
         "files": [
@@ -201,11 +204,15 @@ class _Name(str):
 
 
 class _Lookups:
-    """Which modules look up which environment variables while they are imported.
+    """What modules look up while they are imported, and might find in another handler's process.
 
-    `os.environ` encodes each name that it is asked for. Who goes through all names, asks each for
-    its beginning and lets it go is concerned by those alone that begin so: `NUMBA_*`. What goes
-    around `os.environ`, as native code's `getenv`, is not seen.
+    Each variable by its name. `os.environ` encodes each name that it is asked for. Who goes through
+    all names, asks each for its beginning and lets it go is concerned by those alone that begin so:
+    `NUMBA_*`. What goes around `os.environ`, as native code's `getenv`, is not seen.
+
+    Modules that no finder finds, as `=import lxml`, and distributions that are asked for by name,
+    as `=distribution numexpr`, or all of them, as `=*`. Those that are there may be among them: the
+    worker knows them.
     """
 
     def __init__(self, clock: _Clock) -> None:
@@ -239,6 +246,8 @@ class _Lookups:
                 yield one
 
         self._kind.__iter__ = iterate  # type: ignore[method-assign]
+        self._last = _Last(self._note)
+        sys.meta_path.append(self._last)  # type: ignore[arg-type]
         return self
 
     def _noting(self, encode: "Callable") -> "Callable":
@@ -254,6 +263,8 @@ class _Lookups:
         for environ, encode in self._hooked:
             environ.encodekey = encode
         self._kind.__iter__ = self._iterate  # type: ignore[method-assign]
+        if self._last in sys.meta_path:
+            sys.meta_path.remove(self._last)  # type: ignore[arg-type]
         for module, names in self._gone_through:
             begins: set[str] = set()
             while names:
@@ -269,22 +280,56 @@ class _Lookups:
         """By module, counting what others looked up on its behalf to the nearest of `among`, or,
         where there is none, to the module that was asked for."""
         if self._blind:
-            return {module: ["*"] for module in among}
+            return {module: ["*", _ANY_PACKAGE] for module in among}
         found: dict[str, set[str]] = {}
         for module, names in self._seen.items():
             nearest = module if module in among else self._clock.asked_by(module, among)
             found.setdefault(nearest or self._clock.asked_for(module), set()).update(names)
+        # It goes through all distributions by itself.
+        if "pkg_resources" in among:
+            found.setdefault("pkg_resources", set()).add(_ANY_PACKAGE)
         return {module: _few(names) for module, names in found.items()}
 
     def _note(self, name: str) -> None:
         self._seen.setdefault(self._clock.importing(), set()).add(name)
 
 
+class _Last:
+    """The last of the finders: what it is asked for, nobody else has found."""
+
+    def __init__(self, note: "Callable[[str], None]") -> None:
+        self._note = note
+
+    def find_spec(self, name: str, *_: object) -> None:
+        # What Python has on other systems has nobody else.
+        if name.partition(".")[0] not in sys.stdlib_module_names:
+            self._note(f"=import {name}")
+
+    def find_distributions(self, context: object = None) -> "Iterator":
+        name = getattr(context, "name", None)
+        named = isinstance(name, str) and f"=distribution {_normalised(name)}"
+        self._note(named or _ANY_PACKAGE)
+        return iter(())
+
+
+def _normalised(name: str) -> str:
+    """The name of a distribution as locks have it (PEP 503)."""
+    return "-".join(
+        part for part in name.lower().replace("_", "-").replace(".", "-").split("-") if part
+    )
+
+
 def _few(names: set[str]) -> list[str]:
-    """The names, or, where they do not fit into a message, all that anybody sets."""
+    """The names, or, where they do not fit into a message, all that anybody sets or has."""
+    return _some({name for name in names if not name.startswith("=")}, _ALL) + _some(
+        {name for name in names if name.startswith("=")}, [_ANY_PACKAGE]
+    )
+
+
+def _some(names: set[str], every: list[str]) -> list[str]:
     long = any(len(name) > _VARIABLE_CHARACTERS for name in names)
     if long or sum(map(len, names)) > _VARIABLES_CHARACTERS:
-        return _ALL
+        return every
     return sorted(codec.clean(name) for name in names)
 
 
