@@ -21,6 +21,16 @@ fn signal(pid: u32, signal: Signal) {
     let _ = kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), signal);
 }
 
+/// The zygotes and what they keep landed and waiting, and then what they were forking when the first list was made.
+fn kill_all(worker: &Worker) {
+    for _ in 0..2 {
+        let listed = worker.site().sandboxed();
+        listed.iter().for_each(|pid| signal(*pid, Signal::KILL));
+        let gone = || !worker.site().sandboxed().iter().any(|pid| listed.contains(pid));
+        e2e::eventually("those that were killed are gone", gone);
+    }
+}
+
 /// The process of the only zygote of a worker that keeps nothing ready.
 fn the_zygote(worker: &Worker) -> u32 {
     let mut pid = 0;
@@ -41,13 +51,7 @@ fn no_call_is_lost_when_its_zygote_is_killed() {
     drop(worker.try_out("f", ECHO).expect(200));
     for round in 0..10 {
         let before = zygotes(&worker)[0]["id"].clone();
-        // The zygotes and what they keep landed and waiting, and then what they were forking when the first list was made.
-        for _ in 0..2 {
-            let listed = worker.site().sandboxed();
-            listed.iter().for_each(|pid| signal(*pid, Signal::KILL));
-            let gone = || !worker.site().sandboxed().iter().any(|pid| listed.contains(pid));
-            e2e::eventually("those that were killed are gone", gone);
-        }
+        kill_all(&worker);
         assert_eq!(worker.run("f", &json!(round)).expect(200).json(), round);
         assert_ne!(zygotes(&worker)[0]["id"], before, "it was replaced");
     }
@@ -216,8 +220,12 @@ fn what_a_function_sets_is_there_for_its_packages_imports_too() {
     drop(worker.deploy("secretive", &source("")).expect(201));
     let set = ["secret", "set", "secretive", "MOOD"];
     drop(worker.site().wool_reading(&set, b"grave").ok());
+    let first = "import os\nos.environ[\"MOOD\"] = \"wry\"\nimport moody\n";
+    let itself = source("").replacen("import moody\n", first, 1);
+    drop(worker.deploy("itself", &itself).expect(201));
+    let moods = [("plain", "none"), ("sets", "merry"), ("secretive", "grave"), ("itself", "wry")];
     for _ in 0..8 {
-        for (name, mood) in [("plain", "none"), ("sets", "merry"), ("secretive", "grave")] {
+        for (name, mood) in moods {
             assert_eq!(worker.run(name, &json!({})).expect(200).json(), json!(mood), "{name}");
         }
     }
@@ -228,6 +236,69 @@ fn what_a_function_sets_is_there_for_its_packages_imports_too() {
     };
     assert!(zygotes(&worker).iter().any(served), "{:?}", zygotes(&worker));
     drop(worker.site().wool(&["rm", "secretive"]).ok());
+    worker.assert_well();
+}
+
+/// A package that keeps whether another is there, one that keeps what all is there, and functions with and without that other.
+#[test]
+fn a_package_that_looks_for_another_finds_it_wherever_it_is_locked() {
+    if !can_run() {
+        return;
+    }
+    let index = Index::open();
+    index.add_wheel("companion", "");
+    let probes =
+        "try:\n    import companion\n    FOUND = True\nexcept ImportError:\n    FOUND = False\n";
+    index.add_wheel("prober", probes);
+    let lists = "from importlib import metadata\nNAMES = sorted(one.name for one in metadata.distributions())\n";
+    index.add_wheel("lister", lists);
+    let url = index.url();
+    let settings = [("WOOL_INDEXES", &*url), NO_CACHE];
+    let worker = Site::new().up_with(&settings);
+    let source = |packages: &[&str], keeps: &str| {
+        format!(
+            "# /// script\n# dependencies = {packages:?}\n# [tool.uv]\n# index-url = \"{url}\"\n# ///\n\
+             import {keeps}\ndef handler(event, context):\n    return {keeps}\n"
+        )
+    };
+    let functions = [
+        ("alone", &["prober"][..], "prober.FOUND", json!(false)),
+        ("both", &["companion", "prober"], "prober.FOUND", json!(true)),
+        ("lists", &["lister"], "lister.NAMES", json!(["lister"])),
+        ("lists_more", &["companion", "lister"], "lister.NAMES", json!(["companion", "lister"])),
+    ];
+    let right = |worker: &Worker, several: &[(&str, &[&str], &str, Value)]| {
+        for (name, _, _, expected) in several {
+            assert_eq!(worker.run(name, &json!({})).expect(200).json(), *expected, "{name}");
+        }
+    };
+    for (count, (name, packages, keeps, _)) in functions.iter().enumerate() {
+        let source = source(packages, keeps).replacen(keeps, keeps.split('.').next().unwrap(), 1);
+        drop(worker.deploy(name, &source).expect(201));
+        right(&worker, &functions[..=count]);
+    }
+    for _ in 0..4 {
+        right(&worker, &functions);
+    }
+    let served = |set: &[&str]| {
+        zygotes(&worker).iter().any(|zygote| {
+            let sees = zygote["distributions"].as_array().unwrap();
+            let has = |name: &&str| sees.contains(&json!(format!("{name}==1.0")));
+            sees.len() == set.len() && set.iter().all(has) && zygote["forks"].as_u64() >= Some(4)
+        })
+    };
+    for (name, packages, _, _) in &functions {
+        assert!(served(packages), "{name} is not forked from what it has: {:?}", zygotes(&worker));
+    }
+    // Nor by what is made anew, in whatever order.
+    for _ in 0..4 {
+        kill_all(&worker);
+        right(&worker, &functions);
+    }
+    let worker = worker.stop().up_with(&settings);
+    for _ in 0..4 {
+        right(&worker, &functions);
+    }
     worker.assert_well();
 }
 

@@ -161,6 +161,7 @@ fn handler() -> Handler {
         convention: Convention::Lambda,
         binary: false,
         environment: BTreeMap::new(),
+        sets: Vec::new(),
         egress: Vec::new().into(),
         limits: Limits::default(),
         network: Network::None,

@@ -85,6 +85,9 @@ pub struct Handler {
     pub binary: bool,
     /// Environment variables.
     pub environment: BTreeMap<String, String>,
+    /// Names of the environment variables that its own code sets, as far as the deploy could read them there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sets: Vec<String>,
     /// Limits of each instance.
     pub limits: Limits,
     /// Network class.
@@ -325,6 +328,7 @@ pub(crate) mod tests {
             convention: Convention::Lambda,
             binary: false,
             environment: BTreeMap::new(),
+            sets: Vec::new(),
             limits: Limits::default(),
             egress: nowhere(),
             network: Network::None,

@@ -79,6 +79,10 @@ pub struct ZygoteStatus {
     /// no function that sets one of them.
     #[serde(default)]
     pub variables: Vec<String>,
+    /// What its imports looked for beyond its parent's, found or not: `module lxml`, `distribution lxml`, `all distributions`.
+    /// It serves no function that has one of those that it has not.
+    #[serde(default)]
+    pub looked_for: Vec<String>,
     /// Milliseconds that its imports took.
     pub import_ms: f64,
     /// Bytes that it costs, as last measured.

@@ -197,6 +197,7 @@ impl Workshop for Layered {
             convention: manifest.convention,
             binary: manifest.binary,
             environment: manifest.environment,
+            sets: manifest.sets,
             limits: manifest.limits,
             network: manifest.network,
             egress: manifest.egress.into(),

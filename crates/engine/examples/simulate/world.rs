@@ -220,6 +220,7 @@ fn handler(number: usize, function: &Function) -> Handler {
         convention: Convention::Lambda,
         binary: false,
         environment: BTreeMap::new(),
+        sets: Vec::new(),
         limits: Limits::default(),
         network: Network::None,
         egress: [].into(),

@@ -54,7 +54,7 @@ impl ImportCache {
         let (mut told, mut wanted) = (true, wanted);
         if let Some(mut making) = given {
             match timeout(self.config.creation_timeout, outcome(&mut making)).await {
-                Ok(Ok(Some(kept))) if !profile.minds(&kept.reads) => {}
+                Ok(Ok(Some(kept))) if !profile.minds(&kept.key.sees, &kept.reads) => {}
                 // Then it gets one of its own.
                 Ok(_) => wanted = self.ahead(&mut self.state(), &profile),
                 Err(_) => told = false,

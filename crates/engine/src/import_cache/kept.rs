@@ -40,7 +40,7 @@ pub(crate) struct Kept {
     pub(crate) zygote: Box<dyn Zygote>,
     /// What it has really imported, its ancestors' imports included.
     pub(super) modules: Set,
-    /// The environment variables that these looked up.
+    /// What these looked up that another may have: see [`super::variables`].
     pub(super) reads: Set,
     /// From the one that it was derived from to the root.
     pub(super) line: Vec<SandboxId>,

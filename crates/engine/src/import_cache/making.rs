@@ -139,7 +139,14 @@ impl ImportCache {
         let layer = self.layer(key, &spec.python).await?;
         let claim = Some(self.claims.claim(layer.clone()));
         let packages = Some(layer);
-        let fit = |from: &Arc<Kept>| from.bears && !self.outlived(from) && self.state().holds(from);
+        let fit = |from: &Arc<Kept>| {
+            let state = self.state();
+            let belief = Belief::of(&state.book, &key.sees);
+            from.bears
+                && !self.outlived(from)
+                && state.holds(from)
+                && belief.bears(&from.key.sees, &from.reads, &key.sees)
+        };
         let parent = match from.filter(fit).or_else(|| self.ancestor(key)) {
             Some(kept) => Some(kept),
             None => match self.ensure(&Key::root(key.realm)) {
@@ -262,7 +269,8 @@ impl ImportCache {
         let now = Instant::now();
         let mut born = now.checked_sub(zygote.age()).unwrap_or(now);
         let mut modules = own;
-        let mut reads = all_looked_up(imports);
+        // It misses nothing that it sees: whatever looked for that has found it.
+        let mut reads = all_looked_up(imports).without(&book.found_as(&key.sees));
         if let Some(parent) = &parent {
             line.push(parent.zygote.id());
             line.extend(&parent.line);

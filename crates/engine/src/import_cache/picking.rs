@@ -94,7 +94,7 @@ impl ImportCache {
     /// Whether the handler may be forked from what was made for it: only then is it known what that looked up.
     fn suits(&self, handler: &Handler, kept: &Kept) -> bool {
         let profile = self.profile(&mut self.state(), handler);
-        !profile.minds(&kept.reads)
+        !profile.minds(&kept.key.sees, &kept.reads)
     }
 
     /// The best there is, and what to wait for instead, if anything.

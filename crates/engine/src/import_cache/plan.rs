@@ -149,11 +149,12 @@ fn read<'a>(book: &'a Book, pieces: &Set, reader: Rc<Belief<'a>>) -> (Set, Set, 
     (book.owners(&modules), modules, users)
 }
 
-/// The variables that a zygote of these modules will have looked up, as he believes who would use it; and as was seen of those
-/// that hold a part of it.
+/// What a zygote of these modules will have looked up, as he believes who would use it; and as was seen of those that hold a
+/// part of it, and that it can come from.
 fn reads(entries: &[Entry], realm: usize, sees: &Set, modules: &Set, reader: &Belief<'_>) -> Set {
     let parts = entries.iter().filter(|entry| entry.realm == realm);
     let parts = parts.filter(|entry| entry.modules.within(modules));
+    let parts = parts.filter(|entry| reader.bears(&entry.sees, &entry.reads, sees));
     parts.fold(reader.reads(sees), |reads, entry| reads.or(&entry.reads))
 }
 

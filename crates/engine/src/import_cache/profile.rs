@@ -10,7 +10,7 @@ use super::book::Book;
 use super::lessons::ImportTime;
 use super::set::Set;
 use super::tree::Entry;
-use super::variables::set_by;
+use super::variables::{set_by, went_through_all};
 use super::witness::Trust;
 use crate::call::Handler;
 
@@ -34,6 +34,8 @@ pub(crate) struct Profile {
     pub(crate) locked: Set,
     /// The environment variables whose values are its own.
     variables: Set,
+    /// As what its distributions are found.
+    found_as: Set,
     /// The names of its secrets, which are among them.
     pub(super) secrets: Vec<String>,
     /// The pieces that it says it imports.
@@ -70,6 +72,7 @@ impl Profile {
     pub(crate) fn new(realm: usize, locked: Set, declared: Set, book: &Book) -> Self {
         let mut profile = Self {
             realm,
+            found_as: book.found_as(&locked),
             locked,
             variables: Set::default(),
             secrets: Vec::new(),
@@ -102,14 +105,17 @@ impl Profile {
     }
 
     /// The trust rule, and what the handler is owed: it may be forked from what holds nothing else than it locked, and has
-    /// looked up no variable that it sets.
+    /// looked up nothing that is the handler's own.
     pub(crate) fn may_use(&self, entry: &Entry) -> bool {
-        entry.serves(self.realm, &self.locked) && !self.minds(&entry.reads)
+        entry.serves(self.realm, &self.locked) && !self.minds(&entry.sees, &entry.reads)
     }
 
-    /// Whether any of these variables has a value that is the handler's own.
-    pub(crate) fn minds(&self, reads: &Set) -> bool {
+    /// Whether anything that a zygote of `sees` looks up is the handler's own: a variable that it sets, a distribution that
+    /// the zygote does not see.
+    pub(crate) fn minds(&self, sees: &Set, reads: &Set) -> bool {
         self.variables.meets(reads)
+            || self.found_as.meets(reads)
+            || (went_through_all(reads) && *sees != self.locked)
     }
 
     /// Counts a start at `now`, itself counted in starts; `half_life` is how many make an old one count half.
@@ -296,12 +302,20 @@ impl<'a> Belief<'a> {
         self.book.closed(pieces, &self.trust, &self.variables)
     }
 
-    /// The variables that these distributions look up when they are imported.
+    /// What a zygote of these distributions looks up and does not find: none of themselves.
     pub(crate) fn reads(&self, distributions: &Set) -> Set {
-        distributions.iter().flat_map(|of| self.book.reads(of, &self.trust)).collect()
+        let all: Set =
+            distributions.iter().flat_map(|of| self.book.reads(of, &self.trust)).collect();
+        all.without(&self.book.found_as(distributions))
     }
 
-    /// Whether a distribution looks up what he sets.
+    /// Whether one that sees more may be derived from a zygote that sees `sees` and has looked these up: what it would see
+    /// in addition was not missed.
+    pub(crate) fn bears(&self, sees: &Set, reads: &Set, more: &Set) -> bool {
+        !self.book.finds(more, reads) && (sees == more || !went_through_all(reads))
+    }
+
+    /// Whether a distribution looks up a variable that he sets.
     fn minds(&self, distribution: u32) -> bool {
         self.book.reads(distribution, &self.trust).any(|read| self.variables.contains(read))
     }

@@ -146,9 +146,9 @@ impl State {
         profile
     }
 
-    /// Whether what these distributions look up when they are imported is set by the handler, as far as it is known to it.
+    /// Whether what these distributions look up when they are imported is the handler's own, as far as it is known to it.
     pub(super) fn shuns(&self, profile: &Profile, sees: &Set) -> bool {
-        profile.minds(&profile.belief(&self.book).reads(sees))
+        profile.minds(sees, &profile.belief(&self.book).reads(sees))
     }
 
     /// The nodes of a tree that the handler may be forked from, and where: for one that nobody has called, of whom nothing is

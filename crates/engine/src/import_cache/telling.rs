@@ -16,22 +16,26 @@ impl ImportCache {
     pub fn status(&self) -> (Vec<ZygoteStatus>, Vec<RefusedStatus>) {
         let mut state = self.state();
         let view = state.view();
-        let zygotes = view.kept.iter().zip(&view.entries).map(|(kept, entry)| ZygoteStatus {
-            id: kept.zygote.id(),
-            parent: entry.parent.map(|at| view.kept[at].zygote.id()),
-            base: state.realm(kept.key.realm).python.base.clone(),
-            tenant: state.realm(kept.key.realm).tenant.clone(),
-            packages: kept.zygote.spec().packages.clone(),
-            distributions: labels(&state, kept),
-            imports: kept.zygote.spec().imports.clone(),
-            modules: kept.modules.len(),
-            failed_imports: kept.zygote.imports().failed.clone(),
-            variables: variables(kept),
-            import_ms: kept.zygote.imports().milliseconds,
-            memory_bytes: kept.bytes.load(Ordering::Relaxed),
-            forks: kept.forks.load(Ordering::Relaxed),
-            #[expect(clippy::cast_precision_loss, reason = "a sum to be read by people")]
-            saved_ms: kept.saved_us.load(Ordering::Relaxed) as f64 / 1e3,
+        let zygotes = view.kept.iter().zip(&view.entries).map(|(kept, entry)| {
+            let (variables, looked_for) = looked_up(kept);
+            ZygoteStatus {
+                id: kept.zygote.id(),
+                parent: entry.parent.map(|at| view.kept[at].zygote.id()),
+                base: state.realm(kept.key.realm).python.base.clone(),
+                tenant: state.realm(kept.key.realm).tenant.clone(),
+                packages: kept.zygote.spec().packages.clone(),
+                distributions: labels(&state, kept),
+                imports: kept.zygote.spec().imports.clone(),
+                modules: kept.modules.len(),
+                failed_imports: kept.zygote.imports().failed.clone(),
+                variables,
+                looked_for,
+                import_ms: kept.zygote.imports().milliseconds,
+                memory_bytes: kept.bytes.load(Ordering::Relaxed),
+                forks: kept.forks.load(Ordering::Relaxed),
+                #[expect(clippy::cast_precision_loss, reason = "a sum to be read by people")]
+                saved_ms: kept.saved_us.load(Ordering::Relaxed) as f64 / 1e3,
+            }
         });
         let zygotes = zygotes.collect();
         let refused = state.nodes.iter().filter_map(|(key, node)| match node {
@@ -112,10 +116,18 @@ fn below(
 }
 
 /// Those that it has looked up itself.
-fn variables(kept: &Kept) -> Vec<String> {
-    let files = kept.zygote.imports().files.iter();
-    let names: BTreeSet<_> = files.flat_map(|file| file.variables.iter().cloned()).collect();
-    names.into_iter().collect()
+/// What its imports looked up: variables, and packages that were not there, each as `module lxml` or `distribution lxml`.
+fn looked_up(kept: &Kept) -> (Vec<String>, Vec<String>) {
+    let imports = kept.zygote.imports();
+    let of_files = imports.files.iter().flat_map(|file| &file.variables);
+    let names: BTreeSet<_> = of_files.cloned().collect();
+    let (packages, variables): (Vec<_>, Vec<_>) =
+        names.into_iter().partition(|name| name.starts_with('='));
+    let packages = packages.iter().map(|name| match name.trim_start_matches('=') {
+        "*" => "all distributions".to_owned(),
+        one => one.replacen("import ", "module ", 1),
+    });
+    (variables, packages.collect())
 }
 
 fn labels(state: &State, kept: &Kept) -> Vec<String> {

@@ -15,7 +15,7 @@ pub(crate) struct Entry {
     pub(crate) asked: Set,
     /// The pieces that it has imported.
     pub(crate) modules: Set,
-    /// The environment variables that its imports have looked up.
+    /// What its imports have looked up that another may have: see [`super::variables`].
     pub(crate) reads: Set,
     /// Whether zygotes may be derived from it.
     pub(crate) bears: bool,

@@ -1,8 +1,12 @@
-//! Environment variables that imports look up, and that handlers have values of their own for.
+//! What imports look up, and what handlers have of it: environment variables, and packages that may be there or not.
 //!
 //! A package that looks a variable up while it is imported has seen what that was in its zygote, where no function has
-//! set it. Which zygotes there are just then must not decide what a function's own value comes to: it is forked from
-//! none that has looked up what it sets.
+//! set it; one that looks whether another package is there has seen those of its zygote, which has no more than some that
+//! the function locked, and remembers that it is not. Which zygotes there are just then must not decide what a function's
+//! own value, or package, comes to: it is forked from none that has looked up what it has.
+//!
+//! A variable is told by its name; what no variable's name can be stands for the others: `=import lxml`,
+//! `=distribution lxml`, and `=*` for all distributions.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
@@ -10,6 +14,7 @@ use sandbox::Imports;
 
 use super::set::Set;
 use crate::call::Handler;
+use crate::package::Distribution;
 
 /// What the guest sets for each handler by what that is. The others that it sets are the same for all of them.
 const OF_EACH: [&str; 4] = [
@@ -31,6 +36,9 @@ const MOST_READ: usize = 4096;
 const ALL: &str = "*";
 const ANY: &str = "";
 
+/// All distributions: another one would have been seen.
+const EACH: &str = "=*";
+
 /// A variable by the hash of its name, so that no name need be remembered. Two of one hash are taken for one: a zygote
 /// that would have served does not.
 fn number(name: &str) -> u32 {
@@ -49,7 +57,7 @@ fn names_of(variable: &str, shortest: usize) -> impl Iterator<Item = u32> + '_ {
 
 /// Those whose values are the handler's own. `secrets` are the names of its secrets.
 pub(super) fn set_by(handler: &Handler, secrets: &[String]) -> Set {
-    let own = || handler.environment.keys().chain(secrets);
+    let own = || handler.environment.keys().chain(&*handler.sets).chain(secrets);
     if own().count() > TOLD_APART {
         return [number(ANY)].into_iter().collect();
     }
@@ -58,11 +66,25 @@ pub(super) fn set_by(handler: &Handler, secrets: &[String]) -> Set {
     own().flat_map(|name| names_of(name, 0)).chain(of_each).collect()
 }
 
-/// Those that were looked up; `A_*`: all that begin with `A_`.
+/// As what a distribution is found: by its name, and by its modules and the namespaces that they are in.
+pub(super) fn found_as(distribution: &Distribution) -> Set {
+    let modules = distribution.modules.iter().flat_map(|module| {
+        let dots = module.match_indices('.').map(|(dot, _)| dot);
+        dots.chain([module.len()]).map(|end| number(&format!("=import {}", &module[..end])))
+    });
+    modules.chain([number(&format!("=distribution {}", distribution.name))]).collect()
+}
+
+/// Whether all distributions were looked up: what came of that is of use to those only who have the same.
+pub(super) fn went_through_all(reads: &Set) -> bool {
+    reads.contains(number(EACH))
+}
+
+/// Those that were looked up; `A_*`: all variables that begin with `A_`.
 pub(super) fn looked_up(names: &[String]) -> impl Iterator<Item = u32> + '_ {
     let told_apart = |name: &str| name.len() <= PREFIX_BYTES || !name.ends_with('*');
     let numbers = names.iter().map(move |name| number(if told_apart(name) { name } else { ALL }));
-    numbers.chain(names.first().map(|_| number(ANY)))
+    numbers.chain(names.iter().find(|name| !name.starts_with('=')).map(|_| number(ANY)))
 }
 
 /// All that were looked up while a zygote imported.
@@ -74,7 +96,11 @@ pub(super) fn all_looked_up(imports: &Imports) -> Set {
 
 /// The set, or all there are.
 pub(super) fn bounded(reads: Set) -> Set {
-    if reads.len() <= MOST_READ { reads } else { [ALL, ANY].map(number).into_iter().collect() }
+    if reads.len() <= MOST_READ {
+        reads
+    } else {
+        [ALL, ANY, EACH].map(number).into_iter().collect()
+    }
 }
 
 #[cfg(test)]
@@ -88,6 +114,39 @@ mod tests {
         let variables = names.iter().map(|name| (*name).to_owned()).collect();
         let variables = vec![("a".to_owned(), variables)];
         all_looked_up(&Imports { variables, ..Imports::default() })
+    }
+
+    #[test]
+    fn a_distribution_is_found_by_its_name_its_modules_and_their_namespaces() {
+        let distribution = Distribution {
+            name: "google-auth".to_owned(),
+            version: "1".to_owned(),
+            wheel: "w".to_owned(),
+            modules: vec!["google.auth".to_owned(), "google.oauth2".to_owned()],
+        };
+        let found = found_as(&distribution);
+        for name in ["=import google", "=import google.auth", "=distribution google-auth"] {
+            assert!(found.meets(&reads(&[name])), "{name}");
+        }
+        for name in
+            ["=import google.iam", "=import auth", "=distribution google", "google.auth", "=*", "*"]
+        {
+            assert!(!found.meets(&reads(&[name])), "{name}");
+        }
+        assert!(
+            went_through_all(&reads(&["=*"])) && !went_through_all(&reads(&["*", "=import *"]))
+        );
+        let many: Vec<String> = (0..5000).map(|n| format!("=import m{n}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert!(went_through_all(&reads(&many)));
+    }
+
+    #[test]
+    fn who_only_looks_for_packages_has_looked_up_no_variable() {
+        let mut handler = handler();
+        handler.environment.extend((0..300).map(|n| (format!("V{n}"), String::new())));
+        assert!(!set_by(&handler, &[]).meets(&reads(&["=import lxml", "=*"])));
+        assert!(set_by(&handler, &[]).meets(&reads(&["=import lxml", "MODE"])));
     }
 
     #[test]
@@ -108,6 +167,9 @@ mod tests {
             assert!(minds(&handler, &[], &[begins]), "{begins}");
         }
         assert!(!minds(&handler, &[], &["MODE_*", "O*"]));
+        handler.sets = [String::from("MPLBACKEND")].into();
+        assert!(minds(&handler, &[], &["MPLBACKEND"]) && minds(&handler, &[], &["MPL*"]));
+        handler.sets.clear();
         handler.environment.insert("x".repeat(100), String::new());
         assert!(minds(&handler, &[], &[&format!("{}*", "x".repeat(99))]));
         assert!(minds(&handler, &[], &[&format!("{}*", "x".repeat(64))]));

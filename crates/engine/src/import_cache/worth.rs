@@ -105,13 +105,13 @@ impl<'a> Worth<'a> {
         missed
     }
 
-    /// How much more all demands would be spared with a zygote of `modules` in `realm`, which look up `reads`.
+    /// How much more all demands would be spared with a zygote of `modules` in `realm`, which look up `reads` in vain.
     pub(crate) fn gain(&self, realm: usize, sees: &Set, modules: &Set, reads: &Set) -> f64 {
         let shared = self.is_shared(realm, sees);
         let gains = self.demands.iter().zip(&self.serving).map(|(demand, serving)| {
             let profile = demand.profile;
             let other = profile.realm != realm || !sees.within(&profile.locked);
-            if other || profile.minds(reads) {
+            if other || profile.minds(sees, reads) {
                 return 0.0;
             }
             let saved = profile.saved(modules);
@@ -143,7 +143,7 @@ pub(crate) struct Price {
 }
 
 /// From which entry a zygote would best be derived: of those that bear the one that has spent most on what it imports, and
-/// on nothing else. What one loaded beyond what it was asked for comes with being asked for the same.
+/// on nothing else, and has missed nothing that this one sees. What one loaded beyond what it was asked for comes with being asked for the same.
 pub(crate) fn ancestor(
     entries: &[Entry],
     realm: usize,
@@ -155,6 +155,7 @@ pub(crate) fn ancestor(
         .iter()
         .enumerate()
         .filter(|(_, entry)| entry.bears && entry.serves(realm, sees))
+        .filter(|(_, entry)| belief.bears(&entry.sees, &entry.reads, sees))
         .filter(|(_, entry)| entry.modules.within(modules) || entry.asked.within(modules));
     let spent = fitting.map(|(at, entry)| {
         let spent: f64 = entry.modules.iter().map(|piece| belief.cost(piece)).sum();

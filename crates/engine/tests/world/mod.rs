@@ -113,6 +113,7 @@ pub fn handler(name: &str, module: &str) -> Handler {
         convention: Convention::Lambda,
         binary: false,
         environment: BTreeMap::new(),
+        sets: Vec::new(),
         limits: Limits::default(),
         network: Network::None,
         egress: [].into(),

@@ -1,6 +1,7 @@
-"""inspect.py FILE NAME...: prints as JSON the functions that a source defines, or its syntax error.
+"""inspect.py FILE NAME...: prints as JSON the functions that a source defines, or its syntax error;
+and the environment variables that it sets, as far as their names stand there.
 
-Only those at its top level count: the last one of each NAME, and a few others for an error to tell,
+Of functions only those at its top level count: the last one of each NAME, and a few others for an error to tell,
 however many there are. Nothing of it is run. What takes more memory, or calls, than there are says
 so.
 """
@@ -14,6 +15,9 @@ warnings.simplefilter("ignore")
 
 # Of the other functions, how many are told, and how much of their names.
 TOLD, NAME = 20, 100
+
+# Of the variables, how many are told. More than an import cache tells apart.
+VARIABLES = 100
 
 
 def functions(body):
@@ -54,6 +58,41 @@ def takes(function):
     return least, None if given.vararg else most, function.lineno, required
 
 
+def variables(tree):
+    """Names that are set in `os.environ`, wherever in the source."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                if isinstance(target, ast.Subscript) and is_environ(target.value):
+                    yield from texts([target.slice])
+                elif is_environ(target):
+                    yield from keys(node.value)
+        elif isinstance(node, ast.Call):
+            called = node.func
+            name = getattr(called, "attr", getattr(called, "id", ""))
+            if name == "putenv":
+                yield from texts(node.args[:1])
+            elif name in ("setdefault", "update") and is_environ(getattr(called, "value", None)):
+                yield from texts(node.args[:1])
+                yield from (keyword.arg for keyword in node.keywords if keyword.arg)
+                yield from (key for argument in node.args[:1] for key in keys(argument))
+
+
+def is_environ(node):
+    return "environ" in (getattr(node, "attr", None), getattr(node, "id", None))
+
+
+def keys(node):
+    return texts(node.keys) if isinstance(node, ast.Dict) else []
+
+
+def texts(nodes):
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
 def main():
     with open(sys.argv[1], "rb") as file:
         source = file.read()
@@ -78,7 +117,8 @@ def main():
             more += 1
     names = ("name", "least", "most", "line", "required")
     told = [dict(zip(names, found, strict=True)) for found in (*wanted.values(), *others.values())]
-    return {"functions": told, "more": more}
+    names = {name: None for name in variables(tree) if len(name) <= NAME}
+    return {"functions": told, "more": more, "sets": list(names)[:VARIABLES]}
 
 
 try:

@@ -34,6 +34,9 @@ struct Answer {
     /// How many functions there are beside these.
     #[serde(default)]
     more: u64,
+    /// The environment variables that it sets.
+    #[serde(default)]
+    sets: Vec<String>,
     error: Option<Syntax>,
     /// The process had too little memory, or calls were too many in each other.
     #[serde(default)]
@@ -64,6 +67,8 @@ struct Syntax {
 pub(super) struct Found {
     pub(super) name: String,
     pub(super) convention: Convention,
+    /// The environment variables that the file sets.
+    pub(super) sets: Vec<String>,
 }
 
 pub(super) fn function(
@@ -136,7 +141,9 @@ fn choose(answer: &Answer, entry: &Entry) -> Result<Found, ManifestError> {
         });
     };
     match convention(found) {
-        Some(convention) => Ok(Found { name: found.name.clone(), convention }),
+        Some(convention) => {
+            Ok(Found { name: found.name.clone(), convention, sets: answer.sets.clone() })
+        }
         None => Err(ManifestError::Arguments {
             file: entry.file.clone(),
             line: found.line,
@@ -215,6 +222,28 @@ mod tests {
         std::fs::write(root.path().join("main.py"), source).unwrap();
         let python = crate::python::discover().next().unwrap();
         function_within(allowance, root.path(), &entry(None), &Interpreter::at(python.executable))
+    }
+
+    #[test]
+    fn variables_that_a_source_sets_are_found_where_their_names_stand() {
+        let source = r#"
+import os
+from os import environ
+os.environ["A"] = "1"
+os.environ["PATH_OF"] += ":/x"
+environ.setdefault("B", "2")
+os.environ.update({"C": "3", **{}}, D="4")
+os.environ |= {"E": "5"}
+name = os.environ["READ"] + os.environ.get("GOT", "")
+other["F"] = settings.update({"G": 1})
+def handler(event, context):
+    os.putenv("H", "6")
+    os.environ[name] = "7"
+"#;
+        let found = inspected(source, ALLOWANCE).unwrap();
+        let mut sets = found.sets;
+        sets.sort();
+        assert_eq!(sets, ["A", "B", "C", "D", "E", "H", "PATH_OF"]);
     }
 
     #[test]

@@ -75,6 +75,9 @@ pub struct Manifest {
     pub concurrency: u32,
     /// Environment variables.
     pub environment: BTreeMap<String, String>,
+    /// Names of the environment variables that the entry file sets, where they stand in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sets: Vec<String>,
     /// Whether bodies pass through as bytes.
     pub binary: bool,
     /// What stands in its files as if it were a setting, and is none.

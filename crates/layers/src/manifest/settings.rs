@@ -153,6 +153,7 @@ impl Settings {
             timeout: self.chosen.timeout,
             concurrency: self.chosen.concurrency,
             environment: self.chosen.environment.clone(),
+            sets: found.sets,
             binary: self.chosen.binary,
             warnings: self.warnings.clone(),
         })

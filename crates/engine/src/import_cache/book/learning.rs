@@ -16,7 +16,7 @@ pub(super) const MOST_MS: f64 = 1e3 * CREATION_TIMEOUT.as_secs_f64();
 /// What a module costs as long as nobody has measured it, in milliseconds.
 const UNMEASURED_MS: f64 = 2.0;
 
-/// Environment variables of one distribution that are remembered, at most. Of those beyond, each zygote knows its own.
+/// What one distribution looks up that is remembered, at most. Of those beyond, each zygote knows its own.
 const MOST_VARIABLES: usize = 1024;
 
 /// What a zygote weighs counts at most that many times more, or less, than was to be expected.

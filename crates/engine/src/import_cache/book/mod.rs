@@ -6,7 +6,7 @@
 //! | what | who says it | who goes by it |
 //! | --- | --- | --- |
 //! | a module's import time | a zygote of it, within what its imports took as seen from outside | who locked all of that zygote; who has neither that nor a load of its own: the word of anybody |
-//! | a distribution imports another; looks a variable up; fails; leaves something behind | a zygote | who locked all of that zygote |
+//! | a distribution imports another; looks something up; fails; leaves something behind | a zygote | who locked all of that zygote |
 //! | how often a module is used | each handler once | everybody, of handlers that were not seen yet |
 
 mod learning;
@@ -15,6 +15,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::line::Line;
 use super::set::Set;
+use super::variables::found_as;
 use super::witness::{Trust, Witness, Witnesses, Words};
 use crate::package::Distribution;
 use crate::status::ImportCost;
@@ -67,7 +68,9 @@ struct Entry {
     changed: u64,
     /// Names of the distributions whose modules its modules were seen to import.
     requires: Vec<(String, Words<()>)>,
-    /// The environment variables that its modules were seen to look up.
+    /// As what others find it.
+    found_as: Set,
+    /// What its modules were seen to look up.
     reads: HashMap<u32, Words<()>>,
     /// Why nothing that imported it can be forked.
     unforkable: Words<String>,
@@ -103,6 +106,7 @@ impl Book {
             pieces: Vec::new(),
             changed: 0,
             requires: Vec::new(),
+            found_as: found_as(distribution),
             reads: HashMap::new(),
             unforkable: Words::default(),
             bytes: Words::default(),
@@ -252,7 +256,17 @@ impl Book {
         had.within(&weight.had).then_some(weight.bytes)
     }
 
-    /// The environment variables that a distribution looks up when it is imported, as those know who trust so.
+    /// As what these distributions are found by who looks whether they are there.
+    pub(crate) fn found_as(&self, set: &Set) -> Set {
+        set.iter().flat_map(|number| self.distributions[number as usize].found_as.iter()).collect()
+    }
+
+    /// Whether one of these distributions was looked up.
+    pub(crate) fn finds(&self, set: &Set, reads: &Set) -> bool {
+        set.iter().any(|number| self.distributions[number as usize].found_as.meets(reads))
+    }
+
+    /// What a distribution looks up when it is imported, as those know who trust so.
     pub(crate) fn reads<'a>(
         &'a self,
         distribution: u32,
