@@ -1,9 +1,9 @@
 """inspect.py FILE NAME...: prints as JSON the functions that a source defines, or its syntax error;
 and the environment variables that it sets, as far as their names stand there.
 
-Of functions only those at its top level count: the last one of each NAME, and a few others for an error to tell,
-however many there are. Nothing of it is run. What takes more memory, or calls, than there are says
-so.
+Of functions only those at its top level count: the last one of each NAME, and a few others for an
+error to tell, however many there are. Nothing of it is run. What takes more memory, or calls, than
+there are says so.
 """
 
 import ast

@@ -241,6 +241,7 @@ pub fn handler(name: &str, word: impl Fn(&str) -> Option<String>) -> Handler {
         convention: Convention::Lambda,
         binary: word("binary").is_some(),
         environment: word("version").map(|text| ("VERSION".to_owned(), text)).into_iter().collect(),
+        sets: Vec::new(),
         limits: Limits::default(),
         network: Network::None,
         egress: [].into(),
