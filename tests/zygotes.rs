@@ -302,6 +302,43 @@ fn a_package_that_looks_for_another_finds_it_wherever_it_is_locked() {
     worker.assert_well();
 }
 
+/// Packages that make files while they are imported: few, and more than a fork can be given.
+#[test]
+fn what_imports_leave_in_the_scratch_is_there_for_each_fork() {
+    if !can_run() {
+        return;
+    }
+    let index = Index::open();
+    let module = |bytes: usize| {
+        format!(
+            "import os, tempfile\nPLACE = tempfile.mkdtemp()\nopen(PLACE + '/cache', 'w').write('x' * {bytes})\n\
+             os.symlink('cache', PLACE + '/link')\n"
+        )
+    };
+    index.add_wheel("few", &module(1000));
+    index.add_wheel("many", &module(2 << 20));
+    let url = index.url();
+    let worker = Site::new().up_with(&[("WOOL_INDEXES", &url), NO_CACHE]);
+    for (name, length) in [("few", 1000), ("many", 2 << 20)] {
+        let source = format!(
+            "# /// script\n# dependencies = [\"{name}\"]\n# [tool.uv]\n# index-url = \"{url}\"\n# ///\n\
+             import os, sys\nahead = '{name}' in sys.modules\nimport {name}\n\
+             def handler(event, context):\n    place = {name}.PLACE + '/link'\n    \
+             with open({name}.PLACE + '/cache', 'a') as own:\n        own.write('y')\n    \
+             return [ahead, len(open(place).read()), os.stat({name}.PLACE).st_uid == os.getuid()]\n"
+        );
+        let function = format!("of_{name}");
+        drop(worker.deploy(&function, &source).expect(201));
+        for _ in 0..3 {
+            let said = worker.run(&function, &json!({})).expect(200).json();
+            assert_eq!(said, json!([name == "few", length + 1, true]), "{name}");
+        }
+    }
+    let listed = worker.site().wool(&["packages"]).ok();
+    assert!(listed.contains("no: many leaves more in /tmp"), "{listed}");
+    worker.assert_well();
+}
+
 #[test]
 fn the_packages_of_a_zygote_stay_as_long_as_it_does() {
     if !can_run() {

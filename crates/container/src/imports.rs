@@ -82,7 +82,7 @@ enum ImportReply {
 
 /// Whether a fork would lose something, or share what is not to be shared.
 pub(crate) fn left_something(imports: &Imports) -> bool {
-    imports.threads > 0 || imports.fds > 0 || imports.shared > 0
+    imports.threads > 0 || imports.fds > 0 || imports.shared > 0 || imports.scratch
 }
 
 /// Has the zygote import what its specification says, and has the warden look at what it is then.
@@ -103,7 +103,7 @@ pub(crate) async fn import(
         said: 0,
     };
     let mut all = Imports::default();
-    let mut left = Left::default();
+    let (mut left, mut scratch) = (Left::default(), false);
     let mut looks = Looks { handle, next: begin };
     if spec.imports.is_empty() {
         // Nothing of packages has run in it that had not in the one that it came from.
@@ -118,10 +118,10 @@ pub(crate) async fn import(
             let mut left_by = Vec::new();
             for step in steps {
                 asked.import(step, &mut all).await?;
-                let now = looks.settled().await?;
-                if now != left {
+                let now = (looks.settled().await?, all.scratch);
+                if now != (left, scratch) {
                     left_by.extend(step.first().cloned());
-                    left = now;
+                    (left, scratch) = now;
                 }
             }
             // What was loaded as something else's part, or is no file, is asked for as well.
@@ -130,7 +130,7 @@ pub(crate) async fn import(
             all.left_by = left_by;
         }
     }
-    if left == Left::default() {
+    if left == Left::default() && !all.scratch {
         // A thread that ended a moment later than its join, say.
         all.left_by.clear();
     }
@@ -217,6 +217,7 @@ impl Asked<'_> {
                 Ok(ImportReply::Files { files }) => self.note(files, all)?,
                 Ok(ImportReply::Imported(imports)) => {
                     all.milliseconds += imports.milliseconds;
+                    all.scratch = imports.scratch;
                     all.left_by.extend(imports.left_by);
                     all.failed.extend(imports.failed);
                     all.variables.extend(imports.variables);

@@ -132,6 +132,10 @@ pub struct Imports {
     /// Mappings that were left and would be shared, for writing, with whatever is forked. Not zero: do not fork from it.
     #[serde(default)]
     pub shared: u32,
+    /// Files were left in the scratch that are too many, or of such a kind, that a fork cannot be given the same: do not fork
+    /// from it.
+    #[serde(default)]
+    pub scratch: bool,
     /// The modules whose imports left any of these.
     pub left_by: Vec<String>,
     /// Modules that could not be imported, with the exception's own words.

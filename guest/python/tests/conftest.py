@@ -188,8 +188,11 @@ def spawn(
     # As the warden has it. Elsewhere the guest's own death, should it die of one, belongs into the
     # test's report.
     output = nameless_file() if role == "instance" else None
+    scratch = task.parent / "scratch"
+    scratch.mkdir(exist_ok=True)
+    places = ("--task", task, "--packages", packages, "--scratch", scratch)
     process = subprocess.Popen(
-        [PYTHON, "-I", "-S", "-B", *program, "--task", task, "--packages", packages],
+        [PYTHON, "-I", "-S", "-B", *program, *places],
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL if output is None else output,

@@ -79,6 +79,9 @@ pub(crate) fn unfit(imports: &Imports) -> Option<String> {
     if imports.fds > 0 {
         return Some(format!("its imports left {} files open", imports.fds));
     }
+    if imports.scratch {
+        return Some("its imports left more in /tmp than forks can be given".to_owned());
+    }
     let trusted = ["/opt/python/", "/opt/lambswool/", "/usr/"];
     let sealed =
         |file: &str| trusted.iter().any(|place| file.starts_with(place)) && !file.contains("/../");
@@ -175,6 +178,7 @@ mod tests {
         assert!(unfit(&file("/var/task/m.py")).is_some());
         assert!(unfit(&file("/opt/python/../../tmp/m.py")).is_some());
         assert!(unfit(&file("m.py")).is_some());
+        assert!(unfit(&Imports { scratch: true, ..Imports::default() }).is_some());
         assert!(unfit(&Imports { threads: 1, ..Imports::default() }).is_some());
         assert!(unfit(&Imports { fds: 1, ..Imports::default() }).is_some());
         assert!(unfit(&Imports { shared: 1, ..Imports::default() }).is_some());

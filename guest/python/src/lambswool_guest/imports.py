@@ -3,9 +3,9 @@
 Modules are imported each on its own; whatever one raises, `sys.exit` included, is reported and
 stops no other. The report names every file that came from outside the standard library: the worker
 compares it with the lock. It says how long each of them took by itself and which of them asked for
-it first, which of the modules asked for left threads or open files behind, and what each looked up:
-environment variables, and modules and distributions that were not there. A handler that sets such a
-variable, or has such a package, cannot share what came of that.
+it first, which of the modules asked for left something behind that forks lack, and what each looked
+up: environment variables, and modules and distributions that were not there. A handler that sets
+such a variable, or has such a package, cannot share what came of that.
 """
 
 import _frozen_importlib  # type: ignore[import-not-found]
@@ -13,7 +13,7 @@ import posix
 import sys
 import time
 
-from lambswool_guest import codec
+from lambswool_guest import codec, scratch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def run(modules: list[str], path: list[str], places: "Places") -> dict:
     """The fields of an `imported` message."""
     _extend(path, places)
     before = set(sys.modules)
-    open_before, left = _open(), _left()
+    open_before, left = _open(), _left(places)
     failed = []
     left_by = []
     clock = _Clock()
@@ -48,7 +48,7 @@ def run(modules: list[str], path: list[str], places: "Places") -> dict:
                 clock.time(name)
             except BaseException as error:
                 failed.append([name, _words(error)])
-            if left != (left := _left()):
+            if left != (left := _left(places)):
                 left_by.append(name)
     _forget_finders(places)
     files = _files([name for name in sys.modules if name not in before], places)
@@ -66,6 +66,7 @@ def run(modules: list[str], path: list[str], places: "Places") -> dict:
         "variables": elsewhere[:_FAILURES],
         "threads": _threads(),
         "fds": max(0, _open() - open_before),
+        "scratch": not scratch.remember(places.scratch),
         "left_by": left_by,
         "failed": failed[:_FAILURES],
     }
@@ -368,12 +369,12 @@ def _file(name: str) -> str:
     return path if isinstance(path, str) else ""
 
 
-def _left() -> tuple[int, int]:
-    """What changes when an import leaves something behind: threads, and the lowest descriptor that
-    is free."""
+def _left(places: "Places") -> tuple[int, int, bool]:
+    """What changes when an import leaves something behind: threads, the lowest descriptor that is
+    free, and whether the scratch can be remembered."""
     lowest = posix.open("/", posix.O_RDONLY | posix.O_CLOEXEC)
     posix.close(lowest)
-    return _threads(), lowest
+    return _threads(), lowest, scratch.remember(places.scratch)
 
 
 def _open() -> int:

@@ -6,22 +6,26 @@ import sys
 class Places:
     """Where code, packages and the standard library are."""
 
-    __slots__ = ("packages", "stdlib", "task")
+    __slots__ = ("packages", "scratch", "stdlib", "task")
 
-    def __init__(self, *, stdlib: list[str], task: str, packages: str) -> None:
+    def __init__(
+        self, *, stdlib: list[str], task: str, packages: str, scratch: str = "/tmp"
+    ) -> None:
         self.stdlib = stdlib
         self.task = task
         self.packages = packages
+        self.scratch = scratch
 
     @classmethod
     def told(cls, arguments: list[str], stdlib: list[str]) -> "Places":
-        """The sandbox's own, but for `--task DIR` and `--packages DIR`, which tests say."""
+        """The sandbox's own, but for `--task`, `--packages`, `--scratch DIR`, which tests say."""
         options = dict(zip(arguments[::2], arguments[1::2], strict=True))
         task = options.pop("--task", "/var/task")
         packages = options.pop("--packages", "/opt/python")
+        scratch = options.pop("--scratch", "/tmp")
         if options:
             sys.exit(f"not known: {' '.join(options)}")
-        return cls(stdlib=stdlib, task=task, packages=packages)
+        return cls(stdlib=stdlib, task=task, packages=packages, scratch=scratch)
 
     def variables(self) -> dict[str, str]:
         """What the environment says of them, for every handler: so that a package that looks there

@@ -35,6 +35,7 @@ from lambswool_guest import (  # noqa: F401 - for the children
     pools,
     rehearsal,
     reseed,
+    scratch,
     sharing,
 )
 from lambswool_guest.logs import Logs
@@ -67,6 +68,7 @@ def serve(control: int, places: "Places") -> "NoReturn":
             # In a child: the zygote's channel is gone, its own is at a fixed place.
             control = CHILD_CHANNEL
             reseed.after_fork()
+            scratch.lay()
             if work & INSTANCE:
                 signal(SIGCHLD, SIG_DFL)
                 if work & REHEARSE:

@@ -179,6 +179,7 @@ fn left(imports: &Imports) -> String {
         (imports.threads, "threads or processes"),
         (imports.fds, "open files"),
         (imports.shared, "memory that forks would share"),
+        (u32::from(imports.scratch), "more in /tmp than forks can be given"),
     ];
     let kinds = kinds.iter().filter(|(count, _)| *count > 0).map(|(_, kind)| *kind);
     kinds.collect::<Vec<_>>().join(", ")
