@@ -364,21 +364,29 @@ async fn siblings_draw_different_random_numbers() {
         return;
     }
     let source = "
-import hashlib, os, random, secrets, ssl, tempfile, uuid
+import drawn, hashlib, os, random, secrets, ssl, tempfile, uuid
 def handler(event, context):
     return [
         str(random.random()), str(random.Random().random()), ssl.RAND_bytes(16).hex(), str(uuid.uuid4()),
         str(uuid.uuid1()), os.urandom(16).hex(), secrets.token_hex(16), next(tempfile._get_candidate_names()),
-        context.generation_id,
+        context.generation_id, drawn.draw(),
     ]
 ";
+    let package = "
+import sqlite3
+def draw():
+    return sqlite3.connect(':memory:').execute('select hex(randomblob(16))').fetchone()[0]
+draw()
+";
     let world = World::new(false, ContainerOptions { slots: 2, spares: 2, ..NONE }).await;
-    let modules = ["random", "ssl", "uuid", "secrets", "tempfile", "hashlib"];
-    let warm = world.containers.create_zygote(world.zygote(&modules)).await.unwrap();
+    let modules = ["random", "ssl", "uuid", "secrets", "tempfile", "hashlib", "drawn"];
+    let packages = Some(world.package("drawn", package));
+    let spec = ZygoteSpec { packages, ..world.zygote(&modules) };
+    let warm = world.containers.create_zygote(spec.clone()).await.unwrap();
     assert_eq!(warm.imports().failed, []);
     let root = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
-    let derived = root.derive(world.zygote(&modules)).await.unwrap();
-    let mut drawn: Vec<BTreeSet<String>> = vec![BTreeSet::new(); 9];
+    let derived = root.derive(spec).await.unwrap();
+    let mut drawn: Vec<BTreeSet<String>> = vec![BTreeSet::new(); 10];
     let mut count = 0;
     for zygote in [&warm, &derived] {
         for _ in 0..6 {
