@@ -186,6 +186,29 @@ def handler(event, context):
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_zygote_has_imported_counts_against_none_of_its_forks() {
+    if !can_run() {
+        return;
+    }
+    let world = World::new(false, NONE).await;
+    let packages = Some(world.package("big", "HELD = b'x' * (200 << 20)\n"));
+    let imported = ZygoteSpec { packages: packages.clone(), ..world.zygote(&["big"]) };
+    let with = world.containers.create_zygote(imported).await.unwrap();
+    let without = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
+    let mut spec =
+        world.instance("def handler(event, context):\n    import big\n    return len(big.HELD)\n");
+    spec.packages = packages;
+    spec.limits.memory_bytes = 128 << 20;
+    let mut fits = with.fork(spec.clone()).await.unwrap();
+    assert_eq!(ask(fits.as_mut(), "{}").await, 200 << 20);
+    // The same function, which imports for itself.
+    let mut dies = without.fork(spec).await.unwrap();
+    let mut talk = Conversation::load(dies.as_mut()).await;
+    assert_eq!(talk.call("{}").await, None);
+    assert_eq!(dies.autopsy().await.unwrap(), Death::OutOfMemory);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_paused_instance_stands_still_and_dies_when_it_is_destroyed() {
     if !can_run() {
         return;
