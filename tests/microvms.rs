@@ -274,13 +274,15 @@ fn a_monitor_that_dies_takes_its_own_calls_with_it_and_nothing_else() {
 fn draws(more: &str) -> String {
     let body = "\n    found = [os.listdir('/tmp'), os.getcwd(), hasattr(sys, 'left'), os.environ.get('LEFT')]\n    \
         open('/tmp/left', 'w').write('x'); os.chdir('/'); sys.left = True; os.environ['LEFT'] = '1'\n    \
-        return {'found': found, 'drawn': [str(random.random()), str(uuid.uuid4()), uuid.uuid1().hex, secrets.token_hex(8), ssl.RAND_bytes(8).hex(), context.generation_id]}";
+        return {'found': found, 'drawn': [str(random.random()), str(uuid.uuid4()), uuid.uuid1().hex, secrets.token_hex(8), ssl.RAND_bytes(8).hex(), context.generation_id, draw()]}";
     in_machine(more, body)
-        .replace("import os, sys, time", "import os, sys, random, secrets, ssl, uuid")
+        .replace("import os, sys, time", "import os, sys, random, secrets, sqlite3, ssl, uuid\n\
+            def draw():\n    return sqlite3.connect(':memory:').execute('select hex(randomblob(16))').fetchone()[0]\n\
+            draw()")
 }
 
 fn assert_all_differ(answers: &[Value]) {
-    for source in 0..6 {
+    for source in 0..7 {
         let drawn: BTreeSet<&str> =
             answers.iter().map(|answer| answer["drawn"][source].as_str().unwrap()).collect();
         assert_eq!(drawn.len(), answers.len(), "source {source} repeats itself: {drawn:?}");

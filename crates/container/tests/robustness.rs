@@ -186,6 +186,29 @@ def handler(event, context):
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_zygote_has_imported_counts_against_none_of_its_forks() {
+    if !can_run() {
+        return;
+    }
+    let world = World::new(false, NONE).await;
+    let packages = Some(world.package("big", "HELD = b'x' * (200 << 20)\n"));
+    let imported = ZygoteSpec { packages: packages.clone(), ..world.zygote(&["big"]) };
+    let with = world.containers.create_zygote(imported).await.unwrap();
+    let without = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
+    let mut spec =
+        world.instance("def handler(event, context):\n    import big\n    return len(big.HELD)\n");
+    spec.packages = packages;
+    spec.limits.memory_bytes = 128 << 20;
+    let mut fits = with.fork(spec.clone()).await.unwrap();
+    assert_eq!(ask(fits.as_mut(), "{}").await, 200 << 20);
+    // The same function, which imports for itself.
+    let mut dies = without.fork(spec).await.unwrap();
+    let mut talk = Conversation::load(dies.as_mut()).await;
+    assert_eq!(talk.call("{}").await, None);
+    assert_eq!(dies.autopsy().await.unwrap(), Death::OutOfMemory);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_paused_instance_stands_still_and_dies_when_it_is_destroyed() {
     if !can_run() {
         return;
@@ -364,21 +387,29 @@ async fn siblings_draw_different_random_numbers() {
         return;
     }
     let source = "
-import hashlib, os, random, secrets, ssl, tempfile, uuid
+import drawn, hashlib, os, random, secrets, ssl, tempfile, uuid
 def handler(event, context):
     return [
         str(random.random()), str(random.Random().random()), ssl.RAND_bytes(16).hex(), str(uuid.uuid4()),
         str(uuid.uuid1()), os.urandom(16).hex(), secrets.token_hex(16), next(tempfile._get_candidate_names()),
-        context.generation_id,
+        context.generation_id, drawn.draw(),
     ]
 ";
+    let package = "
+import sqlite3
+def draw():
+    return sqlite3.connect(':memory:').execute('select hex(randomblob(16))').fetchone()[0]
+draw()
+";
     let world = World::new(false, ContainerOptions { slots: 2, spares: 2, ..NONE }).await;
-    let modules = ["random", "ssl", "uuid", "secrets", "tempfile", "hashlib"];
-    let warm = world.containers.create_zygote(world.zygote(&modules)).await.unwrap();
+    let modules = ["random", "ssl", "uuid", "secrets", "tempfile", "hashlib", "drawn"];
+    let packages = Some(world.package("drawn", package));
+    let spec = ZygoteSpec { packages, ..world.zygote(&modules) };
+    let warm = world.containers.create_zygote(spec.clone()).await.unwrap();
     assert_eq!(warm.imports().failed, []);
     let root = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
-    let derived = root.derive(world.zygote(&modules)).await.unwrap();
-    let mut drawn: Vec<BTreeSet<String>> = vec![BTreeSet::new(); 9];
+    let derived = root.derive(spec).await.unwrap();
+    let mut drawn: Vec<BTreeSet<String>> = vec![BTreeSet::new(); 10];
     let mut count = 0;
     for zygote in [&warm, &derived] {
         for _ in 0..6 {

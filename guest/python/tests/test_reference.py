@@ -99,3 +99,66 @@ def test_a_clone_does_what_packages_want_done_around_a_fork_and_not_what_the_lib
     done, lives = reference.call().value
     assert done == ["before second", "before first", "first", "second", "last"]
     assert lives
+
+
+SQLITE = """
+import os, sqlite3
+def draw():
+    return CONNECTION.execute('select lower(hex(randomblob(16)))').fetchone()[0]
+CONNECTION = sqlite3.connect(':memory:')
+draw()
+def copies():
+    # Each goes on from the state that this process is in, as a clone does.
+    drawn = []
+    for _ in range(3):
+        reading, writing = os.pipe()
+        if not (pid := os.fork()):
+            os.write(writing, draw().encode())
+            os._exit(0)
+        os.waitpid(pid, 0)
+        drawn.append(os.read(reading, 64).decode())
+    return drawn
+def handler(event, context):
+    return copies()
+"""
+
+
+def test_clones_of_what_has_imported_draw_different_numbers_from_sqlite(
+    reference: Guest, task: Path, packages: Path
+) -> None:
+    (packages / "keeps.py").write_text(SQLITE)
+    imported(reference, "keeps", path=packages)
+    reference.peer.send({"kind": "settle"})
+    (task / "main.py").write_text("from keeps import handler\n")
+    # Not woken: what the reference machine has left is what is seen.
+    assert reference.load().kind == "loaded"
+    assert len(set(reference.call().value)) == 3
+
+
+def test_clones_of_what_has_loaded_draw_different_numbers_from_sqlite(
+    reference: Guest, task: Path
+) -> None:
+    reference.peer.send({"kind": "settle"})
+    (task / "main.py").write_text(SQLITE)
+    reference.peer.send({"kind": "wake"})
+    assert reference.load().kind == "loaded"
+    reference.peer.send({"kind": "settle"})
+    assert len(set(reference.call().value)) == 3
+
+
+def test_a_clone_that_wakes_draws_what_no_thread_has_left_behind_from_sqlite(
+    reference: Guest, task: Path, packages: Path
+) -> None:
+    (packages / "keeps.py").write_text(SQLITE)
+    imported(reference, "keeps", path=packages)
+    reference.peer.send({"kind": "settle"})
+    (task / "main.py").write_text(
+        "import keeps\ndef handler(event, context):\n"
+        "    return keeps.copies() if event else keeps.draw()\n"
+    )
+    reference.peer.send({"kind": "wake"})
+    assert reference.load().kind == "loaded"
+    # As a thread might have after the imports.
+    reference.call(False)
+    reference.peer.send({"kind": "wake"})
+    assert len(set(reference.call(True).value)) == 3

@@ -318,6 +318,58 @@ def test_siblings_draw_different_numbers_from_numpy(zygote, task, packages):
     assert len(drawn) == 8
 
 
+def test_siblings_draw_different_numbers_from_sqlite(zygote, task, packages):
+    write(
+        packages / "keeps.py",
+        """
+        import sqlite3
+        DRAW = 'select lower(hex(randomblob(16)))'
+        def draw(connection):
+            return connection.execute(DRAW).fetchone()[0]
+        CONNECTION = sqlite3.connect(':memory:')
+        draw(CONNECTION)
+        """,
+    )
+    write(
+        task / "main.py",
+        """
+        import keeps, sqlite3
+        def handler(event, context):
+            with sqlite3.connect(':memory:') as another:
+                return [keeps.draw(keeps.CONNECTION), keeps.draw(another)]
+        """,
+    )
+    assert zygote.imports("keeps", path=packages)["failed"] == []
+    derived = zygote.derive()
+    derived.imports("calendar")
+    drawn = []
+    for parent in [zygote, derived]:
+        for _ in range(4):
+            guest = parent.fork()
+            assert guest.load().kind == "loaded"
+            drawn += guest.call().value
+    derived.control.close()
+    assert len(set(drawn)) == 16
+
+
+def test_a_zygote_without_sqlite_imports_nothing_for_its_sake(zygote, task):
+    zygote.imports("random", "json")
+    write(
+        task / "main.py",
+        """
+        import sys
+        BEFORE = [name for name in ('sqlite3', '_sqlite3', 'ctypes') if name in sys.modules]
+        import sqlite3
+        def handler(event, context):
+            return [BEFORE, 'ctypes' in sys.modules]
+        """,
+    )
+    guest = zygote.fork()
+    assert guest.load().kind == "loaded"
+    # Nor does a fork: it is nobody's parent.
+    assert guest.call().value == [[], False]
+
+
 def test_a_childs_own_children_keep_their_exit_status(zygote, task):
     write(
         task / "main.py",

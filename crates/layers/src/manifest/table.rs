@@ -307,6 +307,19 @@ mod tests {
     }
 
     #[test]
+    fn settings_as_the_readme_shows_them_can_be_deployed() {
+        let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
+        let readme = std::fs::read_to_string(readme).unwrap();
+        let blocks = readme.split("```toml\n").skip(1).filter_map(|rest| rest.split_once("```"));
+        let tables: Vec<&str> =
+            blocks.filter_map(|(block, _)| block.strip_prefix("[tool.lambswool]\n")).collect();
+        assert!(tables.len() >= 2, "{tables:?}");
+        for table in tables {
+            assert!(of(table).is_ok(), "{:?}: {table}", of(table));
+        }
+    }
+
+    #[test]
     fn a_micro_vm_is_asked_for_with_or_without_a_way_out() {
         let chosen = of("isolation = \"microvm\"\nreset = \"always\"").unwrap();
         assert_eq!((chosen.kind, chosen.reset), (Kind::Microvm, Reset::Always));

@@ -1,9 +1,9 @@
 //! Clones that answer every call from the same state: `reset = "always"`.
 //!
 //! ```text
-//!   reference ─ clone ─► load ─ freeze ─► Function ─ clone ─► wake ─► call ─► answer ┐
-//!                                                               ▲                    │ after the reply, off its way
-//!                                                               └────── reset ◄──────┘
+//!   reference ─ clone ─► load ─ settle ─ freeze ─► Function ─ clone ─► wake ─► call ─► answer ┐
+//!                                                                        ▲                    │ after the reply, off its way
+//!                                                                        └────── reset ◄──────┘
 //! ```
 //! The code is loaded once for all clones of a function: what it said meanwhile is said again for each. A machine that
 //! cannot be reset is dropped, and cloned anew.
@@ -17,7 +17,7 @@ use sandbox::wire::{Decoder, Reply};
 use super::clone::{End, RunningClone, Scale, wake};
 use super::conversation::{Answer, Boundary};
 use super::family::Loading;
-use super::reference::Trouble;
+use super::reference::{Trouble, Word};
 use crate::message::Event;
 
 /// Bytes read at a time.
@@ -102,7 +102,7 @@ fn load(clone: &RunningClone, message: &[u8], scale: &mut Scale) -> Result<Made,
     process.feed(message);
     let heard = hear(clone, &mut process);
     clone.family.note_lacking(process.unknown_calls());
-    let said = match heard? {
+    let mut said = match heard? {
         Heard::Said(said) => said,
         Heard::Over(end) => return Ok(Made::Over(end)),
     };
@@ -111,6 +111,12 @@ fn load(clone: &RunningClone, message: &[u8], scale: &mut Scale) -> Result<Made,
     }
     if !is_loaded(&said) {
         return Ok(Made::Failed(said));
+    }
+    process.feed(&Word::Settle {}.encoded()?);
+    match hear(clone, &mut process)? {
+        // Of its threads: that has no answer.
+        Heard::Said(more) => said.extend(more),
+        Heard::Over(end) => return Ok(Made::Over(end)),
     }
     let template = Template::seal_clone(process, &mut scale.scanner)?;
     Ok(Made::Loaded(Arc::new(Function { template, said })))

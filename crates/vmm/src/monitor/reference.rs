@@ -59,7 +59,7 @@ pub(super) enum Trouble {
 pub(super) enum Word<'a> {
     /// To a reference machine.
     Import { modules: &'a [String], path: &'a [String] },
-    /// To a reference machine: nothing is imported any more.
+    /// To a reference machine: nothing is imported any more. To a clone that has loaded: it will be cloned itself.
     Settle {},
     /// To a clone.
     Rehearse {},

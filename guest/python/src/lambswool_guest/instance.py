@@ -8,7 +8,8 @@
 ```
 
 A clone of a micro-VM is told so by `wake`, before whatever else it is asked; that has no answer.
-Neither has `rehearse`, which the machine's monitor asks of a clone that it will reset afterwards.
+Neither has `rehearse`, which the machine's monitor asks of a clone that it will reset afterwards,
+nor `settle`: it has loaded, and will be frozen and cloned for each call.
 
 When `load` asks for it, `imports` goes before `loaded` and before the first call's answer: what the
 handler imported from its packages.
@@ -72,6 +73,8 @@ class Instance:
             elif header["kind"] == "wake":
                 self._pid = posix.getpid()
                 reseed.after_clone()
+            elif header["kind"] == "settle":
+                reseed.before_forks()
             elif header["kind"] == "rehearse":
                 from lambswool_guest import rehearsal
 

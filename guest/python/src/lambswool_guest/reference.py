@@ -53,6 +53,7 @@ def serve(fd: int, places: "Places") -> "NoReturn":
         channel.send({"kind": "imported"}, json.dumps(said).encode())
     pools.most = 1
     pools.find()
+    reseed.before_forks()
     rehearsal.in_zygote(places, logs)
     sharing.settle()
     instance.go_on(channel, places, logs, scratch="/tmp")

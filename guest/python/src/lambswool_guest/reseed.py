@@ -3,6 +3,9 @@
 `random` reseeds itself through its at-fork hook. OpenSSL ≥ 3.0 notices a new pid, which forks have
 and clones of a machine are given; 1.1.1 relies on hooks of the C library's `fork`, which a raw fork
 does not run: Python's own is given fresh entropy here. numpy's global generator has no hook at all.
+SQLite has one generator for all connections, which seeds itself at its first use and then never
+again, but where a pid differs, and sandboxes all have the same: what forks and clones come from
+makes it forget its seed, so that each of them draws another from the kernel when it needs one.
 Hash randomisation (`PYTHONHASHSEED`) stays common to all children of a zygote: it cannot change in
 a live interpreter.
 
@@ -13,9 +16,14 @@ in another copy than before, as a virtual machine can by its VMGENID.
 import posix
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _generation_id = ""
 _before: list = []
 _in_child: list = []
+_sqlite3_randomness: "Callable | None" = None
 
 
 def generation_id() -> str:
@@ -46,6 +54,34 @@ def after_fork() -> None:
     if uuid is not None:
         # A made-up node would be the same in all siblings; `uuid1` finds it again when asked.
         uuid._node = None  # type: ignore[attr-defined]
+
+
+def before_forks() -> None:
+    """In a zygote after it has imported, in a machine before it is frozen: not where each call
+    waits, since to import ctypes takes milliseconds. Forks pay nothing for it."""
+    global _sqlite3_randomness
+    sqlite = sys.modules.get("_sqlite3")
+    if sqlite is None:
+        return
+    if _sqlite3_randomness is None:
+        try:
+            import ctypes
+
+            # Loaded already: a symbol is looked up in it and in all that it is linked to.
+            library = ctypes.CDLL(getattr(sqlite, "__file__", None))
+            function = library.sqlite3_randomness
+        except Exception:  # linked into the interpreter, say, its symbols hidden
+            return
+        function.argtypes, function.restype = [ctypes.c_int, ctypes.c_void_p], None
+        _sqlite3_randomness = function
+    _forget_seed_of_sqlite()
+
+
+def _forget_seed_of_sqlite() -> None:
+    if _sqlite3_randomness is not None:
+        # Documented: with less than one byte, or none to write to, it is seeded anew when it is
+        # used next.
+        _sqlite3_randomness(0, None)
 
 
 def remember_hooks() -> None:
@@ -83,6 +119,8 @@ def after_clone() -> None:
     if random is not None:
         random.seed()
     after_fork()
+    # A machine's threads may have drawn since `before_forks`.
+    _forget_seed_of_sqlite()
     for hook in [*_before, *_in_child]:
         try:
             hook()

@@ -96,6 +96,7 @@ def _parsed(message: bytes) -> dict:
 def _import(control: int, request: dict, places: "Places") -> None:
     said = imports.run(request["modules"], request.get("path", []), places)
     pools.find()
+    reseed.before_forks()
     sharing.settle()
     files = said.pop("files")
     head, size = 0, 0
