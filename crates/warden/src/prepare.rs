@@ -15,6 +15,7 @@ use sys::namespace::{IdMap, Parent, user_namespace};
 
 use crate::cgroup::{self, Group};
 use crate::defence::Defence;
+use crate::empty::Scratch;
 use crate::filter::Role;
 use crate::isolation::Isolation;
 use crate::protocol::{Answer, Cpu, Files, Limits, Network, Python};
@@ -153,6 +154,7 @@ impl Warden {
             inside: None,
             child: true,
             dying: false,
+            scratch: Scratch::default(),
         };
         Ok((sandbox, ours))
     }
@@ -311,6 +313,7 @@ impl Warden {
             inside: None,
             child: false,
             dying: false,
+            scratch: Scratch::default(),
         };
         self.sandboxes.insert(name, sandbox);
         let zygote = self.sandboxes.get_mut(&parent.name);

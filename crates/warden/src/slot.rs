@@ -13,6 +13,7 @@ use std::os::fd::OwnedFd;
 use sys::process::PidFd;
 
 use crate::cgroup::Group;
+use crate::empty::Scratch;
 use crate::protocol::{Limits, Network, Python};
 use crate::root::Root;
 use crate::uids::{Allotment, Block};
@@ -50,6 +51,8 @@ pub struct Sandbox {
     pub child: bool,
     /// Release was asked for.
     pub dying: bool,
+    /// How far what it wrote is taken back, once it is dead.
+    pub scratch: Scratch,
 }
 
 /// Where a sandbox's descriptors 1 and 2 lead.
