@@ -544,3 +544,42 @@ def handler(event, context):
     let [core, signals, files] = [0, 1, 2].map(|which| limits[which].as_u64().unwrap());
     assert!(core <= 1 && signals <= 1024 && files <= 1024, "{limits}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_memory_map_too_long_to_be_read_makes_a_zygote_unfit_and_the_warden_no_larger() {
+    if !can_run() {
+        return;
+    }
+    // A path of 250 KB in each of some hundred lines, no two of which the kernel can merge.
+    let source = "
+import ctypes, os
+os.chdir('/tmp')
+for _ in range(1000):
+    os.mkdir('d' * 250)
+    os.chdir('d' * 250)
+file = os.open('f', os.O_RDWR | os.O_CREAT)
+os.ftruncate(file, 4096)
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+for _ in range(100):
+    assert libc.mmap(None, 4096, 1, 2, file, 0) != 2**64 - 1
+os.close(file)
+os.chdir('/')
+";
+    let world = World::new(false, NONE).await;
+    let peak = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", world.warden())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
+    };
+    let honest = world.containers.create_zygote(world.zygote(&["decimal"])).await.unwrap();
+    let before = peak();
+    let long =
+        ZygoteSpec { packages: Some(world.package("long", source)), ..world.zygote(&["long"]) };
+    let zygote = world.containers.create_zygote(long).await.unwrap();
+    assert_eq!(zygote.imports().failed, []);
+    assert_eq!(zygote.imports().shared, u32::MAX, "it is not to be forked");
+    assert!(peak() < before + (8 << 10), "{before} KiB, then {}", peak());
+    assert_eq!(honest.imports().shared, 0);
+}
