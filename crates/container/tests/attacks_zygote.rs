@@ -588,3 +588,47 @@ def attack(fds, uid, flags):
     assert!(!evil.alive());
     assert!(honest.alive() && bystander.alive());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_zygotes_words_reach_its_parent_or_block_another() {
+    if !can_run() {
+        return;
+    }
+    // As much as a pipe takes, and then whoever writes waits.
+    let fills = "
+import os
+os.set_blocking(2, False)
+try:
+    for _ in range(1000):
+        os.write(2, b'said by a package ' * 100)
+except BlockingIOError:
+    pass
+os.set_blocking(2, True)
+";
+    let says = "import os\nfor _ in range(100):\n    os.write(2, b'said ' * 1000)\n";
+    let world = World::new(false, NONE).await;
+    let root = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
+    let with = |name: &str, source: &str| sandbox::ZygoteSpec {
+        packages: Some(world.package(name, source)),
+        ..world.zygote(&[name])
+    };
+    let filler = root.derive(with("fills", fills)).await.unwrap();
+    let said = tokio::time::timeout(patience(20), root.derive(with("says", says))).await;
+    let sayer = said.expect("it waits for nobody").unwrap();
+    for zygote in [&filler, &sayer] {
+        assert_eq!(zygote.imports().failed, []);
+        assert_eq!(zygote.imports().fds, 0, "its streams are its own");
+        // What it forks has an output of its own.
+        let source =
+            "import os\ndef handler(event, context):\n    os.write(2, b'x' * 100000)\n    return 1";
+        let mut instance = zygote.fork(world.instance(source)).await.unwrap();
+        assert_eq!(ask(instance.as_mut(), "{}").await, 1);
+    }
+    let inspect = Command::Inspect { sandbox: root.id().0 };
+    let (told, _) = world.containers.client().call(inspect, &[]).await.unwrap();
+    let Answer::Died { stderr, .. } = told else { panic!("{told:?}") };
+    assert_eq!(
+        stderr, "",
+        "a package's words are not those of the zygote that it was derived from"
+    );
+}

@@ -56,8 +56,8 @@ fn runs(pid: i32) -> bool {
     !matches!(state, None | Some('Z' | 'X'))
 }
 
-/// Descriptors that are not those of a zygote: `/dev/null` twice, the pipe to the warden, its channel. What was closed of the
-/// first three is `/dev/null` again before anything is forked.
+/// Descriptors that are not those of a zygote: `/dev/null` three times, the last of them at a root the pipe to the warden, and its
+/// channel. What was closed of the first three is `/dev/null` again before anything is forked.
 fn foreign_descriptors(pid: i32, stderr: FileId) -> io::Result<u32> {
     let mut foreign = 0;
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {

@@ -196,7 +196,7 @@ impl Warden {
         let (uid, network) = (parent.uid, parent.network);
         let (python, group) = (parent.python.clone(), parent.group.clone());
         let own = parent.as_zygote_mut().ok_or(Refused::Wrong("an instance is never forked"))?;
-        let parent = Origin { name: zygote, python, network, uid, group, stderr: own.stderr };
+        let parent = Origin { name: zygote, python, network, uid, group };
         let ids = take_ids(&mut self.uids, own, derive, self.host.isolation)?;
         let idle = if derive { None } else { own.idle_groups.pop() };
         let allotment = ids.allotment;
@@ -293,7 +293,8 @@ impl Warden {
         fds.extend(rest);
         let kind = if derive {
             let block = Block::new(ids.uid, ids.count);
-            Kind::Zygote(Zygote::new(Some(namespace), block, parent.stderr))
+            // Not the root's pipe: whoever lands there as a zygote says nothing beside its channel.
+            Kind::Zygote(Zygote::new(Some(namespace), block, FileId::default()))
         } else {
             Kind::Instance
         };
@@ -348,7 +349,6 @@ struct Origin {
     network: Network,
     uid: u32,
     group: Group,
-    stderr: FileId,
 }
 
 /// Who is to land in a slot: a derived zygote, or an instance.

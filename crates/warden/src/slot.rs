@@ -93,7 +93,7 @@ pub struct Zygote {
     pub children: usize,
     /// Cgroups of earlier slots, ready for its next ones.
     pub idle_groups: Vec<Group>,
-    /// The pipe that is its standard error, as `fstat(2)` names it: the root zygote's, and inherited by all below.
+    /// The pipe that is a root zygote's standard error, as `fstat(2)` names it. Of whoever is forked it is none.
     pub stderr: FileId,
 }
 
