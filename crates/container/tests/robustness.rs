@@ -583,3 +583,41 @@ os.chdir('/')
     assert!(peak() < before + (8 << 10), "{before} KiB, then {}", peak());
     assert_eq!(honest.imports().shared, 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_sandboxes_together_leave_a_quarter_of_the_hosts_processes_to_others() {
+    if !can_run() {
+        return;
+    }
+    let world = World::new(false, NONE).await;
+    let tops = host::cgroups(&world.cgroup_name());
+    let named = |dir: &std::path::Path| dir.ends_with(world.cgroup_name());
+    let tops = tops.iter().filter(|dir| named(dir)).map(|dir| dir.join("pids.max"));
+    let tops: Vec<_> = tops.filter(|file| file.exists()).collect();
+    let [top] = &tops[..] else {
+        return skips::skip("cgroup", "nothing counts processes here");
+    };
+    let most: u64 = std::fs::read_to_string(top).unwrap().trim().parse().expect("a number");
+    assert_eq!(most, sys::probe::processes() / 4 * 3);
+
+    // It holds for all: with two more for everybody, nobody gets eight.
+    let starts = "
+import os, time
+def handler(event, context):
+    for held in range(8):
+        try:
+            if event and os.fork() == 0:
+                time.sleep(1000)
+        except BlockingIOError:
+            return held
+    return 8
+";
+    let zygote = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
+    let mut instance = zygote.fork(world.instance(starts)).await.unwrap();
+    let mut talk = Conversation::load(instance.as_mut()).await;
+    assert_eq!(talk.ask("0").await, 8);
+    let current = std::fs::read_to_string(top.with_file_name("pids.current")).unwrap();
+    let room = current.trim().parse::<u64>().unwrap() + 2;
+    std::fs::write(top, room.to_string()).unwrap();
+    assert_eq!(talk.ask("1").await, 2);
+}

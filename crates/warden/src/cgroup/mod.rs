@@ -93,6 +93,18 @@ impl Cgroups {
         v2::Hierarchy::detect(name).map_or(Self::None, Self::V2)
     }
 
+    /// Has all sandboxes together take three quarters at most of the processes that the host allows: each has a limit of its own,
+    /// and nothing else bounds the sum. What is left is for the worker, us, and everybody else.
+    pub fn leave_room(&self, allowed: u64) {
+        let pids = match self {
+            Self::V1(h) => h.pids(),
+            Self::V2(h) => h.top(),
+            Self::None => return,
+        };
+        // The kernel takes no number that is none of a process, and needs none then.
+        let _ = write_to(&pids.join("pids.max"), &(allowed / 4 * 3).to_string());
+    }
+
     /// Which it is.
     #[must_use]
     pub fn layout(&self) -> Layout {

@@ -64,6 +64,11 @@ impl Hierarchies {
         [&self.memory, &self.pids, &self.freezer]
     }
 
+    /// Where processes are counted.
+    pub(super) fn pids(&self) -> &Path {
+        &self.pids
+    }
+
     /// Groups in which processors are limited.
     pub(super) fn limited(&self) -> Vec<PathBuf> {
         self.cpu.iter().flat_map(CpuHierarchy::groups).collect()
