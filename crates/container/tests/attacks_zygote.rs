@@ -632,3 +632,38 @@ os.set_blocking(2, True)
         "a package's words are not those of the zygote that it was derived from"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_zygote_that_holds_the_memory_of_its_dead_slots_ends() {
+    if !can_run() {
+        return;
+    }
+    // A process in the slot's cgroup writes to what it has mapped together with its zygote.
+    let attack = "
+import mmap
+KEPT = []
+def write(fds, memory):
+    for fd in groups(fds):
+        os.write(fd, b'0')
+    for at in range(0, len(memory), 4096):
+        memory[at] = 1
+
+def attack(fds, uid, flags):
+    if not KEPT:
+        KEPT.append(mmap.mmap(-1, 96 << 20))
+        return child(lambda: write(fds, KEPT[0])) or 'written'
+";
+    let world = World::new(false, NONE).await;
+    let honest = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
+    let bystander = honest.fork(world.instance(REPORT)).await.unwrap();
+    let evil = honest.derive(world.evil(attack)).await.unwrap();
+    let mut instance = evil.fork(world.instance(REPORT)).await.unwrap();
+    assert_eq!(ask(instance.as_mut(), "{}").await, "written");
+    drop(instance);
+    let begin = Instant::now();
+    while evil.alive() && begin.elapsed() < patience(20) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(!evil.alive() || world.containers.host().cgroups == warden::protocol::Layout::None);
+    assert!(honest.alive() && bystander.alive());
+}

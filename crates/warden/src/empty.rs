@@ -33,23 +33,23 @@ const LEAST_BYTES: u64 = 4096;
 const AT_ONCE: u32 = 512;
 
 /// How long what was unlinked may stay in use: a socket that holds descriptors is cleared up by the kernel when it has time.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// And in so many turns: four times what a function's scratch may hold. Turns are for when there is nothing else to do.
 const TURNS: u32 = 64;
 
-/// How far a dead sandbox's scratch is emptied.
+/// How far what a dead sandbox has written is taken back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Scratch {
+pub enum Remains {
     /// Nobody has tried.
     #[default]
     Full,
-    /// There was something in it at this time, and so many turns later.
+    /// There was something at this time, and so many turns later.
     Since(Instant, u32),
 }
 
-impl Scratch {
-    /// Whether somebody must hold what is still in it.
+impl Remains {
+    /// There is something: whether somebody must hold it.
     pub(crate) fn is_held(&mut self, now: Instant) -> bool {
         match *self {
             Self::Full => {

@@ -15,7 +15,7 @@ use sys::namespace::{IdMap, Parent, user_namespace};
 
 use crate::cgroup::{self, Group};
 use crate::defence::Defence;
-use crate::empty::Scratch;
+use crate::empty::Remains;
 use crate::filter::Role;
 use crate::isolation::Isolation;
 use crate::protocol::{Answer, Cpu, Files, Limits, Network, Python};
@@ -154,7 +154,8 @@ impl Warden {
             inside: None,
             child: true,
             dying: false,
-            scratch: Scratch::default(),
+            scratch: Remains::default(),
+            shared: Remains::default(),
         };
         Ok((sandbox, ours))
     }
@@ -314,7 +315,8 @@ impl Warden {
             inside: None,
             child: false,
             dying: false,
-            scratch: Scratch::default(),
+            scratch: Remains::default(),
+            shared: Remains::default(),
         };
         self.sandboxes.insert(name, sandbox);
         let zygote = self.sandboxes.get_mut(&parent.name);

@@ -27,6 +27,11 @@ const IDLE_GROUPS: usize = 64;
 /// And so many when nobody asks for any.
 const KEPT_GROUPS: usize = 8;
 
+/// Shared memory of a dead slot's that is not worth a second look.
+const UNSEEN: u64 = 64 << 10;
+/// So much of it a zygote may hold, of all its slots together.
+const MOST_HELD: u64 = 32 << 20;
+
 impl Warden {
     /// Takes it from the worker's sight and begins to kill it.
     pub(crate) fn release(&mut self, name: u64) {
@@ -111,6 +116,9 @@ impl Warden {
             return false;
         }
         let kept = instance && self.keep_group(parent, &group, limits.cpu);
+        if !kept && !self.hold_to_account(name, parent, &group) {
+            return false;
+        }
         if !kept && !self.cgroups.remove(&group) {
             // Something in it still dies; a slot's process may not even be known.
             self.cgroups.kill(&group);
@@ -152,6 +160,33 @@ impl Warden {
         if let Some(sandbox) = self.sandboxes.get_mut(&name) {
             sandbox.root = None;
             sandbox.output = None;
+        }
+        true
+    }
+
+    /// Ends a zygote that holds much memory of its dead slots: what it has mapped together with who wrote there, or been handed.
+    /// Nobody else can have it, and with the slot's cgroup goes the last that bounds it. False where it is to be looked at again.
+    fn hold_to_account(&mut self, name: u64, zygote: Option<u64>, group: &Group) -> bool {
+        let Some(zygote) = zygote else { return true };
+        if !self.host.isolation.has(Defence::OwnScratch) || !self.cgroups.empty(group) {
+            return true;
+        }
+        let shared = self.cgroups.shared_memory(group);
+        if shared <= UNSEEN {
+            return true;
+        }
+        // What has just gone may not be subtracted yet.
+        let Some(sandbox) = self.sandboxes.get_mut(&name) else { return true };
+        if !sandbox.shared.is_held(Instant::now()) {
+            return false;
+        }
+        let own = self.sandboxes.get_mut(&zygote).and_then(Sandbox::as_zygote_mut);
+        let held = own.map_or(0, |own| {
+            own.held = own.held.saturating_add(shared);
+            own.held
+        });
+        if held > MOST_HELD {
+            self.release(zygote);
         }
         true
     }

@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use sys::process::PidFd;
 
 use crate::cgroup::Group;
-use crate::empty::Scratch;
+use crate::empty::Remains;
 use crate::protocol::{Limits, Network, Python};
 use crate::root::Root;
 use crate::uids::{Allotment, Block};
@@ -52,7 +52,9 @@ pub struct Sandbox {
     /// Release was asked for.
     pub dying: bool,
     /// How far what it wrote is taken back, once it is dead.
-    pub scratch: Scratch,
+    pub scratch: Remains,
+    /// The same of shared memory.
+    pub shared: Remains,
 }
 
 /// Where a sandbox's descriptors 1 and 2 lead.
@@ -93,6 +95,8 @@ pub struct Zygote {
     pub children: usize,
     /// Cgroups of earlier slots, ready for its next ones.
     pub idle_groups: Vec<Group>,
+    /// Bytes of shared memory that have outlived whoever wrote them in its slots.
+    pub held: u64,
     /// The pipe that is a root zygote's standard error, as `fstat(2)` names it. Of whoever is forked it is none.
     pub stderr: FileId,
 }
@@ -114,7 +118,7 @@ impl Zygote {
     /// One that has forked nothing yet.
     #[must_use]
     pub fn new(namespace: Option<OwnedFd>, ids: Block, stderr: FileId) -> Self {
-        Self { namespace, ids, children: 0, idle_groups: Vec::new(), stderr }
+        Self { namespace, ids, children: 0, idle_groups: Vec::new(), held: 0, stderr }
     }
 }
 

@@ -243,6 +243,20 @@ impl Cgroups {
         }
     }
 
+    /// Bytes of shared memory that are charged to the group: of files without a disk, and of mappings that several have. The kernel
+    /// adds them up every two seconds, or sooner.
+    #[must_use]
+    pub(crate) fn shared_memory(&self, group: &Group) -> u64 {
+        let stat = match self {
+            Self::V1(h) => h.memory(group),
+            Self::V2(h) => h.memory(group),
+            Self::None => return 0,
+        };
+        let text = fs::read_to_string(stat.join("memory.stat")).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("shmem "));
+        line.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
+    }
+
     /// Whether the kernel has killed something in the group for want of memory.
     #[must_use]
     pub fn out_of_memory(&self, group: &Group) -> bool {

@@ -64,6 +64,11 @@ impl Hierarchies {
         [&self.memory, &self.pids, &self.freezer]
     }
 
+    /// Where its memory is counted.
+    pub(super) fn memory(&self, group: &Group) -> PathBuf {
+        self.memory.join(&group.name)
+    }
+
     /// Where processes are counted.
     pub(super) fn pids(&self) -> &Path {
         &self.pids
