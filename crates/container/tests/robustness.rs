@@ -621,3 +621,30 @@ def handler(event, context):
     std::fs::write(top, room.to_string()).unwrap();
     assert_eq!(talk.ask("1").await, 2);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_beside_python_is_lost_once_the_scratch_is_full_and_blocks_nobody() {
+    if !can_run() {
+        return;
+    }
+    let source = "
+import os
+def handler(event, context):
+    scratch = os.statvfs('/tmp')
+    with open('/tmp/full', 'wb', buffering=0) as full:
+        try:
+            for _ in range(scratch.f_bfree + 1):
+                full.write(b'x' * scratch.f_bsize)
+        except OSError:
+            pass
+    try:
+        os.write(2, b'lost')
+        return 'written'
+    except OSError as error:
+        return error.strerror
+";
+    let world = World::new(false, NONE).await;
+    let zygote = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
+    let mut instance = zygote.fork(world.instance(source)).await.unwrap();
+    assert_eq!(ask(instance.as_mut(), "{}").await, "No space left on device");
+}
