@@ -10,7 +10,7 @@
  *     │                              │                                and what else the isolation says
  *     │                              │ fchdir + chroot(root)
  *     │                              └── one fork ──► child
- *     │ ◄───────────────────────────── exits            │ output to 1 and 2, channel to 3, everything else closed
+ *     │ ◄───────────────────────────── exits            │ output to 1 and 2 (a zygote: nowhere), channel to 3, everything else closed
  *     ▼ next request                   ┊                │ ids, no capability, not dumpable
  *                                      ┊                │ Landlock scope, stacked filter
  *                                      └┄┄ pidfd ┄┄┄┄┄► │ waits for the intermediate's end
@@ -187,10 +187,19 @@ static int stack_filter(void) {
     return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
 }
 
+/* An instance's output is a file of its own. A zygote's is nowhere: its parent's standard error is a pipe, which one package could
+ * fill for the packages of all others, and where its words would pass for theirs. */
+static int arrange_output(const struct slot *slot) {
+    int instance = slot->flags & LAND_INSTANCE;
+    int output = instance ? slot->fds[slot->count - 1] : open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (output < 0 || dup2(output, 1) != 1 || dup2(output, 2) != 2) return -1;
+    return instance ? 0 : close(output);
+}
+
 /* Runs in the child, after the fork, before any Python. Returns only when the child is confined. */
 static void confine(struct slot *slot) {
-    int channel = slot->fds[FD_CHANNEL], output = slot->fds[slot->count - 1];
-    if (slot->flags & LAND_INSTANCE && (dup2(output, 1) != 1 || dup2(output, 2) != 2)) refuse(channel, "arrange output");
+    int channel = slot->fds[FD_CHANNEL];
+    if (arrange_output(slot)) refuse(channel, "arrange output");
     if (channel != CHANNEL && dup2(channel, CHANNEL) != CHANNEL) refuse(channel, "move channel");
     channel = slot->fds[FD_CHANNEL] = CHANNEL;
     if (fcntl(CHANNEL, F_SETFD, FD_CLOEXEC)) refuse(channel, "mark channel");

@@ -462,3 +462,208 @@ def handler(event, context):
     assert!(talk.call("1").await.is_none());
     assert_eq!(of_honest.autopsy().await.unwrap(), Death::Exited(4));
 }
+
+/// What is in the scratch and the output of the slot whose descriptors a zygote has kept from its first fork, and whether more can
+/// be put there.
+const KEEPS: &str = "
+KEPT = []
+def seen(fds, uid):
+    entered = become(fds, uid)
+    root = fds[0]
+    def of(path):
+        scratch = os.open(path, os.O_RDONLY, dir_fd=root)
+        now = os.fstatvfs(scratch)
+        return [sorted(os.listdir(scratch)), now.f_blocks - now.f_bfree, now.f_files - now.f_ffree]
+    def fill(path):
+        new = os.open(path + '/new', os.O_CREAT | os.O_WRONLY, 0o600, dir_fd=root)
+        try:
+            os.pwrite(new, b'x' * 65536, 0)
+            os.pwrite(new, b'x' * 65536, 1 << 20)
+        finally:
+            os.close(new)
+    return {
+        'entered': entered, 'tmp': of('tmp'), 'shm': of('dev/shm'), 'output': os.fstat(fds[-1]).st_size,
+        'fill': [trying(lambda: fill(path)) for path in ['tmp', 'dev/shm']],
+    }
+
+def attack(fds, uid, flags):
+    if KEPT:
+        return child(lambda: seen(*KEPT)) or 'nothing'
+    # Not the channel, whose end tells the worker that the instance is gone.
+    KEPT.extend([{at: os.dup(fds[at]) for at in (0, 2, -1)}, uid])
+";
+
+/// Writes whatever is hard to be rid of, and ends.
+const HEAPS: &str = "
+import ctypes, os
+def heap(top):
+    with open(top + '/large', 'wb') as large:
+        large.write(b'x' * (9 << 20))
+    os.link(top + '/large', top + '/again')
+    os.mkfifo(top + '/fifo')
+    os.symlink('/usr', top + '/link')
+    os.symlink('/nowhere', top + '/' + 'l' * 255)
+    try:
+        os.setxattr(top, 'user.mine', b'x' * 200)
+    except OSError:
+        pass
+    os.mkdir(top + '/closed')
+    for number in range(600):
+        open(f'{top}/closed/{number}', 'x').close()
+    os.chmod(top + '/closed', 0)
+    os.chdir(top)
+    for depth in range(700):
+        os.mkdir('d' * 255)
+        os.mkfifo('deep')
+        os.chdir('d' * 255)
+    os.chdir('/')
+    os.chmod(top, 0)
+
+def handler(event, context):
+    if not event:
+        return 1
+    os.write(1, b'said ' * 200000)
+    heap('/tmp')
+    heap('/dev/shm')
+    os._exit(1)
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_a_dead_instance_wrote_is_kept_by_its_zygote() {
+    if !can_run() {
+        return;
+    }
+    for staged in [false, true] {
+        let world = World::new(staged, NONE).await;
+        let honest = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
+        let evil = honest.derive(world.evil(KEEPS)).await.unwrap();
+        let mut instance = evil.fork(world.instance(HEAPS)).await.unwrap();
+        let mut talk = Conversation::load(instance.as_mut()).await;
+        assert_eq!(talk.call("1").await, None, "it has ended");
+        drop((talk, instance));
+        world.settle().await;
+        let said = world.report(evil.as_ref()).await;
+        assert_eq!(said["entered"], serde_json::json!(["OK", "OK", "OK"]), "{said}");
+        // Each its own directory, and the output that is held.
+        assert_eq!(said["tmp"], serde_json::json!([[], 0, 2]), "{said}");
+        assert_eq!(said["shm"], serde_json::json!([[], 0, 1]), "{said}");
+        assert_eq!(said["output"], 0, "{said}");
+        assert_eq!(said["fill"], serde_json::json!(["ENOSPC", "ENOSPC"]), "{said}");
+        assert!(evil.alive() && honest.alive());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_zygote_that_holds_files_of_a_dead_instance_ends() {
+    if !can_run() {
+        return;
+    }
+    let attack = "
+import time
+def hold(fds, uid):
+    become(fds, uid)
+    scratch = os.open('dev/shm', os.O_RDONLY, dir_fd=fds[0])
+    held = os.open('held', os.O_CREAT | os.O_RDWR, 0o600, dir_fd=scratch)
+    os.write(held, b'x' * 65536)
+    time.sleep(1000)
+
+def attack(fds, uid, flags):
+    if REPORT is None:
+        daemon(lambda: hold(fds, uid))
+        while not child(lambda: (become(fds, uid), os.listdir(os.open('dev/shm', os.O_RDONLY, dir_fd=fds[0])))[1]):
+            pass
+    return 'held'
+";
+    let world = World::new(false, NONE).await;
+    let honest = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
+    let bystander = honest.fork(world.instance(REPORT)).await.unwrap();
+    let evil = honest.derive(world.evil(attack)).await.unwrap();
+    let mut instance = evil.fork(world.instance(REPORT)).await.unwrap();
+    assert_eq!(ask(instance.as_mut(), "{}").await, "held");
+    drop(instance);
+    let begin = Instant::now();
+    while evil.alive() && begin.elapsed() < patience(20) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(!evil.alive());
+    assert!(honest.alive() && bystander.alive());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_zygotes_words_reach_its_parent_or_block_another() {
+    if !can_run() {
+        return;
+    }
+    // As much as a pipe takes, and then whoever writes waits.
+    let fills = "
+import os
+os.set_blocking(2, False)
+try:
+    for _ in range(1000):
+        os.write(2, b'said by a package ' * 100)
+except BlockingIOError:
+    pass
+os.set_blocking(2, True)
+";
+    let says = "import os\nfor _ in range(100):\n    os.write(2, b'said ' * 1000)\n";
+    let world = World::new(false, NONE).await;
+    let root = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
+    let with = |name: &str, source: &str| sandbox::ZygoteSpec {
+        packages: Some(world.package(name, source)),
+        ..world.zygote(&[name])
+    };
+    let filler = root.derive(with("fills", fills)).await.unwrap();
+    let said = tokio::time::timeout(patience(20), root.derive(with("says", says))).await;
+    let sayer = said.expect("it waits for nobody").unwrap();
+    for zygote in [&filler, &sayer] {
+        assert_eq!(zygote.imports().failed, []);
+        assert_eq!(zygote.imports().fds, 0, "its streams are its own");
+        // What it forks has an output of its own.
+        let source =
+            "import os\ndef handler(event, context):\n    os.write(2, b'x' * 100000)\n    return 1";
+        let mut instance = zygote.fork(world.instance(source)).await.unwrap();
+        assert_eq!(ask(instance.as_mut(), "{}").await, 1);
+    }
+    let inspect = Command::Inspect { sandbox: root.id().0 };
+    let (told, _) = world.containers.client().call(inspect, &[]).await.unwrap();
+    let Answer::Died { stderr, .. } = told else { panic!("{told:?}") };
+    assert_eq!(
+        stderr, "",
+        "a package's words are not those of the zygote that it was derived from"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_zygote_that_holds_the_memory_of_its_dead_slots_ends() {
+    if !can_run() {
+        return;
+    }
+    // A process in the slot's cgroup writes to what it has mapped together with its zygote.
+    let attack = "
+import mmap
+KEPT = []
+def write(fds, memory):
+    for fd in groups(fds):
+        os.write(fd, b'0')
+    for at in range(0, len(memory), 4096):
+        memory[at] = 1
+
+def attack(fds, uid, flags):
+    if not KEPT:
+        KEPT.append(mmap.mmap(-1, 96 << 20))
+        return child(lambda: write(fds, KEPT[0])) or 'written'
+";
+    let world = World::new(false, NONE).await;
+    let honest = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
+    let bystander = honest.fork(world.instance(REPORT)).await.unwrap();
+    let evil = honest.derive(world.evil(attack)).await.unwrap();
+    let mut instance = evil.fork(world.instance(REPORT)).await.unwrap();
+    assert_eq!(ask(instance.as_mut(), "{}").await, "written");
+    drop(instance);
+    let begin = Instant::now();
+    while evil.alive() && begin.elapsed() < patience(20) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(!evil.alive() || world.containers.host().cgroups == warden::protocol::Layout::None);
+    assert!(honest.alive() && bystander.alive());
+}

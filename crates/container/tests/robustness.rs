@@ -575,3 +575,107 @@ def handler(event, context):
     let [core, signals, files] = [0, 1, 2].map(|which| limits[which].as_u64().unwrap());
     assert!(core <= 1 && signals <= 1024 && files <= 1024, "{limits}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_memory_map_too_long_to_be_read_makes_a_zygote_unfit_and_the_warden_no_larger() {
+    if !can_run() {
+        return;
+    }
+    // A path of 250 KB in each of some hundred lines, no two of which the kernel can merge.
+    let source = "
+import ctypes, os
+os.chdir('/tmp')
+for _ in range(1000):
+    os.mkdir('d' * 250)
+    os.chdir('d' * 250)
+file = os.open('f', os.O_RDWR | os.O_CREAT)
+os.ftruncate(file, 4096)
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+for _ in range(100):
+    assert libc.mmap(None, 4096, 1, 2, file, 0) != 2**64 - 1
+os.close(file)
+os.chdir('/')
+";
+    let world = World::new(false, NONE).await;
+    let peak = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", world.warden())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
+    };
+    let honest = world.containers.create_zygote(world.zygote(&["decimal"])).await.unwrap();
+    let before = peak();
+    let long =
+        ZygoteSpec { packages: Some(world.package("long", source)), ..world.zygote(&["long"]) };
+    let zygote = world.containers.create_zygote(long).await.unwrap();
+    assert_eq!(zygote.imports().failed, []);
+    assert_eq!(zygote.imports().shared, u32::MAX, "it is not to be forked");
+    assert!(peak() < before + (8 << 10), "{before} KiB, then {}", peak());
+    assert_eq!(honest.imports().shared, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_sandboxes_together_leave_a_quarter_of_the_hosts_processes_to_others() {
+    if !can_run() {
+        return;
+    }
+    let world = World::new(false, NONE).await;
+    let tops = host::cgroups(&world.cgroup_name());
+    let named = |dir: &std::path::Path| dir.ends_with(world.cgroup_name());
+    let tops = tops.iter().filter(|dir| named(dir)).map(|dir| dir.join("pids.max"));
+    let tops: Vec<_> = tops.filter(|file| file.exists()).collect();
+    let [top] = &tops[..] else {
+        return skips::skip("cgroup", "nothing counts processes here");
+    };
+    let most: u64 = std::fs::read_to_string(top).unwrap().trim().parse().expect("a number");
+    assert_eq!(most, sys::probe::processes() / 4 * 3);
+
+    // It holds for all: with two more for everybody, nobody gets eight.
+    let starts = "
+import os, time
+def handler(event, context):
+    for held in range(8):
+        try:
+            if event and os.fork() == 0:
+                time.sleep(1000)
+        except BlockingIOError:
+            return held
+    return 8
+";
+    let zygote = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
+    let mut instance = zygote.fork(world.instance(starts)).await.unwrap();
+    let mut talk = Conversation::load(instance.as_mut()).await;
+    assert_eq!(talk.ask("0").await, 8);
+    let current = std::fs::read_to_string(top.with_file_name("pids.current")).unwrap();
+    let room = current.trim().parse::<u64>().unwrap() + 2;
+    std::fs::write(top, room.to_string()).unwrap();
+    assert_eq!(talk.ask("1").await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_beside_python_is_lost_once_the_scratch_is_full_and_blocks_nobody() {
+    if !can_run() {
+        return;
+    }
+    let source = "
+import os
+def handler(event, context):
+    scratch = os.statvfs('/tmp')
+    with open('/tmp/full', 'wb', buffering=0) as full:
+        try:
+            for _ in range(scratch.f_bfree + 1):
+                full.write(b'x' * scratch.f_bsize)
+        except OSError:
+            pass
+    try:
+        os.write(2, b'lost')
+        return 'written'
+    except OSError as error:
+        return error.strerror
+";
+    let world = World::new(false, NONE).await;
+    let zygote = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
+    let mut instance = zygote.fork(world.instance(source)).await.unwrap();
+    assert_eq!(ask(instance.as_mut(), "{}").await, "No space left on device");
+}

@@ -288,13 +288,16 @@ impl Deployer {
     /// # Errors
     /// When it must not be removed, or the registry could not be written; the function is then still there.
     pub async fn remove(&self, name: &WholeName, known: bool) -> Result<bool, DeployError> {
-        if let Some(function) = self.registry.get(name) {
-            self.usage.leave(&function.current.handler);
-        }
         let (registry, name) = (Arc::clone(&self.registry), name.clone());
-        let vault = Arc::clone(&self.vault);
+        let (vault, usage) = (Arc::clone(&self.vault), Arc::clone(&self.usage));
         let work = tokio::task::spawn_blocking(move || {
-            let remove = || registry.remove(&name);
+            // Once it is known that it may go; and before it does, so that its layers are in use all the while.
+            let remove = || {
+                if let Some(function) = registry.get(&name) {
+                    usage.leave(&function.current.handler);
+                }
+                registry.remove(&name)
+            };
             let removed = if known { Some(remove()) } else { vault.unless_held(&name, remove) };
             Ok::<_, DeployError>(removed.ok_or(DeployError::HasSecrets(name.clone()))??)
         });

@@ -143,7 +143,7 @@ pub fn rules(config: &Config) -> Rules {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::config::Flags;
 
@@ -152,7 +152,7 @@ mod tests {
         Networks::of(&Config::combine(file, |_| None, &Flags::default()).unwrap())
     }
 
-    fn handler(tenant: &str, name: &str, network: Network, egress: &[&str]) -> Handler {
+    pub(crate) fn handler(tenant: &str, name: &str, network: Network, egress: &[&str]) -> Handler {
         let mut handler: Handler = serde_json::from_value(serde_json::json!({
             "id": "", "name": name, "tenant": tenant, "packages": null, "imports": [], "code": "code/c",
             "python": { "base": "base/b", "guest": "guest/g", "interpreter": "/usr/bin/python3" },

@@ -45,11 +45,10 @@ impl Usage {
         Self { registry, engine, leaving: Mutex::default() }
     }
 
-    /// Notes that a version is, or is about to be, no longer deployed. Before a deploy's turn ends.
+    /// Notes that a version is, or is about to be, no longer deployed. Before a deploy's turn ends. Where it stays after all, the
+    /// next time notes nothing more.
     pub fn leave(&self, handler: &Arc<Handler>) {
-        let leaving =
-            Leaving { handler: Arc::downgrade(handler), layers: layers_of(handler), unheld: None };
-        self.leaving.lock().unwrap_or_else(PoisonError::into_inner).push(leaving);
+        note(&mut self.leaving.lock().unwrap_or_else(PoisonError::into_inner), handler);
     }
 
     /// All layers that are in use now.
@@ -74,6 +73,13 @@ impl Leaving {
     }
 }
 
+fn note(all: &mut Vec<Leaving>, handler: &Arc<Handler>) {
+    let leaving = Arc::downgrade(handler);
+    if !all.iter().any(|known| known.handler.ptr_eq(&leaving)) {
+        all.push(Leaving { handler: leaving, layers: layers_of(handler), unheld: None });
+    }
+}
+
 /// Layers of the current versions.
 #[must_use]
 pub fn deployed(registry: &Registry) -> BTreeSet<Layer> {
@@ -88,6 +94,19 @@ fn layers_of(handler: &Handler) -> BTreeSet<Layer> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_version_that_stays_after_all_is_noted_once_however_often_it_was_to_go() {
+        let handler =
+            Arc::new(crate::networks::tests::handler("t", "f", sandbox::Network::None, &[]));
+        let mut leaving = Vec::new();
+        for _ in 0..100 {
+            note(&mut leaving, &handler);
+        }
+        let other = Arc::new((*handler).clone());
+        note(&mut leaving, &other);
+        assert_eq!(leaving.len(), 2);
+    }
 
     #[test]
     fn a_version_that_nobody_holds_is_used_a_moment_longer() {

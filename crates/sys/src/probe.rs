@@ -112,7 +112,7 @@ impl Host {
         let unified = Unified::find();
         let (cgroups, missing_controllers) = cgroups(&mounts, unified.as_ref());
         Self {
-            processes: processes(&mounts, unified.as_ref()),
+            processes: processes_among(&mounts, unified.as_ref()),
             cpu: limits_cpu(&mounts, unified.as_ref()),
             kernel: Kernel::running(),
             surroundings: surroundings(Path::new("/"), in_first_pid_namespace()),
@@ -231,7 +231,13 @@ fn limits_cpu(mounts: &str, unified: Option<&Unified>) -> bool {
         })
 }
 
-fn processes(mounts: &str, unified: Option<&Unified>) -> u64 {
+/// As [`Host::processes`].
+#[must_use]
+pub fn processes() -> u64 {
+    processes_among(&read("/proc/self/mounts"), Unified::find().as_ref())
+}
+
+fn processes_among(mounts: &str, unified: Option<&Unified>) -> u64 {
     let on_v1 = mounts.lines().find_map(|line| {
         let mut fields = line.split(' ').skip(1);
         let (at, kind, options) = (fields.next()?, fields.next()?, fields.next()?);

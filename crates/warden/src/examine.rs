@@ -8,8 +8,8 @@
 //!   closes;
 //! - another thread or process, which is no fork's at all, and may have left a lock taken.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 
 use rustix::fs::{FileType, Stat, major, minor};
 use sys::process::PidFd;
@@ -56,8 +56,8 @@ fn runs(pid: i32) -> bool {
     !matches!(state, None | Some('Z' | 'X'))
 }
 
-/// Descriptors that are not those of a zygote: `/dev/null` twice, the pipe to the warden, its channel. What was closed of the
-/// first three is `/dev/null` again before anything is forked.
+/// Descriptors that are not those of a zygote: `/dev/null` three times, the last of them at a root the pipe to the warden, and its
+/// channel. What was closed of the first three is `/dev/null` again before anything is forked.
 fn foreign_descriptors(pid: i32, stderr: FileId) -> io::Result<u32> {
     let mut foreign = 0;
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
@@ -89,11 +89,29 @@ fn is_own(number: Option<u32>, stat: &Stat, stderr: FileId) -> bool {
 /// Page tables beyond which nobody waits for a walk through them, in KiB: they map 2 GiB, each page for itself.
 const MOST_TABLES: u64 = 4 << 10;
 
-/// Mappings that forks would share; [`u32::MAX`] where to count them would take long. One thread answers for all sandboxes, and a
+/// Bytes of a `maps` or `smaps` beyond which nobody reads on, some 25 ms: as many mappings as there may be (65 530) with lines of 128
+/// bytes.
+const MOST_BYTES: u64 = 8 << 20;
+
+/// How much of them is held at a time.
+const PIECE: usize = 16 << 10;
+
+/// How much of a line is: what is asked for stands before a mapping's path, which is as long as a package likes.
+const HELD: usize = 256;
+
+/// Mappings that forks would share; [`u32::MAX`], and so unfit to be forked, where to count them would take long. One thread answers for all sandboxes, and a
 /// package chooses what it maps.
 fn shared_mappings(pid: i32) -> io::Result<u32> {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
-    if !maps.lines().any(is_shared) {
+    let mut any = false;
+    let maps = File::open(format!("/proc/{pid}/maps"))?;
+    let whole = each_line(maps, MOST_BYTES, |line| {
+        any |= is_shared(line);
+        !any
+    })?;
+    if !whole {
+        return Ok(u32::MAX);
+    }
+    if !any {
         return Ok(0);
     }
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
@@ -101,7 +119,46 @@ fn shared_mappings(pid: i32) -> io::Result<u32> {
         return Ok(u32::MAX);
     }
     // It walks the page tables, which is milliseconds for a large zygote, and hardly any has such a mapping at all.
-    Ok(writable(&fs::read_to_string(format!("/proc/{pid}/smaps"))?))
+    let mut shared = 0u32;
+    let smaps = File::open(format!("/proc/{pid}/smaps"))?;
+    let whole = each_line(smaps, MOST_BYTES, |line| {
+        shared = shared.saturating_add(is_writable(line).into());
+        true
+    })?;
+    Ok(if whole { shared } else { u32::MAX })
+}
+
+/// Has `see` look at the first [`HELD`] bytes of each line, until it has seen enough and says false. False when there were more
+/// than so many bytes.
+fn each_line(
+    mut from: impl Read,
+    most: u64,
+    mut see: impl FnMut(&str) -> bool,
+) -> io::Result<bool> {
+    let (mut piece, mut line, mut read) = (vec![0; PIECE], Vec::with_capacity(HELD), 0);
+    loop {
+        let got = from.read(&mut piece)?;
+        read += got as u64;
+        if read > most {
+            return Ok(false);
+        }
+        if got == 0 {
+            if !line.is_empty() {
+                see(&String::from_utf8_lossy(&line));
+            }
+            return Ok(true);
+        }
+        for part in piece[..got].split_inclusive(|byte| *byte == b'\n') {
+            let (text, ends) = part.strip_suffix(b"\n").map_or((part, false), |text| (text, true));
+            line.extend_from_slice(&text[..text.len().min(HELD - line.len())]);
+            if ends {
+                if !see(&String::from_utf8_lossy(&line)) {
+                    return Ok(true);
+                }
+                line.clear();
+            }
+        }
+    }
 }
 
 /// A process's page tables in KiB, by its `status`.
@@ -115,11 +172,11 @@ fn is_shared(line: &str) -> bool {
     line.split(' ').nth(1).is_some_and(|rights| rights.ends_with('s'))
 }
 
-/// Mappings in `smaps` that are shared ("ms") and writable now or after `mprotect` ("mw").
-fn writable(smaps: &str) -> u32 {
-    let flags = smaps.lines().filter_map(|line| line.strip_prefix("VmFlags:"));
-    let has = |flags: &str, flag: &str| flags.split_whitespace().any(|one| one == flag);
-    count(flags.filter(|flags| has(flags, "ms") && has(flags, "mw")).count())
+/// Whether a line of `smaps` is of a mapping that is shared ("ms") and writable now or after `mprotect` ("mw").
+fn is_writable(line: &str) -> bool {
+    let Some(flags) = line.strip_prefix("VmFlags:") else { return false };
+    let has = |flag| flags.split_whitespace().any(|one| one == flag);
+    has("ms") && has("mw")
 }
 
 fn count(length: usize) -> u32 {
@@ -139,7 +196,54 @@ mod tests {
         let at = smaps.find(&begins).unwrap();
         let end = smaps[at..].find("VmFlags:").map(|end| at + end).unwrap();
         let rest = &smaps[end..];
-        (is_shared(line), writable(&rest[..rest.find('\n').unwrap_or(rest.len())]))
+        let flags = &rest[..rest.find('\n').unwrap_or(rest.len())];
+        (is_shared(line), u32::from(is_writable(flags)))
+    }
+
+    /// Mappings without an end, of a file whose path is that long. Counts what has been read of it.
+    struct Long<'a>(Vec<u8>, usize, &'a mut u64);
+
+    impl<'a> Long<'a> {
+        fn new(path: usize, read: &'a mut u64) -> Self {
+            let line = "7f8a4c000000-7f8a4c001000 rw-p 00000000 00:1f 12  /";
+            Self([line.as_bytes(), &vec![b'd'; path], b"\n"].concat(), 0, read)
+        }
+    }
+
+    impl Read for Long<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let rest = &self.0[self.1..];
+            let some = rest.len().min(into.len());
+            into[..some].copy_from_slice(&rest[..some]);
+            self.1 = (self.1 + some) % self.0.len();
+            *self.2 += some as u64;
+            Ok(some)
+        }
+    }
+
+    #[test]
+    fn a_memory_map_is_read_to_a_length_and_no_line_of_it_is_held_whole() {
+        for path in [20, 1 << 20] {
+            let (mut read, mut longest) = (0, 0);
+            let whole = each_line(Long::new(path, &mut read), MOST_BYTES, |line| {
+                longest = longest.max(line.len());
+                !is_shared(line)
+            });
+            assert!(!whole.unwrap(), "there is more");
+            assert!(longest <= HELD && read <= MOST_BYTES + PIECE as u64, "{longest} {read}");
+        }
+        // What stands behind a line of a megabyte is seen all the same, and nothing is read behind what was looked for.
+        let mut read = 0;
+        let mut maps = Long::new(1 << 20, &mut read).take((1 << 20) + 52);
+        let shared = b"7f8a4c000000-7f8a4c001000 rw-s 00000000 00:01 9 /dev/zero (deleted)\n";
+        let mut seen = Vec::new();
+        let both = maps.by_ref().chain(&shared[..]).chain(io::repeat(b'x'));
+        let whole = each_line(both, MOST_BYTES, |line| {
+            seen.push(is_shared(line));
+            !is_shared(line)
+        });
+        assert!(whole.unwrap());
+        assert_eq!(seen, [false, true]);
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod confine;
 mod deaths;
 pub mod defence;
 pub mod detach;
+pub mod empty;
 mod examine;
 pub mod filter;
 pub mod guardian;

@@ -22,6 +22,7 @@ use sys::process::{PidFd, close_from, default_signals, exit_now, fork_single_thr
 
 use crate::beside;
 use crate::cgroup::Group;
+use crate::empty::Remains;
 use crate::protocol::{Answer, Limits, MOST_OPENED, Network, Python};
 use crate::serve::{Answered, Refused, Warden, done, kernel};
 use crate::slot::{Kind, Output, Sandbox};
@@ -73,6 +74,8 @@ impl Warden {
             output: Some(Output::Pipe(stderr)),
             child: true,
             dying: false,
+            scratch: Remains::default(),
+            shared: Remains::default(),
         };
         self.show_or_release(name, sandbox, channel)
     }

@@ -15,6 +15,7 @@ use sys::namespace::{IdMap, Parent, user_namespace};
 
 use crate::cgroup::{self, Group};
 use crate::defence::Defence;
+use crate::empty::Remains;
 use crate::filter::Role;
 use crate::isolation::Isolation;
 use crate::protocol::{Answer, Cpu, Files, Limits, Network, Python};
@@ -153,6 +154,8 @@ impl Warden {
             inside: None,
             child: true,
             dying: false,
+            scratch: Remains::default(),
+            shared: Remains::default(),
         };
         Ok((sandbox, ours))
     }
@@ -194,7 +197,7 @@ impl Warden {
         let (uid, network) = (parent.uid, parent.network);
         let (python, group) = (parent.python.clone(), parent.group.clone());
         let own = parent.as_zygote_mut().ok_or(Refused::Wrong("an instance is never forked"))?;
-        let parent = Origin { name: zygote, python, network, uid, group, stderr: own.stderr };
+        let parent = Origin { name: zygote, python, network, uid, group };
         let ids = take_ids(&mut self.uids, own, derive, self.host.isolation)?;
         let idle = if derive { None } else { own.idle_groups.pop() };
         let allotment = ids.allotment;
@@ -291,7 +294,8 @@ impl Warden {
         fds.extend(rest);
         let kind = if derive {
             let block = Block::new(ids.uid, ids.count);
-            Kind::Zygote(Zygote::new(Some(namespace), block, parent.stderr))
+            // Not the root's pipe: whoever lands there as a zygote says nothing beside its channel.
+            Kind::Zygote(Zygote::new(Some(namespace), block, FileId::default()))
         } else {
             Kind::Instance
         };
@@ -311,6 +315,8 @@ impl Warden {
             inside: None,
             child: false,
             dying: false,
+            scratch: Remains::default(),
+            shared: Remains::default(),
         };
         self.sandboxes.insert(name, sandbox);
         let zygote = self.sandboxes.get_mut(&parent.name);
@@ -345,7 +351,6 @@ struct Origin {
     network: Network,
     uid: u32,
     group: Group,
-    stderr: FileId,
 }
 
 /// Who is to land in a slot: a derived zygote, or an instance.

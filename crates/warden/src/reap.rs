@@ -1,24 +1,36 @@
 //! The end of sandboxes, a piece at a time.
 //!
 //! ```text
-//!   release: thaw, kill ─► dying ─► dead? ─► (a zygote) children gone? ─► cgroups back to the zygote, or removed ─► ids back
-//!                            ▲         │ no         │ no: the last child brings it back
-//!                            └─────────┘
+//!   release: thaw, kill ─► dying ─► dead? ─► (a zygote) children gone? ─► scratch empty? ─► cgroups back to the zygote, or
+//!                            ▲         │ no         │ no: the last child       │ no        removed ─► ids back
+//!                            │         │            │ brings it back           │
+//!                            └─────────┴────────────┴──────────────────────────┘
 //! ```
+//! A zygote's scratch only after its children: they may have mapped files of it.
+
+use std::os::fd::AsFd;
+use std::time::Instant;
 
 use sys::process::PidFd;
 
 use crate::cgroup::Group;
+use crate::defence::Defence;
+use crate::empty::empty;
 use crate::isolation::Supply;
 use crate::protocol::Cpu;
 use crate::serve::Warden;
-use crate::slot::{Kind, Sandbox};
+use crate::slot::{Kind, Output, Sandbox};
 use crate::uids::Allotment;
 
 /// Idle cgroups that a zygote keeps for its next slots, and the warden for what no zygote forks.
 const IDLE_GROUPS: usize = 64;
 /// And so many when nobody asks for any.
 const KEPT_GROUPS: usize = 8;
+
+/// Shared memory of a dead slot's that is not worth a second look.
+const UNSEEN: u64 = 64 << 10;
+/// So much of it a zygote may hold, of all its slots together.
+const MOST_HELD: u64 = 32 << 20;
 
 impl Warden {
     /// Takes it from the worker's sight and begins to kill it.
@@ -38,8 +50,6 @@ impl Warden {
         for group in sandbox.groups() {
             self.cgroups.kill(group);
         }
-        sandbox.root = None;
-        sandbox.output = None;
         self.dying.push_back(name);
     }
 
@@ -79,6 +89,13 @@ impl Warden {
             }
             return quiet;
         }
+        // Before its cgroup is looked at: what is in its scratch is charged there.
+        if !self.empty_scratch(name) {
+            return false;
+        }
+        let Some(sandbox) = self.sandboxes.get_mut(&name) else {
+            return true;
+        };
         let (group, parent, limits) = (sandbox.group.clone(), sandbox.zygote, sandbox.limits);
         let instance = matches!(sandbox.kind, Kind::Instance);
         let idle = match sandbox.as_zygote_mut() {
@@ -99,6 +116,9 @@ impl Warden {
             return false;
         }
         let kept = instance && self.keep_group(parent, &group, limits.cpu);
+        if !kept && !self.hold_to_account(name, parent, &group) {
+            return false;
+        }
         if !kept && !self.cgroups.remove(&group) {
             // Something in it still dies; a slot's process may not even be known.
             self.cgroups.kill(&group);
@@ -112,6 +132,61 @@ impl Warden {
         }
         if let Some(parent) = parent {
             self.child_gone(parent);
+        }
+        true
+    }
+
+    /// Takes back what a dead sandbox has written, and lets go of its root and its output; false where it is to be tried again. Of
+    /// what no zygote was to fork, nobody has ever had a descriptor.
+    fn empty_scratch(&mut self, name: u64) -> bool {
+        let Some(sandbox) = self.sandboxes.get_mut(&name) else {
+            return true;
+        };
+        if let (Some(zygote), Some(root)) = (sandbox.zygote, &sandbox.root)
+            && self.host.isolation.has(Defence::OwnScratch)
+        {
+            let output = match &sandbox.output {
+                Some(Output::File(file)) => Some(file.as_fd()),
+                _ => None,
+            };
+            if !empty(root.as_fd(), output) {
+                if !sandbox.scratch.is_held(Instant::now()) {
+                    return false;
+                }
+                // Files without a name, or others again and again: it is no honest one, and what it holds goes with it.
+                self.release(zygote);
+            }
+        }
+        if let Some(sandbox) = self.sandboxes.get_mut(&name) {
+            sandbox.root = None;
+            sandbox.output = None;
+        }
+        true
+    }
+
+    /// Ends a zygote that holds much memory of its dead slots: what it has mapped together with who wrote there, or been handed.
+    /// Nobody else can have it, and with the slot's cgroup goes the last that bounds it. False where it is to be looked at again.
+    fn hold_to_account(&mut self, name: u64, zygote: Option<u64>, group: &Group) -> bool {
+        let Some(zygote) = zygote else { return true };
+        if !self.host.isolation.has(Defence::OwnScratch) || !self.cgroups.empty(group) {
+            return true;
+        }
+        let shared = self.cgroups.shared_memory(group);
+        if shared <= UNSEEN {
+            return true;
+        }
+        // What has just gone may not be subtracted yet.
+        let Some(sandbox) = self.sandboxes.get_mut(&name) else { return true };
+        if !sandbox.shared.is_held(Instant::now()) {
+            return false;
+        }
+        let own = self.sandboxes.get_mut(&zygote).and_then(Sandbox::as_zygote_mut);
+        let held = own.map_or(0, |own| {
+            own.held = own.held.saturating_add(shared);
+            own.held
+        });
+        if held > MOST_HELD {
+            self.release(zygote);
         }
         true
     }

@@ -49,7 +49,9 @@ pub fn await_turn(state: &StateDirectory) -> Result<OwnedFd, StateError> {
 #[must_use]
 pub fn fresh_cgroups(name: &str) -> Cgroups {
     clear(name);
-    Cgroups::detect(name)
+    let cgroups = Cgroups::detect(name);
+    cgroups.leave_room(sys::probe::processes());
+    cgroups
 }
 
 /// Kills and removes what is left from before, and makes nothing.

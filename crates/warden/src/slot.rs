@@ -13,6 +13,7 @@ use std::os::fd::OwnedFd;
 use sys::process::PidFd;
 
 use crate::cgroup::Group;
+use crate::empty::Remains;
 use crate::protocol::{Limits, Network, Python};
 use crate::root::Root;
 use crate::uids::{Allotment, Block};
@@ -50,6 +51,10 @@ pub struct Sandbox {
     pub child: bool,
     /// Release was asked for.
     pub dying: bool,
+    /// How far what it wrote is taken back, once it is dead.
+    pub scratch: Remains,
+    /// The same of shared memory.
+    pub shared: Remains,
 }
 
 /// Where a sandbox's descriptors 1 and 2 lead.
@@ -90,7 +95,9 @@ pub struct Zygote {
     pub children: usize,
     /// Cgroups of earlier slots, ready for its next ones.
     pub idle_groups: Vec<Group>,
-    /// The pipe that is its standard error, as `fstat(2)` names it: the root zygote's, and inherited by all below.
+    /// Bytes of shared memory that have outlived whoever wrote them in its slots.
+    pub held: u64,
+    /// The pipe that is a root zygote's standard error, as `fstat(2)` names it. Of whoever is forked it is none.
     pub stderr: FileId,
 }
 
@@ -111,7 +118,7 @@ impl Zygote {
     /// One that has forked nothing yet.
     #[must_use]
     pub fn new(namespace: Option<OwnedFd>, ids: Block, stderr: FileId) -> Self {
-        Self { namespace, ids, children: 0, idle_groups: Vec::new(), stderr }
+        Self { namespace, ids, children: 0, idle_groups: Vec::new(), held: 0, stderr }
     }
 }
 

@@ -93,6 +93,18 @@ impl Cgroups {
         v2::Hierarchy::detect(name).map_or(Self::None, Self::V2)
     }
 
+    /// Has all sandboxes together take three quarters at most of the processes that the host allows: each has a limit of its own,
+    /// and nothing else bounds the sum. What is left is for the worker, us, and everybody else.
+    pub fn leave_room(&self, allowed: u64) {
+        let pids = match self {
+            Self::V1(h) => h.pids(),
+            Self::V2(h) => h.top(),
+            Self::None => return,
+        };
+        // The kernel takes no number that is none of a process, and needs none then.
+        let _ = write_to(&pids.join("pids.max"), &(allowed / 4 * 3).to_string());
+    }
+
     /// Which it is.
     #[must_use]
     pub fn layout(&self) -> Layout {
@@ -229,6 +241,20 @@ impl Cgroups {
             Self::V2(h) => h.named_in(group, &text),
             Self::None => true,
         }
+    }
+
+    /// Bytes of shared memory that are charged to the group: of files without a disk, and of mappings that several have. The kernel
+    /// adds them up every two seconds, or sooner.
+    #[must_use]
+    pub(crate) fn shared_memory(&self, group: &Group) -> u64 {
+        let stat = match self {
+            Self::V1(h) => h.memory(group),
+            Self::V2(h) => h.memory(group),
+            Self::None => return 0,
+        };
+        let text = fs::read_to_string(stat.join("memory.stat")).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("shmem "));
+        line.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
     }
 
     /// Whether the kernel has killed something in the group for want of memory.

@@ -64,6 +64,16 @@ impl Hierarchies {
         [&self.memory, &self.pids, &self.freezer]
     }
 
+    /// Where its memory is counted.
+    pub(super) fn memory(&self, group: &Group) -> PathBuf {
+        self.memory.join(&group.name)
+    }
+
+    /// Where processes are counted.
+    pub(super) fn pids(&self) -> &Path {
+        &self.pids
+    }
+
     /// Groups in which processors are limited.
     pub(super) fn limited(&self) -> Vec<PathBuf> {
         self.cpu.iter().flat_map(CpuHierarchy::groups).collect()

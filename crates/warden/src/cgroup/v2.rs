@@ -85,6 +85,11 @@ impl Hierarchy {
         fs::create_dir(dir.join("self"))
     }
 
+    /// Where its memory is counted.
+    pub(super) fn memory(&self, group: &Group) -> PathBuf {
+        self.dir(group).join("self")
+    }
+
     pub(super) fn procs(&self, group: &Group) -> PathBuf {
         self.dir(group).join("self/cgroup.procs")
     }
