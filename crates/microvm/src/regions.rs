@@ -28,6 +28,13 @@ impl Regions {
         self.counted
     }
 
+    /// The same of those in a range.
+    #[must_use]
+    pub fn counted_in(&self, range: Range<u64>) -> u64 {
+        let counting = self.inside(range).filter(|(_, rights)| rights.count());
+        counting.map(|(part, _)| part.end - part.start).sum()
+    }
+
     /// All of them, by address.
     pub fn iter(&self) -> impl Iterator<Item = (Range<u64>, Rights)> + '_ {
         self.map.iter().map(|(start, (end, rights))| (*start..*end, *rights))
@@ -197,6 +204,9 @@ mod tests {
             prop_assert_eq!(seen, model);
             let counted = model.iter().flatten().filter(|rights| rights.count()).count();
             prop_assert_eq!(regions.counted(), counted as u64 * PAGE);
+
+            let all = 0..80 * PAGE;
+            prop_assert_eq!(regions.counted_in(all), regions.counted());
 
             let (start, length) = probe;
             let asked = usize::try_from(start).unwrap()..usize::try_from(start + length).unwrap().min(80);

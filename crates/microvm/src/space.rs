@@ -55,7 +55,7 @@ pub(crate) struct SpaceState {
     pub(crate) vdso: u64,
     /// From where on to look for room: in a clone, where memory is its own.
     floor: u64,
-    /// The same for what fills a block or more: there the host gives a clone huge pages.
+    /// The same for what fills a block or more: there a clone has whole blocks on huge pages.
     huge: u64,
     /// Bytes that counted when the first machine was frozen that this one comes from. A clone that is frozen in its turn passes
     /// them on: what it has mapped itself is its own, and its clones'.
@@ -123,7 +123,8 @@ impl Space {
                 tables::set(&mut self.arena, whole, rights)?;
             }
         }
-        self.arena.collapse(0..USER_END)?;
+        let regions = &self.state.regions;
+        self.arena.collapse(0..USER_END, |block| regions.counted_in(block))?;
         let break_end = self.state.break_now.next_multiple_of(BLOCK).max(PROGRAM);
         let break_growth = if self.state.regions.touch(break_end..BREAK_END) {
             BREAK_END..BREAK_END
@@ -224,7 +225,24 @@ impl Space {
         for part in hidden {
             self.state.regions.set(part, Rights::HIDDEN);
         }
+        // What cannot be written yet, as a thread's stack at first, will hardly be touched all over.
+        if rights.allow(Rights::WRITE) {
+            self.arena.hold_on_huge(&self.whole_blocks(&range));
+        }
         self.enter(range, rights)
+    }
+
+    /// The blocks that a range lies in, but for those at its ends that do not count as memory all over.
+    fn whole_blocks(&self, range: &Range<u64>) -> Range<u64> {
+        let (mut start, mut end) = (range.start / BLOCK * BLOCK, range.end.next_multiple_of(BLOCK));
+        let counts = |block: Range<u64>| self.state.regions.counted_in(block) == BLOCK;
+        if !counts(start..start + BLOCK) {
+            start += BLOCK;
+        }
+        if start < end && !counts(end - BLOCK..end) {
+            end -= BLOCK;
+        }
+        start..end
     }
 
     fn anywhere(&self, hint: u64, length: u64, rights: Rights) -> Result<u64, Errno> {
@@ -259,6 +277,7 @@ impl Space {
 
     fn release(&mut self, range: Range<u64>) -> Result<(), Errno> {
         self.check_count(usize::from(self.surround(&range)))?;
+        self.arena.hold_on_small(&range).map_err(refused)?;
         let parts: Vec<_> =
             self.state.regions.inside(range.clone()).map(|(part, _)| part).collect();
         self.state.regions.clear(range.clone());
