@@ -30,6 +30,9 @@ pub use units::Units;
 /// Bytes of a clone's own zone for what is smaller than a block, unless that is more than half of it.
 const SMALL_BYTES: u64 = 256 << 20;
 
+/// As which shared memory is noted.
+const SHARED: Rights = Rights::WRITE;
+
 /// A guest's memory as it asked for it.
 #[derive(Debug)]
 pub struct Space {
@@ -47,6 +50,8 @@ pub(crate) struct SpaceState {
     pub(crate) regions: Regions,
     /// Which of them show files.
     pub(crate) files: FileMappings,
+    /// Which of them are nobody's file and yet shared: what is there stays until it is unmapped. All with the same rights.
+    shared: Regions,
     break_start: u64,
     break_now: u64,
     /// In which something is or was mapped.
@@ -281,7 +286,8 @@ impl Space {
         let parts: Vec<_> =
             self.state.regions.inside(range.clone()).map(|(part, _)| part).collect();
         self.state.regions.clear(range.clone());
-        self.state.files.clear(range);
+        self.state.files.clear(range.clone());
+        self.state.shared.clear(range);
         for part in parts {
             self.enter(part.clone(), Rights::NONE)?;
             self.arena.discard(part).map_err(refused)?;
@@ -322,7 +328,7 @@ impl Space {
         shrinking.map_or(Ok(()), |range| self.arena.flush(range).map_err(refused))
     }
 
-    /// MADV_DONTNEED: the pages stay mapped and read as zero.
+    /// MADV_DONTNEED: the pages stay mapped and read as zero, but for shared ones, whose contents are not the mapping's own.
     ///
     /// # Errors
     /// Those of `madvise(2)`.
@@ -338,12 +344,24 @@ impl Space {
         if range.is_empty() {
             return Ok(());
         }
-        self.arena.discard(range.clone()).map_err(refused)?;
-        // What never could be touched is zero in the template, too: zeros of a clone's own would not count.
-        for (part, _) in self.state.regions.inside(range).filter(|(_, rights)| rights.count()) {
-            self.arena.zero_on_reuse(part);
+        for range in self.state.shared.gaps(range) {
+            self.arena.discard(range.clone()).map_err(refused)?;
+            // What never could be touched is zero in the template, too: zeros of a clone's own would not count.
+            for (part, _) in self.state.regions.inside(range).filter(|(_, rights)| rights.count()) {
+                self.arena.zero_on_reuse(part);
+            }
         }
         Ok(())
+    }
+
+    /// Says that a range that was just mapped is shared memory of nobody's file.
+    pub(crate) fn share(&mut self, range: Range<u64>) {
+        self.state.shared.set(range, SHARED);
+    }
+
+    /// Whether any of a range is that.
+    pub(crate) fn is_shared(&self, range: Range<u64>) -> bool {
+        self.state.shared.touch(range)
     }
 
     /// Says that a file is behind a range that was just mapped.

@@ -26,6 +26,8 @@ pub(crate) struct SavedSpace {
     vdso: u64,
     /// Which files of layers are seen where.
     files: Vec<SavedMapping>,
+    /// Start and end of what is shared and no file's.
+    shared: Vec<(u64, u64)>,
 }
 
 /// Start, end, node, offset in the file, and whether it is shared.
@@ -46,6 +48,7 @@ impl SpaceState {
         let Self {
             regions,
             files,
+            shared,
             break_start,
             break_now,
             units: _,
@@ -60,8 +63,9 @@ impl SpaceState {
         let files = files.iter().map(|(range, FileMapping { node, offset, shared, .. })| {
             (range.start, range.end, node.0, offset, shared)
         });
+        let shared = shared.iter().map(|(range, _)| (range.start, range.end)).collect();
         let (regions, files) = (regions.collect(), files.collect());
-        SavedSpace { regions, program_break, given, vdso: *vdso, files }
+        SavedSpace { regions, program_break, given, vdso: *vdso, files, shared }
     }
 }
 
@@ -73,9 +77,10 @@ impl SavedSpace {
 
     /// A space with these mappings, in which all memory is zero.
     pub(crate) fn to_space(&self) -> Result<Space, Impossible> {
-        let Self { regions, program_break: (start, now), given, vdso, files } = self;
+        let Self { regions, program_break: (start, now), given, vdso, files, shared } = self;
         if regions.len() > MOST_REGIONS
             || files.len() > MOST_REGIONS
+            || shared.len() > MOST_REGIONS
             || start > now
             || *now > BREAK_END
             || !Places::can_have_vdso(*vdso)
@@ -114,6 +119,15 @@ impl SavedSpace {
             let (writable, written) = (false, false);
             let file = FileMapping { node, offset, shared, writable, written };
             space.state.files.set(start..end, file);
+            behind = end;
+        }
+        let mut behind = USER_START;
+        for &(start, end) in shared {
+            let whole = start.is_multiple_of(PAGE) && end.is_multiple_of(PAGE);
+            if !whole || start < behind || end <= start || !space.state.regions.cover(start..end) {
+                return Err(Impossible::Mappings);
+            }
+            space.share(start..end);
             behind = end;
         }
         space.state.given = Some(*given);
@@ -155,7 +169,7 @@ mod tests {
                 let (node, shared) = (NodeId(number), number == 1);
                 let (offset, writable, written) = (PAGE, false, false);
                 let file = FileMapping { node, offset, shared, writable, written };
-                space.show(range, file);
+                if number % 2 == 0 { space.show(range, file) } else { space.share(range) }
             }
             let again = space.state.to_saved().to_space().unwrap();
             prop_assert_eq!(&again.state, &space.state);
@@ -170,8 +184,8 @@ mod tests {
     fn mappings_that_no_guest_could_have_are_refused() {
         let saved = |regions: &[(u64, u64, u8)], program_break, given| {
             let regions = regions.to_vec();
-            let files = Vec::new();
-            SavedSpace { regions, program_break, given, vdso: VDSO, files }.to_space()
+            let (files, shared) = (Vec::new(), Vec::new());
+            SavedSpace { regions, program_break, given, vdso: VDSO, files, shared }.to_space()
         };
         let page = |number: u64| USER_START + number * PAGE;
         assert!(saved(&[(page(0), page(1), 3), (page(1), page(2), 1)], (0, 0), PAGE).is_ok());
@@ -189,10 +203,22 @@ mod tests {
             let space = saved(regions, (0, 0), 0);
             assert!(matches!(space, Err(Impossible::Mappings)), "{regions:x?}");
         }
-        let shows = |files: &[SavedMapping]| {
-            let (regions, files) = (vec![(page(0), page(4), 3)], files.to_vec());
-            SavedSpace { regions, program_break: (0, 0), given: 0, vdso: VDSO, files }.to_space()
+        let with = |files: &[SavedMapping], shared: &[(u64, u64)]| {
+            let regions = vec![(page(0), page(4), 3)];
+            let (files, shared) = (files.to_vec(), shared.to_vec());
+            let program_break = (0, 0);
+            SavedSpace { regions, program_break, given: 0, vdso: VDSO, files, shared }.to_space()
         };
+        let shows = |files: &[SavedMapping]| with(files, &[]);
+        assert!(with(&[], &[(page(0), page(1)), (page(2), page(4))]).is_ok());
+        for shared in [
+            &[(page(0), page(5))][..],
+            &[(page(1), page(1))],
+            &[(page(1), page(2) + 1)],
+            &[(page(0), page(2)), (page(1), page(3))],
+        ] {
+            assert!(matches!(with(&[], shared), Err(Impossible::Mappings)), "{shared:x?}");
+        }
         assert!(
             shows(&[(page(0), page(1), 5, PAGE, true), (page(1), page(4), 6, 0, false)]).is_ok()
         );
