@@ -7,6 +7,7 @@
 mod limits;
 mod resize;
 mod saved;
+mod stacks;
 mod units;
 
 use std::io;
@@ -52,6 +53,8 @@ pub(crate) struct SpaceState {
     pub(crate) files: FileMappings,
     /// Which of them are nobody's file and yet shared: what is there stays until it is unmapped. All with the same rights.
     shared: Regions,
+    /// Which of them are stacks of threads that have no memory yet.
+    stacks: Regions,
     break_start: u64,
     break_now: u64,
     /// In which something is or was mapped.
@@ -287,7 +290,8 @@ impl Space {
             self.state.regions.inside(range.clone()).map(|(part, _)| part).collect();
         self.state.regions.clear(range.clone());
         self.state.files.clear(range.clone());
-        self.state.shared.clear(range);
+        self.state.shared.clear(range.clone());
+        self.state.stacks.clear(range);
         for part in parts {
             self.enter(part.clone(), Rights::NONE)?;
             self.arena.discard(part).map_err(refused)?;
@@ -311,6 +315,8 @@ impl Space {
         if end > USER_END || !self.state.regions.cover(range.clone()) {
             return Err(Errno::NOMEM);
         }
+        let promised = self.to_promise(&range, rights);
+        let (whole, range) = (range.clone(), promised.as_ref().map_or(start, |it| it.end)..end);
         let parts: Vec<_> = self.state.regions.inside(range.clone()).collect();
         self.check_count(self.cuts(&parts, rights))?;
         let uncounted = parts.iter().filter(|(_, now)| !now.count());
@@ -323,6 +329,10 @@ impl Space {
         let shrinking = shrinking.reduce(|all, part| all.start..part.end);
         for (part, now) in parts {
             self.state.regions.set(part, now.turned_into(rights));
+        }
+        self.state.stacks.clear(whole);
+        if let Some(promised) = promised {
+            self.state.stacks.set(promised, stacks::PROMISED);
         }
         self.enter(range, rights)?;
         shrinking.map_or(Ok(()), |range| self.arena.flush(range).map_err(refused))
@@ -398,8 +408,12 @@ impl Space {
     /// # Errors
     /// EFAULT when the guest itself could not write all of it.
     pub fn write(&mut self, start: u64, length: u64) -> Result<&mut [u8], Errno> {
-        let range = self.checked(start, length, Rights::WRITE)?;
-        Ok(self.arena.bytes_mut(range))
+        let mut checked = self.checked(start, length, Rights::WRITE);
+        if let (Err(Errno::FAULT), Some(end)) = (&checked, start.checked_add(length)) {
+            self.keep_promises(&(start..end));
+            checked = self.checked(start, length, Rights::WRITE);
+        }
+        Ok(self.arena.bytes_mut(checked?))
     }
 
     fn checked(&self, start: u64, length: u64, wanted: Rights) -> Result<Range<u64>, Errno> {

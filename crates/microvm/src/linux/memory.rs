@@ -21,6 +21,7 @@ const FIXED: u64 = 0x10;
 const ANONYMOUS: u64 = 0x20;
 const LOW: u64 = 0x40;
 const FIXED_NOREPLACE: u64 = 0x10_0000;
+const STACK: u64 = 0x2_0000;
 const WRITE: u64 = 2;
 
 pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
@@ -37,7 +38,11 @@ pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
     };
     let shared = flags & 3 != PRIVATE;
     if flags & ANONYMOUS != 0 {
-        return zeros(process, place, length, rights, shared);
+        let start = zeros(process, place, length, rights, shared)?;
+        if flags & STACK != 0 && rights == Rights::NONE {
+            process.space.reserve_stack(start..start + page_up(length));
+        }
+        return Ok(start);
     }
     if !offset.is_multiple_of(PAGE) {
         return Err(Errno::INVAL);

@@ -307,6 +307,10 @@ impl Process {
             let pause = match self.vcpu.run(&mut self.space)? {
                 Exit::Stopped => None,
                 Exit::Syscall { site } => self.serve(site)?,
+                Exit::Fault(fault) if fault.is_of_page() && self.space.grow(fault.address) => {
+                    self.vcpu.enter(fault.rip, fault.rsp, fault.rflags);
+                    None
+                }
                 Exit::Fault(fault) => self.deliver(fault),
                 // Not a unikernel: to it the port is closed.
                 Exit::Hypercall => {
@@ -327,6 +331,7 @@ impl Process {
             self.patch(site);
         }
         self.calls += 1;
+        self.space.reach(registers.rsp);
         let number = registers.rax;
         let arguments = [
             registers.rdi,

@@ -18,6 +18,7 @@ impl Space {
             return Err(Errno::INVAL);
         }
         let end = start.checked_add(old).filter(|end| *end <= USER_END).ok_or(Errno::FAULT)?;
+        self.keep_promises(&(start..end));
         let (region, rights) = self.state.regions.at(start).ok_or(Errno::FAULT)?;
         if new <= old {
             if new < old {
