@@ -16,6 +16,8 @@ pub(super) enum Flow {
     Answer(Answer),
     /// There is no such call.
     Unknown,
+    /// The same of one in [`SPARED`].
+    Spared,
     /// Registers are as they shall be already.
     Resumed,
     /// The process ends.
@@ -33,6 +35,17 @@ impl From<Answer> for Flow {
         Self::Answer(answer)
     }
 }
+
+/// Calls that are not there, and that C libraries, allocators and event loops ask for and usually do without.
+pub const SPARED: &[libc::c_long] = &[
+    libc::SYS_epoll_create,
+    libc::SYS_epoll_create1,
+    libc::SYS_clone3,
+    libc::SYS_statx,
+    libc::SYS_membarrier,
+    libc::SYS_mbind,
+    libc::SYS_get_mempolicy,
+];
 
 /// Answers a system call.
 pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) -> Flow {
@@ -211,15 +224,9 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         | libc::SYS_fremovexattr => Err(Errno::NOTSUP),
         libc::SYS_clock_settime | libc::SYS_settimeofday => Err(Errno::PERM),
         libc::SYS_mknod | libc::SYS_mknodat => Err(Errno::PERM),
-        // C libraries, allocators and event loops ask for these and do well without.
-        libc::SYS_rseq
-        | libc::SYS_epoll_create
-        | libc::SYS_epoll_create1
-        | libc::SYS_clone3
-        | libc::SYS_statx
-        | libc::SYS_membarrier
-        | libc::SYS_mbind
-        | libc::SYS_get_mempolicy => Err(Errno::NOSYS),
+        // Whatever was linked to a C library of today's asks for it once.
+        libc::SYS_rseq => Err(Errno::NOSYS),
+        number if SPARED.contains(&number) => return Flow::Spared,
         _ => return Flow::Unknown,
     };
     Flow::Answer(answer)

@@ -44,6 +44,7 @@ mod template;
 mod threads;
 mod transfer;
 
+pub use call::SPARED;
 pub use files::{MOST_LAYER_FILES, Stream};
 pub use fork::{ForkError, Forked};
 pub use process::{Options, Pause, Process, ProcessError};

@@ -78,6 +78,8 @@ pub struct Process {
     pub(super) prompt: bool,
     pub(super) stopper: Stopper,
     pub(super) unknown: BTreeSet<u64>,
+    /// And those that programs do without.
+    pub(super) spared: BTreeSet<u64>,
     pub(super) calls: u64,
     pub(super) patched: u64,
     /// Whether its page tables tell what it has touched: [`Process::watch`].
@@ -213,6 +215,7 @@ impl Process {
             prompt: false,
             stopper: Stopper::default(),
             unknown: BTreeSet::new(),
+            spared: BTreeSet::new(),
             calls: 0,
             patched: 0,
             watched: false,
@@ -273,6 +276,12 @@ impl Process {
     #[must_use]
     pub fn unknown_calls(&self) -> &BTreeSet<u64> {
         &self.unknown
+    }
+
+    /// The same of those that libraries usually do without: [`SPARED`](super::SPARED).
+    #[must_use]
+    pub fn spared_calls(&self) -> &BTreeSet<u64> {
+        &self.spared
     }
 
     /// How many system calls it made, and how many places were patched that made them.
@@ -355,6 +364,10 @@ impl Process {
                         "the guest tried a system call that does not exist here"
                     );
                 }
+                Err(Errno::NOSYS)
+            }
+            Flow::Spared => {
+                self.spared.insert(number);
                 Err(Errno::NOSYS)
             }
             Flow::Resumed => return Ok(None),
