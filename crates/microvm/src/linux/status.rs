@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-use super::call::{fd, signed};
+use super::call::{fd, mode, signed};
 use super::files::Object;
 use super::paths::{HERE, NO_FOLLOW, existing, path};
 use super::process::Process;
@@ -75,7 +75,12 @@ fn describe(tree: &Tree, node: NodeId) -> Record<144> {
 pub(super) fn access(process: &mut Process, directory: u64, at: u64, wanted: u64) -> Answer {
     const WRITE: u64 = 2;
     const EXECUTE: u64 = 1;
+    const ALL: u64 = 7;
+    if fd(wanted) & !ALL != 0 {
+        return Err(Errno::INVAL);
+    }
     let node = existing(process, directory, at, true)?;
+    process.kernel.tree.permit(node, mode(wanted))?;
     let (bits, _, writable) = process.kernel.tree.status(node);
     let kind = process.kernel.tree.contents(node).kind();
     if fd(wanted) & WRITE != 0 && !writable && kind != Kind::Device {
