@@ -108,7 +108,9 @@ def descriptors(event):
 
 
 def tcp(event):
-    return {"got": str(socket.socket(socket.AF_INET, socket.SOCK_STREAM).fileno())}
+    end = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    end.bind(("127.0.0.1", 0))
+    return {"got": str(end.getsockname())}
 
 
 def unix(event):

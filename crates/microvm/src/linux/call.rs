@@ -4,8 +4,8 @@ use rustix::io::Errno;
 
 use super::process::{Pause, Process};
 use super::{
-    Answer, clock, descriptors, futex, identity, memory, paths, ready, signals, sockets, status,
-    threads, transfer,
+    Answer, alone, clock, descriptors, futex, identity, memory, paths, ready, signals, sockets,
+    status, threads, transfer,
 };
 use crate::vcpu::VcpuError;
 
@@ -110,7 +110,11 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_ioctl => descriptors::ioctl(process, a, b, c),
         libc::SYS_socketpair => sockets::pair(process, a, b, c, d),
         libc::SYS_shutdown => sockets::shut_down(process, a, b),
-        libc::SYS_getsockname | libc::SYS_getpeername => sockets::name(process, a, b, c),
+        libc::SYS_getsockname => sockets::name(process, a, b, c, false),
+        libc::SYS_getpeername => sockets::name(process, a, b, c, true),
+        libc::SYS_socket => alone::make(process, a, b, c),
+        libc::SYS_bind | libc::SYS_connect | libc::SYS_listen => alone::reach(process, a),
+        libc::SYS_accept | libc::SYS_accept4 => alone::accept(process, a),
         libc::SYS_getsockopt => sockets::option(process, a, b, c, d, e),
         libc::SYS_setsockopt => sockets::set_option(process, a, b, c, d, e),
         libc::SYS_fsync | libc::SYS_fdatasync => process.kernel.files.get(fd(a)).map(|_| 0),
@@ -204,11 +208,10 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
             Ok(0)
         }
         libc::SYS_set_robust_list => Ok(0),
-        // No children, and no network: refused, and not noted as missing. As what is not there: a limit would be tried again.
+        // No children: refused, and not noted as missing. As what is not there: a limit would be tried again.
         libc::SYS_fork | libc::SYS_vfork => Err(Errno::NOSYS),
         libc::SYS_execve | libc::SYS_execveat => Err(Errno::ACCESS),
         libc::SYS_wait4 | libc::SYS_waitid => Err(Errno::CHILD),
-        libc::SYS_socket => Err(Errno::AFNOSUPPORT),
         // Nothing here has further attributes: whoever copies files copies them without.
         libc::SYS_setxattr
         | libc::SYS_lsetxattr

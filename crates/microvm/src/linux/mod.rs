@@ -19,6 +19,7 @@
 //! for each number.
 
 mod ahead;
+mod alone;
 mod call;
 mod clock;
 mod clock_page;

@@ -33,7 +33,7 @@ pub(super) fn fstat(process: &mut Process, descriptor: u64, target: u64) -> Answ
     const SOCKET: u32 = 0o140_777;
     let record = match process.kernel.files.get(fd(descriptor))?.object {
         Object::Node(node, _) => describe(&process.kernel.tree, node),
-        Object::Channel | Object::Socket { .. } => Record::new().int(24, SOCKET),
+        Object::Channel | Object::Alone(_) | Object::Socket { .. } => Record::new().int(24, SOCKET),
         Object::PipeReader(_) | Object::PipeWriter(_) | Object::Output(_) => {
             Record::new().int(24, FIFO)
         }
@@ -184,7 +184,7 @@ pub(super) fn fstatfs(process: &mut Process, descriptor: u64, target: u64) -> An
         |kind: u64| Record::new().long(0, kind).long(8, PAGE).long(64, 255).long(72, PAGE);
     let record = match process.kernel.files.get(fd(descriptor))?.object {
         Object::Node(node, _) => describe_system(&process.kernel.tree, node),
-        Object::Channel | Object::Socket { .. } => nowhere(SOCKETS),
+        Object::Channel | Object::Alone(_) | Object::Socket { .. } => nowhere(SOCKETS),
         Object::PipeReader(_) | Object::PipeWriter(_) | Object::Output(_) => nowhere(PIPES),
     };
     process.space.write(target, 120)?.copy_from_slice(record.bytes());
