@@ -359,3 +359,30 @@ fn filled(file: &File, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::PAGE;
+
+    #[test]
+    fn huge_pages_of_an_origin_take_little_more_than_what_counts() {
+        const BLOCKS: u64 = 40;
+        // More than half of each.
+        const FULL: u64 = BLOCK / 2 + PAGE;
+        let taken = |counted: u64| {
+            let mut arena = Arena::new().unwrap();
+            for block in 0..BLOCKS {
+                arena.bytes_mut(block * BLOCK..block * BLOCK + FULL).fill(1);
+            }
+            arena.collapse(0..BLOCKS * BLOCK, |_| counted).unwrap();
+            let Backing::Own(file) = &arena.backing else { panic!("it has a file") };
+            let filled = filled(file, 0..BLOCKS * BLOCK).unwrap();
+            filled.iter().map(|range| range.end - range.start).sum::<u64>()
+        };
+        let own = BLOCKS * FULL;
+        assert!((own..=own + COLLAPSE_SPARE).contains(&taken(FULL)));
+        // A host that cannot leaves them as they are.
+        assert!([own, BLOCKS * BLOCK].contains(&taken(BLOCK)));
+    }
+}

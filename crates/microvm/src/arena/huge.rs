@@ -39,23 +39,18 @@ impl Huge {
     const MOST_RANGES: usize = 32;
 
     fn set(&mut self, range: &Range<u64>, whether: bool) {
-        for (at, block) in (0..).zip(&mut self.blocks) {
-            if touches(at, range) {
-                *block = whether;
-            }
-        }
+        self.blocks[touches(range)].fill(whether);
     }
 
     /// Those blocks that a range touches, as ranges.
     fn touched(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let mut found: Vec<Range<u64>> = Vec::new();
-        for (at, block) in (0..).zip(&self.blocks) {
-            if !block || !touches(at, range) {
-                continue;
-            }
+        let touched = touches(range);
+        let blocks = (touched.start as u64..).zip(&self.blocks[touched]);
+        for start in blocks.filter(|(_, held)| **held).map(|(block, _)| block * BLOCK) {
             match found.last_mut() {
-                Some(last) if last.end == at * BLOCK => last.end += BLOCK,
-                _ => found.push(at * BLOCK..(at + 1) * BLOCK),
+                Some(last) if last.end == start => last.end += BLOCK,
+                _ => found.push(start..start + BLOCK),
             }
         }
         found
@@ -66,8 +61,11 @@ impl Huge {
     }
 }
 
-fn touches(block: u64, range: &Range<u64>) -> bool {
-    block * BLOCK < range.end && range.start < (block + 1) * BLOCK
+/// The numbers of those blocks.
+fn touches(range: &Range<u64>) -> Range<usize> {
+    let number = |block: u64| usize::try_from(block).unwrap_or(MANY).min(MANY);
+    let (start, end) = (number(range.start / BLOCK), number(range.end.div_ceil(BLOCK)));
+    start..if range.is_empty() { start } else { end }
 }
 
 impl Arena {
@@ -99,7 +97,11 @@ impl Arena {
     /// # Errors
     /// When the host refuses.
     pub(crate) fn hold_on_small(&mut self, range: &Range<u64>) -> io::Result<()> {
-        for blocks in self.huge.touched(range) {
+        let touched = self.huge.touched(range);
+        if touched.is_empty() {
+            return Ok(());
+        }
+        for blocks in touched {
             let kept = [blocks.start..range.start, range.end..blocks.end];
             let kept = kept.map(|part| (!part.is_empty()).then(|| self.copy(part)));
             // Looking at what was never touched may have taken a huge page, too.
@@ -150,5 +152,34 @@ impl Arena {
         let (at, length) = (self.at(range).cast(), length_of(range));
         // SAFETY: says how the range is to be held, and changes nothing in it.
         Ok(unsafe { madvise(at, length, advice) }?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_those_that_a_range_touches_and_those_beside_each_other_are_one_range() {
+        let mut huge = Huge::default();
+        huge.set(&(BLOCK..3 * BLOCK), true);
+        huge.set(&(4 * BLOCK..5 * BLOCK), true);
+        huge.set(&(USER_END - BLOCK..USER_END), true);
+        let all = [BLOCK..3 * BLOCK, 4 * BLOCK..5 * BLOCK, USER_END - BLOCK..USER_END];
+        assert_eq!(huge.touched(&(0..u64::MAX)), all);
+        assert_eq!(
+            huge.touched(&(2 * BLOCK + 1..4 * BLOCK + 1)),
+            [2 * BLOCK..3 * BLOCK, all[1].clone()]
+        );
+        assert_eq!(huge.touched(&(3 * BLOCK..4 * BLOCK)), []);
+        assert_eq!(huge.touched(&(BLOCK + 5..BLOCK + 5)), []);
+        huge.set(&(2 * BLOCK + 5..2 * BLOCK + 6), false);
+        assert_eq!(huge.touched(&(0..3 * BLOCK)), [BLOCK..2 * BLOCK]);
+        // There are three.
+        for block in 3..=Huge::MOST_RANGES as u64 {
+            assert!(!huge.are_too_many());
+            huge.set(&((10 + 2 * block) * BLOCK..(11 + 2 * block) * BLOCK), true);
+        }
+        assert!(huge.are_too_many());
     }
 }
