@@ -209,7 +209,11 @@ fn what_goes_wrong_in_a_machine_is_told_and_harms_nobody_else() {
         ("writes", "open('/tmp/big', 'wb').write(bytes(3_000_000))", "No space left on device"),
         ("forks", "os.fork()", "Function not implemented"),
         ("starts", "import subprocess; subprocess.run(['true'])", "Function not implemented"),
-        ("connects", "import socket; socket.socket()", "OSError"),
+        (
+            "connects",
+            "import socket; socket.socket().connect(('127.0.0.1', 80))",
+            "PermissionError",
+        ),
     ] {
         let limits = "memory = \"64MB\"\nscratch = \"2MB\"";
         wrong(&worker.try_out(name, &in_machine(limits, body)), words);
