@@ -97,7 +97,7 @@ pub(crate) const ALL: &[Attack] = &[
     inner("/proc/self/mem", "own_memory", NOWHERE),
     host("other processes in /proc", "processes", &["none", "ENOENT"]),
     inner("descriptors beyond its own", "descriptors", &["none"]),
-    host("a socket of TCP", "tcp", NO_FAMILY),
+    host("a port of TCP's", "tcp", &["EACCES"]),
     host("a socket of Unix", "unix", NO_FAMILY),
     host("a pair of datagram sockets", "pair", &["ESOCKTNOSUPPORT"]),
     host("fork", "fork", LACKING),

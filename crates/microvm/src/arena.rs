@@ -4,6 +4,7 @@
 //! only inside [`crate::vcpu::Vcpu::run`], which borrows the arena mutably; at any other time nobody else writes here, so
 //! plain slices are sound, and an argument that was read once cannot change underneath the monitor.
 
+mod huge;
 mod mapping;
 
 use std::fs::File;
@@ -18,14 +19,19 @@ use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use rustix::mm::{madvise, mmap_anonymous, mprotect};
 
 use crate::layout::{ARENA_BYTES, BLOCK};
+use huge::Huge;
 pub(crate) use mapping::length_of;
 use mapping::{map_file, offset, reserve, unmap};
+
+/// Bytes that huge pages may take of the host beyond what counts as memory, in a machine that others are cloned from.
+const COLLAPSE_SPARE: u64 = 32 << 20;
 
 /// A guest's memory.
 #[derive(Debug)]
 pub struct Arena {
     base: NonNull<u8>,
     backing: Backing,
+    huge: Huge,
 }
 
 /// What a guest's memory is made of, which decides how the guest is cloned.
@@ -65,7 +71,7 @@ impl Arena {
         ftruncate(&file, ARENA_BYTES)?;
         let base = reserve()?;
         map_file(base, &file, MapFlags::SHARED, ProtFlags::READ | ProtFlags::WRITE)?;
-        Ok(Self { base, backing: Backing::Own(file) })
+        Ok(Self { base, backing: Backing::Own(file), huge: Huge::default() })
     }
 
     /// As [`Arena::new`], made of this.
@@ -76,7 +82,7 @@ impl Arena {
         if memory == Memory::File {
             return Self::new();
         }
-        let arena = Self { base: reserve()?, backing: Backing::Anonymous };
+        let arena = Self { base: reserve()?, backing: Backing::Anonymous, huge: Huge::default() };
         let all = 0..ARENA_BYTES;
         let (at, length) = (arena.at(&all), length_of(&all));
         // SAFETY: the address space is the arena's, and nothing was there yet.
@@ -103,7 +109,8 @@ impl Arena {
         let base = reserve()?;
         let rights = ProtFlags::READ | ProtFlags::WRITE;
         map_file(base, &frozen.file, MapFlags::PRIVATE, rights)?;
-        let arena = Self { base, backing: Backing::Clone(Arc::clone(frozen)) };
+        let backing = Backing::Clone(Arc::clone(frozen));
+        let arena = Self { base, backing, huge: Huge::default() };
         for zone in frozen.growth.clone() {
             if zone.is_empty() {
                 continue;
@@ -112,26 +119,32 @@ impl Arena {
             // SAFETY: the zone lies in the new arena's address space, which nothing else uses.
             unsafe { mmap_anonymous(arena.at(&zone).cast(), length_of(&zone), rights, flags) }?;
         }
-        let huge = frozen.huge..frozen.growth[1].end;
-        if !huge.is_empty() {
-            let (at, length) = (arena.at(&huge).cast(), length_of(&huge));
-            // SAFETY: advice about address space that holds nothing yet. A host without huge pages refuses it.
-            let _ = unsafe { madvise(at, length, Advice::LinuxHugepage) };
-        }
+        arena.begin_on_small(frozen);
         Ok(arena)
     }
 
     /// Has the host hold blocks of a range on huge pages that are half full or more: looking at them for the first time
-    /// then costs a clone one fault each. Where the host cannot (before Linux 6.1) nothing happens.
+    /// then costs a clone one fault each. Where the host cannot (before Linux 6.1) nothing happens. `counted` says how many
+    /// bytes of a block count as memory: all blocks together take no more than that, and [`COLLAPSE_SPARE`].
     ///
     /// # Errors
     /// When the host does not tell what is full.
-    pub(crate) fn collapse(&mut self, range: Range<u64>) -> io::Result<()> {
+    pub(crate) fn collapse(
+        &mut self,
+        range: Range<u64>,
+        counted: impl Fn(Range<u64>) -> u64,
+    ) -> io::Result<()> {
         let Backing::Own(file) = &self.backing else { return Ok(()) };
+        let mut spare = COLLAPSE_SPARE;
         for block in (range.start / BLOCK..range.end.div_ceil(BLOCK)).map(|block| block * BLOCK) {
             let block = block..block + BLOCK;
             let full: u64 = filled(file, block.clone())?.iter().map(|it| it.end - it.start).sum();
-            if full >= BLOCK / 2 {
+            if full < BLOCK / 2 {
+                continue;
+            }
+            let beyond = BLOCK - counted(block.clone());
+            if let Some(left) = spare.checked_sub(beyond) {
+                spare = left;
                 let (at, length) = (self.at(&block), length_of(&block));
                 // SAFETY: the range lies in the arena, and its contents stay what they are.
                 unsafe { libc::madvise(at.cast(), length, libc::MADV_COLLAPSE) };
@@ -141,7 +154,7 @@ impl Arena {
     }
 
     /// Makes it the origin of clones; nobody can write to it any more. `growth` is where nothing is mapped: there, clones
-    /// get memory of their own, from `huge` on on huge pages.
+    /// get memory of their own, from `huge` on on huge pages where all of one counts.
     ///
     /// # Errors
     /// When the host refuses; the arena is lost.
@@ -345,4 +358,31 @@ fn filled(file: &File, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
         from = end;
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::PAGE;
+
+    #[test]
+    fn huge_pages_of_an_origin_take_little_more_than_what_counts() {
+        const BLOCKS: u64 = 40;
+        // More than half of each.
+        const FULL: u64 = BLOCK / 2 + PAGE;
+        let taken = |counted: u64| {
+            let mut arena = Arena::new().unwrap();
+            for block in 0..BLOCKS {
+                arena.bytes_mut(block * BLOCK..block * BLOCK + FULL).fill(1);
+            }
+            arena.collapse(0..BLOCKS * BLOCK, |_| counted).unwrap();
+            let Backing::Own(file) = &arena.backing else { panic!("it has a file") };
+            let filled = filled(file, 0..BLOCKS * BLOCK).unwrap();
+            filled.iter().map(|range| range.end - range.start).sum::<u64>()
+        };
+        let own = BLOCKS * FULL;
+        assert!((own..=own + COLLAPSE_SPARE).contains(&taken(FULL)));
+        // A host that cannot leaves them as they are.
+        assert!([own, BLOCKS * BLOCK].contains(&taken(BLOCK)));
+    }
 }

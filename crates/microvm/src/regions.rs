@@ -28,6 +28,13 @@ impl Regions {
         self.counted
     }
 
+    /// The same of those in a range.
+    #[must_use]
+    pub fn counted_in(&self, range: Range<u64>) -> u64 {
+        let counting = self.inside(range).filter(|(_, rights)| rights.count());
+        counting.map(|(part, _)| part.end - part.start).sum()
+    }
+
     /// All of them, by address.
     pub fn iter(&self) -> impl Iterator<Item = (Range<u64>, Rights)> + '_ {
         self.map.iter().map(|(start, (end, rights))| (*start..*end, *rights))
@@ -123,6 +130,19 @@ impl Regions {
         self.map.range(..range.start).next_back().is_some_and(|(_, (end, _))| *end > range.end)
     }
 
+    /// Those parts of `range` that are not mapped, by address.
+    #[must_use]
+    pub fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let (mut gaps, mut at) = (Vec::new(), range.start);
+        for (part, _) in self.inside(range.clone()) {
+            gaps.push(at..part.start);
+            at = part.end;
+        }
+        gaps.push(at..range.end);
+        gaps.retain(|gap| !gap.is_empty());
+        gaps
+    }
+
     /// The lowest free range of `length` bytes in `zone` that starts on a multiple of `align`.
     #[must_use]
     pub fn gap(&self, zone: Range<u64>, length: u64, align: u64) -> Option<u64> {
@@ -198,6 +218,9 @@ mod tests {
             let counted = model.iter().flatten().filter(|rights| rights.count()).count();
             prop_assert_eq!(regions.counted(), counted as u64 * PAGE);
 
+            let all = 0..80 * PAGE;
+            prop_assert_eq!(regions.counted_in(all), regions.counted());
+
             let (start, length) = probe;
             let asked = usize::try_from(start).unwrap()..usize::try_from(start + length).unwrap().min(80);
             let range = pages(start, asked.len() as u64);
@@ -205,6 +228,9 @@ mod tests {
             let all = model[asked.clone()].iter().all(|page| page.is_some_and(|r| r.allow(wanted)));
             prop_assert_eq!(regions.allow(range.clone(), wanted), all);
             prop_assert_eq!(regions.touch(range.clone()), model[asked.clone()].iter().any(Option::is_some));
+            let gaps = regions.gaps(range.clone()).into_iter().flat_map(|gap| gap.start / PAGE..gap.end / PAGE);
+            let free = (start..start + asked.len() as u64).filter(|page| model[usize::try_from(*page).unwrap()].is_none());
+            prop_assert_eq!(gaps.collect::<Vec<_>>(), free.collect::<Vec<_>>());
             let now = regions.count();
             let mut holed = regions.clone();
             holed.clear(range.clone());

@@ -20,6 +20,7 @@ impl Space {
         for zone in grown {
             self.arena.discard(zone)?;
         }
+        self.arena.forget_huge()?;
         let mut reset = Reset { pages: 0, flushed: changed.len() };
         let base = self.arena.address();
         for part in self.arena.inherited(0..ARENA_BYTES) {

@@ -7,6 +7,7 @@
 mod limits;
 mod resize;
 mod saved;
+mod stacks;
 mod units;
 
 use std::io;
@@ -30,6 +31,9 @@ pub use units::Units;
 /// Bytes of a clone's own zone for what is smaller than a block, unless that is more than half of it.
 const SMALL_BYTES: u64 = 256 << 20;
 
+/// As which shared memory is noted.
+const SHARED: Rights = Rights::WRITE;
+
 /// A guest's memory as it asked for it.
 #[derive(Debug)]
 pub struct Space {
@@ -47,6 +51,10 @@ pub(crate) struct SpaceState {
     pub(crate) regions: Regions,
     /// Which of them show files.
     pub(crate) files: FileMappings,
+    /// Which of them are nobody's file and yet shared: what is there stays until it is unmapped. All with the same rights.
+    shared: Regions,
+    /// Which of them are stacks of threads that have no memory yet.
+    stacks: Regions,
     break_start: u64,
     break_now: u64,
     /// In which something is or was mapped.
@@ -55,7 +63,7 @@ pub(crate) struct SpaceState {
     pub(crate) vdso: u64,
     /// From where on to look for room: in a clone, where memory is its own.
     floor: u64,
-    /// The same for what fills a block or more: there the host gives a clone huge pages.
+    /// The same for what fills a block or more: there a clone has whole blocks on huge pages.
     huge: u64,
     /// Bytes that counted when the first machine was frozen that this one comes from. A clone that is frozen in its turn passes
     /// them on: what it has mapped itself is its own, and its clones'.
@@ -123,7 +131,8 @@ impl Space {
                 tables::set(&mut self.arena, whole, rights)?;
             }
         }
-        self.arena.collapse(0..USER_END)?;
+        let regions = &self.state.regions;
+        self.arena.collapse(0..USER_END, |block| regions.counted_in(block))?;
         let break_end = self.state.break_now.next_multiple_of(BLOCK).max(PROGRAM);
         let break_growth = if self.state.regions.touch(break_end..BREAK_END) {
             BREAK_END..BREAK_END
@@ -224,7 +233,24 @@ impl Space {
         for part in hidden {
             self.state.regions.set(part, Rights::HIDDEN);
         }
+        // What cannot be written yet, as a thread's stack at first, will hardly be touched all over.
+        if rights.allow(Rights::WRITE) {
+            self.arena.hold_on_huge(&self.whole_blocks(&range));
+        }
         self.enter(range, rights)
+    }
+
+    /// The blocks that a range lies in, but for those at its ends that do not count as memory all over.
+    fn whole_blocks(&self, range: &Range<u64>) -> Range<u64> {
+        let (mut start, mut end) = (range.start / BLOCK * BLOCK, range.end.next_multiple_of(BLOCK));
+        let counts = |block: Range<u64>| self.state.regions.counted_in(block) == BLOCK;
+        if !counts(start..start + BLOCK) {
+            start += BLOCK;
+        }
+        if start < end && !counts(end - BLOCK..end) {
+            end -= BLOCK;
+        }
+        start..end
     }
 
     fn anywhere(&self, hint: u64, length: u64, rights: Rights) -> Result<u64, Errno> {
@@ -259,10 +285,13 @@ impl Space {
 
     fn release(&mut self, range: Range<u64>) -> Result<(), Errno> {
         self.check_count(usize::from(self.surround(&range)))?;
+        self.arena.hold_on_small(&range).map_err(refused)?;
         let parts: Vec<_> =
             self.state.regions.inside(range.clone()).map(|(part, _)| part).collect();
         self.state.regions.clear(range.clone());
-        self.state.files.clear(range);
+        self.state.files.clear(range.clone());
+        self.state.shared.clear(range.clone());
+        self.state.stacks.clear(range);
         for part in parts {
             self.enter(part.clone(), Rights::NONE)?;
             self.arena.discard(part).map_err(refused)?;
@@ -286,6 +315,8 @@ impl Space {
         if end > USER_END || !self.state.regions.cover(range.clone()) {
             return Err(Errno::NOMEM);
         }
+        let promised = self.to_promise(&range, rights);
+        let (whole, range) = (range.clone(), promised.as_ref().map_or(start, |it| it.end)..end);
         let parts: Vec<_> = self.state.regions.inside(range.clone()).collect();
         self.check_count(self.cuts(&parts, rights))?;
         let uncounted = parts.iter().filter(|(_, now)| !now.count());
@@ -299,11 +330,15 @@ impl Space {
         for (part, now) in parts {
             self.state.regions.set(part, now.turned_into(rights));
         }
+        self.state.stacks.clear(whole);
+        if let Some(promised) = promised {
+            self.state.stacks.set(promised, stacks::PROMISED);
+        }
         self.enter(range, rights)?;
         shrinking.map_or(Ok(()), |range| self.arena.flush(range).map_err(refused))
     }
 
-    /// MADV_DONTNEED: the pages stay mapped and read as zero.
+    /// MADV_DONTNEED: the pages stay mapped and read as zero, but for shared ones, whose contents are not the mapping's own.
     ///
     /// # Errors
     /// Those of `madvise(2)`.
@@ -319,12 +354,24 @@ impl Space {
         if range.is_empty() {
             return Ok(());
         }
-        self.arena.discard(range.clone()).map_err(refused)?;
-        // What never could be touched is zero in the template, too: zeros of a clone's own would not count.
-        for (part, _) in self.state.regions.inside(range).filter(|(_, rights)| rights.count()) {
-            self.arena.zero_on_reuse(part);
+        for range in self.state.shared.gaps(range) {
+            self.arena.discard(range.clone()).map_err(refused)?;
+            // What never could be touched is zero in the template, too: zeros of a clone's own would not count.
+            for (part, _) in self.state.regions.inside(range).filter(|(_, rights)| rights.count()) {
+                self.arena.zero_on_reuse(part);
+            }
         }
         Ok(())
+    }
+
+    /// Says that a range that was just mapped is shared memory of nobody's file.
+    pub(crate) fn share(&mut self, range: Range<u64>) {
+        self.state.shared.set(range, SHARED);
+    }
+
+    /// Whether any of a range is that.
+    pub(crate) fn is_shared(&self, range: Range<u64>) -> bool {
+        self.state.shared.touch(range)
     }
 
     /// Says that a file is behind a range that was just mapped.
@@ -361,8 +408,12 @@ impl Space {
     /// # Errors
     /// EFAULT when the guest itself could not write all of it.
     pub fn write(&mut self, start: u64, length: u64) -> Result<&mut [u8], Errno> {
-        let range = self.checked(start, length, Rights::WRITE)?;
-        Ok(self.arena.bytes_mut(range))
+        let mut checked = self.checked(start, length, Rights::WRITE);
+        if let (Err(Errno::FAULT), Some(end)) = (&checked, start.checked_add(length)) {
+            self.keep_promises(&(start..end));
+            checked = self.checked(start, length, Rights::WRITE);
+        }
+        Ok(self.arena.bytes_mut(checked?))
     }
 
     fn checked(&self, start: u64, length: u64, wanted: Rights) -> Result<Range<u64>, Errno> {

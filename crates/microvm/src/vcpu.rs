@@ -68,6 +68,13 @@ pub enum Exit {
     Stopped,
 }
 
+impl Fault {
+    /// Whether something was touched that may not be.
+    pub(crate) fn is_of_page(&self) -> bool {
+        self.vector == PAGE_FAULT
+    }
+}
+
 /// An exception of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {

@@ -155,6 +155,45 @@ fn what_would_make_more_regions_than_there_may_be_is_refused_and_nothing_else() 
 }
 
 #[test]
+fn shared_memory_of_no_file_keeps_what_it_has_when_it_is_given_back() {
+    let source = r#"
+        #include <fcntl.h>
+        #ifndef MADV_FREE
+        #define MADV_FREE 8
+        #endif
+        static char *all;
+        static void show(void) { for (int at = 0; at < 6; at++) printf("%d ", all[at * 4096]); puts(""); }
+        int main() {
+            all = mmap(0, 6 * 4096, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+            for (int at = 0; at < 6; at++) all[at * 4096] = at + 1;
+            say("all", madvise(all, 6 * 4096, MADV_DONTNEED)); show();
+            say("freed", madvise(all, 4096, MADV_FREE)); show();
+            say("its own", mmap(all + 4096, 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == all + 4096);
+            all[4096] = 9;
+            say("all", madvise(all, 6 * 4096, MADV_DONTNEED)); show();
+            say("several", mremap(all, 2 * 4096, 8 * 4096, MREMAP_MAYMOVE) == MAP_FAILED);
+            say("hidden", mprotect(all + 3 * 4096, 4096, PROT_NONE));
+            say("given back", madvise(all + 2 * 4096, 3 * 4096, MADV_DONTNEED));
+            say("seen", mprotect(all + 3 * 4096, 4096, 3)); show();
+            say("gone", munmap(all + 5 * 4096, 4096));
+            say("anew", mmap(all + 5 * 4096, 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == all + 5 * 4096);
+            all[5 * 4096] = 9;
+            say("all", madvise(all, 6 * 4096, MADV_DONTNEED)); show();
+            all = mmap(0, 6 * 4096, 3, MAP_SHARED, open("/dev/zero", O_RDWR), 0);
+            for (int at = 0; at < 6; at++) all[at * 4096] = at + 1;
+            say("of a device", madvise(all, 6 * 4096, MADV_DONTNEED)); show();
+            char *other = mmap(0, 2 * 4096, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+            other[0] = 4;
+            other = mremap(other, 4096, 64 * 4096, MREMAP_MAYMOVE);
+            say("moved", madvise(other, 4096, MADV_DONTNEED)); printf("%d\n", other[0]);
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{source}")) else {
+        return;
+    };
+    assert_eq!(inside, outside);
+}
+
+#[test]
 fn signals_that_are_blocked_wait_until_they_are_not() {
     // What is blocked, unblocked, sent, handled and ignored, a thousand times, by chance and the same each time. Handlers
     // block others, send others, and return.

@@ -2,8 +2,12 @@
 
 mod machine;
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
 use machine::{compile, kvm};
 use microvm::hypervisor::Hypervisor;
+use microvm::layout::ARENA_BYTES;
 use microvm::linux::{MOST_LAYER_FILES, Options, Pause, Process, Template};
 use microvm::scan::Scanner;
 use microvm::vfs::TreeBuilder;
@@ -59,6 +63,108 @@ fn memory_that_a_guest_hides_still_counts() {
         return 92;"#;
     let Some((status, _)) = run(source, 32 << 20, 1 << 20) else { return };
     assert_eq!(status, 8);
+}
+
+/// Whether this host has huge pages for those who ask; said if not.
+fn huge_pages() -> bool {
+    let enabled = "/sys/kernel/mm/transparent_hugepage/enabled";
+    let enabled = std::fs::read_to_string(enabled).unwrap_or_default();
+    let there = enabled.contains("[madvise]") || enabled.contains("[always]");
+    if !there {
+        skips::skip("huge_pages", "this host has no transparent huge pages");
+    }
+    there
+}
+
+#[test]
+fn a_page_that_is_touched_here_and_there_takes_a_page_of_the_host_and_no_huge_one() {
+    // Reserved, and put in reach a page in each block; mapped beside what was; and what was mapped and given back.
+    let second = r#"
+        const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        for (int round = 0; round < 3; round++) {
+            char *all = mmap(0, 1000 << 20, PROT_NONE, flags, -1, 0);
+            if (all == MAP_FAILED) return 1;
+            for (long at = 0; at < 1000 << 20; at += 2 << 20) {
+                if (round == 1) munmap(all + at, 2 << 20);
+                if (round == 1 && mmap(all + at, 4096, 3, flags | MAP_FIXED, -1, 0) != all + at) return 2;
+                if (round != 1 && mprotect(all + at, 4096, 3)) return 3;
+                all[at] = 1;
+            }
+            if (round < 2 && munmap(all, 1000 << 20)) return 4;
+            char *whole = mmap(0, 16 << 20, 3, flags, -1, 0);
+            if (whole == MAP_FAILED) return 5;
+            memset(whole, 1, 16 << 20);
+            munmap(whole, 16 << 20);
+        }
+        return 0;"#;
+    let Some(host) = kvm().filter(|_| huge_pages()) else { return };
+    let template = Template::seal(idle(&host, "", second).0).unwrap();
+    let mut clone = template.spawn(&host).unwrap();
+    assert_eq!(go_on(&mut clone, 32 << 20, 1 << 20), 0);
+    let weight = clone.weigh(&mut Scanner::open().unwrap()).unwrap();
+    assert!(weight < (32 + 16) << 20, "{weight}");
+}
+
+#[test]
+fn what_is_left_of_a_block_leaves_its_huge_page_and_is_what_it_was() {
+    let second = r#"
+        for (int round = 0; round < 8; round++) {
+            char *all = mmap(0, 18 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            if (all == MAP_FAILED) return 1;
+            memset(all, 7, 18 << 20);
+            for (long at = 0; at < 18 << 20; at += 2 << 20) {
+                const long kept = round % 4 * 170 * 4096;
+                if (kept && munmap(all + at, kept)) return 2;
+                if (munmap(all + at + kept + 4096, (2 << 20) - kept - 4096)) return 3;
+                for (int byte = 0; byte < 4096; byte++) if (all[at + kept + byte] != 7) return 4;
+            }
+        }
+        return 0;"#;
+    let Some(host) = kvm().filter(|_| huge_pages()) else { return };
+    let template = Template::seal(idle(&host, "", second).0).unwrap();
+    let mut clone = template.spawn(&host).unwrap();
+    let before = clone.space().regions().clone();
+    assert_eq!(go_on(&mut clone, 32 << 20, 1 << 20), 0);
+    let new = clone.space().regions().iter().filter(|(range, _)| !before.touch(range.clone()));
+    let new: Vec<_> = new.map(|(range, _)| range.start).collect();
+    assert_eq!(new.len(), 8 * 9);
+    let entry = |file: &str, number: u64| {
+        let mut bytes = [0; 8];
+        let read = File::open(file).and_then(|it| it.read_exact_at(&mut bytes, number * 8));
+        read.ok().map(|()| u64::from_ne_bytes(bytes))
+    };
+    let base = clone.space().arena().address();
+    for start in new {
+        let place = entry("/proc/self/pagemap", (base + start) / 4096).unwrap();
+        assert!(place >> 63 == 1, "{start:#x} is in memory");
+        let Some(flags) = entry("/proc/kpageflags", place & ((1 << 55) - 1)) else {
+            skips::skip("root", "only root may look at the kernel's pages");
+            return;
+        };
+        // A head, a tail, a transparent huge page: Documentation/admin-guide/mm/pagemap.rst.
+        assert_eq!(flags & (1 << 15 | 1 << 16 | 1 << 22), 0, "{start:#x}: {flags:#x}");
+    }
+}
+
+#[test]
+fn who_makes_many_ranges_of_huge_pages_takes_few_mappings_of_the_host() {
+    let second = r#"
+        char *all = mmap(0, 400 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (all == MAP_FAILED) return 1;
+        for (long at = 0; at < 400 << 20; at += 4 << 20) all[at + (2 << 20)] = 5;
+        for (long at = 0; at < 400 << 20; at += 4 << 20) if (munmap(all + at, 2 << 20)) return 2;
+        for (long at = 0; at < 400 << 20; at += 4 << 20) if (all[at + (2 << 20)] != 5) return 3;
+        return 0;"#;
+    let Some(host) = kvm() else { return };
+    let template = Template::seal(idle(&host, "", second).0).unwrap();
+    let mut clone = template.spawn(&host).unwrap();
+    assert_eq!(go_on(&mut clone, 500 << 20, 1 << 20), 0);
+    let base = clone.space().arena().address();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let starts =
+        maps.lines().filter_map(|line| u64::from_str_radix(line.split_once('-')?.0, 16).ok());
+    let count = starts.filter(|start| (base..base + ARENA_BYTES).contains(start)).count();
+    assert!(count < 80, "{count}");
 }
 
 #[test]

@@ -46,6 +46,23 @@ fn a_program_gets_its_arguments_and_environment_and_prints() {
 }
 
 #[test]
+fn calls_that_programs_do_without_are_noted_apart_from_those_that_are_missing() {
+    let Some(host) = kvm() else { return };
+    let source = r#"
+        #include <unistd.h>
+        #include <sys/syscall.h>
+        int main() { return syscall(SYS_epoll_create1, 0) + syscall(SYS_eventfd2, 0, 0) != -2; }"#;
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options { program: vec!["/program".into()], ..Options::default() };
+    let tree = tree(&compile(source, &["-static"]), directory.path());
+    let mut process = Process::start(&host, tree, &options).unwrap();
+    assert_eq!(process.run().unwrap(), Pause::Exited(0));
+    assert_eq!(process.unknown_calls().iter().collect::<Vec<_>>(), [&290]);
+    assert!(process.spared_calls().contains(&291), "{:?}", process.spared_calls());
+    assert!(!process.spared_calls().contains(&334), "who only starts has missed nothing");
+}
+
+#[test]
 fn streams_are_told_apart() {
     let Some(host) = kvm() else { return };
     let source =

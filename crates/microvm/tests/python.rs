@@ -149,12 +149,12 @@ True <socket.socket fd="
 #[test]
 fn what_machines_do_not_have_yet_fails_by_its_name() {
     let script = r#"
-import errno, mmap, multiprocessing, os, select, signal, socket
+import asyncio, errno, mmap, multiprocessing, os, select, signal, socket, urllib.request
 def tries(what, wish):
     try:
         print(what, wish())
     except OSError as error:
-        print(what, errno.errorcode.get(error.errno, error))
+        print(what, errno.errorcode.get(getattr(error, 'reason', error).errno, error))
 file = open('/tmp/file', 'w+b')
 file.write(b'x' * 4096)
 file.flush()
@@ -172,14 +172,33 @@ tries('timer', lambda: signal.setitimer(signal.ITIMER_REAL, 1))
 tries('alarm', lambda: signal.alarm(1))
 tries('epoll', lambda: select.epoll())
 tries('memfd', lambda: os.memfd_create('name'))
-tries('socket', lambda: socket.socket())
+tries('unix', lambda: socket.socket(socket.AF_UNIX))
+tries('raw', lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW))
+for name, kind in ('tcp', socket.SOCK_STREAM), ('udp', socket.SOCK_DGRAM):
+    end = socket.socket(socket.AF_INET, kind)
+    tries(name, lambda: end.getsockname())
+    tries('bind', lambda: end.bind(('127.0.0.1', 0)))
+    tries('connect', lambda: end.connect(('127.0.0.1', 80)))
+    tries('listen', lambda: end.listen())
+    tries('accept', lambda: end.accept())
+    tries('sendto', lambda: end.sendto(b'x', ('127.0.0.1', 80)))
+    tries('peer', lambda: end.getpeername())
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    end.close()
+async def serve():
+    await asyncio.start_server(lambda reads, writes: None, '127.0.0.1', 8080)
+tries('server', lambda: asyncio.run(serve()))
+tries('client', lambda: urllib.request.urlopen('http://127.0.0.1/'))
 tries('datagrams', lambda: socket.socketpair(type=socket.SOCK_DGRAM))
 tries('proc', lambda: os.listdir('/proc'))
 "#;
     let Some(ended) = run(script) else { return };
     let said = "twice ENODEV\nto read ENODEV\ncopied 120\nread 120\nprocess ENOSYS\nwaits for a signal ENOSYS\n\
         affinity ENOSYS\nfifo EPERM\ntimer ENOSYS\nalarm 4294967295\n\
-        epoll ENOSYS\nmemfd ENOSYS\nsocket EAFNOSUPPORT\ndatagrams ESOCKTNOSUPPORT\nproc []\n";
+        epoll ENOSYS\nmemfd ENOSYS\nunix EAFNOSUPPORT\nraw EPROTONOSUPPORT\n\
+        tcp ('0.0.0.0', 0)\nbind EACCES\nconnect EACCES\nlisten EACCES\naccept EINVAL\nsendto EPIPE\npeer ENOTCONN\n\
+        udp ('0.0.0.0', 0)\nbind EACCES\nconnect EACCES\nlisten EACCES\naccept EINVAL\nsendto EACCES\npeer ENOTCONN\n\
+        server EACCES\nclient EACCES\ndatagrams ESOCKTNOSUPPORT\nproc []\n";
     assert_eq!(ended, (Pause::Exited(0), said.into()));
 }
 

@@ -50,6 +50,73 @@ fn run(source: &str) -> Option<Pause> {
 }
 
 #[test]
+fn a_threads_stack_has_eight_megabytes_of_which_those_count_that_it_needed() {
+    // The deepest has all of it but what C libraries keep for themselves. What is on a stack is found by calls, and by handlers.
+    let source = r#"
+        enum { DEPTH = 7600 };
+        static int ends[2];
+        static void handler(int signal) { volatile char own[4000]; own[0] = signal; }
+        __attribute__((noinline)) static int told(void) {
+            char there[300000], here[8] = "";
+            raise(SIGUSR1);
+            there[0] = 'd';
+            return write(ends[1], there, 1) == 1 && read(ends[0], here, 1) == 1 && here[0] == 'd';
+        }
+        __attribute__((noinline)) static int deep(int left) {
+            volatile char own[960];
+            own[0] = left;
+            if (left % 1000 == 0 && !told()) return 100000;
+            return left && deep(left - 1) != left - 1 ? 100000 : (own[0] == (char)left ? left : 100000);
+        }
+        static void *work(void *depth) { return (void *)(long)(deep((long)depth) == (long)depth ? 7 : 8); }
+        static void *wait(void *lock) { pthread_mutex_lock(lock); pthread_mutex_unlock(lock); return (void *)7; }
+        static int call(long depth) {
+            pthread_t thread;
+            void *result = (void *)9;
+            if (pthread_create(&thread, 0, work, (void *)depth) || pthread_join(thread, &result)) return 10;
+            return (long)result;
+        }
+        int main() {
+            char byte;
+            signal(SIGUSR1, handler);
+            if (pipe(ends)) return 1;
+            read(3, &byte, 1);
+            if (call(DEPTH) != 7 || call(10) != 7 || call(DEPTH) != 7) return 2;
+            static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+            pthread_mutex_lock(&lock);
+            pthread_t many[40];
+            for (int at = 0; at < 40; at++) if (pthread_create(many + at, 0, wait, &lock)) return 3;
+            pthread_mutex_unlock(&lock);
+            for (int at = 0; at < 40; at++) if (pthread_join(many[at], 0)) return 4;
+            /* There are six megabytes left or so: a stack that needs more ends as one that is full. */
+            read(3, &byte, 1);
+            return call(DEPTH);
+        }"#;
+    let Some(host) = kvm() else { return };
+    let mut process = start(&host, source);
+    assert_eq!(process.run().unwrap(), Pause::Idle);
+    process.limit(24 << 20, 1 << 20, 64);
+    process.feed(b"x");
+    assert_eq!(process.run().unwrap(), Pause::Idle);
+    let template = Template::seal(process).unwrap();
+    let mut scanner = Scanner::open().unwrap();
+    let mut clone = template.spawn(&host).unwrap();
+    for (memory, whether) in [(16 << 20, true), (2 << 20, false), (16 << 20, true)] {
+        clone.limit(memory, 1 << 20, 64);
+        clone.feed(b"x");
+        let pause = clone.run().unwrap();
+        let ended = match pause {
+            Pause::Exited(7) => true,
+            Pause::Killed(libc::SIGSEGV, _) => false,
+            _ => panic!("{pause:?}"),
+        };
+        assert_eq!(ended, whether, "with {memory}: {pause:?}");
+        clone = template.reset(clone, &mut scanner).unwrap().0;
+        assert_eq!(template.differences(&mut clone, &mut scanner).unwrap(), Vec::<String>::new());
+    }
+}
+
+#[test]
 fn threads_hand_over_to_each_other_and_are_joined() {
     let source = r#"
         static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

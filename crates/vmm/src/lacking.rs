@@ -1,12 +1,12 @@
 //! Which system calls functions have tried that micro-VMs do not have: kept in the state directory for `wool doctor
 //! --microvm`.
 
+mod names;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-
-use warden::filter::{allowed, refused};
 
 /// Kinds that are kept: a guest can try any number.
 const MOST: usize = 256;
@@ -17,15 +17,29 @@ pub fn file(state: &Path) -> PathBuf {
     state.join("microvm-lacking")
 }
 
-/// A call's name with its number, as far as the filters of containers name it.
+/// Those that libraries ask for and usually do without, having another way.
+#[cfg(target_arch = "x86_64")]
+const SPARED: &[i64] = microvm::linux::SPARED;
+/// Nobody runs there.
+#[cfg(not(target_arch = "x86_64"))]
+const SPARED: &[i64] = &[];
+
+/// What has been tried, from what the file holds: first what programs may have failed for want of, then what libraries usually
+/// do without. By name and number.
 #[must_use]
-pub fn named(call: u64) -> String {
-    let allowed = allowed::GROUPS.iter().flat_map(|group| group.calls);
-    let mut all = allowed.chain(refused::REFUSALS.iter().flat_map(|refusal| refusal.calls));
-    match all.find(|(_, number)| u64::try_from(*number) == Ok(call)) {
-        Some((name, _)) => format!("{} ({call})", name.trim_start_matches("SYS_")),
-        None => call.to_string(),
+pub fn told(text: &str) -> [Vec<String>; 2] {
+    let (mut missed, mut spared) = (Vec::new(), Vec::new());
+    for line in text.lines() {
+        let call = line.parse::<u64>();
+        let is_spared = |call: &u64| SPARED.iter().any(|it| u64::try_from(*it) == Ok(*call));
+        let list = if call.as_ref().is_ok_and(is_spared) { &mut spared } else { &mut missed };
+        list.push(call.map_or_else(|_| line.to_owned(), named));
     }
+    [missed, spared]
+}
+
+fn named(call: u64) -> String {
+    names::name(call).map_or_else(|| call.to_string(), |name| format!("{name} ({call})"))
 }
 
 /// Those that are known.
@@ -66,7 +80,21 @@ mod tests {
     fn a_call_is_told_by_its_name_where_that_is_known() {
         assert_eq!(named(290), "eventfd2 (290)");
         assert_eq!(named(165), "mount (165)");
-        assert_eq!(named(9999), "9999");
+        assert_eq!(named(161), "chroot (161)");
+        assert_eq!(named(334), "rseq (334)");
+        assert_eq!(named(448), "process_mrelease (448)");
+        assert_eq!(named(462), "mseal (462)");
+        for none in [335, 423, 463, 9999, u64::MAX] {
+            assert_eq!(named(none), none.to_string());
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn what_libraries_usually_do_without_is_told_apart() {
+        let told = told("161\n291\n332\n435\n9999\nodd\n");
+        assert_eq!(told[0], ["chroot (161)", "9999", "odd"]);
+        assert_eq!(told[1], ["epoll_create1 (291)", "statx (332)", "clone3 (435)"]);
     }
 
     #[test]

@@ -4,8 +4,8 @@ use rustix::io::Errno;
 
 use super::process::{Pause, Process};
 use super::{
-    Answer, clock, descriptors, futex, identity, memory, paths, ready, signals, sockets, status,
-    threads, transfer,
+    Answer, alone, clock, descriptors, futex, identity, memory, paths, ready, signals, sockets,
+    status, threads, transfer,
 };
 use crate::vcpu::VcpuError;
 
@@ -16,6 +16,8 @@ pub(super) enum Flow {
     Answer(Answer),
     /// There is no such call.
     Unknown,
+    /// The same of one in [`SPARED`].
+    Spared,
     /// Registers are as they shall be already.
     Resumed,
     /// The process ends.
@@ -33,6 +35,17 @@ impl From<Answer> for Flow {
         Self::Answer(answer)
     }
 }
+
+/// Calls that are not there, and that C libraries, allocators and event loops ask for and usually do without.
+pub const SPARED: &[libc::c_long] = &[
+    libc::SYS_epoll_create,
+    libc::SYS_epoll_create1,
+    libc::SYS_clone3,
+    libc::SYS_statx,
+    libc::SYS_membarrier,
+    libc::SYS_mbind,
+    libc::SYS_get_mempolicy,
+];
 
 /// Answers a system call.
 pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) -> Flow {
@@ -97,7 +110,11 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_ioctl => descriptors::ioctl(process, a, b, c),
         libc::SYS_socketpair => sockets::pair(process, a, b, c, d),
         libc::SYS_shutdown => sockets::shut_down(process, a, b),
-        libc::SYS_getsockname | libc::SYS_getpeername => sockets::name(process, a, b, c),
+        libc::SYS_getsockname => sockets::name(process, a, b, c, false),
+        libc::SYS_getpeername => sockets::name(process, a, b, c, true),
+        libc::SYS_socket => alone::make(process, a, b, c),
+        libc::SYS_bind | libc::SYS_connect | libc::SYS_listen => alone::reach(process, a),
+        libc::SYS_accept | libc::SYS_accept4 => alone::accept(process, a),
         libc::SYS_getsockopt => sockets::option(process, a, b, c, d, e),
         libc::SYS_setsockopt => sockets::set_option(process, a, b, c, d, e),
         libc::SYS_fsync | libc::SYS_fdatasync => process.kernel.files.get(fd(a)).map(|_| 0),
@@ -191,11 +208,10 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
             Ok(0)
         }
         libc::SYS_set_robust_list => Ok(0),
-        // No children, and no network: refused, and not noted as missing. As what is not there: a limit would be tried again.
+        // No children: refused, and not noted as missing. As what is not there: a limit would be tried again.
         libc::SYS_fork | libc::SYS_vfork => Err(Errno::NOSYS),
         libc::SYS_execve | libc::SYS_execveat => Err(Errno::ACCESS),
         libc::SYS_wait4 | libc::SYS_waitid => Err(Errno::CHILD),
-        libc::SYS_socket => Err(Errno::AFNOSUPPORT),
         // Nothing here has further attributes: whoever copies files copies them without.
         libc::SYS_setxattr
         | libc::SYS_lsetxattr
@@ -211,15 +227,9 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         | libc::SYS_fremovexattr => Err(Errno::NOTSUP),
         libc::SYS_clock_settime | libc::SYS_settimeofday => Err(Errno::PERM),
         libc::SYS_mknod | libc::SYS_mknodat => Err(Errno::PERM),
-        // C libraries, allocators and event loops ask for these and do well without.
-        libc::SYS_rseq
-        | libc::SYS_epoll_create
-        | libc::SYS_epoll_create1
-        | libc::SYS_clone3
-        | libc::SYS_statx
-        | libc::SYS_membarrier
-        | libc::SYS_mbind
-        | libc::SYS_get_mempolicy => Err(Errno::NOSYS),
+        // Whatever was linked to a C library of today's asks for it once.
+        libc::SYS_rseq => Err(Errno::NOSYS),
+        number if SPARED.contains(&number) => return Flow::Spared,
         _ => return Flow::Unknown,
     };
     Flow::Answer(answer)

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use super::alone::Alone;
 use super::flags;
 use crate::vfs::NodeId;
 pub(crate) use lock::Lock;
@@ -61,6 +62,8 @@ pub(crate) enum Object {
     PipeWriter(usize),
     /// One of two sockets that are connected by two pipes: which it receives from, and which it sends into.
     Socket { receives: usize, sends: usize },
+    /// A socket of TCP or UDP, which reaches nobody.
+    Alone(Alone),
     /// The conversation with the worker.
     Channel,
     /// A stream that the monitor takes.
@@ -112,7 +115,7 @@ impl Object {
             Self::PipeReader(pipe) => [Some(pipe), None],
             Self::PipeWriter(pipe) => [None, Some(pipe)],
             Self::Socket { receives, sends } => [Some(receives), Some(sends)],
-            Self::Node(..) | Self::Channel | Self::Output(_) => [None, None],
+            Self::Node(..) | Self::Alone(_) | Self::Channel | Self::Output(_) => [None, None],
         }
     }
 }

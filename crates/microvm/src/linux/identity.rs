@@ -9,15 +9,13 @@ use super::Answer;
 use super::call::signed;
 use super::process::Process;
 use super::record::{Record, long_at};
-use crate::layout::{USER_END, USER_HALF_END};
+use crate::layout::{STACK_BYTES, USER_END, USER_HALF_END};
 use crate::stop::Stopper;
 
 /// The number of a process that was started here, and is nobody's clone.
 pub(super) const PID: u64 = 1;
 /// The number of its first thread. The guest is told the process's instead: see [`seen`].
 pub(super) const FIRST_THREAD: u64 = 1;
-/// What a C library makes a thread's stack of. All of it counts as memory: so it is less than the first thread has.
-const THREAD_STACK_BYTES: u64 = 2 << 20;
 const INFINITE: u64 = u64::MAX;
 
 /// The number of a process that was cloned from one of the number `before`, or reset to where that stood. Libraries take a
@@ -129,7 +127,7 @@ pub(super) fn own(process: &Process, number: u64) -> Result<(), Errno> {
 pub(super) fn prlimit(process: &mut Process, what: u64, new: u64, old: u64) -> Answer {
     // Stack, core, processes, files; CPU time, file sizes, data and the rest have no limit of their own.
     let limit = match what {
-        3 => THREAD_STACK_BYTES,
+        3 => STACK_BYTES,
         4 => 0,
         6 => 1,
         7 => 1024,

@@ -21,6 +21,7 @@ const FIXED: u64 = 0x10;
 const ANONYMOUS: u64 = 0x20;
 const LOW: u64 = 0x40;
 const FIXED_NOREPLACE: u64 = 0x10_0000;
+const STACK: u64 = 0x2_0000;
 const WRITE: u64 = 2;
 
 pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
@@ -35,8 +36,13 @@ pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
     } else {
         Place::Hint(address)
     };
+    let shared = flags & 3 != PRIVATE;
     if flags & ANONYMOUS != 0 {
-        return mapping(process, place, length, rights);
+        let start = zeros(process, place, length, rights, shared)?;
+        if flags & STACK != 0 && rights == Rights::NONE {
+            process.space.reserve_stack(start..start + page_up(length));
+        }
+        return Ok(start);
     }
     if !offset.is_multiple_of(PAGE) {
         return Err(Errno::INVAL);
@@ -50,7 +56,7 @@ pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
     let Object::Node(node, _) = open.object else { return Err(Errno::NODEV) };
     match process.kernel.tree.contents(node) {
         Contents::Sealed { .. } | Contents::Bytes(_) => {}
-        Contents::Device(Device::Zero) => return mapping(process, place, length, rights),
+        Contents::Device(Device::Zero) => return zeros(process, place, length, rights, shared),
         _ => return Err(Errno::NODEV),
     }
     let length = page_up(length);
@@ -64,7 +70,6 @@ pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
         (Place::Hint(0), Some(code)) => Place::BlockAt(code),
         (place, _) => place,
     };
-    let shared = flags & 3 != PRIVATE;
     let instead = match place {
         Place::Fixed(start) => start..start.saturating_add(length),
         _ => 0..0,
@@ -84,6 +89,15 @@ pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
     let (writable, written) = (access != 0, wants_to_write);
     let file = FileMapping { node, offset, shared, writable, written };
     process.space.show(start..start + length, file);
+    Ok(start)
+}
+
+/// Maps memory of nobody's file.
+fn zeros(process: &mut Process, place: Place, length: u64, rights: Rights, shared: bool) -> Answer {
+    let start = mapping(process, place, length, rights)?;
+    if shared {
+        process.space.share(start..start + page_up(length));
+    }
     Ok(start)
 }
 
@@ -297,7 +311,8 @@ pub(super) fn madvise(process: &mut Process, start: u64, length: u64, advice: u6
     match advice {
         DONT_NEED => forget(process, start, length),
         // What is to be freed is nobody else's: a file's pages are the file's.
-        FREE if process.space.files().inside(range).next().is_some() => Err(Errno::INVAL),
+        FREE if process.space.files().inside(range.clone()).next().is_some() => Err(Errno::INVAL),
+        FREE if process.space.is_shared(range) => Err(Errno::INVAL),
         FREE => process.space.forget(start, length).map(|()| 0),
         // Wishes about read-ahead, huge pages and dumps: nothing has to follow from them.
         0..=3 | 14..=17 | 20 | 21 => Ok(0),

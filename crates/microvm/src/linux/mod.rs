@@ -19,6 +19,7 @@
 //! for each number.
 
 mod ahead;
+mod alone;
 mod call;
 mod clock;
 mod clock_page;
@@ -44,6 +45,7 @@ mod template;
 mod threads;
 mod transfer;
 
+pub use call::SPARED;
 pub use files::{MOST_LAYER_FILES, Stream};
 pub use fork::{ForkError, Forked};
 pub use process::{Options, Pause, Process, ProcessError};

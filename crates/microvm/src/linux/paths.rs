@@ -9,7 +9,7 @@ use super::record::long_at;
 use super::start::USER;
 use super::{Answer, flags, memory};
 use crate::layout::PAGE;
-use crate::vfs::{Contents, Found, Kind, Moment, NodeId, Times, Tree};
+use crate::vfs::{Contents, Found, Kind, Moment, NodeId, READ, SEARCH, Times, Tree, WRITE};
 
 /// AT_FDCWD: relative paths start at the current directory.
 pub(super) const HERE: u64 = 0xffff_ff9c;
@@ -114,6 +114,7 @@ pub(super) fn open(
     }
     let found = find(process, directory, at, follow)?;
     let writes = flags & flags::ACCESS_MODE != 0;
+    let (is_new, reads) = (found.node.is_none(), flags & flags::ACCESS_MODE != flags::WRITE_ONLY);
     let node = match found.node {
         Some(_) if flags & CREATE != 0 && flags & EXCLUSIVE != 0 => return Err(Errno::EXIST),
         Some(node) => node,
@@ -137,6 +138,15 @@ pub(super) fn open(
         {
             return Err(Errno::ROFS);
         }
+        _ => {}
+    }
+    // Whoever makes a file may do with it what it says, whatever its bits are.
+    if !is_new {
+        let wanted = [(reads, READ), (writes || flags & TRUNCATE != 0, WRITE)];
+        let wanted = wanted.iter().filter(|(wanted, _)| *wanted).map(|(_, what)| what).sum();
+        process.kernel.tree.permit(node, wanted)?;
+    }
+    match process.kernel.tree.contents(node) {
         Contents::Bytes(_) if flags & TRUNCATE != 0 => {
             memory::set_length(process, node, 0)?;
         }
@@ -169,6 +179,7 @@ pub(super) fn chdir(process: &mut Process, at: u64) -> Answer {
 /// Has paths begin here, and lets go of where they began.
 fn enter(process: &mut Process, node: NodeId) -> Answer {
     process.kernel.tree.entries(node)?;
+    process.kernel.tree.permit(node, SEARCH)?;
     let left = std::mem::replace(&mut process.kernel.directory, node);
     process.release(left);
     Ok(0)
@@ -343,7 +354,10 @@ pub(super) fn truncate(process: &mut Process, at: u64, length: u64) -> Answer {
     let node = existing(process, HERE, at, true)?;
     match process.kernel.tree.contents(node).kind() {
         Kind::Directory => Err(Errno::ISDIR),
-        Kind::File => memory::set_length(process, node, length),
+        Kind::File => {
+            process.kernel.tree.permit(node, WRITE)?;
+            memory::set_length(process, node, length)
+        }
         Kind::Link | Kind::Device => Err(Errno::INVAL),
     }
 }

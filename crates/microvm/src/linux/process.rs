@@ -78,6 +78,8 @@ pub struct Process {
     pub(super) prompt: bool,
     pub(super) stopper: Stopper,
     pub(super) unknown: BTreeSet<u64>,
+    /// And those that programs do without.
+    pub(super) spared: BTreeSet<u64>,
     pub(super) calls: u64,
     pub(super) patched: u64,
     /// Whether its page tables tell what it has touched: [`Process::watch`].
@@ -213,6 +215,7 @@ impl Process {
             prompt: false,
             stopper: Stopper::default(),
             unknown: BTreeSet::new(),
+            spared: BTreeSet::new(),
             calls: 0,
             patched: 0,
             watched: false,
@@ -275,6 +278,12 @@ impl Process {
         &self.unknown
     }
 
+    /// The same of those that libraries usually do without: [`SPARED`](super::SPARED).
+    #[must_use]
+    pub fn spared_calls(&self) -> &BTreeSet<u64> {
+        &self.spared
+    }
+
     /// How many system calls it made, and how many places were patched that made them.
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {
@@ -307,6 +316,10 @@ impl Process {
             let pause = match self.vcpu.run(&mut self.space)? {
                 Exit::Stopped => None,
                 Exit::Syscall { site } => self.serve(site)?,
+                Exit::Fault(fault) if fault.is_of_page() && self.space.grow(fault.address) => {
+                    self.vcpu.enter(fault.rip, fault.rsp, fault.rflags);
+                    None
+                }
                 Exit::Fault(fault) => self.deliver(fault),
                 // Not a unikernel: to it the port is closed.
                 Exit::Hypercall => {
@@ -327,6 +340,7 @@ impl Process {
             self.patch(site);
         }
         self.calls += 1;
+        self.space.reach(registers.rsp);
         let number = registers.rax;
         let arguments = [
             registers.rdi,
@@ -350,6 +364,10 @@ impl Process {
                         "the guest tried a system call that does not exist here"
                     );
                 }
+                Err(Errno::NOSYS)
+            }
+            Flow::Spared => {
+                self.spared.insert(number);
                 Err(Errno::NOSYS)
             }
             Flow::Resumed => return Ok(None),

@@ -36,6 +36,7 @@ fn state(process: &Process, number: u64) -> Result<u16, Errno> {
     Ok(match files.get(number)?.object {
         Object::Node(..) => IN | OUT,
         Object::Output(_) => OUT,
+        Object::Alone(alone) => OUT | when(alone.is_hung_up(), HANG_UP),
         Object::Channel => OUT | when(!process.incoming.is_empty() || !process.open, IN),
         Object::PipeReader(pipe) => {
             let pipe = files.pipe(pipe)?;

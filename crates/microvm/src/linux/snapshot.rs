@@ -50,7 +50,7 @@ use crate::vfs::{Kind, NodeId, SavedScratch, Tree};
 use facts::Facts;
 
 /// Of the format; there is no conversion.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 const MAGIC: &[u8; 8] = b"WOOLSNAP";
 /// Bytes of the facts, and of the state, at most: a state has up to 65 530 mappings.
 const MOST_FACTS: usize = 16 << 10;

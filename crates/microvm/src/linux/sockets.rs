@@ -1,4 +1,4 @@
-//! Pairs of connected sockets (`socketpair`), the only sockets that there are: what event loops wake themselves by.
+//! Pairs of connected sockets (`socketpair`), the only sockets that reach anybody: what event loops wake themselves by.
 //!
 //! ```text
 //!   one socket ── sends ──► pipe ── receives ──► the other
@@ -9,12 +9,12 @@
 
 use rustix::io::Errno;
 
-use super::Answer;
 use super::call::{Flow, fd, signed};
 use super::files::{Object, PIPE_BYTES};
 use super::process::{Pause, Process};
 use super::record::long_at;
 use super::transfer::{MOST_PARTS, Manner, Moved, drain, send, transfer, vector};
+use super::{Answer, alone};
 
 /// Told to be looked at, and not taken.
 const PEEK: i32 = libc::MSG_PEEK;
@@ -128,6 +128,9 @@ fn send_parts(
     parts: impl FnOnce(&Process) -> Result<Vec<(u64, u64)>, Errno>,
 ) -> Flow {
     const KNOWN: i32 = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | libc::MSG_MORE | libc::MSG_EOR;
+    if let Some(alone) = alone::of(&process.kernel.files, fd_) {
+        return Flow::Answer(Err(alone.send(addressed)));
+    }
     let checked = ends(process, fd_).and_then(|_| match signed(flags) & !KNOWN {
         0 if addressed => Err(Errno::ISCONN),
         0 => parts(process),
@@ -185,6 +188,9 @@ fn receive_parts(
     parts: impl FnOnce(&Process) -> Result<Vec<(u64, u64)>, Errno>,
 ) -> Flow {
     const KNOWN: i32 = PEEK | libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    if let Some(alone) = alone::of(&process.kernel.files, fd_) {
+        return Flow::Answer(Err(alone.receive()));
+    }
     let checked = ends(process, fd_).and_then(|(pipe, _)| match signed(flags) & !KNOWN {
         0 => Ok((pipe, parts(process)?)),
         _ => Err(Errno::OPNOTSUPP),
@@ -264,16 +270,29 @@ fn tell(
     Ok(())
 }
 
-/// `getsockname` and `getpeername`: neither side has a name, and what is left of it is the family.
-pub(super) fn name(process: &mut Process, fd_: u64, target: u64, length: u64) -> Answer {
+/// `getsockname`, or `getpeername`: neither side of a pair has a name, and what is left of it is the family.
+pub(super) fn name(
+    process: &mut Process,
+    fd_: u64,
+    target: u64,
+    length: u64,
+    peer: bool,
+) -> Answer {
     const FAMILY: [u8; 2] = [1, 0];
-    ends(process, fd_)?;
-    tell(process, &FAMILY, target, length, true)?;
+    let name = match alone::of(&process.kernel.files, fd_) {
+        Some(_) if peer => return Err(Errno::NOTCONN),
+        Some(alone) => alone.name(),
+        None => ends(process, fd_).map(|_| FAMILY.to_vec())?,
+    };
+    tell(process, &name, target, length, true)?;
     Ok(0)
 }
 
 /// `shutdown`.
 pub(super) fn shut_down(process: &mut Process, fd_: u64, how: u64) -> Answer {
+    if alone::of(&process.kernel.files, fd_).is_some() {
+        return Err(Errno::NOTCONN);
+    }
     let (receives, sends) = ends(process, fd_)?;
     let ways = match signed(how) {
         libc::SHUT_RD => &[receives][..],
@@ -296,6 +315,14 @@ pub(super) fn option(
     target: u64,
     length: u64,
 ) -> Answer {
+    if let Some(alone) = alone::of(&process.kernel.files, fd_) {
+        let value = match signed(level) {
+            libc::SOL_SOCKET => alone.option(signed(which))?,
+            _ => return Err(Errno::NOPROTOOPT),
+        };
+        tell(process, &value.to_le_bytes(), target, length, false)?;
+        return Ok(0);
+    }
     ends(process, fd_)?;
     if signed(level) != libc::SOL_SOCKET {
         return Err(Errno::OPNOTSUPP);
@@ -323,6 +350,10 @@ pub(super) fn set_option(
     value: u64,
     length: u64,
 ) -> Answer {
+    // Nothing will ever follow from it.
+    if alone::of(&process.kernel.files, fd_).is_some() {
+        return process.space.read(value, length & 0xffff_ffff).map(|_| 0);
+    }
     ends(process, fd_)?;
     if signed(level) != libc::SOL_SOCKET {
         return Err(Errno::OPNOTSUPP);

@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-use super::call::{fd, signed};
+use super::call::{fd, mode, signed};
 use super::files::Object;
 use super::paths::{HERE, NO_FOLLOW, existing, path};
 use super::process::Process;
@@ -33,7 +33,7 @@ pub(super) fn fstat(process: &mut Process, descriptor: u64, target: u64) -> Answ
     const SOCKET: u32 = 0o140_777;
     let record = match process.kernel.files.get(fd(descriptor))?.object {
         Object::Node(node, _) => describe(&process.kernel.tree, node),
-        Object::Channel | Object::Socket { .. } => Record::new().int(24, SOCKET),
+        Object::Channel | Object::Alone(_) | Object::Socket { .. } => Record::new().int(24, SOCKET),
         Object::PipeReader(_) | Object::PipeWriter(_) | Object::Output(_) => {
             Record::new().int(24, FIFO)
         }
@@ -75,7 +75,12 @@ fn describe(tree: &Tree, node: NodeId) -> Record<144> {
 pub(super) fn access(process: &mut Process, directory: u64, at: u64, wanted: u64) -> Answer {
     const WRITE: u64 = 2;
     const EXECUTE: u64 = 1;
+    const ALL: u64 = 7;
+    if fd(wanted) & !ALL != 0 {
+        return Err(Errno::INVAL);
+    }
     let node = existing(process, directory, at, true)?;
+    process.kernel.tree.permit(node, mode(wanted))?;
     let (bits, _, writable) = process.kernel.tree.status(node);
     let kind = process.kernel.tree.contents(node).kind();
     if fd(wanted) & WRITE != 0 && !writable && kind != Kind::Device {
@@ -179,7 +184,7 @@ pub(super) fn fstatfs(process: &mut Process, descriptor: u64, target: u64) -> An
         |kind: u64| Record::new().long(0, kind).long(8, PAGE).long(64, 255).long(72, PAGE);
     let record = match process.kernel.files.get(fd(descriptor))?.object {
         Object::Node(node, _) => describe_system(&process.kernel.tree, node),
-        Object::Channel | Object::Socket { .. } => nowhere(SOCKETS),
+        Object::Channel | Object::Alone(_) | Object::Socket { .. } => nowhere(SOCKETS),
         Object::PipeReader(_) | Object::PipeWriter(_) | Object::Output(_) => nowhere(PIPES),
     };
     process.space.write(target, 120)?.copy_from_slice(record.bytes());

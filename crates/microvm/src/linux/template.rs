@@ -114,6 +114,7 @@ impl Template {
             prompt: _,
             stopper: _,
             unknown: _,
+            spared: _,
             calls: _,
             patched: _,
             watched: _,
@@ -215,6 +216,7 @@ impl Template {
             // A stop that came meanwhile is not lost: nobody would send another one.
             stopper: _,
             unknown: _,
+            spared: _,
             calls: _,
             patched: _,
             watched,

@@ -160,6 +160,7 @@ fn receive(process: &mut Process, fd_: u64, target: u64, length: u64) -> Result<
             }
             drain(&mut process.incoming, &mut process.space, target, length)?
         }
+        Object::Alone(alone) => return Err(alone.receive()),
         Object::Socket { .. } if length == 0 => 0,
         Object::Socket { receives, .. } => {
             return sockets::receive(process, receives, None, target, length);
@@ -261,6 +262,7 @@ pub(super) fn send(
             }
             count
         }
+        Object::Alone(alone) => return Err(alone.send(false)),
         Object::PipeWriter(_) if length == 0 => 0,
         Object::PipeWriter(pipe) | Object::Socket { sends: pipe, .. } => {
             let state = process.kernel.files.pipe_mut(pipe)?;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use rustix::io::Errno;
 
-use super::Space;
+use super::{Space, SpaceState};
 use crate::rights::Rights;
 
 /// More mappings than this are refused, as Linux does.
@@ -24,14 +24,18 @@ impl Space {
 
     /// ENOMEM where so many more regions, or mappings of files, would be too many.
     pub(super) fn check_count(&self, more: usize) -> Result<(), Errno> {
-        let now = self.state.regions.count().max(self.state.files.count());
+        let SpaceState { regions, files, shared, stacks, .. } = &self.state;
+        let noted = files.count().max(shared.count()).max(stacks.count());
+        let now = regions.count().max(noted);
         let too_many = more > 0 && now + more > MOST_REGIONS;
         if too_many { Err(Errno::NOMEM) } else { Ok(()) }
     }
 
     /// Whether without `range` there were one region, or mapping of a file, more.
     pub(super) fn surround(&self, range: &Range<u64>) -> bool {
-        self.state.regions.surround(range) || self.state.files.surround(range)
+        let SpaceState { regions, files, shared, stacks, .. } = &self.state;
+        let noted = shared.surround(range) || stacks.surround(range);
+        regions.surround(range) || files.surround(range) || noted
     }
 
     /// ENOMEM where `more` bytes would be too many.

@@ -18,6 +18,7 @@ impl Space {
             return Err(Errno::INVAL);
         }
         let end = start.checked_add(old).filter(|end| *end <= USER_END).ok_or(Errno::FAULT)?;
+        self.keep_promises(&(start..end));
         let (region, rights) = self.state.regions.at(start).ok_or(Errno::FAULT)?;
         if new <= old {
             if new < old {
@@ -30,6 +31,10 @@ impl Space {
         }
         // As if each file's were a mapping of its own, which to Linux it is.
         let file = self.state.files.whole(&(start..end)).map_err(|_| Errno::FAULT)?;
+        let shared = self.state.shared.cover(start..end);
+        if !shared && self.state.shared.touch(start..end) {
+            return Err(Errno::FAULT);
+        }
         if file.is_some_and(|file| file.offset.checked_add(new).is_none()) {
             return Err(Errno::INVAL);
         }
@@ -38,6 +43,9 @@ impl Space {
             self.grant(end..grown, rights)?;
             if let Some(file) = file {
                 self.show(start..grown, file);
+            }
+            if shared {
+                self.share(start..grown);
             }
             return Ok(start);
         }
@@ -65,6 +73,9 @@ impl Space {
         self.release(start..end)?;
         if let Some(file) = file {
             self.show(moved..moved + new, file);
+        }
+        if shared {
+            self.share(moved..moved + new);
         }
         Ok(moved)
     }

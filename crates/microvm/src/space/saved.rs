@@ -5,6 +5,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 
 use super::limits::MOST_REGIONS;
+use super::stacks::{PROMISED, RESERVED};
 use super::{Space, SpaceState};
 use crate::file_mappings::FileMapping;
 use crate::layout::{BREAK_END, PAGE, Places, USER_END, USER_START};
@@ -26,6 +27,10 @@ pub(crate) struct SavedSpace {
     vdso: u64,
     /// Which files of layers are seen where.
     files: Vec<SavedMapping>,
+    /// Start and end of what is shared and no file's.
+    shared: Vec<(u64, u64)>,
+    /// Start and end of stacks that have no memory yet, and whether that is promised.
+    stacks: Vec<(u64, u64, bool)>,
 }
 
 /// Start, end, node, offset in the file, and whether it is shared.
@@ -46,6 +51,8 @@ impl SpaceState {
         let Self {
             regions,
             files,
+            shared,
+            stacks,
             break_start,
             break_now,
             units: _,
@@ -60,8 +67,10 @@ impl SpaceState {
         let files = files.iter().map(|(range, FileMapping { node, offset, shared, .. })| {
             (range.start, range.end, node.0, offset, shared)
         });
-        let (regions, files) = (regions.collect(), files.collect());
-        SavedSpace { regions, program_break, given, vdso: *vdso, files }
+        let shared = shared.iter().map(|(range, _)| (range.start, range.end)).collect();
+        let stacks = stacks.iter().map(|(range, what)| (range.start, range.end, what == PROMISED));
+        let (regions, files, stacks) = (regions.collect(), files.collect(), stacks.collect());
+        SavedSpace { regions, program_break, given, vdso: *vdso, files, shared, stacks }
     }
 }
 
@@ -73,9 +82,12 @@ impl SavedSpace {
 
     /// A space with these mappings, in which all memory is zero.
     pub(crate) fn to_space(&self) -> Result<Space, Impossible> {
-        let Self { regions, program_break: (start, now), given, vdso, files } = self;
+        let Self { regions, program_break, given, vdso, files, shared, stacks } = self;
+        let (start, now) = program_break;
         if regions.len() > MOST_REGIONS
             || files.len() > MOST_REGIONS
+            || shared.len() > MOST_REGIONS
+            || stacks.len() > MOST_REGIONS
             || start > now
             || *now > BREAK_END
             || !Places::can_have_vdso(*vdso)
@@ -114,6 +126,29 @@ impl SavedSpace {
             let (writable, written) = (false, false);
             let file = FileMapping { node, offset, shared, writable, written };
             space.state.files.set(start..end, file);
+            behind = end;
+        }
+        let mut behind = USER_START;
+        for &(start, end) in shared {
+            let whole = start.is_multiple_of(PAGE) && end.is_multiple_of(PAGE);
+            if !whole || start < behind || end <= start || !space.state.regions.cover(start..end) {
+                return Err(Impossible::Mappings);
+            }
+            space.share(start..end);
+            behind = end;
+        }
+        let mut behind = USER_START;
+        for &(start, end, promised) in stacks {
+            let whole = start.is_multiple_of(PAGE) && end.is_multiple_of(PAGE);
+            let regions = &space.state.regions;
+            if !whole || start < behind || end <= start || !regions.cover(start..end) {
+                return Err(Impossible::Mappings);
+            }
+            if regions.inside(start..end).any(|(_, rights)| rights != Rights::NONE) {
+                return Err(Impossible::Mappings);
+            }
+            let what = if promised { PROMISED } else { RESERVED };
+            space.state.stacks.set(start..end, what);
             behind = end;
         }
         space.state.given = Some(*given);
@@ -155,7 +190,10 @@ mod tests {
                 let (node, shared) = (NodeId(number), number == 1);
                 let (offset, writable, written) = (PAGE, false, false);
                 let file = FileMapping { node, offset, shared, writable, written };
-                space.show(range, file);
+                if number % 3 == 0 && space.state.regions.at(range.start).unwrap().1 == Rights::NONE {
+                    space.reserve_stack(range.clone());
+                }
+                if number % 2 == 0 { space.show(range, file) } else { space.share(range) }
             }
             let again = space.state.to_saved().to_space().unwrap();
             prop_assert_eq!(&again.state, &space.state);
@@ -170,8 +208,9 @@ mod tests {
     fn mappings_that_no_guest_could_have_are_refused() {
         let saved = |regions: &[(u64, u64, u8)], program_break, given| {
             let regions = regions.to_vec();
-            let files = Vec::new();
-            SavedSpace { regions, program_break, given, vdso: VDSO, files }.to_space()
+            let (files, shared, stacks) = (Vec::new(), Vec::new(), Vec::new());
+            let vdso = VDSO;
+            SavedSpace { regions, program_break, given, vdso, files, shared, stacks }.to_space()
         };
         let page = |number: u64| USER_START + number * PAGE;
         assert!(saved(&[(page(0), page(1), 3), (page(1), page(2), 1)], (0, 0), PAGE).is_ok());
@@ -189,15 +228,38 @@ mod tests {
             let space = saved(regions, (0, 0), 0);
             assert!(matches!(space, Err(Impossible::Mappings)), "{regions:x?}");
         }
-        let shows = |files: &[SavedMapping]| {
-            let (regions, files) = (vec![(page(0), page(4), 3)], files.to_vec());
-            SavedSpace { regions, program_break: (0, 0), given: 0, vdso: VDSO, files }.to_space()
+        let all = |files: &[SavedMapping], shared: &[(u64, u64)], stacks: &[(u64, u64, bool)]| {
+            let regions = vec![(page(0), page(4), 3), (page(4), page(8), 0)];
+            let (files, shared, stacks) = (files.to_vec(), shared.to_vec(), stacks.to_vec());
+            let (program_break, given, vdso) = ((0, 0), 0, VDSO);
+            SavedSpace { regions, program_break, given, vdso, files, shared, stacks }.to_space()
         };
+        let with = |files: &[SavedMapping], shared: &[(u64, u64)]| all(files, shared, &[]);
+        let shows = |files: &[SavedMapping]| with(files, &[]);
+        assert!(with(&[], &[(page(0), page(1)), (page(2), page(4))]).is_ok());
+        assert!(all(&[], &[], &[(page(4), page(6), true), (page(6), page(8), false)]).is_ok());
+        for stacks in [
+            &[(page(3), page(5), true)][..],
+            &[(page(4), page(9), false)],
+            &[(page(4), page(4), true)],
+            &[(page(4), page(5) + 1, true)],
+            &[(page(4), page(6), true), (page(5), page(7), false)],
+        ] {
+            assert!(matches!(all(&[], &[], stacks), Err(Impossible::Mappings)), "{stacks:x?}");
+        }
+        for shared in [
+            &[(page(0), page(9))][..],
+            &[(page(1), page(1))],
+            &[(page(1), page(2) + 1)],
+            &[(page(0), page(2)), (page(1), page(3))],
+        ] {
+            assert!(matches!(with(&[], shared), Err(Impossible::Mappings)), "{shared:x?}");
+        }
         assert!(
             shows(&[(page(0), page(1), 5, PAGE, true), (page(1), page(4), 6, 0, false)]).is_ok()
         );
         for files in [
-            &[(page(0), page(5), 5, 0, true)][..],
+            &[(page(0), page(9), 5, 0, true)][..],
             &[(page(1), page(1), 5, 0, true)],
             &[(page(1), page(2), 5, 1, true)],
             &[(page(1), page(2) + 1, 5, 0, true)],

@@ -23,4 +23,4 @@ pub use builder::TreeBuilder;
 pub use layer::{Layer, LayerError};
 pub use node::{Contents, Device, Kind, Moment, NodeId, Times};
 pub(crate) use tree::SavedScratch;
-pub use tree::{Found, Tree};
+pub use tree::{Found, READ, SEARCH, Tree, WRITE};

@@ -15,6 +15,13 @@ use super::node::{Contents, Node, NodeId, Times};
 use super::sealed::Sealed;
 pub(crate) use saved::SavedScratch;
 
+/// What may be done with a node: see [`Tree::permit`].
+pub const READ: u32 = 4;
+/// Writing to it; making and taking away names in a directory, with [`SEARCH`].
+pub const WRITE: u32 = 2;
+/// Looking names up in a directory; executing a file.
+pub const SEARCH: u32 = 1;
+
 pub(super) const ROOT: NodeId = NodeId(0);
 /// Nodes from here on are scratch; those before are the same for all machines of a tree.
 pub(super) const SCRATCH: u32 = 1 << 31;
@@ -83,7 +90,7 @@ impl Tree {
     /// Looks a path up. The last name is followed through links if `follow`.
     ///
     /// # Errors
-    /// Those of path resolution: ENOENT for a directory that is not there, ENOTDIR, ELOOP, ENAMETOOLONG.
+    /// Those of path resolution: ENOENT for a directory that is not there, ENOTDIR, EACCES, ELOOP, ENAMETOOLONG.
     pub fn find(&self, from: NodeId, path: &[u8], follow: bool) -> Result<Found, Errno> {
         if path.is_empty() {
             return Err(Errno::NOENT);
@@ -102,10 +109,11 @@ impl Tree {
         push(&mut rest, path);
         let mut links = 0;
         while let Some(name) = rest.pop() {
+            let entries = self.entries(at)?;
+            self.permit(at, SEARCH)?;
             if name.len() > NAME_MAX {
                 return Err(Errno::NAMETOOLONG);
             }
-            let entries = self.entries(at)?;
             let last = rest.is_empty();
             let node = match name.as_slice() {
                 b"." => Some(at),
@@ -183,6 +191,16 @@ impl Tree {
     pub fn status(&self, id: NodeId) -> (u32, Times, bool) {
         self.node(id)
             .map_or((0, Times::default(), false), |node| (node.mode, node.times, id.0 >= SCRATCH))
+    }
+
+    /// Whether whoever owns all of scratch may do this with a node: [`READ`], [`WRITE`] and [`SEARCH`]. What is of layers, or of
+    /// the monitor's, everybody may read, and that nobody may write to it is another error.
+    ///
+    /// # Errors
+    /// EACCES.
+    pub fn permit(&self, id: NodeId, wanted: u32) -> Result<(), Errno> {
+        let (bits, _, scratch) = self.status(id);
+        if scratch && bits >> 6 & wanted != wanted { Err(Errno::ACCESS) } else { Ok(()) }
     }
 
     /// How many names lead to a node.

@@ -100,14 +100,24 @@ fn quirks(found: &Examination) -> Finding {
 fn missed(state: &Path) -> Finding {
     let what = "micro-VMs, missed";
     let text = fs::read_to_string(lacking::file(state)).unwrap_or_default();
-    let named = |line: &str| line.parse().map_or_else(|_| line.to_owned(), lacking::named);
-    let calls: Vec<String> = text.lines().map(named).collect();
+    let [calls, spared] = lacking::told(&text);
+    let spared = match &spared[..] {
+        [] => String::new(),
+        spared => format!("libraries have tried, and usually do without: {}", spared.join(", ")),
+    };
     if calls.is_empty() {
-        return Finding::ok(what, "no function has tried a system call that is not there");
+        let only = match &spared[..] {
+            "" => "no function has tried a system call that is not there",
+            spared => spared,
+        };
+        return Finding::ok(what, only);
     }
+    let all =
+        format!("functions have tried Linux system calls that are not there: {}", calls.join(", "));
+    let parts = [all, spared].into_iter().filter(|part| !part.is_empty());
     Finding::degraded(
         what,
-        format!("functions have tried Linux system calls that are not there: {}", calls.join(", ")),
+        parts.collect::<Vec<_>>().join("; "),
         "if such a function fails, run it in a container; and tell us",
     )
 }

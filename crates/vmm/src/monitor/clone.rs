@@ -115,7 +115,7 @@ impl RunningClone {
     ) -> Result<ControlFlow<End>, Trouble> {
         let outcome = self.pass_on(process, answer);
         // However that ended: what is missing is often why.
-        self.family.note_lacking(process.unknown_calls());
+        self.family.note_lacking(process);
         outcome
     }
 

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use microvm::hypervisor::Hypervisor;
-use microvm::linux::Template;
+use microvm::linux::{Process, Template};
 use microvm::scan::Scanner;
 use sandbox::Limits;
 
@@ -67,14 +67,15 @@ impl Family {
     }
 
     /// Tells the worker of system calls that no guest of the family has tried before and that do not exist.
-    pub(super) fn note_lacking(&self, calls: &BTreeSet<u64>) {
-        if calls.is_empty() {
+    pub(super) fn note_lacking(&self, process: &Process) {
+        let calls = [process.unknown_calls(), process.spared_calls()];
+        if calls.iter().all(|calls| calls.is_empty()) {
             return;
         }
         let mut new = Vec::new();
         {
             let mut known = self.lacking.lock().unwrap_or_else(PoisonError::into_inner);
-            new.extend(calls.iter().copied().filter(|call| known.insert(*call)));
+            new.extend(calls.into_iter().flatten().copied().filter(|call| known.insert(*call)));
         }
         // The worker may be slow to listen: no other clone waits for that.
         new.into_iter().for_each(|call| self.tell(&Event::Lacks { call }));

@@ -101,7 +101,7 @@ fn load(clone: &RunningClone, message: &[u8], scale: &mut Scale) -> Result<Made,
     }
     process.feed(message);
     let heard = hear(clone, &mut process);
-    clone.family.note_lacking(process.unknown_calls());
+    clone.family.note_lacking(&process);
     let mut said = match heard? {
         Heard::Said(said) => said,
         Heard::Over(end) => return Ok(Made::Over(end)),

@@ -1,6 +1,5 @@
 //! The reference machine: an interpreter that imports what its clones shall find imported, and is then frozen.
 
-use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 
 use microvm::hypervisor::Hypervisor;
@@ -114,8 +113,9 @@ impl Reference {
     }
 
     /// System calls that it tried and that do not exist here.
-    pub(super) fn unknown_calls(&self) -> &BTreeSet<u64> {
-        self.process.unknown_calls()
+    pub(super) fn missed_calls(&self) -> impl Iterator<Item = u64> + '_ {
+        let calls = [self.process.unknown_calls(), self.process.spared_calls()];
+        calls.into_iter().flatten().copied()
     }
 
     /// Freezes it.

@@ -63,8 +63,8 @@ pub fn serve(
             (Order::Import { modules, path }, Some(mut importing)) => {
                 let imported = importing.import(&modules, &path);
                 // However that ended. The worker is told of some twice, and knows.
-                let missed = importing.unknown_calls().iter();
-                missed.for_each(|call| tell(&control, &Event::Lacks { call: *call }));
+                let missed = importing.missed_calls();
+                missed.for_each(|call| tell(&control, &Event::Lacks { call }));
                 imported.map(|imports| {
                     tell_imports(&control, imports);
                     reference = Some(importing);

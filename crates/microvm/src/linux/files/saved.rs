@@ -57,6 +57,7 @@ impl Files {
                 Object::Node(_, Some(_))
                 | Object::PipeReader(_)
                 | Object::PipeWriter(_)
+                | Object::Alone(_)
                 | Object::Socket { .. } => return None,
             };
             all.push(Some(SavedOpen { object, offset: *offset, flags: *flags }));

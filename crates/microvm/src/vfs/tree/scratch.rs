@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rustix::io::Errno;
 
 use super::super::node::{Contents, Moment, Node, NodeId, Times};
-use super::{Found, ROOT, Room, SCRATCH, Tree, scratch_index};
+use super::{Found, ROOT, Room, SCRATCH, SEARCH, Tree, WRITE, scratch_index};
 
 /// Bytes that a name takes in its directory beyond its own.
 const NAME_BYTES: usize = size_of::<(Vec<u8>, NodeId)>();
@@ -41,6 +41,7 @@ impl Tree {
             return Err(Errno::ROFS);
         }
         self.still_linked(directory)?;
+        self.permit(directory, WRITE | SEARCH)?;
         let more = name.len() as u64 + taken(&contents);
         self.check_room(more)?;
         let parent = directory;
@@ -64,19 +65,25 @@ impl Tree {
         if more > self.room.bytes.saturating_sub(self.used) { Err(Errno::NOSPC) } else { Ok(()) }
     }
 
+    /// ENOTDIR or EISDIR for a node that is not of the wanted kind.
+    fn check_kind(&self, node: NodeId, wanted_directory: bool) -> Result<(), Errno> {
+        match (self.contents(node), wanted_directory) {
+            (Contents::Directory(_), false) => Err(Errno::ISDIR),
+            (Contents::Directory(_), true) | (_, false) => Ok(()),
+            (_, true) => Err(Errno::NOTDIR),
+        }
+    }
+
     /// Takes a name away. The node itself lives until [`Tree::release`].
     ///
     /// # Errors
-    /// EROFS outside scratch; ENOTDIR or EISDIR when it is not the wanted kind; ENOTEMPTY.
+    /// EROFS outside scratch; EACCES; ENOTDIR or EISDIR when it is not the wanted kind; ENOTEMPTY.
     pub fn remove(&mut self, found: &Found, wanted_directory: bool) -> Result<NodeId, Errno> {
         let node = found.node.ok_or(Errno::NOENT)?;
-        match (self.contents(node), wanted_directory) {
-            (Contents::Directory(_), false) => return Err(Errno::ISDIR),
-            (Contents::Directory(entries), true) if !entries.is_empty() => {
-                return Err(if node.0 < SCRATCH { Errno::ROFS } else { Errno::NOTEMPTY });
-            }
-            (Contents::Directory(_), true) | (_, false) => {}
-            (_, true) => return Err(Errno::NOTDIR),
+        self.permit(found.directory, WRITE | SEARCH)?;
+        self.check_kind(node, wanted_directory)?;
+        if self.entries(node).is_ok_and(|entries| !entries.is_empty()) {
+            return Err(if node.0 < SCRATCH { Errno::ROFS } else { Errno::NOTEMPTY });
         }
         if node.0 < SCRATCH {
             return Err(Errno::ROFS);
@@ -106,6 +113,7 @@ impl Tree {
             return Err(Errno::XDEV);
         }
         self.still_linked(directory)?;
+        self.permit(directory, WRITE | SEARCH)?;
         if matches!(self.contents(node), Contents::Directory(_)) {
             return Err(Errno::PERM);
         }
@@ -136,15 +144,23 @@ impl Tree {
         if node.0 < SCRATCH || to.directory.0 < SCRATCH {
             return Err(Errno::ROFS);
         }
-        self.still_linked(to.directory)?;
-        let mut above = to.directory;
-        while above != ROOT {
-            if above == node {
-                return Err(Errno::INVAL);
-            }
-            above = self.parent(above);
+        if self.is_within(to.directory, node) {
+            return Err(Errno::INVAL);
         }
+        if to.node.is_some_and(|to| self.is_within(from.directory, to)) {
+            return Err(Errno::NOTEMPTY);
+        }
+        self.permit(from.directory, WRITE | SEARCH)?;
+        self.still_linked(to.directory)?;
+        self.permit(to.directory, WRITE | SEARCH)?;
         let is_directory = matches!(self.contents(node), Contents::Directory(_));
+        if let Some(replaced) = to.node {
+            self.check_kind(replaced, is_directory)?;
+        }
+        // Its `..` is another then.
+        if is_directory && from.directory != to.directory {
+            self.permit(node, WRITE)?;
+        }
         let (before, after) = (from.name.len() as u64, to.name.len() as u64);
         let replaced = match to.node {
             Some(_) => Some(self.remove(to, is_directory)?),
@@ -160,6 +176,18 @@ impl Tree {
             node.parent = to.directory;
         }
         Ok(replaced)
+    }
+
+    /// Whether a directory is another node, or below it.
+    fn is_within(&self, directory: NodeId, node: NodeId) -> bool {
+        let mut above = directory;
+        while above != ROOT {
+            if above == node {
+                return true;
+            }
+            above = self.parent(above);
+        }
+        false
     }
 
     /// Frees a node that no name leads to. To be called when nothing has it open.
