@@ -58,11 +58,8 @@ async fn reach(global: &Global) -> Result<Client> {
     let root = state_root(global);
     let started = Client::of(&root);
     if !started.healthy().await {
-        say(&format!(
-            "no worker answers: starting one on {} (stop it with `wool down`)",
-            root.display()
-        ));
-        up::start_in_background(global, &up::beside_others(global)?).await?;
+        let up = up::beside_others(global)?;
+        up::start_in_background(global, &up, up::Another::Used).await?;
     }
     Ok(started)
 }
