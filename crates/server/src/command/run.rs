@@ -14,9 +14,8 @@ use sandbox::InvocationId;
 
 use super::call::Reply;
 use super::deploy::How;
-use super::pack::pack;
 use super::terminal::say;
-use super::{call, client, deploy, event, state_root, up};
+use super::{call, client, deploy, event, pack, state_root, up};
 use crate::api::{FunctionDetail, random_id};
 use crate::cli::{Global, Run};
 use crate::client::{Client, ClientError};
@@ -24,8 +23,9 @@ use crate::logs::{Entry, stamp};
 use crate::throwaway;
 
 pub(super) async fn run(global: &Global, run: &Run) -> Result<()> {
-    let packed = pack(&run.path)?;
+    let found = pack::find(&run.path)?;
     let client = reach(global).await?;
+    let packed = deploy::packed(&client, found).await?;
     let (module, kind) = (deploy::module_of(&packed), packed.content_type);
     let name = throwaway::name(run.instead, &module, kind, &*packed.bytes)?;
     let how = How { hidden: true, fresh: run.fresh, instead: run.instead };
