@@ -20,6 +20,7 @@ mod lines;
 mod logs;
 mod needs;
 mod packages;
+mod queries;
 mod reply;
 mod run;
 mod secrets;
