@@ -147,6 +147,20 @@ fn first_runs_at_the_same_time_share_the_worker_that_one_of_them_starts() {
 }
 
 #[test]
+fn a_python_that_is_not_there_is_refused_when_the_worker_starts() {
+    if !can_run() {
+        return;
+    }
+    let site = Site::new();
+    for (python, why) in [("3.99", "no Python 3.99"), ("/bin/true", "/bin/true does not answer")] {
+        let words = site.wool(&["up", "--python", python]).failed(1);
+        assert!(words.contains("`python`") && words.contains(why), "{words}");
+    }
+    // What there is a base of need not be there any more.
+    drop(site.up());
+}
+
+#[test]
 fn a_worker_that_is_told_to_stop_lets_calls_end() {
     if !can_run() {
         return;
