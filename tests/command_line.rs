@@ -277,6 +277,15 @@ fn a_state_directory_that_a_link_leads_to_is_removed_with_the_link() {
 }
 
 #[test]
+fn a_secret_without_a_name_is_told_as_one() {
+    let site = Site::new();
+    for command in [&["secret", "set", "many", "", "x"][..], &["secret", "rm", "many", ""]] {
+        let words = site.wool(command).failed(1);
+        assert!(words.contains("name is empty"), "{words}");
+    }
+}
+
+#[test]
 fn a_clean_that_was_killed_is_finished_by_the_next() {
     let site = Site::new();
     // It lays out a whole state directory, without a worker.

@@ -63,6 +63,7 @@ pub use budget::Budgets;
 pub use entrance::TENANT;
 pub use error::{ApiError, ErrorBody, ErrorDetail};
 pub use functions::{FunctionDetail, FunctionList, FunctionSummary};
+pub(crate) use lines::MOST as MOST_LINES;
 pub use packages::{Broken, Checked, PackageList, PackageSummary, Pruned};
 pub(crate) use run::random_id;
 pub use run::{INVOCATION, START};

@@ -85,7 +85,11 @@ pub(super) async fn run(
     metrics::histogram!("lambswool_stage_seconds", "stage" => Stage::Resolve.as_str())
         .record(resolved);
     fault::point(Stage::Resolve.as_str()).await;
-    let allowed = (app.config.run_body.0, app.config.client_timeout.0);
+    let allowed = body::Allowed {
+        bytes: app.config.run_body.0,
+        setting: Some("run_body"),
+        patience: app.config.client_timeout.0,
+    };
     // A small one has been read, and counts until `counted` goes.
     let held = counted.is_none().then(|| budgets.run.hold(name.tenant()));
     let (body, _held) = body::collect(&headers, body, allowed, held).await?;
