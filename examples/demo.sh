@@ -30,7 +30,7 @@ wool deploy "$here/thumbnail" --name thumbnail
 wool deploy "$here/report/report.py" --name report
 
 call() {
-    title "$1: the first call, cold, then the same again, warm"
+    title "$1: the first call, then the same again"
     wool invoke "$1" "$2" --timings -o "$out/$1.first"
     wool invoke "$1" "$2" --timings -o "$out/$1.again"
 }

@@ -265,6 +265,27 @@ fn run_starts_a_worker_and_clean_removes_everything() {
 }
 
 #[test]
+fn a_state_directory_that_a_link_leads_to_is_removed_with_the_link() {
+    let site = Site::new();
+    drop(site.wool(&["base", "ls"]).ok());
+    let link = site.own().join("link");
+    std::os::unix::fs::symlink(site.state(), &link).unwrap();
+    let clean = ["clean", "--yes", "--json", "--state", link.to_str().unwrap()];
+    assert_eq!(site.wool(&clean).json(), json!({"removed": true}));
+    assert!(!site.state().exists() && link.symlink_metadata().is_err());
+    assert_eq!(site.wool(&clean).json(), json!({"removed": false}));
+}
+
+#[test]
+fn a_secret_without_a_name_is_told_as_one() {
+    let site = Site::new();
+    for command in [&["secret", "set", "many", "", "x"][..], &["secret", "rm", "many", ""]] {
+        let words = site.wool(command).failed(1);
+        assert!(words.contains("name is empty"), "{words}");
+    }
+}
+
+#[test]
 fn a_clean_that_was_killed_is_finished_by_the_next() {
     let site = Site::new();
     // It lays out a whole state directory, without a worker.

@@ -137,6 +137,9 @@ fn a_base_that_is_removed_costs_what_is_made_of_it_until_it_is_there_again() {
     assert!([502, 503].contains(&reply.status), "{} {}", reply.status, reply.text());
     let error = worker.run("hello", &json!(1)).expect(503).error();
     assert!(error.starts_with("no-sandbox: ") && error.contains("base/"), "{error}");
+    assert!(error.contains("`wool base build`"), "{error}");
+    let told = worker.site().wool(&["doctor"]);
+    assert!(told.stdout.contains("`wool base build`"), "{told:?}");
     drop(worker.status());
     fs::remove_dir(&base).unwrap();
     fs::rename(&copy, &base).unwrap();

@@ -94,6 +94,73 @@ fn a_start_in_the_background_answers_when_the_command_returns() {
 }
 
 #[test]
+fn a_run_waits_for_the_worker_that_is_being_started() {
+    if !can_run() {
+        return;
+    }
+    let site = Site::new();
+    drop(site.wool(&["base", "ls"]).ok());
+    let file = site.own().join("hello.py");
+    fs::write(&file, "def handler(event, context):\n    return 'hello'\n").unwrap();
+    // As a worker that does not answer yet.
+    let lock = site.state().join("lock");
+    let mut lock = fs::File::create(lock).unwrap();
+    lock.lock().unwrap();
+    writeln!(lock, "{}", std::process::id()).unwrap();
+    let mut run = site.command();
+    let run = run.arg("run").arg(&file).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut run = run.spawn().unwrap();
+    let mut words = BufReader::new(run.stderr.take().unwrap());
+    let mut said = String::new();
+    words.read_line(&mut said).unwrap();
+    assert!(said.contains("waiting"), "{said}");
+    drop(lock);
+    let rest = std::thread::spawn(move || std::io::read_to_string(words).unwrap());
+    let ended = run.wait_with_output().unwrap();
+    let said = rest.join().unwrap();
+    assert!(ended.status.success(), "{said}");
+    assert_eq!(String::from_utf8_lossy(&ended.stdout), "\"hello\"\n");
+    drop(site.wool(&["down"]).ok());
+}
+
+#[test]
+fn first_runs_at_the_same_time_share_the_worker_that_one_of_them_starts() {
+    if !can_run() {
+        return;
+    }
+    let site = Site::new();
+    let file = site.own().join("hello.py");
+    fs::write(&file, "def handler(event, context):\n    return 'hello'\n").unwrap();
+    let start = || {
+        let mut run = site.command();
+        let run = run.arg("run").arg(&file).stdout(Stdio::piped()).stderr(Stdio::piped());
+        run.spawn().unwrap()
+    };
+    let runs = [start(), start(), start()];
+    for run in runs {
+        let ended = run.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success(), "{said}");
+        assert_eq!(String::from_utf8_lossy(&ended.stdout), "\"hello\"\n");
+    }
+    drop(site.wool(&["down"]).ok());
+}
+
+#[test]
+fn a_python_that_is_not_there_is_refused_when_the_worker_starts() {
+    if !can_run() {
+        return;
+    }
+    let site = Site::new();
+    for (python, why) in [("3.99", "no Python 3.99"), ("/bin/true", "/bin/true does not answer")] {
+        let words = site.wool(&["up", "--python", python]).failed(1);
+        assert!(words.contains("`python`") && words.contains(why), "{words}");
+    }
+    // What there is a base of need not be there any more.
+    drop(site.up());
+}
+
+#[test]
 fn a_worker_that_is_told_to_stop_lets_calls_end() {
     if !can_run() {
         return;

@@ -162,8 +162,11 @@ fn hand_over(user: &User, state: &Path) -> Result<()> {
     };
     // By root only where nobody else can put a link in the way, from here on or before.
     if !roots_alone(parent).with_context(unusable)? {
-        let there = fs::symlink_metadata(state).with_context(unusable)?;
-        return Err(taken(there.uid()));
+        return Err(match fs::symlink_metadata(state) {
+            Ok(there) => taken(there.uid()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => not_made(user, state),
+            Err(error) => anyhow::Error::new(error).context(unusable()),
+        });
     }
     fs::create_dir_all(parent).with_context(unusable)?;
     let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -188,6 +191,14 @@ fn hand_over(user: &User, state: &Path) -> Result<()> {
     }
     let (uid, gid) = (user.uid.as_raw(), user.gid.as_raw());
     std::os::unix::fs::fchown(&opened, Some(uid), Some(gid)).with_context(unusable)
+}
+
+/// Root makes no directory where others could lead it elsewhere; who says so himself may.
+fn not_made(user: &User, state: &Path) -> anyhow::Error {
+    let (state, name) = (state.display(), &user.name);
+    anyhow!(
+        "{state} is not there, {name} may not make it, and root does not where others may change the way there: make it with `install -d -m 700 -o {name} {state}`, or choose another place with --state DIR"
+    )
 }
 
 /// Whether nobody but root can change where a path leads: what is there of it, and of where its links lead.
@@ -231,5 +242,37 @@ mod tests {
         assert!(!roots_alone(Path::new("/tmp/not/there/yet")).unwrap());
         // A link of root's in a place of root's, to a place that others write to.
         assert!(!roots_alone(Path::new("/proc/self/root/tmp/x")).unwrap());
+    }
+
+    #[test]
+    fn a_directory_that_root_does_not_make_is_told_with_the_way_to_make_it() {
+        if !rustix::process::geteuid().is_root() {
+            return skips::skip("root", "only root starts a worker for somebody else");
+        }
+        // In a process of its own: for a moment all of it is the account's.
+        const ALONE: &str = "LAMBSWOOL_TEST_ALONE";
+        if std::env::var_os(ALONE).is_none() {
+            let name = std::thread::current().name().unwrap().to_owned();
+            let mut again = Command::new(std::env::current_exe().unwrap());
+            let ended = again.args(["--exact", &name]).env(ALONE, "1").output().unwrap();
+            let said = String::from_utf8_lossy(&ended.stdout);
+            assert!(ended.status.success() && said.contains("1 passed"), "{said}");
+            return;
+        }
+        // Others may change the way there: it belongs to one of them, and this account is another.
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::chown(dir.path(), Some(54_321), None).unwrap();
+        let Some(user) = User::from_name("nobody").unwrap() else { return };
+        let state = dir.path().join("state");
+        let told = hand_over(&user, &state).unwrap_err().to_string();
+        let way = format!("install -d -m 700 -o nobody {}", state.display());
+        assert!(told.contains(&way), "{told}");
+        assert!(!state.exists());
+        // As it says.
+        fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .unwrap();
+        fs::create_dir(&state).unwrap();
+        std::os::unix::fs::chown(&state, Some(user.uid.as_raw()), None).unwrap();
+        hand_over(&user, &state).unwrap();
     }
 }

@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::access::Label;
+use crate::api::MOST_LINES;
 pub use control::{Audit, Secret, Tls, Token, TokenCreate};
 pub use functions::{Deploy, Event, Invoke, Logs, Ls, Rm, Run};
 pub use worker::{Clean, Down, Up};
@@ -219,6 +220,15 @@ pub enum Base {
     Ls,
 }
 
+/// How many lines to go back: a worker gives no more, and nobody waits for one to hear that.
+fn lines(text: &str) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Ok(lines) if lines <= MOST_LINES as usize => Ok(lines),
+        Ok(_) => Err(format!("at most {MOST_LINES} lines")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
@@ -257,6 +267,16 @@ mod tests {
         assert_eq!(cli.global.state, Some("/a".into()));
         let Command::Up(up) = cli.command else { panic!("{:?}", cli.command) };
         assert_eq!(up.config, Some("/c".into()));
+    }
+
+    #[test]
+    fn more_lines_than_there_are_to_have_are_refused_before_anybody_is_asked() {
+        for command in [&["logs", "f"][..], &["audit"]] {
+            let parse = |lines| Cli::try_parse_from([&["wool"], command, &["-n", lines]].concat());
+            assert!(parse("100000").is_ok());
+            let refused = parse("1000000").unwrap_err().to_string();
+            assert!(refused.contains("at most 100000"), "{refused}");
+        }
     }
 
     #[test]

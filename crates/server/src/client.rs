@@ -3,6 +3,7 @@
 mod connection;
 mod error;
 mod health;
+mod listener;
 
 use std::path::{Path, PathBuf};
 
@@ -33,7 +34,8 @@ pub struct Client {
 
 impl Client {
     /// Finds the worker: at `url` when said, else by the state directory's socket; when nobody said that directory and
-    /// there is no socket in it, where workers listen by default.
+    /// there is no socket in it, where workers listen by default. There it is sent something only if root or this user listens:
+    /// any user of the machine could, to be given code, events and secrets.
     ///
     /// # Errors
     /// When the URL cannot be used.
@@ -251,6 +253,37 @@ mod tests {
             let refused = client.ask(Method::GET, "/v1/status", &[], Bytes::new()).await;
             assert!(matches!(refused, Err(ClientError::InTheClear(_))), "{open}: {refused:?}");
         }
+    }
+
+    /// A listener of another user: a socket belongs to whoever makes it, and the thread's user is its own (setfsuid(2)).
+    fn of_somebody_else() -> std::net::TcpListener {
+        let made = std::thread::spawn(|| {
+            let _ = nix::unistd::setfsuid(nix::unistd::Uid::from_raw(65_534));
+            std::net::TcpListener::bind("127.0.0.1:0").unwrap()
+        });
+        made.join().unwrap()
+    }
+
+    #[tokio::test]
+    async fn whom_nobody_named_is_sent_nothing_unless_it_is_root_or_the_same_user() {
+        if !rustix::process::geteuid().is_root() {
+            return skips::skip("root", "only root can become somebody else");
+        }
+        let listener = of_somebody_else();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let guessed = Client { guessed: true, ..Client::at(&url).unwrap() };
+        let secret = Bytes::from_static(b"secret");
+        // Bounded: whoever listens there answers nothing.
+        let put = guessed.send(Method::PUT, "/v1/secrets/x", &[], secret);
+        let put = tokio::time::timeout(std::time::Duration::from_secs(20), put).await;
+        let refused = put.expect("it is refused at once").unwrap_err();
+        assert!(matches!(refused, ClientError::Strangers { uid: Some(65_534), .. }), "{refused}");
+        let words = refused.to_string();
+        assert!(words.contains(&format!("--url {url}")) && words.contains("wool up"), "{words}");
+        assert!(!guessed.healthy().await);
+        let (mut heard, mut said) = (listener.accept().unwrap().0, Vec::new());
+        let _ = std::io::Read::read_to_end(&mut heard, &mut said).unwrap();
+        assert!(said.is_empty(), "{}", String::from_utf8_lossy(&said));
     }
 
     #[test]

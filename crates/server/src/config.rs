@@ -79,6 +79,14 @@ pub enum ConfigError {
         /// How many there are.
         entries: usize,
     },
+    /// Nothing could be done with it.
+    #[error("{setting} = 0 {why}: leave it out for the default, or write more")]
+    Nothing {
+        /// Which setting.
+        setting: &'static str,
+        /// What it would mean.
+        why: &'static str,
+    },
     /// Only the zygotes of a tree are asked for, and no tree is given.
     #[error("zygotes = \"static\" makes those of a given tree: name its file with zygote_seed")]
     NoSeed,
@@ -179,6 +187,14 @@ impl Config {
         }
         if config.zygotes() == ZygotePolicy::Static && config.zygote_seed.is_none() {
             return Err(ConfigError::NoSeed);
+        }
+        if config.client_timeout.0.is_zero() {
+            let why = "would give no client time to send anything";
+            return Err(ConfigError::Nothing { setting: "client_timeout", why });
+        }
+        if config.sandboxes == Some(0) {
+            let why = "would leave no call a sandbox";
+            return Err(ConfigError::Nothing { setting: "sandboxes", why });
         }
         config.indexes().map_err(ConfigError::Packages)?;
         let lists = [("egress_allow", &config.egress_allow), ("egress_deny", &config.egress_deny)];

@@ -81,7 +81,9 @@ pub fn examine(state: &Path, config: Option<&Config>) -> Vec<Finding> {
         host::kvm(host.kvm, vmm::HAS_MACHINES),
     ]);
     findings.extend(config.into_iter().flat_map(|config| settings::all(&host, config)));
-    findings.extend([checks::python(), checks::installer(state), checks::state_directory(state)]);
+    findings.push(checks::python());
+    findings.extend(checks::bases(state));
+    findings.extend([checks::installer(state), checks::state_directory(state)]);
     findings
 }
 
@@ -137,6 +139,43 @@ mod tests {
             assert!(!finding.found.is_empty(), "{finding:?}");
         }
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "looking changes nothing");
+    }
+
+    #[test]
+    fn a_base_of_which_something_is_gone_is_told_with_what_makes_it_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let bases = dir.path().join("layers/base");
+        let lay = |path: &str| {
+            let path = bases.join("abc").join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        };
+        lay("usr/bin/python3");
+        lay("usr/lib/libc.so.6");
+        let description = serde_json::json!({
+            "id": "abc", "version": "3.12.1", "layer": "base/abc", "interpreter": "/usr/bin/python3",
+            "source": "/opt/python3.12", "bytes": 1, "created": 1, "missing": [], "format": 2,
+            "libraries": "usr/lib", "loader": null,
+        });
+        std::fs::write(bases.join("abc.json"), description.to_string()).unwrap();
+        let found = || checks::bases(dir.path());
+        assert_eq!(found(), []);
+        std::fs::remove_file(bases.join("abc/usr/bin/python3")).unwrap();
+        let [finding] = &found()[..] else { panic!("{:?}", found()) };
+        assert_eq!(finding.level, Level::Missing);
+        assert!(finding.found.contains("abc/usr/bin/python3"), "{finding:?}");
+        let way = format!("`rm -r {}`, then `wool base build /opt/", bases.join("abc").display());
+        assert!(finding.advice.contains(&way), "{finding:?}");
+        std::fs::remove_dir_all(bases.join("abc")).unwrap();
+        let [finding] = &found()[..] else { panic!("{:?}", found()) };
+        assert!(!finding.advice.contains("rm -r"), "{finding:?}");
+        assert!(finding.advice.contains("`wool base build /opt/python3.12`"), "{finding:?}");
+        // Nothing says any more that it was there, but for what runs on it.
+        std::fs::remove_file(bases.join("abc.json")).unwrap();
+        assert_eq!(found(), []);
+        std::fs::create_dir_all(dir.path().join("layers/code/def")).unwrap();
+        let [finding] = &found()[..] else { panic!("{:?}", found()) };
+        assert!(finding.advice.contains("`wool base build`"), "{finding:?}");
     }
 
     #[test]

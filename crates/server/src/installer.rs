@@ -1,6 +1,6 @@
 //! The one `uv` of a worker: found, or fetched, when it is first needed.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use layers::uv::{Bounds, Uv, UvError};
 use layers::{Indexes, Patience, Store};
@@ -15,7 +15,8 @@ pub struct Installer {
     builds: Option<Arc<BuildSandboxes>>,
     bounds: Bounds,
     indexes: Indexes,
-    known: Mutex<Option<Uv>>,
+    known: OnceLock<Uv>,
+    finding: Mutex<()>,
 }
 
 impl Installer {
@@ -28,7 +29,7 @@ impl Installer {
         bounds: Bounds,
         indexes: Indexes,
     ) -> Self {
-        Self { store, builds, bounds, indexes, known: Mutex::new(None) }
+        Self { store, builds, bounds, indexes, known: OnceLock::new(), finding: Mutex::default() }
     }
 
     /// The installer, which is waited for no longer than that; fetched when this machine has none.
@@ -36,9 +37,12 @@ impl Installer {
     /// # Errors
     /// When there is none and it cannot be fetched.
     pub fn uv(&self, patience: &Arc<Patience>, progress: &dyn Progress) -> Result<Uv, UvError> {
+        if let Some(uv) = self.known.get() {
+            return Ok(uv.clone().waiting(Arc::clone(patience)));
+        }
         // Held while it is fetched: whoever comes second waits for the same download.
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(uv) = &*known {
+        let _finding = self.finding.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(uv) = self.known.get() {
             return Ok(uv.clone().waiting(Arc::clone(patience)));
         }
         let uv = Uv::find_or_fetch(&self.store, patience, progress)?;
@@ -47,12 +51,29 @@ impl Installer {
             Some(builds) => uv.building_in(Arc::clone(builds) as _),
             None => uv,
         };
-        Ok(known.insert(uv).clone().waiting(Arc::clone(patience)))
+        Ok(self.known.get_or_init(|| uv).clone().waiting(Arc::clone(patience)))
     }
 
-    /// See [`Uv::take_mended`].
+    /// See [`Uv::take_mended`]. Waits for nobody: deploys without packages ask it, too, and need no installer.
     pub fn take_mended(&self) -> bool {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.as_ref().is_some_and(Uv::take_mended)
+        self.known.get().is_some_and(Uv::take_mended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_needs_no_packages_does_not_wait_while_the_installer_is_looked_for() {
+        let root = tempfile::tempdir().unwrap();
+        let store = Store::open(root.path()).unwrap();
+        let indexes = Indexes::new(Vec::new(), Vec::new(), |_| None).unwrap();
+        let installer = Arc::new(Installer::new(store, None, Bounds::default(), indexes));
+        let _looked_for = installer.finding.lock().unwrap();
+        let (asked, asks) = (std::sync::mpsc::channel(), Arc::clone(&installer));
+        std::thread::spawn(move || asked.0.send(asks.take_mended()));
+        let answer = asked.1.recv_timeout(std::time::Duration::from_secs(60));
+        assert_eq!(answer, Ok(false), "it waits");
     }
 }

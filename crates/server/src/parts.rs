@@ -65,6 +65,9 @@ const PATIENCE: Duration = Duration::from_secs(15);
 pub async fn real(config: &Config, state: &State, waiting: Option<i32>) -> Result<Parts> {
     let python = config.python.as_deref().map(PythonRequest::parse).transpose()?;
     let store = Store::open(state.root())?;
+    if let Some(python) = &python {
+        check_python(&store, python)?;
+    }
     let guest = guest::files();
     let options = WardenOptions {
         program: warden_program()?,
@@ -104,6 +107,14 @@ pub async fn real(config: &Config, state: &State, waiting: Option<i32>) -> Resul
         warden: Some(Warden { sandboxes, process, containers, counting }),
         unenforced,
     })
+}
+
+/// Refuses a Python that no function could run on: none that fits is here, neither as a base nor to make one of.
+fn check_python(store: &Store, python: &PythonRequest) -> Result<()> {
+    if layers::base::find(store, python)?.is_none() {
+        layers::python::find(python).context("the setting `python` names none that can be used")?;
+    }
+    Ok(())
 }
 
 /// What is not enforced here; with `strict`, an error that names it.

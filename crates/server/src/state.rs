@@ -121,6 +121,13 @@ pub struct Hold {
     lock: File,
 }
 
+/// The one right to start a worker in the background; dropping it lets go.
+#[derive(Debug)]
+pub struct Starting {
+    /// `STATE/run/starting`, locked.
+    _lock: File,
+}
+
 /// A worker that was killed while it started a program leaves a child that has its lock until it executes that program: so
 /// long this is waited for.
 const ORPHANS: Duration = Duration::from_secs(5);
@@ -164,8 +171,13 @@ impl State {
     fn complete(&self) -> Result<(), StateError> {
         let version = self.root.join("version");
         if !version.exists() {
-            write_whole(&version, format!("{VERSION}\n").as_bytes(), 0o644)
-                .map_err(unusable(&version))?;
+            // One at a time: what stands beside the file while it is written has one name for all.
+            let directory = File::open(&self.root).map_err(unusable(&self.root))?;
+            directory.lock().map_err(unusable(&self.root))?;
+            if !version.exists() {
+                write_whole(&version, format!("{VERSION}\n").as_bytes(), 0o644)
+                    .map_err(unusable(&version))?;
+            }
         }
         ["logs", "run"].into_iter().try_for_each(|name| private_dir(&self.root.join(name)))
     }
@@ -275,8 +287,9 @@ impl State {
                     let mut pid = String::new();
                     let known = lock.read_to_string(&mut pid).is_ok() && !pid.trim().is_empty();
                     let pid = if known { pid.trim().to_owned() } else { "?".to_owned() };
-                    if known && !Path::new("/proc").join(&pid).exists() && begun.elapsed() < ORPHANS
-                    {
+                    // Nobody: it is being taken, let go, or looked at.
+                    let nobody = !known || !Path::new("/proc").join(&pid).exists();
+                    if nobody && begun.elapsed() < ORPHANS {
                         thread::sleep(Duration::from_millis(10));
                         continue;
                     }
@@ -297,6 +310,35 @@ impl State {
             drop(fs::remove_file(self.run().join(name)));
         }
         Ok(Hold { state: self.clone(), lock })
+    }
+
+    /// Whether somebody holds the directory now: a worker that runs or starts, or who removes it.
+    ///
+    /// # Errors
+    /// When that cannot be seen.
+    pub fn is_held(&self) -> Result<bool, StateError> {
+        let path = self.root.join("lock");
+        match self.lock(&path)?.try_lock() {
+            Ok(()) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(error)) => Err(unusable(&path)(error)),
+        }
+    }
+
+    /// The right to start a worker in the background, which one at a time has: until its worker answers. None while another
+    /// has it.
+    ///
+    /// # Errors
+    /// When it cannot be asked for.
+    pub fn begin_start(&self) -> Result<Option<Starting>, StateError> {
+        // A file of its own: the warden locks directories.
+        let path = self.run().join("starting");
+        let lock = self.lock(&path)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Some(Starting { _lock: lock })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(unusable(&path)(error)),
+        }
     }
 
     fn lock(&self, path: &Path) -> Result<File, StateError> {

@@ -181,6 +181,29 @@ async fn a_query_that_is_not_known_is_refused_with_those_that_are() {
 }
 
 #[tokio::test]
+async fn a_query_is_refused_where_none_is_taken_and_nothing_is_done() {
+    let world = World::new().await;
+    world.deploy("f", "module = echo").await;
+    // Every route of the description; those that take something are given something else.
+    let api = world.get("/openapi.json").await.json();
+    for (path, methods) in api["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            let asked = path.replace("{name}", "f").replace("{key}", "K").replace("{token}", "t");
+            let asked = format!("{asked}?dry_run=true");
+            let method: Method = method.to_uppercase().parse().unwrap();
+            let reply = world::exchange(&world.unix, method.clone(), &asked, "").await;
+            let said = (reply.status.as_u16(), reply.error());
+            assert_eq!(said, (400, "bad-query".to_owned()), "{method} {asked}");
+            assert!(reply.text().contains("dry_run"), "{method} {asked}: {}", reply.text());
+        }
+    }
+    assert_eq!(world.get("/v1/functions/f").await.status, 200, "it is still there");
+    // An empty one says nothing.
+    assert_eq!(world.get("/healthz?").await.status, 200);
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn a_fresh_deploy_of_the_same_leaves_no_instance_to_the_next_call() {
     let world = World::new().await;
     let put = async |query: &str| {

@@ -70,6 +70,9 @@ pub(crate) fn unfit(imports: &Imports) -> Option<String> {
     if imports.threads > 0 {
         return Some(format!("its imports left {} threads or processes running", imports.threads));
     }
+    if imports.shared == u32::MAX {
+        return Some("its imports left more of a memory map than is looked at".to_owned());
+    }
     if imports.shared > 0 {
         return Some(format!(
             "its imports left {} mappings of memory that all forks would write to",

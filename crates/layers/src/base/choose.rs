@@ -1,8 +1,10 @@
 //! Which base a function gets.
 
+use std::path::{Path, PathBuf};
+
 use super::{Base, BaseError, build};
 use crate::python::{self, PythonRequest};
-use crate::{FileError, Progress, Store};
+use crate::{FileError, Progress, Store, description};
 
 /// All bases, the oldest first.
 ///
@@ -17,6 +19,27 @@ pub fn list(store: &Store) -> Result<Vec<Base>, FileError> {
         .collect();
     bases.sort_by(|a, b| (a.created, &a.id).cmp(&(b.created, &b.id)));
     Ok(bases)
+}
+
+/// The bases below a state directory of which something is gone, and what: somebody or something else has removed it. Makes
+/// nothing.
+#[must_use]
+pub fn damaged(state: &Path) -> Vec<(Base, PathBuf)> {
+    let layers = state.join("layers");
+    let entries = std::fs::read_dir(layers.join("base")).into_iter().flatten().flatten();
+    let descriptions = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "json"));
+    let bases = descriptions.filter_map(|path| description::read::<Base>(&path));
+    bases
+        .filter(Base::is_current)
+        .filter_map(|base| {
+            let root = layers.join(base.layer.as_path());
+            let gone = base.parts().into_iter().map(|part| root.join(part));
+            let gone = gone.into_iter().find(|part| part.symlink_metadata().is_err())?;
+            Some((base, gone))
+        })
+        .collect()
 }
 
 /// The base that serves a request: of the Pythons that fit, the one that was made into a base first (so that a second
@@ -55,8 +78,6 @@ pub fn default_or_build(
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
     fn base(id: &str, version: &str, source: &str, created: u64) -> Base {

@@ -20,14 +20,14 @@ mod system;
 mod toolchain;
 mod verify;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sandbox::{Layer, PythonSpec};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use build::build;
-pub use choose::{default_or_build, find, list};
+pub use choose::{damaged, default_or_build, find, list};
 pub(crate) use toolchain::with_toolchain;
 
 use crate::elf::ElfError;
@@ -124,6 +124,20 @@ impl Base {
         (base.layer == *layer && store.has(layer)).then_some(base)
     }
 
+    /// Whether this crate would make it like that.
+    fn is_current(&self) -> bool {
+        self.format == build::FORMAT
+    }
+
+    /// What no interpreter starts without, relative to the base's root; that first.
+    fn parts(&self) -> Vec<PathBuf> {
+        let inside = |path: &Path| path.strip_prefix("/").unwrap_or(path).to_owned();
+        let mut parts = vec![PathBuf::new(), inside(Path::new(&self.interpreter))];
+        parts.extend(self.loader.as_deref().map(inside));
+        parts.push(self.libraries.clone());
+        parts
+    }
+
     fn description(store: &Store, id: &str) -> PathBuf {
         store.kind("base").join(format!("{id}.json"))
     }
@@ -131,7 +145,7 @@ impl Base {
     /// A base that is complete: its layer is there and so is its description, and it is of the present format.
     fn read(store: &Store, id: &str) -> Option<Self> {
         let base: Self = description::read(&Self::description(store, id))?;
-        (base.format == build::FORMAT && store.has(&base.layer)).then_some(base)
+        (base.is_current() && store.has(&base.layer)).then_some(base)
     }
 
     fn write(&self, store: &Store) -> Result<(), BaseError> {

@@ -29,6 +29,14 @@ const LOCKS: [(&str, &str); 3] = [
     ("pdm.lock", "pdm export --prod --output requirements.txt"),
 ];
 
+/// What else says what a program needs, and how that is written as what is read. Looked for where nothing that is read does.
+const UNREAD: [(&str, &str); 4] = [
+    ("requirements.in", "compile it with `uv pip compile requirements.in -o requirements.txt`"),
+    ("environment.yml", "list its packages in requirements.txt"),
+    ("environment.yaml", "list its packages in requirements.txt"),
+    ("setup.py", "list what it installs in requirements.txt"),
+];
+
 /// What a bundle's header and project files say.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -200,7 +208,13 @@ fn needs_of(
     let Some(listed) = section.and_then(|section| section.get("dependencies")) else {
         return match listed_elsewhere(root, project)? {
             Some(elsewhere) => Err(elsewhere),
-            None => Ok(Needs { requirements: Vec::new(), sources, warning: None }),
+            None => {
+                let unread = UNREAD.iter().find(|(file, _)| root.join(file).is_file());
+                let warning = unread.map(|(file, instead)| {
+                    format!("{file} is not read, and the function gets no packages: {instead}")
+                });
+                Ok(Needs { requirements: Vec::new(), sources, warning })
+            }
         };
     };
     let requirements = checked(listed, PROJECT)?;

@@ -9,15 +9,19 @@ mod request;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
 use thiserror::Error;
 
 pub use request::{PythonRequest, RequestError};
 
-use crate::Interpreter;
+use crate::{Interpreter, Patience};
 
 const PROBE: &str = include_str!("probe.py");
+
+/// How long an interpreter may take to say what it is.
+const PROBED: Duration = Duration::from_secs(60);
 
 /// The oldest version that a base is made from.
 pub const OLDEST: (u64, u64) = (3, 11);
@@ -91,7 +95,9 @@ impl HostPython {
     /// # Errors
     /// When it does not answer, or cannot be a base.
     pub fn probe(path: &Path) -> Result<Self, PythonError> {
-        let answer: Result<Self, _> = Interpreter::at(path).ask(PROBE, &[]);
+        // One that hangs is none that answers.
+        let patience = Patience::of(PROBED, || false);
+        let answer: Result<Self, _> = Interpreter::at(path).ask_within(&patience, PROBE, &[]);
         let python = answer.map_err(|_| PythonError::NotPython { path: path.to_owned() })?;
         match python.unsuitable() {
             Some(reason) => Err(PythonError::Unsuitable { path: path.to_owned(), reason }),

@@ -4,14 +4,19 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::UvError;
+use super::{UvError, said};
+use crate::installer::InstallerError;
 use crate::python::{self, HostPython};
 use crate::staging::Staging;
 use crate::{FileError, Patience, Progress, Store, installer};
 
 /// The version that is fetched.
 pub(super) const VERSION: &str = "0.13.9";
+
+/// How long pip may take to say that it is there: it imports much, and may have to compile it.
+const PIP_ASIDE: Duration = Duration::from_secs(60);
 
 /// Its wheels for Linux: x86-64 and aarch64, glibc and musl.
 const HASHES: [&str; 4] = [
@@ -33,7 +38,7 @@ pub(super) fn fetch(
         return Ok(());
     }
     progress.step(&format!("fetching uv {VERSION}"));
-    let python = python::discover().find(has_pip).ok_or(UvError::NoPip)?;
+    let python = with_pip(patience)?.ok_or(UvError::NoPip)?;
     let wheel = download(&python, staging.path(), patience, progress)?;
     let size = fs::metadata(&wheel).map_err(FileError::at("look at", &wheel))?.len();
     progress.bytes(size, Some(size));
@@ -43,10 +48,17 @@ pub(super) fn fetch(
     Ok(())
 }
 
-fn has_pip(python: &HostPython) -> bool {
-    let mut command = std::process::Command::new(&python.executable);
-    let output = command.args(["-m", "pip", "--version"]).output();
-    output.is_ok_and(|output| output.status.success())
+/// The first Python whose pip answers. One that hangs is passed over.
+fn with_pip(patience: &Patience) -> Result<Option<HostPython>, InstallerError> {
+    for python in python::discover() {
+        let mut command = std::process::Command::new(&python.executable);
+        match said(command.args(["-m", "pip", "--version"]), patience, PIP_ASIDE) {
+            Ok(Some(_)) => return Ok(Some(python)),
+            Ok(None) | Err(InstallerError::Start { .. } | InstallerError::TooLong { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
 }
 
 fn download(

@@ -8,26 +8,34 @@
 mod fetch;
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
 use crate::base::Base;
 use crate::build::Sandboxes;
+use crate::child;
 use crate::extent::Extent;
 use crate::installer::InstallerError;
+use crate::patience::Over;
 use crate::{FileError, Indexes, Patience, Progress, Store};
 
 /// The oldest uv that knows all the options that are used.
 const OLDEST: (u64, u64) = (0, 5);
+
+/// How long a program may take to say which it is.
+const ASIDE: Duration = Duration::from_secs(10);
+
+/// Most bytes of such an answer.
+const MAX_ANSWER: u64 = 4096;
 
 /// An installer that is there.
 #[derive(Clone, Debug)]
@@ -106,6 +114,16 @@ pub enum UvError {
         /// Which.
         path: PathBuf,
     },
+    /// The binary hangs.
+    #[error(
+        "{} did not answer `--version` within {} s and was ended: remove it, so that it is fetched again, or put uv on PATH", path.display(), limit.as_secs()
+    )]
+    Hangs {
+        /// Which.
+        path: PathBuf,
+        /// How long it was waited for.
+        limit: Duration,
+    },
 }
 
 impl Uv {
@@ -118,7 +136,8 @@ impl Uv {
         patience: &Patience,
         progress: &dyn Progress,
     ) -> Result<Self, UvError> {
-        match Self::on_path(store) {
+        let path = env::var_os("PATH").unwrap_or_default();
+        match Self::among(&path, store, patience, progress, ASIDE)? {
             Some(uv) => Ok(uv),
             None => Self::own(store, patience, progress),
         }
@@ -137,25 +156,52 @@ impl Uv {
         if !program.is_file() {
             fetch::fetch(store, &program, patience, progress)?;
         }
-        Self::at(store, &program).ok_or(UvError::Broken { path: program })
+        match said(Command::new(&program).arg("--version"), patience, ASIDE) {
+            Ok(Some(words)) => {
+                Self::saying(store, &program, &words).ok_or(UvError::Broken { path: program })
+            }
+            Ok(None) => Err(UvError::Broken { path: program }),
+            Err(InstallerError::TooLong { limit }) => Err(UvError::Hangs { path: program, limit }),
+            Err(error) => Err(error.into()),
+        }
     }
 
-    fn on_path(store: &Store) -> Option<Self> {
-        let path = env::var_os("PATH")?;
-        let mut candidates =
-            env::split_paths(&path).filter(|p| p.is_absolute()).map(|p| p.join("uv"));
-        candidates.find_map(|program| {
-            let uv = program.is_file().then(|| Self::at(store, &program))??;
+    /// The first of the directories' in `path` that says that it is recent enough, each within `limit`. One that says nothing is
+    /// passed over.
+    fn among(
+        path: &OsStr,
+        store: &Store,
+        patience: &Patience,
+        progress: &dyn Progress,
+        limit: Duration,
+    ) -> Result<Option<Self>, UvError> {
+        let directories = env::split_paths(path).filter(|path| path.is_absolute());
+        for program in directories.map(|path| path.join("uv")).filter(|path| path.is_file()) {
+            let words = match said(Command::new(&program).arg("--version"), patience, limit) {
+                Ok(Some(words)) => words,
+                Ok(None) | Err(InstallerError::Start { .. }) => continue,
+                Err(InstallerError::TooLong { limit }) => {
+                    progress.line(&format!(
+                        "{} did not answer `--version` within {} s: it is passed over",
+                        program.display(),
+                        limit.as_secs()
+                    ));
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let Some(uv) = Self::saying(store, &program, &words) else { continue };
             let mut numbers = uv.version.split('.').map_while(|part| part.parse::<u64>().ok());
-            let version = (numbers.next()?, numbers.next()?);
-            (version >= OLDEST).then_some(uv)
-        })
+            if numbers.next().zip(numbers.next()).is_some_and(|version| version >= OLDEST) {
+                return Ok(Some(uv));
+            }
+        }
+        Ok(None)
     }
 
-    fn at(store: &Store, program: &Path) -> Option<Self> {
-        let output = Command::new(program).arg("--version").output().ok()?;
-        let text = String::from_utf8(output.stdout).ok()?;
-        let version = text.strip_prefix("uv ")?.split_whitespace().next()?.to_owned();
+    /// The program that has said `words` of itself: `uv 0.13.9 (…)`.
+    fn saying(store: &Store, program: &Path, words: &str) -> Option<Self> {
+        let version = words.strip_prefix("uv ")?.split_whitespace().next()?.to_owned();
         let named = env::var_os("UV_CACHE_DIR").filter(|path| !path.is_empty());
         let shared_cache = named.is_some();
         let cache = named.map_or_else(|| store.uv().join("cache"), PathBuf::from);
@@ -287,6 +333,30 @@ impl Uv {
     }
 }
 
+/// What a program says of itself, asked aside from what it is for; none when it fails. It is ended, with all that it has
+/// started, when it takes longer than `limit`, or nobody waits any more.
+fn said(
+    command: &mut Command,
+    patience: &Patience,
+    limit: Duration,
+) -> Result<Option<String>, InstallerError> {
+    let began = Instant::now();
+    let over = || match patience.given_up() {
+        true => Some(Over::GivenUp),
+        false => (began.elapsed() >= limit).then_some(Over::TooLong(limit)),
+    };
+    let read = |pipe: std::process::ChildStdout| {
+        let mut words = Vec::new();
+        // What was cut off is no answer.
+        let _ = pipe.take(MAX_ANSWER).read_to_end(&mut words);
+        words
+    };
+    let unread = |mut pipe: std::process::ChildStderr| drop(io::copy(&mut pipe, &mut io::sink()));
+    let (status, words, ()) = child::run(command, over, read, unread)
+        .map_err(|unfinished| InstallerError::of(command.get_program(), unfinished))?;
+    Ok(status.success().then(|| String::from_utf8_lossy(&words).into_owned()))
+}
+
 /// A script that starts the base's interpreter, for uv to ask it about itself. Not the host's Python that the base was
 /// made from: that may have been upgraded or removed since.
 fn interpreter(store: &Store, base: &Base) -> Result<PathBuf, FileError> {
@@ -355,6 +425,52 @@ mod tests {
             drop(held);
             waits.join().unwrap().unwrap();
         });
+    }
+
+    /// A `uv` in a directory of its own.
+    fn program(script: &str) -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("uv");
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o755).open(&path);
+        io::Write::write_all(file.as_mut().unwrap(), script.as_bytes()).unwrap();
+        (dir, path)
+    }
+
+    #[test]
+    fn a_uv_that_hangs_is_ended_and_the_next_one_taken() {
+        let (hangs, _) = program("#!/bin/sh\necho $$ >\"$0.pid\"\nsleep 1000\ntrue\n");
+        let (fails, _) = program("#!/bin/sh\necho 'uv 9.9.9'; exit 1\n");
+        let (old, _) = program("#!/bin/sh\necho 'uv 0.4.30'\n");
+        let (good, path) = program("#!/bin/sh\necho 'uv 0.13.9 (linux)'\n");
+        wait_until_it_runs(&path).unwrap();
+        let root = tempfile::tempdir().unwrap();
+        let store = Store::open(root.path()).unwrap();
+        let directories = [&hangs, &fails, &old, &good].map(|dir| dir.path().to_owned());
+        let path_of_all = env::join_paths(&directories).unwrap();
+        let limit = Duration::from_secs(3);
+        let patience = Patience::endless();
+        let found = Uv::among(&path_of_all, &store, &patience, &crate::Silent, limit);
+        assert_eq!(found.unwrap().unwrap().program, path);
+        let pid = fs::read_to_string(hangs.path().join("uv.pid")).unwrap();
+        assert!(!Path::new("/proc").join(pid.trim()).exists(), "it has been reaped");
+    }
+
+    #[test]
+    fn a_deploy_that_nobody_waits_for_ends_while_a_uv_hangs() {
+        let (hangs, path) = program("#!/bin/sh\ntouch \"$0.there\"\nsleep 1000\ntrue\n");
+        let there = path.with_extension("there");
+        let patience = Patience::of(Duration::MAX, move || there.exists());
+        let root = tempfile::tempdir().unwrap();
+        let store = Store::open(root.path()).unwrap();
+        let found = Uv::among(
+            hangs.path().as_os_str(),
+            &store,
+            &patience,
+            &crate::Silent,
+            Duration::from_secs(600),
+        );
+        assert!(matches!(found, Err(UvError::Start(InstallerError::GivenUp))), "{found:?}");
     }
 
     #[test]

@@ -177,6 +177,11 @@ fn what_a_function_says_in_vain_is_told() {
         assert!(told.contains(lock) && told.contains(export), "{told}");
         assert_eq!(warnings(&[handler, project, (lock, ""), ("requirements.txt", "six")]), "");
     }
+    for file in ["setup.py", "environment.yml", "environment.yaml", "requirements.in"] {
+        let told = warnings(&[handler, (file, "")]);
+        assert!(told.starts_with(file) && told.contains("requirements.txt"), "{told}");
+        assert_eq!(warnings(&[handler, (file, ""), ("requirements.txt", "six")]), "");
+    }
     let script =
         ("main.py", "# /// script\n# dependencies = [\"six\"]\n# ///\ndef f(event): pass\n");
     assert!(warnings(&[script, ("main.py.lock", "")]).contains("into the header"));

@@ -43,14 +43,29 @@ const SLOWEST: u64 = 64 << 10;
 /// How long nothing of a body may come, where its client does not have less time for all of it.
 const PAUSE: Duration = Duration::from_secs(10);
 
+/// What a body may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Allowed {
+    /// How many bytes, at most.
+    pub(super) bytes: u64,
+    /// The setting that allows more, where one does.
+    pub(super) setting: Option<&'static str>,
+    /// How long its client may say nothing.
+    pub(super) patience: Duration,
+}
+
+impl From<(u64, Duration)> for Allowed {
+    fn from((bytes, patience): (u64, Duration)) -> Self {
+        Self { bytes, setting: None, patience }
+    }
+}
+
 /// A body on its way in.
 struct Incoming {
     body: Body,
-    limit: u64,
+    allowed: Allowed,
     read: u64,
     began: Instant,
-    /// How long its client may say nothing.
-    patience: Duration,
     /// None when it is counted already.
     held: Option<Held>,
 }
@@ -59,16 +74,18 @@ impl Incoming {
     async fn begin(
         headers: &HeaderMap,
         body: Body,
-        (limit, patience): (u64, Duration),
+        allowed: Allowed,
         held: Option<Held>,
     ) -> Result<Self, ApiError> {
         let began = Instant::now();
-        let mut this = Self { body, limit, read: 0, began, patience, held };
+        let mut this = Self { body, allowed, read: 0, began, held };
         match announced(headers) {
-            Some(length) if length > limit && headers.contains_key(header::EXPECT) => {
-                return Err(too_large(limit));
+            Some(length) if length > allowed.bytes && headers.contains_key(header::EXPECT) => {
+                return Err(too_large(allowed));
             }
-            Some(length) if length > limit => return Err(this.refuse(too_large(limit)).await),
+            Some(length) if length > allowed.bytes => {
+                return Err(this.refuse(too_large(allowed)).await);
+            }
             _ => {}
         }
         this.count().await?;
@@ -86,16 +103,16 @@ impl Incoming {
     async fn piece(&mut self) -> Result<Option<Bytes>, ApiError> {
         let Some(piece) = self.next().await? else { return Ok(None) };
         self.read += piece.len() as u64;
-        if self.read > self.limit {
-            return Err(self.refuse(too_large(self.limit)).await);
+        if self.read > self.allowed.bytes {
+            return Err(self.refuse(too_large(self.allowed)).await);
         }
         self.count().await?;
         Ok(Some(piece))
     }
 
     async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
-        let until = self.began + self.patience + Duration::from_secs(self.read / SLOWEST);
-        let pause = self.patience.min(PAUSE);
+        let until = self.began + self.allowed.patience + Duration::from_secs(self.read / SLOWEST);
+        let pause = self.allowed.patience.min(PAUSE);
         let goes_on = Instant::now() + pause;
         loop {
             let frame = timeout_at(until.min(goes_on), self.body.frame()).await;
@@ -232,10 +249,10 @@ fn announced(headers: &HeaderMap) -> Option<u64> {
 pub(super) async fn collect(
     headers: &HeaderMap,
     body: Body,
-    allowed: (u64, Duration),
+    allowed: impl Into<Allowed>,
     held: Option<Held>,
 ) -> Result<(Bytes, Option<Held>), ApiError> {
-    let mut body = Incoming::begin(headers, body, allowed, held).await?;
+    let mut body = Incoming::begin(headers, body, allowed.into(), held).await?;
     let Some(first) = body.piece().await? else { return Ok((Bytes::new(), body.held)) };
     let Some(second) = body.piece().await? else {
         // The usual case, without copying.
@@ -254,11 +271,11 @@ pub(super) async fn collect(
 pub(super) async fn spool(
     headers: &HeaderMap,
     body: Body,
-    allowed: (u64, Duration),
+    allowed: impl Into<Allowed>,
     held: Held,
     dir: &Path,
 ) -> Result<(std::fs::File, Option<Held>), ApiError> {
-    let mut body = Incoming::begin(headers, body, allowed, Some(held)).await?;
+    let mut body = Incoming::begin(headers, body, allowed.into(), Some(held)).await?;
     let unwritable = |error: io::Error| {
         ApiError::internal(format!(
             "cannot store the upload: {error}; is there space in the state directory?"
@@ -273,11 +290,16 @@ pub(super) async fn spool(
     Ok((file, body.held))
 }
 
-fn too_large(limit: u64) -> ApiError {
-    let limit = crate::quantity::Bytes(limit);
-    let message = format!(
-        "the body is larger than {limit}: send less, or raise `run_body` or `deploy_body` in the worker's configuration"
-    );
+fn too_large(allowed: Allowed) -> ApiError {
+    let limit = crate::quantity::Bytes(allowed.bytes);
+    let message = match allowed.setting {
+        Some(setting) => format!(
+            "the body is larger than {limit}: send less, or raise `{setting}` in the worker's configuration"
+        ),
+        None => {
+            format!("the body is larger than {limit}, which is as much as it may be: send less")
+        }
+    };
     ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", message)
 }
 
@@ -316,6 +338,13 @@ mod tests {
             assert_eq!(refused.detail().r#type, "body-too-large", "{sizes:?}");
         }
         assert!(read(Body::empty(), 0).await.unwrap().is_empty());
+        // What is advised is what would help.
+        let told = read(pieces(&[10]), 9).await.unwrap_err().detail().message.clone();
+        assert!(!told.contains("raise"), "{told}");
+        let allowed = Allowed { setting: Some("run_body"), ..Allowed::from((9, PATIENCE)) };
+        let refused = collect(&HeaderMap::new(), pieces(&[10]), allowed, None).await;
+        let told = refused.unwrap_err().detail().message.clone();
+        assert!(told.contains("raise `run_body` in"), "{told}");
     }
 
     #[tokio::test]

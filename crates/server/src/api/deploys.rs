@@ -97,7 +97,11 @@ pub(super) async fn put(
         return Err(DeployError::HasSecrets(name).into());
     }
     let packing = packing(&headers, query.module.as_deref().unwrap_or(name.name()))?;
-    let allowed = (app.config.deploy_body.0, app.config.client_timeout.0);
+    let allowed = body::Allowed {
+        bytes: app.config.deploy_body.0,
+        setting: Some("deploy_body"),
+        patience: app.config.client_timeout.0,
+    };
     let (held, dir) = (budgets.deploy.hold(name.tenant()), app.state.run());
     let (mut file, held) = body::spool(&headers, body, allowed, held, &dir).await?;
     if throwaway::is_one(name.name()) {

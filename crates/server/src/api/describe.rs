@@ -65,7 +65,7 @@ fn say_what_is_binary(body: &mut RequestBody) {
     }
 }
 
-fn operations(item: &mut PathItem) -> impl Iterator<Item = (Method, &mut Operation)> {
+pub(super) fn operations(item: &mut PathItem) -> impl Iterator<Item = (Method, &mut Operation)> {
     let PathItem { get, put, post, delete, .. } = item;
     let all =
         [(Method::GET, get), (Method::PUT, put), (Method::POST, post), (Method::DELETE, delete)];

@@ -13,7 +13,7 @@ use sandbox::chain;
 use super::act::Act;
 use super::error::ApiError;
 use super::needs::Need;
-use super::{App, Asked, Door, body, needs};
+use super::{App, Asked, Door, body, needs, queries};
 use crate::access::{Caller, Label, Refusal, Remote, Secret};
 use crate::audit::{Action, UNANSWERED};
 use crate::connections::Visit;
@@ -44,7 +44,12 @@ pub(super) async fn identify(
         return turn_away(request, super::nothing_here().await.into_response()).await;
     };
     let need = needs::of(request.method(), &path);
-    let Some(scope) = need.scope() else { return next.run(body::arriving(request, visit)).await };
+    let Some(scope) = need.scope() else {
+        return match queries::check(request.method(), &path, request.uri()) {
+            Ok(()) => next.run(body::arriving(request, visit)).await,
+            Err(refusal) => turn_away(request, refusal.into_response()).await,
+        };
+    };
     let caller = match entrance.caller(&request) {
         Ok(caller) => caller,
         Err(refusal) => return turn_away(request, refusal.into_response()).await,
@@ -61,7 +66,12 @@ pub(super) async fn identify(
     };
     let asked = Asked { caller, tenant };
     let act = entrance.begin(&mut request, &path, &asked).await;
-    let response = match refusal(&mut request, need, &asked).await {
+    let refused = match refusal(&mut request, need, &asked).await {
+        // Not before: who may not ask learns nothing of what could be asked.
+        None => queries::check(request.method(), &path, request.uri()).err(),
+        refused => refused,
+    };
+    let response = match refused {
         Some(refusal) => {
             let refusal = refusal.into_response();
             // Not later: its connection may have to leave while it is turned away, and the line would say that it was not

@@ -7,16 +7,18 @@ use serde::{Deserialize as _, Deserializer};
 pub(super) const USUAL: u32 = 100;
 
 /// What may be asked for. The description says it, too.
-const MOST: u32 = 100_000;
+pub(crate) const MOST: u32 = 100_000;
 
 /// Reads how many were asked for.
 ///
 /// # Errors
 /// When it is no number, or too many: who got fewer than he asked for would not know.
 pub(super) fn lines<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
-    match Option::<u32>::deserialize(from)? {
-        Some(more) if more > MOST => Err(D::Error::custom(format!("at most {MOST} lines"))),
-        asked => Ok(asked),
+    // Wider than what may be asked for, so that far too many are told the same as a few.
+    match Option::<u64>::deserialize(from)?.map(u32::try_from) {
+        Some(Ok(asked)) if asked <= MOST => Ok(Some(asked)),
+        Some(_) => Err(D::Error::custom(format!("at most {MOST} lines"))),
+        None => Ok(None),
     }
 }
 
@@ -41,7 +43,9 @@ mod tests {
             asked.map(|query| query.0.lines).map_err(|refused| refused.body_text())
         };
         assert_eq!((asked(""), asked("lines=100000")), (Ok(None), Ok(Some(MOST))));
-        let refused = asked("lines=100001").unwrap_err();
-        assert!(refused.contains("at most 100000 lines"), "{refused}");
+        for many in ["100001", "5000000000"] {
+            let refused = asked(&format!("lines={many}")).unwrap_err();
+            assert!(refused.contains("at most 100000 lines"), "{refused}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! `POST /run/{name}`: the path that has to be short.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use engine::{Call, Handler, Served, Stage, Stages, Start, fault};
-use sandbox::InvocationId;
+use sandbox::{InvocationId, Layer};
 use serde::de::IgnoredAny;
 
 use super::budget::{Budgets, Held};
@@ -84,19 +85,49 @@ pub(super) async fn run(
     metrics::histogram!("lambswool_stage_seconds", "stage" => Stage::Resolve.as_str())
         .record(resolved);
     fault::point(Stage::Resolve.as_str()).await;
-    let allowed = (app.config.run_body.0, app.config.client_timeout.0);
+    let allowed = body::Allowed {
+        bytes: app.config.run_body.0,
+        setting: Some("run_body"),
+        patience: app.config.client_timeout.0,
+    };
     // A small one has been read, and counts until `counted` goes.
     let held = counted.is_none().then(|| budgets.run.hold(name.tenant()));
     let (body, _held) = body::collect(&headers, body, allowed, held).await?;
     let content_type = content_type(&handler, &headers, &body)?;
     let admitted = app.quotas.admit(&handler.tenant, handler.limits.memory_bytes, Instant::now());
     let _part = admitted.map_err(|exhausted| ApiError::exhausted(name.tenant(), exhausted))?;
-    let served = app.engine.serve(Call { handler, body, content_type, id: id.clone() }).await;
+    let call = Call { handler: Arc::clone(&handler), body, content_type, id: id.clone() };
+    let served = app.engine.serve(call).await;
     fault::point("reply").await;
     let mut stages = Stages::default();
     stages.record(Stage::Resolve, resolved);
     stages.0.extend(served.stages.0.iter().copied());
-    Ok(respond(served, &stages, &id))
+    let gone = match &served.result {
+        Err(engine::CallError::NoSandbox(_)) => gone(app.state.root(), &handler),
+        _ => None,
+    };
+    Ok(respond(served, &stages, &id, gone))
+}
+
+/// What is not there any more of what a function is made of, and what repairs that: somebody or something else has removed it.
+fn gone(state: &Path, handler: &Handler) -> Option<ApiError> {
+    let is_gone = |layer: &Layer| !state.join("layers").join(layer.as_path()).is_dir();
+    let own = [Some(&handler.code), handler.packages.as_ref()];
+    let (layer, way) = if is_gone(&handler.python.base) {
+        (
+            &handler.python.base,
+            "make its Python again with `wool base build`; `wool doctor` says of which",
+        )
+    } else {
+        let layer = own.into_iter().flatten().find(|layer| is_gone(layer))?;
+        (layer, "deploy the function again")
+    };
+    let message = format!(
+        "no sandbox could be made: layers/{} is gone from {}: {way}",
+        layer.as_path().display(),
+        state.display()
+    );
+    Some(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "no-sandbox", message))
 }
 
 /// The event's content type. An event that is no JSON is refused before anything is made for it.
@@ -143,7 +174,7 @@ pub(crate) fn random_id() -> io::Result<InvocationId> {
     Ok(InvocationId::from_random(random))
 }
 
-fn respond(served: Served, stages: &Stages, id: &InvocationId) -> Response {
+fn respond(served: Served, stages: &Stages, id: &InvocationId, gone: Option<ApiError>) -> Response {
     let mut response = match served.result {
         Ok(outcome) => {
             let mut response = Response::new(Body::from(outcome.body));
@@ -160,7 +191,7 @@ fn respond(served: Served, stages: &Stages, id: &InvocationId) -> Response {
                 let error = sandbox::chain(source);
                 tracing::warn!(%error, unsaid, "no sandbox could be made");
             }
-            ApiError::from(error).into_response()
+            gone.unwrap_or_else(|| ApiError::from(error)).into_response()
         }
     };
     let headers = response.headers_mut();

@@ -30,6 +30,9 @@ pub struct WorkerStatus {
     pub uptime_seconds: f64,
     /// Functions deployed by the tenant, hidden ones included.
     pub functions: usize,
+    /// Bytes of the largest bundle that it takes.
+    #[serde(default)]
+    pub deploy_body: u64,
     /// How many sandboxes there may be at once, and why no more.
     pub capacity: Capacity,
     /// Pieces of output dropped because the disk could not keep up.
@@ -109,6 +112,7 @@ pub(super) async fn status(
         state: app.state.root().display().to_string(),
         uptime_seconds: app.began.elapsed().as_secs_f64(),
         functions: app.registry.list().iter().filter(|one| one.is_of(&tenant)).count(),
+        deploy_body: app.config.deploy_body.0,
         capacity: app.capacity.clone(),
         log_pieces_dropped: app.logs.dropped(),
         engine: serde_json::to_value(engine).unwrap_or_default(),

@@ -112,7 +112,7 @@ end is left out where the value comes from stdin.";
 /// `wool audit`
 #[derive(Clone, Debug, Args)]
 pub struct Audit {
-    /// How many actions to go back
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
+    /// How many actions to go back, at most 100000
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100, value_parser = super::lines)]
     pub lines: usize,
 }

@@ -12,7 +12,7 @@ use crate::isolation::Instead;
     after_help = "Examples:\n  wool run hello.py '{\"name\": \"Ada\"}'\n  echo '[1, 2]' | wool run sum.py -\n  wool run thumbnail/ @photo.jpg -o small.jpg --timings\n\nThe result goes to stdout; what the function prints goes to stderr. A second run of the same file may go on in the\ninstance of the first, and find what that left in its module: with --fresh, or --reset always, it does not."
 )]
 pub struct Run {
-    /// A .py file or a folder
+    /// A .py file, a folder, a .zip, .tar or .tar.gz
     pub path: PathBuf,
     /// What counts instead of its own settings.
     #[command(flatten)]
@@ -31,7 +31,7 @@ pub struct Run {
     after_help = "Examples:\n  wool deploy hello.py\n  wool deploy report/ --name monthly-report\n\nA function is `def handler(event, context)` or `def f(event)`. Packages come from a PEP 723 header, requirements.txt\nor pyproject.toml; limits from [tool.lambswool] there."
 )]
 pub struct Deploy {
-    /// A .py file or a folder
+    /// A .py file, a folder, a .zip, .tar or .tar.gz
     pub path: PathBuf,
     /// The name to deploy under [default: the file's or folder's]
     #[arg(short, long)]
@@ -95,8 +95,8 @@ pub struct Logs {
     /// Keep printing new lines as they come
     #[arg(short, long)]
     pub follow: bool,
-    /// How many lines to go back
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
+    /// How many lines to go back, at most 100000
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100, value_parser = super::lines)]
     pub lines: usize,
     /// Only lines of this invocation, and those of importing the code
     #[arg(long, value_name = "ID")]

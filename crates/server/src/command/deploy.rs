@@ -3,10 +3,10 @@
 use anyhow::{Context as _, Result, anyhow};
 use hyper::{Method, StatusCode, header};
 
-use super::pack::{Packed, pack};
+use super::pack::{self, Found, Packed};
 use super::terminal::{Display, say};
 use super::{call, client, write_json, write_out};
-use crate::api::{ErrorDetail, FunctionDetail};
+use crate::api::{ErrorDetail, FunctionDetail, WorkerStatus};
 use crate::cli::{Deploy, Global};
 use crate::client::{Client, ClientError};
 use crate::isolation::Instead;
@@ -14,11 +14,14 @@ use crate::name::FunctionName;
 use crate::progress::{Event, Progress as _};
 use crate::unenforced::listed;
 
+/// So many bytes are read without having asked the worker whether it takes them.
+const UNASKED: u64 = 16 << 20;
+
 pub(super) async fn deploy(global: &Global, deploy: &Deploy) -> Result<()> {
-    let packed = pack(&deploy.path)?;
+    let found = pack::find(&deploy.path)?;
     let name = match &deploy.name {
         Some(name) => name.parse::<FunctionName>()?,
-        None => packed.stem.parse::<FunctionName>().with_context(|| {
+        None => found.stem.parse::<FunctionName>().with_context(|| {
             format!(
                 "{} does not give the function a name: say one with --name",
                 deploy.path.display()
@@ -26,6 +29,7 @@ pub(super) async fn deploy(global: &Global, deploy: &Deploy) -> Result<()> {
         })?,
     };
     let client = client(global)?;
+    let packed = packed(&client, found).await?;
     let deployed = upload(&client, name.as_str(), packed, How::of(deploy.instead)).await?;
     warn_of(&deployed);
     if global.json {
@@ -38,6 +42,16 @@ pub(super) async fn deploy(global: &Global, deploy: &Deploy) -> Result<()> {
         say(&format!("not enforced on the worker's host: {}", listed(&deployed.unenforced)));
     }
     Ok(())
+}
+
+/// Packs what was found, unless it is more than the worker says that it takes.
+pub(super) async fn packed(client: &Client, found: Found) -> Result<Packed> {
+    let limit = match found.bytes > UNASKED {
+        // Who may only deploy is not told; then the worker says so once it is sent.
+        true => client.get::<WorkerStatus>("/v1/status").await.ok().map(|it| it.deploy_body),
+        false => None,
+    };
+    found.within(limit)?.pack()
 }
 
 /// What a single source is called. It keeps its own name whatever it is deployed as: tracebacks then show the file that

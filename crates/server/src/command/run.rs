@@ -14,9 +14,8 @@ use sandbox::InvocationId;
 
 use super::call::Reply;
 use super::deploy::How;
-use super::pack::pack;
 use super::terminal::say;
-use super::{call, client, deploy, event, state_root, up};
+use super::{call, client, deploy, event, pack, state_root, up};
 use crate::api::{FunctionDetail, random_id};
 use crate::cli::{Global, Run};
 use crate::client::{Client, ClientError};
@@ -24,8 +23,9 @@ use crate::logs::{Entry, stamp};
 use crate::throwaway;
 
 pub(super) async fn run(global: &Global, run: &Run) -> Result<()> {
-    let packed = pack(&run.path)?;
+    let found = pack::find(&run.path)?;
     let client = reach(global).await?;
+    let packed = deploy::packed(&client, found).await?;
     let (module, kind) = (deploy::module_of(&packed), packed.content_type);
     let name = throwaway::name(run.instead, &module, kind, &*packed.bytes)?;
     let how = How { hidden: true, fresh: run.fresh, instead: run.instead };
@@ -58,11 +58,8 @@ async fn reach(global: &Global) -> Result<Client> {
     let root = state_root(global);
     let started = Client::of(&root);
     if !started.healthy().await {
-        say(&format!(
-            "no worker answers: starting one on {} (stop it with `wool down`)",
-            root.display()
-        ));
-        up::start_in_background(global, &up::beside_others(global)?).await?;
+        let up = up::beside_others(global)?;
+        up::start_in_background(global, &up, up::Another::Used).await?;
     }
     Ok(started)
 }

@@ -16,6 +16,10 @@ pub(super) async fn secret(global: &Global, secret: &Secret) -> Result<()> {
     let client = client(global)?;
     match secret {
         Secret::Set { name, key, value } => {
+            if key.is_empty() {
+                // The path of an empty name is another path's.
+                bail!("the secret's name is empty: give a variable's name, such as API_KEY");
+            }
             let value = read(value.as_deref())?;
             let text = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
             let body = Bytes::copy_from_slice(&value);
@@ -37,6 +41,9 @@ pub(super) async fn secret(global: &Global, secret: &Secret) -> Result<()> {
             write_out(columns(&rows).as_bytes())
         }
         Secret::Rm { name, keys } => {
+            if keys.iter().any(String::is_empty) {
+                bail!("the secret's name is empty: `wool secret ls {name}` lists what there is");
+            }
             for key in keys {
                 client.ask(Method::DELETE, &path(name, Some(key)), &[], Bytes::new()).await?;
                 write_out(format!("{key}\n").as_bytes())?;

@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::io::{self, BufRead as _, IsTerminal as _};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -76,7 +77,8 @@ async fn stop(state: &State, timeout: Duration) -> Result<(bool, Hold)> {
 }
 
 pub(super) async fn clean(global: &Global, clean: &Clean) -> Result<()> {
-    let root = state_root(global);
+    let named = state_root(global);
+    let root = resolved(&named)?;
     let owner = AsOwner::of(&root)?;
     let Some(state) = State::existing(&root)? else {
         if global.json {
@@ -93,12 +95,37 @@ pub(super) async fn clean(global: &Global, clean: &Clean) -> Result<()> {
     let display = Display::new();
     display.step(&format!("removing {}", root.display()));
     remove(state.root(), hold).await?;
+    if root != named {
+        // Where it led is gone. Only a link goes, and only one that leads nowhere.
+        let led = fs::symlink_metadata(&named).is_ok_and(|it| it.is_symlink()) && !named.exists();
+        if led {
+            fs::remove_file(&named)
+                .with_context(|| format!("cannot remove the link {}", named.display()))?;
+        }
+    }
     display.finish();
     if global.json {
         return write_json(&serde_json::json!({ "removed": true }));
     }
     say(&format!("removed {}", root.display()));
     Ok(())
+}
+
+/// The directory itself, where a link to it was named: what is emptied is then what is removed, and not the link.
+fn resolved(named: &Path) -> Result<PathBuf> {
+    let found = match fs::symlink_metadata(named) {
+        Ok(found) if found.is_symlink() => found,
+        // Whether it is there is looked at next.
+        _ => return Ok(named.to_owned()),
+    };
+    if rustix::process::geteuid().is_root() && found.uid() != 0 {
+        bail!(
+            "{} is a link of user {}, which root does not follow: name the directory that it leads to",
+            named.display(),
+            found.uid()
+        );
+    }
+    named.canonicalize().with_context(|| format!("cannot see where {} leads", named.display()))
 }
 
 /// Removes a state directory that nobody else can take meanwhile.

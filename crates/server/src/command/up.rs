@@ -38,13 +38,14 @@ pub(super) fn up(global: &Global, up: &Up) -> Result<()> {
     }
     if up.detach && !up.background {
         return client_side(async {
-            let address = start_in_background(global, up).await?;
+            let address = start_in_background(global, up, Another::Refused).await?;
             if global.json {
                 return write_json(&address);
             }
             say(&format!(
-                "the worker runs in the background (pid {}); stop it with `wool down`",
-                address.pid
+                "the worker runs in the background (pid {}); stop it with `wool down{}`",
+                address.pid,
+                of_state(global)
             ));
             write_out(format!("{}\n", address.url).as_bytes())
         });
@@ -72,7 +73,11 @@ pub(super) fn up(global: &Global, up: &Up) -> Result<()> {
         if json {
             write_json(&Address { pid: std::process::id(), url: worker.url().to_owned() })?;
         } else {
-            say(&format!("wool listens on {}; stop it with Ctrl-C or `wool down`", worker.url()));
+            say(&format!(
+                "wool listens on {}; stop it with Ctrl-C or `wool down{}`",
+                worker.url(),
+                of_state(global)
+            ));
         }
         worker.serve().await
     });
@@ -116,24 +121,108 @@ pub(super) fn beside_others(global: &Global) -> Result<Up> {
     Ok(Up { listen: (!free).then_some(elsewhere), ..Up::default() })
 }
 
+/// What whoever wants a worker makes of one that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Another {
+    /// It is in the way.
+    Refused,
+    /// It will do, also while it starts.
+    Used,
+}
+
 /// Starts a worker that outlives this command, and waits until it answers.
-pub(super) async fn start_in_background(global: &Global, up: &Up) -> Result<Address> {
+///
+/// ```text
+///   the right to start ──► nobody holds the directory ──► spawn ──► it answers ──► right dropped
+///        │ another has it        │ a worker runs, or starts
+///        └── waits               └── refused; or waits until it answers, or lets go
+/// ```
+pub(super) async fn start_in_background(
+    global: &Global,
+    up: &Up,
+    another: Another,
+) -> Result<Address> {
     // Read here first: what is wrong with the settings is then said here, and not in a log.
     let config = settings(global, up)?;
     let state = State::open(&config.state)?;
-    drop(state.hold()?);
+    // No moving bar where sudo may ask for a password.
+    let asks = !rustix::process::geteuid().is_root() && up.warden.is_none();
+    let patience = if asks { PATIENCE_WITH_PEOPLE } else { PATIENCE };
+    let client = Client::of(state.root());
+    let (waits, began) = (Waits::default(), Instant::now());
+    let starting = loop {
+        match state.begin_start()? {
+            // Who starts one tells it when it answers, and then it is there for this one, too.
+            None if began.elapsed() <= patience => {}
+            None => bail!(
+                "another command has been starting a worker on {} for {} s: see {}",
+                state.root().display(),
+                patience.as_secs(),
+                state.worker_log().display()
+            ),
+            Some(starting) if !state.is_held()? => break starting,
+            Some(_) => {
+                if let (Another::Used, Some(address)) = (another, state.address())
+                    && client.healthy().await
+                {
+                    return Ok(address);
+                }
+                if another == Another::Refused || began.elapsed() > patience {
+                    // Says who it is; or it has just gone.
+                    drop(state.hold()?);
+                }
+            }
+        }
+        waits.say();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    if another == Another::Used {
+        say(&format!(
+            "no worker answers: starting one on {0} (stop it with `wool down{1}`)",
+            state.root().display(),
+            of_state(global)
+        ));
+    }
+    let address = spawn_and_wait(&state, up, asks, patience).await;
+    drop(starting);
+    address
+}
+
+/// ` --state DIR`, for a command that is to be about the same worker, where that takes it.
+pub(super) fn of_state(global: &Global) -> String {
+    let quoted = |state: &std::path::PathBuf| {
+        let text = state.to_string_lossy();
+        let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c);
+        match text.chars().all(plain) {
+            true => format!(" --state {text}"),
+            false => format!(" --state '{}'", text.replace('\'', r"'\''")),
+        }
+    };
+    global.state.as_ref().map(quoted).unwrap_or_default()
+}
+
+/// Says once that somebody else is waited for.
+#[derive(Debug, Default)]
+struct Waits(std::cell::Cell<bool>);
+
+impl Waits {
+    fn say(&self) {
+        if !self.0.replace(true) {
+            say("a worker is being started here: waiting for it");
+        }
+    }
+}
+
+async fn spawn_and_wait(state: &State, up: &Up, asks: bool, patience: Duration) -> Result<Address> {
     let log = state.worker_log();
     // What stands in it was said by earlier starts.
     let before = std::fs::metadata(&log).map_or(0, |log| log.len());
-    let mut child = spawn(&state, up, &log)?;
-    // No moving bar where sudo may ask for a password.
-    let asks = !rustix::process::geteuid().is_root() && up.warden.is_none();
+    let mut child = spawn(state, up, &log)?;
     let display = (!asks).then(Display::new);
     match &display {
         Some(display) => display.step("starting the worker"),
         None => say("starting the worker; its warden needs root: sudo may ask for your password"),
     }
-    let patience = if asks { PATIENCE_WITH_PEOPLE } else { PATIENCE };
     let (client, began) = (Client::of(state.root()), Instant::now());
     loop {
         if let Some(address) = state.address()

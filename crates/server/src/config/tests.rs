@@ -43,6 +43,17 @@ fn a_setting_that_does_not_fit_is_named_with_where_it_was_said() {
 }
 
 #[test]
+fn a_setting_with_which_nothing_could_be_done_is_refused() {
+    for (file, setting) in
+        [("client_timeout = 0", "client_timeout"), ("sandboxes = 0", "sandboxes")]
+    {
+        let refused = combine(file, &[], &Flags::default()).unwrap_err().to_string();
+        assert!(refused.starts_with(&format!("{setting} = 0")), "{refused}");
+        assert!(combine(&file.replace('0', "1"), &[], &Flags::default()).is_ok(), "{setting}");
+    }
+}
+
+#[test]
 fn a_variable_that_is_no_setting_is_refused() {
     let refused = |names: &[&str]| refuse_unknown(names.iter().map(OsString::from));
     let known = ["WOOL_MEMORY", "WOOL_STATE", "WOOL_TOKEN_FILE", "WOOL_LOG", "WOOLLY", "PATH"];

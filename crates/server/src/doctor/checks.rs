@@ -53,6 +53,36 @@ pub(super) fn python() -> Finding {
     }
 }
 
+/// None: no base was made yet, or this user may not look.
+pub(super) fn bases(state: &Path) -> Vec<Finding> {
+    let what = "bases";
+    let damaged = layers::base::damaged(state).into_iter();
+    let findings = damaged.map(|(base, gone)| {
+        let root = state.join("layers").join(base.layer.as_path());
+        let first = if gone.starts_with(&root) && root.exists() {
+            format!("`rm -r {}`, then ", root.display())
+        } else {
+            String::new()
+        };
+        let found = format!("{} of Python {} is gone", gone.display(), base.version);
+        let advice = format!(
+            "make the base again: {first}`wool base build {}`; if that is another since, deploy the functions again",
+            base.source.display()
+        );
+        Finding::missing(what, found, advice)
+    });
+    let mut findings: Vec<Finding> = findings.collect();
+    let names = |kind: &str| fs::read_dir(state.join("layers").join(kind)).into_iter().flatten();
+    if names("base").next().is_none() && names("code").next().is_some() {
+        findings.push(Finding::missing(
+            what,
+            "none, and functions were deployed that run on one",
+            "make it again with `wool base build`; if that is another since, deploy the functions again",
+        ));
+    }
+    findings
+}
+
 pub(super) fn installer(state: &Path) -> Finding {
     let what = "uv";
     let own = fs::read_dir(state.join("uv/bin"))

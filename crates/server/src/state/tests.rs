@@ -47,6 +47,50 @@ fn what_an_interrupted_removal_left_is_ours() {
 }
 
 #[test]
+fn a_new_directory_is_opened_by_many_at_once() {
+    for _ in 0..20 {
+        let dir = tempfile::tempdir().unwrap();
+        let together = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            let open = || {
+                together.wait();
+                State::open(dir.path()).map(drop)
+            };
+            let opened: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
+            opened.into_iter().for_each(|one| one.join().unwrap().unwrap());
+        });
+        assert!(!dir.path().join("version.new").exists());
+    }
+}
+
+#[test]
+fn whoever_only_looks_or_has_not_said_who_it_is_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = State::open(dir.path()).unwrap();
+    let looks = state.lock(&dir.path().join("lock")).unwrap();
+    looks.lock().unwrap();
+    assert!(state.is_held().unwrap());
+    std::thread::scope(|scope| {
+        let holds = scope.spawn(|| state.hold().map(drop));
+        // Whether it has begun or not by then: it comes to its end.
+        thread::sleep(Duration::from_millis(50));
+        drop(looks);
+        holds.join().unwrap().unwrap();
+    });
+    assert!(!state.is_held().unwrap());
+}
+
+#[test]
+fn one_at_a_time_starts_a_worker() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = State::open(dir.path()).unwrap();
+    let first = state.begin_start().unwrap().unwrap();
+    assert!(state.begin_start().unwrap().is_none());
+    drop(first);
+    assert!(state.begin_start().unwrap().is_some());
+}
+
+#[test]
 fn a_hold_on_what_was_removed_leaves_the_next_one_alone() {
     let dir = tempfile::tempdir().unwrap();
     let state = State::open(dir.path()).unwrap();
