@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(huge.touched(&(3 * BLOCK..4 * BLOCK)), []);
         assert_eq!(huge.touched(&(BLOCK + 5..BLOCK + 5)), []);
         huge.set(&(2 * BLOCK + 5..2 * BLOCK + 6), false);
-        assert_eq!(huge.touched(&(0..3 * BLOCK)), [BLOCK..2 * BLOCK]);
+        assert_eq!(huge.touched(&(0..3 * BLOCK)), vec![BLOCK..2 * BLOCK]);
         // There are three.
         for block in 3..=Huge::MOST_RANGES as u64 {
             assert!(!huge.are_too_many());
