@@ -1,7 +1,7 @@
 //! What may stand behind the `?` of a path: nothing, where a route takes nothing. A route that takes something refuses what it
 //! does not know itself, as it reads it.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use axum::http::{Method, StatusCode, Uri};
@@ -9,16 +9,15 @@ use utoipa::openapi::path::ParameterIn;
 
 use super::{ApiError, describe};
 
-/// The routes that take parameters, by method and path, as the description of the API has them.
-static TAKE_SOME: LazyLock<HashSet<(Method, String)>> = LazyLock::new(|| {
+/// Whether a route takes parameters, by method and path, as the description of the API has them.
+static TAKES_SOME: LazyLock<HashMap<(Method, String), bool>> = LazyLock::new(|| {
     let mut api = super::openapi();
-    let mut all = HashSet::new();
+    let mut all = HashMap::new();
     for (path, item) in &mut api.paths.paths {
         for (method, operation) in describe::operations(item) {
             let mut parameters = operation.parameters.iter().flatten();
-            if parameters.any(|one| one.parameter_in == ParameterIn::Query) {
-                all.insert((method, path.clone()));
-            }
+            let takes_some = parameters.any(|one| one.parameter_in == ParameterIn::Query);
+            all.insert((method, path.clone()), takes_some);
         }
     }
     all
@@ -28,7 +27,8 @@ static TAKE_SOME: LazyLock<HashSet<(Method, String)>> = LazyLock::new(|| {
 pub(super) fn check(method: &Method, path: &str, uri: &Uri) -> Result<(), ApiError> {
     let Some(query) = uri.query().filter(|query| !query.is_empty()) else { return Ok(()) };
     let asked = if *method == Method::HEAD { Method::GET } else { method.clone() };
-    if TAKE_SOME.contains(&(asked, path.to_owned())) {
+    // Of a method that is not there, that is what has to be said.
+    if TAKES_SOME.get(&(asked, path.to_owned())) != Some(&false) {
         return Ok(());
     }
     let first = query.split(['=', '&']).next().unwrap_or_default();
