@@ -430,6 +430,23 @@ def test_all_of_a_handlers_files_hide_modules_that_the_zygote_imported(zygote, t
     assert guest.call(names).value == [own, theirs, own, own, theirs, own, "python"]
 
 
+def test_a_rehearsal_sets_aside_no_package_that_has_a_name_of_the_guests(zygote, task, packages):
+    write(packages / "context.py", "")
+    assert zygote.imports("context", path=packages)["failed"] == []
+    write(
+        task / "main.py",
+        """
+        import sys
+        there = "context" in sys.modules
+        def handler(e, c):
+            return there
+        """,
+    )
+    guest = zygote.fork(landing.REHEARSE)
+    assert guest.load().kind == "loaded"
+    assert guest.call().value is True
+
+
 def variables_of(names: list[str]) -> list[str]:
     return [name for name in names if not name.startswith("=")]
 
