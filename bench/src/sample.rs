@@ -117,13 +117,14 @@ pub(crate) fn quantile(values: &[f64], thousandths: usize) -> f64 {
     if sorted.is_empty() { f64::NAN } else { rank(&sorted, thousandths) }
 }
 
-fn median_interval(sorted: &[f64]) -> (f64, f64) {
+/// The 95 % interval of a median: percentile bootstrap. Of one value or more.
+pub(crate) fn median_interval(values: &[f64]) -> (f64, f64) {
     // Seeded: the same samples give the same summary.
     let mut random = fastrand::Rng::with_seed(20_180_711);
-    let mut drawn = vec![0.0; sorted.len()];
+    let mut drawn = vec![0.0; values.len()];
     let mut medians: Vec<f64> = (0..RESAMPLES)
         .map(|_| {
-            drawn.fill_with(|| sorted[random.usize(..sorted.len())]);
+            drawn.fill_with(|| values[random.usize(..values.len())]);
             let middle = drawn.len().div_ceil(2) - 1;
             *drawn.select_nth_unstable_by(middle, f64::total_cmp).1
         })

@@ -8,7 +8,7 @@ use super::cold_targets::never_twice;
 use crate::load::{Cell, Target, Until, closed};
 use crate::plot::{Line, Plot};
 use crate::run::{Comparison, Run};
-use crate::sample::{float, median};
+use crate::sample::{float, median, median_interval};
 use crate::stage::{NOTHING_KEPT, Stage};
 
 pub(super) const FIGURE: &str = "ablation_isolation";
@@ -26,10 +26,17 @@ const FAMILIES: [&str; 4] = ["filter-", "limit-", "landlock-", "check-"];
 /// A quota that no call reaches, for each instance: what nobody has who does not ask.
 const QUOTA: &str = "no quota of processors, beside one for each instance";
 
+/// All that can be switched off, at once.
+const NONE: &str = "every line of defence";
+
+/// Pairs of workers that are started for what many make together, whose cost is above the noise if any is.
+const PAIRS_OF_MANY: u32 = 4;
+
 /// A worker that differs from the others in something.
 struct Arm {
     name: String,
     setting: (&'static str, String),
+    pairs: u32,
 }
 
 /// Microseconds that a call takes less without them, a round each.
@@ -39,22 +46,23 @@ struct Cost {
 }
 
 fn arms() -> Vec<Arm> {
-    let without = |name: String, defences: &str| Arm {
+    let without = |name: String, defences: &[&str], pairs| Arm {
         name,
-        setting: ("isolation", format!("lean,unsafe-without={defences}")),
+        setting: ("isolation", format!("lean,unsafe-without={}", defences.join("+"))),
+        pairs,
     };
-    let again = Arm { name: AGAIN.to_owned(), setting: ("isolation", "lean".to_owned()) };
-    let quota = Arm { name: QUOTA.to_owned(), setting: ("cpu", "1".to_owned()) };
+    let setting = ("isolation", "lean".to_owned());
+    let again = Arm { name: AGAIN.to_owned(), setting, pairs: PAIRS_OF_MANY };
+    let quota = Arm { name: QUOTA.to_owned(), setting: ("cpu", "1".to_owned()), pairs: 1 };
+    let names: Vec<&str> = Defence::ALL.iter().map(|one| one.name()).collect();
+    let none = without(NONE.to_owned(), &names, PAIRS_OF_MANY);
     let families = FAMILIES.map(|family| {
-        let members: Vec<&str> = Defence::ALL
-            .iter()
-            .map(|one| one.name())
-            .filter(|one| one.starts_with(family))
-            .collect();
-        without(format!("every {family}…"), &members.join("+"))
+        let members: Vec<&str> =
+            names.iter().copied().filter(|one| one.starts_with(family)).collect();
+        without(format!("every {family}…"), &members, PAIRS_OF_MANY)
     });
-    let each = Defence::ALL.iter().map(|one| without(one.name().to_owned(), one.name()));
-    [again, quota].into_iter().chain(families).chain(each).collect()
+    let each = names.iter().map(|one| without((*one).to_owned(), &[one], 1));
+    [again, none, quota].into_iter().chain(families).chain(each).collect()
 }
 
 pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
@@ -62,33 +70,36 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     run.method = vec![
         format!("`{ALL}`: the worker as it comes, but that an instance is destroyed after its call; each function is called once for each start of a worker, as in `cold_targets`"),
         "each other arm: the same with the setting `isolation = \"lean,unsafe-without=…\"`, beside a worker with everything in force that was started for it alone; the two take turns in short cells, and who begins changes from cell to cell".to_owned(),
-        format!("cost of a defence: the median call with it less the median call without, a cell each; `{AGAIN}` says what is noise"),
+        format!("cost of a defence: the median call with it less the median call without, a cell each, and the median of these with its 95 % interval (bootstrap over cells); `{AGAIN}` says what is noise"),
+        format!("`{NONE}`, families and `{AGAIN}` with {PAIRS_OF_MANY} pairs of workers, all others with one"),
     ];
     stage.rest(&mut run).await?;
     let all = arms();
     let some = stage.amount(all.len(), 4);
-    let (rounds, calls) = stage.amount((10, 40), (2, 5));
-    let mut costs = Vec::new();
-    for (number, arm) in all.into_iter().take(some).enumerate() {
-        let with = stage.worker(ALL, &[NOTHING_KEPT], 1).await?;
-        let settings = [NOTHING_KEPT, (arm.setting.0, arm.setting.1.as_str())];
-        let without = stage.worker(&arm.name, &settings, 1).await?;
-        let mut cost = Cost { name: arm.name, rounds: Vec::new() };
-        for round in 0..rounds {
-            let named = u32::try_from(number).unwrap_or(u32::MAX) * rounds + round;
-            let mut both: [&dyn Target; 2] = [&with, &without];
-            both.rotate_left(round as usize % 2);
-            let mut medians = [0.0; 2];
-            for target in both {
-                let cell = closed(target, named, 1, Until::Calls(calls)).await?;
-                medians[usize::from(target.name() != ALL)] = middle(&cell);
-                run.add(cell);
+    let (rounds, calls) = stage.amount((10_u32, 40), (2, 5));
+    let (mut costs, mut named) = (Vec::new(), 0);
+    for arm in all.into_iter().take(some) {
+        let mut cost = Cost { name: arm.name.clone(), rounds: Vec::new() };
+        for _ in 0..arm.pairs {
+            let with = stage.worker(ALL, &[NOTHING_KEPT], 1).await?;
+            let settings = [NOTHING_KEPT, (arm.setting.0, arm.setting.1.as_str())];
+            let without = stage.worker(&arm.name, &settings, 1).await?;
+            for round in 0..rounds {
+                let mut both: [&dyn Target; 2] = [&with, &without];
+                both.rotate_left(round as usize % 2);
+                let mut medians = [0.0; 2];
+                for target in both {
+                    let cell = closed(target, named, 1, Until::Calls(calls)).await?;
+                    medians[usize::from(target.name() != ALL)] = middle(&cell);
+                    run.add(cell);
+                }
+                named += 1;
+                cost.rounds.push((medians[0] - medians[1]) * 1e3);
             }
-            cost.rounds.push((medians[0] - medians[1]) * 1e3);
-        }
-        for worker in [with, without] {
-            never_twice(&worker)?;
-            worker.stop().await?;
+            for worker in [with, without] {
+                never_twice(&worker)?;
+                worker.stop().await?;
+            }
         }
         costs.push(cost);
     }
@@ -103,21 +114,20 @@ fn middle(cell: &Cell) -> f64 {
 }
 
 impl Cost {
-    /// The least, the median, the most.
+    /// The median, and the ends of its interval.
     fn spread(&self) -> (f64, f64, f64) {
-        let least = self.rounds.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = self.rounds.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        (least, median(&self.rounds), most)
+        let (low, high) = median_interval(&self.rounds);
+        (low, median(&self.rounds), high)
     }
 }
 
 fn told(cost: &Cost) -> Comparison {
-    let (least, middle, most) = cost.spread();
+    let (low, middle, high) = cost.spread();
     Comparison {
         what: format!("cost of `{}`", cost.name),
         paper: String::new(),
         target: String::new(),
-        ours: format!("{middle:+.0} µs (cells {least:+.0} to {most:+.0})"),
+        ours: format!("{middle:+.0} µs [{low:+.0}, {high:+.0}]"),
         reached: None,
     }
 }
@@ -149,9 +159,9 @@ fn plot(mut costs: Vec<Cost>) -> Plot {
         log_y: false,
         room: 1.4,
         lines: vec![
-            line("median of the cells", |cost| cost.spread().1, true),
-            line("least", |cost| cost.spread().0, false),
-            line("most", |cost| cost.spread().2, false),
+            line("median", |cost| cost.spread().1, true),
+            line("lower end of its 95 % interval", |cost| cost.spread().0, false),
+            line("upper end", |cost| cost.spread().2, false),
         ],
     }
 }
