@@ -330,6 +330,7 @@ impl Talk {
             environment: Default::default(),
             binary: false,
             observe: false,
+            entries: None,
             threads: 1,
         };
         self.say(&Request::Load(load), "");

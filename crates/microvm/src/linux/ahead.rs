@@ -32,27 +32,26 @@ const MOST: usize = 4096;
 const ROOM: usize = length_of(&LIST);
 /// In an address of the list: the page is written to.
 const WRITTEN: u32 = 1;
-/// Clones that are watched at most, when none of them is a good example.
-const MOST_LESSONS: u32 = 8;
+/// Pages by their addresses; whether they are written to.
+type Pages = BTreeMap<u64, bool>;
 
-/// What clones of one template touch.
+/// What clones of one template touch: what one has that rehearsed, and what two have in common that have answered a call. One
+/// call's alone may be nobody else's.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Touched {
-    /// By their addresses; whether they are written to.
-    pages: BTreeMap<u64, bool>,
-    lessons: u32,
-    /// Whether a clone was seen that had done all that one does.
+    pages: Pages,
+    /// What the first call has touched, until the second has come.
+    call: Option<Pages>,
     complete: bool,
 }
 
 impl Touched {
     /// Whether there is something to be learnt from a clone that answers a call.
     pub(super) fn wants_lessons(&self) -> bool {
-        !self.complete && self.lessons < MOST_LESSONS
+        !self.complete
     }
 
-    /// Learns from a clone that was watched. The first one has rehearsed; one that comes later has answered a call, and is an
-    /// example unless it touched more than twice as much: such a call is nobody else's.
+    /// Learns from a clone that was watched. The first one has rehearsed; those that come later have answered a call.
     /// `regions` are those of the template.
     pub(super) fn learn(
         &mut self,
@@ -74,7 +73,7 @@ impl Touched {
             let written = private.into_iter().map(|it| it.start - base..it.end - base);
             used.extend(written.flat_map(pages_of).map(|page| (page, true)));
         }
-        let mut pages = BTreeMap::<u64, bool>::new();
+        let mut pages = Pages::new();
         for (page, written) in used {
             // What a clone may do there from the start.
             let may = |wanted| regions.allow(page..page + PAGE, wanted);
@@ -82,20 +81,31 @@ impl Touched {
                 *pages.entry(page).or_default() |= written && may(Rights::WRITE);
             }
         }
-        let first = self.pages.is_empty();
-        let new = pages.keys().filter(|page| !self.pages.contains_key(page)).count();
-        self.lessons += 1;
-        if !first && new > self.pages.len() {
-            return Ok(());
+        while pages.len() > MOST {
+            pages.pop_last();
         }
-        self.complete = !first;
+        self.take(pages);
+        Ok(())
+    }
+
+    fn take(&mut self, pages: Pages) {
+        if self.pages.is_empty() {
+            self.pages = pages;
+            return;
+        }
+        let Some(before) = self.call.take() else {
+            self.call = Some(pages);
+            return;
+        };
         for (page, written) in pages {
-            *self.pages.entry(page).or_default() |= written;
+            if let Some(also) = before.get(&page) {
+                *self.pages.entry(page).or_default() |= written && *also;
+            }
         }
         while self.pages.len() > MOST {
             self.pages.pop_last();
         }
-        Ok(())
+        self.complete = true;
     }
 
     /// Has the host put them in their place.
@@ -170,6 +180,20 @@ mod tests {
     const PROGRAM: &[u8] = include_bytes!("../../../../fuzz/corpus/unikernels/static");
 
     #[test]
+    fn what_one_rehearsed_and_two_called_is_learnt_and_what_one_call_alone_had_is_not() {
+        let mut touched = Touched::default();
+        touched.take(Pages::from([(1, false), (2, true)]));
+        assert!(touched.wants_lessons());
+        let much = (3..1000).map(|page| (page, true));
+        touched.take(much.chain([(1, true)]).collect());
+        assert!(touched.wants_lessons());
+        assert_eq!(touched.pages.len(), 2);
+        touched.take(Pages::from([(1, true), (3, true), (4, false), (5000, true)]));
+        assert_eq!(touched.pages, Pages::from([(1, true), (2, true), (3, true), (4, false)]));
+        assert!(!touched.wants_lessons());
+    }
+
+    #[test]
     fn a_guest_touches_the_pages_of_its_list_and_no_others() {
         let Ok(host) = Hypervisor::open() else {
             return skips::skip("kvm", "there is no /dev/kvm");
@@ -191,7 +215,7 @@ mod tests {
             })
             .unwrap();
         let (last, stack) = (stack.end - PAGE, stack.end - 20 * PAGE);
-        let pages = BTreeMap::from([(last, false), (stack, true)]);
+        let pages = Pages::from([(last, false), (stack, true)]);
         let touched = Touched { pages, ..Touched::default() };
         let origin = clone.space.arena().origin().unwrap();
         let routine = touching(origin, &clone.space.state).unwrap();
