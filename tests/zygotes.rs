@@ -366,3 +366,44 @@ fn the_packages_of_a_zygote_stay_as_long_as_it_does() {
     });
     worker.assert_well();
 }
+
+/// What gevent says of replacing Python's own functions, which has to come before whatever uses them.
+const PATCHED: &str = r#"
+import sys, warnings
+EARLY = "requests" in sys.modules
+from gevent import monkey
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    monkey.patch_all()
+import gevent, requests
+
+def handler(event, context):
+    jobs = [gevent.spawn(lambda number=number: number * number) for number in range(3)]
+    gevent.joinall(jobs)
+    return {"early": EARLY, "said": [str(one.message)[:60] for one in caught], "jobs": [job.value for job in jobs]}
+"#;
+
+#[test]
+fn what_a_function_does_before_its_imports_comes_first_where_it_says_so() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up_with(&[NO_CACHE]);
+    let source = |setting: &str| {
+        format!(
+            "# /// script\n# dependencies = [\"gevent==24.11.1\", \"requests==2.32.3\"]\n# [tool.lambswool]\n# {setting}\n# ///\n{PATCHED}"
+        )
+    };
+    if !worker.deploys_from_index("ahead", &source("import_cache = true")) {
+        return;
+    }
+    drop(worker.deploy("own", &source("import_cache = false")).expect(201));
+    let calls = |function: &str| worker.run(function, &json!({})).expect(200).json();
+    // That it matters.
+    e2e::eventually("a zygote has imported ahead", || calls("ahead")["early"] == true);
+    assert_ne!(calls("ahead")["said"], json!([]));
+    for _ in 0..5 {
+        assert_eq!(calls("own"), json!({"early": false, "said": [], "jobs": [0, 1, 4]}));
+    }
+    worker.assert_well();
+}

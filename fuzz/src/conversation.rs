@@ -162,6 +162,8 @@ fn handler() -> Handler {
         binary: false,
         environment: BTreeMap::new(),
         sets: Vec::new(),
+        import_cache: true,
+        entries: None,
         egress: Vec::new().into(),
         limits: Limits::default(),
         network: Network::None,

@@ -39,6 +39,16 @@ fn is_default_tenant(tenant: &str) -> bool {
     tenant == DEFAULT_TENANT
 }
 
+fn yes() -> bool {
+    true
+}
+
+/// Left out likewise.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls it with")]
+fn is_yes(value: &bool) -> bool {
+    *value
+}
+
 fn nowhere() -> Arc<[Destination]> {
     [].into()
 }
@@ -75,6 +85,9 @@ pub struct Handler {
     pub imports: Vec<String>,
     /// Its code.
     pub code: Layer,
+    /// The names in its code's uppermost directory, where they are few.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entries: Option<Vec<String>>,
     /// The module inside the code, dotted.
     pub module: String,
     /// The function in the module.
@@ -88,6 +101,9 @@ pub struct Handler {
     /// Names of the environment variables that its own code sets, as far as the deploy could read them there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sets: Vec<String>,
+    /// Whether it may be forked from what has imported its packages ahead.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub import_cache: bool,
     /// Limits of each instance.
     pub limits: Limits,
     /// Network class.
@@ -99,6 +115,14 @@ pub struct Handler {
     pub timeout: Duration,
     /// Most instances at a time.
     pub concurrency: u32,
+}
+
+impl Handler {
+    /// Of what it locked, what may have been imported ahead where it is forked from.
+    #[must_use]
+    pub fn imported_ahead(&self) -> &[Distribution] {
+        if self.import_cache { &self.distributions } else { &[] }
+    }
 }
 
 /// One call.
@@ -329,6 +353,8 @@ pub(crate) mod tests {
             binary: false,
             environment: BTreeMap::new(),
             sets: Vec::new(),
+            import_cache: true,
+            entries: None,
             limits: Limits::default(),
             egress: nowhere(),
             network: Network::None,

@@ -282,5 +282,6 @@ fn load(handler: &Handler, observe: bool, threads: u32) -> Load {
         // As many as leave room for the handler's own among its processes.
         threads: threads.min(handler.limits.pids / POOL_PART).max(1),
         observe,
+        entries: handler.entries.clone(),
     }
 }

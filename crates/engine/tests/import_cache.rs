@@ -170,6 +170,29 @@ async fn who_sets_a_variable_is_forked_from_nothing_that_has_looked_it_up() {
 }
 
 #[tokio::test]
+async fn who_wants_nothing_imported_ahead_is_forked_from_roots_alone() {
+    for zygotes in [ZygotePolicy::Paper, ZygotePolicy::PerLock, ZygotePolicy::Utility] {
+        let world = world(policy(zygotes), None, &[("a", 50.0, &[])]);
+        let plain = locked("plain", "uses:a", &["a==1"], &["a"]);
+        let id = engine::HandlerId("alone".into());
+        let alone = Arc::new(Handler { id, import_cache: false, ..Handler::clone(&plain) });
+        let root: [&str; 0] = [];
+        world.engine.prepare(&alone).await;
+        for _ in 0..8 {
+            world.call(&alone).await.result.unwrap();
+            assert_eq!(last_zygote(&world), root, "{zygotes:?}");
+        }
+        settled(&world).await;
+        assert_eq!(world.census().derived_zygotes, 0, "none is made for it: {zygotes:?}");
+        world.engine.prepare(&plain).await;
+        world.call(&plain).await.result.unwrap();
+        assert_eq!(last_zygote(&world), ["a"], "{zygotes:?}");
+        world.call(&alone).await.result.unwrap();
+        assert_eq!(last_zygote(&world), root, "nor is another's taken: {zygotes:?}");
+    }
+}
+
+#[tokio::test]
 async fn nothing_is_made_again_and_again_for_who_cannot_use_it() {
     for zygotes in
         [ZygotePolicy::Paper, ZygotePolicy::PerLock, ZygotePolicy::Static, ZygotePolicy::Utility]

@@ -306,6 +306,7 @@ fn load() -> Load {
         environment: BTreeMap::new(),
         binary: true,
         observe: false,
+        entries: None,
         threads: 1,
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use engine::{DEFAULT_TENANT, Handler, HandlerId};
 use layers::base::{self, Base, BaseError};
-use layers::code::{Bundle as Code, CodeError};
+use layers::code::{self, Bundle as Code, CodeError};
 use layers::lock::{self, Lock, LockError};
 use layers::manifest::{ManifestError, Settings};
 use layers::packages::{self, InstallError, Packages, ViewError};
@@ -191,6 +191,7 @@ impl Workshop for Layered {
             packages: layer,
             distributions: distributions.into(),
             imports: imports.unwrap_or_default(),
+            entries: code::entries(&self.store.layer_path(&code)),
             code,
             module: manifest.module,
             function: manifest.function,
@@ -198,6 +199,7 @@ impl Workshop for Layered {
             binary: manifest.binary,
             environment: manifest.environment,
             sets: manifest.sets,
+            import_cache: manifest.import_cache,
             limits: manifest.limits,
             network: manifest.network,
             egress: manifest.egress.into(),

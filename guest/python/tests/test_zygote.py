@@ -404,7 +404,10 @@ def test_a_handler_file_hides_a_module_that_the_zygote_imported(zygote, task):
     assert guest.call().value == "ours"
 
 
-def test_all_of_a_handlers_files_hide_modules_that_the_zygote_imported(zygote, task, packages):
+@pytest.mark.parametrize("told", [False, True])
+def test_all_of_a_handlers_files_hide_modules_that_the_zygote_imported(
+    zygote, task, packages, told
+):
     for name in ("utils", "helper", "big/__init__", "big/part", "data/__init__"):
         write(packages / f"{name}.py", "WHO = 'package'")
     write(packages / "needs.py", "import utils, helper")
@@ -424,7 +427,8 @@ def test_all_of_a_handlers_files_hide_modules_that_the_zygote_imported(zygote, t
         """,
     )
     guest = zygote.fork()
-    assert guest.load().kind == "loaded"
+    entries = {"entries": os.listdir(task)} if told else {}
+    assert guest.load(**entries).kind == "loaded"
     names = ["utils", "helper", "big", "big.part", "data", "calendar", "io"]
     theirs, own = "package", "handler"
     assert guest.call(names).value == [own, theirs, own, own, theirs, own, "python"]

@@ -365,6 +365,7 @@ impl Conversation {
             binary: false,
             threads: 2,
             observe: false,
+            entries: None,
         });
         self.send(&load, b"").await;
         self.reply().await

@@ -221,6 +221,8 @@ fn handler(number: usize, function: &Function) -> Handler {
         binary: false,
         environment: BTreeMap::new(),
         sets: Vec::new(),
+        import_cache: true,
+        entries: None,
         limits: Limits::default(),
         network: Network::None,
         egress: [].into(),

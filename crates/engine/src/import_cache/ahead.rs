@@ -122,7 +122,7 @@ impl ImportCache {
         for handler in handlers {
             // Without the lock: there may be thousands of handlers, and calls want it.
             tokio::task::yield_now().await;
-            if !planned.iter().any(|node| node.among(&handler.distributions).is_some()) {
+            if !planned.iter().any(|node| node.among(handler.imported_ahead()).is_some()) {
                 continue;
             }
             let begun = {

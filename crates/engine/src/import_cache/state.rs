@@ -118,10 +118,12 @@ impl State {
         }
         let realm = self.realm_of(handler);
         let book = Arc::make_mut(&mut self.book);
+        let distributions = handler.imported_ahead();
         let locked: Set = match &handler.packages {
             None => Set::default(),
-            Some(_) if stored && !handler.distributions.is_empty() => {
-                handler.distributions.iter().map(|distribution| book.number(distribution)).collect()
+            Some(_) if !handler.import_cache => Set::default(),
+            Some(_) if stored && !distributions.is_empty() => {
+                distributions.iter().map(|distribution| book.number(distribution)).collect()
             }
             Some(packages) => {
                 [book.number(&Distribution::whole_lock(packages))].into_iter().collect()
@@ -132,11 +134,10 @@ impl State {
         let mut profile = Profile::new(realm, locked, declared, book);
         profile.sets(handler, secrets, book);
         if stored {
-            let modules =
-                handler.distributions.iter().flat_map(|distribution| &distribution.modules);
+            let modules = distributions.iter().flat_map(|distribution| &distribution.modules);
             profile.outermost =
                 modules.filter_map(|module| book.piece(&profile.locked, module)).collect();
-            profile.seeds = seeds(seed, &handler.distributions, &profile.locked, book);
+            profile.seeds = seeds(seed, distributions, &profile.locked, book);
         }
         let profile = Arc::new(profile);
         if self.profiles.len() >= PROFILES {
@@ -156,8 +157,9 @@ impl State {
     pub(super) fn seeds(&mut self, handler: &Handler, tree: &[Planned]) -> (usize, Vec<Seed>) {
         let realm = self.realm_of(handler);
         let book = Arc::make_mut(&mut self.book);
-        let locked = handler.distributions.iter().map(|one| book.number(one)).collect();
-        (realm, seeds(tree, &handler.distributions, &locked, book))
+        let distributions = handler.imported_ahead();
+        let locked = distributions.iter().map(|one| book.number(one)).collect();
+        (realm, seeds(tree, distributions, &locked, book))
     }
 
     /// Counts a start of the handler.

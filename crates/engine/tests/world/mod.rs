@@ -114,6 +114,8 @@ pub fn handler(name: &str, module: &str) -> Handler {
         binary: false,
         environment: BTreeMap::new(),
         sets: Vec::new(),
+        import_cache: true,
+        entries: None,
         limits: Limits::default(),
         network: Network::None,
         egress: [].into(),

@@ -243,3 +243,49 @@ impl Bundle {
         Ok(Self { staging, hash, files, bytes })
     }
 }
+
+/// More names than that, or bytes of them, and whoever wants them is to look for himself.
+const MOST_ENTRIES: usize = 32;
+const MOST_NAME_BYTES: usize = 1024;
+
+/// The names in the uppermost directory of sealed code, sorted; none where they are many or cannot be read.
+#[must_use]
+pub fn entries(sealed: &Path) -> Option<Vec<String>> {
+    let mut names = Vec::new();
+    let mut left = MOST_NAME_BYTES;
+    for entry in std::fs::read_dir(sealed).ok()? {
+        let name = entry.ok()?.file_name().into_string().ok()?;
+        left = left.checked_sub(name.len())?;
+        names.push(name);
+        if names.len() > MOST_ENTRIES {
+            return None;
+        }
+    }
+    names.sort();
+    Some(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_code_are_told_where_they_are_few() {
+        let root = tempfile::tempdir().unwrap();
+        let add = |name: &str| std::fs::write(root.path().join(name), "").unwrap();
+        add("main.py");
+        add("a.json");
+        assert_eq!(entries(root.path()).unwrap(), ["a.json", "main.py"]);
+        add(&"x".repeat(255));
+        assert_eq!(entries(root.path()).unwrap().len(), 3);
+        (0..4).for_each(|n| add(&format!("{n}{}", "y".repeat(250))));
+        assert_eq!(entries(root.path()), None, "too long");
+        let many = tempfile::tempdir().unwrap();
+        for n in 0..=MOST_ENTRIES {
+            assert_eq!(entries(many.path()).unwrap().len(), n);
+            std::fs::write(many.path().join(n.to_string()), "").unwrap();
+        }
+        assert_eq!(entries(many.path()), None, "too many");
+        assert_eq!(entries(&root.path().join("gone")), None);
+    }
+}

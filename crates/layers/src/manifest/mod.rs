@@ -78,6 +78,8 @@ pub struct Manifest {
     /// Names of the environment variables that the entry file sets, where they stand in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sets: Vec<String>,
+    /// Whether what its packages are may be imported before its own first line runs.
+    pub import_cache: bool,
     /// Whether bodies pass through as bytes.
     pub binary: bool,
     /// What stands in its files as if it were a setting, and is none.

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 
 use super::{ManifestError, Overrides, quantity, variables};
 
-pub(super) const KNOWN: [&str; 16] = [
+pub(super) const KNOWN: [&str; 17] = [
     "binary",
     "concurrency",
     "egress",
@@ -18,6 +18,7 @@ pub(super) const KNOWN: [&str; 16] = [
     "environment",
     "fallback",
     "handler",
+    "import_cache",
     "isolation",
     "memory",
     "network",
@@ -39,6 +40,7 @@ pub(super) struct Chosen {
     pub(super) python: Option<String>,
     pub(super) concurrency: u32,
     pub(super) binary: bool,
+    pub(super) import_cache: bool,
     pub(super) handler: Option<String>,
     pub(super) kind: Kind,
     pub(super) reset: Reset,
@@ -56,6 +58,7 @@ impl Chosen {
             python: None,
             concurrency: 64,
             binary: false,
+            import_cache: true,
             handler: None,
             kind: over.kind.unwrap_or_default(),
             reset: over.reset.unwrap_or_default(),
@@ -89,10 +92,8 @@ pub(super) fn read(table: &Table, file: &str, over: Overrides) -> Result<Chosen,
             "environment" => chosen.environment = environment(value).map_err(wrong)?,
             "python" => chosen.python = Some(text(value).map_err(wrong)?),
             "concurrency" => chosen.concurrency = number(value).map_err(wrong)?,
-            "binary" => {
-                chosen.binary =
-                    value.as_bool().ok_or_else(|| wrong("write true or false".to_owned()))?
-            }
+            "binary" => chosen.binary = boolean(value).map_err(wrong)?,
+            "import_cache" => chosen.import_cache = boolean(value).map_err(wrong)?,
             "handler" => chosen.handler = Some(text(value).map_err(wrong)?),
             "isolation" => {
                 let said = kind(value, table.get("fallback")).map_err(wrong)?;
@@ -171,6 +172,10 @@ fn number(value: &Value) -> Result<u32, String> {
     number
         .and_then(|n| u32::try_from(n).ok())
         .ok_or_else(|| "write a number from 1 to 10000".to_owned())
+}
+
+fn boolean(value: &Value) -> Result<bool, String> {
+    value.as_bool().ok_or_else(|| "write true or false".to_owned())
 }
 
 fn text(value: &Value) -> Result<String, String> {

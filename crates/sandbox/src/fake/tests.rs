@@ -58,6 +58,7 @@ fn load(module: &str) -> Request {
         binary: false,
         threads: 2,
         observe: false,
+        entries: None,
     })
 }
 

@@ -43,6 +43,9 @@ pub struct Load {
     /// Whether to say what is imported: before `loaded`, and before the first call's answer.
     #[serde(default)]
     pub observe: bool,
+    /// What `/var/task` holds; none: to be looked up there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entries: Option<Vec<String>>,
 }
 
 /// From the worker to a guest.

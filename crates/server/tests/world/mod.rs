@@ -242,6 +242,8 @@ pub fn handler(name: &str, word: impl Fn(&str) -> Option<String>) -> Handler {
         binary: word("binary").is_some(),
         environment: word("version").map(|text| ("VERSION".to_owned(), text)).into_iter().collect(),
         sets: Vec::new(),
+        import_cache: true,
+        entries: None,
         limits: Limits::default(),
         network: Network::None,
         egress: [].into(),

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from lambswool_guest.places import Places
 
-_OURS = __file__.rpartition("/")[0]
 JSON = "application/json"
 BYTES = "application/octet-stream"
 TEXT = "text/plain; charset=utf-8"
@@ -45,7 +44,7 @@ class Handler:
         """Imports it. Raises whatever the import raises."""
         self._load = load
         _enter(load, places)
-        self._function = _find(_imported(load["module"], places), load["function"])
+        self._function = _find(_imported(load, places), load["function"])
         self._takes_context = _takes_context(self._function, load["convention"])
 
     def call(self, invoke: dict, body: bytes) -> tuple[bytes, str]:
@@ -115,16 +114,19 @@ def _set_variable(name: str, value: str) -> None:
         raise Refused("Runtime.InvalidEnvironment", f"variable {name!r}: {error}") from None
 
 
-def _imported(name: str, places: "Places") -> object:
-    _set_aside(places)
+def _imported(load: dict, places: "Places") -> object:
+    name, entries = load["module"], load.get("entries")
+    if entries is None:  # they are many
+        entries = posix.listdir(places.task)
+    _set_aside(entries, places)
     try:
-        if module.load(name, places.task) is None:
+        if module.load(name, places.task, entries) is None:
             __import__(name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             raise Refused(
                 "Runtime.ImportModuleError",
-                f"no module {name!r} in the code: it holds {_listed(posix.listdir(places.task))}",
+                f"no module {name!r} in the code: it holds {_listed(entries)}",
             ) from None
         raise
     imported = sys.modules[name]
@@ -137,12 +139,10 @@ def _imported(name: str, places: "Places") -> object:
     return imported
 
 
-def _set_aside(places: "Places") -> None:
+def _set_aside(entries: list[str], places: "Places") -> None:
     """Forgets modules of Python's, or of a package, that the handler has files of its own for. What
     every interpreter has from its start is found by no `import`, and stays."""
-    if places.task == _OURS:  # a rehearsal: its files are the guest's, and hide nothing
-        return
-    for entry in posix.listdir(places.task):
+    for entry in entries:
         own, _, suffix = entry.partition(".")
         loaded = sys.modules.get(own)
         if loaded is None or own.startswith("__") or _stays(loaded, places):

@@ -19,10 +19,10 @@ _TAG = sys.implementation.cache_tag
 _BUILT_IN = frozenset(sys.builtin_module_names)
 
 
-def load(name: str, directory: str) -> object | None:
-    """The module `name`, executed and in `sys.modules`; None when it is not ours to load. Raises
-    what the module raises."""
-    if name in sys.modules or name in _BUILT_IN or not _is_one_file(name, directory):
+def load(name: str, directory: str, entries: list[str]) -> object | None:
+    """The module `name`, executed and in `sys.modules`; None when it is not ours to load. `entries`
+    is what the directory holds. Raises what the module raises."""
+    if name in sys.modules or name in _BUILT_IN or not _is_one_file(name, entries):
         return None
     cached = f"{directory}/__pycache__/{name}.{_TAG}.pyc"
     bytecode = _read(cached)
@@ -48,9 +48,9 @@ def load(name: str, directory: str) -> object | None:
     return sys.modules[name]
 
 
-def _is_one_file(name: str, directory: str) -> bool:
+def _is_one_file(name: str, entries: list[str]) -> bool:
     """Whether a source file, and nothing that `import` would prefer to it, has the name."""
-    same = [entry for entry in posix.listdir(directory) if entry.partition(".")[0] == name]
+    same = [entry for entry in entries if entry.partition(".")[0] == name]
     return same == [f"{name}.py"]
 
 

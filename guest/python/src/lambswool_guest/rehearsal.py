@@ -32,6 +32,8 @@ _LOAD = {
     "environment": {},
     "binary": False,
     "threads": 1,
+    # As if it were alone: the guest's other files hide nothing of a handler's.
+    "entries": ["__pycache__", "rehearsed.py"],
 }
 _INVOKE = {"kind": "invoke", "id": "", "remaining_ms": 0, "content_type": "application/json"}
 
