@@ -49,7 +49,7 @@ impl Warden {
 }
 
 /// Whether there is such a process and it has not ended.
-fn runs(pid: i32) -> bool {
+pub(crate) fn runs(pid: i32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
     // The name before it may hold anything.
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());

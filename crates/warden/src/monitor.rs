@@ -75,7 +75,8 @@ impl Warden {
             child: true,
             dying: false,
             scratch: Remains::default(),
-            shared: Remains::default(),
+            held: Remains::default(),
+            counted: false,
         };
         self.show_or_release(name, sandbox, channel)
     }

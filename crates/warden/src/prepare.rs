@@ -155,7 +155,8 @@ impl Warden {
             child: true,
             dying: false,
             scratch: Remains::default(),
-            shared: Remains::default(),
+            held: Remains::default(),
+            counted: false,
         };
         Ok((sandbox, ours))
     }
@@ -316,7 +317,8 @@ impl Warden {
             child: false,
             dying: false,
             scratch: Remains::default(),
-            shared: Remains::default(),
+            held: Remains::default(),
+            counted: false,
         };
         self.sandboxes.insert(name, sandbox);
         let zygote = self.sandboxes.get_mut(&parent.name);

@@ -13,9 +13,10 @@ use std::time::Instant;
 
 use sys::process::PidFd;
 
-use crate::cgroup::Group;
+use crate::cgroup::{Group, Held};
 use crate::defence::Defence;
 use crate::empty::empty;
+use crate::examine::runs;
 use crate::isolation::Supply;
 use crate::protocol::Cpu;
 use crate::serve::Warden;
@@ -27,10 +28,11 @@ const IDLE_GROUPS: usize = 64;
 /// And so many when nobody asks for any.
 const KEPT_GROUPS: usize = 8;
 
-/// Shared memory of a dead slot's that is not worth a second look.
-const UNSEEN: u64 = 64 << 10;
-/// So much of it a zygote may hold, of all its slots together.
-const MOST_HELD: u64 = 32 << 20;
+/// What a dead slot may leave for the kernel to subtract when it has time, before anybody looks twice.
+const UNSEEN: Held = Held { memory: 64 << 10, kernel: 256 << 10 };
+/// So much of it a zygote may hold, of all its slots together. What the kernel has remembered for a handler is among its own, and goes
+/// on when that is dead.
+const MOST_HELD: Held = Held { memory: 32 << 20, kernel: 256 << 20 };
 
 impl Warden {
     /// Takes it from the worker's sight and begins to kill it.
@@ -98,6 +100,7 @@ impl Warden {
         };
         let (group, parent, limits) = (sandbox.group.clone(), sandbox.zygote, sandbox.limits);
         let instance = matches!(sandbox.kind, Kind::Instance);
+        let landed = sandbox.process.is_some();
         let idle = match sandbox.as_zygote_mut() {
             Some(zygote) => std::mem::take(&mut zygote.idle_groups),
             None => Vec::new(),
@@ -116,6 +119,9 @@ impl Warden {
             return false;
         }
         let kept = instance && self.keep_group(parent, &group, limits.cpu);
+        if !kept && landed && instance {
+            self.hold_intruders_to_account(parent, &group);
+        }
         if !kept && !self.hold_to_account(name, parent, &group) {
             return false;
         }
@@ -164,28 +170,42 @@ impl Warden {
         true
     }
 
-    /// Ends a zygote that holds much memory of its dead slots: what it has mapped together with who wrote there, or been handed.
-    /// Nobody else can have it, and with the slot's cgroup goes the last that bounds it. False where it is to be looked at again.
+    /// Ends a zygote of which something else lives in a dead slot's cgroup: with that slot's limit, and that of the next, it
+    /// would take as much as there are slots. Whatever a slot's process had forked itself ended with it.
+    fn hold_intruders_to_account(&mut self, zygote: Option<u64>, group: &Group) {
+        let Some(zygote) = zygote else { return };
+        let alone = self.host.isolation.has(Defence::PidNamespace);
+        if alone && self.cgroups.pids(group).into_iter().any(runs) {
+            self.release(zygote);
+        }
+    }
+
+    /// Ends a zygote that holds much of what its dead slots have taken: memory that it has mapped together with who wrote there, or
+    /// been handed, and what is in sockets and pipes. Nobody else can have it, and with the slot's cgroup goes the last that
+    /// bounds it. False where it is to be looked at again.
     fn hold_to_account(&mut self, name: u64, zygote: Option<u64>, group: &Group) -> bool {
         let Some(zygote) = zygote else { return true };
         if !self.host.isolation.has(Defence::OwnScratch) || !self.cgroups.empty(group) {
             return true;
         }
-        let shared = self.cgroups.shared_memory(group);
-        if shared <= UNSEEN {
+        let held = self.cgroups.held(group);
+        let Some(sandbox) = self.sandboxes.get_mut(&name) else { return true };
+        if sandbox.counted {
             return true;
         }
         // What has just gone may not be subtracted yet.
-        let Some(sandbox) = self.sandboxes.get_mut(&name) else { return true };
-        if !sandbox.shared.is_held(Instant::now()) {
+        let seen = held.memory > UNSEEN.memory || held.kernel > UNSEEN.kernel;
+        if seen && !sandbox.held.is_held(Instant::now()) {
             return false;
         }
+        sandbox.counted = true;
         let own = self.sandboxes.get_mut(&zygote).and_then(Sandbox::as_zygote_mut);
-        let held = own.map_or(0, |own| {
-            own.held = own.held.saturating_add(shared);
+        let all = own.map_or(Held::default(), |own| {
+            own.held.memory = own.held.memory.saturating_add(held.memory);
+            own.held.kernel = own.held.kernel.saturating_add(held.kernel);
             own.held
         });
-        if held > MOST_HELD {
+        if all.memory > MOST_HELD.memory || all.kernel > MOST_HELD.kernel {
             self.release(zygote);
         }
         true

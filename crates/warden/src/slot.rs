@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 
 use sys::process::PidFd;
 
-use crate::cgroup::Group;
+use crate::cgroup::{Group, Held};
 use crate::empty::Remains;
 use crate::protocol::{Limits, Network, Python};
 use crate::root::Root;
@@ -53,8 +53,10 @@ pub struct Sandbox {
     pub dying: bool,
     /// How far what it wrote is taken back, once it is dead.
     pub scratch: Remains,
-    /// The same of shared memory.
-    pub shared: Remains,
+    /// The same of what somebody else holds of it.
+    pub held: Remains,
+    /// That is counted among what its zygote holds.
+    pub counted: bool,
 }
 
 /// Where a sandbox's descriptors 1 and 2 lead.
@@ -95,8 +97,8 @@ pub struct Zygote {
     pub children: usize,
     /// Cgroups of earlier slots, ready for its next ones.
     pub idle_groups: Vec<Group>,
-    /// Bytes of shared memory that have outlived whoever wrote them in its slots.
-    pub held: u64,
+    /// What has outlived whoever took it in its slots.
+    pub(crate) held: Held,
     /// The pipe that is a root zygote's standard error, as `fstat(2)` names it. Of whoever is forked it is none.
     pub stderr: FileId,
 }
@@ -118,7 +120,7 @@ impl Zygote {
     /// One that has forked nothing yet.
     #[must_use]
     pub fn new(namespace: Option<OwnedFd>, ids: Block, stderr: FileId) -> Self {
-        Self { namespace, ids, children: 0, idle_groups: Vec::new(), held: 0, stderr }
+        Self { namespace, ids, children: 0, idle_groups: Vec::new(), held: Held::default(), stderr }
     }
 }
 

@@ -57,6 +57,21 @@ impl Group {
     }
 }
 
+/// What somebody holds, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// Private memory, and what is shared: files without a disk, and mappings that several have.
+    pub(crate) memory: u64,
+    /// Of the kernel's: buffers of sockets and pipes, whatever is open.
+    pub(crate) kernel: u64,
+}
+
+/// A number of a `memory.stat`.
+fn stat(text: &str, name: &str) -> Option<u64> {
+    let mut words = text.lines().filter_map(|line| line.split_once(' '));
+    words.find(|(found, _)| *found == name)?.1.parse().ok()
+}
+
 /// What a slot's holder is given.
 #[derive(Debug, Default)]
 pub struct Files {
@@ -243,18 +258,14 @@ impl Cgroups {
         }
     }
 
-    /// Bytes of shared memory that are charged to the group: of files without a disk, and of mappings that several have. The kernel
-    /// adds them up every two seconds, or sooner.
+    /// What is charged to the group and is not the kernel's to take back. It adds some of it up every two seconds, or sooner.
     #[must_use]
-    pub(crate) fn shared_memory(&self, group: &Group) -> u64 {
-        let stat = match self {
-            Self::V1(h) => h.memory(group),
-            Self::V2(h) => h.memory(group),
-            Self::None => return 0,
-        };
-        let text = fs::read_to_string(stat.join("memory.stat")).unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix("shmem "));
-        line.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
+    pub(crate) fn held(&self, group: &Group) -> Held {
+        match self {
+            Self::V1(h) => h.held(group),
+            Self::V2(h) => h.held(group),
+            Self::None => Held::default(),
+        }
     }
 
     /// Whether the kernel has killed something in the group for want of memory.

@@ -9,7 +9,8 @@ use rustix::fs::StatVfsMountFlags;
 
 use super::processors::{PERIOD, microseconds, move_to};
 use super::{
-    Files, Group, UNCHARGED, is_empty, open_as, open_read, open_write, read_number, write_to,
+    Files, Group, Held, UNCHARGED, is_empty, open_as, open_read, open_write, read_number, stat,
+    write_to,
 };
 use crate::protocol::{Cpu, Limits};
 
@@ -62,11 +63,6 @@ impl Hierarchies {
 
     pub(super) fn tops(&self) -> [&PathBuf; 3] {
         [&self.memory, &self.pids, &self.freezer]
-    }
-
-    /// Where its memory is counted.
-    pub(super) fn memory(&self, group: &Group) -> PathBuf {
-        self.memory.join(&group.name)
     }
 
     /// Where processes are counted.
@@ -182,6 +178,16 @@ impl Hierarchies {
 
     pub(super) fn thaw(&self, group: &Group) {
         let _ = write_to(&self.freezer.join(&group.name).join("freezer.state"), "THAWED");
+    }
+
+    /// Names and files that the kernel remembers are among its memory, and are its to take back: it does not tell them apart.
+    pub(super) fn held(&self, group: &Group) -> Held {
+        let dir = self.memory.join(&group.name);
+        let text = fs::read_to_string(dir.join("memory.stat")).unwrap_or_default();
+        let memory = ["rss", "shmem"].into_iter().filter_map(|name| stat(&text, name));
+        let kernel = ["memory.kmem.usage_in_bytes", "memory.kmem.tcp.usage_in_bytes"];
+        let kernel = kernel.into_iter().filter_map(|file| read_number(&dir.join(file)));
+        Held { memory: memory.sum(), kernel: kernel.sum() }
     }
 
     pub(super) fn reusable(&self, group: &Group) -> bool {

@@ -18,8 +18,8 @@ use sys::unified::{Ground, Unified};
 
 use super::processors::{PERIOD, microseconds};
 use super::{
-    Files, Group, OURS, UNCHARGED, is_empty, kill_listed, open_as, open_read, open_write,
-    read_number, write_to,
+    Files, Group, Held, OURS, UNCHARGED, is_empty, kill_listed, open_as, open_read, open_write,
+    read_number, stat, write_to,
 };
 use crate::protocol::{Cpu, Limits};
 
@@ -83,11 +83,6 @@ impl Hierarchy {
         rustix::fs::chown(dir.join("cgroup.procs"), owner.0, owner.1)?;
         enable_below(&dir, &CONTROLLERS)?;
         fs::create_dir(dir.join("self"))
-    }
-
-    /// Where its memory is counted.
-    pub(super) fn memory(&self, group: &Group) -> PathBuf {
-        self.dir(group).join("self")
     }
 
     pub(super) fn procs(&self, group: &Group) -> PathBuf {
@@ -169,6 +164,15 @@ impl Hierarchy {
         if write_to(&own.join("cgroup.kill"), "1").is_err() {
             kill_listed(&[own.join("cgroup.procs")]);
         }
+    }
+
+    pub(super) fn held(&self, group: &Group) -> Held {
+        let text = fs::read_to_string(self.dir(group).join("self/memory.stat")).unwrap_or_default();
+        let of = |name| stat(&text, name).unwrap_or(0);
+        // Linux 5.18; before that its parts.
+        let kernel = stat(&text, "kernel").map(|all| all.saturating_sub(of("slab_reclaimable")));
+        let kernel = kernel.unwrap_or_else(|| of("slab_unreclaimable") + of("percpu"));
+        Held { memory: of("anon") + of("shmem"), kernel: of("sock") + kernel }
     }
 
     pub(super) fn reusable(&self, group: &Group) -> bool {
