@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use e2e::index::Index;
-use e2e::{Site, Value, Worker, can_run, json};
+use e2e::{Site, Value, Worker, bundle, can_run, json};
 use rustix::process::{Pid, Signal, kill_process};
 
 const ECHO: &str = "def handler(event, context):\n    return event\n";
@@ -404,5 +404,72 @@ fn what_a_function_does_before_its_imports_comes_first_where_it_says_so() {
     for _ in 0..5 {
         assert_eq!(calls("own"), json!({"early": false, "patched": true, "jobs": [0, 1, 4]}));
     }
+    worker.assert_well();
+}
+
+/// Deploys a main file with a header, and others beside it. False where there is no way to the index.
+fn deploys(
+    worker: &Worker,
+    name: &str,
+    header: &str,
+    source: &str,
+    others: &[(&str, &str)],
+) -> bool {
+    let main = format!("# /// script\n{header}# ///\n{source}");
+    if others.is_empty() {
+        return worker.deploys_from_index(name, &main);
+    }
+    let files = others.iter().copied().chain([("main.py", &*main)]);
+    let files: Vec<(&str, &[u8])> = files.map(|(file, text)| (file, text.as_bytes())).collect();
+    let path = format!("/v1/functions/{name}");
+    drop(worker.put(&path, "application/zip", &bundle::zip(&files)).expect(201));
+    true
+}
+
+#[test]
+fn what_a_function_finds_does_not_depend_on_what_was_imported_ahead() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up_with(&[NO_CACHE]);
+    // That there is something to be forked from.
+    let plain =
+        "import bs4, requests, six\ndef handler(event, context):\n    return six.__file__\n";
+    let needs =
+        "# dependencies = [\"beautifulsoup4==4.12.3\", \"requests==2.32.3\", \"six==1.16.0\"]\n";
+    if !deploys(&worker, "plain", needs, plain, &[]) {
+        return;
+    }
+    let calls = |function: &str| worker.run(function, &json!({})).expect(200).json();
+    for _ in 0..5 {
+        assert_eq!(calls("plain"), "/opt/python/six.py");
+    }
+
+    // A package looks for what the function brings.
+    let source = "import bs4.dammit\ndef handler(event, context):\n    return bs4.dammit.chardet_dammit(b'abc')\n";
+    let own = "def detect(text):\n    return {'encoding': 'own'}\n";
+    assert!(deploys(&worker, "brings", needs, source, &[("chardet.py", own)]));
+    // The function brings another of what a package has bound.
+    let source = "import bs4.css\ndef handler(event, context):\n    return bs4.css.soupsieve.WHO\n";
+    assert!(deploys(&worker, "hides", needs, source, &[("soupsieve.py", "WHO = 'own'\n")]));
+    // Its path names a directory of its own.
+    let header = format!(
+        "{needs}# [tool.lambswool]\n# environment = {{ PYTHONPATH = \"/var/task/vendor\" }}\n"
+    );
+    assert!(deploys(&worker, "path", &header, plain, &[("vendor/six.py", "")]));
+    // A package stands before a module of Python's that others import.
+    let header = "# dependencies = [\"requests==2.32.3\", \"ipaddress==1.0.23\"]\n";
+    let source =
+        "import requests, ipaddress\ndef handler(event, context):\n    return ipaddress.__file__\n";
+    assert!(deploys(&worker, "before", header, source, &[]));
+    for _ in 0..5 {
+        assert_eq!(calls("brings"), "own");
+        assert_eq!(calls("hides"), "own");
+        assert_eq!(calls("path"), "/var/task/vendor/six.py");
+        assert_eq!(calls("before"), "/opt/python/ipaddress.py");
+        assert_eq!(calls("plain"), "/opt/python/six.py");
+    }
+    let all = zygotes(&worker);
+    assert!(all.iter().any(|zygote| zygote["parent"] != Value::Null), "{all:?}");
     worker.assert_well();
 }

@@ -163,6 +163,8 @@ fn handler() -> Handler {
         environment: BTreeMap::new(),
         sets: Vec::new(),
         import_cache: true,
+        own: Vec::new(),
+        clashes: Vec::new(),
         entries: None,
         egress: Vec::new().into(),
         limits: Limits::default(),

@@ -104,6 +104,12 @@ pub struct Handler {
     /// Whether it may be forked from what has imported its packages ahead.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub import_cache: bool,
+    /// Modules that it brings itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub own: Vec<String>,
+    /// Distributions that it locked of which the first has code in the place of the second's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clashes: Vec<(String, String)>,
     /// Limits of each instance.
     pub limits: Limits,
     /// Network class.
@@ -354,6 +360,8 @@ pub(crate) mod tests {
             environment: BTreeMap::new(),
             sets: Vec::new(),
             import_cache: true,
+            own: Vec::new(),
+            clashes: Vec::new(),
             entries: None,
             limits: Limits::default(),
             egress: nowhere(),

@@ -98,6 +98,15 @@ fn last_zygote(world: &World) -> Vec<String> {
     modules
 }
 
+/// The distributions that it sees.
+fn last_sees(world: &World) -> Vec<String> {
+    let last = world.provider.last_forked_from();
+    let status = world.engine.status();
+    let zygote = status.zygotes.into_iter().find(|zygote| Some(zygote.id) == last).unwrap();
+    let names = zygote.distributions.iter().map(|one| one.split("==").next().unwrap().to_owned());
+    names.collect()
+}
+
 /// Until the engine has made nothing for a while.
 async fn settled(world: &World) {
     let (mut before, mut still) = (None, 0);
@@ -166,6 +175,50 @@ async fn who_sets_a_variable_is_forked_from_nothing_that_has_looked_it_up() {
         settled(&world).await;
         let made = world.provider.begun(Operation::Derive);
         assert_eq!(made, 1 + u64::from(learns), "nothing is made in vain: {zygotes:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_brings_a_module_itself_is_forked_from_nothing_that_has_looked_for_it_in_vain() {
+    for zygotes in [ZygotePolicy::Paper, ZygotePolicy::PerLock, ZygotePolicy::Utility] {
+        let world = world(policy(zygotes), None, &[("a", 50.0, &["$=import extra"])]);
+        let plain = locked("plain", "uses:a", &["a==1"], &["a"]);
+        let id = engine::HandlerId("brings".into());
+        let own = vec!["main".to_owned(), "extra".to_owned()];
+        let brings = Arc::new(Handler { id, own, ..Handler::clone(&plain) });
+        let root: [&str; 0] = [];
+        world.engine.prepare(&plain).await;
+        for _ in 0..8 {
+            world.call(&plain).await.result.unwrap();
+            assert_eq!(last_zygote(&world), ["a"], "{zygotes:?}");
+            world.call(&brings).await.result.unwrap();
+            assert_eq!(last_zygote(&world), root, "{zygotes:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_locked_two_that_bring_the_same_file_is_forked_from_nothing_that_has_the_hidden_one_alone()
+ {
+    for zygotes in [ZygotePolicy::Paper, ZygotePolicy::PerLock, ZygotePolicy::Utility] {
+        let imports: &[(&str, f64, &[&str])] =
+            &[("a", 50.0, &[]), ("b", 50.0, &[]), ("c", 50.0, &[])];
+        let world = world(policy(zygotes), None, imports);
+        let hidden = locked("hidden", "uses:a+b", &["a==1", "b==1"], &["a", "b"]);
+        let both = locked("both", "uses:a+b", &["a==1", "b==1", "c==1"], &["a", "b"]);
+        let clashes = vec![("c".to_owned(), "b".to_owned())];
+        let both = Arc::new(Handler { clashes, ..Handler::clone(&both) });
+        world.engine.prepare(&hidden).await;
+        for _ in 0..8 {
+            world.call(&hidden).await.result.unwrap();
+            assert!(last_zygote(&world).contains(&"b".to_owned()), "{zygotes:?}");
+            world.call(&both).await.result.unwrap();
+            let sees = last_sees(&world);
+            assert!(
+                sees.contains(&"c".to_owned()) || !sees.contains(&"b".to_owned()),
+                "{zygotes:?}: {sees:?}"
+            );
+        }
     }
 }
 

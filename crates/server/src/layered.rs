@@ -21,6 +21,7 @@ use sandbox::{Cpu, CpuBounds, Network, chain};
 use thiserror::Error;
 
 use crate::installer::Installer;
+use crate::precedence::Precedence;
 use crate::progress::Progress;
 use crate::shelf;
 use crate::workshop::{Bundle, Made, MakeError, Packing, Workshop};
@@ -173,6 +174,16 @@ impl Workshop for Layered {
         }
         let packages =
             self.packages(&base, &manifest.requirements, settings.sources(), patience, progress)?;
+        let precedence = packages.as_ref().map(|(_, packages)| {
+            let python_path = manifest.environment.get("PYTHONPATH").map_or("", String::as_str);
+            let modules = packages.wheels.iter().flat_map(|wheel| &wheel.modules);
+            let (root, clashes) = (code.path(), &packages.clashes);
+            Precedence::of(root, python_path, &manifest.standard, modules, clashes)
+        });
+        let precedence = precedence.unwrap_or_default();
+        if let Some(conflict) = precedence.conflict.as_ref().filter(|_| manifest.import_cache) {
+            progress.line(&format!("none of its packages is imported ahead: {conflict}"));
+        }
         let code = code.seal(&self.store, &base).map_err(|error| machine("code", &error))?;
         let guest = guest::install(&self.store, &base, &self.guest)
             .map_err(|error| machine("guest", &error))?;
@@ -199,7 +210,9 @@ impl Workshop for Layered {
             binary: manifest.binary,
             environment: manifest.environment,
             sets: manifest.sets,
-            import_cache: manifest.import_cache,
+            import_cache: manifest.import_cache && precedence.conflict.is_none(),
+            own: precedence.own,
+            clashes: precedence.clashes,
             limits: manifest.limits,
             network: manifest.network,
             egress: manifest.egress.into(),

@@ -38,6 +38,7 @@ pub mod networks;
 mod owner;
 mod paced;
 pub mod parts;
+mod precedence;
 pub mod pressure;
 mod privilege;
 pub mod progress;

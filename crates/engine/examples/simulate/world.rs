@@ -222,6 +222,8 @@ fn handler(number: usize, function: &Function) -> Handler {
         environment: BTreeMap::new(),
         sets: Vec::new(),
         import_cache: true,
+        own: Vec::new(),
+        clashes: Vec::new(),
         entries: None,
         limits: Limits::default(),
         network: Network::None,

@@ -36,6 +36,8 @@ pub(crate) struct Profile {
     variables: Set,
     /// As what its distributions are found.
     found_as: Set,
+    /// Of its distributions, the first has code in the place of the second's.
+    clashes: Vec<(u32, u32)>,
     /// The names of its secrets, which are among them.
     pub(super) secrets: Vec<String>,
     /// The pieces that it says it imports.
@@ -75,6 +77,7 @@ impl Profile {
             found_as: book.found_as(&locked),
             locked,
             variables: Set::default(),
+            clashes: Vec::new(),
             secrets: Vec::new(),
             outermost: declared.clone(),
             declared,
@@ -110,12 +113,26 @@ impl Profile {
         entry.serves(self.realm, &self.locked) && !self.minds(&entry.sees, &entry.reads)
     }
 
-    /// Whether anything that a zygote of `sees` looks up is the handler's own: a variable that it sets, a distribution that
-    /// the zygote does not see.
+    /// Whether anything that a zygote of `sees` looks up is the handler's own: a variable that it sets, a module that it brings, a
+    /// distribution that the zygote does not see. Or whether code of what it sees is another's to the handler.
     pub(crate) fn minds(&self, sees: &Set, reads: &Set) -> bool {
         self.variables.meets(reads)
             || self.found_as.meets(reads)
             || (went_through_all(reads) && *sees != self.locked)
+            || self
+                .clashes
+                .iter()
+                .any(|(kept, hidden)| sees.contains(*hidden) && !sees.contains(*kept))
+    }
+
+    /// Notes which of the handler's distributions hide others of them.
+    pub(super) fn clash(&mut self, handler: &Handler, book: &Book) {
+        let number = |name: &String| {
+            self.locked.iter().find(|number| book.distribution(*number).name == *name)
+        };
+        let clashes = handler.clashes.iter();
+        self.clashes =
+            clashes.filter_map(|(kept, hidden)| Some((number(kept)?, number(hidden)?))).collect();
     }
 
     /// Counts a start at `now`, itself counted in starts; `half_life` is how many make an old one count half.

@@ -133,6 +133,7 @@ impl State {
             handler.imports.iter().filter_map(|module| book.piece(&locked, module)).collect();
         let mut profile = Profile::new(realm, locked, declared, book);
         profile.sets(handler, secrets, book);
+        profile.clash(handler, book);
         if stored {
             let modules = distributions.iter().flat_map(|distribution| &distribution.modules);
             profile.outermost =

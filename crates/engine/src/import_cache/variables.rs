@@ -55,15 +55,16 @@ fn names_of(variable: &str, shortest: usize) -> impl Iterator<Item = u32> + '_ {
     ends.map(|end| number(&format!("{}*", &variable[..end]))).chain([number(variable)])
 }
 
-/// Those whose values are the handler's own. `secrets` are the names of its secrets.
+/// Those whose values are the handler's own, and the modules that it brings itself. `secrets` are the names of its secrets.
 pub(super) fn set_by(handler: &Handler, secrets: &[String]) -> Set {
+    let modules = handler.own.iter().map(|module| number(&format!("=import {module}")));
     let own = || handler.environment.keys().chain(&*handler.sets).chain(secrets);
     if own().count() > TOLD_APART {
-        return [number(ANY)].into_iter().collect();
+        return modules.chain([number(ANY)]).collect();
     }
     // Whoever takes all of them has not asked for these.
     let of_each = OF_EACH.iter().flat_map(|name| names_of(name, 1));
-    own().flat_map(|name| names_of(name, 0)).chain(of_each).collect()
+    own().flat_map(|name| names_of(name, 0)).chain(of_each).chain(modules).collect()
 }
 
 /// As what a distribution is found: by its name, and by its modules and the namespaces that they are in.

@@ -115,6 +115,8 @@ pub fn handler(name: &str, module: &str) -> Handler {
         environment: BTreeMap::new(),
         sets: Vec::new(),
         import_cache: true,
+        own: Vec::new(),
+        clashes: Vec::new(),
         entries: None,
         limits: Limits::default(),
         network: Network::None,

@@ -265,6 +265,25 @@ pub fn entries(sealed: &Path) -> Option<Vec<String>> {
     Some(names)
 }
 
+/// The modules that a directory of code has, by their names: files, and directories that say that they are packages. None of one
+/// that cannot be read.
+#[must_use]
+pub fn modules(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
+    let module = |entry: std::fs::DirEntry| {
+        let name = entry.file_name().into_string().ok()?;
+        let (module, end) = name.split_once('.').unwrap_or((&name, ""));
+        let package = || entry.path().join("__init__.py").is_file();
+        let is_one = match end {
+            "" => package(),
+            end => end == "py" || end.ends_with("so"),
+        };
+        let plain = |c: char| c == '_' || c.is_alphanumeric();
+        (is_one && !module.is_empty() && module.chars().all(plain)).then(|| module.to_owned())
+    };
+    entries.filter_map(module).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,6 @@
 """inspect.py FILE NAME...: prints as JSON the functions that a source defines, or its syntax error;
-and the environment variables that it sets, as far as their names stand there.
+and the environment variables that it sets, as far as their names stand there. Beside them the
+modules that Python itself has.
 
 Of functions only those at its top level count: the last one of each NAME, and a few others for an
 error to tell, however many there are. Nothing of it is run. What takes more memory, or calls, than
@@ -118,7 +119,9 @@ def main():
     names = ("name", "least", "most", "line", "required")
     told = [dict(zip(names, found, strict=True)) for found in (*wanted.values(), *others.values())]
     names = {name: None for name in variables(tree) if len(name) <= NAME}
-    return {"functions": told, "more": more, "sets": list(names)[:VARIABLES]}
+    standard = sorted(sys.stdlib_module_names)
+    sets = list(names)[:VARIABLES]
+    return {"functions": told, "more": more, "sets": sets, "standard": standard}
 
 
 try:

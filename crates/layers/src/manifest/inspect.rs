@@ -5,6 +5,7 @@
 //!
 //! [`Allowance`]: crate::allowance::Allowance
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -37,6 +38,9 @@ struct Answer {
     /// The environment variables that it sets.
     #[serde(default)]
     sets: Vec<String>,
+    /// Modules of Python itself.
+    #[serde(default)]
+    standard: BTreeSet<String>,
     error: Option<Syntax>,
     /// The process had too little memory, or calls were too many in each other.
     #[serde(default)]
@@ -69,6 +73,8 @@ pub(super) struct Found {
     pub(super) convention: Convention,
     /// The environment variables that the file sets.
     pub(super) sets: Vec<String>,
+    /// Modules of Python itself.
+    pub(super) standard: BTreeSet<String>,
 }
 
 pub(super) fn function(
@@ -142,7 +148,8 @@ fn choose(answer: &Answer, entry: &Entry) -> Result<Found, ManifestError> {
     };
     match convention(found) {
         Some(convention) => {
-            Ok(Found { name: found.name.clone(), convention, sets: answer.sets.clone() })
+            let (sets, standard) = (answer.sets.clone(), answer.standard.clone());
+            Ok(Found { name: found.name.clone(), convention, sets, standard })
         }
         None => Err(ManifestError::Arguments {
             file: entry.file.clone(),

@@ -23,7 +23,7 @@ mod stray;
 mod table;
 mod variables;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -78,6 +78,9 @@ pub struct Manifest {
     /// Names of the environment variables that the entry file sets, where they stand in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sets: Vec<String>,
+    /// The modules that its Python has itself.
+    #[serde(skip)]
+    pub standard: BTreeSet<String>,
     /// Whether what its packages are may be imported before its own first line runs.
     pub import_cache: bool,
     /// Whether bodies pass through as bytes.

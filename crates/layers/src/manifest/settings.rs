@@ -162,6 +162,7 @@ impl Settings {
             concurrency: self.chosen.concurrency,
             environment: self.chosen.environment.clone(),
             sets: found.sets,
+            standard: found.standard,
             import_cache: self.chosen.import_cache,
             binary: self.chosen.binary,
             warnings: self.warnings.clone(),

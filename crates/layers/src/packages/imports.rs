@@ -38,6 +38,9 @@ const NOISE: [&str; 11] = [
     "conftest",
 ];
 
+/// What replaces `distutils` of Python's by being imported: for those alone who import it themselves.
+const REPLACING: [&str; 3] = ["setuptools", "pkg_resources", "_distutils_hack"];
+
 /// What the files of one unpacked distribution say of it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Distribution {
@@ -109,10 +112,16 @@ pub(super) fn worthwhile(wheels: &[Wheel], direct: &[String]) -> Vec<String> {
     chosen.flat_map(public).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
+/// Whether a module has a name of what is shipped by mistake, and nobody imports.
+#[must_use]
+pub fn is_noise(module: &str) -> bool {
+    NOISE.contains(&module.split('.').next().unwrap_or_default())
+}
+
 /// A wheel's modules without private ones, unless it has no others.
 fn public(wheel: &Wheel) -> Vec<String> {
-    let noise = |module: &str| NOISE.contains(&module.split('.').next().unwrap_or_default());
-    let useful = wheel.modules.iter().filter(|module| !noise(module));
+    let unwanted = |module: &str| is_noise(module) || REPLACING.contains(&module);
+    let useful = wheel.modules.iter().filter(|module| !unwanted(module));
     let (private, public): (Vec<String>, Vec<String>) =
         useful.cloned().partition(|module| module.starts_with('_'));
     if public.is_empty() { private } else { public }

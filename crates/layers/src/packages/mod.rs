@@ -34,6 +34,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use sandbox::Layer;
 use thiserror::Error;
 
+pub use imports::is_noise;
 pub use plan::Clash;
 pub use verify::{Verdict, verify};
 pub use view::{Set, ViewError, view, view_of};

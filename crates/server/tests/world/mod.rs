@@ -243,6 +243,8 @@ pub fn handler(name: &str, word: impl Fn(&str) -> Option<String>) -> Handler {
         environment: word("version").map(|text| ("VERSION".to_owned(), text)).into_iter().collect(),
         sets: Vec::new(),
         import_cache: true,
+        own: Vec::new(),
+        clashes: Vec::new(),
         entries: None,
         limits: Limits::default(),
         network: Network::None,

@@ -97,7 +97,7 @@ def _enter(load: dict, places: "Places") -> None:
         time.tzset()
     posix.chdir(places.task)
     sys.path[:] = [*path, *places.stdlib]
-    sys.argv[1:] = []
+    sys.argv[:] = [f"{places.task}/{load['module'].replace('.', '/')}.py"]
     # `site` defines these, and scripts call them.
     import builtins
 
