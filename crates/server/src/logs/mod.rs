@@ -41,9 +41,9 @@ use crate::name::{WholeName, directory};
 use crate::privilege;
 use crate::registry::Registry;
 use file::Files;
-use rate::{Buckets, Verdict};
+use rate::{Buckets, Piece, Verdict};
 
-/// Pieces that may wait for the writer; each holds at most 64 KiB.
+/// Pieces that may wait for the writer; each holds at most 64 KiB, and becomes twice that in a file.
 const QUEUE: usize = 4096;
 
 /// The logs of all functions.
@@ -159,10 +159,11 @@ impl Logs {
 impl LogSink for Logs {
     fn write(&self, line: LogLine) {
         let name = directory(&line.handler.tenant, &line.handler.name);
+        let piece = Piece { text: line.text.len(), weight: line.weight() };
         // A bucket is whole between any two judgements.
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let is_there = || self.registry.has(&line.handler);
-        let verdict = buckets.judge(&name, line.text.len(), Instant::now(), is_there);
+        let verdict = buckets.judge(&name, piece, Instant::now(), is_there);
         drop(buckets);
         match verdict {
             Verdict::Passes { dropped: 0 } => {}
@@ -284,6 +285,24 @@ mod tests {
 
     fn written(root: &Path) -> String {
         std::fs::read_to_string(root.join("logs/chatty/current.log")).unwrap()
+    }
+
+    #[test]
+    fn a_piece_weighs_what_it_takes_in_the_file() {
+        let mine = "6f9c0f4e-0000-4000-8000-000000000000";
+        for text in ["\n", "no end", "two\nlines\n", "\n\n\n", "\u{fffd}, as it should be"] {
+            for (invocation, stream) in [("", LogStream::Stdout), (mine, LogStream::Stderr)] {
+                let line =
+                    LogLine { invocation: invocation.to_owned(), stream, ..line_of("1", text) };
+                let mut out = Vec::new();
+                line::render(&mut out, SystemTime::now(), invocation, stream, &line.text);
+                assert_eq!(line.weight(), out.len(), "{text:?}");
+            }
+        }
+        let broken = LogLine { text: vec![0xff; 100].into(), ..line() };
+        let mut out = Vec::new();
+        line::render(&mut out, SystemTime::now(), "", broken.stream, &broken.text);
+        assert_eq!(broken.weight(), out.len());
     }
 
     #[tokio::test]
