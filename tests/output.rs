@@ -333,6 +333,31 @@ def handler(event, context):
 }
 
 #[test]
+fn empty_lines_take_no_more_of_the_disk_than_a_call_and_a_log_may() {
+    if !can_run() {
+        return;
+    }
+    let most = 1 << 20;
+    let worker = Site::new().up_with(&[("WOOL_LOG_BYTES", "1MiB")]);
+    let source = "def handler(event, context):\n    print('\\n' * 1_000_000)\n";
+    drop(worker.deploy("empty", source).expect(201));
+    let sizes = || {
+        drop(worker.run("empty", &json!({})).expect(200));
+        drop(worker.logs("empty"));
+        let files = std::fs::read_dir(worker.site().state().join("logs/empty")).unwrap();
+        files.map(|file| file.unwrap().metadata().unwrap().len()).collect::<Vec<u64>>()
+    };
+    // A call's, and one line that says what was dropped.
+    let first = sizes().iter().sum::<u64>();
+    assert!((most / 2..most + 200).contains(&first), "{first}");
+    for _ in 0..4 {
+        let sizes = sizes();
+        assert!(sizes.len() <= 3 && sizes.iter().all(|size| *size < most + 200), "{sizes:?}");
+    }
+    worker.assert_well();
+}
+
+#[test]
 fn a_function_that_prints_without_end_is_held_to_its_rate() {
     if !can_run() {
         return;

@@ -129,13 +129,13 @@ impl Drop for Guest {
     }
 }
 
-/// Bytes of output that were passed on.
+/// Bytes that the output that was passed on takes in a log.
 #[derive(Debug, Default)]
 struct Lines(AtomicUsize);
 
 impl LogSink for Lines {
     fn write(&self, line: LogLine) {
-        self.0.fetch_add(line.text.len(), Ordering::SeqCst);
+        self.0.fetch_add(line.weight(), Ordering::SeqCst);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sandbox::wire::{Convention, Failure, LogStream};
+use sandbox::wire::{Convention, Failure};
 use sandbox::{
     Death, Destination, InvocationId, Kind, Layer, Limits, Network, ProviderError, PythonSpec,
     Reset,
@@ -313,25 +313,6 @@ fn describe(death: Death) -> String {
         }
         _ => death.to_string(),
     }
-}
-
-/// A piece of a handler's output.
-#[derive(Clone, Debug)]
-pub struct LogLine {
-    /// Who wrote.
-    pub handler: Arc<Handler>,
-    /// During which invocation; empty while loading.
-    pub invocation: String,
-    /// Where it wrote.
-    pub stream: LogStream,
-    /// What it wrote: whole lines where possible, at most 64 KiB.
-    pub text: Bytes,
-}
-
-/// Where output goes. Must not block: it is called on the call's path.
-pub trait LogSink: Send + Sync + fmt::Debug {
-    /// Takes one piece; drops it (and counts that) rather than wait.
-    fn write(&self, line: LogLine);
 }
 
 #[cfg(test)]

@@ -199,7 +199,7 @@ mod tests {
 
     use super::*;
     use crate::call::tests::handler;
-    use crate::call::{LogLine, LogSink};
+    use crate::output::{LogLine, LogSink};
 
     #[derive(Debug)]
     struct Nowhere;

@@ -30,6 +30,7 @@ mod handler_cache;
 mod import_cache;
 mod journey;
 mod lease;
+mod output;
 mod package;
 mod pages;
 mod popularity;
@@ -41,13 +42,13 @@ mod traffic;
 
 pub use budget::Pressure;
 pub use call::{
-    Call, CallError, DEFAULT_TENANT, Handler, HandlerId, LogLine, LogSink, Outcome, Served, Stage,
-    Stages, Start,
+    Call, CallError, DEFAULT_TENANT, Handler, HandlerId, Outcome, Served, Stage, Stages, Start,
 };
 pub use config::{EngineConfig, ZygotePolicy};
 pub use engine::{Engine, Packages};
 pub use import_cache::seed::ZygoteTree;
 pub use import_cache::{ImportCache, ImportTime, Pick};
+pub use output::{LogLine, LogSink};
 pub use package::{Distribution, PackageStore};
 pub use secrets::{NoSecrets, SecretEnvironment, SecretStore, SecretsUnreadable};
 pub use status::{

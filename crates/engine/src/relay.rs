@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use sandbox::InvocationId;
 use sandbox::wire::LogStream;
 
-use crate::call::{Handler, LogLine, LogSink};
+use crate::call::Handler;
+use crate::output::{LogLine, LogSink, fitting, in_front, weight};
 
-/// Longest piece that a sink gets, in bytes.
+/// Longest text of a piece that a sink gets, in bytes.
 const PIECE: usize = 64 << 10;
+
+/// What a piece takes in a log at most, in bytes: as much again as its text where its lines are short.
+const PIECE_IN_LOG: usize = 2 * PIECE;
 
 /// The way of one call's output. When it is dropped, however the call ended, it says what did not fit.
 #[derive(Debug)]
@@ -40,8 +44,9 @@ impl Relay {
         left.is_some()
     }
 
-    /// Passes on what the guest says was written during `claim`. The bytes in which it says so count as those of the text:
-    /// one piece for every byte would else cost a hundred times what it may.
+    /// Passes on what the guest says was written during `claim`. What stands in front of each line in the log counts as the
+    /// text does, and so does the header in which the guest says whose it is, where that is longer: one piece for every byte,
+    /// or a newline for every byte, would else cost a hundred times what it may.
     pub(crate) fn pass(
         &mut self,
         claim: String,
@@ -49,19 +54,30 @@ impl Relay {
         text: Vec<u8>,
         header_bytes: usize,
     ) {
-        self.left = self.left.saturating_sub(header_bytes);
-        let mut text = Bytes::from(text);
-        let fits = text.len().min(self.left);
-        self.left -= fits;
-        self.dropped += (text.len() - fits) as u64;
-        text.truncate(fits);
         // The guest may say what it likes; a name that could break a log line is replaced by the true one.
         let harmless = claim.is_empty() || claim.parse::<InvocationId>().is_ok();
         let invocation = if harmless { claim } else { self.invocation.to_string() };
+        self.left = self.left.saturating_sub(header_bytes.saturating_sub(in_front(&invocation)));
+        let mut text = Bytes::from(text);
         while !text.is_empty() {
-            let piece = text.split_to(text.len().min(PIECE));
+            let piece = self.next_piece(&mut text, &invocation);
+            if piece.is_empty() {
+                break;
+            }
             self.write(invocation.clone(), stream, piece);
         }
+        self.dropped += text.len() as u64;
+    }
+
+    /// Takes what fits into one piece, and into what is left to the call; nothing, if nothing does.
+    fn next_piece(&mut self, text: &mut Bytes, invocation: &str) -> Bytes {
+        let (in_front, most) = (in_front(invocation), &text[..text.len().min(PIECE)]);
+        let piece = text.slice(..fitting(most, in_front, self.left.min(PIECE_IN_LOG)));
+        if !piece.is_empty() {
+            self.left = self.left.saturating_sub(weight(&piece, in_front));
+            text.advance(piece.len());
+        }
+        piece
     }
 
     fn write(&self, invocation: String, stream: LogStream, text: Bytes) {

@@ -248,6 +248,21 @@ async fn many_short_pieces_of_output_cost_what_says_whose_they_are() {
 }
 
 #[tokio::test]
+async fn empty_lines_cost_what_stands_in_front_of_them_in_the_log() {
+    let config = EngineConfig { log_bytes: 100_000, ..EngineConfig::default() };
+    let (world, result) = outcome("newlines:1000000", config).await;
+    result.unwrap();
+    let lines = world.lines.0.lock().unwrap();
+    let (last, passed) = lines.split_last().unwrap();
+    let empty: usize = passed.iter().map(|line| line.text.len()).sum();
+    // `2026-11-21T21:15:38.123Z call-7 stdout `, and the end of the line.
+    let in_log = empty * (34 + passed[0].invocation.len());
+    assert!((99_000..=100_000).contains(&in_log), "{in_log}");
+    let words = format!("lambswool: {} more bytes of output were dropped\n", 1_000_000 - empty);
+    assert_eq!(str::from_utf8(&last.text), Ok(&words[..]));
+}
+
+#[tokio::test]
 async fn handlers_that_come_and_go_leave_nothing_behind() {
     let world = World::new(EngineConfig { handler_cache_bytes: 0, ..EngineConfig::default() });
     for number in 0..200 {

@@ -14,12 +14,13 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument, info_span};
 
 use crate::budget::{Budget, Pressure};
-use crate::call::{Call, CallError, Handler, HandlerId, LogSink, Served};
+use crate::call::{Call, CallError, Handler, HandlerId, Served};
 use crate::config::EngineConfig;
 use crate::fault;
 use crate::import_cache::ImportCache;
 use crate::import_cache::seed::ZygoteTree;
 use crate::journey::Journey;
+use crate::output::LogSink;
 use crate::package::PackageStore;
 use crate::scheduler::Scheduler;
 use crate::secrets::{NoSecrets, SecretStore};

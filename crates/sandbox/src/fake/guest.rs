@@ -8,6 +8,7 @@
 //! | `uses:A+B/C` | returns; says, when asked, that loading imported A and B and the first call C, as far as its zygote had not; ten milliseconds each |
 //! | `print` | writes a line while loading and one while called, then returns |
 //! | `flood:BYTES` | writes that much output in frames of 64 KiB, then returns |
+//! | `newlines:COUNT` | writes so many empty lines in frames of 64 KiB, then returns |
 //! | `drum:COUNT` | writes that many pieces of output of a byte each, then returns |
 //! | `repeat:COUNT` | says so often that it imported nothing, then returns |
 //! | `chatter:BYTES` | writes that much output *before* it reads its call |
@@ -92,7 +93,7 @@ impl Guest {
         let milliseconds = 0.1 + milliseconds;
         self.say(&Reply::Loaded { milliseconds }, b"").await?;
         if verb == "chatter" {
-            self.print_much("", number).await?;
+            self.print_much("", b'.', number).await?;
         }
         let mut observe = load.observe;
         while let Some((request, body)) = self.hear().await? {
@@ -105,7 +106,8 @@ impl Guest {
                     tokio::time::sleep(Duration::from_millis(number as u64)).await;
                 }
                 "print" => self.print(&id, b"called\n").await?,
-                "flood" => self.print_much(&id, number).await?,
+                "flood" => self.print_much(&id, b'.', number).await?,
+                "newlines" => self.print_much(&id, b'\n', number).await?,
                 "drum" => {
                     let piece = Reply::Log { id: id.clone(), stream: LogStream::Stdout };
                     self.say_often(&piece, b".", number).await?;
@@ -177,8 +179,8 @@ impl Guest {
         self.stream.write_all(&one.repeat(times)).await
     }
 
-    async fn print_much(&mut self, id: &str, bytes: usize) -> io::Result<()> {
-        let piece = vec![b'.'; PIECE];
+    async fn print_much(&mut self, id: &str, byte: u8, bytes: usize) -> io::Result<()> {
+        let piece = vec![byte; PIECE];
         let mut left = bytes;
         while left > 0 {
             let now = left.min(PIECE);

@@ -85,7 +85,11 @@ impl Frame {
     }
 }
 
-/// Cuts a stream of bytes into frames. Holds at most one frame and what was pushed behind it.
+/// What a decoder keeps of its buffer between frames, in bytes: there is one for each idle instance.
+const KEPT: usize = 64 << 10;
+
+/// Cuts a stream of bytes into frames. Holds at most one frame and what was pushed behind it; of the memory of a long one nothing
+/// once that was taken.
 #[derive(Debug)]
 pub struct Decoder {
     buffer: Vec<u8>,
@@ -123,9 +127,35 @@ impl Decoder {
         else {
             return Ok(None);
         };
-        let frame = Frame { header: header.to_vec(), body: body.to_vec() };
+        let header = header.to_vec();
+        // What was pushed behind it is copied then, which is little: a long frame is pushed in pieces.
+        if end > KEPT && rest.len() - end <= KEPT {
+            return Ok(Some(Frame { header, body: self.move_out(header_end, end) }));
+        }
+        let frame = Frame { header, body: body.to_vec() };
         self.taken += end;
+        self.give_back();
         Ok(Some(frame))
+    }
+
+    /// Frees what the buffer grew by, as soon as the rest of it fits into less. Short frames never make it grow so far.
+    fn give_back(&mut self) {
+        if self.buffer.capacity() > KEPT && self.pending() <= KEPT {
+            self.buffer.drain(..self.taken);
+            self.buffer.shrink_to(KEPT);
+            self.taken = 0;
+        }
+    }
+
+    /// Makes the buffer the body of a long frame, from `begin` of what is not yet taken to `end`: a copy would take as much again.
+    fn move_out(&mut self, begin: usize, end: usize) -> Vec<u8> {
+        let behind = self.buffer.split_off(self.taken + end);
+        let mut body = std::mem::replace(&mut self.buffer, behind);
+        body.drain(..self.taken + begin);
+        // It may be kept until its reader has read it, and had grown by doubling.
+        body.shrink_to_fit();
+        self.taken = 0;
+        body
     }
 
     /// Bytes held that belong to no whole frame yet.
@@ -169,6 +199,32 @@ mod tests {
             decoder.push(&bytes);
             while let Ok(Some(_)) = decoder.next_frame() {}
             prop_assert!(decoder.pending() <= bytes.len());
+        }
+    }
+
+    #[test]
+    fn a_decoder_keeps_no_memory_of_a_long_frame_that_was_taken() {
+        for (header, body, behind) in
+            [(10, 6 << 20, 0), (10, 6 << 20, 30), (MAX_HEADER_BYTES, 0, 30), (10, KEPT - 18, 0)]
+        {
+            let (header, body) = (vec![b'h'; header], vec![b'b'; body]);
+            let mut bytes = Vec::new();
+            Frame::encode(&header, &body, &mut bytes).unwrap();
+            Frame::encode(b"next", &vec![b'n'; behind], &mut bytes).unwrap();
+            let mut decoder = Decoder::new(8 << 20);
+            let mut frames = Vec::new();
+            for piece in bytes.chunks(16 << 10) {
+                decoder.push(piece);
+                while let Some(frame) = decoder.next_frame().unwrap() {
+                    frames.push(frame);
+                }
+            }
+            let [first, next] = &frames[..] else { panic!("{} frames", frames.len()) };
+            assert_eq!((&first.header, &first.body), (&header, &body));
+            assert_eq!((&next.header[..], next.body.len()), (&b"next"[..], behind));
+            // What holds a reply holds no more than that.
+            assert_eq!(first.body.capacity(), body.len());
+            assert!(decoder.buffer.capacity() <= KEPT, "{}", decoder.buffer.capacity());
         }
     }
 

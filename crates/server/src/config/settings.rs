@@ -180,10 +180,10 @@ pub struct Config {
     pub queue: usize,
     /// How long running calls may take to end when the worker stops. Default 10 seconds.
     pub drain: Span,
-    /// Size at which a function's log is rotated. Default 10 MiB.
+    /// Size at which a function's log is rotated, within a line of it. Default 10 MiB.
     pub log_bytes: Bytes,
-    /// Bytes a second that a function may write to its log on the average, over all its calls; `log_bytes` at once. What is
-    /// more is dropped, and the log says how much. Default 1 MiB.
+    /// Bytes a second that a function may write to its log on the average, over all its calls, what says of each line whose
+    /// it is included; `log_bytes` at once. What is more is dropped, and the log says how much. Default 1 MiB.
     pub log_rate: Bytes,
     /// Log files kept for each function, the current one included. Default 3.
     pub log_files: usize,

@@ -80,7 +80,7 @@ impl Files {
             current.versions.insert(0, version.clone());
         }
         render(&mut current.pending);
-        // A batch may be large: rotate within it, so that no file grows far beyond its size.
+        // A batch may be large: write within it, so that not much waits in memory.
         if current.pending.len() as u64 + current.size >= self.rotation.bytes {
             self.flush_one(name);
         }
@@ -144,15 +144,7 @@ impl Files {
     fn flush_one(&mut self, name: &str) {
         let dir = self.root.join(name);
         let Some(current) = self.open.get_mut(name) else { return };
-        let wrote = current.flush().and_then(|()| {
-            if current.size < self.rotation.bytes {
-                return Ok(());
-            }
-            rotate(&dir, self.rotation)?;
-            let versions = std::mem::take(&mut current.versions);
-            *current = Current { versions, ..Current::open(&dir)? };
-            Ok(())
-        });
+        let wrote = current.flush(&dir, self.rotation);
         if let Err(error) = wrote {
             tell(name, &error);
             // Opened anew next time: the directory may have been removed by hand.
@@ -201,12 +193,31 @@ impl Current {
         Ok(Self { file, size, pending: Vec::new(), versions: Vec::new() })
     }
 
-    fn flush(&mut self) -> io::Result<()> {
+    /// Writes what is pending, and rotates as often as it takes: no file is longer than it may be by more than a line.
+    fn flush(&mut self, dir: &Path, rotation: Rotation) -> io::Result<()> {
         let pending = std::mem::take(&mut self.pending);
-        self.file.write_all(&pending)?;
-        self.size += pending.len() as u64;
-        Ok(())
+        let (mut rest, most) = (&pending[..], rotation.bytes.max(1));
+        loop {
+            let (now, later) = rest.split_at(whole_lines(rest, most.saturating_sub(self.size)));
+            self.file.write_all(now)?;
+            self.size += now.len() as u64;
+            if self.size < most {
+                return Ok(());
+            }
+            rotate(dir, rotation)?;
+            let versions = std::mem::take(&mut self.versions);
+            *self = Self { versions, ..Self::open(dir)? };
+            rest = later;
+        }
     }
+}
+
+/// Where the line ends that fills so many bytes; the end of all, where they are fewer.
+fn whole_lines(lines: &[u8], bytes: u64) -> usize {
+    let Some(before) = bytes.checked_sub(1) else { return 0 };
+    let before = usize::try_from(before).unwrap_or(usize::MAX).min(lines.len());
+    let end = lines[before..].iter().position(|byte| *byte == b'\n');
+    end.map_or(lines.len(), |end| before + end + 1)
 }
 
 /// The log's file number `n`: 0 is the current one, larger numbers are older.
@@ -265,6 +276,32 @@ mod tests {
         ]
         .join("");
         assert!(newest.contains(&format!("{:099}", 199)));
+    }
+
+    #[test]
+    fn a_piece_that_is_longer_than_a_file_fills_one_after_the_other() {
+        for bytes in [0, 1, 100, 1000, 1050] {
+            let dir = tempfile::tempdir().unwrap();
+            let mut files = Files::new(dir.path().to_owned(), Rotation { bytes, files: 100 });
+            let lines: Vec<String> = (0..30).map(|number| format!("{number:099}\n")).collect();
+            let piece = lines.concat();
+            for _ in 0..2 {
+                files.append(
+                    "f",
+                    &version(),
+                    || true,
+                    |out| out.extend_from_slice(piece.as_bytes()),
+                );
+            }
+            files.flush();
+            let log = dir.path().join("f");
+            let of =
+                (0..100).rev().filter_map(|number| fs::read_to_string(path(&log, number)).ok());
+            let of: Vec<String> = of.collect();
+            assert!(of.iter().all(|file| (file.len() as u64) < bytes.max(1) + 100), "{bytes}");
+            assert!(of.iter().rev().skip(1).all(|file| file.len() as u64 >= bytes), "{bytes}");
+            assert_eq!(of.concat(), piece.repeat(2), "{bytes}");
+        }
     }
 
     #[test]

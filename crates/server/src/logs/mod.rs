@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   engine ── write ──► bounded queue ──► writer thread ──► logs/<name>/current.log ──► 1.log ──► 2.log
-//!      (never waits: full, or too fast → dropped and counted) one line: RFC 3339, invocation, stream, text
+//!      (never waits: too fast, or its share is full → dropped) one line: RFC 3339, invocation, stream, text
 //! ```
 //!
 //! A reader asks the writer to catch up first, so what a finished call printed is there to read. Followers are woken
@@ -17,6 +17,7 @@
 mod file;
 mod follow;
 mod line;
+mod places;
 mod rate;
 
 use std::path::{Path, PathBuf};
@@ -41,9 +42,10 @@ use crate::name::{WholeName, directory};
 use crate::privilege;
 use crate::registry::Registry;
 use file::Files;
-use rate::{Buckets, Verdict};
+use places::Place;
+use rate::{Buckets, Piece, Verdict};
 
-/// Pieces that may wait for the writer; each holds at most 64 KiB.
+/// Pieces that may wait for the writer; each holds at most 64 KiB, and becomes twice that in a file.
 const QUEUE: usize = 4096;
 
 /// The logs of all functions.
@@ -66,7 +68,13 @@ const REMOVALS: usize = 64;
 type IsBack = Box<dyn FnOnce() -> bool + Send>;
 
 enum Message {
-    Line(SystemTime, LogLine),
+    /// A piece, and how many bytes before it were dropped.
+    Line {
+        at: SystemTime,
+        line: LogLine,
+        dropped: u64,
+        place: Place,
+    },
     Remove(String, IsBack, oneshot::Sender<()>),
     Flush(oneshot::Sender<()>),
 }
@@ -95,7 +103,8 @@ impl Logs {
             files.keep_only(&names.collect());
             write_all(&messages, files, &known, &written_now);
         })?;
-        let (buckets, removed) = (Mutex::new(Buckets::new(rate)), broadcast::Sender::new(REMOVALS));
+        let (buckets, removed) =
+            (Mutex::new(Buckets::new(rate, QUEUE)), broadcast::Sender::new(REMOVALS));
         let root = root.to_owned();
         Ok(Self { queue, dropped, buckets, written, removed, root, rotation, registry })
     }
@@ -159,40 +168,28 @@ impl Logs {
 impl LogSink for Logs {
     fn write(&self, line: LogLine) {
         let name = directory(&line.handler.tenant, &line.handler.name);
+        let piece = Piece { text: line.text.len(), weight: line.weight() };
         // A bucket is whole between any two judgements.
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let is_there = || self.registry.has(&line.handler);
-        let verdict = buckets.judge(&name, line.text.len(), Instant::now(), is_there);
+        let verdict = buckets.judge(&name, piece, Instant::now(), is_there);
         drop(buckets);
         match verdict {
-            Verdict::Passes { dropped: 0 } => {}
-            Verdict::Passes { dropped } => {
-                let text = format!(
-                    "lambswool: {dropped} bytes of output came too fast and were dropped (log_rate)\n"
-                );
-                self.hand_over(LogLine {
-                    stream: LogStream::Stderr,
-                    text: text.into(),
-                    ..line.clone()
-                });
+            Verdict::Passes { place, dropped } => {
+                let message = Message::Line { at: SystemTime::now(), line, dropped, place };
+                // Who asks for something takes a place, too.
+                if let Err(TrySendError::Full(_)) = self.queue.try_send(message) {
+                    self.count_dropped();
+                }
             }
-            Verdict::Dropped => return self.count_dropped(),
+            Verdict::Dropped => self.count_dropped(),
             // Nobody could have read it.
-            Verdict::Gone => return,
+            Verdict::Gone => {}
         }
-        self.hand_over(line);
     }
 }
 
 impl Logs {
-    fn hand_over(&self, line: LogLine) {
-        if let Err(TrySendError::Full(_)) =
-            self.queue.try_send(Message::Line(SystemTime::now(), line))
-        {
-            self.count_dropped();
-        }
-    }
-
     fn count_dropped(&self) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
         metrics::counter!("lambswool_log_pieces_dropped_total").increment(1);
@@ -211,12 +208,13 @@ fn write_all(
         // Everything that is there already goes into one write per file.
         for message in std::iter::once(first).chain(messages.try_iter().take(QUEUE)) {
             match message {
-                Message::Line(at, line) => {
+                Message::Line { at, line, dropped, place } => {
+                    drop(place);
                     let handler = &line.handler;
                     let directory = directory(&handler.tenant, &handler.name);
                     let is_there = || registry.has(handler);
                     files.append(&directory, &handler.id, is_there, |out| {
-                        line::render(out, at, &line.invocation, line.stream, &line.text);
+                        render(out, at, &line, dropped);
                     });
                 }
                 Message::Remove(name, is_back, done) => {
@@ -239,8 +237,21 @@ fn write_all(
     }
 }
 
+/// Appends a piece as lines, behind one that says how much is missing before it.
+fn render(out: &mut Vec<u8>, at: SystemTime, line: &LogLine, dropped: u64) {
+    if dropped > 0 {
+        let told = format!(
+            "lambswool: {dropped} bytes of output came too fast and were dropped (log_rate)\n"
+        );
+        line::render(out, at, &line.invocation, LogStream::Stderr, told.as_bytes());
+    }
+    line::render(out, at, &line.invocation, line.stream, &line.text);
+}
+
 #[cfg(test)]
 mod tests {
+    use engine::{Handler, HandlerId};
+
     use super::*;
     use crate::registry::{Sqlite, Version};
 
@@ -254,6 +265,12 @@ mod tests {
         }));
         let (stream, text) = (LogStream::Stdout, text.into());
         LogLine { handler: Arc::new(handler.unwrap()), invocation: String::new(), stream, text }
+    }
+
+    fn another(name: &str) -> Arc<Handler> {
+        let handler = (*line().handler).clone();
+        let (id, name) = (HandlerId(Arc::from(name)), name.to_owned());
+        Arc::new(Handler { id, name, ..handler })
     }
 
     fn line() -> LogLine {
@@ -284,6 +301,24 @@ mod tests {
 
     fn written(root: &Path) -> String {
         std::fs::read_to_string(root.join("logs/chatty/current.log")).unwrap()
+    }
+
+    #[test]
+    fn a_piece_weighs_what_it_takes_in_the_file() {
+        let mine = "6f9c0f4e-0000-4000-8000-000000000000";
+        for text in ["\n", "no end", "two\nlines\n", "\n\n\n", "\u{fffd}, as it should be"] {
+            for (invocation, stream) in [("", LogStream::Stdout), (mine, LogStream::Stderr)] {
+                let line =
+                    LogLine { invocation: invocation.to_owned(), stream, ..line_of("1", text) };
+                let mut out = Vec::new();
+                line::render(&mut out, SystemTime::now(), invocation, stream, &line.text);
+                assert_eq!(line.weight(), out.len(), "{text:?}");
+            }
+        }
+        let broken = LogLine { text: vec![0xff; 100].into(), ..line() };
+        let mut out = Vec::new();
+        line::render(&mut out, SystemTime::now(), "", broken.stream, &broken.text);
+        assert_eq!(broken.weight(), out.len());
     }
 
     #[tokio::test]
@@ -369,6 +404,42 @@ mod tests {
         logs.flush().await;
         assert_eq!(written(root.path()).matches("of the old").count(), 1);
         assert_eq!(written(root.path()).matches("of the new").count(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_function_that_writes_more_than_can_wait_pushes_out_no_line_of_another() {
+        let root = tempfile::tempdir().unwrap();
+        let registry = registry(root.path());
+        let loud = LogLine { handler: another("loud"), ..line() };
+        deploy(&registry, &line());
+        deploy(&registry, &loud);
+        let logs = Arc::new(start(root.path(), &registry));
+        // Whoever removes a log is asked in the writer's thread, which waits here meanwhile.
+        let (go_on, waits) = sync_channel::<()>(0);
+        let (nobody, writer) = (WholeName::of(&another("nobody")), Arc::clone(&logs));
+        let (asked, is_asked) = oneshot::channel();
+        let removal = tokio::spawn(async move {
+            let is_back = move || asked.send(()).is_ok() && waits.recv().is_err();
+            writer.remove_unless(&nobody, is_back).await;
+        });
+        is_asked.await.unwrap();
+        for number in 0..24_000 {
+            logs.write(loud.clone());
+            if number % 240 == 0 {
+                logs.write(line());
+            }
+        }
+        drop(go_on);
+        removal.await.unwrap();
+        logs.flush().await;
+        assert_eq!(written(root.path()).matches("by print").count(), 100);
+        logs.write(loud);
+        logs.flush().await;
+        let log = std::fs::read_to_string(root.path().join("logs/loud/current.log")).unwrap();
+        let kept = log.matches("by print").count() - 1;
+        let dropped =
+            format!(" {} bytes of output came too fast", (24_000 - kept) * "by print\n".len());
+        assert!(kept < QUEUE && log.contains(&dropped), "{kept}: {log:.200}");
     }
 
     #[tokio::test]
