@@ -8,9 +8,12 @@
 //! The reader takes in the whole list of entries before anybody can look at it: some six hundred bytes for
 //! each. There may be several end records, of which it tries one after the other. So the limits are not taken from what
 //! one of them says but from what the reader sees, whichever it follows.
+//!
+//! Of several entries with one name it keeps one, and does not say so. So the list that it read is counted again, header by
+//! header, from where it began: who has as many entries has each name once, and nothing behind what the end record tells of.
 
-use std::cell::Cell;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::cell::{Cell, RefCell, RefMut};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::rc::Rc;
 
 use zip::ZipArchive;
@@ -25,10 +28,19 @@ const MAX_LIST: u64 = 32 << 20;
 const END: &[u8] = b"PK\x06\x06";
 const ENTRIES: std::ops::Range<usize> = 32..40;
 
+/// Begins what the list says of one entry: its fixed part, and where in that the lengths of name, extra fields and comment stand.
+const HEADER: &[u8] = b"PK\x01\x02";
+const HEADER_LENGTH: usize = 46;
+const LENGTHS: [usize; 3] = [28, 30, 32];
+
+/// Other readers would find something else in it.
+const AMBIGUOUS: &str =
+    "its list of entries names one of them twice, or has more than its end record tells";
+
 /// The reader with its limits, as long as there are any.
 #[derive(Debug)]
 pub(crate) struct Watched<R> {
-    archive: R,
+    archive: Rc<RefCell<R>>,
     watch: Rc<Watch>,
 }
 
@@ -48,7 +60,9 @@ enum Refused {
 /// Opens an archive; else why it cannot be.
 pub(crate) fn open<R: Read + Seek>(archive: R) -> Result<ZipArchive<Watched<R>>, String> {
     let watch = Rc::new(Watch { left: Cell::new(Some(MAX_LIST)), refused: Cell::new(None) });
-    let opened = ZipArchive::new(Watched { archive, watch: Rc::clone(&watch) });
+    let archive = Rc::new(RefCell::new(archive));
+    let opened =
+        ZipArchive::new(Watched { archive: Rc::clone(&archive), watch: Rc::clone(&watch) });
     match (watch.refused.get(), opened) {
         (Some(Refused::Long), _) => Err(format!(
             "its list of entries has more than {} MiB; put fewer files into it",
@@ -60,9 +74,40 @@ pub(crate) fn open<R: Read + Seek>(archive: R) -> Result<ZipArchive<Watched<R>>,
         (None, Err(error)) => Err(error.to_string()),
         (None, Ok(opened)) => {
             watch.left.set(None);
-            Ok(opened)
+            let start = opened.central_directory_start();
+            let listed = exclusive(&archive)
+                .and_then(|mut archive| listed(&mut *archive, start, opened.len()));
+            match listed {
+                Ok(listed) if listed == opened.len() => Ok(opened),
+                Ok(_) => Err(AMBIGUOUS.to_owned()),
+                Err(error) => Err(error.to_string()),
+            }
         }
     }
+}
+
+/// How many entries stand in the list that begins there, at most one more than were kept.
+fn listed(mut archive: impl Read + Seek, start: u64, kept: usize) -> io::Result<usize> {
+    archive.seek(SeekFrom::Start(start))?;
+    let mut list = BufReader::new(archive);
+    let mut found = 0;
+    while found <= kept {
+        let mut header = [0; HEADER_LENGTH];
+        match list.read_exact(&mut header) {
+            Ok(()) if header.starts_with(HEADER) => {}
+            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error),
+            _ => break,
+        }
+        let lengths = LENGTHS.map(|at| i64::from(u16::from_le_bytes([header[at], header[at + 1]])));
+        list.seek_relative(lengths.iter().sum())?;
+        found += 1;
+    }
+    Ok(found)
+}
+
+/// Nobody else is at it: one thread opens an archive and reads it.
+fn exclusive<R>(archive: &RefCell<R>) -> io::Result<RefMut<'_, R>> {
+    archive.try_borrow_mut().map_err(io::Error::other)
 }
 
 impl<R: Read> Read for Watched<R> {
@@ -70,7 +115,7 @@ impl<R: Read> Read for Watched<R> {
         // What is refused is not read first: the reader makes room for whatever a record tells of.
         let most = self.watch.left.get().and_then(|left| usize::try_from(left + 1).ok());
         let most = most.map_or(buffer.len(), |most| most.min(buffer.len()));
-        let read = self.archive.read(&mut buffer[..most])?;
+        let read = exclusive(&self.archive)?.read(&mut buffer[..most])?;
         match self.watch.look(&buffer[..read]) {
             None => Ok(read),
             Some(_) => Err(io::ErrorKind::QuotaExceeded.into()),
@@ -80,7 +125,7 @@ impl<R: Read> Read for Watched<R> {
 
 impl<R: Seek> Seek for Watched<R> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.archive.seek(to)
+        exclusive(&self.archive)?.seek(to)
     }
 }
 
@@ -110,9 +155,13 @@ mod tests {
 
     /// As many entries, and how long each one's comment is; nothing is in them.
     fn list(entries: u32, comment: u16) -> Vec<u8> {
+        list_of((0..entries).map(|number| format!("{number:07}")), comment)
+    }
+
+    /// Entries of these names, seven letters each.
+    fn list_of(names: impl IntoIterator<Item = String>, comment: u16) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for number in 0..entries {
-            let name = format!("{number:07}");
+        for name in names {
             bytes.extend(b"PK\x01\x02");
             bytes.extend([0; 24]);
             bytes.extend(7u16.to_le_bytes());
@@ -190,6 +239,55 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Three entries, and two of them with one name.
+    fn doubled() -> Vec<u8> {
+        list_of(["main.py", "help.py", "main.py"].map(str::to_owned), 9)
+    }
+
+    #[test]
+    fn an_entry_that_is_listed_twice_is_found_whatever_the_end_records_say() {
+        let mut plain = doubled();
+        plain.extend(end(3, 0));
+        let mut wide = doubled();
+        end64(&mut wide, 3, 0);
+        // In the real one's comment another stands, for what looks at the last.
+        let mut forged = doubled();
+        forged.extend(end(3, 0));
+        let comment = forged.len() - 2;
+        forged[comment] = 23;
+        let mut other = end(2, 0);
+        other[20] = 77;
+        forged.extend(other);
+        forged.push(b'x');
+        // What is read is the first two.
+        let mut short = doubled();
+        short.extend(end(2, 0));
+        for (kind, bytes) in
+            [("plain", plain), ("wide", wide), ("forged", forged), ("short", short)]
+        {
+            let words = opened(bytes).0.expect_err(kind);
+            assert!(words.contains("names one of them twice"), "{kind}: {words}");
+        }
+    }
+
+    #[test]
+    fn archives_with_comments_and_something_before_them_are_opened() {
+        for before in [0, 100_000] {
+            let mut bytes = vec![b'#'; before];
+            bytes.extend(list(3, 9));
+            bytes.extend(end(3, 0));
+            let at = bytes.len() - 2;
+            bytes[at..].copy_from_slice(&60_000u16.to_le_bytes());
+            bytes.resize(bytes.len() + 60_000, b'c');
+            // The end record says how long the list is, by which the reader finds where it begins.
+            bytes[at - 8..at - 4].copy_from_slice(&(3 * (46 + 7 + 9u32)).to_le_bytes());
+            assert_eq!(opened(bytes).0, Ok(3), "{before}");
+        }
+        let mut empty = Vec::new();
+        empty.extend(end(0, 0));
+        assert_eq!(opened(empty).0, Ok(0));
     }
 
     #[test]

@@ -241,6 +241,16 @@ mod tests {
     }
 
     #[test]
+    fn a_wheel_that_lists_a_file_twice_is_refused() {
+        let mut bytes = wheel(&[INFO, ("one.py", "x"), ("two.py", "y")]);
+        while let Some(at) = bytes.windows(6).position(|name| name == b"two.py") {
+            bytes[at..at + 3].copy_from_slice(b"one");
+        }
+        let refused = check("my-pack", "1.0", FILE, Cursor::new(bytes)).unwrap_err();
+        assert!(matches!(&refused, WheelError::Archive(why) if why.contains("twice")), "{refused}");
+    }
+
+    #[test]
     fn a_wheel_of_another_name_or_version_is_refused() {
         for file in [
             "six-1.0-py3-none-any.whl",

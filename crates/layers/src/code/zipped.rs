@@ -1,6 +1,6 @@
 //! Taking in a zip archive.
 
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read, Seek};
 
 use super::CodeError;
 use super::writer::Writer;
@@ -14,15 +14,9 @@ const FORMAT_BITS: u32 = 0o170_000;
 const REGULAR: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
 
-pub(super) fn unpack(mut archive: impl Read + Seek, writer: &mut Writer) -> Result<(), CodeError> {
-    let told = told_entries(&mut archive).map_err(|error| unreadable(&error))?;
+pub(super) fn unpack(archive: impl Read + Seek, writer: &mut Writer) -> Result<(), CodeError> {
     let mut archive =
         zips::open(archive).map_err(|reason| CodeError::Archive { kind: "zip", reason })?;
-    // The reader keeps one of several entries with one name, and does not say so.
-    if told.is_some_and(|told| told != archive.len()) {
-        let reason = "its list of entries names one of them twice".to_owned();
-        return Err(CodeError::Archive { kind: "zip", reason });
-    }
     for number in 0..archive.len() {
         let mut entry = archive.by_index(number).map_err(|error| unreadable(&error))?;
         let name = entry.name().to_owned();
@@ -44,22 +38,6 @@ pub(super) fn unpack(mut archive: impl Read + Seek, writer: &mut Writer) -> Resu
         writer.add(&name, mode & 0o111 != 0, &mut entry, Some(announced))?;
     }
     Ok(())
-}
-
-/// How many entries the archive's end record tells; none when it is of the 64-bit kind, which tells it elsewhere.
-fn told_entries(archive: &mut (impl Read + Seek)) -> std::io::Result<Option<usize>> {
-    const RECORD: u64 = 22;
-    const LONGEST_COMMENT: u64 = 0xffff;
-    let length = archive.seek(SeekFrom::End(0))?;
-    archive.seek(SeekFrom::Start(length.saturating_sub(RECORD + LONGEST_COMMENT)))?;
-    // Of a record and the longest comment, no more.
-    let mut end = Vec::new();
-    archive.read_to_end(&mut end)?;
-    archive.rewind()?;
-    let at = end.windows(4).rposition(|window| window == b"PK\x05\x06");
-    let told =
-        at.and_then(|at| end.get(at + 10..at + 12)).map(|b| u16::from_le_bytes([b[0], b[1]]));
-    Ok(told.filter(|&told| told != u16::MAX).map(usize::from))
 }
 
 fn unreadable(error: &dyn std::error::Error) -> CodeError {
