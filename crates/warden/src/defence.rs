@@ -90,6 +90,7 @@ defences! {
     FilterSysv "filter-sysv" "System V IPC can be used"
     FilterQueues "filter-queues" "POSIX message queues can be used"
     FilterNotify "filter-notify" "opens of shared files can be watched"
+    FilterPageCache "filter-page-cache" "shared files can be thrown out of memory"
     FilterSockets "filter-sockets" "sockets of every family can be made"
     FilterSecretMemory "filter-secret-memory" "memory that the kernel itself does not see can be made"
     FilterSegments "filter-segments" "segment descriptors can be written"

@@ -263,4 +263,30 @@ def attack(turn, told):
 ",
     )
     .through_sockets(),
+    Attack::new(
+        Who::Handler,
+        "throw a file that all sandboxes share out of memory",
+        "fadvise64(POSIX_FADV_DONTNEED)",
+        &[Defence::FilterPageCache],
+        &["they stay"],
+        "
+def in_memory(file):
+    # One that is not owned has all its pages in memory, says mincore.
+    return trying(lambda: os.preadv(file, [bytearray(1)], 0, os.RWF_NOWAIT))
+
+def attack(turn, told):
+    # Nobody imports it, and so nobody has it mapped.
+    file = os.open(os.path.join(os.path.dirname(os.__file__), 'antigravity.py'), os.O_RDONLY)
+    os.read(file, 1)
+    for _ in range(50):
+        # What is not yet written out stays.
+        os.fsync(file)
+        said = trying(lambda: os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED))
+        found = in_memory(file) if said == 'OK' else said
+        if found != 'OK':
+            return got('its pages are gone') if found == 'EAGAIN' else found
+        time.sleep(0.01)
+    return 'they stay'
+",
+    ),
 ];

@@ -17,7 +17,7 @@ pub struct Group {
 pub const GROUPS: &[Group] = &[
     Group {
         name: "files",
-        reason: "what is open, what it holds, where it is (`fcntl` by its arguments); which files there are the root tree decides",
+        reason: "what is open, what it holds, where it is (`fcntl` and `fadvise64` by their arguments); which files there are the root tree decides",
         calls: calls![
             SYS_read SYS_write SYS_readv SYS_writev SYS_pread64 SYS_pwrite64 SYS_preadv SYS_pwritev
             SYS_preadv2 SYS_pwritev2 SYS_openat SYS_openat2 SYS_close SYS_close_range SYS_lseek
@@ -25,7 +25,7 @@ pub const GROUPS: &[Group] = &[
             SYS_getcwd SYS_chdir SYS_fchdir SYS_mkdirat SYS_unlinkat SYS_renameat SYS_renameat2
             SYS_linkat SYS_symlinkat SYS_readlinkat SYS_fchmod SYS_fchmodat SYS_fchown SYS_fchownat
             SYS_utimensat SYS_ftruncate SYS_truncate SYS_fallocate SYS_fsync SYS_fdatasync
-            SYS_sync_file_range SYS_fadvise64 SYS_readahead SYS_copy_file_range
+            SYS_sync_file_range SYS_readahead SYS_copy_file_range
             SYS_sendfile SYS_splice SYS_tee SYS_vmsplice SYS_dup SYS_dup3 SYS_flock SYS_ioctl
             SYS_pipe2 SYS_statfs SYS_fstatfs SYS_umask SYS_mknodat SYS_getxattr SYS_lgetxattr
             SYS_fgetxattr SYS_listxattr SYS_llistxattr SYS_flistxattr SYS_memfd_create

@@ -119,6 +119,7 @@ pub fn build(role: Role, unix_sockets: bool, isolation: Isolation, network: Netw
     } else {
         rules.insert(libc::SYS_fcntl, Rule::Always);
     }
+    rules.insert(libc::SYS_fadvise64, advice_on_files(isolation));
     network::keep_options(&mut rules, isolation.has(Defence::FilterPrograms), administers);
     refuse_filters(&mut rules, role, isolation);
     if isolation.has(Defence::LimitCore) {
@@ -139,6 +140,16 @@ pub fn build(role: Role, unix_sockets: bool, isolation: Isolation, network: Netw
 
 fn is(value: i32) -> Test {
     Test::Is(value.unsigned_abs())
+}
+
+/// Files of layers are everybody's, and so are their pages in memory: whoever may read one could have them thrown out
+/// (`invalidate_mapping_pages` asks for no permission), and others' starts would wait for the disk.
+fn advice_on_files(isolation: Isolation) -> Rule {
+    if !isolation.has(Defence::FilterPageCache) {
+        return Rule::Always;
+    }
+    let other = Test::IsNot(libc::POSIX_FADV_DONTNEED.unsigned_abs());
+    Rule::WhenElseIgnored(vec![vec![(3, other)]])
 }
 
 /// Nobody lowers the limit of core files to 0: a host that pipes them to a program obeys 1 and not 0 (core(5)).
@@ -215,10 +226,11 @@ mod tests {
         page.push_str(
             "| by their arguments | `clone` without flags that make a namespace or a child for the caller's parent; \
              `socket` of TCP and UDP, AF_UNIX and NETLINK_ROUTE; `socketpair` of AF_UNIX; `fcntl` but for F_NOTIFY; \
+             `fadvise64`, where POSIX_FADV_DONTNEED is answered with success and not done; \
              `setsockopt` but for SO_ATTACH_* of SOL_SOCKET; where zygotes make networks for what they fork no NETLINK_ROUTE, \
              `setsockopt` and `getsockopt` without tables and IPsec, `ioctl` without devices' own requests; `prctl` but for PR_SET_SECCOMP; `setrlimit` and `prlimit64` but for setting RLIMIT_CORE; \
              a zygote's `setns` with CLONE_NEWUSER, `unshare` with exactly what its forks make for themselves, `chroot`, `seccomp` with SECCOMP_SET_MODE_FILTER and no flags | \
-             `clone` `socket` `socketpair` `fcntl` `setsockopt` `getsockopt` `ioctl` `prctl` `setrlimit` `prlimit64` `setns` `unshare` `chroot` `seccomp` |\n\n## Refused, and what for\n\n| defence | \
+             `clone` `socket` `socketpair` `fcntl` `fadvise64` `setsockopt` `getsockopt` `ioctl` `prctl` `setrlimit` `prlimit64` `setns` `unshare` `chroot` `seccomp` |\n\n## Refused, and what for\n\n| defence | \
              where it would lead | calls |\n| --- | --- | --- |\n",
         );
         for refusal in refused::REFUSALS.iter().filter(|refusal| !refusal.calls.is_empty()) {

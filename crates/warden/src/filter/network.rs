@@ -139,7 +139,9 @@ mod tests {
         };
         match rules.get(&call) {
             None | Some(Rule::Always) => true,
-            Some(Rule::When(cases)) => cases.iter().any(|case| case.iter().all(holds)),
+            Some(Rule::When(cases) | Rule::WhenElseIgnored(cases)) => {
+                cases.iter().any(|case| case.iter().all(holds))
+            }
         }
     }
 

@@ -55,6 +55,9 @@ pub enum Rule {
     Always,
     /// Allowed in any of these cases.
     When(Vec<Case>),
+    /// Allowed in any of these cases, else answered with success and not done: for what only advises the kernel, where an
+    /// error would be the surprise.
+    WhenElseIgnored(Vec<Case>),
 }
 
 /// Offsets in `struct seccomp_data`.
@@ -116,7 +119,7 @@ fn segments(rules: &BTreeMap<c_long, Rule>) -> Vec<Segment<'_>> {
     for segment in segments {
         merged.pop_if(|last| last.first == segment.first);
         let alike = |last: &Segment<'_>| {
-            last.rule == segment.rule && !matches!(segment.rule, Some(Rule::When(_)))
+            last.rule == segment.rule && matches!(segment.rule, None | Some(Rule::Always))
         };
         if !merged.last().is_some_and(alike) {
             merged.push(segment);
@@ -145,12 +148,15 @@ fn leaf(rule: Option<&Rule>) -> Program {
     match rule {
         None => vec![refuse()],
         Some(Rule::Always) => vec![answer(SECCOMP_RET_ALLOW)],
-        Some(Rule::When(cases)) => {
-            let mut program: Program = cases.iter().flat_map(|case| allow_when(case)).collect();
-            program.push(refuse());
-            program
-        }
+        Some(Rule::When(cases)) => allow_in(cases, refuse()),
+        Some(Rule::WhenElseIgnored(cases)) => allow_in(cases, ignore()),
     }
+}
+
+fn allow_in(cases: &[Case], otherwise: sock_filter) -> Program {
+    let mut program: Program = cases.iter().flat_map(|case| allow_when(case)).collect();
+    program.push(otherwise);
+    program
 }
 
 /// Allows, or goes on behind itself.
@@ -202,6 +208,11 @@ fn answer(what: u32) -> sock_filter {
 
 fn refuse() -> sock_filter {
     answer(SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs())
+}
+
+/// The error 0 is none: the caller gets 0, and the kernel does nothing (seccomp(2)).
+fn ignore() -> sock_filter {
+    answer(SECCOMP_RET_ERRNO)
 }
 
 fn instruction(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
@@ -265,12 +276,15 @@ mod tests {
                 Test::NotMasked { mask, value: unwanted } => value & mask != unwanted,
             }
         };
-        let allowed = match rules.get(&c_long::from(number)) {
-            None => false,
-            Some(Rule::Always) => true,
-            Some(Rule::When(cases)) => cases.iter().any(|case| case.iter().all(holds)),
+        let refused = SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
+        let (cases, otherwise) = match rules.get(&c_long::from(number)) {
+            None => return refused,
+            Some(Rule::Always) => return SECCOMP_RET_ALLOW,
+            Some(Rule::When(cases)) => (cases, refused),
+            Some(Rule::WhenElseIgnored(cases)) => (cases, SECCOMP_RET_ERRNO),
         };
-        if allowed { SECCOMP_RET_ALLOW } else { SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs() }
+        let allowed = cases.iter().any(|case| case.iter().all(holds));
+        if allowed { SECCOMP_RET_ALLOW } else { otherwise }
     }
 
     fn tests() -> impl Strategy<Value = Test> {
@@ -291,10 +305,14 @@ mod tests {
 
     fn lists() -> impl Strategy<Value = BTreeMap<c_long, Rule>> {
         let case = prop::collection::vec((0u32..6, tests()), 1..3);
-        let rule = prop_oneof![
-            3 => Just(Rule::Always),
-            1 => prop::collection::vec(case, 1..4).prop_map(Rule::When),
-        ];
+        let judged =
+            (prop::collection::vec(case, 1..4), any::<bool>()).prop_map(|(cases, ignored)| {
+                match ignored {
+                    true => Rule::WhenElseIgnored(cases),
+                    false => Rule::When(cases),
+                }
+            });
+        let rule = prop_oneof![3 => Just(Rule::Always), 1 => judged];
         prop::collection::btree_map(0i64..470, rule, 0..400)
             .prop_map(|rules| rules.into_iter().map(|(n, rule)| (n as c_long, rule)).collect())
     }
