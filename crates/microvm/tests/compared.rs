@@ -440,6 +440,60 @@ fn a_directory_is_listed_once_and_all_of_it_while_it_changes() {
 }
 
 #[test]
+fn a_loop_over_a_directory_ends_whatever_it_does_with_each_name() {
+    let source = r#"
+        #include <dirent.h>
+        enum { FILES = 5, MANY = 60 };
+        static int made;
+        static void touch(const char *path) { close(open(path, O_WRONLY | O_CREAT, 0600)); }
+        static void suffix(const char *path) { char other[300]; sprintf(other, "%s.done", path); rename(path, other); }
+        static void create(const char *path) { char other[40]; sprintf(other, "new-%d", made++); touch(other); }
+        static void replace(const char *path) { touch("../staged"); rename("../staged", path); }
+        static void take_away(const char *path) { unlink(path); create(path); }
+        static void another_name(const char *path) { char other[300]; sprintf(other, "%s+", path); link(path, other); rename(other, "moved"); rename("moved", other); }
+        /* How often it goes round: with all names read at once as C libraries do, or each by itself. */
+        static int loop(void (*what)(const char *path), int each) {
+            int rounds = 0; char one[40], bytes[32768];
+            mkdir("d", 0700); chdir("d");
+            for (int at = 0; at < FILES; at++) { sprintf(one, "old-%d", at); touch(one); }
+            link("old-0", "older");
+            int fd = open(".", O_RDONLY | O_DIRECTORY);
+            for (long got; (got = syscall(SYS_getdents64, fd, bytes, each ? 40 : sizeof bytes)) > 0; )
+                for (long at = 0; at < got && rounds < MANY; at += *(unsigned short *)(bytes + at + 16))
+                    if (bytes[at + 19] != '.' && ++rounds < MANY) what(bytes + at + 19);
+                    else if (rounds >= MANY) got = -1;
+            /* And all that is there then, from the beginning. */
+            lseek(fd, 0, SEEK_SET); int there = 0;
+            for (long got; (got = syscall(SYS_getdents64, fd, bytes, sizeof bytes)) > 0; )
+                for (long at = 0; at < got; at += *(unsigned short *)(bytes + at + 16)) {
+                    there += bytes[at + 19] != '.'; unlink(bytes + at + 19);
+                }
+            close(fd); chdir(".."); say("gone", rmdir("d"));
+            /* Where names are read one by one file systems differ in whether they tell what came meanwhile, and some never end. */
+            return each ? rounds >= FILES && rounds < MANY : rounds * 100 + there;
+        }
+        int main() {
+            if (!mkdtemp(name) || chdir(name)) return 9;
+            void (*all[])(const char *path) = {suffix, create, replace, take_away, another_name};
+            for (int which = 0; which < 5; which++) printf("%d: %d %d\n", which, loop(all[which], 0), getpid() == 1 ? loop(all[which], 1) : 1);
+            chdir("/"); say("all gone", rmdir(name));
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{FILES}{source}")) else {
+        return;
+    };
+    let said = |line: &str| inside.lines().filter(|it| *it == line).count();
+    assert_eq!(said("gone: 0 0"), 10, "{inside}");
+    let lines = |said: &str| {
+        let lines = said.lines().filter(|line| *line != "gone: 0 0");
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(lines(&inside), lines(&outside));
+    let all = ["0: 606 1", "1: 612 1", "2: 606 1", "3: 606 1", "4: 612 1", "all gone: 0 0"];
+    assert_eq!(lines(&inside), all);
+}
+
+#[test]
 fn a_files_times_are_kept_to_the_nanosecond() {
     let source = r#"
         static void times(const char *what, int fd) {

@@ -10,7 +10,7 @@ use super::record::Record;
 use super::start::USER;
 use super::{Answer, flags};
 use crate::layout::PAGE;
-use crate::vfs::{Contents, Kind, Moment, NodeId, Times, Tree};
+use crate::vfs::{Contents, Kind, Moment, Named, NodeId, Times, Tree};
 
 pub(super) fn stat(
     process: &mut Process,
@@ -110,24 +110,27 @@ pub(super) fn readlink(
     Ok(length)
 }
 
-/// `struct linux_dirent64`, one behind the other: `.`, `..`, and all others by their nodes' numbers.
+/// `struct linux_dirent64`, one behind the other: `.`, `..`, and all others by their places.
 ///
-/// The offset is 0 before the first, 1 and 2 behind the two, and then the number of the node that was told last, two more than
-/// it. So whatever is made or taken away meanwhile, what stays is told once, and an offset that was kept (`telldir`) still
-/// leads to the same place.
+/// The offset is 0 before the first, 1 and 2 behind the two, and then that of the name that was told last. So whatever is made or
+/// taken away meanwhile, what stays is told once, and an offset that was kept (`telldir`) still leads to the same place. A
+/// listing that begins notes where it ends.
 pub(super) fn getdents(process: &mut Process, descriptor: u64, target: u64, room: u64) -> Answer {
     const HEAD: usize = 19;
     const DOTS: u64 = 2;
     let open = process.kernel.files.get(fd(descriptor))?;
     let Object::Node(node, _) = open.object else { return Err(Errno::NOTDIR) };
-    let before = (open.offset, &open.listed[..]);
+    let before = open.offset;
     let entries = process.kernel.tree.entries(node)?;
+    let offset = |it: &Named| DOTS + 1 + it.place;
+    let end = open.end.filter(|_| before > 0);
+    let end = end.unwrap_or_else(|| entries.values().map(offset).max().unwrap_or(DOTS));
     let dots = [(1, &b"."[..], node), (DOTS, &b".."[..], process.kernel.tree.parent(node))];
-    let named = entries.iter().map(|(name, node)| (DOTS + node.inode(), &name[..], *node));
+    let named = entries.iter().map(|(name, it)| (offset(it), &name[..], it.node));
     let mut rest: Vec<_> = dots
         .into_iter()
         .chain(named)
-        .filter(|(offset, name, _)| is_behind((*offset, name), before))
+        .filter(|(offset, ..)| before < *offset && *offset <= end)
         .collect();
     rest.sort_unstable();
     let room = usize::try_from(room.min(1 << 20)).unwrap_or(0);
@@ -139,7 +142,7 @@ pub(super) fn getdents(process: &mut Process, descriptor: u64, target: u64, room
         if !fits {
             break;
         }
-        last = (offset, name);
+        last = offset;
         let kind = match process.kernel.tree.contents(node).kind() {
             Kind::Directory => 4,
             Kind::File => 8,
@@ -158,16 +161,9 @@ pub(super) fn getdents(process: &mut Process, descriptor: u64, target: u64, room
         return Err(Errno::INVAL);
     }
     process.space.write(target, bytes.len() as u64)?.copy_from_slice(&bytes);
-    let (offset, listed) = (last.0, last.1.to_vec());
     let open = process.kernel.files.get_mut(fd(descriptor))?;
-    (open.offset, open.listed) = (offset, listed);
+    (open.offset, open.end) = (last, Some(end));
     Ok(bytes.len() as u64)
-}
-
-/// Whether a name comes behind what was told last: of another node, or of the same where that has several names. Whoever
-/// sought the place has all of the node's names behind him.
-fn is_behind((offset, name): (u64, &[u8]), (told, last): (u64, &[u8])) -> bool {
-    offset > told || offset == told && !last.is_empty() && name > last
 }
 
 pub(super) fn statfs(process: &mut Process, at: u64, target: u64) -> Answer {

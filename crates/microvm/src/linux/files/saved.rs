@@ -42,7 +42,7 @@ impl Files {
         let descriptor = |slot: &Option<Descriptor>| slot.map(|it| (it.open, it.close_on_exec));
         let mut all = Vec::new();
         for open in open {
-            let Some(Open { object, offset, listed: _, flags, holders: _, lock }) = open else {
+            let Some(Open { object, offset, end: _, flags, holders: _, lock }) = open else {
                 all.push(None);
                 continue;
             };
@@ -83,15 +83,9 @@ impl Files {
                 return None;
             }
             let object = object.open(tree)?;
-            let (offset, flags, lock) = (*offset, *flags, Lock::None);
-            files.open.push(Some(Open {
-                object,
-                offset,
-                listed: Vec::new(),
-                flags,
-                holders,
-                lock,
-            }));
+            // A listing that was begun ends where the directory ends when it is continued: no name in it is a guest's.
+            let (offset, end, flags, lock) = (*offset, None, *flags, Lock::None);
+            files.open.push(Some(Open { object, offset, end, flags, holders, lock }));
         }
         for descriptor in descriptors {
             let slot = descriptor.map(|(open, close_on_exec)| Descriptor { open, close_on_exec });
