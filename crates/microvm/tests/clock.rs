@@ -42,6 +42,37 @@ const PROGRAM: &str = r#"
     }
 "#;
 
+/// For each letter that it reads: answers with what it has used of the processor, before and after it used a fifth of a second
+/// of it, if that is what the letter asks for.
+const USER: &str = r#"
+    #include <stdint.h>
+    #include <time.h>
+    #include <unistd.h>
+    static int64_t used() {
+        struct timespec now;
+        if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now)) _exit(90);
+        return now.tv_sec * 1000000000 + now.tv_nsec;
+    }
+    int main() {
+        char letter;
+        while (read(3, &letter, 1) == 1) {
+            int64_t now = used();
+            while (letter == 's' && used() - now < 200000000) {}
+            int64_t told[2] = {now, used()};
+            write(3, told, sizeof told);
+        }
+        return 0;
+    }
+"#;
+
+/// What it had used when it was asked, and when it answered, in nanoseconds.
+fn used(process: &mut Process, letter: u8) -> [i64; 2] {
+    process.feed(&[letter]);
+    assert_eq!(process.run().unwrap(), Pause::Idle);
+    let said = process.take_said();
+    [0, 8].map(|at| i64::from_le_bytes(said[at..at + 8].try_into().unwrap()))
+}
+
 fn idle(host: &Hypervisor, source: &str) -> Process {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("program"), compile(source, &["-static"])).unwrap();
@@ -183,43 +214,42 @@ fn what_a_guest_puts_in_the_place_of_its_clock_stays() {
 #[test]
 fn a_guest_is_told_its_own_processor_time_and_not_its_siblings() {
     let Some(host) = kvm() else { return };
-    let source = r#"
-        #include <stdint.h>
-        #include <time.h>
-        #include <unistd.h>
-        static int64_t used() {
-            struct timespec now;
-            if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now)) _exit(90);
-            return now.tv_sec * 1000000000 + now.tv_nsec;
-        }
-        int main() {
-            char letter;
-            while (read(3, &letter, 1) == 1) {
-                int64_t now = used();
-                while (letter == 's' && used() - now < 200000000) {}
-                int64_t told[2] = {now, used()};
-                write(3, told, sizeof told);
-            }
-            return 0;
-        }
-    "#;
-    let template = Template::seal(idle(&host, source)).unwrap();
-    let ask = |process: &mut Process, letter: u8| {
-        process.feed(&[letter]);
-        assert_eq!(process.run().unwrap(), Pause::Idle);
-        let said = process.take_said();
-        let told = |at: usize| i64::from_le_bytes(said[at..at + 8].try_into().unwrap());
-        [told(0), told(8)]
-    };
+    let template = Template::seal(idle(&host, USER)).unwrap();
     let mut quiet = template.spawn(&host).unwrap();
-    let before = ask(&mut quiet, b'q')[1];
+    let before = used(&mut quiet, b'q')[1];
     let spun = std::thread::scope(|scope| {
         let spin = || {
-            let [begin, end] = ask(&mut template.spawn(&host).unwrap(), b's');
+            let [begin, end] = used(&mut template.spawn(&host).unwrap(), b's');
             end - begin
         };
         scope.spawn(spin).join().unwrap()
     });
-    let used = ask(&mut quiet, b'q')[1] - before;
-    assert!(used < spun / 2, "{used} ns, while another one used {spun}");
+    let more = used(&mut quiet, b'q')[1] - before;
+    assert!(more < spun / 2, "{more} ns, while another one used {spun}");
+}
+
+#[test]
+fn a_reset_takes_away_what_calls_have_used_of_the_processor() {
+    const SPUN: i64 = 200_000_000;
+    let Some(host) = kvm() else { return };
+    let mut origin = idle(&host, USER);
+    let before = used(&mut origin, b's')[1];
+    assert!(before >= SPUN, "{before}");
+    let template = Template::seal(origin).unwrap();
+    let mut scanner = Scanner::open().unwrap();
+    let mut process = template.spawn(&host).unwrap();
+    for _ in 0..3 {
+        // On a thread that has used nothing yet, and on this one, which has used all of it.
+        let run = |process: &mut Process| [used(process, b's')[0], used(process, b'q')[1]];
+        let [begin, end] =
+            std::thread::scope(|scope| scope.spawn(|| run(&mut process)).join().unwrap());
+        assert!((before..before + SPUN).contains(&begin), "{begin} after {before}");
+        assert!(end >= begin + SPUN, "{end} after {begin}");
+        let later = used(&mut process, b'q')[0];
+        assert!((end..end + SPUN).contains(&later), "{later} after {end}");
+        process = template.reset(process, &mut scanner).unwrap().0;
+        let [begin, _] = used(&mut process, b'q');
+        assert!((before..before + SPUN).contains(&begin), "{begin} after a reset to {before}");
+        process = template.reset(process, &mut scanner).unwrap().0;
+    }
 }

@@ -153,10 +153,9 @@ pub(super) fn prlimit(process: &mut Process, what: u64, new: u64, old: u64) -> A
 }
 
 pub(super) fn getrusage(process: &mut Process, target: u64) -> Answer {
-    let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    let record = Record::<144>::new()
-        .long(0, used.tv_sec.cast_unsigned())
-        .long(8, used.tv_nsec.cast_unsigned() / 1000);
+    let used = process.used.now();
+    let record =
+        Record::<144>::new().long(0, used.as_secs()).long(8, u64::from(used.subsec_micros()));
     process.space.write(target, 144)?.copy_from_slice(record.bytes());
     Ok(0)
 }
