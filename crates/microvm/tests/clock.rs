@@ -229,6 +229,62 @@ fn a_guest_is_told_its_own_processor_time_and_not_its_siblings() {
 }
 
 #[test]
+fn what_times_and_getrusage_tell_is_the_processors_and_the_hosts_time() {
+    let Some(host) = kvm() else { return };
+    let source = r#"
+        #include <errno.h>
+        #include <stdint.h>
+        #include <sys/resource.h>
+        #include <sys/sysinfo.h>
+        #include <sys/times.h>
+        #include <time.h>
+        #include <unistd.h>
+        static int64_t used(int who) {
+            struct rusage it;
+            if (getrusage(who, &it)) _exit(90);
+            return it.ru_utime.tv_sec * 100 + it.ru_utime.tv_usec / 10000 + it.ru_stime.tv_sec * 100 + it.ru_stime.tv_usec / 10000;
+        }
+        int main() {
+            char letter;
+            while (read(3, &letter, 1) == 1) {
+                struct timespec nap = {0, 300000000}, now;
+                clock_t begin = clock();
+                while (clock() - begin < 100000) {}
+                nanosleep(&nap, 0);
+                struct tms it; struct sysinfo up;
+                int64_t passed = times(&it);
+                sysinfo(&up);
+                clock_gettime(CLOCK_BOOTTIME, &now);
+                int64_t apart = now.tv_sec * 100 + now.tv_nsec / 10000000 - passed;
+                int64_t of_it = used(RUSAGE_SELF) - it.tms_utime - it.tms_stime;
+                if (it.tms_cutime || it.tms_cstime || used(RUSAGE_CHILDREN)) _exit(91);
+                if (getrusage(7, &(struct rusage){0}) != -1 || errno != EINVAL) _exit(92);
+                if (now.tv_sec - up.uptime > 1) _exit(93);
+                int64_t told[] = {passed, apart, it.tms_utime + it.tms_stime, of_it};
+                write(3, told, sizeof told);
+            }
+            return 0;
+        }
+    "#;
+    let template = Template::seal(idle(&host, source)).unwrap();
+    let mut scanner = Scanner::open().unwrap();
+    let mut process = template.spawn(&host).unwrap();
+    let mut last = 0;
+    for _ in 0..2 {
+        process.feed(b"?");
+        assert_eq!(process.run().unwrap(), Pause::Idle);
+        let said = process.take_said();
+        let told = |at: usize| i64::from_le_bytes(said[at * 8..at * 8 + 8].try_into().unwrap());
+        assert!(told(0) >= last + 30, "{} hundredths after {last}", told(0));
+        assert!((0..10).contains(&told(1)), "{} hundredths behind the host's clock", told(1));
+        assert!((9..30).contains(&told(2)), "{} hundredths of processor time", told(2));
+        assert!((0..3).contains(&told(3)), "{} hundredths apart", told(3));
+        last = told(0);
+        process = template.reset(process, &mut scanner).unwrap().0;
+    }
+}
+
+#[test]
 fn a_reset_takes_away_what_calls_have_used_of_the_processor() {
     const SPUN: i64 = 200_000_000;
     let Some(host) = kvm() else { return };

@@ -179,7 +179,7 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_prlimit64 => identity::prlimit(process, b, c, d),
         libc::SYS_setrlimit => identity::prlimit(process, a, b, 0),
         libc::SYS_getrlimit => identity::prlimit(process, a, 0, b),
-        libc::SYS_getrusage => identity::getrusage(process, b),
+        libc::SYS_getrusage => identity::getrusage(process, a, b),
         libc::SYS_sysinfo => identity::sysinfo(process, a),
         libc::SYS_times => identity::times(process, a),
         libc::SYS_sched_getaffinity => identity::affinity(process, b, c),

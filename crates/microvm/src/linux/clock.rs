@@ -76,6 +76,11 @@ fn told(process: &Process, number: u64) -> Result<Duration, Errno> {
     }
 }
 
+/// For how long the host has been up, sleep included: it goes on in clones and over resets.
+pub(super) fn since_start() -> Duration {
+    read(ClockId::Boottime)
+}
+
 /// What a clock of the host's says.
 fn read(clock: ClockId) -> Duration {
     let now = clock_gettime(clock);

@@ -13,7 +13,6 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
 
 use rustix::io::Errno;
 use thiserror::Error;
@@ -66,7 +65,6 @@ pub struct Process {
     pub(super) kernel: Kernel,
     /// Its number, as it sees itself: another one in each clone, and after each reset.
     pub(super) pid: u64,
-    pub(super) started: Instant,
     pub(super) used: Used,
     /// None where the guest has to ask for the time.
     pub(super) clock: Option<ClockPage>,
@@ -208,7 +206,6 @@ impl Process {
             space,
             kernel,
             pid,
-            started: Instant::now(),
             used,
             clock,
             incoming: VecDeque::new(),

@@ -25,7 +25,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use super::ahead::Touched;
 use super::clock::Used;
@@ -107,7 +106,6 @@ impl Template {
             space,
             kernel,
             pid,
-            started: _,
             used,
             clock,
             incoming: _,
@@ -210,7 +208,6 @@ impl Template {
             space: _,
             kernel,
             pid,
-            started,
             used,
             clock,
             incoming,
@@ -235,7 +232,7 @@ impl Template {
         if let Some(clock) = clock {
             clock.lose();
         }
-        (*started, *incoming, *open) = (Instant::now(), VecDeque::new(), true);
+        (*incoming, *open) = (VecDeque::new(), true);
         outgoing.clear();
         output.clear();
         // The tables are as they were.
