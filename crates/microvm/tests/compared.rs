@@ -262,6 +262,81 @@ fn signals_that_are_blocked_wait_until_they_are_not() {
     assert_eq!(inside, outside);
 }
 
+#[test]
+fn a_handler_is_told_who_sent_its_signal_and_leaves_vectors_as_they_were() {
+    let source = r#"
+        #include <immintrin.h>
+        #include <signal.h>
+        #include <stdint.h>
+        #include <string.h>
+        #include <ucontext.h>
+        static char *page; static unsigned rounding; static double changed;
+        /* Of SSE and of x87, each by its own register. */
+        static unsigned rounds(void) { short word; __asm__ volatile("fnstcw %0" : "=m"(word)); return _MM_GET_ROUNDING_MODE() | (word & 0xc00); }
+        static void round_by(unsigned mode) {
+            short word; __asm__ volatile("fnstcw %0" : "=m"(word));
+            word = (word & ~0xc00) | mode >> 3; _MM_SET_ROUNDING_MODE(mode); __asm__ volatile("fldcw %0" :: "m"(word));
+        }
+        static void spoil(void) {
+            __asm__ volatile("pxor %%xmm0, %%xmm0; pxor %%xmm8, %%xmm8; pxor %%xmm15, %%xmm15; fldz; fstp %%st(0)" ::: "xmm0", "xmm8", "xmm15");
+            if (__builtin_cpu_supports("avx")) __asm__ volatile("vzeroall" ::: "xmm0", "xmm8", "xmm15");
+            rounding = rounds(); round_by(_MM_ROUND_DOWN);
+        }
+        static void fault(int number, siginfo_t *info, void *context) { spoil(); mprotect(page, 4096, PROT_READ | PROT_WRITE); }
+        static void tell(int number, siginfo_t *info, void *context) {
+            struct _libc_fpstate *states = ((ucontext_t *)context)->uc_mcontext.fpregs;
+            printf("%d: code %d own %d user %d states %d aligned %d\n", number, info->si_code, info->si_pid == getpid(), info->si_uid == getuid(), !!states, (uintptr_t)states % 64 == 0);
+            uint32_t *software = (uint32_t *)((char *)states + 464);
+            int whole = software[0] == 0x46505853 && software[1] == software[4] + 4 && *(uint32_t *)((char *)states + software[4]) == 0x46505845;
+            printf("whole %d\n", whole);
+            spoil();
+            if (changed) memcpy(&states->_xmm[8], &changed, 8);
+        }
+        __attribute__((target("avx"))) static int avx(void) {
+            int64_t kept[4] = {1, 2, 3, 4}; 
+            __asm__ volatile("vmovdqu %0, %%ymm9; movb $1, (%1); vmovdqu %%ymm9, %0" : "+m"(kept) : "r"(page) : "xmm9", "memory");
+            return kept[0] == 1 && kept[1] == 2 && kept[2] == 3 && kept[3] == 4;
+        }
+        static double by(int call) {
+            double kept = 3.25; long result = call == SYS_kill ? getpid() : syscall(SYS_gettid);
+            __asm__ volatile("movsd %1, %%xmm8; syscall; movsd %%xmm8, %1" : "=a"(result), "+m"(kept) : "0"((long)call), "D"(result), "S"((long)SIGUSR1) : "rcx", "r11", "xmm8", "memory");
+            return kept;
+        }
+        int main() {
+            struct sigaction action = {.sa_sigaction = fault, .sa_flags = SA_SIGINFO};
+            sigaction(SIGSEGV, &action, 0);
+            page = mmap(0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            double kept = 3.25; long double deep = 1.5L;
+            round_by(_MM_ROUND_UP);
+            __asm__ volatile("fldt %2; movsd %1, %%xmm8; movb $1, (%3); movsd %%xmm8, %0; fstpt %2" : "=m"(kept) : "m"(kept), "m"(deep), "r"(page) : "xmm8", "memory");
+            printf("kept %.2f %.1Lf, rounds %x, in the handler %x\n", kept, deep, rounds(), rounding);
+            mprotect(page, 4096, PROT_READ);
+            printf("avx %d\n", __builtin_cpu_supports("avx") ? avx() : 1);
+            action.sa_sigaction = tell;
+            sigaction(SIGUSR1, &action, 0);
+            printf("kill %.2f\n", by(SYS_kill));
+            printf("tkill %.2f\n", by(SYS_tkill));
+            printf("rounds %x\n", rounds());
+            changed = 7.75;
+            printf("changed %.2f\n", by(SYS_kill));
+            changed = 0;
+            /* And what waited. */
+            sigset_t set; sigemptyset(&set); sigaddset(&set, SIGUSR1);
+            sigprocmask(SIG_BLOCK, &set, 0); raise(SIGUSR1); sigprocmask(SIG_UNBLOCK, &set, 0);
+            sigprocmask(SIG_BLOCK, &set, 0); kill(getpid(), SIGUSR1); sigprocmask(SIG_UNBLOCK, &set, 0);
+            /* On a stack of its own. */
+            static char other[32768]; stack_t stack = {.ss_sp = other, .ss_size = sizeof other};
+            sigaltstack(&stack, 0); action.sa_flags |= SA_ONSTACK; sigaction(SIGUSR1, &action, 0);
+            printf("on its own %.2f\n", by(SYS_kill));
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{source}")) else {
+        return;
+    };
+    assert!(outside.contains("kept 3.25 1.5, rounds 4800, in the handler 0\n"), "{outside}");
+    assert_eq!(inside, outside);
+}
+
 /// What programs about files and mappings have in common: a file of their own, and how they tell what a page begins with.
 const FILES: &str = r#"
     #include <fcntl.h>

@@ -156,8 +156,8 @@ fn check_timer(which: u64) -> Answer {
     }
 }
 
-/// `setitimer`: it can be cleared. To interrupt a program anywhere takes a frame with the vectors in it, which there is not
-/// ([`super::signals`]).
+/// `setitimer`: it can be cleared. To interrupt a program that computes takes a timer for each machine, which there is not:
+/// see [`super::threads`].
 pub(super) fn set_timer(process: &mut Process, which: u64, new: u64, old: u64) -> Flow {
     let value = match new {
         0 => [0; 16],
