@@ -569,6 +569,54 @@ fn a_loop_over_a_directory_ends_whatever_it_does_with_each_name() {
 }
 
 #[test]
+fn a_place_is_neither_read_nor_written_and_paths_begin_there() {
+    let source = r#"
+        #include <dirent.h>
+        #include <sys/ioctl.h>
+        #include <sys/statfs.h>
+        int main() {
+            char bytes[1000]; struct stat it; struct statfs system; struct timespec times[2] = {{1, 0}, {1, 0}};
+            if (!mkdtemp(name) || chdir(name)) return 9;
+            int fd = open("file", O_RDWR | O_CREAT, 0600); write(fd, "text", 4); close(fd);
+            mkdir("d", 0700); close(open("d/inside", O_CREAT | O_WRONLY, 0600)); symlink("file", "link"); symlink("nowhere", "lost");
+            const char *all[] = {"file", "d", "link", "lost", "missing", "file/"};
+            for (int at = 0; at < 12; at++) {
+                fd = open(all[at / 2], O_PATH | O_WRONLY | O_TRUNC | O_CREAT | (at % 2 ? O_NOFOLLOW : 0), 0600);
+                printf("%s: %d %d\n", all[at / 2], fd >= 0, fd < 0 ? errno : 0);
+                if (fd < 0) continue;
+                say("read", read(fd, bytes, 4)); say("pread", pread(fd, bytes, 4, 0)); say("write", write(fd, "new", 3));
+                say("truncate", ftruncate(fd, 1)); say("seek", lseek(fd, 0, SEEK_SET)); say("ioctl", ioctl(fd, FIONREAD, bytes));
+                say("list", syscall(SYS_getdents64, fd, bytes, sizeof bytes)); say("sync", fsync(fd)); say("mode", fchmod(fd, 0755));
+                say("owner", fchown(fd, -1, -1)); say("times", futimens(fd, times)); say("map", mmap(0, 4096, PROT_READ, MAP_PRIVATE, fd, 0) == MAP_FAILED ? -1 : 0);
+                say("flags", fcntl(fd, F_GETFL) & (O_PATH | O_ACCMODE)); say("set flags", fcntl(fd, F_SETFL, O_APPEND));
+                say("close on exec", fcntl(fd, F_SETFD, FD_CLOEXEC)); say("closes", fcntl(fd, F_GETFD));
+                say("status", fstat(fd, &it)); printf("%o %d\n", it.st_mode & S_IFMT, it.st_size == 4);
+                say("itself", fstatat(fd, "", &it, AT_EMPTY_PATH)); say("system", fstatfs(fd, &system));
+                memset(bytes, 0, sizeof bytes); say("link", readlinkat(fd, "", bytes, sizeof bytes)); puts(bytes);
+                int other = dup(fd); say("read other", read(other, bytes, 1)); say("close other", close(other));
+                int inside = openat(fd, "inside", O_RDONLY); say("inside", inside >= 0 ? close(inside) : -1);
+                say("enter", fchdir(fd)); chdir(name);
+                say("close", close(fd)); say("closed", close(fd));
+            }
+            say("is still", stat("file", &it)); printf("%ld %o\n", (long)it.st_size, it.st_mode);
+            say("no directory", open("file", O_PATH | O_DIRECTORY));
+            say("truncated directory", open("d", O_RDONLY | O_TRUNC)); say("and so", open("d", O_RDONLY | O_DIRECTORY | O_TRUNC));
+            say("mode of a file", fchmodat(AT_FDCWD, "file", 0640, AT_SYMLINK_NOFOLLOW));
+            stat("file", &it); printf("%o\n", it.st_mode);
+            say("mode of a link", fchmodat(AT_FDCWD, "link", 0640, AT_SYMLINK_NOFOLLOW));
+            /* Held by it, though nothing else has it. */
+            fd = open("file", O_PATH); unlink("file"); say("gone", fstat(fd, &it)); printf("%ld\n", (long)it.st_nlink); close(fd);
+            unlink("link"); unlink("lost"); unlink("d/inside"); rmdir("d"); chdir("/"); say("all gone", rmdir(name));
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{FILES}{source}")) else {
+        return;
+    };
+    assert!(outside.ends_with("all gone: 0 0\n"), "{outside}");
+    assert_eq!(inside, outside);
+}
+
+#[test]
 fn a_files_times_are_kept_to_the_nanosecond() {
     let source = r#"
         static void times(const char *what, int fd) {

@@ -122,14 +122,21 @@ impl Object {
 }
 
 impl Files {
-    /// What a descriptor refers to.
+    /// What a descriptor refers to, to be read, written or asked about. EBADF of what is only a place.
     pub(crate) fn get(&self, fd: u64) -> Result<&Open, Errno> {
+        let open = self.place(fd)?;
+        if open.flags & flags::PATH == 0 { Ok(open) } else { Err(Errno::BADF) }
+    }
+
+    /// What a descriptor refers to, be it only a place: for paths that begin there, and for what it is.
+    pub(crate) fn place(&self, fd: u64) -> Result<&Open, Errno> {
         let open = self.descriptor(fd)?.open;
         self.open[open].as_ref().ok_or(Errno::BADF)
     }
 
     /// As [`Files::get`], to be changed.
     pub(crate) fn get_mut(&mut self, fd: u64) -> Result<&mut Open, Errno> {
+        self.get(fd)?;
         let open = self.descriptor(fd)?.open;
         self.open[open].as_mut().ok_or(Errno::BADF)
     }

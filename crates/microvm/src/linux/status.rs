@@ -4,7 +4,7 @@ use rustix::io::Errno;
 
 use super::call::{fd, mode, signed};
 use super::files::Object;
-use super::paths::{HERE, NO_FOLLOW, existing, path};
+use super::paths::{HERE, NO_FOLLOW, existing, node_of, path};
 use super::process::Process;
 use super::record::Record;
 use super::start::USER;
@@ -31,7 +31,7 @@ pub(super) fn stat(
 pub(super) fn fstat(process: &mut Process, descriptor: u64, target: u64) -> Answer {
     const FIFO: u32 = 0o010_600;
     const SOCKET: u32 = 0o140_777;
-    let record = match process.kernel.files.get(fd(descriptor))?.object {
+    let record = match process.kernel.files.place(fd(descriptor))?.object {
         Object::Node(node, _) => describe(&process.kernel.tree, node),
         Object::Channel | Object::Alone(_) | Object::Socket { .. } => Record::new().int(24, SOCKET),
         Object::PipeReader(_) | Object::PipeWriter(_) | Object::Output(_) => {
@@ -102,7 +102,11 @@ pub(super) fn readlink(
     if signed(room) <= 0 {
         return Err(Errno::INVAL);
     }
-    let node = existing(process, directory, at, false)?;
+    // Without a path it is the link that the descriptor stands for.
+    let itself = path(process, at)?.is_empty().then(|| node_of(process, directory)).flatten();
+    let is_link = |node: &NodeId| process.kernel.tree.contents(*node).kind() == Kind::Link;
+    let itself = itself.filter(is_link);
+    let node = itself.map_or_else(|| existing(process, directory, at, false), Ok)?;
     let Contents::Link(text) = process.kernel.tree.contents(node) else { return Err(Errno::INVAL) };
     let length = (text.len() as u64).min(room);
     let target = process.space.write(target, length)?;
@@ -178,7 +182,7 @@ pub(super) fn fstatfs(process: &mut Process, descriptor: u64, target: u64) -> An
     const SOCKETS: u64 = 0x534f_434b;
     let nowhere =
         |kind: u64| Record::new().long(0, kind).long(8, PAGE).long(64, 255).long(72, PAGE);
-    let record = match process.kernel.files.get(fd(descriptor))?.object {
+    let record = match process.kernel.files.place(fd(descriptor))?.object {
         Object::Node(node, _) => describe_system(&process.kernel.tree, node),
         Object::Channel | Object::Alone(_) | Object::Socket { .. } => nowhere(SOCKETS),
         Object::PipeReader(_) | Object::PipeWriter(_) | Object::Output(_) => nowhere(PIPES),
