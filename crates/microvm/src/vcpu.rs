@@ -345,6 +345,11 @@ impl Vcpu {
         }
     }
 
+    /// See [`Vcpu::set_fs_base`]. Only after an exit.
+    pub fn fs_base(&mut self) -> u64 {
+        self.fd.sync_regs_mut().sregs.fs.base
+    }
+
     /// The base of the FS segment: where a C library keeps what is a thread's own.
     pub fn set_fs_base(&mut self, base: u64) {
         self.fd.set_sync_dirty_reg(SyncReg::SystemRegister);

@@ -617,6 +617,68 @@ fn a_place_is_neither_read_nor_written_and_paths_begin_there() {
 }
 
 #[test]
+fn what_is_said_of_memory_with_holes_holds_as_far_as_on_linux() {
+    let source = r#"
+        static volatile char *make(void) {
+            char *at = mmap(0, 5 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            for (int page = 0; page < 5; page++) at[page * 4096] = 'a' + page;
+            munmap(at + 2 * 4096, 4096);
+            return at;
+        }
+        /* Whether it can be written to: the kernel finds out. */
+        static int writable(volatile char *at) {
+            int ends[2]; pipe(ends); write(ends[1], "x", 1);
+            int can = read(ends[0], (char *)at, 1) == 1;
+            close(ends[0]); close(ends[1]); return can;
+        }
+        int main() {
+            volatile char *at = make();
+            say("forget", madvise((char *)at, 5 * 4096, MADV_DONTNEED));
+            printf("%d %d %d %d\n", at[0], at[4096], at[3 * 4096], at[4 * 4096]);
+            at[0] = 'x'; say("a hole alone", madvise((char *)at + 2 * 4096, 4096, MADV_DONTNEED)); say("and first", madvise((char *)at + 2 * 4096, 2 * 4096, MADV_DONTNEED));
+            printf("%d\n", at[0]);
+            at = make();
+            say("protect", mprotect((char *)at, 5 * 4096, PROT_READ));
+            printf("%d %d %d %d\n", writable(at), writable(at + 4096), writable(at + 3 * 4096), writable(at + 4 * 4096));
+            say("a hole first", mprotect((char *)at + 2 * 4096, 2 * 4096, PROT_READ)); printf("%d\n", writable(at + 3 * 4096));
+            say("a hole last", mprotect((char *)at + 4096, 2 * 4096, PROT_READ | PROT_WRITE)); printf("%d\n", writable(at + 4096));
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{source}")) else {
+        return;
+    };
+    assert_eq!(inside, outside);
+}
+
+#[test]
+fn calls_that_ask_little_answer_as_linux_does() {
+    let source = r#"
+        #include <poll.h>
+        #include <signal.h>
+        #include <time.h>
+        int main() {
+            unsigned ids[3], processor = 7, node = 7; struct timespec none = {0, 0}, wrong = {0, -1};
+            say("users", getresuid(ids, ids + 1, ids + 2)); printf("%d\n", ids[0] == getuid() && ids[1] == geteuid() && ids[2] == getuid());
+            say("groups", getresgid(ids, ids + 1, ids + 2)); printf("%d\n", ids[0] == getgid() && ids[1] == getegid() && ids[2] == getgid());
+            say("nowhere", syscall(SYS_getresuid, 0, ids, ids));
+            for (int policy = -1; policy < 7; policy++) { say("highest", sched_get_priority_max(policy)); say("lowest", sched_get_priority_min(policy)); }
+            say("processor", syscall(SYS_getcpu, &processor, &node, 0)); printf("%d %d\n", processor < 4096, node < 64); say("nobody asks", syscall(SYS_getcpu, 0, 0, 0));
+            say("system", syncfs(1)); say("no system", syncfs(77));
+            int ends[2]; pipe(ends); struct pollfd ask = {ends[0], POLLIN, 0}; sigset_t set; sigemptyset(&set);
+            say("nothing", ppoll(&ask, 1, &none, &set)); write(ends[1], "x", 1);
+            say("something", ppoll(&ask, 1, 0, 0)); say("never", ppoll(&ask, 1, &wrong, 0));
+            unsigned long base = 0; say("base", syscall(SYS_arch_prctl, 0x1003, &base)); printf("%d\n", base == (unsigned long)pthread_self());
+            say("base nowhere", syscall(SYS_arch_prctl, 0x1003, 64));
+            static char page[4096]; say("lock", mlock(page, 4096)); say("unlock", munlock(page, 4096)); say("unlock all", munlockall()); sync();
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{source}")) else {
+        return;
+    };
+    assert_eq!(inside, outside);
+}
+
+#[test]
 fn a_files_times_are_kept_to_the_nanosecond() {
     let source = r#"
         static void times(const char *what, int fd) {

@@ -9,6 +9,7 @@ use rustix::rand::{GetRandomFlags, getrandom as random};
 use super::call::signed;
 use super::process::Process;
 use super::record::{Record, long_at};
+use super::start::USER;
 use super::{Answer, clock};
 use crate::layout::{STACK_BYTES, USER_END, USER_HALF_END};
 use crate::stop::Stopper;
@@ -43,11 +44,42 @@ pub(super) fn meant(process: &Process, number: u64) -> u64 {
 
 pub(super) fn arch_prctl(process: &mut Process, what: u64, value: u64) -> Answer {
     const SET_FS: u64 = 0x1002;
-    if what != SET_FS || value >= USER_HALF_END {
-        return Err(Errno::INVAL);
+    const GET_FS: u64 = 0x1003;
+    match what {
+        SET_FS if value < USER_HALF_END => process.vcpu.set_fs_base(value),
+        GET_FS => {
+            let base = process.vcpu.fs_base().to_le_bytes();
+            process.space.write(value, 8)?.copy_from_slice(&base);
+        }
+        _ => return Err(Errno::INVAL),
     }
-    process.vcpu.set_fs_base(value);
     Ok(0)
+}
+
+/// `getresuid` and `getresgid`: all three are the one user's.
+pub(super) fn own_ids(process: &mut Process, targets: [u64; 3]) -> Answer {
+    let own = USER.to_le_bytes();
+    for target in targets {
+        process.space.write(target, 4)?.copy_from_slice(&own[..4]);
+    }
+    Ok(0)
+}
+
+/// `getcpu`: the one there is, of the one node.
+pub(super) fn processor(process: &mut Process, targets: [u64; 2]) -> Answer {
+    for target in targets.into_iter().filter(|target| *target != 0) {
+        process.space.write(target, 4)?.fill(0);
+    }
+    Ok(0)
+}
+
+/// The highest priority of a policy, or the lowest.
+pub(super) fn priority(policy: u64, of_real_time: u64) -> Answer {
+    match signed(policy) {
+        libc::SCHED_FIFO | libc::SCHED_RR => Ok(of_real_time),
+        libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE | libc::SCHED_DEADLINE => Ok(0),
+        _ => Err(Errno::INVAL),
+    }
 }
 
 pub(super) fn prctl(process: &mut Process, what: u64, value: u64) -> Answer {
