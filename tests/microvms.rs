@@ -547,6 +547,28 @@ fn a_unikernel_answers_its_requests_and_exits_with_its_own_status() {
 }
 
 #[test]
+fn a_unikernel_ends_with_the_command_that_started_it_however_that_is_killed() {
+    if !can_run_machines() {
+        return;
+    }
+    let site = Site::new();
+    let source = "#include \"wool.h\"\nvoid _start(void) { for (;;) ; }\n";
+    let spins = unikernel(&site, "spins", source);
+    let mut wool = site.command();
+    wool.args(["unikernel", "run", "--timeout", "60s"]).arg(&spins);
+    let mut wool = wool.spawn().unwrap();
+    let children = format!("/proc/{0}/task/{0}/children", wool.id());
+    let monitor = || fs::read_to_string(&children).unwrap_or_default().trim().to_owned();
+    // By its name: before that it is a copy of the command.
+    let name = |pid: &str| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    eventually("the monitor runs", || name(&monitor()).trim() == "wool-vmm");
+    let monitor = monitor();
+    wool.kill().unwrap();
+    wool.wait().unwrap();
+    eventually("the monitor has ended", || !name(&monitor).starts_with("wool-vmm"));
+}
+
+#[test]
 fn the_doctor_tries_kvm_out_and_tells_what_functions_missed() {
     if !can_run_machines() {
         return;

@@ -3,6 +3,7 @@
 //! Control registers, descriptor tables and model-specific registers are out of a guest's reach: they need ring 0, of
 //! which it has two instructions. They are part of the system registers all the same, and are put back with them.
 
+pub(crate) mod extended;
 mod saved;
 
 use std::sync::Arc;

@@ -8,6 +8,7 @@ use kvm_ioctls::{Cap, Kvm};
 use rustix::io::Errno;
 use thiserror::Error;
 
+use crate::cpu::extended::States;
 use crate::layout::{PAGE, PROGRAM};
 use crate::rights::Rights;
 use crate::ring0::HYPERCALL;
@@ -36,7 +37,7 @@ const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 pub struct Hypervisor {
     pub(crate) kvm: Kvm,
     pub(crate) cpuid: CpuId,
-    pub(crate) xcr0: u64,
+    pub(crate) states: States,
     /// Which start of the host's this is; none where it does not say.
     pub(crate) boot: Option<String>,
     /// Whether the host's kernel trusts the processor's counter of ticks.
@@ -121,18 +122,20 @@ impl Hypervisor {
         }
         let cpuid = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES);
         let mut cpuid = cpuid.map_err(|error| HypervisorError::Cpuid(error.into()))?;
-        let mut xcr0 = 0;
+        let mut allowed = 0;
         for leaf in cpuid.as_mut_slice() {
             if (leaf.function, leaf.index) == (STATE_LEAF, 0) {
                 (leaf.eax, leaf.edx) = (leaf.eax & STATES, 0);
-                xcr0 = u64::from(leaf.eax);
+                allowed = u64::from(leaf.eax);
             }
         }
+        let parts = cpuid.as_slice().iter().filter(|leaf| leaf.function == STATE_LEAF);
+        let states = States::of(allowed, parts.map(|leaf| (leaf.index, leaf.eax, leaf.ebx)));
         let source = std::fs::read_to_string(CLOCK_SOURCE).unwrap_or_default();
         // A virtual machine's kernel reads the counter through either of the two.
         let trusts_ticks = matches!(source.trim(), "tsc" | "kvm-clock");
         let boot = std::fs::read_to_string(BOOT).ok().map(|id| id.trim().to_owned());
-        Ok(Self { kvm, cpuid, xcr0, boot, trusts_ticks, ticks: OnceLock::new() })
+        Ok(Self { kvm, cpuid, states, boot, trusts_ticks, ticks: OnceLock::new() })
     }
 
     /// Makes a machine and drops it, a quarter of a millisecond: KVM opens also where it can make none.
@@ -162,7 +165,7 @@ impl Hypervisor {
                 hasher.update(&word.to_le_bytes());
             }
         }
-        hasher.update(&self.xcr0.to_le_bytes());
+        hasher.update(&self.states.allowed.to_le_bytes());
         *hasher.finalize().as_bytes()
     }
 

@@ -313,6 +313,9 @@ impl Space {
             return Ok(());
         }
         if end > USER_END || !self.state.regions.cover(range.clone()) {
+            // As on Linux, what lies before the hole is changed.
+            let hole = self.state.regions.gaps(range).first().map_or(start, |hole| hole.start);
+            self.protect(start, hole - start, rights)?;
             return Err(Errno::NOMEM);
         }
         let promised = self.to_promise(&range, rights);
@@ -349,6 +352,11 @@ impl Space {
         let end = start.checked_add(page_up(length)).filter(|end| *end <= USER_END);
         let range = start..end.ok_or(Errno::NOMEM)?;
         if !self.state.regions.cover(range.clone()) {
+            // As on Linux, what is mapped is forgotten.
+            let parts: Vec<_> = self.state.regions.inside(range).map(|(part, _)| part).collect();
+            for part in parts {
+                self.forget(part.start, part.end - part.start)?;
+            }
             return Err(Errno::NOMEM);
         }
         if range.is_empty() {

@@ -22,6 +22,7 @@ use kvm_bindings::{
 use kvm_ioctls::{SyncReg, VcpuExit, VcpuFd, VmFd};
 use thiserror::Error;
 
+use crate::cpu::extended::States;
 use crate::hypervisor::Hypervisor;
 use crate::layout::{ARENA_BYTES, HIGH, MONITOR, MONITOR_BYTES, USER_HALF_END, ring0, tables};
 use crate::ring0::{
@@ -50,6 +51,7 @@ pub struct Vcpu {
     /// Memory slots made so far, and the units that they cover.
     slots: u32,
     units: Units,
+    states: States,
 }
 
 /// Why the guest stopped running.
@@ -127,7 +129,8 @@ impl Vcpu {
         let vm = host.kvm.create_vm().map_err(step("create a virtual machine"))?;
         let fd = vm.create_vcpu(0).map_err(step("create a processor"))?;
         let memory = space.arena().address();
-        let mut vcpu = Self { fd, vm, memory, slots: 0, units: Units::default() };
+        let mut vcpu =
+            Self { fd, vm, memory, slots: 0, units: Units::default(), states: host.states };
         vcpu.add_slot(space, MONITOR, MONITOR_BYTES)?;
         vcpu.cover(space)?;
         vcpu.fd.set_cpuid2(&host.cpuid).map_err(step("say what the processor has"))?;
@@ -183,7 +186,7 @@ impl Vcpu {
             return Err(VcpuError::Lost("refused model-specific registers".to_owned()));
         }
         let mut xcrs = kvm_xcrs { nr_xcrs: 1, ..kvm_xcrs::default() };
-        xcrs.xcrs[0] = kvm_xcr { xcr: 0, value: host.xcr0, ..kvm_xcr::default() };
+        xcrs.xcrs[0] = kvm_xcr { xcr: 0, value: host.states.allowed, ..kvm_xcr::default() };
         self.fd.set_xcrs(&xcrs).map_err(step("allow extended states"))
     }
 
@@ -268,6 +271,11 @@ impl Vcpu {
         }
     }
 
+    /// Which extended states its guest has.
+    pub(crate) fn states(&self) -> States {
+        self.states
+    }
+
     pub(crate) fn fd(&self) -> &VcpuFd {
         &self.fd
     }
@@ -335,6 +343,11 @@ impl Vcpu {
             0 => Ok(()),
             _ => Err(step("leave the counter unshifted")(io::Error::last_os_error())),
         }
+    }
+
+    /// See [`Vcpu::set_fs_base`]. Only after an exit.
+    pub fn fs_base(&mut self) -> u64 {
+        self.fd.sync_regs_mut().sregs.fs.base
     }
 
     /// The base of the FS segment: where a C library keeps what is a thread's own.

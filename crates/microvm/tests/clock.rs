@@ -42,6 +42,37 @@ const PROGRAM: &str = r#"
     }
 "#;
 
+/// For each letter that it reads: answers with what it has used of the processor, before and after it used a fifth of a second
+/// of it, if that is what the letter asks for.
+const USER: &str = r#"
+    #include <stdint.h>
+    #include <time.h>
+    #include <unistd.h>
+    static int64_t used() {
+        struct timespec now;
+        if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now)) _exit(90);
+        return now.tv_sec * 1000000000 + now.tv_nsec;
+    }
+    int main() {
+        char letter;
+        while (read(3, &letter, 1) == 1) {
+            int64_t now = used();
+            while (letter == 's' && used() - now < 200000000) {}
+            int64_t told[2] = {now, used()};
+            write(3, told, sizeof told);
+        }
+        return 0;
+    }
+"#;
+
+/// What it had used when it was asked, and when it answered, in nanoseconds.
+fn used(process: &mut Process, letter: u8) -> [i64; 2] {
+    process.feed(&[letter]);
+    assert_eq!(process.run().unwrap(), Pause::Idle);
+    let said = process.take_said();
+    [0, 8].map(|at| i64::from_le_bytes(said[at..at + 8].try_into().unwrap()))
+}
+
 fn idle(host: &Hypervisor, source: &str) -> Process {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("program"), compile(source, &["-static"])).unwrap();
@@ -183,43 +214,98 @@ fn what_a_guest_puts_in_the_place_of_its_clock_stays() {
 #[test]
 fn a_guest_is_told_its_own_processor_time_and_not_its_siblings() {
     let Some(host) = kvm() else { return };
+    let template = Template::seal(idle(&host, USER)).unwrap();
+    let mut quiet = template.spawn(&host).unwrap();
+    let before = used(&mut quiet, b'q')[1];
+    let spun = std::thread::scope(|scope| {
+        let spin = || {
+            let [begin, end] = used(&mut template.spawn(&host).unwrap(), b's');
+            end - begin
+        };
+        scope.spawn(spin).join().unwrap()
+    });
+    let more = used(&mut quiet, b'q')[1] - before;
+    assert!(more < spun / 2, "{more} ns, while another one used {spun}");
+}
+
+#[test]
+fn what_times_and_getrusage_tell_is_the_processors_and_the_hosts_time() {
+    let Some(host) = kvm() else { return };
     let source = r#"
+        #include <errno.h>
         #include <stdint.h>
+        #include <sys/resource.h>
+        #include <sys/sysinfo.h>
+        #include <sys/times.h>
         #include <time.h>
         #include <unistd.h>
-        static int64_t used() {
-            struct timespec now;
-            if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now)) _exit(90);
-            return now.tv_sec * 1000000000 + now.tv_nsec;
+        static int64_t used(int who) {
+            struct rusage it;
+            if (getrusage(who, &it)) _exit(90);
+            return it.ru_utime.tv_sec * 100 + it.ru_utime.tv_usec / 10000 + it.ru_stime.tv_sec * 100 + it.ru_stime.tv_usec / 10000;
         }
         int main() {
             char letter;
             while (read(3, &letter, 1) == 1) {
-                int64_t now = used();
-                while (letter == 's' && used() - now < 200000000) {}
-                int64_t told[2] = {now, used()};
+                struct timespec nap = {0, 300000000}, now;
+                clock_t begin = clock();
+                while (clock() - begin < 100000) {}
+                nanosleep(&nap, 0);
+                struct tms it; struct sysinfo up;
+                int64_t passed = times(&it);
+                sysinfo(&up);
+                clock_gettime(CLOCK_BOOTTIME, &now);
+                int64_t apart = now.tv_sec * 100 + now.tv_nsec / 10000000 - passed;
+                int64_t of_it = used(RUSAGE_SELF) - it.tms_utime - it.tms_stime;
+                if (it.tms_cutime || it.tms_cstime || used(RUSAGE_CHILDREN)) _exit(91);
+                if (getrusage(7, &(struct rusage){0}) != -1 || errno != EINVAL) _exit(92);
+                if (now.tv_sec - up.uptime > 1) _exit(93);
+                int64_t told[] = {passed, apart, it.tms_utime + it.tms_stime, of_it};
                 write(3, told, sizeof told);
             }
             return 0;
         }
     "#;
     let template = Template::seal(idle(&host, source)).unwrap();
-    let ask = |process: &mut Process, letter: u8| {
-        process.feed(&[letter]);
+    let mut scanner = Scanner::open().unwrap();
+    let mut process = template.spawn(&host).unwrap();
+    let mut last = 0;
+    for _ in 0..2 {
+        process.feed(b"?");
         assert_eq!(process.run().unwrap(), Pause::Idle);
         let said = process.take_said();
-        let told = |at: usize| i64::from_le_bytes(said[at..at + 8].try_into().unwrap());
-        [told(0), told(8)]
-    };
-    let mut quiet = template.spawn(&host).unwrap();
-    let before = ask(&mut quiet, b'q')[1];
-    let spun = std::thread::scope(|scope| {
-        let spin = || {
-            let [begin, end] = ask(&mut template.spawn(&host).unwrap(), b's');
-            end - begin
-        };
-        scope.spawn(spin).join().unwrap()
-    });
-    let used = ask(&mut quiet, b'q')[1] - before;
-    assert!(used < spun / 2, "{used} ns, while another one used {spun}");
+        let told = |at: usize| i64::from_le_bytes(said[at * 8..at * 8 + 8].try_into().unwrap());
+        assert!(told(0) >= last + 30, "{} hundredths after {last}", told(0));
+        assert!((0..10).contains(&told(1)), "{} hundredths behind the host's clock", told(1));
+        assert!((9..30).contains(&told(2)), "{} hundredths of processor time", told(2));
+        assert!((0..3).contains(&told(3)), "{} hundredths apart", told(3));
+        last = told(0);
+        process = template.reset(process, &mut scanner).unwrap().0;
+    }
+}
+
+#[test]
+fn a_reset_takes_away_what_calls_have_used_of_the_processor() {
+    const SPUN: i64 = 200_000_000;
+    let Some(host) = kvm() else { return };
+    let mut origin = idle(&host, USER);
+    let before = used(&mut origin, b's')[1];
+    assert!(before >= SPUN, "{before}");
+    let template = Template::seal(origin).unwrap();
+    let mut scanner = Scanner::open().unwrap();
+    let mut process = template.spawn(&host).unwrap();
+    for _ in 0..3 {
+        // On a thread that has used nothing yet, and on this one, which has used all of it.
+        let run = |process: &mut Process| [used(process, b's')[0], used(process, b'q')[1]];
+        let [begin, end] =
+            std::thread::scope(|scope| scope.spawn(|| run(&mut process)).join().unwrap());
+        assert!((before..before + SPUN).contains(&begin), "{begin} after {before}");
+        assert!(end >= begin + SPUN, "{end} after {begin}");
+        let later = used(&mut process, b'q')[0];
+        assert!((end..end + SPUN).contains(&later), "{later} after {end}");
+        process = template.reset(process, &mut scanner).unwrap().0;
+        let [begin, _] = used(&mut process, b'q');
+        assert!((before..before + SPUN).contains(&begin), "{begin} after a reset to {before}");
+        process = template.reset(process, &mut scanner).unwrap().0;
+    }
 }

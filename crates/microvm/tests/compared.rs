@@ -262,6 +262,81 @@ fn signals_that_are_blocked_wait_until_they_are_not() {
     assert_eq!(inside, outside);
 }
 
+#[test]
+fn a_handler_is_told_who_sent_its_signal_and_leaves_vectors_as_they_were() {
+    let source = r#"
+        #include <immintrin.h>
+        #include <signal.h>
+        #include <stdint.h>
+        #include <string.h>
+        #include <ucontext.h>
+        static char *page; static unsigned rounding; static double changed;
+        /* Of SSE and of x87, each by its own register. */
+        static unsigned rounds(void) { short word; __asm__ volatile("fnstcw %0" : "=m"(word)); return _MM_GET_ROUNDING_MODE() | (word & 0xc00); }
+        static void round_by(unsigned mode) {
+            short word; __asm__ volatile("fnstcw %0" : "=m"(word));
+            word = (word & ~0xc00) | mode >> 3; _MM_SET_ROUNDING_MODE(mode); __asm__ volatile("fldcw %0" :: "m"(word));
+        }
+        static void spoil(void) {
+            __asm__ volatile("pxor %%xmm0, %%xmm0; pxor %%xmm8, %%xmm8; pxor %%xmm15, %%xmm15; fldz; fstp %%st(0)" ::: "xmm0", "xmm8", "xmm15");
+            if (__builtin_cpu_supports("avx")) __asm__ volatile("vzeroall" ::: "xmm0", "xmm8", "xmm15");
+            rounding = rounds(); round_by(_MM_ROUND_DOWN);
+        }
+        static void fault(int number, siginfo_t *info, void *context) { spoil(); mprotect(page, 4096, PROT_READ | PROT_WRITE); }
+        static void tell(int number, siginfo_t *info, void *context) {
+            struct _libc_fpstate *states = ((ucontext_t *)context)->uc_mcontext.fpregs;
+            printf("%d: code %d own %d user %d states %d aligned %d\n", number, info->si_code, info->si_pid == getpid(), info->si_uid == getuid(), !!states, (uintptr_t)states % 64 == 0);
+            uint32_t *software = (uint32_t *)((char *)states + 464);
+            int whole = software[0] == 0x46505853 && software[1] == software[4] + 4 && *(uint32_t *)((char *)states + software[4]) == 0x46505845;
+            printf("whole %d\n", whole);
+            spoil();
+            if (changed) memcpy(&states->_xmm[8], &changed, 8);
+        }
+        __attribute__((target("avx"))) static int avx(void) {
+            int64_t kept[4] = {1, 2, 3, 4}; 
+            __asm__ volatile("vmovdqu %0, %%ymm9; movb $1, (%1); vmovdqu %%ymm9, %0" : "+m"(kept) : "r"(page) : "xmm9", "memory");
+            return kept[0] == 1 && kept[1] == 2 && kept[2] == 3 && kept[3] == 4;
+        }
+        static double by(int call) {
+            double kept = 3.25; long result = call == SYS_kill ? getpid() : syscall(SYS_gettid);
+            __asm__ volatile("movsd %1, %%xmm8; syscall; movsd %%xmm8, %1" : "=a"(result), "+m"(kept) : "0"((long)call), "D"(result), "S"((long)SIGUSR1) : "rcx", "r11", "xmm8", "memory");
+            return kept;
+        }
+        int main() {
+            struct sigaction action = {.sa_sigaction = fault, .sa_flags = SA_SIGINFO};
+            sigaction(SIGSEGV, &action, 0);
+            page = mmap(0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            double kept = 3.25; long double deep = 1.5L;
+            round_by(_MM_ROUND_UP);
+            __asm__ volatile("fldt %2; movsd %1, %%xmm8; movb $1, (%3); movsd %%xmm8, %0; fstpt %2" : "=m"(kept) : "m"(kept), "m"(deep), "r"(page) : "xmm8", "memory");
+            printf("kept %.2f %.1Lf, rounds %x, in the handler %x\n", kept, deep, rounds(), rounding);
+            mprotect(page, 4096, PROT_READ);
+            printf("avx %d\n", __builtin_cpu_supports("avx") ? avx() : 1);
+            action.sa_sigaction = tell;
+            sigaction(SIGUSR1, &action, 0);
+            printf("kill %.2f\n", by(SYS_kill));
+            printf("tkill %.2f\n", by(SYS_tkill));
+            printf("rounds %x\n", rounds());
+            changed = 7.75;
+            printf("changed %.2f\n", by(SYS_kill));
+            changed = 0;
+            /* And what waited. */
+            sigset_t set; sigemptyset(&set); sigaddset(&set, SIGUSR1);
+            sigprocmask(SIG_BLOCK, &set, 0); raise(SIGUSR1); sigprocmask(SIG_UNBLOCK, &set, 0);
+            sigprocmask(SIG_BLOCK, &set, 0); kill(getpid(), SIGUSR1); sigprocmask(SIG_UNBLOCK, &set, 0);
+            /* On a stack of its own. */
+            static char other[32768]; stack_t stack = {.ss_sp = other, .ss_size = sizeof other};
+            sigaltstack(&stack, 0); action.sa_flags |= SA_ONSTACK; sigaction(SIGUSR1, &action, 0);
+            printf("on its own %.2f\n", by(SYS_kill));
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{source}")) else {
+        return;
+    };
+    assert!(outside.contains("kept 3.25 1.5, rounds 4800, in the handler 0\n"), "{outside}");
+    assert_eq!(inside, outside);
+}
+
 /// What programs about files and mappings have in common: a file of their own, and how they tell what a page begins with.
 const FILES: &str = r#"
     #include <fcntl.h>
@@ -437,6 +512,170 @@ fn a_directory_is_listed_once_and_all_of_it_while_it_changes() {
     let said =
         "all 2900\nempty: 0 0\ntwice 0 missed 0\nagain 1\ntwice 0 missed 0 end 1\ngone: 0 0\n";
     assert_eq!(inside, said);
+}
+
+#[test]
+fn a_loop_over_a_directory_ends_whatever_it_does_with_each_name() {
+    let source = r#"
+        #include <dirent.h>
+        enum { FILES = 5, MANY = 60 };
+        static int made;
+        static void touch(const char *path) { close(open(path, O_WRONLY | O_CREAT, 0600)); }
+        static void suffix(const char *path) { char other[300]; sprintf(other, "%s.done", path); rename(path, other); }
+        static void create(const char *path) { char other[40]; sprintf(other, "new-%d", made++); touch(other); }
+        static void replace(const char *path) { touch("../staged"); rename("../staged", path); }
+        static void take_away(const char *path) { unlink(path); create(path); }
+        static void another_name(const char *path) { char other[300]; sprintf(other, "%s+", path); link(path, other); rename(other, "moved"); rename("moved", other); }
+        /* How often it goes round: with all names read at once as C libraries do, or each by itself. */
+        static int loop(void (*what)(const char *path), int each) {
+            int rounds = 0; char one[40], bytes[32768];
+            mkdir("d", 0700); chdir("d");
+            for (int at = 0; at < FILES; at++) { sprintf(one, "old-%d", at); touch(one); }
+            link("old-0", "older");
+            int fd = open(".", O_RDONLY | O_DIRECTORY);
+            for (long got; (got = syscall(SYS_getdents64, fd, bytes, each ? 40 : sizeof bytes)) > 0; )
+                for (long at = 0; at < got && rounds < MANY; at += *(unsigned short *)(bytes + at + 16))
+                    if (bytes[at + 19] != '.' && ++rounds < MANY) what(bytes + at + 19);
+                    else if (rounds >= MANY) got = -1;
+            /* And all that is there then, from the beginning. */
+            lseek(fd, 0, SEEK_SET); int there = 0;
+            for (long got; (got = syscall(SYS_getdents64, fd, bytes, sizeof bytes)) > 0; )
+                for (long at = 0; at < got; at += *(unsigned short *)(bytes + at + 16)) {
+                    there += bytes[at + 19] != '.'; unlink(bytes + at + 19);
+                }
+            close(fd); chdir(".."); say("gone", rmdir("d"));
+            /* Where names are read one by one file systems differ in whether they tell what came meanwhile, and some never end. */
+            return each ? rounds >= FILES && rounds < MANY : rounds * 100 + there;
+        }
+        int main() {
+            if (!mkdtemp(name) || chdir(name)) return 9;
+            void (*all[])(const char *path) = {suffix, create, replace, take_away, another_name};
+            for (int which = 0; which < 5; which++) printf("%d: %d %d\n", which, loop(all[which], 0), getpid() == 1 ? loop(all[which], 1) : 1);
+            chdir("/"); say("all gone", rmdir(name));
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{FILES}{source}")) else {
+        return;
+    };
+    let said = |line: &str| inside.lines().filter(|it| *it == line).count();
+    assert_eq!(said("gone: 0 0"), 10, "{inside}");
+    let lines = |said: &str| {
+        let lines = said.lines().filter(|line| *line != "gone: 0 0");
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(lines(&inside), lines(&outside));
+    let all = ["0: 606 1", "1: 612 1", "2: 606 1", "3: 606 1", "4: 612 1", "all gone: 0 0"];
+    assert_eq!(lines(&inside), all);
+}
+
+#[test]
+fn a_place_is_neither_read_nor_written_and_paths_begin_there() {
+    let source = r#"
+        #include <dirent.h>
+        #include <sys/ioctl.h>
+        #include <sys/statfs.h>
+        int main() {
+            char bytes[1000]; struct stat it; struct statfs system; struct timespec times[2] = {{1, 0}, {1, 0}};
+            if (!mkdtemp(name) || chdir(name)) return 9;
+            int fd = open("file", O_RDWR | O_CREAT, 0600); write(fd, "text", 4); close(fd);
+            mkdir("d", 0700); close(open("d/inside", O_CREAT | O_WRONLY, 0600)); symlink("file", "link"); symlink("nowhere", "lost");
+            const char *all[] = {"file", "d", "link", "lost", "missing", "file/"};
+            for (int at = 0; at < 12; at++) {
+                fd = open(all[at / 2], O_PATH | O_WRONLY | O_TRUNC | O_CREAT | (at % 2 ? O_NOFOLLOW : 0), 0600);
+                printf("%s: %d %d\n", all[at / 2], fd >= 0, fd < 0 ? errno : 0);
+                if (fd < 0) continue;
+                say("read", read(fd, bytes, 4)); say("pread", pread(fd, bytes, 4, 0)); say("write", write(fd, "new", 3));
+                say("truncate", ftruncate(fd, 1)); say("seek", lseek(fd, 0, SEEK_SET)); say("ioctl", ioctl(fd, FIONREAD, bytes));
+                say("list", syscall(SYS_getdents64, fd, bytes, sizeof bytes)); say("sync", fsync(fd)); say("mode", fchmod(fd, 0755));
+                say("owner", fchown(fd, -1, -1)); say("times", futimens(fd, times)); say("map", mmap(0, 4096, PROT_READ, MAP_PRIVATE, fd, 0) == MAP_FAILED ? -1 : 0);
+                say("flags", fcntl(fd, F_GETFL) & (O_PATH | O_ACCMODE)); say("set flags", fcntl(fd, F_SETFL, O_APPEND));
+                say("close on exec", fcntl(fd, F_SETFD, FD_CLOEXEC)); say("closes", fcntl(fd, F_GETFD));
+                say("status", fstat(fd, &it)); printf("%o %d\n", it.st_mode & S_IFMT, it.st_size == 4);
+                say("itself", fstatat(fd, "", &it, AT_EMPTY_PATH)); say("system", fstatfs(fd, &system));
+                memset(bytes, 0, sizeof bytes); say("link", readlinkat(fd, "", bytes, sizeof bytes)); puts(bytes);
+                int other = dup(fd); say("read other", read(other, bytes, 1)); say("close other", close(other));
+                int inside = openat(fd, "inside", O_RDONLY); say("inside", inside >= 0 ? close(inside) : -1);
+                say("enter", fchdir(fd)); chdir(name);
+                say("close", close(fd)); say("closed", close(fd));
+            }
+            say("is still", stat("file", &it)); printf("%ld %o\n", (long)it.st_size, it.st_mode);
+            say("no directory", open("file", O_PATH | O_DIRECTORY));
+            say("truncated directory", open("d", O_RDONLY | O_TRUNC)); say("and so", open("d", O_RDONLY | O_DIRECTORY | O_TRUNC));
+            say("mode of a file", fchmodat(AT_FDCWD, "file", 0640, AT_SYMLINK_NOFOLLOW));
+            stat("file", &it); printf("%o\n", it.st_mode);
+            say("mode of a link", fchmodat(AT_FDCWD, "link", 0640, AT_SYMLINK_NOFOLLOW));
+            /* Held by it, though nothing else has it. */
+            fd = open("file", O_PATH); unlink("file"); say("gone", fstat(fd, &it)); printf("%ld\n", (long)it.st_nlink); close(fd);
+            unlink("link"); unlink("lost"); unlink("d/inside"); rmdir("d"); chdir("/"); say("all gone", rmdir(name));
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{FILES}{source}")) else {
+        return;
+    };
+    assert!(outside.ends_with("all gone: 0 0\n"), "{outside}");
+    assert_eq!(inside, outside);
+}
+
+#[test]
+fn what_is_said_of_memory_with_holes_holds_as_far_as_on_linux() {
+    let source = r#"
+        static volatile char *make(void) {
+            char *at = mmap(0, 5 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            for (int page = 0; page < 5; page++) at[page * 4096] = 'a' + page;
+            munmap(at + 2 * 4096, 4096);
+            return at;
+        }
+        /* Whether it can be written to: the kernel finds out. */
+        static int writable(volatile char *at) {
+            int ends[2]; pipe(ends); write(ends[1], "x", 1);
+            int can = read(ends[0], (char *)at, 1) == 1;
+            close(ends[0]); close(ends[1]); return can;
+        }
+        int main() {
+            volatile char *at = make();
+            say("forget", madvise((char *)at, 5 * 4096, MADV_DONTNEED));
+            printf("%d %d %d %d\n", at[0], at[4096], at[3 * 4096], at[4 * 4096]);
+            at[0] = 'x'; say("a hole alone", madvise((char *)at + 2 * 4096, 4096, MADV_DONTNEED)); say("and first", madvise((char *)at + 2 * 4096, 2 * 4096, MADV_DONTNEED));
+            printf("%d\n", at[0]);
+            at = make();
+            say("protect", mprotect((char *)at, 5 * 4096, PROT_READ));
+            printf("%d %d %d %d\n", writable(at), writable(at + 4096), writable(at + 3 * 4096), writable(at + 4 * 4096));
+            say("a hole first", mprotect((char *)at + 2 * 4096, 2 * 4096, PROT_READ)); printf("%d\n", writable(at + 3 * 4096));
+            say("a hole last", mprotect((char *)at + 4096, 2 * 4096, PROT_READ | PROT_WRITE)); printf("%d\n", writable(at + 4096));
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{source}")) else {
+        return;
+    };
+    assert_eq!(inside, outside);
+}
+
+#[test]
+fn calls_that_ask_little_answer_as_linux_does() {
+    let source = r#"
+        #include <poll.h>
+        #include <signal.h>
+        #include <time.h>
+        int main() {
+            unsigned ids[3], processor = 7, node = 7; struct timespec none = {0, 0}, wrong = {0, -1};
+            say("users", getresuid(ids, ids + 1, ids + 2)); printf("%d\n", ids[0] == getuid() && ids[1] == geteuid() && ids[2] == getuid());
+            say("groups", getresgid(ids, ids + 1, ids + 2)); printf("%d\n", ids[0] == getgid() && ids[1] == getegid() && ids[2] == getgid());
+            say("nowhere", syscall(SYS_getresuid, 0, ids, ids));
+            for (int policy = -1; policy < 7; policy++) { say("highest", sched_get_priority_max(policy)); say("lowest", sched_get_priority_min(policy)); }
+            say("processor", syscall(SYS_getcpu, &processor, &node, 0)); printf("%d %d\n", processor < 4096, node < 64); say("nobody asks", syscall(SYS_getcpu, 0, 0, 0));
+            say("system", syncfs(1)); say("no system", syncfs(77));
+            int ends[2]; pipe(ends); struct pollfd ask = {ends[0], POLLIN, 0}; sigset_t set; sigemptyset(&set);
+            say("nothing", ppoll(&ask, 1, &none, &set)); write(ends[1], "x", 1);
+            say("something", ppoll(&ask, 1, 0, 0)); say("never", ppoll(&ask, 1, &wrong, 0));
+            unsigned long base = 0; say("base", syscall(SYS_arch_prctl, 0x1003, &base)); printf("%d\n", base == (unsigned long)pthread_self());
+            say("base nowhere", syscall(SYS_arch_prctl, 0x1003, 64));
+            static char page[4096]; say("lock", mlock(page, 4096)); say("unlock", munlock(page, 4096)); say("unlock all", munlockall()); sync();
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{source}")) else {
+        return;
+    };
+    assert_eq!(inside, outside);
 }
 
 #[test]

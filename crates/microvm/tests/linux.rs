@@ -86,6 +86,74 @@ fn an_abort_and_a_fault_are_deaths_by_signal() {
 }
 
 #[test]
+fn what_a_handler_leaves_of_its_frame_is_the_guests_own_matter() {
+    // Where the extended states are said to be, and what they are: the program goes on, or a signal ends it.
+    let program = |change: &str| {
+        format!(
+            r#"
+            #define _GNU_SOURCE
+            #include <signal.h>
+            #include <stdint.h>
+            #include <string.h>
+            #include <sys/mman.h>
+            #include <ucontext.h>
+            static void handler(int number, siginfo_t *info, void *context) {{
+                ucontext_t *it = context;
+                uint32_t *states = (uint32_t *)it->uc_mcontext.fpregs;
+                char *end = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                munmap(end + 4096, 4096);
+                {change};
+            }}
+            int main() {{
+                struct sigaction action = {{.sa_sigaction = handler, .sa_flags = SA_SIGINFO}};
+                sigaction(SIGUSR1, &action, 0);
+                return raise(SIGUSR1);
+            }}"#
+        )
+    };
+    for (change, end) in [
+        ("it->uc_mcontext.fpregs = 0", Pause::Exited(0)),
+        ("it->uc_mcontext.fpregs = (void *)64", Pause::Killed(11, None)),
+        ("it->uc_mcontext.fpregs = (void *)-64", Pause::Killed(11, None)),
+        ("it->uc_mcontext.fpregs = (void *)(end + 4096 - 64)", Pause::Killed(11, None)),
+        // As long as the old form, at the end of what can be read.
+        (
+            "memcpy(end + 3584, states, 512); memset(end + 3584 + 464, 0, 48); it->uc_mcontext.fpregs = (void *)(end + 3584)",
+            Pause::Exited(0),
+        ),
+        ("states[464 / 4 + 4] = 0xffffffff; states[464 / 4 + 1] = 3", Pause::Exited(0)),
+        ("states[464 / 4 + 2] = states[464 / 4 + 3] = 0xffffffff", Pause::Exited(0)),
+        ("memset(states + 128, 0xff, 64)", Pause::Exited(0)),
+        ("states[6] |= 0xffff0000", Pause::Exited(0)),
+        ("it->uc_mcontext.gregs[REG_RIP] = -1", Pause::Killed(11, None)),
+    ] {
+        let Some((ended, _)) = run(&program(change)) else { return };
+        assert_eq!(ended, end, "{change}");
+    }
+}
+
+#[test]
+fn a_frame_that_does_not_fit_on_its_stack_is_not_written_below_it() {
+    let ended = run(r#"
+        #include <signal.h>
+        #include <unistd.h>
+        static char memory[3 * 8192];
+        static void handler(int number, siginfo_t *info, void *context) {
+            if ((char *)context < memory + 8192) _exit(3);
+            raise(SIGUSR1);
+        }
+        int main() {
+            stack_t stack = {.ss_sp = memory + 8192, .ss_size = 2 * 8192};
+            sigaltstack(&stack, 0);
+            struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
+            sigaction(SIGUSR1, &action, 0);
+            return raise(SIGUSR1);
+        }"#);
+    let Some((ended, _)) = ended else { return };
+    assert_eq!(ended, Pause::Killed(11, None));
+}
+
+#[test]
 fn a_conversation_pauses_where_nothing_was_said_yet() {
     let Some(host) = kvm() else { return };
     let source = r#"

@@ -148,7 +148,8 @@ fn restore(host: &Hypervisor, snapshot: &[u8]) -> Result<Template, RestoreError>
 fn a_template_from_disk_is_the_one_that_was_saved() {
     let Some(host) = kvm() else { return };
     let original = template(&host, "");
-    let restored = restore(&host, &save(&host, &original)).unwrap();
+    let saved = save(&host, &original);
+    let restored = restore(&host, &saved).unwrap();
     assert_eq!(restored.given(), original.given());
     let [mut before, mut after] =
         [&original, &restored].map(|template| template.spawn(&host).unwrap());
@@ -164,6 +165,12 @@ fn a_template_from_disk_is_the_one_that_was_saved() {
     }
     // And what is made of it can be saved again, as it was.
     let again = save(&host, &restored);
+    let used = |snapshot: &[u8]| {
+        let state = part(snapshot, part(snapshot, 12).end);
+        serde_json::from_slice::<Value>(&snapshot[state]).unwrap()["used"].as_u64()
+    };
+    assert!(used(&saved) > Some(0));
+    assert_eq!(used(&again), used(&saved), "it begins where the one that was saved stood");
     assert_eq!(ask(&mut restore(&host, &again).unwrap().spawn(&host).unwrap(), "x"), FIRST);
 }
 

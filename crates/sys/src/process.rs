@@ -40,6 +40,12 @@ pub fn die_with_parent() -> io::Result<()> {
 /// Has the program that `command` starts live no longer than the thread that starts it, which must wait for it, and gives
 /// it a process group of its own, so that all that it starts can be killed with it.
 pub fn bind_to_starter(command: &mut std::process::Command) {
+    command.process_group(0);
+    die_with_starter(command);
+}
+
+/// Has the program that `command` starts live no longer than the thread that starts it, however that ends.
+pub fn die_with_starter(command: &mut std::process::Command) {
     let starter = std::process::id();
     let bind = move || {
         die_with_parent()?;
@@ -50,7 +56,6 @@ pub fn bind_to_starter(command: &mut std::process::Command) {
             _ => Ok(()),
         }
     };
-    command.process_group(0);
     // SAFETY: it makes two system calls and takes no memory.
     unsafe { command.pre_exec(bind) };
 }

@@ -1,14 +1,17 @@
 //! What the program does where there are machines.
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write as _};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use microvm::hypervisor::Hypervisor;
 use microvm::scan::Scanner;
 use sys::process::without_capabilities;
 use vmm::monitor::{examine, jail, serve, unikernel};
+
+/// Bytes of a unikernel's file at most: what has no end, a device for one, would be read until there is no memory.
+const MOST_PROGRAM: u64 = 256 << 20;
 
 pub(super) fn start() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -27,8 +30,7 @@ pub(super) fn start() -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Some("unikernel") => {
-            let mut file = Vec::new();
-            std::io::stdin().read_to_end(&mut file).context("read the program")?;
+            let file = program(std::io::stdin()).context("read the program")?;
             jail::confine().context("go to jail")?;
             let (argument, requests) = match &arguments[1..] {
                 [argument, requests @ ..] => (argument.as_str(), requests),
@@ -45,4 +47,12 @@ pub(super) fn start() -> Result<ExitCode> {
         }
         Some(_) => bail!("wool-vmm is started by `wool`: see `wool unikernel run`"),
     }
+}
+
+/// All of a file, if it can be a program.
+fn program(from: impl Read) -> Result<Vec<u8>> {
+    let mut file = Vec::new();
+    from.take(MOST_PROGRAM + 1).read_to_end(&mut file)?;
+    ensure!(file.len() as u64 <= MOST_PROGRAM, "it has more than {} MiB", MOST_PROGRAM >> 20);
+    Ok(file)
 }

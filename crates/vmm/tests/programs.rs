@@ -95,3 +95,16 @@ fn no_program_ends_its_monitor_in_any_way_but_its_own() {
     }
     assert!(ended > seeds / 4, "only {ended} of {seeds} programs ended: too few were judged");
 }
+
+#[test]
+fn a_program_without_end_is_refused_before_it_fills_memory() {
+    let begun = Instant::now();
+    let ended = Command::new(env!("CARGO_BIN_EXE_wool-vmm"))
+        .args(["unikernel", "argument"])
+        .stdin(File::open("/dev/zero").unwrap())
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&ended.stderr);
+    assert!(!ended.status.success() && words.contains("more than 256 MiB"), "{words}");
+    assert!(begun.elapsed() < Duration::from_secs(30));
+}

@@ -65,6 +65,7 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_preadv2 => return transfer::at(process, arguments, false, true),
         libc::SYS_pwritev2 => return transfer::at(process, arguments, true, true),
         libc::SYS_poll => return ready::poll(process, a, b, signed(c)),
+        libc::SYS_ppoll => return ready::ppoll(process, arguments),
         libc::SYS_select => return ready::select(process, arguments),
         libc::SYS_pselect6 => return ready::pselect(process, arguments),
         libc::SYS_flock => return descriptors::flock(process, a, b),
@@ -117,7 +118,15 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_accept | libc::SYS_accept4 => alone::accept(process, a),
         libc::SYS_getsockopt => sockets::option(process, a, b, c, d, e),
         libc::SYS_setsockopt => sockets::set_option(process, a, b, c, d, e),
-        libc::SYS_fsync | libc::SYS_fdatasync => process.kernel.files.get(fd(a)).map(|_| 0),
+        // All of it is in memory, and stays there.
+        libc::SYS_sync
+        | libc::SYS_mlock
+        | libc::SYS_munlock
+        | libc::SYS_mlockall
+        | libc::SYS_munlockall => Ok(0),
+        libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_syncfs => {
+            process.kernel.files.get(fd(a)).map(|_| 0)
+        }
         libc::SYS_fadvise64 => process.kernel.files.get(fd(a)).map(|_| 0),
 
         libc::SYS_open => paths::open(process, paths::HERE, a, b, c),
@@ -147,8 +156,9 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_linkat => paths::link(process, a, b, c, d, e),
         libc::SYS_symlink => paths::symlink(process, a, paths::HERE, b),
         libc::SYS_symlinkat => paths::symlink(process, a, b, c),
-        libc::SYS_chmod => paths::chmod(process, paths::HERE, a, b),
-        libc::SYS_fchmodat => paths::chmod(process, a, b, c),
+        libc::SYS_chmod => paths::chmod(process, paths::HERE, a, b, 0),
+        libc::SYS_fchmodat => paths::chmod(process, a, b, c, 0),
+        libc::SYS_fchmodat2 => paths::chmod(process, a, b, c, d),
         libc::SYS_fchmod => paths::fchmod(process, a, b),
         libc::SYS_chown => paths::chown(process, paths::HERE, a, [b, c], 0),
         libc::SYS_lchown => paths::chown(process, paths::HERE, a, [b, c], paths::NO_FOLLOW),
@@ -179,7 +189,7 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_prlimit64 => identity::prlimit(process, b, c, d),
         libc::SYS_setrlimit => identity::prlimit(process, a, b, 0),
         libc::SYS_getrlimit => identity::prlimit(process, a, 0, b),
-        libc::SYS_getrusage => identity::getrusage(process, b),
+        libc::SYS_getrusage => identity::getrusage(process, a, b),
         libc::SYS_sysinfo => identity::sysinfo(process, a),
         libc::SYS_times => identity::times(process, a),
         libc::SYS_sched_getaffinity => identity::affinity(process, b, c),
@@ -198,6 +208,10 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_getpriority => identity::own(process, if a == 2 { 0 } else { b }).map(|()| 20),
         // The usual one.
         libc::SYS_sched_getscheduler => identity::own(process, a).map(|()| 0),
+        libc::SYS_sched_get_priority_max => identity::priority(a, 99),
+        libc::SYS_sched_get_priority_min => identity::priority(a, 1),
+        libc::SYS_getcpu => identity::processor(process, [a, b]),
+        libc::SYS_getresuid | libc::SYS_getresgid => identity::own_ids(process, [a, b, c]),
         libc::SYS_getppid => Ok(0),
         libc::SYS_getuid | libc::SYS_geteuid | libc::SYS_getgid | libc::SYS_getegid => {
             Ok(super::start::USER)

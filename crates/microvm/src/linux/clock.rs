@@ -17,14 +17,48 @@ const NAP: Duration = Duration::from_millis(5);
 
 pub(super) const REALTIME: u64 = 0;
 pub(super) const MONOTONIC: u64 = 1;
+const PROCESS: u64 = 2;
+const THREAD: u64 = 3;
 
-/// The host's clock for a guest's, and whether it counts what this process uses.
+/// What a process has used of the processor.
+///
+/// It is counted while the process runs, by the clock of whichever thread of the monitor's runs it: that is a process's own only
+/// between its begin and its pause. What was counted is part of a template, so that a reset takes away what calls have used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Used {
+    before: Duration,
+    /// What the thread's clock said when it began to run; none while it does not.
+    begun: Option<Duration>,
+}
+
+impl Used {
+    /// By one that does not run.
+    pub(super) fn so_much(before: Duration) -> Self {
+        Self { before, begun: None }
+    }
+
+    /// It runs from now on, on this thread.
+    pub(super) fn begin(&mut self) {
+        self.begun = Some(read(ClockId::ThreadCPUTime));
+    }
+
+    /// It does not any more.
+    pub(super) fn pause(&mut self) {
+        *self = Self::so_much(self.now());
+    }
+
+    /// Until now.
+    pub(super) fn now(self) -> Duration {
+        let running = self.begun.map(|begun| read(ClockId::ThreadCPUTime).saturating_sub(begun));
+        self.before.saturating_add(running.unwrap_or_default())
+    }
+}
+
+/// The host's clock for a guest's.
 fn clock(number: u64) -> Result<ClockId, Errno> {
     match number {
         REALTIME => Ok(ClockId::Realtime),
         MONOTONIC => Ok(ClockId::Monotonic),
-        // The monitor's thread runs all of the guest: their times are one. The monitor's process runs its siblings, too.
-        2 | 3 => Ok(ClockId::ThreadCPUTime),
         4 => Ok(ClockId::MonotonicRaw),
         5 => Ok(ClockId::RealtimeCoarse),
         6 => Ok(ClockId::MonotonicCoarse),
@@ -33,17 +67,35 @@ fn clock(number: u64) -> Result<ClockId, Errno> {
     }
 }
 
+/// What a guest's clock says.
+fn told(process: &Process, number: u64) -> Result<Duration, Errno> {
+    match number {
+        // One thread of the monitor's runs all threads of the guest: their times are one.
+        PROCESS | THREAD => Ok(process.used.now()),
+        number => clock(number).map(read),
+    }
+}
+
+/// For how long the host has been up, sleep included: it goes on in clones and over resets.
+pub(super) fn since_start() -> Duration {
+    read(ClockId::Boottime)
+}
+
+/// What a clock of the host's says.
+fn read(clock: ClockId) -> Duration {
+    let now = clock_gettime(clock);
+    Duration::new(now.tv_sec.try_into().unwrap_or(0), now.tv_nsec.try_into().unwrap_or(0))
+}
+
 pub(super) fn gettime(process: &mut Process, number: u64, target: u64) -> Answer {
-    let now = clock_gettime(clock(number)?);
-    let record = Record::<16>::new()
-        .long(0, now.tv_sec.cast_unsigned())
-        .long(8, now.tv_nsec.cast_unsigned());
+    let now = told(process, number)?;
+    let record = Record::<16>::new().long(0, now.as_secs()).long(8, u64::from(now.subsec_nanos()));
     process.space.write(target, 16)?.copy_from_slice(record.bytes());
     Ok(0)
 }
 
 pub(super) fn getres(process: &mut Process, number: u64, target: u64) -> Answer {
-    clock(number)?;
+    told(process, number)?;
     if target != 0 {
         let record = Record::<16>::new().long(8, 1);
         process.space.write(target, 16)?.copy_from_slice(record.bytes());
@@ -77,8 +129,8 @@ pub(super) fn nanosleep(process: &mut Process, wanted: u64) -> Flow {
 pub(super) fn clock_nanosleep(process: &mut Process, number: u64, flags: u64, wanted: u64) -> Flow {
     const ABSOLUTE: u64 = 1;
     let wanted = duration(process, wanted).and_then(|wanted| match flags & ABSOLUTE {
-        0 => clock(number).map(|_| wanted),
-        _ => left(number, wanted),
+        0 => told(process, number).map(|_| wanted),
+        _ => left(process, number, wanted),
     });
     sleep(process, wanted)
 }
@@ -104,8 +156,8 @@ fn check_timer(which: u64) -> Answer {
     }
 }
 
-/// `setitimer`: it can be cleared. To interrupt a program anywhere takes a frame with the vectors in it, which there is not
-/// ([`super::signals`]).
+/// `setitimer`: it can be cleared. To interrupt a program that computes takes a timer for each machine, which there is not:
+/// see [`super::threads`].
 pub(super) fn set_timer(process: &mut Process, which: u64, new: u64, old: u64) -> Flow {
     let value = match new {
         0 => [0; 16],
@@ -122,11 +174,8 @@ pub(super) fn set_timer(process: &mut Process, which: u64, new: u64, old: u64) -
 }
 
 /// How long it is until a moment of a clock.
-pub(super) fn left(number: u64, moment: Duration) -> Result<Duration, Errno> {
-    let now = clock_gettime(clock(number)?);
-    let now =
-        Duration::new(now.tv_sec.try_into().unwrap_or(0), now.tv_nsec.try_into().unwrap_or(0));
-    Ok(moment.saturating_sub(now))
+pub(super) fn left(process: &Process, number: u64, moment: Duration) -> Result<Duration, Errno> {
+    told(process, number).map(|now| moment.saturating_sub(now))
 }
 
 pub(super) fn duration(process: &Process, at: u64) -> Result<Duration, Errno> {

@@ -75,7 +75,7 @@ pub(super) fn fcntl(process: &mut Process, fd_: u64, command: u64, argument: u64
         libc::F_DUPFD_CLOEXEC => files.duplicate(fd(fd_), argument, true),
         libc::F_GETFD => Ok(u64::from(files.descriptor(fd(fd_))?.close_on_exec)),
         libc::F_SETFD => files.set_close_on_exec(fd(fd_), argument & 1 != 0).map(|()| 0),
-        libc::F_GETFL => Ok(files.get(fd(fd_))?.flags),
+        libc::F_GETFL => Ok(files.place(fd(fd_))?.flags),
         libc::F_SETFL => {
             let open = files.get_mut(fd(fd_))?;
             open.flags = open.flags & !changeable | argument & changeable;

@@ -43,8 +43,9 @@ pub(crate) struct Descriptor {
 pub(crate) struct Open {
     pub(crate) object: Object,
     pub(crate) offset: u64,
-    /// In a directory, the last name that was told, if that is where it stands: a node can have several.
-    pub(crate) listed: Vec<u8>,
+    /// Of a directory, the last place that a listing of it comes to: that of its last name when it was begun. Without it
+    /// whoever makes a file for each that he is told would be told more and more.
+    pub(crate) end: Option<u64>,
     /// `O_*` without those of creation.
     pub(crate) flags: u64,
     holders: usize,
@@ -121,14 +122,21 @@ impl Object {
 }
 
 impl Files {
-    /// What a descriptor refers to.
+    /// What a descriptor refers to, to be read, written or asked about. EBADF of what is only a place.
     pub(crate) fn get(&self, fd: u64) -> Result<&Open, Errno> {
+        let open = self.place(fd)?;
+        if open.flags & flags::PATH == 0 { Ok(open) } else { Err(Errno::BADF) }
+    }
+
+    /// What a descriptor refers to, be it only a place: for paths that begin there, and for what it is.
+    pub(crate) fn place(&self, fd: u64) -> Result<&Open, Errno> {
         let open = self.descriptor(fd)?.open;
         self.open[open].as_ref().ok_or(Errno::BADF)
     }
 
     /// As [`Files::get`], to be changed.
     pub(crate) fn get_mut(&mut self, fd: u64) -> Result<&mut Open, Errno> {
+        self.get(fd)?;
         let open = self.descriptor(fd)?.open;
         self.open[open].as_mut().ok_or(Errno::BADF)
     }
@@ -163,8 +171,8 @@ impl Files {
             self.pipe_mut(pipe)?.writers += 1;
         }
         let flags_kept = flags & !CREATION;
-        let (offset, listed, lock) = (0, Vec::new(), Lock::None);
-        let open = Open { object, offset, listed, flags: flags_kept, holders: 1, lock };
+        let (offset, end, lock) = (0, None, Lock::None);
+        let open = Open { object, offset, end, flags: flags_kept, holders: 1, lock };
         let index = put(&mut self.open, open);
         let close_on_exec = flags & flags::CLOSE_ON_EXEC != 0;
         self.slots[slot] = Some(Descriptor { open: index, close_on_exec });

@@ -6,6 +6,8 @@ pub(super) const WRITE_ONLY: u64 = register(libc::O_WRONLY);
 pub(super) const APPEND: u64 = register(libc::O_APPEND);
 pub(super) const NONBLOCK: u64 = register(libc::O_NONBLOCK);
 pub(super) const CLOSE_ON_EXEC: u64 = register(libc::O_CLOEXEC);
+/// A place of the tree, of which nothing is read or written: O_PATH.
+pub(super) const PATH: u64 = register(libc::O_PATH);
 /// AT_EMPTY_PATH: the directory itself is meant.
 pub(super) const EMPTY_PATH: u64 = register(libc::AT_EMPTY_PATH);
 

@@ -39,7 +39,7 @@ pub(super) fn futex(process: &mut Process, arguments: [u64; 6]) -> Flow {
         (time, _) => {
             let clock = if operation & REAL_TIME == 0 { clock::MONOTONIC } else { clock::REALTIME };
             clock::duration(process, time)
-                .and_then(|moment| Ok(Some(deadline(clock::left(clock, moment)?))))
+                .and_then(|moment| Ok(Some(deadline(clock::left(process, clock, moment)?))))
         }
     };
     let expected = &value.to_le_bytes()[..4];

@@ -1,14 +1,16 @@
 //! System calls about the process itself and the machine that it believes to be on.
 
 use std::io;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom as random};
 
-use super::Answer;
 use super::call::signed;
 use super::process::Process;
 use super::record::{Record, long_at};
+use super::start::USER;
+use super::{Answer, clock};
 use crate::layout::{STACK_BYTES, USER_END, USER_HALF_END};
 use crate::stop::Stopper;
 
@@ -42,11 +44,42 @@ pub(super) fn meant(process: &Process, number: u64) -> u64 {
 
 pub(super) fn arch_prctl(process: &mut Process, what: u64, value: u64) -> Answer {
     const SET_FS: u64 = 0x1002;
-    if what != SET_FS || value >= USER_HALF_END {
-        return Err(Errno::INVAL);
+    const GET_FS: u64 = 0x1003;
+    match what {
+        SET_FS if value < USER_HALF_END => process.vcpu.set_fs_base(value),
+        GET_FS => {
+            let base = process.vcpu.fs_base().to_le_bytes();
+            process.space.write(value, 8)?.copy_from_slice(&base);
+        }
+        _ => return Err(Errno::INVAL),
     }
-    process.vcpu.set_fs_base(value);
     Ok(0)
+}
+
+/// `getresuid` and `getresgid`: all three are the one user's.
+pub(super) fn own_ids(process: &mut Process, targets: [u64; 3]) -> Answer {
+    let own = USER.to_le_bytes();
+    for target in targets {
+        process.space.write(target, 4)?.copy_from_slice(&own[..4]);
+    }
+    Ok(0)
+}
+
+/// `getcpu`: the one there is, of the one node.
+pub(super) fn processor(process: &mut Process, targets: [u64; 2]) -> Answer {
+    for target in targets.into_iter().filter(|target| *target != 0) {
+        process.space.write(target, 4)?.fill(0);
+    }
+    Ok(0)
+}
+
+/// The highest priority of a policy, or the lowest.
+pub(super) fn priority(policy: u64, of_real_time: u64) -> Answer {
+    match signed(policy) {
+        libc::SCHED_FIFO | libc::SCHED_RR => Ok(of_real_time),
+        libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE | libc::SCHED_DEADLINE => Ok(0),
+        _ => Err(Errno::INVAL),
+    }
 }
 
 pub(super) fn prctl(process: &mut Process, what: u64, value: u64) -> Answer {
@@ -152,28 +185,38 @@ pub(super) fn prlimit(process: &mut Process, what: u64, new: u64, old: u64) -> A
     Ok(0)
 }
 
-pub(super) fn getrusage(process: &mut Process, target: u64) -> Answer {
-    let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    let record = Record::<144>::new()
-        .long(0, used.tv_sec.cast_unsigned())
-        .long(8, used.tv_nsec.cast_unsigned() / 1000);
+/// `getrusage`: what was used of the processor, and nothing of children, of whom there are none. What the machine's memory takes
+/// is not told: to know it takes a walk through the host's tables.
+pub(super) fn getrusage(process: &mut Process, who: u64, target: u64) -> Answer {
+    let used = match signed(who) {
+        libc::RUSAGE_SELF | libc::RUSAGE_THREAD => process.used.now(),
+        libc::RUSAGE_CHILDREN => Duration::ZERO,
+        _ => return Err(Errno::INVAL),
+    };
+    let record =
+        Record::<144>::new().long(0, used.as_secs()).long(8, u64::from(used.subsec_micros()));
     process.space.write(target, 144)?.copy_from_slice(record.bytes());
     Ok(0)
 }
 
+/// `times`: what was used of the processor, all of it by the program, in hundredths of a second; and how many of these have
+/// passed since the host was started.
 pub(super) fn times(process: &mut Process, target: u64) -> Answer {
-    let ticks = u64::try_from(process.started.elapsed().as_millis() / 10).unwrap_or(0);
     if target != 0 {
-        let record = Record::<32>::new().long(0, ticks);
+        let record = Record::<32>::new().long(0, hundredths(process.used.now()));
         process.space.write(target, 32)?.copy_from_slice(record.bytes());
     }
-    Ok(ticks)
+    Ok(hundredths(clock::since_start()))
+}
+
+fn hundredths(time: Duration) -> u64 {
+    u64::try_from(time.as_millis() / 10).unwrap_or(u64::MAX)
 }
 
 pub(super) fn sysinfo(process: &mut Process, target: u64) -> Answer {
     let mapped: u64 = process.space.regions().iter().map(|(it, _)| it.end - it.start).sum();
     let record = Record::<112>::new()
-        .long(0, process.started.elapsed().as_secs())
+        .long(0, clock::since_start().as_secs())
         .long(32, USER_END)
         .long(40, USER_END.saturating_sub(mapped))
         .int(80, 1)

@@ -327,10 +327,13 @@ fn forget(process: &mut Process, start: u64, length: u64) -> Answer {
     for (part, FileMapping { node, offset, .. }) in shown {
         take_over(process, node, offset..offset + (part.end - part.start));
     }
-    process.space.forget(start, length)?;
-    let files: Vec<_> = process.space.files().inside(range).collect();
-    for (part, FileMapping { node, offset, .. }) in files {
-        fill(process, part, node, offset)?;
+    let forgotten = process.space.forget(start, length);
+    // Where there is a hole the rest was forgotten all the same.
+    if matches!(forgotten, Ok(()) | Err(Errno::NOMEM)) {
+        let files: Vec<_> = process.space.files().inside(range).collect();
+        for (part, FileMapping { node, offset, .. }) in files {
+            fill(process, part, node, offset)?;
+        }
     }
-    Ok(0)
+    forgotten.map(|()| 0)
 }

@@ -60,7 +60,7 @@ fn start(process: &Process, directory: u64, path: &[u8]) -> Result<NodeId, Errno
     if fd(directory) == HERE {
         return Ok(process.kernel.directory);
     }
-    match process.kernel.files.get(fd(directory))?.object {
+    match process.kernel.files.place(fd(directory))?.object {
         Object::Node(node, _) => process.kernel.tree.entries(node).map(|_| node),
         _ => Err(Errno::NOTDIR),
     }
@@ -105,6 +105,9 @@ pub(super) fn open(
     flags: u64,
     bits: u64,
 ) -> Answer {
+    if flags & flags::PATH != 0 {
+        return open_place(process, directory, at, flags);
+    }
     if flags & NAMELESS == NAMELESS {
         return Err(Errno::OPNOTSUPP);
     }
@@ -130,7 +133,9 @@ pub(super) fn open(
     let (_, _, writable) = process.kernel.tree.status(node);
     match process.kernel.tree.contents(node) {
         Contents::Link(_) => return Err(Errno::LOOP),
-        Contents::Directory(_) if writes || flags & CREATE != 0 => return Err(Errno::ISDIR),
+        Contents::Directory(_) if writes || flags & (CREATE | TRUNCATE) != 0 => {
+            return Err(Errno::ISDIR);
+        }
         Contents::Directory(_) => {}
         _ if flags & DIRECTORY != 0 => return Err(Errno::NOTDIR),
         Contents::Sealed { .. } | Contents::Bytes(_)
@@ -154,6 +159,24 @@ pub(super) fn open(
     }
     let file = process.kernel.tree.open(node)?;
     process.kernel.files.open(Object::Node(node, file), flags)
+}
+
+/// `O_PATH`: what a path leads to, a link itself with `O_NOFOLLOW`. All other flags mean nothing then.
+fn open_place(process: &mut Process, directory: u64, at: u64, flags: u64) -> Answer {
+    let node = existing(process, directory, at, flags & OPEN_NO_FOLLOW == 0)?;
+    if flags & DIRECTORY != 0 {
+        process.kernel.tree.entries(node)?;
+    }
+    let known = flags::PATH | DIRECTORY | OPEN_NO_FOLLOW | flags::CLOSE_ON_EXEC;
+    process.kernel.files.open(Object::Node(node, None), flags & known)
+}
+
+/// The node that a descriptor stands for, be it only a place.
+pub(super) fn node_of(process: &Process, descriptor: u64) -> Option<NodeId> {
+    match process.kernel.files.place(fd(descriptor)).ok()?.object {
+        Object::Node(node, _) => Some(node),
+        _ => None,
+    }
 }
 
 pub(super) fn getcwd(process: &mut Process, target: u64, room: u64) -> Answer {
@@ -186,7 +209,7 @@ fn enter(process: &mut Process, node: NodeId) -> Answer {
 }
 
 pub(super) fn fchdir(process: &mut Process, descriptor: u64) -> Answer {
-    let Object::Node(node, _) = process.kernel.files.get(fd(descriptor))?.object else {
+    let Object::Node(node, _) = process.kernel.files.place(fd(descriptor))?.object else {
         return Err(Errno::NOTDIR);
     };
     enter(process, node)
@@ -297,9 +320,38 @@ pub(super) fn symlink(process: &mut Process, target: u64, directory: u64, at: u6
     make(process, &found, Contents::Link(target), 0o777)
 }
 
-pub(super) fn chmod(process: &mut Process, directory: u64, at: u64, bits: u64) -> Answer {
-    let node = existing(process, directory, at, true)?;
+/// `fchmodat2`, and without flags what there was before it. A link's own bits are not changed.
+pub(super) fn chmod(
+    process: &mut Process,
+    directory: u64,
+    at: u64,
+    bits: u64,
+    flags: u64,
+) -> Answer {
+    if flags & !(NO_FOLLOW | flags::EMPTY_PATH) != 0 {
+        return Err(Errno::INVAL);
+    }
+    let name = path(process, at)?;
+    let of_descriptor = if name.is_empty() && flags & flags::EMPTY_PATH != 0 {
+        node_of(process, directory)
+    } else {
+        by_number(process, &name)
+    };
+    let node = match of_descriptor {
+        Some(node) => node,
+        None => existing(process, directory, at, flags & NO_FOLLOW == 0)?,
+    };
+    if process.kernel.tree.contents(node).kind() == Kind::Link {
+        return Err(Errno::OPNOTSUPP);
+    }
     process.kernel.tree.set_mode(node, mode(bits)).map(|()| 0)
+}
+
+/// The one name below `/proc` that means something: by it C libraries before glibc 2.39 change the bits of a place, which
+/// `fchmod` refuses.
+fn by_number(process: &Process, path: &[u8]) -> Option<NodeId> {
+    let number = path.strip_prefix(b"/proc/self/fd/")?;
+    node_of(process, std::str::from_utf8(number).ok()?.parse().ok()?)
 }
 
 pub(super) fn fchmod(process: &mut Process, descriptor: u64, bits: u64) -> Answer {
@@ -321,7 +373,8 @@ pub(super) fn chown(
         return Err(Errno::INVAL);
     }
     if flags & flags::EMPTY_PATH != 0 && path(process, at)?.is_empty() && fd(directory) != HERE {
-        return fchown(process, directory, owners);
+        let node = node_of(process, directory).ok_or(Errno::BADF)?;
+        return keep_owners(process, node, owners);
     }
     let node = existing(process, directory, at, flags & NO_FOLLOW == 0)?;
     keep_owners(process, node, owners)

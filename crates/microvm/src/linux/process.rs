@@ -13,12 +13,12 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
 
 use rustix::io::Errno;
 use thiserror::Error;
 
 use super::call::{self, Flow};
+use super::clock::Used;
 use super::clock_page::ClockPage;
 use super::files::{Files, Object, Stream};
 use super::identity::PID;
@@ -65,7 +65,7 @@ pub struct Process {
     pub(super) kernel: Kernel,
     /// Its number, as it sees itself: another one in each clone, and after each reset.
     pub(super) pid: u64,
-    pub(super) started: Instant,
+    pub(super) used: Used,
     /// None where the guest has to ask for the time.
     pub(super) clock: Option<ClockPage>,
     /// What the worker said and the process has not read yet; whether more may come.
@@ -189,7 +189,7 @@ impl Process {
             name: start::name(&path),
             threads: Threads::default(),
         };
-        Ok(Self::assemble(vcpu, space, kernel, PID, clock))
+        Ok(Self::assemble(vcpu, space, kernel, PID, clock, Used::default()))
     }
 
     /// With nothing said and nothing done yet.
@@ -199,13 +199,14 @@ impl Process {
         kernel: Kernel,
         pid: u64,
         clock: Option<ClockPage>,
+        used: Used,
     ) -> Self {
         Self {
             vcpu,
             space,
             kernel,
             pid,
-            started: Instant::now(),
+            used,
             clock,
             incoming: VecDeque::new(),
             open: true,
@@ -303,6 +304,13 @@ impl Process {
     pub fn run(&mut self) -> Result<Pause, ProcessError> {
         let stopper = self.stopper.clone();
         let _running = stopper.on_this_thread()?;
+        self.used.begin();
+        let pause = self.run_until(&stopper)?;
+        self.used.pause();
+        Ok(pause)
+    }
+
+    fn run_until(&mut self, stopper: &Stopper) -> Result<Pause, ProcessError> {
         loop {
             if stopper.wanted() {
                 return Ok(Pause::Stopped);

@@ -77,10 +77,31 @@ fn wait(process: &mut Process, until: Option<Instant>, channel: bool) -> Flow {
 
 /// `poll`.
 pub(super) fn poll(process: &mut Process, entries: u64, count: u64, timeout: i32) -> Flow {
+    let wanted = u64::try_from(timeout).ok().map(Duration::from_millis);
+    poll_for(process, entries, count, wanted)
+}
+
+/// `ppoll`, as far as it blocks no signals meanwhile.
+pub(super) fn ppoll(process: &mut Process, [entries, count, time, mask, ..]: [u64; 6]) -> Flow {
+    let blocks = match mask {
+        0 => Ok(false),
+        mask => process.space.read(mask, 8).map(|bytes| long_at(bytes, 0) != 0),
+    };
+    let wanted = match time {
+        0 => Ok(None),
+        time => duration(process, time).map(Some),
+    };
+    match (blocks, wanted) {
+        (Err(errno), _) | (_, Err(errno)) => Flow::Answer(Err(errno)),
+        (Ok(true), _) => Flow::Unknown,
+        (Ok(false), Ok(wanted)) => poll_for(process, entries, count, wanted),
+    }
+}
+
+fn poll_for(process: &mut Process, entries: u64, count: u64, wanted: Option<Duration>) -> Flow {
     let mut channel = false;
     match poll_now(process, entries, count, &mut channel) {
         Ok(0) => {
-            let wanted = u64::try_from(timeout).ok().map(Duration::from_millis);
             let until = wanted.map(|wanted| process.kernel.threads.limit(wanted));
             wait(process, until, channel)
         }

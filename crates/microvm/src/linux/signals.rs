@@ -1,9 +1,9 @@
 //! Signals: those that a program raises itself, and those that its own faults become.
 //!
-//! Nobody else is there who could send one. A handler gets the frame that the kernel would build, without the floating
-//! point state: what it calls may change those registers, and it is not restored for whoever was interrupted. What is blocked
-//! when it is sent waits for whichever thread unblocks it.
+//! Nobody else is there who could send one. A handler gets the frame that the kernel would build. What is blocked when it is sent
+//! waits for whichever thread unblocks it.
 
+mod frame;
 mod saved;
 mod waiting;
 
@@ -14,8 +14,11 @@ use super::call::{Flow, register};
 use super::identity::meant;
 use super::process::{Pause, Process};
 use super::record::{Record, long_at};
-use crate::layout::{PAGE, USER_HALF_END};
+use super::start::USER;
+use crate::layout::PAGE;
 use crate::vcpu::Fault;
+use frame::push;
+pub(super) use frame::sigreturn;
 pub(super) use saved::SavedSignals;
 pub(super) use waiting::{pause, sigpending, sigprocmask};
 
@@ -40,13 +43,6 @@ pub(super) const PIPE: usize = 13;
 const SEGV: usize = 11;
 const STOP: usize = 19;
 
-/// What the frame on the stack consists of: return address, `ucontext`, `siginfo`.
-const CONTEXT_AT: usize = 8;
-const CONTEXT_BYTES: usize = 304;
-const INFO_AT: usize = CONTEXT_AT + CONTEXT_BYTES;
-const FRAME_BYTES: usize = INFO_AT + 128;
-const RED_ZONE: u64 = 128;
-
 /// What a process wants done about signals.
 #[derive(Clone, Debug)]
 pub(super) struct Signals {
@@ -57,6 +53,27 @@ pub(super) struct Signals {
     waiting: u64,
     /// Sent to the running thread while they were blocked.
     waiting_own: u64,
+}
+
+/// A signal as its handler is told of it: `siginfo_t`.
+#[derive(Clone, Copy, Debug)]
+struct Info {
+    number: usize,
+    /// How it came: SI_*, or what was wrong.
+    code: i32,
+    /// The address that was touched; or who sent it, and as which user.
+    detail: u64,
+}
+
+impl Info {
+    /// Of one that the process sent itself, or one of its threads.
+    fn sent(process: &Process, to: Addressee, number: usize) -> Self {
+        let code = match to {
+            Addressee::Thread if number != PIPE => libc::SI_TKILL,
+            _ => libc::SI_USER,
+        };
+        Self { number, code, detail: process.pid | USER << 32 }
+    }
 }
 
 /// Whom a signal is sent to.
@@ -233,7 +250,7 @@ pub(super) fn raise(process: &mut Process, to: Addressee, number: usize, answer:
         return Flow::Kill(i32::try_from(number).unwrap_or(0));
     }
     process.vcpu.registers().rax = register(answer);
-    interrupt(process, number)
+    interrupt(process, to, number)
 }
 
 /// Whether a signal is ignored that is handled like this.
@@ -244,16 +261,17 @@ fn ignored(number: usize, handler: u64) -> bool {
 
 /// Has the handler of a signal run where the guest stands, and on top of it those of others that wait; without one, the
 /// process ends.
-fn interrupt(process: &mut Process, first: usize) -> Flow {
-    let mut next = Some(first);
-    while let Some(number) = next {
+fn interrupt(process: &mut Process, to: Addressee, first: usize) -> Flow {
+    let mut next = Some((to, first));
+    while let Some((to, number)) = next {
         if process.kernel.signals.actions[number].handler == 0 {
             return Flow::Kill(i32::try_from(number).unwrap_or(0));
         }
         let registers = process.vcpu.registers();
         let (rip, rsp, rflags) = (registers.rip, registers.rsp, registers.rflags);
         let at = Fault { vector: 0, code: 0, address: 0, rip, rsp, rflags };
-        if push(process, number, 0, at).is_err() {
+        let info = Info::sent(process, to, number);
+        if push(process, info, at).is_err() {
             return Flow::Kill(libc::SIGSEGV);
         }
         next = process.kernel.signals.next();
@@ -278,113 +296,11 @@ impl Process {
         let action = self.kernel.signals.actions[signal];
         let blocked = self.kernel.signals.mask & bit(signal) != 0;
         let number = i32::try_from(signal).unwrap_or(0);
-        if blocked || action.handler < 2 || push(self, signal, code, fault).is_err() {
+        let info = Info { number: signal, code, detail: fault.address };
+        if blocked || action.handler < 2 || push(self, info, fault).is_err() {
             return Some(Pause::Killed(number, Some(fault)));
         }
         None
-    }
-}
-
-/// Builds the frame and goes to the handler.
-fn push(process: &mut Process, signal: usize, code: u32, at: Fault) -> Result<(), Errno> {
-    let action = process.kernel.signals.actions[signal];
-    if action.handler >= USER_HALF_END {
-        return Err(Errno::FAULT);
-    }
-    let stack = process.kernel.signals.stack;
-    let on_alternate = action.flags & ON_STACK != 0 && stack.length > 0 && !stack.holds(at.rsp);
-    let top = if on_alternate {
-        stack.start.wrapping_add(stack.length)
-    } else {
-        at.rsp.wrapping_sub(RED_ZONE)
-    };
-    // As after a call: a multiple of 16, less the return address.
-    let frame = (top.wrapping_sub(FRAME_BYTES as u64) & !15).wrapping_sub(8);
-    let number = u32::try_from(signal).unwrap_or(0);
-    let mask = process.kernel.signals.mask;
-    let registers = process.vcpu.registers();
-    let saved = [
-        registers.r8,
-        registers.r9,
-        registers.r10,
-        registers.r11,
-        registers.r12,
-        registers.r13,
-        registers.r14,
-        registers.r15,
-        registers.rdi,
-        registers.rsi,
-        registers.rbp,
-        registers.rbx,
-        registers.rdx,
-        registers.rax,
-        registers.rcx,
-        at.rsp,
-        at.rip,
-        at.rflags,
-        0x002b_0000_0000_0033,
-        at.code,
-        u64::from(at.vector),
-        mask,
-        at.address,
-    ];
-    let mut record = Record::<FRAME_BYTES>::new().long(0, action.restorer);
-    // uc_flags, uc_link and the stack come before the registers, the mask behind them and the reserved words.
-    record = record.long(CONTEXT_AT + 16, stack.start).long(CONTEXT_AT + 32, stack.length);
-    for (number, value) in saved.into_iter().enumerate() {
-        record = record.long(CONTEXT_AT + 40 + number * 8, value);
-    }
-    record = record
-        .long(CONTEXT_AT + CONTEXT_BYTES - 8, mask)
-        .int(INFO_AT, number)
-        .int(INFO_AT + 8, code)
-        .long(INFO_AT + 16, at.address);
-    process.space.write(frame, FRAME_BYTES as u64)?.copy_from_slice(record.bytes());
-
-    process.vcpu.enter(action.handler, frame, 0);
-    let registers = process.vcpu.registers();
-    registers.rax = 0;
-    registers.rdi = signal as u64;
-    registers.rsi = frame + INFO_AT as u64;
-    registers.rdx = frame + CONTEXT_AT as u64;
-    process.kernel.signals.mask |= action.mask;
-    if action.flags & NO_DEFER == 0 {
-        process.kernel.signals.mask |= bit(signal);
-    }
-    if action.flags & RESET != 0 {
-        process.kernel.signals.actions[signal].handler = 0;
-    }
-    Ok(())
-}
-
-/// Back to where a signal interrupted the program.
-pub(super) fn sigreturn(process: &mut Process) -> Flow {
-    if process.vcpu.settle().is_err() {
-        return Flow::Kill(libc::SIGSEGV);
-    }
-    // The handler's `ret` has taken the return address.
-    let context = process.vcpu.registers().rsp;
-    let Ok(bytes) = process.space.read(context, CONTEXT_BYTES as u64) else {
-        return Flow::Kill(libc::SIGSEGV);
-    };
-    let saved = |number: usize| long_at(bytes, 40 + number * 8);
-    let values: [u64; 18] = std::array::from_fn(saved);
-    let mask = long_at(bytes, CONTEXT_BYTES - 8);
-    let [r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, rflags] =
-        values;
-    if rip >= USER_HALF_END {
-        return Flow::Kill(libc::SIGSEGV);
-    }
-    process.vcpu.enter(rip, rsp, rflags);
-    let registers = process.vcpu.registers();
-    (registers.r8, registers.r9, registers.r10, registers.r11) = (r8, r9, r10, r11);
-    (registers.r12, registers.r13, registers.r14, registers.r15) = (r12, r13, r14, r15);
-    (registers.rdi, registers.rsi, registers.rbp, registers.rbx) = (rdi, rsi, rbp, rbx);
-    (registers.rdx, registers.rax, registers.rcx) = (rdx, rax, rcx);
-    process.kernel.signals.mask = mask & !(bit(KILL) | bit(STOP));
-    match process.kernel.signals.next() {
-        Some(number) => interrupt(process, number),
-        None => Flow::Resumed,
     }
 }
 

@@ -31,11 +31,13 @@ mod memory;
 use std::fs::File;
 use std::io::{self, Read, Seek as _, Write};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::clock::Used;
 use super::files::{Files, SavedFiles};
 use super::process::ProcessError;
 use super::signals::{SavedSignals, Signals};
@@ -50,7 +52,7 @@ use crate::vfs::{Kind, NodeId, SavedScratch, Tree};
 use facts::Facts;
 
 /// Of the format; there is no conversion.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 const MAGIC: &[u8; 8] = b"WOOLSNAP";
 /// Bytes of the facts, and of the state, at most: a state has up to 65 530 mappings.
 const MOST_FACTS: usize = 16 << 10;
@@ -138,6 +140,8 @@ struct State {
     name: [u8; 16],
     pid: u64,
     told: u64,
+    /// Nanoseconds.
+    used: u64,
 }
 
 impl Template {
@@ -165,7 +169,7 @@ impl Template {
     fn state(&self, host: &Hypervisor) -> Result<State, SaveError> {
         let fresh = fresh(host, &self.frozen, &self.space)?;
         // Each field is named: one that is added later has to be decided about. What clones touch is learnt anew.
-        let Self { frozen: _, space, cpu, kernel, pid, told, touched: _ } = self;
+        let Self { frozen: _, space, cpu, kernel, pid, told, used, touched: _ } = self;
         let Kernel { tree, files, directory, umask, signals, threads, name } = kernel;
         if *directory != Tree::ROOT {
             return Err(SaveError::Unusual("another current directory than the root"));
@@ -174,6 +178,7 @@ impl Template {
             return Err(SaveError::Unusual("files of its own mapped"));
         }
         let (umask, name, pid, told) = (*umask, *name, *pid, *told);
+        let used = u64::try_from(used.now().as_nanos()).unwrap_or(u64::MAX);
         let (space, signals) = (space.to_saved(), signals.to_saved());
         let unusual = SaveError::Unusual;
         let scratch = tree.to_saved().ok_or(unusual("files of its own, or branches"))?;
@@ -181,7 +186,7 @@ impl Template {
             files.to_saved().ok_or(unusual("files of layers open, pipes, sockets or locks"))?;
         let threads = threads.to_saved().ok_or(unusual("more than one thread"))?;
         let cpu = cpu.to_saved(&fresh).ok_or(unusual("system registers that no guest sets"))?;
-        Ok(State { space, cpu, files, scratch, umask, signals, threads, name, pid, told })
+        Ok(State { space, cpu, files, scratch, umask, signals, threads, name, pid, told, used })
     }
 
     /// Makes one of a snapshot. `build` is that of this program; `tree` is made from the layers that the first one was made
@@ -200,7 +205,8 @@ impl Template {
         let here = Facts::of(host, build, &tree).ok_or(RestoreError::Boot)?;
         facts.are(&here)?;
         let state: State = read_part(&mut from, MOST_STATE)?;
-        let State { space, cpu, files, scratch, umask, signals, threads, name, pid, told } = state;
+        let State { space, cpu, files, scratch, umask, signals, threads, name, pid, told, used } =
+            state;
         let damaged = RestoreError::Damaged;
         let tree = tree.with_saved(&scratch).ok_or(damaged("scratch"))?;
         let files = Files::of_saved(&files, &tree).ok_or(damaged("descriptors"))?;
@@ -223,7 +229,9 @@ impl Template {
         let (frozen, space) = space.freeze().map_err(ProcessError::Host)?;
         let fresh = fresh(host, &frozen, &space)?;
         let cpu = fresh.with_saved(&cpu).ok_or(damaged("registers"))?;
-        let template = Self { frozen, space, cpu, kernel, pid, told, touched: Mutex::default() };
+        let used = Used::so_much(Duration::from_nanos(used));
+        let touched = Mutex::default();
+        let template = Self { frozen, space, cpu, kernel, pid, told, used, touched };
         // What KVM does not take is found now, and not when a call waits.
         drop(template.spawn(host)?);
         Ok(template)

@@ -4,13 +4,13 @@ use rustix::io::Errno;
 
 use super::call::{fd, mode, signed};
 use super::files::Object;
-use super::paths::{HERE, NO_FOLLOW, existing, path};
+use super::paths::{HERE, NO_FOLLOW, existing, node_of, path};
 use super::process::Process;
 use super::record::Record;
 use super::start::USER;
 use super::{Answer, flags};
 use crate::layout::PAGE;
-use crate::vfs::{Contents, Kind, Moment, NodeId, Times, Tree};
+use crate::vfs::{Contents, Kind, Moment, Named, NodeId, Times, Tree};
 
 pub(super) fn stat(
     process: &mut Process,
@@ -31,7 +31,7 @@ pub(super) fn stat(
 pub(super) fn fstat(process: &mut Process, descriptor: u64, target: u64) -> Answer {
     const FIFO: u32 = 0o010_600;
     const SOCKET: u32 = 0o140_777;
-    let record = match process.kernel.files.get(fd(descriptor))?.object {
+    let record = match process.kernel.files.place(fd(descriptor))?.object {
         Object::Node(node, _) => describe(&process.kernel.tree, node),
         Object::Channel | Object::Alone(_) | Object::Socket { .. } => Record::new().int(24, SOCKET),
         Object::PipeReader(_) | Object::PipeWriter(_) | Object::Output(_) => {
@@ -102,7 +102,11 @@ pub(super) fn readlink(
     if signed(room) <= 0 {
         return Err(Errno::INVAL);
     }
-    let node = existing(process, directory, at, false)?;
+    // Without a path it is the link that the descriptor stands for.
+    let itself = path(process, at)?.is_empty().then(|| node_of(process, directory)).flatten();
+    let is_link = |node: &NodeId| process.kernel.tree.contents(*node).kind() == Kind::Link;
+    let itself = itself.filter(is_link);
+    let node = itself.map_or_else(|| existing(process, directory, at, false), Ok)?;
     let Contents::Link(text) = process.kernel.tree.contents(node) else { return Err(Errno::INVAL) };
     let length = (text.len() as u64).min(room);
     let target = process.space.write(target, length)?;
@@ -110,24 +114,27 @@ pub(super) fn readlink(
     Ok(length)
 }
 
-/// `struct linux_dirent64`, one behind the other: `.`, `..`, and all others by their nodes' numbers.
+/// `struct linux_dirent64`, one behind the other: `.`, `..`, and all others by their places.
 ///
-/// The offset is 0 before the first, 1 and 2 behind the two, and then the number of the node that was told last, two more than
-/// it. So whatever is made or taken away meanwhile, what stays is told once, and an offset that was kept (`telldir`) still
-/// leads to the same place.
+/// The offset is 0 before the first, 1 and 2 behind the two, and then that of the name that was told last. So whatever is made or
+/// taken away meanwhile, what stays is told once, and an offset that was kept (`telldir`) still leads to the same place. A
+/// listing that begins notes where it ends.
 pub(super) fn getdents(process: &mut Process, descriptor: u64, target: u64, room: u64) -> Answer {
     const HEAD: usize = 19;
     const DOTS: u64 = 2;
     let open = process.kernel.files.get(fd(descriptor))?;
     let Object::Node(node, _) = open.object else { return Err(Errno::NOTDIR) };
-    let before = (open.offset, &open.listed[..]);
+    let before = open.offset;
     let entries = process.kernel.tree.entries(node)?;
+    let offset = |it: &Named| DOTS + 1 + it.place;
+    let end = open.end.filter(|_| before > 0);
+    let end = end.unwrap_or_else(|| entries.values().map(offset).max().unwrap_or(DOTS));
     let dots = [(1, &b"."[..], node), (DOTS, &b".."[..], process.kernel.tree.parent(node))];
-    let named = entries.iter().map(|(name, node)| (DOTS + node.inode(), &name[..], *node));
+    let named = entries.iter().map(|(name, it)| (offset(it), &name[..], it.node));
     let mut rest: Vec<_> = dots
         .into_iter()
         .chain(named)
-        .filter(|(offset, name, _)| is_behind((*offset, name), before))
+        .filter(|(offset, ..)| before < *offset && *offset <= end)
         .collect();
     rest.sort_unstable();
     let room = usize::try_from(room.min(1 << 20)).unwrap_or(0);
@@ -139,7 +146,7 @@ pub(super) fn getdents(process: &mut Process, descriptor: u64, target: u64, room
         if !fits {
             break;
         }
-        last = (offset, name);
+        last = offset;
         let kind = match process.kernel.tree.contents(node).kind() {
             Kind::Directory => 4,
             Kind::File => 8,
@@ -158,16 +165,9 @@ pub(super) fn getdents(process: &mut Process, descriptor: u64, target: u64, room
         return Err(Errno::INVAL);
     }
     process.space.write(target, bytes.len() as u64)?.copy_from_slice(&bytes);
-    let (offset, listed) = (last.0, last.1.to_vec());
     let open = process.kernel.files.get_mut(fd(descriptor))?;
-    (open.offset, open.listed) = (offset, listed);
+    (open.offset, open.end) = (last, Some(end));
     Ok(bytes.len() as u64)
-}
-
-/// Whether a name comes behind what was told last: of another node, or of the same where that has several names. Whoever
-/// sought the place has all of the node's names behind him.
-fn is_behind((offset, name): (u64, &[u8]), (told, last): (u64, &[u8])) -> bool {
-    offset > told || offset == told && !last.is_empty() && name > last
 }
 
 pub(super) fn statfs(process: &mut Process, at: u64, target: u64) -> Answer {
@@ -182,7 +182,7 @@ pub(super) fn fstatfs(process: &mut Process, descriptor: u64, target: u64) -> An
     const SOCKETS: u64 = 0x534f_434b;
     let nowhere =
         |kind: u64| Record::new().long(0, kind).long(8, PAGE).long(64, 255).long(72, PAGE);
-    let record = match process.kernel.files.get(fd(descriptor))?.object {
+    let record = match process.kernel.files.place(fd(descriptor))?.object {
         Object::Node(node, _) => describe_system(&process.kernel.tree, node),
         Object::Channel | Object::Alone(_) | Object::Socket { .. } => nowhere(SOCKETS),
         Object::PipeReader(_) | Object::PipeWriter(_) | Object::Output(_) => nowhere(PIPES),

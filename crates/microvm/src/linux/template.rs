@@ -18,16 +18,16 @@
 //! | threads that do not run: registers, vectors, what they wait for | plain data |
 //!
 //! Time is not part of it: clocks are the host's, and the clock page is written anew before the guest sees it. Only the latest
-//! that the guest was told to be is kept, so that no clone is told less. Neither is what the process said part of it: whoever
+//! that the guest was told to be is kept, so that no clone is told less, and what the process has used of the processor. Neither is what the process said part of it: whoever
 //! spawns one starts with an empty conversation. The process's number is another each time, which is how libraries find that
 //! they were copied.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use super::ahead::Touched;
+use super::clock::Used;
 use super::clock_page::{ClockPage, touching};
 use super::files::Files;
 use super::identity::another;
@@ -53,6 +53,8 @@ pub struct Template {
     pub(super) pid: u64,
     /// The latest that its guest was told to be, in nanoseconds of the monotonic clock.
     pub(super) told: u64,
+    /// What the process had used of the processor: each clone has used as much.
+    pub(super) used: Used,
     pub(super) touched: Mutex<Arc<Touched>>,
 }
 
@@ -104,7 +106,7 @@ impl Template {
             space,
             kernel,
             pid,
-            started: _,
+            used,
             clock,
             incoming: _,
             open: _,
@@ -124,7 +126,7 @@ impl Template {
         // KVM's slots refer to the memory.
         drop(vcpu);
         let (frozen, space) = own(space)?.freeze()?;
-        Ok(Self { frozen, space, cpu, kernel, pid, told, touched: Mutex::default() })
+        Ok(Self { frozen, space, cpu, kernel, pid, told, used, touched: Mutex::default() })
     }
 
     /// Bytes that clones have mapped before any limit of theirs counts: the most that one can come to have beside it.
@@ -182,7 +184,8 @@ impl Template {
         }
         self.cpu.restore(&mut vcpu)?;
         let clock = keep_time(host, &vcpu, self.told)?;
-        Ok(Process::assemble(vcpu, space, self.kernel.clone(), another(self.pid)?, clock))
+        let (kernel, pid) = (self.kernel.clone(), another(self.pid)?);
+        Ok(Process::assemble(vcpu, space, kernel, pid, clock, self.used))
     }
 
     /// Puts a process that was spawned from here back to where it began, whatever it did since.
@@ -205,7 +208,7 @@ impl Template {
             space: _,
             kernel,
             pid,
-            started,
+            used,
             clock,
             incoming,
             open,
@@ -225,11 +228,11 @@ impl Template {
         kernel.clone_from(&self.kernel);
         // How much it may have is its own matter, and not that of whom the template was made of.
         kernel.tree.set_room(bytes, nodes);
-        *pid = another(self.pid)?;
+        (*pid, *used) = (another(self.pid)?, self.used);
         if let Some(clock) = clock {
             clock.lose();
         }
-        (*started, *incoming, *open) = (Instant::now(), VecDeque::new(), true);
+        (*incoming, *open) = (VecDeque::new(), true);
         outgoing.clear();
         output.clear();
         // The tables are as they were.

@@ -449,8 +449,7 @@ pub(super) fn lseek(process: &mut Process, fd_: u64, offset: u64, whence: u64) -
     if target > i64::MAX.cast_unsigned() {
         return Err(Errno::INVAL);
     }
-    let open = process.kernel.files.get_mut(fd(fd_))?;
-    (open.offset, open.listed) = (target, Vec::new());
+    process.kernel.files.get_mut(fd(fd_))?.offset = target;
     Ok(target)
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::layer::{Entry, Layer, LayerError, What};
-use super::node::{Contents, Device, Node, NodeId, Times};
+use super::node::{Contents, Device, Named, Node, NodeId, Times};
 use super::tree::{MOST_NODES, ROOT, SCRATCH, Tree};
 
 /// A tree in the making, or a branch of one.
@@ -150,10 +150,10 @@ impl TreeBuilder {
     /// The directory of this name, made if it is not there.
     fn child(&mut self, parent: NodeId, name: &[u8], mode: u32) -> NodeId {
         if let Some(Contents::Directory(entries)) = self.contents(parent)
-            && let Some(id) = entries.get(name)
-            && matches!(self.contents(*id), Some(Contents::Directory(_)))
+            && let Some(Named { node, .. }) = entries.get(name)
+            && matches!(self.contents(*node), Some(Contents::Directory(_)))
         {
-            return *id;
+            return *node;
         }
         self.add(parent, name, directory(parent, mode))
     }
@@ -176,7 +176,7 @@ impl TreeBuilder {
         if let Some(Contents::Directory(entries)) =
             self.nodes.get_mut(index).map(|node| &mut node.contents)
         {
-            entries.insert(name.to_vec(), id);
+            entries.insert(name.to_vec(), Named::built(id));
         }
     }
 }

@@ -21,6 +21,6 @@ mod tree;
 pub use branch::Branch;
 pub use builder::TreeBuilder;
 pub use layer::{Layer, LayerError};
-pub use node::{Contents, Device, Kind, Moment, NodeId, Times};
+pub use node::{Contents, Device, Kind, Moment, Named, NodeId, Times};
 pub(crate) use tree::SavedScratch;
 pub use tree::{Found, READ, SEARCH, Tree, WRITE};

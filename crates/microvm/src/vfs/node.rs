@@ -21,6 +21,23 @@ impl NodeId {
     }
 }
 
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The node.
+    pub node: NodeId,
+    /// Where in a listing the name comes. No other name of its directory ever had the place, and a name that is changed within
+    /// its directory keeps it: so whoever is told a listing is told each name once, whatever he does with it meanwhile.
+    pub place: u64,
+}
+
+impl Named {
+    /// A name that a tree is built with: of each node there is one.
+    pub(super) fn built(node: NodeId) -> Self {
+        Self { node, place: u64::from(node.0) }
+    }
+}
+
 /// A point in time, from 1970 on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -79,7 +96,7 @@ pub enum Device {
 #[derive(Clone, Debug)]
 pub enum Contents {
     /// Names and what they stand for.
-    Directory(BTreeMap<Vec<u8>, NodeId>),
+    Directory(BTreeMap<Vec<u8>, Named>),
     /// A file of a read-only layer: which layer, where in it, and how long it is.
     Sealed {
         /// Its number in the tree.

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::branch::Branch;
 use super::layer::Layer;
-use super::node::{Contents, Node, NodeId, Times};
+use super::node::{Contents, Named, Node, NodeId, Times};
 use super::sealed::Sealed;
 pub(crate) use saved::SavedScratch;
 
@@ -27,6 +27,8 @@ pub(super) const ROOT: NodeId = NodeId(0);
 pub(super) const SCRATCH: u32 = 1 << 31;
 /// Nodes of a tree, or of a branch, at most: the bits above say which branch.
 pub(super) const MOST_NODES: u32 = 1 << 24;
+/// Places in listings from here on are those of names that a guest made: behind all that a tree is built with.
+const FIRST_PLACE: u64 = 1 << 32;
 const MOST_LINKS: usize = 40;
 const PATH_MAX: usize = 4096;
 const NAME_MAX: usize = 255;
@@ -43,6 +45,8 @@ pub struct Tree {
     used: u64,
     /// Names beyond the first that nodes of scratch have.
     further_names: u32,
+    /// The place in a listing that the next name gets: see [`Named`].
+    places: u64,
 }
 
 /// How much scratch there may be.
@@ -81,6 +85,7 @@ impl Tree {
             room: Room { bytes, nodes: most },
             used: 0,
             further_names: 0,
+            places: FIRST_PLACE,
         }
     }
 
@@ -118,7 +123,7 @@ impl Tree {
             let node = match name.as_slice() {
                 b"." => Some(at),
                 b".." => Some(self.parent(at)),
-                name => entries.get(name).map(|node| self.covered(*node)),
+                name => entries.get(name).map(|it| self.covered(it.node)),
             };
             let Some(node) = node else {
                 return if last {
@@ -213,7 +218,7 @@ impl Tree {
     ///
     /// # Errors
     /// ENOTDIR.
-    pub fn entries(&self, id: NodeId) -> Result<&BTreeMap<Vec<u8>, NodeId>, Errno> {
+    pub fn entries(&self, id: NodeId) -> Result<&BTreeMap<Vec<u8>, Named>, Errno> {
         match self.contents(id) {
             Contents::Directory(entries) => Ok(entries),
             _ => Err(Errno::NOTDIR),
@@ -234,7 +239,7 @@ impl Tree {
             let parent = self.parent(id);
             let there = self.uncovered(id);
             let entries = self.entries(parent).ok();
-            let name = entries.and_then(|all| all.iter().find(|(_, node)| **node == there));
+            let name = entries.and_then(|all| all.iter().find(|(_, it)| it.node == there));
             let Some((name, _)) = name else { break };
             names.push(name.clone());
             id = parent;

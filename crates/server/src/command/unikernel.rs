@@ -5,6 +5,7 @@ use std::fs::File;
 use std::process::{ExitCode, Stdio};
 
 use anyhow::{Context as _, Result, bail};
+use sys::process::die_with_starter;
 use tokio::process::Command;
 
 use crate::cli::RunUnikernel;
@@ -17,6 +18,8 @@ pub(super) async fn run(run: &RunUnikernel) -> Result<ExitCode> {
         File::open(&run.file).with_context(|| format!("cannot open {}", run.file.display()))?;
     let mut command = Command::new(&program);
     command.arg("unikernel").arg(&run.argument).args(&run.requests);
+    // Whoever is killed drops nothing: the program would go on with nobody who ends it.
+    die_with_starter(command.as_std_mut());
     let mut child =
         command.stdin(Stdio::from(file)).kill_on_drop(true).spawn().with_context(|| {
             format!("{} cannot be started; it belongs beside `wool`", program.display())

@@ -120,7 +120,7 @@ impl Snapshots {
         let key = key(&directory.join(KEY))?;
         let snapshots = Self { directory, key, most_bytes, most_age, written: AtomicU64::new(0) };
         for (path, _) in snapshots.files(|name| name.ends_with(NEW))? {
-            fs::remove_file(path)?;
+            remove(&path);
         }
         snapshots.make_room()?;
         Ok(snapshots)
@@ -153,7 +153,12 @@ impl Snapshots {
     }
 
     fn check(&self, path: &Path, origin: &Origin) -> Result<Found, Unfit> {
-        let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
+        // Of a pipe the other end would be waited for.
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(Unfit::Damaged);
+        }
         let mut hash = [0; 32];
         file.read_exact(&mut hash)?;
         let mut hasher = Hasher::new_keyed(&self.key);
@@ -285,6 +290,10 @@ impl Writing {
     /// When the disk is full.
     pub(super) fn finish(self) -> io::Result<u64> {
         self.file.write_all_at(self.hasher.finalize().as_bytes(), 0)?;
+        if fs::symlink_metadata(&self.path).is_ok_and(|it| it.is_dir()) {
+            // In the place of a file: no file can be put there.
+            remove(&self.path);
+        }
         fs::rename(&self.new, &self.path)?;
         self.snapshots.make_room()?;
         Ok(self.length)
@@ -298,8 +307,13 @@ impl Drop for Writing {
     }
 }
 
+/// Whatever is there.
 fn remove(path: &Path) {
-    match fs::remove_file(path) {
+    let removed = match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => fs::remove_dir_all(path),
+        removed => removed,
+    };
+    match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             tracing::warn!(%error, path = %path.display(), "a snapshot could not be removed");
         }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Descriptor, Files, Lock, MOST, Object, Open, Stream};
+use crate::linux::flags;
 use crate::vfs::{Kind, NodeId, Tree};
 
 /// What is open and by which descriptors.
@@ -42,7 +43,7 @@ impl Files {
         let descriptor = |slot: &Option<Descriptor>| slot.map(|it| (it.open, it.close_on_exec));
         let mut all = Vec::new();
         for open in open {
-            let Some(Open { object, offset, listed: _, flags, holders: _, lock }) = open else {
+            let Some(Open { object, offset, end: _, flags, holders: _, lock }) = open else {
                 all.push(None);
                 continue;
             };
@@ -82,16 +83,10 @@ impl Files {
             if holders == 0 || i64::try_from(*offset).is_err() {
                 return None;
             }
-            let object = object.open(tree)?;
-            let (offset, flags, lock) = (*offset, *flags, Lock::None);
-            files.open.push(Some(Open {
-                object,
-                offset,
-                listed: Vec::new(),
-                flags,
-                holders,
-                lock,
-            }));
+            let object = object.open(tree, flags & flags::PATH != 0)?;
+            // A listing that was begun ends where the directory ends when it is continued: no name in it is a guest's.
+            let (offset, end, flags, lock) = (*offset, None, *flags, Lock::None);
+            files.open.push(Some(Open { object, offset, end, flags, holders, lock }));
         }
         for descriptor in descriptors {
             let slot = descriptor.map(|(open, close_on_exec)| Descriptor { open, close_on_exec });
@@ -105,7 +100,8 @@ impl Files {
 }
 
 impl SavedObject {
-    fn open(self, tree: &Tree) -> Option<Object> {
+    /// Of a layer's files and links there are only places.
+    fn open(self, tree: &Tree, is_place: bool) -> Option<Object> {
         Some(match self {
             Self::Stdout => Object::Output(Stream::Stdout),
             Self::Stderr => Object::Output(Stream::Stderr),
@@ -114,7 +110,8 @@ impl SavedObject {
                 let node = NodeId(number);
                 let kind = tree.existing_kind(node)?;
                 let scratch = tree.status(node).2;
-                if !matches!(kind, Kind::Directory | Kind::Device) && !scratch {
+                let readable = matches!(kind, Kind::Directory | Kind::Device) || scratch;
+                if !readable && !is_place {
                     return None;
                 }
                 Object::Node(node, None)

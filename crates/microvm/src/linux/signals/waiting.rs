@@ -10,9 +10,9 @@ use crate::linux::record::long_at;
 use crate::linux::threads::{self, Wait};
 
 impl Signals {
-    /// The first that waits, is not blocked any more, and is not ignored: the thread's own before the process's. It waits no
-    /// longer.
-    pub(super) fn next(&mut self) -> Option<usize> {
+    /// The first that waits, is not blocked any more, and is not ignored: the thread's own before the process's; and whose it
+    /// is. It waits no longer.
+    pub(super) fn next(&mut self) -> Option<(Addressee, usize)> {
         loop {
             let free = !self.mask;
             let own = self.waiting_own & free != 0;
@@ -22,7 +22,7 @@ impl Signals {
             let number = (ready != 0).then(|| ready.trailing_zeros() as usize + 1)?;
             *waiting &= !bit(number);
             if !ignored(number, self.actions[number].handler) {
-                return Some(number);
+                return Some((if own { Addressee::Thread } else { Addressee::Process }, number));
             }
         }
     }
@@ -38,7 +38,7 @@ pub(in crate::linux) fn sigprocmask(
 ) -> Flow {
     let answer = set_mask(process, how, new, old, set_bytes).map(|()| 0);
     match process.kernel.signals.next() {
-        Some(number) => raise(process, Addressee::Thread, number, answer),
+        Some((to, number)) => raise(process, to, number, answer),
         None => Flow::Answer(answer),
     }
 }
@@ -74,7 +74,7 @@ fn set_mask(
 /// come here; with no other thread there is nobody who could send one.
 pub(in crate::linux) fn pause(process: &mut Process) -> Flow {
     match process.kernel.signals.next() {
-        Some(number) => raise(process, Addressee::Thread, number, Err(Errno::INTR)),
+        Some((to, number)) => raise(process, to, number, Err(Errno::INTR)),
         None => threads::wait(process, Wait::Change, None),
     }
 }

@@ -7,7 +7,7 @@ use blake3::Hasher;
 use serde::{Deserialize, Serialize};
 
 use super::{Node, NodeId, SCRATCH, Tree};
-use crate::vfs::{Contents, Kind, Times};
+use crate::vfs::{Contents, Kind, Named, Times};
 
 /// What a guest can have in scratch where a snapshot is made of it: empty files without a name, in which its streams are caught.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +29,8 @@ const MOST_NAMELESS: usize = 1024;
 impl Tree {
     /// What a snapshot has of it; none where it has branches, or more in its scratch than empty files without a name.
     pub(crate) fn to_saved(&self) -> Option<SavedScratch> {
-        let Self { sealed: _, branches, scratch, room: _, used, further_names: _ } = self;
+        let Self { sealed: _, branches, scratch, room: _, used, further_names: _, places: _ } =
+            self;
         let tops = scratch.iter().take_while(|node| node.as_ref().is_some_and(is_top)).count();
         if branches.iter().any(Option::is_some) || *used > 0 {
             return None;
@@ -101,7 +102,7 @@ fn digest_of(hasher: &mut Hasher, contents: &Contents) {
         Contents::Directory(entries) => {
             number(hasher, 0);
             number(hasher, entries.len() as u64);
-            for (name, node) in entries {
+            for (name, Named { node, .. }) in entries {
                 text(hasher, name);
                 number(hasher, u64::from(node.0));
             }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use rustix::io::Errno;
 
-use super::super::node::{Contents, Moment, Node, NodeId, Times};
+use super::super::node::{Contents, Moment, Named, Node, NodeId, Times};
 use super::{Found, ROOT, Room, SCRATCH, SEARCH, Tree, WRITE, scratch_index};
 
 /// Bytes that a name takes in its directory beyond its own.
-const NAME_BYTES: usize = size_of::<(Vec<u8>, NodeId)>();
+const NAME_BYTES: usize = size_of::<(Vec<u8>, Named)>();
 
 impl Tree {
     /// Says how much there may be in the scratch directories together: bytes of contents, links and names, and nodes.
@@ -55,9 +55,17 @@ impl Tree {
             Some(index) => self.scratch[index] = Some(node),
             None => self.scratch.push(Some(node)),
         }
-        self.scratch_entries(directory)?.insert(name.to_vec(), id);
+        let named = self.named(id);
+        self.scratch_entries(directory)?.insert(name.to_vec(), named);
         self.used += more;
         Ok(id)
+    }
+
+    /// A new name of a node's, behind all that there were.
+    fn named(&mut self, node: NodeId) -> Named {
+        let place = self.places;
+        self.places += 1;
+        Named { node, place }
     }
 
     /// ENOSPC where `more` bytes would be too many.
@@ -123,7 +131,8 @@ impl Tree {
         }
         // A node that no name leads to can be gone at any time.
         self.still_linked(node)?;
-        self.scratch_entries(directory)?.insert(name.to_vec(), node);
+        let named = self.named(node);
+        self.scratch_entries(directory)?.insert(name.to_vec(), named);
         self.used += name.len() as u64;
         self.further_names += 1;
         if let Some(node) = self.scratch_mut(node) {
@@ -169,8 +178,10 @@ impl Tree {
                 None
             }
         };
-        self.scratch_entries(from.directory)?.remove(&from.name);
-        self.scratch_entries(to.directory)?.insert(to.name.clone(), node);
+        let was = self.scratch_entries(from.directory)?.remove(&from.name);
+        let stays = was.filter(|_| from.directory == to.directory);
+        let named = stays.unwrap_or_else(|| self.named(node));
+        self.scratch_entries(to.directory)?.insert(to.name.clone(), named);
         self.used = self.used - before + after;
         if let Some(node) = self.scratch_mut(node) {
             node.parent = to.directory;
@@ -321,7 +332,7 @@ impl Tree {
         }
     }
 
-    fn scratch_entries(&mut self, id: NodeId) -> Result<&mut BTreeMap<Vec<u8>, NodeId>, Errno> {
+    fn scratch_entries(&mut self, id: NodeId) -> Result<&mut BTreeMap<Vec<u8>, Named>, Errno> {
         match self.scratch_mut(id) {
             Some(Node { contents: Contents::Directory(entries), .. }) => Ok(entries),
             _ => Err(Errno::ROFS),

@@ -56,6 +56,34 @@ fn names(state: &Path) -> usize {
 }
 
 #[test]
+fn what_is_no_file_is_refused_at_once_and_is_in_nobodys_way() {
+    let state = tempfile::tempdir().unwrap();
+    let snapshots = open(state.path(), 1 << 20);
+    let origin = origin(&[]);
+    let path = snapshots.path(&origin);
+    let fifo = |path: &Path| {
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    };
+    let directory = |path: &Path| {
+        fs::create_dir(path).unwrap();
+        fs::write(path.join("inside"), "something").unwrap();
+    };
+    for make in [&fifo as &dyn Fn(&Path), &directory] {
+        make(&path);
+        assert!(snapshots.find(&origin).is_none());
+        assert_eq!(names(state.path()), 0, "it is removed");
+        make(&path);
+        write(&snapshots, &origin, Duration::ZERO, b"memory").unwrap();
+        assert_eq!(read(snapshots.find(&origin).unwrap()), b"memory");
+        snapshots.forget(&origin);
+        make(&path.with_extension(format!("7{NEW}")));
+        drop(Snapshots::open(state.path(), 1 << 20, HOUR).unwrap());
+        assert_eq!(names(state.path()), 0, "nobody writes it");
+    }
+}
+
+#[test]
 fn a_snapshot_is_found_by_what_its_machine_is_made_from_also_by_the_next_worker() {
     let state = tempfile::tempdir().unwrap();
     let open = || open(state.path(), 1 << 20);
