@@ -574,10 +574,7 @@ def attack(fds, uid, flags):
             pass
     return 'held'
 ";
-    let world = World::new(false, NONE).await;
-    let honest = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
-    let bystander = honest.fork(world.instance(REPORT)).await.unwrap();
-    let evil = honest.derive(world.evil(attack)).await.unwrap();
+    let Beside { world, honest, bystander, evil } = beside(attack).await;
     let mut instance = evil.fork(world.instance(REPORT)).await.unwrap();
     assert_eq!(ask(instance.as_mut(), "{}").await, "held");
     drop(instance);
@@ -649,10 +646,7 @@ def attack(fds, uid, flags):
         KEPT.append(mmap.mmap(-1, 96 << 20))
         return child(lambda: write(fds, KEPT[0])) or 'written'
 ";
-    let world = World::new(false, NONE).await;
-    let honest = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
-    let bystander = honest.fork(world.instance(REPORT)).await.unwrap();
-    let evil = honest.derive(world.evil(attack)).await.unwrap();
+    let Beside { world, honest, bystander, evil } = beside(attack).await;
     let mut instance = evil.fork(world.instance(REPORT)).await.unwrap();
     assert_eq!(ask(instance.as_mut(), "{}").await, "written");
     drop(instance);
@@ -698,10 +692,7 @@ def attack(fds, uid, flags):
     os.close(ready)
     return 'sent'
 ";
-    let world = World::new(false, NONE).await;
-    let honest = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
-    let bystander = honest.fork(world.instance(REPORT)).await.unwrap();
-    let evil = honest.derive(world.evil(attack)).await.unwrap();
+    let Beside { world, honest, bystander, evil } = beside(attack).await;
     for _ in 0..40 {
         let Ok(mut instance) = evil.fork(world.instance(REPORT)).await else { break };
         assert_eq!(ask(instance.as_mut(), "{}").await, "sent");
@@ -731,13 +722,10 @@ def attack(fds, uid, flags):
     daemon(lambda: live(fds))
     return 'there'
 ";
-    let world = World::new(false, NONE).await;
+    let Beside { world, honest, bystander, evil } = beside(attack).await;
     if world.containers.host().cgroups == warden::protocol::Layout::None {
         return;
     }
-    let honest = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
-    let bystander = honest.fork(world.instance(REPORT)).await.unwrap();
-    let evil = honest.derive(world.evil(attack)).await.unwrap();
     let mut instance = evil.fork(world.instance(REPORT)).await.unwrap();
     assert_eq!(ask(instance.as_mut(), "{}").await, "there");
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -753,4 +741,20 @@ async fn is_ended(zygote: &dyn sandbox::Zygote) -> bool {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     !zygote.alive()
+}
+
+/// A hostile zygote, derived from an honest one that has forked somebody before.
+struct Beside {
+    world: World,
+    honest: Box<dyn sandbox::Zygote>,
+    bystander: Box<dyn sandbox::Instance>,
+    evil: Box<dyn sandbox::Zygote>,
+}
+
+async fn beside(attack: &str) -> Beside {
+    let world = World::new(false, NONE).await;
+    let honest = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
+    let bystander = honest.fork(world.instance(REPORT)).await.unwrap();
+    let evil = honest.derive(world.evil(attack)).await.unwrap();
+    Beside { world, honest, bystander, evil }
 }

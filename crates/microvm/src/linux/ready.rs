@@ -83,19 +83,23 @@ pub(super) fn poll(process: &mut Process, entries: u64, count: u64, timeout: i32
 
 /// `ppoll`, as far as it blocks no signals meanwhile.
 pub(super) fn ppoll(process: &mut Process, [entries, count, time, mask, ..]: [u64; 6]) -> Flow {
-    let blocks = match mask {
-        0 => Ok(false),
-        mask => process.space.read(mask, 8).map(|bytes| long_at(bytes, 0) != 0),
-    };
-    let wanted = match time {
-        0 => Ok(None),
-        time => duration(process, time).map(Some),
-    };
-    match (blocks, wanted) {
-        (Err(errno), _) | (_, Err(errno)) => Flow::Answer(Err(errno)),
-        (Ok(true), _) => Flow::Unknown,
-        (Ok(false), Ok(wanted)) => poll_for(process, entries, count, wanted),
+    match limit(process, time, (mask, 8)) {
+        Ok(wanted) => poll_for(process, entries, count, wanted),
+        Err(flow) => flow,
     }
+}
+
+/// How long is to be waited, as a pointer says. What is to block signals meanwhile, by a pointer to so many bytes, is not there.
+fn limit(
+    process: &Process,
+    time: u64,
+    (mask, bytes): (u64, u64),
+) -> Result<Option<Duration>, Flow> {
+    let failed = |errno| Flow::Answer(Err(errno));
+    if mask != 0 && long_at(process.space.read(mask, bytes).map_err(failed)?, 0) != 0 {
+        return Err(Flow::Unknown);
+    }
+    if time == 0 { Ok(None) } else { duration(process, time).map(Some).map_err(failed) }
 }
 
 fn poll_for(process: &mut Process, entries: u64, count: u64, wanted: Option<Duration>) -> Flow {
@@ -158,19 +162,10 @@ fn microseconds(process: &Process, at: u64) -> Result<Duration, Errno> {
 /// `pselect6`, without signals of its own.
 pub(super) fn pselect(process: &mut Process, arguments: [u64; 6]) -> Flow {
     let [.., time, mask] = arguments;
-    let blocks = match mask {
-        0 => Ok(false),
-        // A pointer to the set, and its size.
-        mask => process.space.read(mask, 16).map(|bytes| long_at(bytes, 0) != 0),
-    };
-    let wanted = match time {
-        0 => Ok(None),
-        time => duration(process, time).map(Some),
-    };
-    match (blocks, wanted) {
-        (Err(errno), _) | (_, Err(errno)) => Flow::Answer(Err(errno)),
-        (Ok(true), _) => Flow::Unknown,
-        (Ok(false), Ok(wanted)) => select_in(process, arguments, wanted, 1),
+    // A pointer to the set, and its size.
+    match limit(process, time, (mask, 16)) {
+        Ok(wanted) => select_in(process, arguments, wanted, 1),
+        Err(flow) => flow,
     }
 }
 
