@@ -81,7 +81,7 @@ pub struct Manifest {
     /// The modules that its Python has itself.
     #[serde(skip)]
     pub standard: BTreeSet<String>,
-    /// Whether what its packages are may be imported before its own first line runs.
+    /// Whether its packages may be imported before its own first line runs.
     pub import_cache: bool,
     /// Whether bodies pass through as bytes.
     pub binary: bool,
