@@ -411,6 +411,84 @@ fn what_is_written_to_a_file_is_seen_where_it_is_mapped_and_shared() {
     assert!(outside.contains("pwrite: 98 98 97 97 97\n"), "{outside}");
 }
 
+/// What is mapped to be read is copied late: whoever looks, in whatever way, finds the file.
+#[test]
+fn a_mapping_that_is_only_read_shows_the_file_whatever_comes_first() {
+    let source = r#"
+        #include <setjmp.h>
+        #include <signal.h>
+        #include <stdlib.h>
+        enum { PAGE = 4096, ALL = 8 * PAGE };
+        static int self;
+        static char *fresh(int rights) { return mmap(0, ALL, rights, MAP_PRIVATE, self, PAGE); }
+        static void sums(const char *what, const char *at, int pages) {
+            /* Nothing is asked for between the look at the first page and that at the last. */
+            unsigned long sums[8] = {0};
+            for (int page = 0; page < pages; page++)
+                for (int byte = 0; byte < PAGE; byte++) sums[page] = sums[page] * 31 + at[page * PAGE + byte];
+            printf("%s:", what);
+            for (int page = 0; page < pages; page++) printf(" %lx", sums[page]);
+            puts("");
+        }
+        static jmp_buf back;
+        static void caught(int signal) { (void)signal; siglongjmp(back, 1); }
+        int main(int count, char **arguments) {
+            self = open(arguments[0], O_RDONLY);
+            signal(SIGSEGV, caught);
+            sums("touched", fresh(PROT_READ), 8);
+            sums("behind its start", fresh(PROT_READ) + 3 * PAGE, 4);
+            sums("executable", fresh(PROT_READ | PROT_EXEC), 8);
+            char *all = fresh(PROT_READ);
+            char *over = mmap(all + PAGE, PAGE, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0); *over = 7;
+            over = mmap(all + 3 * PAGE, 2 * PAGE, 3, MAP_PRIVATE | MAP_FIXED, self, 0); *over = 8;
+            sums("mapped over", all, 8);
+            all = fresh(PROT_READ);
+            mmap(all, ALL, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+            sums("all of it mapped over", all, 8);
+            char *one = fresh(PROT_READ), *other = fresh(PROT_READ);
+            sums("one of two", one, 8); sums("the other", other, 8);
+            all = fresh(PROT_READ);
+            say("of nobody's file", mmap(all, PAGE, 1, MAP_PRIVATE | MAP_FIXED, -1, 0) == MAP_FAILED);
+            say("at no page", mmap(all + 2 * PAGE, PAGE, 1, MAP_PRIVATE | MAP_FIXED, self, 1) == MAP_FAILED);
+            sums("mapped over in vain", all, 8);
+            static char got[2 * PAGE];
+            int ends[2]; pipe(ends);
+            all = fresh(PROT_READ);
+            say("written from", write(ends[1], all + PAGE, 2 * PAGE)); say("read", read(ends[0], got, 2 * PAGE));
+            sums("by a call", got, 2);
+            all = fresh(PROT_READ);
+            say("unmapped in part", munmap(all + PAGE, 2 * PAGE)); sums("what is left", all + 3 * PAGE, 5);
+            all = fresh(PROT_READ);
+            say("hidden", mprotect(all + PAGE, PAGE, PROT_NONE)); say("shown", mprotect(all + PAGE, PAGE, PROT_READ));
+            sums("hidden and shown", all, 8);
+            /* As a dynamic linker does it where there is room between its parts. */
+            all = fresh(PROT_READ);
+            say("hidden but for the first", mprotect(all + PAGE, 6 * PAGE, PROT_NONE));
+            mmap(all + 3 * PAGE, PAGE, 1, MAP_PRIVATE | MAP_FIXED, self, 2 * PAGE);
+            sums("the first", all, 1); sums("a part", all + 3 * PAGE, 1); sums("the last", all + 7 * PAGE, 1);
+            if (!sigsetjmp(back, 1)) sums("a hole", all + 2 * PAGE, 1); else puts("a hole is hidden");
+            say("a hole is shown", mprotect(all + 2 * PAGE, PAGE, PROT_READ)); sums("it", all + 2 * PAGE, 1);
+            all = fresh(PROT_READ);
+            say("hidden with what is behind it", mprotect(all + 7 * PAGE, 64 * PAGE, PROT_NONE) == 0 || errno == ENOMEM);
+            sums("before it", all, 7);
+            all = fresh(PROT_READ);
+            say("made writable", mprotect(all, ALL, 3)); all[PAGE] ^= 1; sums("written to", all, 8);
+            all = mremap(fresh(PROT_READ), 4 * PAGE, 8 * PAGE, MREMAP_MAYMOVE); sums("moved", all, 8);
+            all = fresh(PROT_READ);
+            if (!sigsetjmp(back, 1)) all[PAGE] = 1; else puts("not to be written");
+            sums("after a fault", all, 8);
+            off_t size = lseek(self, 0, SEEK_END);
+            all = mmap(0, size, PROT_READ, MAP_PRIVATE, self, 0);
+            sums("the end of the file", all + ((size - 1) & ~(PAGE - 1)), 1);
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{FILES}{source}")) else {
+        return;
+    };
+    assert_eq!(inside, outside);
+    assert!(outside.contains("not to be written\n") && outside.contains("a hole is hidden\n"));
+}
+
 #[test]
 fn pages_of_a_file_that_are_given_back_are_the_files_again() {
     let source = r#"

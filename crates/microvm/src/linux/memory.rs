@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use rustix::io::Errno;
 
+use super::deferred::Deferred;
 use super::files::Object;
 use super::process::Process;
 use super::{Answer, flags};
@@ -17,7 +18,7 @@ use crate::vfs::{Contents, Device, NodeId};
 
 const SHARED: u64 = 1;
 const PRIVATE: u64 = 2;
-const FIXED: u64 = 0x10;
+pub(super) const FIXED: u64 = 0x10;
 const ANONYMOUS: u64 = 0x20;
 const LOW: u64 = 0x40;
 const FIXED_NOREPLACE: u64 = 0x10_0000;
@@ -25,6 +26,17 @@ const STACK: u64 = 0x2_0000;
 const WRITE: u64 = 2;
 
 pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
+    let start = map(process, arguments)?;
+    let [_, length, _, flags, ..] = arguments;
+    if flags & FIXED != 0
+        && let Some(deferred) = &mut process.deferred
+    {
+        deferred.cut(&(start..start + page_up(length)));
+    }
+    Ok(start)
+}
+
+fn map(process: &mut Process, arguments: [u64; 6]) -> Answer {
     let [address, length, protection, flags, fd, offset] = arguments;
     let rights = Rights::of_protection(protection);
     let place = if flags & FIXED_NOREPLACE != 0 {
@@ -78,11 +90,15 @@ pub(super) fn mmap(process: &mut Process, arguments: [u64; 6]) -> Answer {
         return Err(Errno::NODEV);
     }
     take_over(process, node, offset..offset + length);
+    let is_layers = matches!(process.kernel.tree.contents(node), Contents::Sealed { .. });
+    let looks = rights.count() && !rights.allow(Rights::WRITE);
+    let is_late = is_layers && looks && !shared && !matches!(place, Place::Fixed(_));
     // It holds the file's bytes from the start, whoever may look at them.
-    let rights = if rights.count() { rights } else { Rights::HIDDEN };
-    let start = mapping(process, place, length, rights)?;
-    let filled = fill(process, start..start + length, node, offset);
-    if let Err(errno) = filled {
+    let now = if rights.count() && !is_late { rights } else { Rights::HIDDEN };
+    let start = mapping(process, place, length, now)?;
+    if is_late {
+        process.deferred = Some(Deferred::new(start..start + length, node, offset, rights));
+    } else if let Err(errno) = fill(process, start..start + length, node, offset) {
         process.space.unmap(start, length)?;
         return Err(errno);
     }
@@ -164,7 +180,12 @@ fn huge_code(process: &Process, fd: u64, length: u64, offset: u64) -> Option<u64
 
 /// Copies a file to where it is to be seen and all is zero still. What lies behind its end is not touched: a mapping can be far
 /// longer than its file.
-fn fill(process: &mut Process, range: Range<u64>, node: NodeId, offset: u64) -> Result<(), Errno> {
+pub(super) fn fill(
+    process: &mut Process,
+    range: Range<u64>,
+    node: NodeId,
+    offset: u64,
+) -> Result<(), Errno> {
     let Process { space, kernel, .. } = process;
     let target = space.arena_mut().bytes_mut(range);
     match kernel.tree.contents(node) {

@@ -24,6 +24,7 @@ mod call;
 mod clock;
 mod clock_page;
 mod conversation;
+mod deferred;
 mod descriptors;
 mod files;
 mod flags;

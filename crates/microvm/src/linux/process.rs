@@ -20,6 +20,7 @@ use thiserror::Error;
 use super::call::{self, Flow};
 use super::clock::Used;
 use super::clock_page::ClockPage;
+use super::deferred::{self, Deferred};
 use super::files::{Files, Object, Stream};
 use super::identity::PID;
 use super::signals::Signals;
@@ -84,6 +85,8 @@ pub struct Process {
     pub(super) patched: u64,
     /// Whether its page tables tell what it has touched: [`Process::watch`].
     pub(super) watched: bool,
+    /// A mapping whose bytes are not there yet: none while it pauses.
+    pub(super) deferred: Option<Deferred>,
 }
 
 /// Why a process does not run at the moment.
@@ -220,6 +223,7 @@ impl Process {
             calls: 0,
             patched: 0,
             watched: false,
+            deferred: None,
         }
     }
 
@@ -306,6 +310,7 @@ impl Process {
         let _running = stopper.on_this_thread()?;
         self.used.begin();
         let pause = self.run_until(&stopper)?;
+        deferred::settle(self);
         self.used.pause();
         Ok(pause)
     }
@@ -324,7 +329,7 @@ impl Process {
             let pause = match self.vcpu.run(&mut self.space)? {
                 Exit::Stopped => None,
                 Exit::Syscall { site } => self.serve(site)?,
-                Exit::Fault(fault) if fault.is_of_page() && self.space.grow(fault.address) => {
+                Exit::Fault(fault) if fault.is_of_page() && self.supply(fault.address) => {
                     self.vcpu.enter(fault.rip, fault.rsp, fault.rflags);
                     None
                 }
@@ -340,6 +345,15 @@ impl Process {
                 return Ok(pause);
             }
         }
+    }
+
+    /// Has there be what the guest touched, if it was promised. Whether it was.
+    fn supply(&mut self, address: u64) -> bool {
+        let is_owed = deferred::is_owed(self, address);
+        if is_owed {
+            deferred::settle(self);
+        }
+        is_owed || self.space.grow(address)
     }
 
     fn serve(&mut self, site: Option<u64>) -> Result<Option<Pause>, ProcessError> {
@@ -358,6 +372,7 @@ impl Process {
             registers.r8,
             registers.r9,
         ];
+        deferred::before_call(self, number, arguments);
         let flow = call::answer(self, number, arguments);
         if let Flow::Answer(answer) = &flow {
             tracing::trace!(number, ?arguments, ?answer, "system call");

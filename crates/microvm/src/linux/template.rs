@@ -120,6 +120,8 @@ impl Template {
             calls: _,
             patched: _,
             watched: _,
+            // It pauses.
+            deferred: _,
         } = process;
         let cpu = CpuState::save(&mut vcpu)?;
         let told = clock.as_ref().map_or(0, ClockPage::told);
@@ -223,6 +225,7 @@ impl Template {
             calls: _,
             patched: _,
             watched,
+            deferred,
         } = &mut process;
         let (bytes, nodes) = kernel.tree.room();
         kernel.clone_from(&self.kernel);
@@ -237,6 +240,7 @@ impl Template {
         output.clear();
         // The tables are as they were.
         (*untaken, *watched) = (0, false);
+        *deferred = None;
         Ok((process, reset))
     }
 
