@@ -146,19 +146,27 @@ pub(crate) async fn wheels(work: &Path, rootfs: &Rootfs) -> Result<PathBuf> {
     Ok(wheels)
 }
 
-/// A directory with all that the libraries need, byte-compiled, for interpreters that are no sandboxes: made once.
-pub(crate) async fn site(wheels: &Path, rootfs: &Rootfs) -> Result<PathBuf> {
-    let site = wheels.join("site");
+/// A directory with what some of the distributions contain that the libraries need, or all of them where none is named,
+/// byte-compiled, for interpreters that are no sandboxes: made once.
+pub(crate) async fn site(wheels: &Path, rootfs: &Rootfs, only: &[&str]) -> Result<PathBuf> {
+    let site = wheels.join(["site"].iter().chain(only).copied().collect::<Vec<_>>().join("-"));
     if site.is_dir() {
         return Ok(site);
     }
-    eprintln!("installing all libraries (once)");
-    let unfinished = wheels.join("site-unfinished");
+    let list = fs::read_to_string(dir().join("requirements.txt")).context("read what they need")?;
+    let pinned = list.lines().filter(|line| line.contains("=="));
+    let wanted = |line: &&str| {
+        let name = line.split_once("==").map(|(name, _)| name);
+        only.is_empty() || name.is_some_and(|name| only.contains(&name))
+    };
+    let requirements: Vec<&str> = pinned.filter(wanted).collect();
+    ensure!(requirements.len() >= only.len().max(1), "the libraries do not need all of {only:?}");
+    eprintln!("installing {} distributions (once)", requirements.len());
+    let unfinished = site.with_extension("unfinished");
     let mut command = Command::new("python3");
     command.args(["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--upgrade"]);
     command.args(["--only-binary", ":all:", "--python-version", &rootfs.minor()]);
-    command.arg("--find-links").arg(wheels).arg("--target").arg(&unfinished);
-    command.arg("--requirement").arg(dir().join("requirements.txt"));
+    command.arg("--find-links").arg(wheels).arg("--target").arg(&unfinished).args(requirements);
     let status = command.status().await.context("start pip")?;
     ensure!(status.success(), "pip cannot install the libraries");
     fs::rename(&unfinished, &site).context("name the directory")?;

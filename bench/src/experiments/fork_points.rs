@@ -51,7 +51,7 @@ pub(super) async fn measure(stage: &Stage, run: &mut Run, rounds: u32, runs: usi
         "in the load generator's own process, without jail, HTTP or worker: its processor time is that of monitor and guest".to_owned(),
     ];
     let wheels = libraries::wheels(stage.work(), &stage.rootfs).await?;
-    let packages = libraries::site(&wheels, &stage.rootfs).await?;
+    let packages = libraries::site(&wheels, &stage.rootfs, &["pillow"]).await?;
     let program = python(&stage.rootfs, &packages, SCRIPT, WAITS);
     let clone =
         |point| -> Result<Way> { Ok(Way::Clone(Frozen::make(&program, point)?.learned()?)) };

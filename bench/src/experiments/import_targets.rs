@@ -39,7 +39,7 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
         "`os.fork()`: an interpreter of the same base that ran the same function's file, collector frozen, asked through a pipe, until the child's first byte; no isolation, no HTTP, nothing to load".to_owned(),
     ];
     let wheels = libraries::wheels(stage.work(), &stage.rootfs).await?;
-    let site = libraries::site(&wheels, &stage.rootfs).await?;
+    let site = libraries::site(&wheels, &stage.rootfs, &[]).await?;
     let kind = Copies::of(&libraries, &wheels).await?;
     let template = stage.template(&kind, copies * libraries.len()).await?;
     let worker = stage.worker_on(&template, "worker", &[NOTHING_KEPT], 1).await?;
