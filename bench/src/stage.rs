@@ -1,7 +1,7 @@
 //! What every experiment stands on: binaries, the template of functions, workers on copies of it, baselines.
 
 use std::cell::Cell;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -32,6 +32,8 @@ pub(crate) struct Stage {
     /// Copies of the template, bundles: removed at the end.
     scratch: TempDir,
     copies: Cell<usize>,
+    /// Locked, so that no other run measures this one, or clears it away.
+    _alone: File,
     /// The base layer of all.
     pub(crate) rootfs: Rootfs,
     /// Whether everything is to be tiny: the numbers mean nothing.
@@ -49,11 +51,13 @@ impl Stage {
         // Short: a worker's socket is below it.
         work.extend(python);
         fs::create_dir_all(&work).with_context(|| format!("make {}", work.display()))?;
+        let alone = File::open(target).context("open the target directory")?;
+        alone.try_lock().context("another run is under way: they take turns")?;
         let base = functions::base(&work, &wool, python).await?;
         clear(&work)?;
         let scratch = TempDir::with_prefix_in("scratch-", &work).context("make a directory")?;
         let rootfs = Rootfs::of(&base)?;
-        Ok(Self { wool, work, scratch, copies: Cell::new(0), rootfs, quick })
+        Ok(Self { wool, work, scratch, copies: Cell::new(0), _alone: alone, rootfs, quick })
     }
 
     /// Where templates, wheels, copies and quick runs lie.
@@ -143,7 +147,7 @@ impl Stage {
     }
 }
 
-/// Removes what runs that were cut off left behind: one run at a time.
+/// Removes what runs that were cut off left behind.
 fn clear(work: &Path) -> Result<()> {
     for entry in fs::read_dir(work).context("look for leftovers")?.flatten() {
         if entry.file_name().to_string_lossy().starts_with("scratch-") {
