@@ -430,8 +430,9 @@ fn a_mapping_that_is_only_read_shows_the_file_whatever_comes_first() {
             for (int page = 0; page < pages; page++) printf(" %lx", sums[page]);
             puts("");
         }
-        static jmp_buf back;
-        static void caught(int signal) { (void)signal; siglongjmp(back, 1); }
+        static jmp_buf back; static int may_fault;
+        static void caught(int signal) { (void)signal; if (!may_fault) _exit(9); may_fault = 0; siglongjmp(back, 1); }
+        #define TRY (may_fault = 1, !sigsetjmp(back, 1))
         int main(int count, char **arguments) {
             self = open(arguments[0], O_RDONLY);
             signal(SIGSEGV, caught);
@@ -466,16 +467,32 @@ fn a_mapping_that_is_only_read_shows_the_file_whatever_comes_first() {
             say("hidden but for the first", mprotect(all + PAGE, 6 * PAGE, PROT_NONE));
             mmap(all + 3 * PAGE, PAGE, 1, MAP_PRIVATE | MAP_FIXED, self, 2 * PAGE);
             sums("the first", all, 1); sums("a part", all + 3 * PAGE, 1); sums("the last", all + 7 * PAGE, 1);
-            if (!sigsetjmp(back, 1)) sums("a hole", all + 2 * PAGE, 1); else puts("a hole is hidden");
+            if (TRY) sums("a hole", all + 2 * PAGE, 1); else puts("a hole is hidden");
             say("a hole is shown", mprotect(all + 2 * PAGE, PAGE, PROT_READ)); sums("it", all + 2 * PAGE, 1);
             all = fresh(PROT_READ);
             say("hidden with what is behind it", mprotect(all + 7 * PAGE, 64 * PAGE, PROT_NONE) == 0 || errno == ENOMEM);
             sums("before it", all, 7);
             all = fresh(PROT_READ);
+            say("from within a page", mprotect(all + 16, PAGE, PROT_NONE)); sums("not hidden", all, 8);
+            all = fresh(PROT_READ | PROT_EXEC);
+            say("one byte", mprotect(all + 5 * PAGE + 9, 1, PROT_NONE)); sums("nor is it", all, 8);
+            all = fresh(PROT_READ);
+            say("no byte", mprotect(all + PAGE, 0, PROT_NONE)); say("unknown rights", mprotect(all, PAGE, 16)); sums("nor they", all, 8);
+            /* More parts than anybody owes at a time. */
+            char *many = mmap(0, 64 * PAGE, PROT_READ, MAP_PRIVATE, self, 0);
+            for (int page = 1; page < 64; page += 2) if (mprotect(many + page * PAGE, PAGE, PROT_NONE)) return 8;
+            for (int page = 0; page < 64; page += 2) sums("of many", many + page * PAGE, 1);
+            if (TRY) sums("one of many", many + 63 * PAGE, 1); else puts("one of many is hidden");
+            /* Where it says itself where, it need not be owed; and what is owed meanwhile stays so. */
+            char *room = mmap(0, 4 * ALL, 0, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); munmap(room + ALL, 7 * PAGE);
+            all = fresh(PROT_READ);
+            char *there = mmap(room + ALL, 7 * PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED | MAP_FIXED_NOREPLACE, self, PAGE);
+            say("there", there == room + ALL); sums("what was owed", all, 8); sums("there", room + ALL, 7);
+            all = fresh(PROT_READ);
             say("made writable", mprotect(all, ALL, 3)); all[PAGE] ^= 1; sums("written to", all, 8);
             all = mremap(fresh(PROT_READ), 4 * PAGE, 8 * PAGE, MREMAP_MAYMOVE); sums("moved", all, 8);
             all = fresh(PROT_READ);
-            if (!sigsetjmp(back, 1)) all[PAGE] = 1; else puts("not to be written");
+            if (TRY) all[PAGE] = 1; else puts("not to be written");
             sums("after a fault", all, 8);
             off_t size = lseek(self, 0, SEEK_END);
             all = mmap(0, size, PROT_READ, MAP_PRIVATE, self, 0);
@@ -487,6 +504,57 @@ fn a_mapping_that_is_only_read_shows_the_file_whatever_comes_first() {
     };
     assert_eq!(inside, outside);
     assert!(outside.contains("not to be written\n") && outside.contains("a hole is hidden\n"));
+}
+
+#[test]
+fn what_is_copied_late_counts_where_regions_are_counted() {
+    let source = r#"
+        #include <setjmp.h>
+        #include <signal.h>
+        #include <stdlib.h>
+        enum { PAGE = 4096, MANY = 140000 };
+        static jmp_buf back; static int may_fault;
+        static void caught(int signal) { (void)signal; if (!may_fault) _exit(9); may_fault = 0; siglongjmp(back, 1); }
+        #define TRY (may_fault = 1, !sigsetjmp(back, 1))
+        int main(int count, char **arguments) {
+            setvbuf(stdout, malloc(1 << 16), _IOFBF, 1 << 16);
+            signal(SIGSEGV, caught);
+            int self = open(arguments[0], O_RDONLY);
+            char *hold = mmap(0, 400 * PAGE, 0, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            char *all = mmap(0, MANY * (long)PAGE, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            long page = 1;
+            while (page < MANY - 1 && mprotect(all + page * PAGE, PAGE, PROT_READ) == 0) page += 2;
+            /* Room for the file, and for some regions more, which then go to others. */
+            page -= 100; munmap(all + page * PAGE, (MANY - page) * PAGE);
+            char *at = mmap(0, 8 * PAGE, PROT_READ, MAP_PRIVATE, self, PAGE), *more = hold + PAGE;
+            while (mmap(more, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == more) more += 2 * PAGE;
+            say("one too many", mprotect(at + PAGE, PAGE, PROT_NONE));
+            for (volatile int look = 0; look < 8; look++)
+                if (TRY) printf("%d: %d\n", look, at[look * PAGE]); else printf("%d is lost\n", look);
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{FILES}{source}")) else {
+        return;
+    };
+    assert_eq!(inside, outside);
+    assert!(outside.starts_with("one too many: -1 12\n"), "{outside}");
+}
+
+#[test]
+fn a_mapping_is_shared_or_private_and_nothing_else() {
+    let source = r#"
+        int main(int count, char **arguments) {
+            int self = open(arguments[0], O_RDONLY);
+            for (int kind = 0; kind < 8; kind++) {
+                say("of nobody", mmap(0, 4096, 3, kind | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ? -1 : 0);
+                say("of a file", mmap(0, 4096, 1, kind, self, 0) == MAP_FAILED ? -1 : 0);
+            }
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{FILES}{source}")) else {
+        return;
+    };
+    assert_eq!(inside, outside);
 }
 
 #[test]

@@ -10,7 +10,8 @@
 //!                           ├── mprotect(PROT_NONE) of a part ─────► owed, and hidden afterwards, too
 //!                           └── a touch, any other call, a pause ──► copied, and as it was to be protected
 //! ```
-//! No more than one mapping is owed at a time, and none while a process pauses: nobody else sees it so.
+//! No more than one mapping is owed at a time, of few parts, and none while a process pauses: nobody else sees it so. Nothing is
+//! put off where a limit is near: what is hidden counts as one region, and may come to be as many as it has parts.
 
 use std::ops::Range;
 
@@ -18,12 +19,15 @@ use rustix::io::Errno;
 
 use super::memory::{FIXED, fill};
 use super::process::Process;
-use crate::layout::page_up;
+use crate::layout::{PAGE, page_up};
 use crate::rights::Rights;
 use crate::vfs::NodeId;
 
 const MMAP: u64 = libc::SYS_mmap.cast_unsigned();
 const MPROTECT: u64 = libc::SYS_mprotect.cast_unsigned();
+
+/// Parts that what is owed has at most, each with a hole behind it: libraries have a handful.
+const MOST_PARTS: usize = 16;
 
 /// What of one mapping is owed.
 #[derive(Debug)]
@@ -55,7 +59,8 @@ impl Deferred {
     /// Takes the rights from a range, if it lies in one part. Whether it does.
     fn hide(&mut self, range: Range<u64>) -> bool {
         let mut parts = self.parts.iter().map(|(part, _)| part);
-        let is_one = parts.any(|part| part.start <= range.start && range.end <= part.end);
+        let is_in_one = parts.any(|part| part.start <= range.start && range.end <= part.end);
+        let is_one = is_in_one && range.start.is_multiple_of(PAGE);
         if is_one && !range.is_empty() {
             self.cut(&range);
             self.parts.push((range, Rights::NONE));
@@ -68,11 +73,19 @@ impl Deferred {
     }
 }
 
+/// Whether there is room for all regions that what is owed can come to be.
+pub(super) fn has_room(process: &Process) -> bool {
+    process.space.has_room_for(2 * MOST_PARTS)
+}
+
 /// Before a call is answered: copies what is owed, but for calls that can do without.
 pub(super) fn before_call(process: &mut Process, number: u64, arguments: [u64; 6]) {
+    let has_room = has_room(process);
     let Some(deferred) = &mut process.deferred else { return };
     let [start, length, protection, flags, ..] = arguments;
+    let can_wait = has_room && deferred.parts.len() < MOST_PARTS;
     let can_do_without = match number {
+        _ if !can_wait => false,
         MMAP => flags & FIXED != 0,
         MPROTECT if protection == 0 => deferred.hide(start..start.saturating_add(page_up(length))),
         _ => false,
@@ -112,38 +125,53 @@ fn protect(process: &mut Process, part: &Range<u64>, rights: Rights) -> Result<(
 mod tests {
     use super::*;
 
+    /// Ten pages, from the tenth on.
     fn owed() -> Deferred {
-        Deferred::new(10..20, NodeId(1), 0, Rights::READ)
+        Deferred::new(pages(10..20), NodeId(1), 0, Rights::READ)
+    }
+
+    fn pages(numbers: Range<u64>) -> Range<u64> {
+        numbers.start * PAGE..numbers.end * PAGE
+    }
+
+    fn numbers(deferred: &Deferred) -> Vec<u64> {
+        let parts = deferred.parts.iter().map(|(part, _)| part.start / PAGE..part.end / PAGE);
+        let mut all: Vec<u64> = parts.flatten().collect();
+        all.sort_unstable();
+        all
     }
 
     #[test]
     fn what_is_mapped_over_is_not_owed_and_the_rest_is() {
         let left = |cuts: &[Range<u64>]| {
             let mut deferred = owed();
-            cuts.iter().for_each(|cut| deferred.cut(cut));
-            deferred.parts.into_iter().map(|(part, _)| part).collect::<Vec<_>>()
+            cuts.iter().for_each(|cut| deferred.cut(&pages(cut.clone())));
+            (deferred.parts.len(), numbers(&deferred))
         };
-        assert_eq!(left(&[]), [10..20]);
-        assert_eq!(left(&[0..10, 20..30]), [10..20]);
-        assert_eq!(left(&[12..14]), [10..12, 14..20]);
-        assert_eq!(left(&[12..14, 13..16, 5..11]), [11..12, 16..20]);
-        assert_eq!(left(&[12..14, 0..30]), []);
+        assert_eq!(left(&[]), (1, (10..20).collect()));
+        assert_eq!(left(&[0..10, 20..30]), (1, (10..20).collect()));
+        assert_eq!(left(&[12..14]), (2, [10, 11].into_iter().chain(14..20).collect()));
+        assert_eq!(left(&[12..14, 13..16, 5..11]), (2, [11].into_iter().chain(16..20).collect()));
+        assert_eq!(left(&[12..14, 0..30]), (0, vec![]));
     }
 
     #[test]
     fn what_is_hidden_stays_owed_and_is_not_to_be_touched() {
         let mut deferred = owed();
-        assert!(
-            !deferred.hide(5..12) && !deferred.hide(18..21),
-            "a part of it is something else's"
-        );
-        assert!(deferred.hide(12..18));
-        deferred.cut(&(14..16));
-        let held: Vec<u64> = (8..22).filter(|address| deferred.hold(*address)).collect();
+        let is_something_elses = [5..12, 18..21].map(|range| !deferred.hide(pages(range)));
+        assert_eq!(is_something_elses, [true; 2]);
+        assert!(deferred.hide(pages(12..18)));
+        deferred.cut(&pages(14..16));
+        let held = (8..22).filter(|page| deferred.hold(page * PAGE + 7)).collect::<Vec<u64>>();
         assert_eq!(held, [10, 11, 18, 19]);
-        assert!(!deferred.hide(13..15) && deferred.hide(16..18));
-        let mut all: Vec<u64> = deferred.parts.into_iter().flat_map(|(part, _)| part).collect();
-        all.sort_unstable();
-        assert_eq!(all, [10, 11, 12, 13, 16, 17, 18, 19]);
+        assert!(!deferred.hide(pages(13..15)) && deferred.hide(pages(16..18)));
+        assert_eq!(numbers(&deferred), [10, 11, 12, 13, 16, 17, 18, 19]);
+    }
+
+    #[test]
+    fn what_begins_within_a_page_is_not_hidden() {
+        let mut deferred = owed();
+        assert!(!deferred.hide(11 * PAGE + 16..13 * PAGE + 16));
+        assert_eq!(deferred.parts.len(), 1);
     }
 }

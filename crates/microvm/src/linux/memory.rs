@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use rustix::io::Errno;
 
-use super::deferred::Deferred;
+use super::deferred::{self, Deferred};
 use super::files::Object;
 use super::process::Process;
 use super::{Answer, flags};
@@ -16,8 +16,10 @@ use crate::rights::Rights;
 use crate::space::Place;
 use crate::vfs::{Contents, Device, NodeId};
 
+const KIND: u64 = 0xf;
 const SHARED: u64 = 1;
 const PRIVATE: u64 = 2;
+const SHARED_VALIDATE: u64 = 3;
 pub(super) const FIXED: u64 = 0x10;
 const ANONYMOUS: u64 = 0x20;
 const LOW: u64 = 0x40;
@@ -48,8 +50,12 @@ fn map(process: &mut Process, arguments: [u64; 6]) -> Answer {
     } else {
         Place::Hint(address)
     };
-    let shared = flags & 3 != PRIVATE;
+    let kind = flags & KIND;
+    let shared = kind != PRIVATE;
     if flags & ANONYMOUS != 0 {
+        if !matches!(kind, SHARED | PRIVATE) {
+            return Err(Errno::INVAL);
+        }
         let start = zeros(process, place, length, rights, shared)?;
         if flags & STACK != 0 && rights == Rights::NONE {
             process.space.reserve_stack(start..start + page_up(length));
@@ -61,7 +67,10 @@ fn map(process: &mut Process, arguments: [u64; 6]) -> Answer {
     }
     let open = process.kernel.files.get(fd & 0xffff_ffff)?;
     let access = open.flags & flags::ACCESS_MODE;
-    let wants_to_write = flags & 3 == SHARED && protection & WRITE != 0;
+    if !matches!(kind, SHARED | PRIVATE | SHARED_VALIDATE) {
+        return Err(Errno::INVAL);
+    }
+    let wants_to_write = shared && protection & WRITE != 0;
     if access == flags::WRITE_ONLY || wants_to_write && access == 0 {
         return Err(Errno::ACCESS);
     }
@@ -92,7 +101,8 @@ fn map(process: &mut Process, arguments: [u64; 6]) -> Answer {
     take_over(process, node, offset..offset + length);
     let is_layers = matches!(process.kernel.tree.contents(node), Contents::Sealed { .. });
     let looks = rights.count() && !rights.allow(Rights::WRITE);
-    let is_late = is_layers && looks && !shared && !matches!(place, Place::Fixed(_));
+    let is_anywhere = flags & (FIXED | FIXED_NOREPLACE) == 0;
+    let is_late = is_layers && looks && !shared && is_anywhere && deferred::has_room(process);
     // It holds the file's bytes from the start, whoever may look at them.
     let now = if rights.count() && !is_late { rights } else { Rights::HIDDEN };
     let start = mapping(process, place, length, now)?;
@@ -254,6 +264,11 @@ pub(super) fn set_length(process: &mut Process, node: NodeId, length: u64) -> An
 }
 
 pub(super) fn mprotect(process: &mut Process, start: u64, length: u64, protection: u64) -> Answer {
+    /// Reading, writing, executing, and PROT_SEM, which says nothing here.
+    const KNOWN: u64 = 0xf;
+    if length != 0 && protection & !KNOWN != 0 {
+        return Err(Errno::INVAL);
+    }
     let rights = Rights::of_protection(protection);
     let range = start..start.saturating_add(page_up(length));
     if rights.allow(Rights::WRITE) && start.is_multiple_of(PAGE) {

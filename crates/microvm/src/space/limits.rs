@@ -22,6 +22,11 @@ impl Space {
         self.limit = self.given().saturating_add(more);
     }
 
+    /// Whether there may be so many more regions, and mappings of files.
+    pub(crate) fn has_room_for(&self, regions: usize) -> bool {
+        self.check_count(regions).is_ok()
+    }
+
     /// ENOMEM where so many more regions, or mappings of files, would be too many.
     pub(super) fn check_count(&self, more: usize) -> Result<(), Errno> {
         let SpaceState { regions, files, shared, stacks, .. } = &self.state;
