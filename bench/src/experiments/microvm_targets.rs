@@ -191,6 +191,8 @@ fn compare(run: &mut Run, cost: Cost, hello: Cost) {
         at_most("the same at 20 calls a second", steady(NUMPY_CLONE), " ms", 7.0),
         at_most("numpy: reset after each call, p50", median(NUMPY_RESET), " ms", 1.2),
     ];
+    let charged = "memory of a live clone, Python, as its family's cgroup counts it";
+    comparisons.push(at_most(charged, cost.cgroup / mib, " MiB", 2.0));
     for (what, cost, target) in [("Python", cost, 2.0), ("hello", hello, 1.2)] {
         let Cost { available: (available, error), monitors, page_tables, kernel, .. } = cost;
         // More than was taken before: others have given memory back meanwhile.
