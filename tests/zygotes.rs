@@ -252,6 +252,8 @@ fn a_package_that_looks_for_another_finds_it_wherever_it_is_locked() {
     index.add_wheel("prober", probes);
     let lists = "from importlib import metadata\nNAMES = sorted(one.name for one in metadata.distributions())\n";
     index.add_wheel("lister", lists);
+    let walks = "import pkgutil\nNAMES = sorted(one.name for one in pkgutil.iter_modules() if one.name in ('companion', 'walker'))\n";
+    index.add_wheel("walker", walks);
     let url = index.url();
     let settings = [("WOOL_INDEXES", &*url), NO_CACHE];
     let worker = Site::new().up_with(&settings);
@@ -266,6 +268,8 @@ fn a_package_that_looks_for_another_finds_it_wherever_it_is_locked() {
         ("both", &["companion", "prober"], "prober.FOUND", json!(true)),
         ("lists", &["lister"], "lister.NAMES", json!(["lister"])),
         ("lists_more", &["companion", "lister"], "lister.NAMES", json!(["companion", "lister"])),
+        ("walks", &["walker"], "walker.NAMES", json!(["walker"])),
+        ("walks_more", &["companion", "walker"], "walker.NAMES", json!(["companion", "walker"])),
     ];
     let right = |worker: &Worker, several: &[(&str, &[&str], &str, Value)]| {
         for (name, _, _, expected) in several {
@@ -299,6 +303,33 @@ fn a_package_that_looks_for_another_finds_it_wherever_it_is_locked() {
     for _ in 0..4 {
         right(&worker, &functions);
     }
+    worker.assert_well();
+}
+
+/// A package that waits for what it has started while it is imported: in a zygote, whose own children are the kernel's to reap.
+#[test]
+fn a_package_is_told_how_its_children_ended() {
+    if !can_run() {
+        return;
+    }
+    let index = Index::open();
+    let module = "import os, subprocess, sys\nchild = os.fork() or os._exit(7)\n\
+                  ENDS = [subprocess.call([sys.executable, '-c', 'raise SystemExit(3)']), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])]\n";
+    index.add_wheel("starter", module);
+    let url = index.url();
+    let worker = Site::new().up_with(&[("WOOL_INDEXES", &url), NO_CACHE]);
+    let source = format!(
+        "# /// script\n# dependencies = [\"starter\"]\n# [tool.uv]\n# index-url = \"{url}\"\n# ///\n\
+         import sys\nahead = 'starter' in sys.modules\nimport starter\n\
+         def handler(event, context):\n    return [ahead, starter.ENDS]\n"
+    );
+    drop(worker.deploy("starts", &source).expect(201));
+    let came_ahead = || {
+        let answer = worker.run("starts", &json!({})).expect(200).json();
+        assert_eq!(answer[1], json!([3, 7]));
+        answer[0] == json!(true)
+    };
+    e2e::eventually("a zygote has imported it", came_ahead);
     worker.assert_well();
 }
 

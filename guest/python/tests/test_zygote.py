@@ -503,6 +503,67 @@ def test_what_imports_look_for_and_do_not_find_is_told(zygote, packages):
     assert lookups(zygote.imports("there", path=packages)) == set()
 
 
+def test_who_lists_what_several_packages_share_has_gone_through_all(zygote, tmp_path):
+    packages = tmp_path / "packages"
+    for package in ("own", "own/data", "shared"):
+        (packages / package).mkdir(parents=True)
+    write(packages / "own/part.py", "")
+    looks = {
+        "by_walking": "import os\nALL = list(os.walk(os.path.dirname(__file__)))",
+        "by_plugins": "import pkgutil\nALL = list(pkgutil.iter_modules())",
+        "by_namespace": "import pkgutil, shared\nALL = list(pkgutil.iter_modules(shared.__path__))",
+        "by_name": "import os\nos.chdir(os.path.dirname(__file__))\nos.listdir()\nos.chdir('/')",
+        "by_path": "import pathlib\nALL = list(pathlib.Path(__file__).parent.iterdir())",
+    }
+    for name, source in looks.items():
+        write(packages / f"{name}.py", source)
+        assert "=*" in lookups(zygote.imports(name, path=packages)), name
+    write(
+        packages / "own/__init__.py",
+        """
+        import os, pkgutil, shutil
+        from importlib import metadata
+        from os import scandir
+        here = os.path.dirname(__file__)
+        PARTS = [one.name for one in pkgutil.iter_modules(__path__)]
+        assert os.listdir(here + "/data") == [] and PARTS == ["part"]
+        assert [one.name for one in scandir(here) if one.name == "data"] == ["data"]
+        assert os.listdir() and os.scandir(os.open("/", os.O_RDONLY)) and os.listdir("/")
+        assert {os.scandir, os.listdir, scandir} <= os.supports_fd
+        try:
+            metadata.version("own")
+        except metadata.PackageNotFoundError:
+            pass
+        """,
+    )
+    said = zygote.imports("own", path=packages)
+    assert said["failed"] == []
+    assert lookups(said) == {"=distribution own"}
+    write(
+        packages / "afterwards.py",
+        "import os, own\nassert os.scandir is not own.scandir and list(own.scandir('/'))",
+    )
+    assert zygote.imports("afterwards", path=packages)["failed"] == []
+
+
+def test_what_is_imported_is_told_how_its_children_ended(zygote, tmp_path):
+    write(
+        tmp_path / "starts.py",
+        """
+        import os, subprocess, sys
+        END = subprocess.call([sys.executable, "-c", "raise SystemExit(3)"])
+        child = os.fork() or os._exit(7)
+        assert END == 3 and os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        left = os.fork() or os._exit(0)
+        os.waitid(os.P_PID, left, os.WEXITED | os.WNOWAIT)
+        """,
+    )
+    said = zygote.imports("starts", path=tmp_path)
+    assert said["failed"] == []
+    children = f"/proc/{zygote.pid}/task/{zygote.pid}/children"
+    assert open(children).read() == "", "who ended is still there"
+
+
 def test_a_hundred_forks_leave_no_descriptor_and_no_zombie(zygote, task):
     before = zygote.descriptors()
     pids = []

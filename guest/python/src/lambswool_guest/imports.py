@@ -18,6 +18,7 @@ from lambswool_guest import codec, scratch
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import FrameType
 
     from lambswool_guest.places import Places
 
@@ -42,7 +43,7 @@ def run(modules: list[str], path: list[str], places: "Places") -> dict:
     failed = []
     left_by = []
     clock = _Clock()
-    with _Lookups(clock) as lookups:
+    with _Lookups(clock, path) as lookups:
         for name in modules:
             try:
                 clock.time(name)
@@ -213,11 +214,13 @@ class _Lookups:
 
     Modules that no finder finds, as `=import lxml`, and distributions that are asked for by name,
     as `=distribution numexpr`, or all of them, as `=*`. Those that are there may be among them: the
-    worker knows them.
+    worker knows them. Who lists a directory that several distributions have in common, as
+    `pkgutil.iter_modules` does to find plug-ins, has gone through all.
     """
 
-    def __init__(self, clock: _Clock) -> None:
+    def __init__(self, clock: _Clock, path: list[str]) -> None:
         self._clock = clock
+        self._path = path
         self._seen: dict[str, set[str]] = {}
         self._gone_through: list[tuple[str, list[_Name]]] = []
 
@@ -249,7 +252,42 @@ class _Lookups:
         self._kind.__iter__ = iterate  # type: ignore[method-assign]
         self._last = _Last(self._note)
         sys.meta_path.append(self._last)  # type: ignore[arg-type]
+        self._os, self._lists = os, {name: getattr(os, name) for name in ("listdir", "scandir")}
+        for name, real in self._lists.items():
+            watching = self._watching(real)
+            setattr(os, name, watching)
+            # Modules look there for what they may call with a descriptor.
+            os.supports_fd.add(watching)
         return self
+
+    def _watching(self, real: "Callable") -> "Callable":
+        def watching(path: object = None) -> object:
+            if self._lists:
+                self._listed(path, sys._getframe(1))
+            return real(path)
+
+        watching.__name__, watching.__doc__ = real.__name__, real.__doc__
+        return watching
+
+    def _listed(self, path: object, caller: "FrameType") -> None:
+        """Notes who lists what several distributions have in common. Who looks for one of them
+        asks the finders, too, and lists only to find its name."""
+        if caller.f_globals.get("__name__", "").startswith(
+            ("importlib.metadata", "importlib_meta")
+        ):
+            return
+        try:
+            where = posix.fspath("." if path is None else path)  # type: ignore[call-overload]
+        except TypeError:  # a descriptor, or nothing that can be listed
+            return
+        text = where.decode("utf-8", "surrogateescape") if isinstance(where, bytes) else where
+        inside = self._os.path.abspath(text) + "/"
+        for packages in self._path:
+            below = f"{packages}/"
+            if inside.startswith(below):
+                top = inside[len(below) :].partition("/")[0]
+                if not top or not _exists(f"{below}{top}/__init__.py"):
+                    self._note(_ANY_PACKAGE)
 
     def _noting(self, encode: "Callable") -> "Callable":
         def noting(name: "str | bytes") -> bytes:
@@ -266,6 +304,10 @@ class _Lookups:
         self._kind.__iter__ = self._iterate  # type: ignore[method-assign]
         if self._last in sys.meta_path:
             sys.meta_path.remove(self._last)  # type: ignore[arg-type]
+        lists, self._lists = self._lists, {}
+        for name, real in lists.items():
+            self._os.supports_fd.discard(getattr(self._os, name))
+            setattr(self._os, name, real)
         for module, names in self._gone_through:
             begins: set[str] = set()
             while names:
@@ -293,6 +335,14 @@ class _Lookups:
 
     def _note(self, name: str) -> None:
         self._seen.setdefault(self._clock.importing(), set()).add(name)
+
+
+def _exists(path: str) -> bool:
+    try:
+        posix.stat(path)
+    except OSError:
+        return False
+    return True
 
 
 class _Last:

@@ -15,7 +15,8 @@ native side alone (`landing.c`); every other message is one JSON object:
 ```
 
 A fork is answered on the slot's own channel alone. EOF: exit 0. Children are the kernel's to reap;
-an instance gets the default treatment of SIGCHLD back, for the sake of its own subprocesses. `json`
+what is imported, and an instance, have the default treatment of SIGCHLD, for the sake of their own
+subprocesses. `json`
 and `traceback` are imported here although the guest could do without: most handlers want them, and
 they are shared by all.
 """
@@ -94,7 +95,10 @@ def _parsed(message: bytes) -> dict:
 
 
 def _import(control: int, request: dict, places: "Places") -> None:
+    signal(SIGCHLD, SIG_DFL)
     said = imports.run(request["modules"], request.get("path", []), places)
+    signal(SIGCHLD, SIG_IGN)
+    _reap()
     pools.find()
     reseed.before_forks()
     sharing.settle()
@@ -106,6 +110,15 @@ def _import(control: int, request: dict, places: "Places") -> None:
             _say(control, {"kind": "files", "files": files[head:position]})
             head, size = position, 0
     _say(control, {"kind": "imported", "files": files[head:]} | said)
+
+
+def _reap() -> None:
+    """Lets go of children that an import has left behind, as far as they have ended."""
+    try:
+        while posix.waitpid(-1, posix.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
 
 
 def _say(control: int, message: dict) -> None:
