@@ -150,7 +150,7 @@ mod tests {
         };
         assert_eq!(left(&[]), (1, (10..20).collect()));
         assert_eq!(left(&[0..10, 20..30]), (1, (10..20).collect()));
-        assert_eq!(left(&[12..14]), (2, [10, 11].into_iter().chain(14..20).collect()));
+        assert_eq!(left(&[12..13, 13..14]), (2, [10, 11].into_iter().chain(14..20).collect()));
         assert_eq!(left(&[12..14, 13..16, 5..11]), (2, [11].into_iter().chain(16..20).collect()));
         assert_eq!(left(&[12..14, 0..30]), (0, vec![]));
     }
