@@ -80,6 +80,9 @@ pub(super) fn has_room(process: &Process) -> bool {
 
 /// Before a call is answered: copies what is owed, but for calls that can do without.
 pub(super) fn before_call(process: &mut Process, number: u64, arguments: [u64; 6]) {
+    if process.deferred.is_none() {
+        return;
+    }
     let has_room = has_room(process);
     let Some(deferred) = &mut process.deferred else { return };
     let [start, length, protection, flags, ..] = arguments;

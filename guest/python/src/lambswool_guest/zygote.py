@@ -16,9 +16,8 @@ native side alone (`landing.c`); every other message is one JSON object:
 
 A fork is answered on the slot's own channel alone. EOF: exit 0. Children are the kernel's to reap;
 what is imported, and an instance, have the default treatment of SIGCHLD, for the sake of their own
-subprocesses. `json`
-and `traceback` are imported here although the guest could do without: most handlers want them, and
-they are shared by all.
+subprocesses. `json` and `traceback` are imported here although the guest could do without: most
+handlers want them, and they are shared by all.
 """
 
 import json
