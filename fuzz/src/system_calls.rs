@@ -123,7 +123,7 @@ impl Stage {
         fs::create_dir(&layer).expect("there is room for a directory");
         compile(&layer.join("caller"));
         let tree = TreeBuilder::default().layer("/", &layer).expect("it can be listed");
-        let tree = tree.devices().text("/etc/hostname", "guest\n").scratch("/tmp");
+        let tree = tree.devices().proc().text("/etc/hostname", "guest\n").scratch("/tmp");
         let program = vec!["/caller".to_owned()];
         let options = Options { program, channel: true, ..Options::default() };
         let mut process =
@@ -133,8 +133,8 @@ impl Stage {
         assert_eq!(u64::from_le_bytes(said) % PAGE, 0);
         let template = Template::seal(process).expect("it can be frozen");
         let process = template.spawn(host).expect("a clone");
-        let mut scanner = Scanner::open().expect("/proc/self/pagemap can be opened");
-        let can_reset = process.weigh(&mut scanner).is_ok();
+        let scanner = Scanner::open().expect("/proc/self/pagemap can be opened");
+        let can_reset = process.weigh(&scanner).is_ok();
         let (process, outside) = (Some(process), Outside::of(directory));
         Self { host, template, scanner, can_reset, process, outside }
     }
@@ -149,7 +149,7 @@ impl Stage {
             process.run().expect("no call loses the machine")
         };
         assert!(process.scratch_held() <= 2 * SCRATCH, "scratch holds {}", process.scratch_held());
-        let own = process.weigh(&mut self.scanner).unwrap_or(0);
+        let own = process.weigh(&self.scanner).unwrap_or(0);
         // Page tables and what it began with beside what it may map.
         assert!(own <= MEMORY + 2 * SCRATCH + (16 << 20), "the guest has {own} bytes of its own");
         self.process = Some(self.put_back(process, pause));
@@ -162,8 +162,8 @@ impl Stage {
             return self.template.spawn(self.host).expect("a clone");
         }
         let (mut process, _) =
-            self.template.reset(process, &mut self.scanner).expect("it can be put back");
-        let differences = self.template.differences(&mut process, &mut self.scanner);
+            self.template.reset(process, &self.scanner).expect("it can be put back");
+        let differences = self.template.differences(&mut process, &self.scanner);
         let differences = differences.expect("a machine");
         assert!(differences.is_empty(), "after {pause:?}: {differences:#?}");
         process

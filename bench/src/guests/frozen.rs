@@ -26,7 +26,7 @@ pub(crate) enum Point {
 pub(crate) struct Frozen {
     host: Hypervisor,
     template: Template,
-    scanner: RefCell<Scanner>,
+    scanner: Scanner,
     /// Bytes until a clone answers.
     bytes: usize,
 }
@@ -49,7 +49,7 @@ impl Frozen {
             }
         };
         let template = Template::seal(process)?;
-        let scanner = RefCell::new(Scanner::open().context("open the pagemap")?);
+        let scanner = Scanner::open().context("open the pagemap")?;
         Ok(Box::new(Self { host, template, scanner, bytes }))
     }
 
@@ -58,9 +58,7 @@ impl Frozen {
         let mut first = self.spawn()?;
         first.watch()?;
         self.ask(&mut first)?;
-        self.template
-            .learn(&first, &mut self.scanner.borrow_mut())
-            .context("learn from a clone")?;
+        self.template.learn(&first, &self.scanner).context("learn from a clone")?;
         Ok(self)
     }
 
@@ -110,7 +108,7 @@ impl Guest {
                     None => frozen.spawn()?,
                 };
                 let answered = frozen.ask(&mut process)?;
-                let reset = frozen.template.reset(process, &mut frozen.scanner.borrow_mut())?;
+                let reset = frozen.template.reset(process, &frozen.scanner)?;
                 kept.replace(Some(Box::new(reset.0)));
                 answered
             }

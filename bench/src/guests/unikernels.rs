@@ -20,7 +20,7 @@ pub(crate) struct Unikernels {
 enum Way {
     Cold(Vec<u8>),
     Clone(Box<Template>),
-    Reset(Box<Template>, RefCell<(Scanner, Option<Box<Unikernel>>)>),
+    Reset(Box<Template>, Scanner, RefCell<Option<Box<Unikernel>>>),
 }
 
 impl Unikernels {
@@ -39,7 +39,7 @@ impl Unikernels {
     pub(crate) fn reset(name: &'static str, file: &[u8]) -> Result<Self> {
         let (host, template) = ready(file)?;
         let scanner = Scanner::open().context("open the pagemap")?;
-        Ok(Self { name, host, way: Way::Reset(template, RefCell::new((scanner, None))) })
+        Ok(Self { name, host, way: Way::Reset(template, scanner, RefCell::new(None)) })
     }
 
     fn call(&self) -> Result<Shot> {
@@ -50,14 +50,13 @@ impl Unikernels {
                 ask(&mut unikernel)?
             }
             Way::Clone(template) => ask(&mut template.spawn(&self.host)?)?,
-            Way::Reset(template, kept) => {
-                let (scanner, kept) = &mut *kept.borrow_mut();
+            Way::Reset(template, scanner, kept) => {
                 let mut unikernel = match kept.take().map(|kept| *kept) {
                     Some(unikernel) => unikernel,
                     None => template.spawn(&self.host)?,
                 };
                 let answered = ask(&mut unikernel)?;
-                *kept = Some(Box::new(template.reset(unikernel, scanner)?));
+                kept.replace(Some(Box::new(template.reset(unikernel, scanner)?)));
                 answered
             }
         };

@@ -13,7 +13,7 @@ use crate::space::{Space, SpaceState};
 
 impl Space {
     /// Puts a clone back to the state that it was cloned in.
-    pub(crate) fn reset(&mut self, state: &SpaceState, scanner: &mut Scanner) -> io::Result<Reset> {
+    pub(crate) fn reset(&mut self, state: &SpaceState, scanner: &Scanner) -> io::Result<Reset> {
         let origin = self.arena.origin().cloned();
         let origin = origin.ok_or_else(|| io::Error::other("not a clone"))?;
         let (changed, grown) = self.journal.take(origin.growth());
@@ -41,7 +41,7 @@ impl Space {
     }
 
     /// A copy with memory of its own, that can be frozen.
-    pub(crate) fn into_own(self, scanner: &mut Scanner) -> io::Result<Self> {
+    pub(crate) fn into_own(self, scanner: &Scanner) -> io::Result<Self> {
         let origin = self.arena.origin().cloned();
         let origin = origin.ok_or_else(|| io::Error::other("not a clone"))?;
         let base = self.arena.address();
@@ -69,7 +69,7 @@ impl Space {
     pub(crate) fn differences(
         &self,
         state: &SpaceState,
-        scanner: &mut Scanner,
+        scanner: &Scanner,
     ) -> io::Result<Vec<String>> {
         let mut found = Vec::new();
         let Some(origin) = self.arena.origin() else {

@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use crate::mutant::{self, Mutant};
 
 /// Ranges that one call reports at most.
-const MOST: usize = 4096;
+const MOST: usize = 512;
 
 const FILE: u64 = 1 << 2;
 const PRESENT: u64 = 1 << 3;
@@ -50,7 +50,8 @@ struct Found {
 #[derive(Debug)]
 pub struct Scanner {
     pagemap: File,
-    list: Vec<Found>,
+    /// Ranges that are asked for at a time. The list is a walk's own: clones are many, and most of them wait.
+    room: usize,
 }
 
 impl Scanner {
@@ -59,23 +60,14 @@ impl Scanner {
     /// # Errors
     /// When it cannot be opened.
     pub fn open() -> io::Result<Self> {
-        Ok(Self { pagemap: File::open("/proc/self/pagemap")?, list: vec![Found::default(); MOST] })
-    }
-
-    /// Another one, for another thread. With room for fewer ranges: they are many, and each keeps its list.
-    ///
-    /// # Errors
-    /// When there are no descriptors left.
-    pub fn another(&self) -> io::Result<Self> {
-        let list = vec![Found::default(); MOST / 8];
-        Ok(Self { pagemap: self.pagemap.try_clone()?, list })
+        Ok(Self { pagemap: File::open("/proc/self/pagemap")?, room: MOST })
     }
 
     /// With room for fewer ranges, so that walks stop early.
     #[doc(hidden)]
     #[must_use]
     pub fn with_room(mut self, ranges: usize) -> Self {
-        self.list.truncate(ranges.max(1));
+        self.room = ranges.max(1);
         self
     }
 
@@ -83,7 +75,7 @@ impl Scanner {
     ///
     /// # Errors
     /// ENOTTY before Linux 6.7.
-    pub fn private(&mut self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
+    pub fn private(&self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
         self.walk(range, (FILE, FILE))
     }
 
@@ -91,18 +83,19 @@ impl Scanner {
     ///
     /// # Errors
     /// ENOTTY before Linux 6.7.
-    pub fn present(&mut self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
+    pub fn present(&self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
         self.walk(range, (0, PRESENT))
     }
 
     /// Pages in memory or in swap of which these categories hold, some of them inverted.
     fn walk(
-        &mut self,
+        &self,
         range: Range<u64>,
         (category_inverted, category_mask): (u64, u64),
     ) -> io::Result<Vec<Range<u64>>> {
         let places =
             if mutant::leaves_out(Mutant::OnlyInMemory) { PRESENT } else { PRESENT | SWAPPED };
+        let mut list = vec![Found::default(); self.room];
         let mut all = Vec::new();
         let mut from = range.start;
         while from < range.end {
@@ -110,8 +103,8 @@ impl Scanner {
                 size: size_of::<Request>() as u64,
                 start: from,
                 end: range.end,
-                list: self.list.as_mut_ptr().addr() as u64,
-                list_length: self.list.len() as u64,
+                list: list.as_mut_ptr().addr() as u64,
+                list_length: list.len() as u64,
                 category_inverted,
                 category_mask,
                 category_any_of: places,
@@ -122,7 +115,7 @@ impl Scanner {
             // SAFETY: the request and the list that it refers to live on, and are as long as they say.
             let count = unsafe { libc::ioctl(self.pagemap.as_raw_fd(), PAGEMAP_SCAN, argument) };
             let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-            all.extend(self.list[..count].iter().map(|found| found.start..found.end));
+            all.extend(list[..count].iter().map(|found| found.start..found.end));
             if mutant::leaves_out(Mutant::WalkEndIgnored) {
                 break;
             }

@@ -129,7 +129,7 @@ fn the_clock_goes_on_in_clones_and_after_resets() {
     let mut origin = idle(&host, PROGRAM);
     let mut last = ask(&mut origin);
     let template = Template::seal(origin).unwrap();
-    let mut scanner = Scanner::open().unwrap();
+    let scanner = Scanner::open().unwrap();
     for _ in 0..3 {
         let mut process = template.spawn(&host).unwrap();
         for _ in 0..3 {
@@ -137,11 +137,8 @@ fn the_clock_goes_on_in_clones_and_after_resets() {
             let now = ask(&mut process);
             assert!(now > last, "{now} after {last}");
             last = now;
-            process = template.reset(process, &mut scanner).unwrap().0;
-            assert_eq!(
-                template.differences(&mut process, &mut scanner).unwrap(),
-                Vec::<String>::new()
-            );
+            process = template.reset(process, &scanner).unwrap().0;
+            assert_eq!(template.differences(&mut process, &scanner).unwrap(), Vec::<String>::new());
         }
     }
 }
@@ -267,7 +264,7 @@ fn what_times_and_getrusage_tell_is_the_processors_and_the_hosts_time() {
         }
     "#;
     let template = Template::seal(idle(&host, source)).unwrap();
-    let mut scanner = Scanner::open().unwrap();
+    let scanner = Scanner::open().unwrap();
     let mut process = template.spawn(&host).unwrap();
     let mut last = 0;
     for _ in 0..2 {
@@ -280,7 +277,7 @@ fn what_times_and_getrusage_tell_is_the_processors_and_the_hosts_time() {
         assert!((9..30).contains(&told(2)), "{} hundredths of processor time", told(2));
         assert!((0..3).contains(&told(3)), "{} hundredths apart", told(3));
         last = told(0);
-        process = template.reset(process, &mut scanner).unwrap().0;
+        process = template.reset(process, &scanner).unwrap().0;
     }
 }
 
@@ -292,7 +289,7 @@ fn a_reset_takes_away_what_calls_have_used_of_the_processor() {
     let before = used(&mut origin, b's')[1];
     assert!(before >= SPUN, "{before}");
     let template = Template::seal(origin).unwrap();
-    let mut scanner = Scanner::open().unwrap();
+    let scanner = Scanner::open().unwrap();
     let mut process = template.spawn(&host).unwrap();
     for _ in 0..3 {
         // On a thread that has used nothing yet, and on this one, which has used all of it.
@@ -303,9 +300,9 @@ fn a_reset_takes_away_what_calls_have_used_of_the_processor() {
         assert!(end >= begin + SPUN, "{end} after {begin}");
         let later = used(&mut process, b'q')[0];
         assert!((end..end + SPUN).contains(&later), "{later} after {end}");
-        process = template.reset(process, &mut scanner).unwrap().0;
+        process = template.reset(process, &scanner).unwrap().0;
         let [begin, _] = used(&mut process, b'q');
         assert!((before..before + SPUN).contains(&begin), "{begin} after a reset to {before}");
-        process = template.reset(process, &mut scanner).unwrap().0;
+        process = template.reset(process, &scanner).unwrap().0;
     }
 }

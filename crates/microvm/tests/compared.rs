@@ -952,3 +952,105 @@ fn small_calls_about_files_and_the_process_answer_as_linux_does() {
     };
     assert_eq!(inside, outside);
 }
+
+#[test]
+fn what_proc_tells_of_a_process_agrees_with_what_it_knows_itself() {
+    let source = r#"
+        #include <fcntl.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/prctl.h>
+        #include <sys/stat.h>
+        static char text[1 << 20];
+        static long get(const char *path) {
+            int file = open(path, O_RDONLY);
+            if (file < 0) return -1;
+            long length = read(file, text, sizeof text - 1);
+            text[length < 0 ? 0 : length] = 0;
+            close(file);
+            return length;
+        }
+        /* The rights of what is mapped there, and whether it ends where it should. */
+        static void mapping(const char *what, void *place) {
+            get("/proc/self/maps");
+            for (char *line = strtok(text, "\n"); line; line = strtok(0, "\n")) {
+                unsigned long start, end, offset, inode;
+                char rights[8], name[256] = "";
+                int found = sscanf(line, "%lx-%lx %7s %lx %*s %lu %255s", &start, &end, rights, &offset, &inode, name);
+                if ((unsigned long)place < start || (unsigned long)place >= end) continue;
+                const char *last = strrchr(name, '/');
+                printf("%s: %d %s at %lx, %d %s\n", what, found > 4, rights, offset, inode > 0, last ? last : "");
+                fflush(stdout);
+                return;
+            }
+            printf("%s: no mapping\n", what);
+        }
+        int main() {
+            prctl(PR_SET_NAME, "of a guest");
+            char path[64], name[32], state;
+            long pid, parent;
+            int local;
+            for (int way = 0; way < 2; way++) {
+                snprintf(path, sizeof path, way ? "/proc/%d/stat" : "/proc/self/stat", getpid());
+                get(path);
+                printf("%d %c", sscanf(text, "%ld (%31[^)]) %c %ld", &pid, name, &state, &parent), state);
+                char *field = text;
+                for (int number = 1; field; number++) field = strchr(field + 1, ' ') ? : (printf(" of %d fields\n", number - 2), (char *)0);
+                say(name, pid == getpid());
+            }
+            say("name", get("/proc/thread-self/comm"));
+            say(text, 0);
+            get("/proc/self/status");
+            char *line = strstr(text, "\nPid:");
+            say("pid", line && atol(line + 5) == getpid());
+            say("threads", (line = strstr(text, "\nThreads:")) ? atol(line + 9) : -1);
+            say("umask", (line = strstr(text, "\nUmask:")) ? strtol(line + 7, 0, 8) : -1);
+            long size, resident;
+            get("/proc/self/statm");
+            say("statm", sscanf(text, "%ld %ld", &size, &resident) == 2 && size >= resident && resident > 0);
+            get("/proc/meminfo");
+            long total = atol(strstr(text, "MemTotal:") + 9), left = atol(strstr(text, "MemAvailable:") + 13);
+            say("memory", total > left && left > 0);
+            double up, idle;
+            get("/proc/uptime");
+            say("uptime", sscanf(text, "%lf %lf", &up, &idle) == 2 && up > 1);
+            get("/proc/stat");
+            say("since", (line = strstr(text, "\nbtime ")) && atol(line + 7) > 1500000000);
+            double load[3];
+            get("/proc/loadavg");
+            say("load", sscanf(text, "%lf %lf %lf", load, load + 1, load + 2));
+
+            mapping("stack", &local);
+            mapping("code", (void *)main);
+            int file = open("/tmp/shown", O_RDWR | O_CREAT, 0600);
+            ftruncate(file, 8192);
+            mapping("private", mmap(0, 4096, PROT_READ, MAP_PRIVATE, file, 4096));
+            mapping("shared", mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+            mapping("nobody's", mmap(0, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+            unlink("/tmp/shown");
+
+            struct stat it;
+            say("size", stat("/proc/self/maps", &it) ? -1 : it.st_size);
+            say("kind", (it.st_mode & S_IFMT) == S_IFREG);
+            say("made", open("/proc/self/other", O_RDONLY));
+            say("another's", get("/proc/999999999/stat"));
+            say("none", get("/proc/1x/stat"));
+            file = open("/proc/self/comm", O_RDONLY);
+            say("from", pread(file, text, 3, 3));
+            say("behind", pread(file, text, 3, 300));
+            say("part", read(file, text, 2));
+            say("rest", read(file, text, sizeof text));
+            say("end", read(file, text, sizeof text));
+            say("again", lseek(file, 1, SEEK_SET) + read(file, text, sizeof text));
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{source}")) else {
+        return;
+    };
+    assert_eq!(inside, outside);
+    for expected in
+        ["4 R of 52 fields\n", "stack: 1 rw-p", "code: 1 r-xp", "r--p at 1000, 1 /shown"]
+    {
+        assert!(inside.contains(expected), "{expected}: {inside}");
+    }
+}

@@ -112,10 +112,10 @@ fn a_clone_of_a_template_can_be_forked_and_the_fork_be_reset(
     counts_apart(template.spawn(host).unwrap(), host);
     fork(template.spawn(host).unwrap(), host, |mut clone| {
         // The clone's own pages, not the original's.
-        let mut scanner = Scanner::open().unwrap();
+        let scanner = Scanner::open().unwrap();
         assert_eq!(ask(&mut clone, b'+'), 1);
-        let (mut clone, _) = template.reset(clone, &mut scanner).unwrap();
-        assert_eq!(template.differences(&mut clone, &mut scanner).unwrap(), Vec::<String>::new());
+        let (mut clone, _) = template.reset(clone, &scanner).unwrap();
+        assert_eq!(template.differences(&mut clone, &scanner).unwrap(), Vec::<String>::new());
         assert_eq!(ask(&mut clone, b'?'), 0);
     });
 }

@@ -30,8 +30,8 @@ fn machines_templates_and_clones_leave_nothing_behind() {
         }"#;
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("program"), compile(source, &["-static"])).unwrap();
-    let mut scanner = Scanner::open().unwrap();
-    let mut round = || {
+    let scanner = Scanner::open().unwrap();
+    let round = || {
         let tree = TreeBuilder::default().layer("/", directory.path()).unwrap().devices();
         let program = vec!["/program".into()];
         let options = Options { program, channel: true, ..Options::default() };
@@ -44,7 +44,7 @@ fn machines_templates_and_clones_leave_nothing_behind() {
             clone.feed(b"ab");
             assert_eq!(clone.run().unwrap(), Pause::Idle);
         }
-        let (mut again, _) = template.reset(clones.pop().unwrap(), &mut scanner).unwrap();
+        let (mut again, _) = template.reset(clones.pop().unwrap(), &scanner).unwrap();
         again.feed(b"c");
         assert_eq!(again.run().unwrap(), Pause::Idle);
         held()

@@ -101,7 +101,7 @@ fn a_page_that_is_touched_here_and_there_takes_a_page_of_the_host_and_no_huge_on
     let template = Template::seal(idle(&host, "", second).0).unwrap();
     let mut clone = template.spawn(&host).unwrap();
     assert_eq!(go_on(&mut clone, 32 << 20, 1 << 20), 0);
-    let weight = clone.weigh(&mut Scanner::open().unwrap()).unwrap();
+    let weight = clone.weigh(&Scanner::open().unwrap()).unwrap();
     assert!(weight < (32 + 16) << 20, "{weight}");
 }
 
@@ -272,7 +272,7 @@ fn what_a_template_only_reserved_takes_nothing_when_a_clone_forgets_it() {
     let template = Template::seal(idle(&host, first, second).0).unwrap();
     let mut clone = template.spawn(&host).unwrap();
     assert_eq!(go_on(&mut clone, 32 << 20, 1 << 20), 0);
-    let weight = clone.weigh(&mut Scanner::open().unwrap()).unwrap();
+    let weight = clone.weigh(&Scanner::open().unwrap()).unwrap();
     assert!(weight < 16 << 20, "{weight}");
 }
 
@@ -392,7 +392,7 @@ fn a_clone_of_a_clone_has_its_memory_once() {
     loaded.limit(32 << 20, 1 << 20, 64);
     loaded.feed(b"x");
     assert_eq!(loaded.run().unwrap(), Pause::Idle);
-    let loaded = Template::seal_clone(loaded, &mut Scanner::open().unwrap()).unwrap();
+    let loaded = Template::seal_clone(loaded, &Scanner::open().unwrap()).unwrap();
     assert_eq!(loaded.given(), template.given());
     let mut clone = loaded.spawn(&host).unwrap();
     assert_eq!(go_on(&mut clone, 32 << 20, 1 << 20), 2);
@@ -406,7 +406,7 @@ fn a_clone_of_a_clone_has_its_memory_once() {
 #[test]
 fn a_reset_leaves_a_clone_its_own_limits() {
     let Some(host) = kvm() else { return };
-    let mut scanner = Scanner::open().unwrap();
+    let scanner = Scanner::open().unwrap();
     let [first, second] = TAKES_TWICE;
     // The template's scratch has room for a megabyte.
     let template = Template::seal(idle(&host, first, second).0).unwrap();
@@ -417,7 +417,7 @@ fn a_reset_leaves_a_clone_its_own_limits() {
             clone.feed(b"x");
             assert_eq!(clone.run().unwrap(), pause);
         }
-        clone = template.reset(clone, &mut scanner).unwrap().0;
+        clone = template.reset(clone, &scanner).unwrap().0;
     }
 }
 
@@ -435,8 +435,8 @@ fn what_is_in_pipes_and_what_nobody_has_taken_weighs() {
         read(3, &byte, 1);
         return 0;"#;
     let (mut process, _files) = idle(&host, first, second);
-    let mut scanner = Scanner::open().unwrap();
-    let mut weigh = |process: &Process| process.weigh(&mut scanner).unwrap();
+    let scanner = Scanner::open().unwrap();
+    let weigh = |process: &Process| process.weigh(&scanner).unwrap();
     let mut before = weigh(&process);
     assert!(before >= 3 * MIB, "{before}");
     let mut lighter = |process: &Process| {
@@ -456,7 +456,7 @@ fn what_is_in_pipes_and_what_nobody_has_taken_weighs() {
     // What it has not read yet is its own, too.
     let unread = vec![0; 1 << 20];
     process.feed(&unread);
-    let full = process.weigh(&mut Scanner::open().unwrap()).unwrap();
+    let full = process.weigh(&Scanner::open().unwrap()).unwrap();
     assert!(full >= MIB, "{full}");
 }
 
@@ -500,9 +500,9 @@ fn whoever_has_no_descriptor_left_makes_no_pipes_and_no_sockets() {
         if (write(ends[0], "left", 4) != 4 || read(ends[1], &byte, 1) != 1 || byte != 'l') return 4;
         return 7;"#;
     let (mut process, _files) = idle(&host, first, second);
-    let before = process.weigh(&mut Scanner::open().unwrap()).unwrap();
+    let before = process.weigh(&Scanner::open().unwrap()).unwrap();
     assert_eq!(go_on(&mut process, 32 << 20, 1 << 20), 7);
-    let more = process.weigh(&mut Scanner::open().unwrap()).unwrap() - before;
+    let more = process.weigh(&Scanner::open().unwrap()).unwrap() - before;
     assert!(more < 200_000, "{more}");
 }
 
@@ -522,11 +522,11 @@ fn what_is_in_sockets_weighs_and_has_a_limit() {
     let Some(host) = kvm() else { return };
     let close = "for (int at = 0; at < 16; at++) close(ends[at][0]); read(3, &byte, 1); return 0;";
     let (mut process, _files) = idle(&host, fill, close);
-    let mut scanner = Scanner::open().unwrap();
-    let full = process.weigh(&mut scanner).unwrap();
+    let scanner = Scanner::open().unwrap();
+    let full = process.weigh(&scanner).unwrap();
     process.feed(b"x");
     assert_eq!(process.run().unwrap(), Pause::Idle);
-    let less = full - process.weigh(&mut scanner).unwrap();
+    let less = full - process.weigh(&scanner).unwrap();
     // But for what holds the byte that it was fed.
     assert!(((1 << 20) - 100..2 << 20).contains(&less), "{less}");
 }

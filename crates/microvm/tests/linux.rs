@@ -201,6 +201,35 @@ fn a_program_that_spins_or_sleeps_is_stopped_from_outside() {
 }
 
 #[test]
+fn a_mapping_is_whole_when_its_process_is_stopped_before_it_looks_at_it() {
+    const TEXT: &[u8] = b"a text that no program has in it";
+    let Some(host) = kvm() else { return };
+    let source = r#"
+        #include <fcntl.h>
+        #include <sys/mman.h>
+        int main() {
+            int file = open("/text", O_RDONLY);
+            if (mmap(0, 4096, PROT_READ, MAP_PRIVATE, file, 0) == MAP_FAILED) return 1;
+            for (;;) {}
+        }"#;
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("text"), TEXT).unwrap();
+    let options = Options { program: vec!["/program".into()], ..Options::default() };
+    let tree = tree(&compile(source, &["-static"]), directory.path());
+    let mut process = Process::start(&host, tree, &options).unwrap();
+    let stopper = process.stopper();
+    let outside = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        stopper.stop();
+    });
+    assert_eq!(process.run().unwrap(), Pause::Stopped);
+    outside.join().unwrap();
+    let space = process.space();
+    let shows = |start| space.read(start, TEXT.len() as u64).is_ok_and(|bytes| bytes == TEXT);
+    assert_eq!(space.regions().iter().filter(|(region, _)| shows(region.start)).count(), 1);
+}
+
+#[test]
 fn nothing_is_made_in_a_directory_that_was_removed_and_is_held_open() {
     let ended = run(r#"
         #include <errno.h>

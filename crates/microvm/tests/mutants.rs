@@ -80,14 +80,14 @@ impl World {
 
     /// Resets with a scanner of so much room, and with a step left out. Whether the comparison notices.
     fn is_noticed(&self, process: Process, room: usize, mutant: Option<Mutant>) -> bool {
-        let mut scanner = Scanner::open().unwrap().with_room(room);
-        let reset = || self.template.reset(process, &mut scanner).unwrap().0;
+        let scanner = Scanner::open().unwrap().with_room(room);
+        let reset = || self.template.reset(process, &scanner).unwrap().0;
         let mut process = match mutant {
             Some(mutant) => with(mutant, reset),
             None => reset(),
         };
-        let mut scanner = Scanner::open().unwrap();
-        !self.template.differences(&mut process, &mut scanner).unwrap().is_empty()
+        let scanner = Scanner::open().unwrap();
+        !self.template.differences(&mut process, &scanner).unwrap().is_empty()
     }
 }
 
@@ -153,13 +153,13 @@ fn swap_out(process: &Process) -> bool {
 #[test]
 fn rights_that_are_not_flushed_are_noticed() {
     let Some(world) = World::new() else { return };
-    let mut scanner = Scanner::open().unwrap();
+    let scanner = Scanner::open().unwrap();
     // With a new right, and having used it.
     let process = world.changed('p');
-    let mut process = world.template.reset(process, &mut scanner).unwrap().0;
+    let mut process = world.template.reset(process, &scanner).unwrap().0;
     assert!(matches!(ask(&mut process, 'w'), Pause::Killed(libc::SIGSEGV, _)));
     let process = world.changed('p');
-    let reset = || world.template.reset(process, &mut scanner).unwrap().0;
+    let reset = || world.template.reset(process, &scanner).unwrap().0;
     let mut process = with(Mutant::NoFlush, reset);
     match ask(&mut process, 'w') {
         Pause::Idle => {}

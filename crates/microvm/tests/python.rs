@@ -22,6 +22,7 @@ fn tree() -> (TreeBuilder, String) {
         .layer("/opt/lambswool", &store.layer_path(&spec.guest))
         .unwrap()
         .devices()
+        .proc()
         .scratch("/tmp")
         .scratch("/dev/shm");
     (tree, spec.interpreter)
@@ -190,7 +191,7 @@ async def serve():
 tries('server', lambda: asyncio.run(serve()))
 tries('client', lambda: urllib.request.urlopen('http://127.0.0.1/'))
 tries('datagrams', lambda: socket.socketpair(type=socket.SOCK_DGRAM))
-tries('proc', lambda: os.listdir('/proc'))
+tries('proc', lambda: os.listdir('/proc/self/fd'))
 "#;
     let Some(ended) = run(script) else { return };
     let said = "twice ENODEV\nto read ENODEV\ncopied 120\nread 120\nprocess ENOSYS\nwaits for a signal ENOSYS\n\
@@ -198,7 +199,7 @@ tries('proc', lambda: os.listdir('/proc'))
         epoll ENOSYS\nmemfd ENOSYS\nunix EAFNOSUPPORT\nraw EPROTONOSUPPORT\n\
         tcp ('0.0.0.0', 0)\nbind EACCES\nconnect EACCES\nlisten EACCES\naccept EINVAL\nsendto EPIPE\npeer ENOTCONN\n\
         udp ('0.0.0.0', 0)\nbind EACCES\nconnect EACCES\nlisten EACCES\naccept EINVAL\nsendto EACCES\npeer ENOTCONN\n\
-        server EACCES\nclient EACCES\ndatagrams ESOCKTNOSUPPORT\nproc []\n";
+        server EACCES\nclient EACCES\ndatagrams ESOCKTNOSUPPORT\nproc ENOENT\n";
     assert_eq!(ended, (Pause::Exited(0), said.into()));
 }
 
@@ -398,7 +399,7 @@ fn clones_draw_different_numbers_and_see_nothing_of_each_other() {
     let mut origin = Talk::start(&host, LEAVING);
     assert!(matches!(origin.load().last(), Some((Reply::Loaded { .. }, _))));
     let template = Template::seal(origin.process).unwrap();
-    let mut scanner = Scanner::open().unwrap();
+    let scanner = Scanner::open().unwrap();
     let mut numbers = Vec::new();
     let mut hear = |answer: serde_json::Value| {
         assert_eq!(answer["found"], serde_json::json!([0, [], "/var/task"]));
@@ -413,8 +414,8 @@ fn clones_draw_different_numbers_and_see_nothing_of_each_other() {
     let [clone, ..] = clones;
     let mut process = clone.process;
     for _ in 0..5 {
-        process = template.reset(process, &mut scanner).unwrap().0;
-        assert_eq!(template.differences(&mut process, &mut scanner).unwrap(), Vec::<String>::new());
+        process = template.reset(process, &scanner).unwrap().0;
+        assert_eq!(template.differences(&mut process, &scanner).unwrap(), Vec::<String>::new());
         let mut talk = Talk::with(process);
         hear(talk.wake_and_ask("{\"bytes\": 20000000}"));
         process = talk.process;
@@ -464,12 +465,12 @@ fn a_python_from_a_snapshot_answers_as_the_one_that_was_saved_and_draws_other_nu
     assert_eq!(answers, expected);
     assert!(before.iter().all(|number| !after.contains(number)), "{before:?} {after:?}");
     // A clone of it is reset as any other.
-    let mut scanner = Scanner::open().unwrap();
+    let scanner = Scanner::open().unwrap();
     let mut clone = Talk::with(restored.spawn(&host).unwrap());
     clone.say(&Request::Wake {}, "");
     drop(clone.load());
-    let mut process = restored.reset(clone.process, &mut scanner).unwrap().0;
-    assert_eq!(restored.differences(&mut process, &mut scanner).unwrap(), Vec::<String>::new());
+    let mut process = restored.reset(clone.process, &scanner).unwrap().0;
+    assert_eq!(restored.differences(&mut process, &scanner).unwrap(), Vec::<String>::new());
 }
 
 /// CPython's own tests, one suite after the other: how many ran, how many were skipped, and which failed, with the last line

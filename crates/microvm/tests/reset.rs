@@ -164,11 +164,11 @@ impl World {
     }
 
     fn reset(&mut self, process: Process) -> Process {
-        self.template.reset(process, &mut self.scanner).unwrap().0
+        self.template.reset(process, &self.scanner).unwrap().0
     }
 
     fn differences(&mut self, process: &mut Process) -> Vec<String> {
-        self.template.differences(process, &mut self.scanner).unwrap()
+        self.template.differences(process, &self.scanner).unwrap()
     }
 }
 
@@ -267,7 +267,7 @@ fn a_clone_is_frozen_with_all_that_it_has_changed() {
     let mapped = origin.space().regions().iter().map(|(range, _)| range);
     let before: Vec<_> =
         mapped.map(|it| (it.clone(), origin.space().arena().bytes(it).to_vec())).collect();
-    world.template = Template::seal_clone(origin, &mut world.scanner).unwrap();
+    world.template = Template::seal_clone(origin, &world.scanner).unwrap();
     let mut process = world.spawn();
     assert_eq!(world.differences(&mut process), Vec::<String>::new());
     for (range, bytes) in before {
@@ -293,9 +293,9 @@ fn what_clones_get_at_once_is_what_they_would_find_one_by_one() {
     for letter in "dbmk".chars() {
         assert_eq!(ask(&mut first, letter), Ok(1), "{letter}");
     }
-    world.template.learn(&first, &mut world.scanner).unwrap();
+    world.template.learn(&first, &world.scanner).unwrap();
     let mut process = world.template.spawn_ahead(&world.host).unwrap();
-    assert!(process.weigh(&mut world.scanner).unwrap() > 1 << 20, "it has learned something");
+    assert!(process.weigh(&world.scanner).unwrap() > 1 << 20, "it has learned something");
     assert_eq!(world.differences(&mut process), Vec::<String>::new());
     assert_eq!(ask(&mut process, '?'), Ok(1));
     process = world.reset(process);
@@ -364,8 +364,8 @@ fn a_walk_that_stops_early_is_continued() {
 
 #[test]
 fn a_process_is_reset_to_its_own_template_only() {
-    let (Some(first), Some(mut second)) = (World::new(), World::new()) else { return };
+    let (Some(first), Some(second)) = (World::new(), World::new()) else { return };
     let stranger = first.spawn();
-    let refused = second.template.reset(stranger, &mut second.scanner).unwrap_err();
+    let refused = second.template.reset(stranger, &second.scanner).unwrap_err();
     assert!(std::error::Error::source(&refused).unwrap().to_string().contains("another template"));
 }

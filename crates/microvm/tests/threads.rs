@@ -99,7 +99,7 @@ fn a_threads_stack_has_eight_megabytes_of_which_those_count_that_it_needed() {
     process.feed(b"x");
     assert_eq!(process.run().unwrap(), Pause::Idle);
     let template = Template::seal(process).unwrap();
-    let mut scanner = Scanner::open().unwrap();
+    let scanner = Scanner::open().unwrap();
     let mut clone = template.spawn(&host).unwrap();
     for (memory, whether) in [(16 << 20, true), (2 << 20, false), (16 << 20, true)] {
         clone.limit(memory, 1 << 20, 64);
@@ -111,8 +111,8 @@ fn a_threads_stack_has_eight_megabytes_of_which_those_count_that_it_needed() {
             _ => panic!("{pause:?}"),
         };
         assert_eq!(ended, whether, "with {memory}: {pause:?}");
-        clone = template.reset(clone, &mut scanner).unwrap().0;
-        assert_eq!(template.differences(&mut clone, &mut scanner).unwrap(), Vec::<String>::new());
+        clone = template.reset(clone, &scanner).unwrap().0;
+        assert_eq!(template.differences(&mut clone, &scanner).unwrap(), Vec::<String>::new());
     }
 }
 
@@ -355,7 +355,7 @@ fn clones_have_their_templates_threads_and_a_reset_puts_them_back() {
     };
     assert_eq!(ask(&mut origin, b"?"), b"b");
     let template = Template::seal(origin).unwrap();
-    let mut scanner = Scanner::open().unwrap();
+    let scanner = Scanner::open().unwrap();
     let mut clones = [0; 2].map(|_| template.spawn(&host).unwrap());
     for clone in &mut clones {
         assert_eq!(ask(clone, b"?"), b"c");
@@ -364,10 +364,10 @@ fn clones_have_their_templates_threads_and_a_reset_puts_them_back() {
     let [mut process, _] = clones;
     for letter in [b"?", b"+"] {
         assert_ne!(ask(&mut process, letter), b"");
-        let found = template.differences(&mut process, &mut scanner).unwrap();
+        let found = template.differences(&mut process, &scanner).unwrap();
         assert_eq!(found.iter().any(|it| it.starts_with("threads")), letter == b"+", "{found:?}");
-        process = template.reset(process, &mut scanner).unwrap().0;
-        let found = template.differences(&mut process, &mut scanner).unwrap();
+        process = template.reset(process, &scanner).unwrap().0;
+        let found = template.differences(&mut process, &scanner).unwrap();
         assert_eq!(found, Vec::<String>::new());
         assert_eq!(ask(&mut process, b"?"), b"c");
     }

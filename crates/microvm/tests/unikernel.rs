@@ -191,7 +191,7 @@ fn count(guest: &mut Unikernel) -> Ended {
 #[test]
 fn a_unikernel_is_cloned_where_it_is_ready_and_reset_to_there() {
     let Some(host) = kvm() else { return };
-    let mut scanner = Scanner::open().unwrap();
+    let scanner = Scanner::open().unwrap();
     let mut origin = Unikernel::new(&host, &unikernel(COUNTING), b"").unwrap();
     assert_eq!(origin.run(&mut |_| {}).unwrap(), Ended::Ready);
     assert_eq!(count(&mut origin), Ended::Sent(vec![1]));
@@ -203,7 +203,7 @@ fn a_unikernel_is_cloned_where_it_is_ready_and_reset_to_there() {
     }
     assert_eq!(count(&mut second), Ended::Sent(vec![2]));
     for _ in 0..3 {
-        first = template.reset(first, &mut scanner).unwrap();
+        first = template.reset(first, &scanner).unwrap();
         for expected in 2..4 {
             assert_eq!(count(&mut first), Ended::Sent(vec![expected]));
         }

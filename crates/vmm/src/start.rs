@@ -19,7 +19,7 @@ pub(super) fn start() -> Result<ExitCode> {
     let host = Hypervisor::open();
     // To whoever opened it with rights the page map tells where in the machine's memory a page is.
     let scanner = without_capabilities(Scanner::open).context("put rights aside")?;
-    let mut scanner = scanner.context("open /proc/self/pagemap")?;
+    let scanner = scanner.context("open /proc/self/pagemap")?;
     match arguments.first().map(String::as_str) {
         None => {
             // What it is itself, for snapshots.
@@ -40,7 +40,7 @@ pub(super) fn start() -> Result<ExitCode> {
         }
         Some("examine") => {
             jail::confine().context("go to jail")?;
-            let found = examine(&host?, &mut scanner)?;
+            let found = examine(&host?, &scanner)?;
             let text = serde_json::to_vec(&found).context("write what was found")?;
             std::io::stdout().write_all(&text).context("write what was found")?;
             Ok(ExitCode::SUCCESS)

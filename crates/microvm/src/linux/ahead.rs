@@ -35,8 +35,8 @@ const WRITTEN: u32 = 1;
 /// Pages by their addresses; whether they are written to.
 type Pages = BTreeMap<u64, bool>;
 
-/// What clones of one template touch: what one has that rehearsed, and what two have in common that have answered a call. One
-/// call's alone may be nobody else's.
+/// What clones of one template touch: first what one does that rehearses, later what at least two do of that one and two that
+/// have answered a call. What one alone touches may be nobody else's, and each page that is written ahead is memory of a clone's.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Touched {
     pages: Pages,
@@ -57,7 +57,7 @@ impl Touched {
         &mut self,
         regions: &Regions,
         clone: &Process,
-        scanner: &mut Scanner,
+        scanner: &Scanner,
     ) -> io::Result<()> {
         if !clone.watched {
             return Err(io::Error::other("the clone was not watched"));
@@ -97,14 +97,7 @@ impl Touched {
             self.call = Some(pages);
             return;
         };
-        for (page, written) in pages {
-            if let Some(also) = before.get(&page) {
-                *self.pages.entry(page).or_default() |= written && *also;
-            }
-        }
-        while self.pages.len() > MOST {
-            self.pages.pop_last();
-        }
+        self.pages = most_touch([&self.pages, &before, &pages]);
         self.complete = true;
     }
 
@@ -151,6 +144,18 @@ impl Touched {
     }
 }
 
+/// What two of three touch; what two of them write is written.
+fn most_touch(three: [&Pages; 3]) -> Pages {
+    let mut count = BTreeMap::<u64, (usize, usize)>::new();
+    for (page, written) in three.into_iter().flatten() {
+        let (touched, wrote) = count.entry(*page).or_default();
+        *touched += 1;
+        *wrote += usize::from(*written);
+    }
+    let most = count.into_iter().filter(|(_, (touched, _))| *touched >= 2);
+    most.map(|(page, (_, wrote))| (page, wrote >= 2)).take(MOST).collect()
+}
+
 /// Pages that lie so close to each other as one range.
 fn joined(pages: impl Iterator<Item = u64>, close: u64) -> impl Iterator<Item = Range<u64>> {
     let mut pages = pages.peekable();
@@ -180,7 +185,7 @@ mod tests {
     const PROGRAM: &[u8] = include_bytes!("../../../../fuzz/corpus/unikernels/static");
 
     #[test]
-    fn what_one_rehearsed_and_two_called_is_learnt_and_what_one_call_alone_had_is_not() {
+    fn what_two_of_a_rehearsal_and_two_calls_touch_is_learnt_and_what_one_alone_does_is_not() {
         let mut touched = Touched::default();
         touched.take(Pages::from([(1, false), (2, true)]));
         assert!(touched.wants_lessons());
@@ -189,7 +194,7 @@ mod tests {
         assert!(touched.wants_lessons());
         assert_eq!(touched.pages.len(), 2);
         touched.take(Pages::from([(1, true), (3, true), (4, false), (5000, true)]));
-        assert_eq!(touched.pages, Pages::from([(1, true), (2, true), (3, true), (4, false)]));
+        assert_eq!(touched.pages, Pages::from([(1, true), (3, true), (4, false)]));
         assert!(!touched.wants_lessons());
     }
 

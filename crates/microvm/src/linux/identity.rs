@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom as random};
 
 use super::call::signed;
+use super::proc::memory;
 use super::process::Process;
 use super::record::{Record, long_at};
 use super::start::USER;
@@ -209,16 +210,16 @@ pub(super) fn times(process: &mut Process, target: u64) -> Answer {
     Ok(hundredths(clock::since_start()))
 }
 
-fn hundredths(time: Duration) -> u64 {
+pub(super) fn hundredths(time: Duration) -> u64 {
     u64::try_from(time.as_millis() / 10).unwrap_or(u64::MAX)
 }
 
 pub(super) fn sysinfo(process: &mut Process, target: u64) -> Answer {
-    let mapped: u64 = process.space.regions().iter().map(|(it, _)| it.end - it.start).sum();
+    let (most, left) = memory(process);
     let record = Record::<112>::new()
         .long(0, clock::since_start().as_secs())
-        .long(32, USER_END)
-        .long(40, USER_END.saturating_sub(mapped))
+        .long(32, most)
+        .long(40, left)
         .int(80, 1)
         .int(104, 1);
     process.space.write(target, 112)?.copy_from_slice(record.bytes());

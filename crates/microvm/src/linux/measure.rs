@@ -26,7 +26,7 @@ impl Process {
     ///
     /// # Errors
     /// Before Linux 6.7.
-    pub fn weigh(&self, scanner: &mut Scanner) -> io::Result<u64> {
+    pub fn weigh(&self, scanner: &Scanner) -> io::Result<u64> {
         let base = self.space.arena().address();
         let own = scanner.private(base..base + ARENA_BYTES)?;
         let own: u64 = own.iter().map(|range| range.end - range.start).sum();

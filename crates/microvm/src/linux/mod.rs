@@ -11,7 +11,8 @@
 //!                                                       ├── clock        clock_gettime, nanosleep (clock_page: without a call)
 //!                                                       ├── threads      clone, futex, exit
 //!                                                       ├── signals      sigaction, sigaltstack
-//!                                                       └── identity     getpid, uname, limits
+//!                                                       ├── identity     getpid, uname, limits
+//!                                                       └── proc         texts below /proc
 //! ```
 //!
 //! Nothing of the host is passed through: descriptors are the monitor's own numbers, paths are looked up in the guest's
@@ -34,6 +35,7 @@ mod identity;
 mod measure;
 mod memory;
 mod paths;
+mod proc;
 mod process;
 mod ready;
 mod record;

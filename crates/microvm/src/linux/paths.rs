@@ -7,7 +7,7 @@ use super::files::Object;
 use super::process::Process;
 use super::record::long_at;
 use super::start::USER;
-use super::{Answer, flags, memory};
+use super::{Answer, flags, memory, proc};
 use crate::layout::PAGE;
 use crate::vfs::{Contents, Found, Kind, Moment, NodeId, READ, SEARCH, Times, Tree, WRITE};
 
@@ -71,6 +71,7 @@ fn find(process: &Process, directory: u64, at: u64, follow: bool) -> Result<Foun
     if path.is_empty() {
         return Err(Errno::NOENT);
     }
+    let path = proc::of_own(process, &path).unwrap_or(path);
     process.kernel.tree.find(start(process, directory, &path)?, &path, follow)
 }
 
@@ -138,6 +139,7 @@ pub(super) fn open(
         }
         Contents::Directory(_) => {}
         _ if flags & DIRECTORY != 0 => return Err(Errno::NOTDIR),
+        Contents::Told(_) if writes => return Err(Errno::ACCESS),
         Contents::Sealed { .. } | Contents::Bytes(_)
             if (writes || flags & TRUNCATE != 0) && !writable =>
         {

@@ -92,7 +92,7 @@ impl Template {
     ///
     /// # Errors
     /// As for [`Template::seal`]; before Linux 6.7.
-    pub fn seal_clone(process: Process, scanner: &mut Scanner) -> Result<Self, ProcessError> {
+    pub fn seal_clone(process: Process, scanner: &Scanner) -> Result<Self, ProcessError> {
         Self::freeze(process, |space| space.into_own(scanner))
     }
 
@@ -142,7 +142,7 @@ impl Template {
     ///
     /// # Errors
     /// When the clone was not watched.
-    pub fn learn(&self, clone: &Process, scanner: &mut Scanner) -> io::Result<()> {
+    pub fn learn(&self, clone: &Process, scanner: &Scanner) -> io::Result<()> {
         let mut touched = Touched::clone(&self.touched());
         touched.learn(&self.space.regions, clone, scanner)?;
         *self.touched.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(touched);
@@ -197,7 +197,7 @@ impl Template {
     pub fn reset(
         &self,
         mut process: Process,
-        scanner: &mut Scanner,
+        scanner: &Scanner,
     ) -> Result<(Process, Reset), ProcessError> {
         if !process.space.arena().origin().is_some_and(|origin| Arc::ptr_eq(origin, &self.frozen)) {
             return Err(io::Error::other("the process was spawned from another template").into());
@@ -251,7 +251,7 @@ impl Template {
     pub fn differences(
         &self,
         process: &mut Process,
-        scanner: &mut Scanner,
+        scanner: &Scanner,
     ) -> Result<Vec<String>, ProcessError> {
         let mut found = process.space.differences(&self.space, scanner)?;
         let cpu = CpuState::save(&mut process.vcpu)?;

@@ -129,6 +129,11 @@ impl Threads {
         self.running.number
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> u64 {
+        self.others.len() as u64 + 1
+    }
+
     /// Whether one of this number lives.
     pub(super) fn live(&self, number: u64) -> bool {
         number == self.running.number

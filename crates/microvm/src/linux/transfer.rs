@@ -13,7 +13,7 @@ use super::process::{Pause, Process};
 use super::record::long_at;
 use super::signals::{self, Addressee};
 use super::threads::{self, Wait};
-use super::{Answer, flags, memory, sockets};
+use super::{Answer, flags, memory, proc, sockets};
 use crate::space::Space;
 use crate::vfs::{Contents, Device, NodeId};
 
@@ -208,12 +208,10 @@ fn read_node(
             let file = file.as_ref().ok_or(Errno::BADF)?;
             return read_at(file, target, offset);
         }
-        Contents::Bytes(bytes) => {
-            let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
-            let rest = &bytes[from..];
-            let target = process.space.write(target, length.min(rest.len() as u64))?;
-            target.copy_from_slice(&rest[..target.len()]);
-            return Ok(target.len() as u64);
+        Contents::Bytes(bytes) => return copy(bytes, &mut process.space, target, length, offset),
+        Contents::Told(what) => {
+            let text = proc::tell(process, *what);
+            return copy(&text, &mut process.space, target, length, offset);
         }
         Contents::Device(Device::Null) => return Ok(0),
         Contents::Device(Device::Zero | Device::Full) => {
@@ -224,6 +222,21 @@ fn read_node(
         }
     }
     Ok(length)
+}
+
+/// Copies what there is from an offset on.
+fn copy(
+    from: &[u8],
+    space: &mut Space,
+    target: u64,
+    length: u64,
+    offset: u64,
+) -> Result<u64, Errno> {
+    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(from.len());
+    let rest = &from[start..];
+    let target = space.write(target, length.min(rest.len() as u64))?;
+    target.copy_from_slice(&rest[..target.len()]);
+    Ok(target.len() as u64)
 }
 
 /// Reads a file of a layer until the target is full or the file ends.
@@ -305,7 +318,7 @@ fn write_node(
             memory::follow(process, node, offset.min(before)..offset + length);
         }
         Contents::Sealed { .. } => return Err(Errno::ROFS),
-        Contents::Directory(_) | Contents::Link(_) => return Err(Errno::BADF),
+        Contents::Directory(_) | Contents::Link(_) | Contents::Told(_) => return Err(Errno::BADF),
     }
     Ok(length)
 }

@@ -22,6 +22,11 @@ impl Space {
         self.limit = self.given().saturating_add(more);
     }
 
+    /// Bytes that may count at most.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
     /// Whether there may be so many more regions, and mappings of files.
     pub(crate) fn has_room_for(&self, regions: usize) -> bool {
         self.check_count(regions).is_ok()

@@ -69,7 +69,7 @@ impl Template {
     pub fn reset(
         &self,
         mut unikernel: Unikernel,
-        scanner: &mut Scanner,
+        scanner: &Scanner,
     ) -> Result<Unikernel, UnikernelError> {
         let origin = unikernel.space.arena().origin();
         if !origin.is_some_and(|origin| Arc::ptr_eq(origin, &self.frozen)) {

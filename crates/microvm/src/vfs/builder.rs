@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::layer::{Entry, Layer, LayerError, What};
-use super::node::{Contents, Device, Named, Node, NodeId, Times};
+use super::node::{Contents, Device, Named, Node, NodeId, Times, Told};
 use super::tree::{MOST_NODES, ROOT, SCRATCH, Tree};
 
 /// A tree in the making, or a branch of one.
@@ -114,6 +114,24 @@ impl TreeBuilder {
         ];
         let add = |tree: Self, (at, device)| tree.single(at, Contents::Device(device), 0o666);
         devices.into_iter().fold(self, add)
+    }
+
+    /// Puts texts about the process into `/proc`.
+    #[must_use]
+    pub fn proc(self) -> Self {
+        let texts = [
+            ("/proc/self/comm", Told::Name),
+            ("/proc/self/maps", Told::Maps),
+            ("/proc/self/stat", Told::Stat),
+            ("/proc/self/statm", Told::StatMemory),
+            ("/proc/self/status", Told::Status),
+            ("/proc/loadavg", Told::Load),
+            ("/proc/meminfo", Told::Memory),
+            ("/proc/stat", Told::System),
+            ("/proc/uptime", Told::Uptime),
+        ];
+        let add = |tree: Self, (at, told)| tree.single(at, Contents::Told(told), 0o444);
+        texts.into_iter().fold(self, add).symlink("/proc/thread-self", "/proc/self")
     }
 
     fn single(mut self, at: &str, contents: Contents, mode: u32) -> Self {

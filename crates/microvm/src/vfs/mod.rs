@@ -3,13 +3,14 @@
 //! ```text
 //!   /            a read-only layer (the base)          index of its names, made when the tree is
 //!   ├── opt/…    further read-only layers
+//!   ├── proc     texts that are made when they are read
 //!   ├── dev      null, zero, full, random, urandom     the monitor's own
 //!   └── tmp      scratch: memory of the monitor, with a limit
 //! ```
 //!
 //! **A path of the guest never reaches the host.** It is looked up in the index, links included; what is then opened is
 //! the index's own path, beneath the layer's directory and through no link. What the guest writes stays in the monitor.
-//! There is no `/proc`: programs that look there find nothing.
+//! Below `/proc` are texts about the process itself, and nothing about others or the host.
 
 mod branch;
 mod builder;
@@ -21,6 +22,6 @@ mod tree;
 pub use branch::Branch;
 pub use builder::TreeBuilder;
 pub use layer::{Layer, LayerError};
-pub use node::{Contents, Device, Kind, Moment, Named, NodeId, Times};
+pub use node::{Contents, Device, Kind, Moment, Named, NodeId, Times, Told};
 pub(crate) use tree::SavedScratch;
 pub use tree::{Found, READ, SEARCH, Tree, WRITE};

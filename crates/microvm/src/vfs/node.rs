@@ -92,6 +92,29 @@ pub enum Device {
     Random,
 }
 
+/// Texts that a guest finds below `/proc`: what the monitor knows when they are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// `self/comm`.
+    Name,
+    /// `self/maps`.
+    Maps,
+    /// `self/stat`.
+    Stat,
+    /// `self/statm`.
+    StatMemory,
+    /// `self/status`.
+    Status,
+    /// `loadavg`.
+    Load,
+    /// `meminfo`.
+    Memory,
+    /// `stat`.
+    System,
+    /// `uptime`.
+    Uptime,
+}
+
 /// What a node holds.
 #[derive(Clone, Debug)]
 pub enum Contents {
@@ -112,6 +135,8 @@ pub enum Contents {
     Link(Vec<u8>),
     /// A device.
     Device(Device),
+    /// A text below `/proc`.
+    Told(Told),
 }
 
 /// A node and what `stat` says about it.
@@ -132,7 +157,7 @@ impl Contents {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Directory(_) => Kind::Directory,
-            Self::Sealed { .. } | Self::Bytes(_) => Kind::File,
+            Self::Sealed { .. } | Self::Bytes(_) | Self::Told(_) => Kind::File,
             Self::Link(_) => Kind::Link,
             Self::Device(_) => Kind::Device,
         }
@@ -145,7 +170,7 @@ impl Contents {
             Self::Directory(_) => 4096,
             Self::Sealed { size, .. } => *size,
             Self::Bytes(bytes) | Self::Link(bytes) => bytes.len() as u64,
-            Self::Device(_) => 0,
+            Self::Device(_) | Self::Told(_) => 0,
         }
     }
 }

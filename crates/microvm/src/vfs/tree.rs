@@ -231,7 +231,7 @@ impl Tree {
         self.node(self.uncovered(id)).map_or(ROOT, |node| node.parent)
     }
 
-    /// A directory's absolute path.
+    /// A node's absolute path, as long as it has a name.
     #[must_use]
     pub fn path(&self, mut id: NodeId) -> Vec<u8> {
         let mut names = Vec::new();

@@ -30,7 +30,7 @@ pub(crate) fn in_machine_and_on_host(source: &str) -> Option<[String; 2]> {
     std::fs::write(&file, compile(source, &["-static", "-pthread"])).unwrap();
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
     let tree = TreeBuilder::default().layer("/", directory.path()).unwrap().devices();
-    let tree = tree.scratch("/tmp").build(1 << 20, 4096);
+    let tree = tree.proc().scratch("/tmp").build(1 << 20, 4096);
     let options = Options { program: vec!["/program".into()], ..Options::default() };
     let mut process = Process::start(&host, tree, &options).unwrap();
     let pause = process.run().unwrap();

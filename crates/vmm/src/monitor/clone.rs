@@ -10,7 +10,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use microvm::linux::{Pause, Process, Template};
-use microvm::scan::Scanner;
 use microvm::vfs::Branch;
 use sandbox::wire::Request;
 use sandbox::{Death, Limits};
@@ -70,7 +69,7 @@ impl RunningClone {
         if let ControlFlow::Break(end) = self.run(&mut process)? {
             return Ok(end);
         }
-        let mut scale = Scale::new(self)?;
+        let mut scale = Scale::default();
         let mut buffer = vec![0; READ];
         loop {
             let count = self.hold.read(&self.channel, &mut buffer);
@@ -169,17 +168,12 @@ pub(super) fn wake(process: &mut Process) {
 
 /// Tells what a clone weighs: after its first call, and then ever more rarely, since it takes some hundred microseconds.
 /// Not after its load: a call waits for the end of that.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Scale {
-    pub(super) scanner: Scanner,
     rounds: u32,
 }
 
 impl Scale {
-    pub(super) fn new(clone: &RunningClone) -> Result<Self, Trouble> {
-        Ok(Self { scanner: clone.family.scanner()?, rounds: 0 })
-    }
-
     pub(super) fn weigh(&mut self, clone: &RunningClone, process: &Process) {
         self.rounds = self.rounds.saturating_add(1);
         if self.rounds == 1 || !self.rounds.is_power_of_two() {
@@ -187,9 +181,9 @@ impl Scale {
         }
         if self.rounds == 2 && clone.family.template.wants_lessons() {
             // Of one that was not watched nothing is known.
-            let _ = clone.family.template.learn(process, &mut self.scanner);
+            let _ = clone.family.template.learn(process, &clone.family.scanner);
         }
-        if let Ok(bytes) = process.weigh(&mut self.scanner) {
+        if let Ok(bytes) = process.weigh(&clone.family.scanner) {
             clone.family.tell(&Event::Weighs { number: clone.number, bytes });
         }
     }

@@ -15,7 +15,7 @@ const CALLS: u32 = 2000;
 ///
 /// # Errors
 /// When there can be no machine.
-pub fn examine(host: &Hypervisor, scanner: &mut Scanner) -> Result<Examination, UnikernelError> {
+pub fn examine(host: &Hypervisor, scanner: &Scanner) -> Result<Examination, UnikernelError> {
     // mov ecx, CALLS; again: mov eax, 2 (MONOTONIC); out 0xf2, al; dec ecx; jnz again; exit(0)
     let [a, b, c, d] = CALLS.to_le_bytes();
     let calls = [0xb9, a, b, c, d, 0xb8, 2, 0, 0, 0, 0xe6, 0xf2, 0xff, 0xc9, 0x75, 0xf5];

@@ -1,7 +1,6 @@
 //! A frozen reference machine, and what its clones share.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -21,7 +20,7 @@ const MOST_FUNCTIONS: usize = 16;
 pub(super) struct Family {
     pub(super) host: Hypervisor,
     pub(super) template: Template,
-    scanner: Scanner,
+    pub(super) scanner: Scanner,
     control: Arc<OwnedFd>,
     /// The least recently used first. A machine goes with the last clone that was made of it, and its secrets with it.
     functions: Mutex<Vec<(Loading, Weak<Function>)>>,
@@ -54,11 +53,6 @@ impl Family {
     ) -> Self {
         let (functions, lacking) = (Mutex::default(), Mutex::default());
         Self { host, template, scanner, control, functions, lacking }
-    }
-
-    /// One for a thread's own use.
-    pub(super) fn scanner(&self) -> io::Result<Scanner> {
-        self.scanner.another()
     }
 
     /// Tells the worker. When there is none any more the main thread ends the process.

@@ -56,10 +56,10 @@ pub(super) fn live(clone: &RunningClone) -> Result<End, Trouble> {
     }
     let layers = clone.layers.iter().map(|(place, _)| place.clone()).collect();
     let loading = Loading::new(layers, &message, clone.limits);
-    let mut scale = Scale::new(clone)?;
+    let mut scale = Scale::default();
     let function = match clone.family.loaded(&loading) {
         Some(function) => function,
-        None => match load(clone, &message, &mut scale)? {
+        None => match load(clone, &message)? {
             Made::Loaded(function) => {
                 clone.family.share(loading, &function);
                 function
@@ -82,7 +82,7 @@ pub(super) fn live(clone: &RunningClone) -> Result<End, Trouble> {
             return Ok(end);
         }
         scale.weigh(clone, &process);
-        process = match function.template.reset(process, &mut scale.scanner) {
+        process = match function.template.reset(process, &clone.family.scanner) {
             Ok((mut process, _)) => {
                 wake(&mut process);
                 process
@@ -94,7 +94,7 @@ pub(super) fn live(clone: &RunningClone) -> Result<End, Trouble> {
 }
 
 /// Loads the code into a clone of the reference machine and freezes that.
-fn load(clone: &RunningClone, message: &[u8], scale: &mut Scale) -> Result<Made, Trouble> {
+fn load(clone: &RunningClone, message: &[u8]) -> Result<Made, Trouble> {
     let mut process = clone.spawn(&clone.family.template)?;
     for (place, branch) in &clone.layers {
         process.attach(&place.at, Arc::clone(branch)).map_err(Trouble::Attach)?;
@@ -118,7 +118,7 @@ fn load(clone: &RunningClone, message: &[u8], scale: &mut Scale) -> Result<Made,
         Heard::Said(more) => said.extend(more),
         Heard::Over(end) => return Ok(Made::Over(end)),
     }
-    let template = Template::seal_clone(process, &mut scale.scanner)?;
+    let template = Template::seal_clone(process, &clone.family.scanner)?;
     Ok(Made::Loaded(Arc::new(Function { template, said })))
 }
 

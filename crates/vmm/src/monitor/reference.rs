@@ -153,7 +153,7 @@ pub(super) fn tree(
         tree = tree.layer_of(&at, directory)?;
     }
     // Room is a clone's own matter.
-    Ok(tree.devices().scratch("/tmp").scratch("/dev/shm").build(64 << 20, 4096))
+    Ok(tree.devices().proc().scratch("/tmp").scratch("/dev/shm").build(64 << 20, 4096))
 }
 
 /// The end of what a guest wrote to its standard streams.

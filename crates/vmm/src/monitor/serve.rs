@@ -37,7 +37,7 @@ const MOST_BRANCHES: usize = 256;
 pub fn serve(
     control: OwnedFd,
     host: Result<Hypervisor, HypervisorError>,
-    mut scanner: Scanner,
+    scanner: Scanner,
     program: File,
 ) -> io::Result<()> {
     let control = Arc::new(control);
@@ -82,7 +82,7 @@ pub fn serve(
         };
         let frozen = outcome.and_then(|frozen| {
             let Some((template, spares)) = frozen else { return Ok(None) };
-            let clone_bytes = try_out(&template, &host, &mut scanner)?;
+            let clone_bytes = try_out(&template, &host, &scanner)?;
             Ok(Some((template, clone_bytes, spares)))
         });
         match frozen {

@@ -148,7 +148,7 @@ fn rehearse(process: &mut Process) -> Result<(), Trouble> {
 pub(super) fn try_out(
     template: &Template,
     host: &Hypervisor,
-    scanner: &mut Scanner,
+    scanner: &Scanner,
 ) -> Result<u64, Trouble> {
     let mut first = template.spawn(host)?;
     first.watch()?;

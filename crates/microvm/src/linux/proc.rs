@@ -1,0 +1,203 @@
+//! Texts below `/proc`: proc(5). Each is made when it is read, from what the monitor knows; nothing of the host's is among it but
+//! for how long it has been up.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use super::clock::since_start;
+use super::identity::hundredths;
+use super::process::Process;
+use super::start::USER;
+use crate::file_mappings::FileMapping;
+use crate::layout::{PAGE, USER_END};
+use crate::rights::Rights;
+use crate::vfs::{NodeId, Told};
+
+/// Bytes of what counts as memory in a guest: what there may be, what is left of it.
+pub(super) fn memory(process: &Process) -> (u64, u64) {
+    let most = process.space.limit().min(USER_END);
+    (most, most.saturating_sub(process.space.regions().counted()))
+}
+
+/// The text, as it is now.
+pub(super) fn tell(process: &Process, what: Told) -> Vec<u8> {
+    match what {
+        Told::Name => {
+            let mut name = name(process).to_vec();
+            name.push(b'\n');
+            name
+        }
+        Told::Maps => maps(process),
+        Told::Stat => stat(process),
+        Told::Status => status(process),
+        Told::StatMemory => {
+            let (mapped, counted) = (mapped(process) / PAGE, counted(process) / PAGE);
+            format!("{mapped} {counted} 0 0 0 {counted} 0\n").into_bytes()
+        }
+        Told::Load => format!("0.00 0.00 0.00 1/1 {}\n", process.pid).into_bytes(),
+        Told::Memory => {
+            let (most, left) = memory(process);
+            let rows = [
+                ("MemTotal:", most),
+                ("MemFree:", left),
+                ("MemAvailable:", left),
+                ("Buffers:", 0),
+                ("Cached:", 0),
+                ("SwapTotal:", 0),
+                ("SwapFree:", 0),
+            ];
+            rows.map(|(name, bytes)| format!("{name:<16}{:>8} kB\n", bytes >> 10))
+                .concat()
+                .into_bytes()
+        }
+        Told::System => {
+            let now = super::clock::now().seconds;
+            let started = now.saturating_sub_unsigned(since_start().as_secs());
+            let times = format!("{} 0 0 {} 0 0 0 0 0 0", used(process), idle(process));
+            let rest = format!("btime {started}\nprocesses 1\nprocs_running 1\nprocs_blocked 0\n");
+            format!("cpu  {times}\ncpu0 {times}\n{rest}").into_bytes()
+        }
+        Told::Uptime => {
+            let seconds = |hundredths: u64| format!("{}.{:02}", hundredths / 100, hundredths % 100);
+            let (up, idle) = (hundredths(since_start()), idle(process));
+            format!("{} {}\n", seconds(up), seconds(idle)).into_bytes()
+        }
+    }
+}
+
+fn name(process: &Process) -> &[u8] {
+    let name = &process.kernel.name;
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    &name[..end]
+}
+
+/// Hundredths of a second of the processor: what the guest had of it, and the rest of the time.
+fn used(process: &Process) -> u64 {
+    hundredths(process.used.now())
+}
+
+fn idle(process: &Process) -> u64 {
+    hundredths(since_start()).saturating_sub(used(process))
+}
+
+fn mapped(process: &Process) -> u64 {
+    process.space.regions().iter().map(|(it, _)| it.end - it.start).sum()
+}
+
+/// It stands for what is in memory: to know that takes a walk through the host's tables.
+fn counted(process: &Process) -> u64 {
+    process.space.regions().counted()
+}
+
+/// Fields by their numbers in proc(5), from the third on; all others are 0.
+fn stat(process: &Process) -> Vec<u8> {
+    const FIRST: usize = 3;
+    const LAST: usize = 52;
+    let known = BTreeMap::from([
+        (5, process.pid),
+        (6, process.pid),
+        (14, used(process)),
+        (18, 20),
+        (20, process.kernel.threads.count()),
+        (23, mapped(process)),
+        (24, counted(process) / PAGE),
+        (25, u64::MAX),
+        (38, 17),
+    ]);
+    let mut text = format!("{} (", process.pid).into_bytes();
+    text.extend_from_slice(name(process));
+    text.extend_from_slice(b") R");
+    for field in FIRST + 1..=LAST {
+        // Of the terminal's foreground group there is none.
+        let number = known.get(&field).map_or_else(
+            || if field == 8 { "-1".to_owned() } else { "0".to_owned() },
+            u64::to_string,
+        );
+        text.push(b' ');
+        text.extend_from_slice(number.as_bytes());
+    }
+    text.push(b'\n');
+    text
+}
+
+fn status(process: &Process) -> Vec<u8> {
+    let mut text = b"Name:\t".to_vec();
+    text.extend_from_slice(name(process));
+    let pid = process.pid;
+    let ids = format!("{USER}\t{USER}\t{USER}\t{USER}");
+    let (mapped, counted) = (mapped(process) >> 10, counted(process) >> 10);
+    let rest = format!(
+        "\nUmask:\t{:04o}\nState:\tR (running)\nTgid:\t{pid}\nPid:\t{pid}\nPPid:\t0\nTracerPid:\t0\n\
+         Uid:\t{ids}\nGid:\t{ids}\nVmSize:\t{mapped:>8} kB\nVmRSS:\t{counted:>8} kB\nThreads:\t{}\n\
+         Cpus_allowed:\t1\nCpus_allowed_list:\t0\n",
+        process.kernel.umask,
+        process.kernel.threads.count(),
+    );
+    text.extend_from_slice(rest.as_bytes());
+    text
+}
+
+/// A line for each part that has one kind of rights and shows one file, or none.
+fn maps(process: &Process) -> Vec<u8> {
+    let mut names = BTreeMap::<NodeId, Vec<u8>>::new();
+    let mut text = Vec::new();
+    for (region, rights) in process.space.regions().iter() {
+        let mut from = region.start;
+        for (range, file) in process.space.files().inside(region.clone()) {
+            line(process, &mut text, from..range.start, rights, None);
+            let node = file.node;
+            let name = names.entry(node).or_insert_with(|| match process.kernel.tree.links(node) {
+                0 => b"(deleted)".to_vec(),
+                _ => process.kernel.tree.path(node),
+            });
+            line(process, &mut text, range.clone(), rights, Some((file, name)));
+            from = range.end;
+        }
+        line(process, &mut text, from..region.end, rights, None);
+    }
+    text
+}
+
+fn line(
+    process: &Process,
+    text: &mut Vec<u8>,
+    range: Range<u64>,
+    rights: Rights,
+    file: Option<(FileMapping, &Vec<u8>)>,
+) {
+    if range.is_empty() {
+        return;
+    }
+    let right = |wanted: Rights, letter| if rights.allow(wanted) { letter } else { '-' };
+    let (offset, shared, inode) = file.as_ref().map_or_else(
+        || (0, process.space.is_shared(range.clone()), 0),
+        |(file, _)| (file.offset, file.shared, file.node.inode()),
+    );
+    let mut line = format!(
+        "{:08x}-{:08x} {}{}{}{} {offset:08x} 00:01 {inode}",
+        range.start,
+        range.end,
+        right(Rights::READ, 'r'),
+        right(Rights::WRITE, 'w'),
+        right(Rights::EXECUTE, 'x'),
+        if shared { 's' } else { 'p' },
+    );
+    if let Some((_, name)) = file {
+        // As Linux has it: the name begins at column 73.
+        let _ = write!(line, "{:1$} ", "", 72_usize.saturating_sub(line.len()));
+        text.extend_from_slice(line.as_bytes());
+        text.extend_from_slice(name);
+    } else {
+        text.extend_from_slice(line.as_bytes());
+    }
+    text.push(b'\n');
+}
+
+/// A path below the process's own number, as one below `self`: its number is another in each clone.
+pub(super) fn of_own(process: &Process, path: &[u8]) -> Option<Vec<u8>> {
+    let number = format!("/proc/{}", process.pid);
+    let rest = path.strip_prefix(number.as_bytes())?;
+    let is_whole = rest.first().is_none_or(|byte| *byte == b'/');
+    is_whole.then(|| [b"/proc/self", rest].concat())
+}
