@@ -286,6 +286,21 @@ fn a_clone_is_frozen_with_all_that_it_has_changed() {
 }
 
 #[test]
+fn what_a_rehearsal_alone_has_written_is_not_given_to_clones_for_good() {
+    let Some(world) = World::new() else { return };
+    let teach = |letter: char| {
+        let mut clone = world.spawn();
+        clone.watch().unwrap();
+        assert_eq!(ask(&mut clone, letter), Ok(1));
+        world.template.learn(&clone, &world.scanner).unwrap();
+        world.spawn().weigh(&world.scanner).unwrap()
+    };
+    let ahead = ['d', '?', '?'].map(teach);
+    assert!(ahead[0] > 1 << 20 && ahead[1] > 1 << 20 && ahead[2] < 256 << 10, "{ahead:?}");
+    assert!(ahead[2] > 0 && !world.template.wants_lessons());
+}
+
+#[test]
 fn what_clones_get_at_once_is_what_they_would_find_one_by_one() {
     let Some(mut world) = World::new() else { return };
     let mut first = world.spawn();

@@ -64,14 +64,19 @@ impl Touched {
         }
         let arena = clone.space.arena();
         let base = arena.address();
+        let frozen = arena.origin().ok_or_else(|| io::Error::other("it is nobody's clone"))?;
+        let differs = |page: &u64| {
+            let page = *page..page + PAGE;
+            arena.bytes(page.clone()) != frozen.bytes(page)
+        };
         let mut used = Vec::new();
         // What a clone has mapped since is nobody else's.
         for part in arena.inherited(0..USER_END) {
             used.extend(tables::used(arena, part.clone()));
-            // What the monitor wrote in the guest's stead, too. Before Linux 6.7 nobody can tell.
+            // What the monitor wrote in the guest's stead, too, and not what it was given ahead. Before Linux 6.7 nobody can tell.
             let private = scanner.private(base + part.start..base + part.end).unwrap_or_default();
             let written = private.into_iter().map(|it| it.start - base..it.end - base);
-            used.extend(written.flat_map(pages_of).map(|page| (page, true)));
+            used.extend(written.flat_map(pages_of).filter(differs).map(|page| (page, true)));
         }
         let mut pages = Pages::new();
         for (page, written) in used {

@@ -118,10 +118,16 @@ fn wait(family: &Family, given: &Receiver<RunningClone>, told: &OnceLock<bool>, 
 }
 
 fn make(family: &Family, stopper: Stopper) -> Result<Process, Trouble> {
-    let mut process = family.template.spawn_ahead(&family.host)?;
+    let is_lesson = family.template.wants_lessons();
+    let mut process = if is_lesson {
+        // What was touched ahead cannot be seen to be touched.
+        family.template.spawn(&family.host)?
+    } else {
+        family.template.spawn_ahead(&family.host)?
+    };
     process.stop_by(stopper);
     process.limit(ROOM, 0, 0);
-    if family.template.wants_lessons() {
+    if is_lesson {
         process.watch()?;
     }
     // Its numbers are its own from here on: no two spares go on from one.
