@@ -7,6 +7,7 @@
 
 #![expect(clippy::print_stdout, reason = "what it is for")]
 
+mod bound;
 mod elsewhere;
 mod forklift;
 mod protocol;
