@@ -54,6 +54,18 @@ async fn an_exception_comes_back_whole_and_its_instance_serves_on() {
 }
 
 #[tokio::test]
+async fn an_instance_that_has_no_memory_left_is_not_called_again() {
+    let world = World::new(EngineConfig::default());
+    let full = Arc::new(handler("h", "full"));
+    for _ in 0..2 {
+        let served = world.call(&full).await;
+        assert!(matches!(served.result, Err(CallError::Raised(_))), "{:?}", served.result);
+        assert_eq!(served.start, Some(Start::Cold));
+    }
+    assert_eq!(world.census().instances, 0);
+}
+
+#[tokio::test]
 async fn code_that_does_not_load_is_told_and_leaves_no_instance() {
     let (world, result) = outcome("unloadable", EngineConfig::default()).await;
     assert!(

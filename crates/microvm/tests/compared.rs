@@ -1054,3 +1054,84 @@ fn what_proc_tells_of_a_process_agrees_with_what_it_knows_itself() {
         assert!(inside.contains(expected), "{expected}: {inside}");
     }
 }
+
+#[test]
+fn what_is_written_to_a_pipe_is_whole_or_waits() {
+    let source = r#"
+        #include <fcntl.h>
+        #include <poll.h>
+        #include <string.h>
+        #include <sys/socket.h>
+        #include <sys/uio.h>
+        enum { WRITERS = 3, RECORDS = 60 };
+        static int ends[2], sockets[2];
+        static char piece[200000];
+        /* Each record says whose it is with each of its bytes. */
+        static void *write_records(void *whose) {
+            char record[1000];
+            memset(record, (int)(long)whose, sizeof record);
+            for (int at = 0; at < RECORDS; at++) if (write(ends[1], record, sizeof record) != sizeof record) return (void *)1;
+            return 0;
+        }
+        static void *write_much(void *out) { return (void *)write(*(int *)out, piece, 40000); }
+        static void *write_parts(void *out) {
+            struct iovec parts[3] = {{piece, 20000}, {piece, 0}, {piece, 25000}};
+            return (void *)writev(*(int *)out, parts, 3);
+        }
+        static long full(int out, size_t length) {
+            long count = 0;
+            while (write(out, piece, length) == (long)length) count++;
+            return errno == EAGAIN ? count : -1;
+        }
+        static long drain(int in, long most) {
+            long total = 0, got;
+            while (total < most && (got = read(in, piece, most - total)) > 0) total += got;
+            return total;
+        }
+        int main() {
+            pthread_t threads[WRITERS];
+            pipe(ends);
+            for (long at = 0; at < WRITERS; at++) pthread_create(threads + at, 0, write_records, (void *)('a' + at));
+            long torn = 0, total = 0, counts[WRITERS] = {0};
+            char record[1000];
+            for (int number = 0; number < WRITERS * RECORDS; number++) {
+                for (size_t at = 0; at < sizeof record;) at += read(ends[0], record + at, sizeof record - at);
+                for (size_t at = 1; at < sizeof record; at++) torn += record[at] != record[0];
+                counts[record[0] - 'a']++;
+            }
+            void *failed;
+            for (int at = 0; at < WRITERS; at++) { pthread_join(threads[at], &failed); total += (long)failed; say("of one", counts[at]); }
+            say("torn", torn);
+            say("failed", total);
+
+            fcntl(ends[1], F_SETFL, O_NONBLOCK);
+            say("atomic", full(ends[1], 4000));
+            say("more", write(ends[1], piece, 4000));
+            struct pollfd can = {ends[1], POLLOUT};
+            say("can", poll(&can, 1, 0));
+            say("read", drain(ends[0], 8000));
+            say("can again", poll(&can, 1, 0));
+            say("again", write(ends[1], piece, 4000));
+            drain(ends[0], 15 * 4000);
+
+            fcntl(ends[1], F_SETFL, 0);
+            socketpair(AF_UNIX, SOCK_STREAM, 0, sockets);
+            int *outs[2] = {ends + 1, sockets + 1}, ins[2] = {ends[0], sockets[0]};
+            for (int way = 0; way < 2; way++) {
+                void *written;
+                pthread_create(threads, 0, write_much, outs[way]);
+                pthread_create(threads + 1, 0, write_parts, outs[way]);
+                say("both", drain(ins[way], 85000));
+                pthread_join(threads[0], &written);
+                say("much", (long)written);
+                pthread_join(threads[1], &written);
+                say("parts", (long)written);
+            }
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{source}")) else {
+        return;
+    };
+    assert!(outside.ends_with("both: 85000 0\nmuch: 40000 0\nparts: 45000 0\n"), "{outside}");
+    assert_eq!(inside, outside);
+}

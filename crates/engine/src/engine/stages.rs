@@ -46,7 +46,13 @@ impl Engine {
             let took = ImportTime::Call(begun.elapsed().as_secs_f64() * 1e3);
             self.imports.learn(&call.handler, &pick, modules, took);
         }
-        if matches!(result, Ok(_) | Err(CallError::Raised(_))) {
+        let is_of_use = match &result {
+            Ok(_) => true,
+            // What filled its memory it may hold for good: the calls that follow would find none either.
+            Err(CallError::Raised(failure)) => !failure.is_of_memory(),
+            Err(_) => false,
+        };
+        if is_of_use {
             self.scheduler.keep(lease);
         }
         result

@@ -22,6 +22,8 @@ pub(super) const MOST: usize = 1024;
 pub const MOST_LAYER_FILES: usize = 128;
 /// Bytes that a pipe holds.
 pub(crate) const PIPE_BYTES: usize = 64 << 10;
+/// So many are put into one as a whole or not at all: PIPE_BUF, pipe(7).
+pub(crate) const ATOMIC_BYTES: usize = 4096;
 
 /// A process's descriptors.
 #[derive(Clone, Debug, Default)]
@@ -106,6 +108,11 @@ impl Pipe {
     /// How much can be put into it.
     pub(crate) fn room(&self) -> usize {
         PIPE_BYTES.saturating_sub(self.bytes.len())
+    }
+
+    /// Whether whoever waits until it takes something need wait no longer: all that is put into it as one.
+    pub(crate) fn takes(&self) -> bool {
+        self.room() >= ATOMIC_BYTES
     }
 }
 

@@ -45,7 +45,7 @@ fn state(process: &Process, number: u64) -> Result<u16, Errno> {
         Object::PipeWriter(pipe) => {
             let pipe = files.pipe(pipe)?;
             let broken = pipe.readers == 0;
-            when(broken || pipe.room() > 0, OUT) | when(broken, ERROR)
+            when(broken || pipe.takes(), OUT) | when(broken, ERROR)
         }
         Object::Socket { receives, sends } => {
             let (receives, sends) = (files.pipe(receives)?, files.pipe(sends)?);
@@ -54,7 +54,7 @@ fn state(process: &Process, number: u64) -> Result<u16, Errno> {
                 | when(ends, NO_MORE)
                 | when(ends && sends.is_broken(), HANG_UP)
                 | when(receives.reset, ERROR)
-                | when(sends.room() > 0, OUT | OUT_BAND)
+                | when(sends.takes(), OUT | OUT_BAND)
         }
     })
 }

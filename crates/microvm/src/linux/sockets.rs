@@ -137,7 +137,10 @@ fn send_parts(
         _ => Err(Errno::OPNOTSUPP),
     });
     match checked {
-        Ok(parts) => transfer(process, fd_, &parts, manner(flags), send),
+        Ok(parts) => {
+            let manner = manner(flags);
+            transfer(process, fd_, &parts, manner, send(&parts, manner))
+        }
         Err(errno) => Flow::Answer(Err(errno)),
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use rustix::io::Errno;
 
 use super::call::{Flow, fd};
-use super::files::Object;
+use super::files::{ATOMIC_BYTES, Object, PIPE_BYTES};
 use super::identity::fill_random;
 use super::process::{Pause, Process};
 use super::record::long_at;
@@ -33,7 +33,8 @@ pub(super) fn readv(process: &mut Process, fd_: u64, parts: u64, count: u64) -> 
 }
 
 pub(super) fn write(process: &mut Process, fd_: u64, source: u64, length: u64) -> Flow {
-    transfer(process, fd_, &[(source, length)], Manner::USUAL, send)
+    let parts = [(source, length)];
+    transfer(process, fd_, &parts, Manner::USUAL, send(&parts, Manner::USUAL))
 }
 
 pub(super) fn writev(process: &mut Process, fd_: u64, parts: u64, count: u64) -> Flow {
@@ -42,7 +43,7 @@ pub(super) fn writev(process: &mut Process, fd_: u64, parts: u64, count: u64) ->
         Ok(parts) if sockets::is(process, fd_) && parts.iter().all(|(_, length)| *length == 0) => {
             Flow::Answer(Ok(0))
         }
-        Ok(parts) => transfer(process, fd_, &parts, Manner::USUAL, send),
+        Ok(parts) => transfer(process, fd_, &parts, Manner::USUAL, send(&parts, Manner::USUAL)),
         Err(errno) => Flow::Answer(Err(errno)),
     }
 }
@@ -253,11 +254,26 @@ pub(super) fn read_at(file: &File, target: &mut [u8], offset: u64) -> Result<u64
     Ok(done as u64)
 }
 
+/// Puts one part after another; before the first it may wait until there is room for all of them.
 pub(super) fn send(
+    parts: &[(u64, u64)],
+    manner: Manner,
+) -> impl FnMut(&mut Process, u64, u64, u64) -> Result<Moved, Errno> + use<> {
+    let mut all = parts.iter().fold(0_u64, |all, (_, length)| all.saturating_add(*length));
+    move |process, fd_, source, length| {
+        let whole = all;
+        all = all.saturating_sub(length);
+        put(process, fd_, source, length, (whole, manner.waits))
+    }
+}
+
+/// `whole`: with the parts that follow. `waits`: unless the descriptor is told not to.
+fn put(
     process: &mut Process,
     fd_: u64,
     source: u64,
     length: u64,
+    (whole, waits): (u64, bool),
 ) -> Result<Moved, Errno> {
     let open = process.kernel.files.get(fd_)?;
     if open.flags & flags::ACCESS_MODE == 0 {
@@ -278,12 +294,16 @@ pub(super) fn send(
         Object::Alone(alone) => return Err(alone.send(false)),
         Object::PipeWriter(_) if length == 0 => 0,
         Object::PipeWriter(pipe) | Object::Socket { sends: pipe, .. } => {
+            let waits = waits && open.flags & flags::NONBLOCK == 0;
+            let is_atomic =
+                matches!(open.object, Object::PipeWriter(_)) && whole <= ATOMIC_BYTES as u64;
+            let is_one = is_atomic || waits && whole <= PIPE_BYTES as u64;
             let state = process.kernel.files.pipe_mut(pipe)?;
             if state.is_broken() {
                 return Err(Errno::PIPE);
             }
             let room = state.room() as u64;
-            if room == 0 && length > 0 {
+            if length > 0 && room < if is_one { whole } else { 1 } {
                 return Ok(Moved::Blocked(Pause::Stuck));
             }
             let bytes = process.space.read(source, length.min(room))?;

@@ -122,6 +122,7 @@ impl Guest {
             }
             match verb {
                 "raise" => self.say(&failed(&id, "ValueError"), b"").await?,
+                "full" => self.say(&failed(&id, "numpy.MemoryError"), b"").await?,
                 "large" => self.say(&done, &vec![b'x'; number]).await?,
                 "garbage" => self.stream.write_all(&[0xff; 64]).await?,
                 "nonsense" => {

@@ -88,6 +88,14 @@ pub struct Failure {
     pub traceback: Vec<String>,
 }
 
+impl Failure {
+    /// Whether the process had no memory left to give: a `MemoryError`, or what numpy and others make of it.
+    #[must_use]
+    pub fn is_of_memory(&self) -> bool {
+        self.error_type.ends_with("MemoryError")
+    }
+}
+
 /// From a guest to the worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]

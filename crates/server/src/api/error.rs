@@ -113,7 +113,13 @@ impl ApiError {
     }
 
     fn failed(failure: Failure) -> Self {
-        let Failure { error_type, message, traceback } = failure;
+        let is_of_memory = failure.is_of_memory();
+        let Failure { error_type, mut message, traceback } = failure;
+        if is_of_memory {
+            let before = if message.is_empty() { "" } else { "; " };
+            message.push_str(before);
+            message.push_str("the setting `memory` in [tool.lambswool] allows more");
+        }
         let detail = ErrorDetail { r#type: error_type, message, traceback };
         Self { status: StatusCode::BAD_GATEWAY, detail, retry_after: None }
     }
@@ -224,6 +230,14 @@ mod tests {
         let status = |error: CallError| ApiError::from(error).into_response().status().as_u16();
         assert_eq!(status(CallError::Busy { retry_after: Duration::from_millis(20) }), 429);
         assert_eq!(status(CallError::Raised(Failure::default())), 502);
+        for (said, told) in [
+            ("", "the setting `memory` in [tool.lambswool] allows more"),
+            ("40 MiB", "40 MiB; the setting `memory` in [tool.lambswool] allows more"),
+        ] {
+            let (error_type, message) = ("MemoryError".to_owned(), said.to_owned());
+            let failure = Failure { error_type, message, ..Failure::default() };
+            assert_eq!(ApiError::from(CallError::Raised(failure)).detail().message, told);
+        }
         assert_eq!(status(CallError::NotLoaded(Failure::default())), 502);
         assert_eq!(status(CallError::Died(sandbox::Death::OutOfMemory)), 502);
         assert_eq!(status(CallError::BadAnswer(String::new())), 502);
