@@ -24,7 +24,7 @@
 //! - Unmodified Linux programs, static and dynamic: CPython from a base as containers have it, its own tests of math, dict,
 //!   list, float, re, struct, json, decimal, datetime, zlib and hashlib, numpy, pandas, Pillow; Lambswool's guest on
 //!   descriptor 3.
-//! - Threads, which take turns on the one processor. One that computes and makes no call keeps it.
+//! - Threads, which take turns on the one processor.
 //! - Clocks that a guest reads without leaving the machine, where guests see the host's counter of ticks.
 //! - Code of libraries, and what is large, on huge pages.
 //! - Memory with real protections, W^X among them; system calls compared with Linux's by random scripts.

@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Once};
+use std::time::Duration;
 
 use kvm_ioctls::VcpuFd;
 
@@ -69,16 +70,75 @@ impl Stopper {
         // SAFETY: takes no arguments.
         let thread = unsafe { libc::gettid() };
         self.inner.thread.store(thread, Ordering::SeqCst);
-        Ok(Running(self))
+        Ok(Running { stopper: self, thread, ticker: None })
     }
 }
 
 /// While it lives, a [`Stopper`] reaches the thread.
-pub(crate) struct Running<'a>(&'a Stopper);
+pub(crate) struct Running<'a> {
+    stopper: &'a Stopper,
+    thread: libc::pid_t,
+    ticker: Option<Ticker>,
+}
+
+impl Running<'_> {
+    /// Whether a stop is wanted.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopper.wanted()
+    }
+
+    /// Has KVM_RUN come back every so often from now on, as for a stop, though none is wanted: timer_create(2).
+    ///
+    /// # Errors
+    /// When the host has no more timers (RLIMIT_SIGPENDING).
+    pub(crate) fn tick(&mut self, every: Duration) -> io::Result<()> {
+        if self.ticker.is_none() {
+            self.ticker = Some(Ticker::start(self.thread, every)?);
+        }
+        Ok(())
+    }
+}
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.0.inner.thread.store(0, Ordering::SeqCst);
+        self.stopper.inner.thread.store(0, Ordering::SeqCst);
+    }
+}
+
+/// A timer that sends a thread the signal over and over. One that is still pending when it is gone ends the next KVM_RUN, once.
+struct Ticker(libc::timer_t);
+
+impl Ticker {
+    fn start(thread: libc::pid_t, every: Duration) -> io::Result<Self> {
+        // SAFETY: plain numbers and pointers, of which zeros are valid.
+        let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
+        event.sigev_notify = libc::SIGEV_THREAD_ID;
+        event.sigev_signo = signal();
+        event.sigev_notify_thread_id = thread;
+        let mut timer = std::ptr::null_mut();
+        // SAFETY: the event and where the timer's name goes live on.
+        if unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) } < 0
+        {
+            return Err(io::Error::last_os_error());
+        }
+        let ticker = Self(timer);
+        let every = libc::timespec {
+            tv_sec: every.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+            tv_nsec: every.subsec_nanos().into(),
+        };
+        let times = libc::itimerspec { it_interval: every, it_value: every };
+        // SAFETY: a timer of ours and valid times; the old ones are not asked for.
+        if unsafe { libc::timer_settime(ticker.0, 0, &raw const times, std::ptr::null_mut()) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(ticker)
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        // SAFETY: a timer of ours, which nobody deletes twice.
+        unsafe { libc::timer_delete(self.0) };
     }
 }
 

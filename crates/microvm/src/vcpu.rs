@@ -271,6 +271,15 @@ impl Vcpu {
         }
     }
 
+    /// Whether its guest was interrupted between two instructions of its own, so that its registers are all there is to know:
+    /// not in ring 0 or on the way there or back.
+    pub(crate) fn is_in_between(&self) -> bool {
+        let shared = self.fd.sync_regs();
+        let events = &shared.events;
+        let is_coming = [events.exception.injected, events.exception.pending, events.nmi.injected];
+        shared.sregs.cs.selector & 3 == 3 && shared.regs.rip < USER_HALF_END && is_coming == [0; 3]
+    }
+
     /// Which extended states its guest has.
     pub(crate) fn states(&self) -> States {
         self.states

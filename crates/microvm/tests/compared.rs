@@ -1135,3 +1135,52 @@ fn what_is_written_to_a_pipe_is_whole_or_waits() {
     assert!(outside.ends_with("both: 85000 0\nmuch: 40000 0\nparts: 45000 0\n"), "{outside}");
     assert_eq!(inside, outside);
 }
+
+#[test]
+fn a_thread_that_computes_does_not_keep_others_from_running() {
+    let source = r#"
+        #include <string.h>
+        #include <time.h>
+        enum { THREADS = 4 };
+        static volatile long set, counts[THREADS], stop;
+        static volatile double sums[THREADS];
+        static void *sleeper(void *argument) {
+            struct timespec a_while = {0, 20000000};
+            nanosleep(&a_while, 0);
+            set = 1;
+            return 0;
+        }
+        /* Registers, vectors and flags are each thread's own, wherever it is interrupted. */
+        static void *count(void *whose) {
+            long number = (long)whose, wrong = 0;
+            double sum = number, same = number;
+            while (!stop) {
+                for (int at = 0; at < 1000; at++) { sum += 0.5; same += 0.5; wrong += sum != same; }
+                counts[number]++;
+            }
+            sums[number] = sum;
+            return (void *)wrong;
+        }
+        int main() {
+            pthread_t threads[THREADS];
+            pthread_create(threads, 0, sleeper, 0);
+            while (!set) {}
+            pthread_join(threads[0], 0);
+            say("set", set);
+            for (long at = 0; at < THREADS; at++) pthread_create(threads + at, 0, count, (void *)at);
+            for (int all = 0; !all;) { all = 1; for (int at = 0; at < THREADS; at++) all &= counts[at] > 100; }
+            stop = 1;
+            void *wrong;
+            for (int at = 0; at < THREADS; at++) {
+                pthread_join(threads[at], &wrong);
+                say("wrong", (long)wrong);
+                say("of all", sums[at] == at + 500.0 * counts[at]);
+            }
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{source}")) else {
+        return;
+    };
+    assert_eq!(inside, outside);
+    assert_eq!(inside, format!("set: 1 0\n{}", "wrong: 0 0\nof all: 1 0\n".repeat(4)));
+}

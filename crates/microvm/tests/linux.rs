@@ -201,6 +201,30 @@ fn a_program_that_spins_or_sleeps_is_stopped_from_outside() {
 }
 
 #[test]
+fn as_much_is_written_as_there_is_room_for_and_then_nothing() {
+    let ended = run(r#"
+        #include <errno.h>
+        #include <fcntl.h>
+        #include <sys/stat.h>
+        #include <unistd.h>
+        static char much[3 << 20];
+        int main() {
+            struct stat it;
+            int file = open("/tmp/file", O_RDWR | O_CREAT, 0600);
+            ssize_t first = write(file, much, sizeof much);
+            if (first < 1 << 19 || first > 1 << 20) return 1;
+            if (fstat(file, &it) || it.st_size != first) return 2;
+            if (write(file, much, 1) != -1 || errno != ENOSPC) return 3;
+            /* What is there already takes no more. */
+            if (pwrite(file, much, sizeof much, first - 10) != 10) return 4;
+            if (pwrite(file, much, 1, first + 10) != -1 || errno != ENOSPC) return 5;
+            return 0;
+        }"#);
+    let Some(ended) = ended else { return };
+    assert_eq!(ended, (Pause::Exited(0), String::new()));
+}
+
+#[test]
 fn a_mapping_is_whole_when_its_process_is_stopped_before_it_looks_at_it() {
     const TEXT: &[u8] = b"a text that no program has in it";
     let Some(host) = kvm() else { return };

@@ -35,8 +35,12 @@ const PROGRAM: &str = r##"
         if (!sigsetjmp(no_keys, 1)) { keys(); has_keys = 1; }
         signal(SIGILL, SIG_DFL);
     }
+    /* Which data segments are selected: DS, ES and GS. */
+    static unsigned selected[3];
+    static void look_at_segments(unsigned *into) { __asm__ volatile("mov %%ds, %0\nmov %%es, %1\nmov %%gs, %2" : "=r"(into[0]), "=r"(into[1]), "=r"(into[2])); }
     static void prepare(void) {
         look_for_keys();
+        look_at_segments(selected);
         memset(data, 1, sizeof data);
         block = mmap(0, 8 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         for (int at = 0; at < 8 << 20; at += 4096) block[at] = at >> 12;
@@ -70,6 +74,9 @@ const PROGRAM: &str = r##"
         if (_mm_getcsr() != 0x1f80) return 21;
         if (has_keys && keys() != 0) return 22;
         if (memcmp(shown, "0123456789", 11) || shown[4096]) return 23;
+        unsigned now[3];
+        look_at_segments(now);
+        if (memcmp(now, selected, sizeof now)) return 24;
         return 1;
     }
     static int serve(char letter) {
@@ -118,6 +125,7 @@ const PROGRAM: &str = r##"
             unlink("/tmp/prepared"); close(4); if (shown[9] != 'y') return 41;
             munmap(shown, 4096); mmap(shown, 4096, PROT_READ, MAP_SHARED, open("/tmp/other", O_RDWR | O_CREAT, 0600), 0);
             write(4, "other", 5); return memcmp(shown, "other", 5) ? 42 : 1;
+        case 'S': __asm__ volatile("mov %0, %%ds\nmov %0, %%es\nmov %0, %%gs" :: "r"(0x33)); return 1;
         case 'e': _exit(7);
         }
         return 99;
@@ -182,7 +190,7 @@ fn ask(process: &mut Process, letter: char) -> Result<u8, Pause> {
 }
 
 /// Everything that goes well on a clone that nothing was done to.
-const CHANGES: &str = "dburpnmhkfsvy";
+const CHANGES: &str = "dburpnmhkfsvyS";
 
 #[test]
 fn a_clone_goes_on_where_its_template_stands() {

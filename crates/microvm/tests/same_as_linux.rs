@@ -250,7 +250,7 @@ impl Both {
 
     fn on_the_host(&self, script: &str) -> String {
         let home = tempfile::tempdir_in("/tmp").unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         std::fs::set_permissions(home.path(), mode).unwrap();
         let mut program = Command::new(self.directory.path().join("program"));
         if rustix::process::geteuid().is_root() {

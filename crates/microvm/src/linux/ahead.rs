@@ -24,7 +24,7 @@ use crate::rights::Rights;
 use crate::scan::Scanner;
 use crate::space::Space;
 use crate::tables;
-use crate::vcpu::{Vcpu, VcpuError};
+use crate::vcpu::{Exit, Vcpu, VcpuError};
 
 /// Pages, at most.
 const MOST: usize = 4096;
@@ -136,16 +136,45 @@ impl Touched {
         for part in list.chunks(ROOM) {
             let part_end = start + part.len() as u64;
             space.arena_mut().bytes_mut(start..part_end).copy_from_slice(part);
-            // What KVM left half done, and its registers as they are.
-            vcpu.settle()?;
-            vcpu.enter(routine, 0, 0);
-            let registers = vcpu.registers();
-            (registers.rdi, registers.rsi) = (start, part_end);
-            vcpu.run(space)?;
+            run(routine, start..part_end, vcpu, space)?;
         }
         vcpu.settle()?;
         space.arena_mut().bytes_mut(start..page + LIST.end).fill(0);
         Ok(())
+    }
+}
+
+/// Has the processor forget which data segments a guest had selected. Where KVM runs guests natively, below another hypervisor, it
+/// does not reach these itself. As after [`Touched::touch`], its registers are to be set afterwards.
+pub(super) fn forget_segments(
+    routine: u64,
+    vcpu: &mut Vcpu,
+    space: &mut Space,
+) -> Result<(), VcpuError> {
+    run(routine, 0..0, vcpu, space)
+}
+
+/// Runs the routine for a list of pages.
+fn run(
+    routine: u64,
+    list: Range<u64>,
+    vcpu: &mut Vcpu,
+    space: &mut Space,
+) -> Result<(), VcpuError> {
+    // What KVM left half done, and its registers as they are.
+    vcpu.settle()?;
+    vcpu.enter(routine, 0, 0);
+    let registers = vcpu.registers();
+    (registers.rdi, registers.rsi) = (list.start, list.end);
+    loop {
+        match vcpu.run(space)? {
+            Exit::Hypercall => return Ok(()),
+            // Of a stop that was meant for what ran before.
+            Exit::Stopped => {}
+            other => {
+                return Err(VcpuError::Lost(format!("{other:?} in a routine of the monitor's")));
+            }
+        }
     }
 }
 

@@ -198,8 +198,8 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
             let thread = process.kernel.threads.tell_end_at(a);
             Ok(identity::seen(process, thread))
         }
-        libc::SYS_getpid | libc::SYS_getpgrp | libc::SYS_getsid => Ok(process.pid),
-        libc::SYS_getpgid => identity::own(process, a).map(|()| process.pid),
+        libc::SYS_getpid | libc::SYS_getpgrp => Ok(process.pid),
+        libc::SYS_getpgid | libc::SYS_getsid => identity::own(process, a).map(|()| process.pid),
         libc::SYS_setpgid => {
             identity::own(process, a).and_then(|()| identity::own(process, b)).map(|()| 0)
         }

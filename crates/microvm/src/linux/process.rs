@@ -35,7 +35,7 @@ use crate::layout::{Places, USER_END};
 use crate::rights::Rights;
 use crate::ring0::PATCHED;
 use crate::space::Space;
-use crate::stop::Stopper;
+use crate::stop::{Running, Stopper};
 use crate::tables;
 use crate::vcpu::{Exit, Fault, Vcpu, VcpuError};
 use crate::vfs::{Branch, NodeId, Tree};
@@ -307,17 +307,17 @@ impl Process {
     /// When the machine is lost.
     pub fn run(&mut self) -> Result<Pause, ProcessError> {
         let stopper = self.stopper.clone();
-        let _running = stopper.on_this_thread()?;
+        let mut running = stopper.on_this_thread()?;
         self.used.begin();
-        let pause = self.run_until(&stopper)?;
+        let pause = self.run_until(&mut running)?;
         deferred::settle(self);
         self.used.pause();
         Ok(pause)
     }
 
-    fn run_until(&mut self, stopper: &Stopper) -> Result<Pause, ProcessError> {
+    fn run_until(&mut self, running: &mut Running<'_>) -> Result<Pause, ProcessError> {
         loop {
-            if stopper.wanted() {
+            if running.is_stopped() {
                 return Ok(Pause::Stopped);
             }
             if self.prompt && !self.outgoing.is_empty() {
@@ -326,8 +326,16 @@ impl Process {
             if let Some(clock) = &mut self.clock {
                 clock.refresh(&mut self.space);
             }
+            if self.kernel.threads.wait_for_turns() {
+                running.tick(threads::TURN)?;
+            }
             let pause = match self.vcpu.run(&mut self.space)? {
-                Exit::Stopped => None,
+                Exit::Stopped => {
+                    if self.kernel.threads.turn_is_over() && self.vcpu.is_in_between() {
+                        threads::give_way(self)?;
+                    }
+                    None
+                }
                 Exit::Syscall { site } => self.serve(site)?,
                 Exit::Fault(fault) if fault.is_of_page() && self.supply(fault.address) => {
                     self.vcpu.enter(fault.rip, fault.rsp, fault.rflags);

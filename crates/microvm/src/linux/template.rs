@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::ahead::Touched;
+use super::ahead::{Touched, forget_segments};
 use super::clock::Used;
 use super::clock_page::{ClockPage, touching};
 use super::files::Files;
@@ -204,6 +204,11 @@ impl Template {
         }
         process.vcpu.settle()?;
         let reset = process.space.reset(&self.space, scanner)?;
+        let routine = touching(&self.frozen, &self.space);
+        let routine = routine.ok_or_else(|| io::Error::other("its shared object was changed"))?;
+        // Before, so that no exception of its last call comes now; behind, because the routine has changed registers.
+        self.cpu.restore(&mut process.vcpu)?;
+        forget_segments(routine, &mut process.vcpu, &mut process.space)?;
         self.cpu.restore(&mut process.vcpu)?;
         let Process {
             vcpu: _,

@@ -3,10 +3,10 @@
 //! ```text
 //!            ┌── a lock, a sleep, a pipe: it has to wait ──► waiting ── woken, or its time is over ──┐
 //!   running ─┤                                                                                       ├─► ready ─► running
-//!            └── it yields, or makes a call after its turn is over ──────────────────────────────────┘
+//!            └── it yields, or its turn is over ─────────────────────────────────────────────────────┘
 //! ```
-//! Nobody is interrupted in between: a thread that computes and makes no call keeps the processor, and what bounds it is
-//! the time of the call that it serves. Where all wait for each other the last one to wait gets EDEADLK. While the process
+//! A turn is looked at when a thread makes a call, and while another one may want it also by a timer, which interrupts whoever
+//! computes. Where all wait for each other the last one to wait gets EDEADLK. While the process
 //! waits for its channel no thread runs, as in a container that is paused between calls; a template holds all of them. Where a
 //! thread keeps it from waiting there when a call is over, it is the monitor that stops the machine until the next one.
 
@@ -28,8 +28,8 @@ pub(super) use saved::SavedThreads;
 
 /// Threads of a process at most.
 const MOST: usize = 128;
-/// A thread that has run for so long makes room for others when it makes a call.
-const TURN: Duration = Duration::from_millis(5);
+/// A thread that has run for so long makes room for others.
+pub(super) const TURN: Duration = Duration::from_millis(5);
 /// Longest wait that is told from an endless one.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Any reason to wait for a futex.
@@ -166,7 +166,13 @@ impl Threads {
         self.until.take().unwrap_or_else(|| deadline(wanted))
     }
 
-    /// Whether another one shall have its turn, now that a call was answered.
+    /// Whether one could run, or could soon, though nobody makes a call.
+    pub(super) fn wait_for_turns(&self) -> bool {
+        let waits_for_calls = |thread: &Thread| matches!(thread.state, State::Waiting(_, None));
+        !self.others.iter().all(waits_for_calls)
+    }
+
+    /// Whether another one shall have its turn.
     pub(super) fn turn_is_over(&mut self) -> bool {
         if self.others.is_empty() {
             return false;

@@ -331,11 +331,13 @@ fn write_node(
         // Nothing written makes no file longer.
         Contents::Bytes(_) if length == 0 => {}
         Contents::Bytes(_) => {
+            let length = process.kernel.tree.fitting(node, offset, length);
             let source = process.space.read(source, length)?;
             let before = process.kernel.tree.contents(node).size();
             process.kernel.tree.write(node, offset, source, super::clock::now())?;
             // A gap behind the old end is written, too.
             memory::follow(process, node, offset.min(before)..offset + length);
+            return Ok(length);
         }
         Contents::Sealed { .. } => return Err(Errno::ROFS),
         Contents::Directory(_) | Contents::Link(_) | Contents::Told(_) => return Err(Errno::BADF),

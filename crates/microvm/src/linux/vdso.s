@@ -152,19 +152,25 @@ lambswool_vdso_begin:
     ret
     .balign 16
 
-# Not a function of the object: the monitor has a processor begin here that runs for nobody yet (see `ahead`). From rdi to
-# rsi lie addresses of pages; each is touched, and written to where its lowest bit is set.
+# Not a function of the object: the monitor has a processor begin here that runs for nobody at the moment (see `ahead`). It forgets
+# what data segments were selected. From rdi to rsi lie addresses of pages; each is touched, and written to where its lowest bit is
+# set.
 lambswool_vdso_touch:
-    cmp rdi, rsi
+    xor eax, eax
+    mov ds, eax
+    mov es, eax
+    mov fs, eax
+    mov gs, eax
+3:  cmp rdi, rsi
     jae 2f
     mov eax, [rdi]
     add rdi, 4
     btr eax, 0
     jc 1f
     mov cl, [rax]
-    jmp lambswool_vdso_touch
+    jmp 3b
 1:  or byte ptr [rax], 0
-    jmp lambswool_vdso_touch
+    jmp 3b
 2:  out 0xf2, al                                        # as a hypercall
     .balign 16
 .Lend:

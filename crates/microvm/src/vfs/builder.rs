@@ -85,7 +85,7 @@ impl TreeBuilder {
         let (before, name) = at.trim_end_matches('/').rsplit_once('/').unwrap_or(("", at));
         let parent = self.make_directories(before.as_bytes());
         let id = NodeId(SCRATCH + self.scratch.len().try_into().unwrap_or(0));
-        self.scratch.push(directory(parent, 0o1777));
+        self.scratch.push(directory(parent, 0o700));
         self.link(parent, name.as_bytes(), id);
         self
     }

@@ -62,9 +62,16 @@ const THREADS: &[c_long] = &[
     libc::SYS_restart_syscall,
 ];
 
-/// Clocks and randomness: guests get theirs from here.
-const TIME: &[c_long] =
-    &[libc::SYS_clock_gettime, libc::SYS_clock_nanosleep, libc::SYS_nanosleep, libc::SYS_getrandom];
+/// Clocks and randomness: guests get theirs from here. Timers give a guest's threads their turns.
+const TIME: &[c_long] = &[
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_getrandom,
+    libc::SYS_timer_create,
+    libc::SYS_timer_settime,
+    libc::SYS_timer_delete,
+];
 
 /// What is asked of KVM, by the kernel's names, and of `/proc/self/pagemap`.
 const REQUESTS: &[u32] = &[

@@ -87,7 +87,7 @@ impl Tree {
 fn is_top(node: &Node) -> bool {
     matches!(&node.contents, Contents::Directory(entries) if entries.is_empty())
         && node.parent.0 < SCRATCH
-        && (node.mode, node.times, node.links) == (0o1777, Times::default(), 1)
+        && (node.mode, node.times, node.links) == (0o700, Times::default(), 1)
 }
 
 fn nameless(node: &Node, tops: usize) -> Option<Nameless> {

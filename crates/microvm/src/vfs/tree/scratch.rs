@@ -73,6 +73,17 @@ impl Tree {
         if more > self.room.bytes.saturating_sub(self.used) { Err(Errno::NOSPC) } else { Ok(()) }
     }
 
+    /// How many of these bytes there is room for at a place of a scratch file; all of them where there is for none, so that they
+    /// are refused.
+    pub(crate) fn fitting(&self, id: NodeId, at: u64, length: u64) -> u64 {
+        let free = self.room.bytes.saturating_sub(self.used);
+        let end = self.contents(id).size().saturating_add(free);
+        match end.saturating_sub(at) {
+            0 => length,
+            fitting => length.min(fitting),
+        }
+    }
+
     /// ENOTDIR or EISDIR for a node that is not of the wanted kind.
     fn check_kind(&self, node: NodeId, wanted_directory: bool) -> Result<(), Errno> {
         match (self.contents(node), wanted_directory) {
