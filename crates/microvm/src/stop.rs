@@ -9,9 +9,12 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Once};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kvm_ioctls::VcpuFd;
+
+/// What was to be sooner is now: long enough for the guest to come out of where it cannot be interrupted.
+const SOON: Duration = Duration::from_micros(50);
 
 /// Ends KVM_RUN. A real-time signal that no runtime of ours uses.
 fn signal() -> libc::c_int {
@@ -70,7 +73,7 @@ impl Stopper {
         // SAFETY: takes no arguments.
         let thread = unsafe { libc::gettid() };
         self.inner.thread.store(thread, Ordering::SeqCst);
-        Ok(Running { stopper: self, thread, ticker: None })
+        Ok(Running { stopper: self, thread, timer: None })
     }
 }
 
@@ -78,7 +81,7 @@ impl Stopper {
 pub(crate) struct Running<'a> {
     stopper: &'a Stopper,
     thread: libc::pid_t,
-    ticker: Option<Ticker>,
+    timer: Option<Timer>,
 }
 
 impl Running<'_> {
@@ -87,15 +90,23 @@ impl Running<'_> {
         self.stopper.wanted()
     }
 
-    /// Has KVM_RUN come back every so often from now on, as for a stop, though none is wanted: timer_create(2).
+    /// Has KVM_RUN come back at this moment, as for a stop, though none is wanted: timer_create(2). One moment at a time.
     ///
     /// # Errors
     /// When the host has no more timers (RLIMIT_SIGPENDING).
-    pub(crate) fn tick(&mut self, every: Duration) -> io::Result<()> {
-        if self.ticker.is_none() {
-            self.ticker = Some(Ticker::start(self.thread, every)?);
+    pub(crate) fn interrupt_at(&mut self, moment: Option<Instant>) -> io::Result<()> {
+        match (&mut self.timer, moment) {
+            (None, None) => Ok(()),
+            (Some(timer), _) => timer.set(moment),
+            (timer, _) => timer.insert(Timer::new(self.thread)?).set(moment),
         }
-        Ok(())
+    }
+
+    /// KVM_RUN came back, perhaps because the moment has come: if it is still wanted it is to be set anew.
+    pub(crate) fn was_interrupted(&mut self) {
+        if let Some(timer) = &mut self.timer {
+            timer.set = None;
+        }
     }
 }
 
@@ -105,11 +116,14 @@ impl Drop for Running<'_> {
     }
 }
 
-/// A timer that sends a thread the signal over and over. One that is still pending when it is gone ends the next KVM_RUN, once.
-struct Ticker(libc::timer_t);
+/// A timer that sends a thread the signal. One that is still pending when it is gone ends the next KVM_RUN, once.
+struct Timer {
+    timer: libc::timer_t,
+    set: Option<Instant>,
+}
 
-impl Ticker {
-    fn start(thread: libc::pid_t, every: Duration) -> io::Result<Self> {
+impl Timer {
+    fn new(thread: libc::pid_t) -> io::Result<Self> {
         // SAFETY: plain numbers and pointers, of which zeros are valid.
         let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
         event.sigev_notify = libc::SIGEV_THREAD_ID;
@@ -121,24 +135,35 @@ impl Ticker {
         {
             return Err(io::Error::last_os_error());
         }
-        let ticker = Self(timer);
-        let every = libc::timespec {
-            tv_sec: every.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-            tv_nsec: every.subsec_nanos().into(),
-        };
-        let times = libc::itimerspec { it_interval: every, it_value: every };
+        Ok(Self { timer, set: None })
+    }
+
+    fn set(&mut self, moment: Option<Instant>) -> io::Result<()> {
+        if self.set == moment {
+            return Ok(());
+        }
+        let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let left = moment.map(|moment| moment.saturating_duration_since(Instant::now()).max(SOON));
+        // None: it is stopped.
+        let value = left.map_or(zero, |left| libc::timespec {
+            tv_sec: left.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        });
+        let times = libc::itimerspec { it_interval: zero, it_value: value };
         // SAFETY: a timer of ours and valid times; the old ones are not asked for.
-        if unsafe { libc::timer_settime(ticker.0, 0, &raw const times, std::ptr::null_mut()) } < 0 {
+        if unsafe { libc::timer_settime(self.timer, 0, &raw const times, std::ptr::null_mut()) } < 0
+        {
             return Err(io::Error::last_os_error());
         }
-        Ok(ticker)
+        self.set = moment;
+        Ok(())
     }
 }
 
-impl Drop for Ticker {
+impl Drop for Timer {
     fn drop(&mut self) {
         // SAFETY: a timer of ours, which nobody deletes twice.
-        unsafe { libc::timer_delete(self.0) };
+        unsafe { libc::timer_delete(self.timer) };
     }
 }
 

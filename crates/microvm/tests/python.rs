@@ -148,6 +148,28 @@ True <socket.socket fd="
 }
 
 #[test]
+fn threads_that_compute_share_the_interpreter_with_those_that_wait() {
+    let script = r#"
+import threading, time
+
+ends = time.monotonic() + 3
+def compute():
+    while time.monotonic() < ends:
+        pass
+computing = threading.Thread(target=compute)
+computing.start()
+for _ in range(5):
+    done = []
+    threading.Thread(target=lambda: (time.sleep(0.1), done.append(1))).start()
+    while not done:
+        pass
+print(computing.is_alive())
+"#;
+    let Some(ended) = run(script) else { return };
+    assert_eq!(ended, (Pause::Exited(0), "True\n".into()));
+}
+
+#[test]
 fn what_machines_do_not_have_yet_fails_by_its_name() {
     let script = r#"
 import asyncio, errno, mmap, multiprocessing, os, select, signal, socket, urllib.request

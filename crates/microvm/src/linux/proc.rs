@@ -44,6 +44,9 @@ pub(super) fn tell(process: &Process, what: Told) -> Vec<u8> {
                 ("MemAvailable:", left),
                 ("Buffers:", 0),
                 ("Cached:", 0),
+                ("Active:", most - left),
+                ("Inactive:", 0),
+                ("Shmem:", 0),
                 ("SwapTotal:", 0),
                 ("SwapFree:", 0),
             ];

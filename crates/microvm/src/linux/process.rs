@@ -326,12 +326,11 @@ impl Process {
             if let Some(clock) = &mut self.clock {
                 clock.refresh(&mut self.space);
             }
-            if self.kernel.threads.wait_for_turns() {
-                running.tick(threads::TURN)?;
-            }
+            running.interrupt_at(self.kernel.threads.end_of_turn())?;
             let pause = match self.vcpu.run(&mut self.space)? {
                 Exit::Stopped => {
-                    if self.kernel.threads.turn_is_over() && self.vcpu.is_in_between() {
+                    running.was_interrupted();
+                    if self.vcpu.is_in_between() && self.kernel.threads.turn_is_over() {
                         threads::give_way(self)?;
                     }
                     None

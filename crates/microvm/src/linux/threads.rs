@@ -5,8 +5,9 @@
 //!   running ─┤                                                                                       ├─► ready ─► running
 //!            └── it yields, or its turn is over ─────────────────────────────────────────────────────┘
 //! ```
-//! A turn is looked at when a thread makes a call, and while another one may want it also by a timer, which interrupts whoever
-//! computes. Where all wait for each other the last one to wait gets EDEADLK. While the process
+//! A turn is over when another thread has waited for its own for [`TURN`], or at once when the time is over for which one waits: who
+//! has waited often has little to do, and CPython's threads ask for the interpreter in this way. That is looked at when a thread
+//! makes a call, and by a timer, which interrupts whoever computes. Where all wait for each other the last one to wait gets EDEADLK. While the process
 //! waits for its channel no thread runs, as in a container that is paused between calls; a template holds all of them. Where a
 //! thread keeps it from waiting there when a call is over, it is the monitor that stops the machine until the next one.
 
@@ -29,7 +30,7 @@ pub(super) use saved::SavedThreads;
 /// Threads of a process at most.
 const MOST: usize = 128;
 /// A thread that has run for so long makes room for others.
-pub(super) const TURN: Duration = Duration::from_millis(5);
+const TURN: Duration = Duration::from_millis(5);
 /// Longest wait that is told from an endless one.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Any reason to wait for a futex.
@@ -166,10 +167,14 @@ impl Threads {
         self.until.take().unwrap_or_else(|| deadline(wanted))
     }
 
-    /// Whether one could run, or could soon, though nobody makes a call.
-    pub(super) fn wait_for_turns(&self) -> bool {
-        let waits_for_calls = |thread: &Thread| matches!(thread.state, State::Waiting(_, None));
-        !self.others.iter().all(waits_for_calls)
+    /// When the turn of the one that runs is over, if it makes no call until then; none: not before it makes one.
+    pub(super) fn end_of_turn(&self) -> Option<Instant> {
+        if self.others.is_empty() {
+            return None;
+        }
+        let is_awaited = self.others.iter().any(Thread::is_ready);
+        let its_own = self.since.filter(|_| is_awaited).map(|since| since + TURN);
+        its_own.into_iter().chain(self.earliest()).min()
     }
 
     /// Whether another one shall have its turn.
@@ -178,29 +183,29 @@ impl Threads {
             return false;
         }
         let now = Instant::now();
-        if self.since.is_some_and(|since| now.duration_since(since) < TURN) {
-            return false;
-        }
-        self.expire(now);
-        self.others.iter().any(Thread::is_ready)
+        let had_enough = self.since.is_none_or(|since| now.duration_since(since) >= TURN);
+        self.expire(now) || had_enough && self.others.iter().any(Thread::is_ready)
     }
 
-    /// Ends the waiting of those whose time is over: whose was over first has the earlier turn. Who waits for a change looks
-    /// once more, and says himself that his time is over.
-    fn expire(&mut self, now: Instant) {
-        while self.earliest().is_some_and(|until| until <= now) {
-            let until = self.earliest();
-            let over =
-                |thread: &Thread| matches!(thread.state, State::Waiting(_, at) if at == until);
-            let Some(at) = self.others.iter().position(over) else { return };
-            let Some(mut thread) = self.others.remove(at) else { return };
+    /// Ends the waiting of those whose time is over, and gives them the next turns: whose was over first has the first. Who waits for
+    /// a change looks once more, and says himself that his time is over. Whether there were any.
+    fn expire(&mut self, now: Instant) -> bool {
+        let mut next = VecDeque::new();
+        while let Some(until) = self.earliest().filter(|until| *until <= now) {
+            let over = |thread: &Thread| matches!(thread.state, State::Waiting(_, Some(at)) if at == until);
+            let Some(at) = self.others.iter().position(over) else { break };
+            let Some(mut thread) = self.others.remove(at) else { break };
             match thread.state {
                 State::Waiting(Wait::Change, until) => thread.state = State::Again(until),
                 State::Waiting(wait, _) => thread.answer(wait.over()),
                 State::Ready | State::Again(_) => {}
             }
-            self.others.push_back(thread);
+            next.push_back(thread);
         }
+        let were_any = !next.is_empty();
+        next.append(&mut self.others);
+        self.others = next;
+        were_any
     }
 
     fn earliest(&self) -> Option<Instant> {
