@@ -9,11 +9,13 @@
 //! Which modules were loaded, and how long each took, is the word of a process in which packages run. How long all took
 //! together, and what they left, is seen from outside.
 
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use sandbox::{Imports, LoadedFile, ProviderError, SandboxId, ZygoteSpec};
+use sandbox::{Imports, LoadedFile, ProviderError, ZygoteSpec};
 use serde::{Deserialize, Serialize};
+use sys::process::PidFd;
 use sys::scm;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{sleep, sleep_until};
@@ -88,7 +90,7 @@ pub(crate) fn left_something(imports: &Imports) -> bool {
 /// Has the zygote import what its specification says, and has the warden look at what it is then.
 pub(crate) async fn import(
     control: &AsyncFd<OwnedFd>,
-    handle: &Handle,
+    (handle, process): (&Handle, &PidFd),
     spec: &ZygoteSpec,
     steps: &Steps,
 ) -> Result<Imports, ProviderError> {
@@ -96,7 +98,8 @@ pub(crate) async fn import(
     // One deadline for all of it: a packet now and then does not extend it.
     let mut asked = Asked {
         control,
-        id: handle.id,
+        handle,
+        process,
         packaged: spec.packages.is_some(),
         deadline: begin + IMPORT_PATIENCE,
         noted: 0,
@@ -174,7 +177,8 @@ impl Looks<'_> {
 /// A zygote that is asked for imports.
 struct Asked<'a> {
     control: &'a AsyncFd<OwnedFd>,
-    id: SandboxId,
+    handle: &'a Handle,
+    process: &'a PidFd,
     packaged: bool,
     deadline: Instant,
     /// Files and variables that it has said.
@@ -185,7 +189,15 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     fn lost(&self, reason: String) -> ProviderError {
-        ProviderError::ZygoteLost { id: self.id, reason }
+        ProviderError::ZygoteLost { id: self.handle.id, reason }
+    }
+
+    /// It has closed its end of the conversation: as it died, for the most part.
+    async fn ended(&self) -> ProviderError {
+        match self.handle.autopsy(self.process).await {
+            Ok((death, _)) => self.lost(format!("while importing: {death}")),
+            Err(error) => error,
+        }
     }
 
     async fn import(&mut self, modules: &[String], all: &mut Imports) -> Result<(), ProviderError> {
@@ -208,7 +220,13 @@ impl Asked<'_> {
         loop {
             let patience = self.deadline.saturating_duration_since(Instant::now());
             let said = read_packet(self.control, patience).await;
-            let said = said.map_err(|error| self.lost(format!("while importing: {error}")))?;
+            let said = match said {
+                Ok(said) => said,
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                    return Err(self.ended().await);
+                }
+                Err(error) => return Err(self.lost(format!("while importing: {error}"))),
+            };
             self.said += said.len();
             if self.said > MOST_BYTES {
                 return Err(self.lost(format!("it says more than {MOST_BYTES} bytes of imports")));

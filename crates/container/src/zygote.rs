@@ -75,7 +75,7 @@ impl ContainerZygote {
         spec: ZygoteSpec,
         steps: &Steps,
     ) -> Result<Self, ProviderError> {
-        let imports = import(&control, &handle, &spec, steps).await?;
+        let imports = import(&control, (&handle, &process), &spec, steps).await?;
         let inner = Arc::new(Inner {
             shared,
             handle,

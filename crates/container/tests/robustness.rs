@@ -523,6 +523,7 @@ async fn a_zygote_that_is_killed_for_its_memory_is_lost_and_the_one_above_it_ser
     };
     let error = root.derive(greedy).await.unwrap_err();
     assert!(matches!(error, ProviderError::ZygoteLost { .. }), "{error}");
+    assert!(error.to_string().ends_with("while importing: it reached its memory limit"), "{error}");
     // While it waits to be forked.
     let source = format!("import signal\nsignal.signal(signal.SIGUSR1, lambda *_: {take})\n");
     let later = ZygoteSpec {

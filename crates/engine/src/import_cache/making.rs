@@ -210,11 +210,13 @@ impl ImportCache {
         &self,
         making: sandbox::Pending<'_, Box<dyn Zygote>>,
     ) -> Result<Box<dyn Zygote>, ProviderError> {
-        let late = |_| ProviderError::Step {
-            step: "make a zygote",
-            source: io::ErrorKind::TimedOut.into(),
+        let limit = self.config.creation_timeout;
+        let late = |_| {
+            let what = format!("its imports take longer than {} s", limit.as_secs_f64());
+            let source = io::Error::new(io::ErrorKind::TimedOut, what);
+            ProviderError::Step { step: "make a zygote", source }
         };
-        timeout(self.config.creation_timeout, making).await.map_err(late)?
+        timeout(limit, making).await.map_err(late)?
     }
 
     /// Notes what came of making a zygote.
@@ -232,7 +234,7 @@ impl ImportCache {
                     if is_of_the_set(&error) {
                         state.set_back(&key, self.config.zygote_retry);
                     }
-                    state.refuse(key, error.to_string(), false);
+                    state.refuse(key, sandbox::chain(&error), false);
                 }
                 Err(Arc::new(error))
             }
