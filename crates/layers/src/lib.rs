@@ -22,6 +22,7 @@
 //!   let manifest = settings.inspect(bundle.path(), &base.command(&store))?;   // parses the source, runs nothing
 //!   let uv       = uv::Uv::find_or_fetch(&store, patience, progress)?;
 //!   let lock     = lock::resolve(&store, &uv, &base, &manifest.requirements, settings.sources(), progress)?;
+//!                                                                     // lock::keep where settings.is_locked()
 //!   let packages = packages::install(&store, &uv, &base, &lock, settings.sources(), progress)?;
 //!   let code     = bundle.seal(&store, &base)?;
 //! ```

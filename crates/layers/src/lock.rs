@@ -1,8 +1,12 @@
 //! From requirements to an exact list: every distribution with its version and the hashes of its files.
 //!
-//! Requirements that are already such a list are kept as they are. When all of them name exact versions the installer's
+//! A lock that another tool wrote (`pylock.toml`) is kept as it is. A requirements file is resolved whatever it pins: it may
+//! lack what its packages need, contradict itself, or be limited elsewhere. When all of them name exact versions the installer's
 //! cache is asked first, so that a second deployment needs no network; otherwise the index is asked, and the cache only
 //! when it cannot be reached.
+//!
+//! Hashes that somebody gave are the only ones that count of a package, and who gives one for each requirement wants
+//! nothing without: what they need beside that must be listed, too.
 //!
 //! What has a wheel is taken as a wheel. When there is no solution with wheels only, and building is allowed, those
 //! that the installer says have none are built ([`crate::build`]): what a source requires is known only then. The lock
@@ -34,7 +38,7 @@ pub struct Lock {
     pub text: String,
     /// Normalised names and versions, sorted.
     pub distributions: Vec<(String, String)>,
-    /// Normalised names of the distributions that were asked for; empty when the list came already exact.
+    /// Normalised names of the distributions that were asked for; empty when the list came already exact, with hashes.
     pub direct: Vec<String>,
 }
 
@@ -79,6 +83,14 @@ pub enum LockError {
         /// Its normalised name.
         name: String,
     },
+    /// Packages that nobody gave a hash of, where each of those that need them has one.
+    #[error(
+        "each of the requirements has a hash, and what they need beside these has none: {}; list that with its hashes, too, as `uv pip compile --generate-hashes` writes all of it, or leave out all hashes", names.join(", ")
+    )]
+    Unhashed {
+        /// Their normalised names.
+        names: Vec<String>,
+    },
     /// What uv cannot read, and says no more of.
     #[error(
         "one of these is no requirement as PEP 508 has it, perhaps for its marker: {}", requirements.join(", ")
@@ -121,37 +133,106 @@ pub fn resolve(
         return Ok(None);
     }
     uv.indexes().admit(wanted, sources)?;
-    if wanted.iter().all(|requirement| requirements::pinned(requirement)) {
-        let text = wanted.iter().map(|line| format!("{line}\n")).collect();
-        return Ok(Some(Lock::of(text, Vec::new(), base)));
-    }
     progress.step(&format!("resolving {} requirement(s)", wanted.len()));
-    let text = Resolver { store, uv, base, wanted, sources, progress }.resolve()?;
-    let text = with_hashes_of(wanted, text)?;
-    let direct = wanted.iter().filter_map(|requirement| requirements::name(requirement)).collect();
+    let given = Given::of(wanted, sources);
+    let text = Resolver { store, uv, base, wanted, sources, given: &given, progress }.resolve()?;
+    let text = given.kept_in(text)?;
+    // Of a whole list nobody says what it was made for.
+    let direct = match given.for_all && wanted.iter().all(|line| requirements::exact(line)) {
+        true => Vec::new(),
+        false => wanted.iter().filter_map(|line| requirements::name(line)).collect(),
+    };
     Ok(Some(Lock::of(text, direct, base)))
 }
 
-/// A lock in which what came with hashes keeps no others.
-fn with_hashes_of(wanted: &[String], text: String) -> Result<String, LockError> {
-    let is_hash = |word: &&str| word.starts_with("--hash=");
-    let mut given = BTreeMap::<String, BTreeSet<&str>>::new();
-    for requirement in wanted.iter().filter(|requirement| requirement.contains("--hash=")) {
-        let name = requirements::name(requirement).unwrap_or_default();
-        given.entry(name).or_default().extend(requirement.split(' ').filter(is_hash));
+/// Takes what another tool has locked as it is: each line names one version and the hashes of its files. None when
+/// there are none.
+///
+/// # Errors
+/// When one of them, or where they come from, is not allowed.
+pub fn keep(
+    uv: &Uv,
+    base: &Base,
+    locked: &[String],
+    sources: &Sources,
+) -> Result<Option<Lock>, LockError> {
+    if locked.is_empty() {
+        return Ok(None);
     }
-    if given.is_empty() {
-        return Ok(text);
+    uv.indexes().admit(locked, sources)?;
+    let text = locked.iter().map(|line| format!("{line}\n")).collect();
+    Ok(Some(Lock::of(text, Vec::new(), base)))
+}
+
+/// The hashes that somebody gave, with a requirement or with a constraint.
+struct Given<'a> {
+    /// By the normalised name of what they are of; each `--hash=KIND:HEX`.
+    hashes: BTreeMap<String, BTreeSet<&'a str>>,
+    /// Whether each requirement has some.
+    for_all: bool,
+}
+
+impl<'a> Given<'a> {
+    fn of(wanted: &'a [String], sources: &'a Sources) -> Self {
+        let mut hashes = BTreeMap::<String, BTreeSet<&str>>::new();
+        let lines = wanted.iter().map(String::as_str).chain(sources.requirements());
+        for line in lines.filter(|line| line.contains("--hash=")) {
+            let name = requirements::name(line).unwrap_or_default();
+            hashes.entry(name).or_default().extend(line.split(' ').filter(is_hash));
+        }
+        let has =
+            |line: &String| requirements::name(line).is_some_and(|name| hashes.contains_key(&name));
+        let for_all = wanted.iter().all(has);
+        Self { hashes, for_all }
     }
+
+    /// Those of one distribution, as `KIND:HEX`; none when nobody gave any.
+    fn of_one(&self, name: &str) -> Option<Vec<&'a str>> {
+        let hashes = self.hashes.get(name)?.iter();
+        Some(hashes.filter_map(|word| word.strip_prefix("--hash=")).collect())
+    }
+
+    /// A lock in which what came with hashes keeps no others.
+    fn kept_in(&self, text: String) -> Result<String, LockError> {
+        if self.hashes.is_empty() {
+            return Ok(text);
+        }
+        let lines = requirements::logical_lines(&listed(&text));
+        let unhashed = lines.iter().filter_map(|line| requirements::name(line));
+        let unhashed: Vec<_> = unhashed.filter(|name| !self.hashes.contains_key(name)).collect();
+        if self.for_all && !unhashed.is_empty() {
+            return Err(LockError::Unhashed { names: unhashed });
+        }
+        with_hashes_of(&self.hashes, &lines)
+    }
+}
+
+fn is_hash(word: &&str) -> bool {
+    word.starts_with("--hash=")
+}
+
+/// The kind of a hash, as in `--hash=sha256:…`.
+fn kind(hash: &str) -> &str {
+    hash.split(':').next().unwrap_or_default()
+}
+
+fn with_hashes_of(
+    given: &BTreeMap<String, BTreeSet<&str>>,
+    lines: &[String],
+) -> Result<String, LockError> {
     let mut kept = String::new();
-    for line in requirements::logical_lines(&listed(&text)) {
-        let name = requirements::name(&line).unwrap_or_default();
-        let allowed = given.get(&name);
-        let (hashes, words): (Vec<&str>, Vec<&str>) = line.split(' ').partition(is_hash);
-        let stays = |hash: &&str| allowed.is_none_or(|given| given.contains(hash));
-        let hashes: Vec<&str> = hashes.into_iter().filter(stays).collect();
-        if allowed.is_some() && hashes.is_empty() {
-            return Err(LockError::Hash { name });
+    for line in lines {
+        let name = requirements::name(line).unwrap_or_default();
+        let (mut hashes, words): (Vec<&str>, Vec<&str>) = line.split(' ').partition(is_hash);
+        if let Some(given) = given.get(&name) {
+            // Those of a kind that the index does not tell are compared with the file.
+            let told = |hash: &&&str| hashes.iter().any(|other| kind(other) == kind(hash));
+            let others: Vec<&str> = given.iter().filter(|hash| !told(hash)).copied().collect();
+            hashes.retain(|hash| given.contains(hash));
+            hashes.extend(others);
+            if hashes.is_empty() {
+                return Err(LockError::Hash { name });
+            }
         }
         kept.push_str(&words.join(" "));
         hashes.into_iter().for_each(|hash| kept.extend([" \\\n    ", hash]));
@@ -169,6 +250,7 @@ struct Resolver<'a> {
     base: &'a Base,
     wanted: &'a [String],
     sources: &'a Sources,
+    given: &'a Given<'a>,
     progress: &'a dyn Progress,
 }
 
@@ -217,7 +299,9 @@ impl Resolver<'_> {
         };
         let sandboxes =
             uv.building().ok_or(SandboxError::Stopping).map_err(|e| failed(e.into()))?;
-        let (built, _) = build::wheel(site, sandboxes, name, version, None).map_err(failed)?;
+        let hashes = self.given.of_one(name);
+        let (built, _) =
+            build::wheel(site, sandboxes, name, version, hashes.as_deref()).map_err(failed)?;
         Ok(built.metadata)
     }
 
@@ -353,13 +437,27 @@ mod tests {
     #[test]
     fn hashes_that_were_given_are_the_only_ones() {
         let text = "idna==3 \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb\nsix==1 \\\n    --hash=sha256:cc\n";
-        let wanted = ["Idna --hash=sha256:bb --hash=sha256:dd".to_owned(), "six".to_owned()];
-        let kept = with_hashes_of(&wanted, text.to_owned()).unwrap();
-        let lines = requirements::logical_lines(&kept);
-        assert_eq!(lines, ["idna==3 --hash=sha256:bb", "six==1 --hash=sha256:cc"]);
-        let wanted = ["idna --hash=sha256:dd".to_owned(), "six".to_owned()];
-        let refused = with_hashes_of(&wanted, text.to_owned()).unwrap_err().to_string();
+        let kept = |wanted: &[&str], constraints: &[&str]| {
+            let owned = |all: &[&str]| all.iter().map(|&line| line.to_owned()).collect::<Vec<_>>();
+            let mut sources = Sources::default();
+            sources.constrain(owned(constraints));
+            let kept = Given::of(&owned(wanted), &sources).kept_in(text.to_owned());
+            kept.map(|text| requirements::logical_lines(&text)).map_err(|error| error.to_string())
+        };
+        let both = ["Idna --hash=sha256:bb --hash=sha256:dd", "six"];
+        let as_given = ["idna==3 --hash=sha256:bb", "six==1 --hash=sha256:cc"];
+        assert_eq!(kept(&both, &[]).unwrap(), as_given);
+        assert_eq!(kept(&["idna", "six"], &["idna<4 --hash=sha256:bb"]).unwrap(), as_given);
+        let refused = kept(&["idna --hash=sha256:dd", "six"], &[]).unwrap_err();
         assert!(refused.contains("idna"), "{refused}");
+        // The file itself will tell.
+        let other = kept(&["idna --hash=sha512:ee", "six"], &[]).unwrap();
+        assert_eq!(other[0], "idna==3 --hash=sha512:ee");
+        // Where each has one, nothing comes without.
+        let alone = "idna --hash=sha256:bb";
+        let refused = kept(&[alone], &[]).unwrap_err();
+        assert!(refused.contains(": six;"), "{refused}");
+        assert_eq!(kept(&[alone], &["six --hash=sha256:cc"]).unwrap(), as_given);
     }
 
     #[test]

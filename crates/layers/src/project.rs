@@ -10,7 +10,7 @@ use toml::{Table, Value};
 
 use crate::staging::Staging;
 use crate::store::short;
-use crate::{FileError, Store};
+use crate::{FileError, Store, requirements};
 
 /// The directory; gone when dropped.
 #[derive(Debug)]
@@ -25,17 +25,17 @@ pub(crate) const FILE: &str = "pyproject.toml";
 pub(crate) const HASHES: &str = "hashes.txt";
 
 impl Project {
-    /// Writes a project that needs `requirements`; those with hashes are repeated in [`HASHES`], with their hashes.
+    /// Writes a project that needs what is `wanted`; those with hashes are repeated in [`HASHES`], with their hashes.
     pub(crate) fn write(
         store: &Store,
-        requirements: &[String],
+        wanted: &[String],
         settings: &Table,
     ) -> Result<Self, FileError> {
-        let plain = |line: &String| Value::String(without_hashes(line));
+        let plain = |line: &String| Value::String(requirements::without_hashes(line));
         let project = Table::from_iter([
             ("name".to_owned(), Value::String("function".to_owned())),
             ("version".to_owned(), Value::String("0".to_owned())),
-            ("dependencies".to_owned(), Value::Array(requirements.iter().map(plain).collect())),
+            ("dependencies".to_owned(), Value::Array(wanted.iter().map(plain).collect())),
         ]);
         let tool = Table::from_iter([("uv".to_owned(), Value::Table(settings.clone()))]);
         let whole = Table::from_iter([
@@ -43,7 +43,7 @@ impl Project {
             ("tool".to_owned(), Value::Table(tool)),
         ]);
         let text = whole.to_string();
-        let hashes: String = requirements.iter().map(|line| format!("{line}\n")).collect();
+        let hashes: String = wanted.iter().map(|line| format!("{line}\n")).collect();
         // Named by the content: who asks the same at the same time waits, and then finds uv's cache filled.
         let name =
             format!("project-{}", short(&blake3::hash(format!("{text}\0{hashes}").as_bytes())));
@@ -58,11 +58,6 @@ impl Project {
     pub(crate) fn path(&self) -> &Path {
         self.staging.path()
     }
-}
-
-fn without_hashes(line: &str) -> String {
-    let words = line.split_whitespace().filter(|word| !word.starts_with("--hash="));
-    words.collect::<Vec<_>>().join(" ").trim_end_matches([';', ' ']).to_owned()
 }
 
 #[cfg(test)]

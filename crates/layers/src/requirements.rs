@@ -365,13 +365,15 @@ pub(crate) fn normalise(name: &str) -> String {
 /// Whether a requirement names one version, without a wildcard.
 pub(crate) fn exact(requirement: &str) -> bool {
     let constraint = requirement.split([';', '#']).next().unwrap_or_default();
+    let constraint = constraint.split(" --hash=").next().unwrap_or_default();
     let version = constraint.split_once("==").map(|(_, version)| version.trim());
-    version.is_some_and(|version| !version.contains(['*', ',', '=']) || version.contains("--hash="))
+    version.is_some_and(|version| !version.contains(['*', ',', '=']))
 }
 
-/// Whether a requirement names one version and the hashes of its files.
-pub(crate) fn pinned(requirement: &str) -> bool {
-    exact(requirement) && requirement.contains("--hash=")
+/// The same without the hashes of its files.
+pub(crate) fn without_hashes(requirement: &str) -> String {
+    let words = requirement.split_whitespace().filter(|word| !word.starts_with("--hash="));
+    words.collect::<Vec<_>>().join(" ").trim_end_matches([';', ' ']).to_owned()
 }
 
 #[cfg(test)]
@@ -406,7 +408,7 @@ mod tests {
             requirements,
             ["pandas==2.2.3 --hash=sha256:aa", "Pillow", "python_dateutil ; python_version > '3'"]
         );
-        assert!(pinned(&requirements[0]) && !pinned(&requirements[1]));
+        assert!(exact(&requirements[0]) && !exact(&requirements[1]));
         assert_eq!(name(&requirements[2]).unwrap(), "python-dateutil");
     }
 
@@ -576,6 +578,7 @@ mod tests {
         assert!(exact("pandas==2.2.3") && exact("pandas[excel] == 2.2.3 ; python_version > '3'"));
         assert!(
             !exact("pandas==2.*")
+                && !exact("pandas==2.* --hash=sha256:00")
                 && !exact("pandas>=2")
                 && !exact("pandas")
                 && !exact("pandas; extra == 'x'")

@@ -78,9 +78,18 @@ impl Sources {
         }
     }
 
-    /// All of it: for resolving.
+    /// All of it: for resolving. Hashes that constraints have are not the installer's to read.
     pub(crate) fn for_resolving(&self) -> Table {
-        self.0.clone()
+        let mut settings = self.0.clone();
+        for list in REQUIREMENTS {
+            let lines = settings.get_mut(list).and_then(Value::as_array_mut);
+            for line in lines.into_iter().flatten() {
+                if let Value::String(text) = line {
+                    *text = requirements::without_hashes(text);
+                }
+            }
+        }
+        settings
     }
 
     /// What finding a locked file needs: an exact version has nothing left to choose.

@@ -15,7 +15,6 @@ use layers::lock::{self, Lock, LockError};
 use layers::manifest::{ManifestError, Settings};
 use layers::packages::{self, InstallError, Packages, ViewError};
 use layers::python::{PythonError, PythonRequest};
-use layers::sources::Sources;
 use layers::{Patience, RunError, Store, guest};
 use sandbox::{Cpu, CpuBounds, Network, chain};
 use thiserror::Error;
@@ -101,7 +100,7 @@ impl Layered {
         &self,
         base: &Base,
         wanted: &[String],
-        sources: &Sources,
+        settings: &Settings,
         patience: &Arc<Patience>,
         progress: &dyn Progress,
     ) -> Result<Option<(Lock, Packages)>, MakeError> {
@@ -110,20 +109,23 @@ impl Layered {
         }
         let uv =
             self.installer.uv(patience, progress).map_err(|error| machine("installer", &error))?;
-        let locked =
-            lock::resolve(&self.store, &uv, base, wanted, sources, progress).map_err(|error| {
-                match error {
-                    LockError::NotAllowed(_)
-                    | LockError::NoWheel { .. }
-                    | LockError::Hash { .. }
-                    | LockError::Malformed { .. }
-                    | LockError::Unsatisfiable { .. } => function("packages", &error),
-                    LockError::Build { ref source, .. } if source.is_of_the_package() => {
-                        function("packages", &error)
-                    }
-                    _ => machine("packages", &error),
-                }
-            })?;
+        let sources = settings.sources();
+        let locked = match settings.is_locked() {
+            true => lock::keep(&uv, base, wanted, sources),
+            false => lock::resolve(&self.store, &uv, base, wanted, sources, progress),
+        };
+        let locked = locked.map_err(|error| match error {
+            LockError::NotAllowed(_)
+            | LockError::NoWheel { .. }
+            | LockError::Hash { .. }
+            | LockError::Unhashed { .. }
+            | LockError::Malformed { .. }
+            | LockError::Unsatisfiable { .. } => function("packages", &error),
+            LockError::Build { ref source, .. } if source.is_of_the_package() => {
+                function("packages", &error)
+            }
+            _ => machine("packages", &error),
+        })?;
         let Some(lock) = locked else { return Ok(None) };
         let installed = packages::install(&self.store, &uv, base, &lock, sources, progress)
             .map_err(|error| match error {
@@ -173,7 +175,7 @@ impl Workshop for Layered {
             return Err(function("manifest", &MachineWithNetwork(manifest.network.as_str())));
         }
         let packages =
-            self.packages(&base, &manifest.requirements, settings.sources(), patience, progress)?;
+            self.packages(&base, &manifest.requirements, &settings, patience, progress)?;
         let precedence = packages.as_ref().map(|(_, packages)| {
             let python_path = manifest.environment.get("PYTHONPATH").map_or("", String::as_str);
             let modules = packages.wheels.iter().flat_map(|wheel| &wheel.modules);

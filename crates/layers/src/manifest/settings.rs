@@ -45,6 +45,7 @@ pub struct Settings {
     requirements: Vec<String>,
     requires_python: Option<String>,
     sources: Sources,
+    locked: bool,
     warnings: Vec<String>,
 }
 
@@ -53,6 +54,8 @@ pub struct Settings {
 struct Needs {
     requirements: Vec<String>,
     sources: Sources,
+    /// Whether a tool has resolved them, and says so by the file's form.
+    locked: bool,
     warning: Option<String>,
 }
 
@@ -85,7 +88,7 @@ impl Settings {
             Some(handler) => entry::named(root, handler)?,
             None => entry,
         };
-        let Needs { requirements, sources, warning } =
+        let Needs { requirements, sources, locked, warning } =
             needs_of(root, &script, &project, &entry.file)?;
         let empty = Table::new();
         let section = project.get("project").and_then(Value::as_table).unwrap_or(&empty);
@@ -99,7 +102,7 @@ impl Settings {
         }
         warnings.extend(chosen.environment.keys().filter_map(|name| variables::idle(name)));
         warnings.extend(warning);
-        Ok(Self { entry, chosen, requirements, requires_python, sources, warnings })
+        Ok(Self { entry, chosen, requirements, requires_python, sources, locked, warnings })
     }
 
     /// What it says in vain, for whoever deploys it to know.
@@ -134,6 +137,12 @@ impl Settings {
     #[must_use]
     pub fn sources(&self) -> &Sources {
         &self.sources
+    }
+
+    /// Whether what it needs is a lock of another tool's, to be kept as it is ([`crate::lock::keep`]), and not to be resolved.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.locked
     }
 
     /// Parses the entry file with the interpreter that will run it, and finds the function.
@@ -183,13 +192,14 @@ fn needs_of(
         let warning = root.join(&lock).is_file().then(|| {
             format!("{lock} is not read, and versions are chosen anew: write those that it must be into the header")
         });
-        return Ok(Needs { requirements, sources, warning });
+        return Ok(Needs { requirements, sources, locked: false, warning });
     }
     let mut sources = sources(project, PROJECT)?;
     if root.join(REQUIREMENTS).is_file() {
         let listed = requirements::read(root, REQUIREMENTS)?;
         sources.constrain(listed.constraints);
-        return Ok(Needs { requirements: listed.requirements, sources, warning: None });
+        let requirements = listed.requirements;
+        return Ok(Needs { requirements, sources, locked: false, warning: None });
     }
     let locked = optional(root, pylock::FILE).and_then(|text| match text {
         Some(text) => pylock::requirements(&text).map(Some),
@@ -204,7 +214,7 @@ fn needs_of(
         other => other,
     })?;
     if let Some(requirements) = locked {
-        return Ok(Needs { requirements, sources, warning: None });
+        return Ok(Needs { requirements, sources, locked: true, warning: None });
     }
     let section = project.get("project").and_then(Value::as_table);
     let Some(listed) = section.and_then(|section| section.get("dependencies")) else {
@@ -215,7 +225,7 @@ fn needs_of(
                 let warning = unread.map(|(file, instead)| {
                     format!("{file} is not read, and the function gets no packages: {instead}")
                 });
-                Ok(Needs { requirements: Vec::new(), sources, warning })
+                Ok(Needs { requirements: Vec::new(), sources, locked: false, warning })
             }
         };
     };
@@ -226,7 +236,7 @@ fn needs_of(
             "{lock} is not read, and versions are chosen anew; for those that it has run `{export}`"
         )
     });
-    Ok(Needs { requirements, sources, warning })
+    Ok(Needs { requirements, sources, locked: false, warning })
 }
 
 /// Dependencies in a form of another tool's, which is not read: to pass over them would deploy what cannot be imported.

@@ -216,6 +216,15 @@ fn dependencies_that_only_another_tool_reads_are_not_passed_over() {
     let project = ("pyproject.toml", "[project]\nname = \"x\"\ndependencies = [\"six\"]\n");
     let locked = of_folder(&[handler, project, ("pylock.toml", &pylock)]).unwrap();
     assert_eq!(locked.requirements, [format!("six==1.16.0 --hash=sha256:{hash}")]);
+    // The same lines in a requirements file are resolved: nothing says that they are all.
+    let lines = locked.requirements[0].as_str();
+    for (file, text, is_locked) in
+        [("pylock.toml", pylock.as_str(), true), ("requirements.txt", lines, false)]
+    {
+        let settings =
+            Settings::read(folder(&[handler, (file, text)]).path(), Overrides::default());
+        assert_eq!(settings.unwrap().is_locked(), is_locked, "{file}");
+    }
     // However it is too long, the same command is advised as for its lock.
     let warned = folder(&[handler, project, ("uv.lock", "")]);
     let warned = Settings::read(warned.path(), Overrides::default()).unwrap().warnings().join("\n");

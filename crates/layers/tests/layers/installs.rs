@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use layers::lock::{self, Lock, LockError};
+use layers::manifest::{Overrides, Settings};
 use layers::packages::{self, InstallError};
 use layers::python::PythonRequest;
 use layers::sources::Sources;
@@ -116,12 +117,67 @@ fn an_exact_list_with_hashes_is_kept_as_it_is() {
     let joined = lock.text.replace("\\\n", " ");
     let line = joined.split_whitespace().collect::<Vec<_>>().join(" ");
     let kept = resolve(uv, &[&line]).unwrap();
-    assert_eq!((kept.text.trim(), kept.direct.len()), (line.as_str(), 0));
+    assert_eq!((kept.requirements(), kept.direct.len()), (vec![line.clone()], 0));
     assert_eq!(kept.distributions, [("six".to_owned(), "1.16.0".to_owned())]);
+    let locked = lock::keep(uv, &BASE, &[line], &Sources::default()).unwrap().unwrap();
+    assert_eq!(locked.requirements(), kept.requirements());
     assert_eq!(
         packages::install(&STORE, uv, &BASE, &kept, &Sources::default(), &Silent).unwrap().imports,
         ["six"]
     );
+}
+
+#[test]
+fn a_list_with_hashes_is_resolved_and_must_have_all_that_it_needs() {
+    let test = "a_list_with_hashes_is_resolved_and_must_have_all_that_it_needs";
+    let Some(uv) = uv_or_skip(test) else { return };
+    let whole = resolve(uv, &["python-dateutil==2.9.0.post0"]).unwrap();
+    let lines = whole.requirements();
+    let [dateutil, six] = lines.iter().map(String::as_str).collect::<Vec<_>>()[..] else {
+        panic!("{lines:?}");
+    };
+    assert_eq!(resolve(uv, &[six, dateutil]).unwrap().requirements(), lines);
+    if child_state().is_some() {
+        return;
+    }
+    let unhashed = |wanted: &[&str]| match resolve(uv, wanted).unwrap_err() {
+        LockError::Unhashed { names } => names,
+        error => panic!("{error}"),
+    };
+    assert_eq!(unhashed(&[dateutil]), ["six"]);
+    let requests = resolve(uv, &["requests==2.31.0"]).unwrap().requirements();
+    let extra = requests.iter().map(|line| line.replace("requests==", "requests[socks]=="));
+    let extra: Vec<String> = extra.collect();
+    assert_eq!(unhashed(&extra.iter().map(String::as_str).collect::<Vec<_>>()), ["pysocks"]);
+    // One without a hash leaves it open what else comes.
+    let open = resolve(uv, &[dateutil, "idna==3.10"]).unwrap();
+    assert_eq!((open.distributions.len(), open.direct.len()), (3, 2));
+    let old = resolve(uv, &["idna==2.4"]).unwrap().requirements();
+    let requests = requests.iter().find(|line| line.starts_with("requests==")).unwrap();
+    let error = resolve(uv, &[requests, &old[0]]).unwrap_err();
+    assert!(matches!(error, LockError::Unsatisfiable { .. }), "{error}");
+    // Constraints limit it, and their hashes count.
+    let folder = tempfile::tempdir().unwrap();
+    for (file, text) in [
+        ("main.py", "def handler(event): ...\n"),
+        ("requirements.txt", &format!("-c limits.txt\n{dateutil}\n")),
+        ("limits.txt", &format!("{six}\n")),
+    ] {
+        fs::write(folder.path().join(file), text).unwrap();
+    }
+    let read = || Settings::read(folder.path(), Overrides::default()).unwrap();
+    let of_folder = || {
+        let wanted = [dateutil.to_owned()];
+        lock::resolve(&STORE, uv, &BASE, &wanted, read().sources(), &Silent)
+    };
+    assert_eq!(of_folder().unwrap().unwrap().requirements(), lines);
+    fs::write(folder.path().join("limits.txt"), "python-dateutil<2.9\n").unwrap();
+    let error = of_folder().unwrap_err();
+    assert!(matches!(error, LockError::Unsatisfiable { .. }), "{error}");
+    if !is_root() {
+        return skip(test, "root", "only root can go without a network");
+    }
+    told(&again(&["unshare", "-n"], &format!("installs::{test}"), &STORE.layers()));
 }
 
 #[test]
@@ -158,7 +214,9 @@ fn a_file_that_is_not_the_locked_one_is_refused_and_leaves_nothing() {
         return;
     };
     let wrong = format!("six==1.16.0 --hash=sha256:{}", "0".repeat(64));
-    let lock = resolve(uv, &[&wrong]).unwrap();
+    let error = resolve(uv, &[&wrong]).unwrap_err();
+    assert!(matches!(&error, LockError::Hash { name } if name == "six"), "{error}");
+    let lock = lock::keep(uv, &BASE, &[wrong], &Sources::default()).unwrap().unwrap();
     let heard = Heard::default();
     let error =
         packages::install(&STORE, uv, &BASE, &lock, &Sources::default(), &heard).unwrap_err();

@@ -273,11 +273,14 @@ fn a_locked_package_that_its_marker_leaves_out_is_left_out() {
         "colorama==0.4.6 ; sys_platform == 'win32' --hash=sha256:00"
             .replace(":00", &format!(":{}", "0".repeat(64))),
     ];
-    let lock =
-        lock::resolve(&STORE, uv, &BASE, &wanted, &Sources::default(), &Silent).unwrap().unwrap();
-    let set = packages::install(&STORE, uv, &BASE, &lock, &Sources::default(), &Silent).unwrap();
-    let names: Vec<&str> = set.wheels.iter().map(|wheel| wheel.name.as_str()).collect();
-    assert_eq!(names, ["six"]);
+    let resolved = lock::resolve(&STORE, uv, &BASE, &wanted, &Sources::default(), &Silent);
+    for lock in [resolved, lock::keep(uv, &BASE, &wanted, &Sources::default())] {
+        let lock = lock.unwrap().unwrap();
+        let set =
+            packages::install(&STORE, uv, &BASE, &lock, &Sources::default(), &Silent).unwrap();
+        let names: Vec<&str> = set.wheels.iter().map(|wheel| wheel.name.as_str()).collect();
+        assert_eq!(names, ["six"]);
+    }
 }
 
 #[test]
