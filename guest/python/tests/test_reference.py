@@ -51,6 +51,21 @@ def test_what_is_imported_is_told_and_is_there_for_the_handler(
     assert reference.call().value == [True, "1"]
 
 
+def test_what_packages_add_to_the_path_is_there_for_the_handler(
+    reference: Guest, task: Path, packages: Path
+) -> None:
+    (packages / "adds.py").write_text("import sys; sys.path.append(__file__[:-3] + '_vendored')\n")
+    (packages / "adds_vendored").mkdir()
+    (packages / "adds_vendored" / "bundled.py").write_text("WHERE = __file__\n")
+    imported(reference, "adds", path=packages)
+    reference.peer.send({"kind": "settle"})
+    reference.peer.send({"kind": "wake"})
+    reference.peer.send({"kind": "rehearse"})
+    (task / "main.py").write_text("import bundled\ndef handler(event): return bundled.WHERE\n")
+    assert reference.load().kind == "loaded"
+    assert reference.call().value == f"{packages}/adds_vendored/bundled.py"
+
+
 def test_a_clone_that_wakes_draws_anew_and_a_rehearsal_leaves_nothing(
     reference: Guest, task: Path, packages: Path
 ) -> None:

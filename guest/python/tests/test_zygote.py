@@ -172,6 +172,67 @@ def test_an_import_that_leaves_a_file_open_is_named(zygote, packages):
     assert (said["fds"], said["threads"], said["left_by"]) == (1, 0, ["leaky"])
 
 
+ADDS = """
+    import os, sys
+    HERE = os.path.dirname(__file__)
+    sys.path.insert(0, HERE + "/first")
+    sys.path.insert(1, HERE + "/second")
+    sys.path.append(HERE + "/vendored")
+    sys.path.insert(0, os.getcwd())
+"""
+
+
+def test_what_packages_add_to_the_path_is_there_in_forks(zygote, task, packages):
+    write(packages / "adds" / "__init__.py", ADDS)
+    write(
+        packages / "more.py", "import sys; sys.path.append('/more'); sys.path.insert(0, '/front')"
+    )
+    for folder, module in (
+        ("first", "both"),
+        ("second", "both"),
+        ("vendored", "both"),
+        ("vendored", "bundled"),
+        ("vendored", "shadowed"),
+        ("first", "own"),
+    ):
+        write(packages / "adds" / folder / f"{module}.py", f"WHERE = {folder!r}")
+    write(packages / "shadowed.py", "WHERE = 'packages'")
+    write(task / "own.py", "WHERE = 'task'")
+    write(
+        task / "main.py",
+        """
+        import sys, both, bundled, own, shadowed
+        def handler(event, context):
+            return [[one.WHERE for one in (both, bundled, own, shadowed)], sys.path]
+        """,
+    )
+    path, here = [str(task), str(packages)], f"{packages}/adds"
+    assert zygote.imports("adds", path=packages)["failed"] == []
+    derived = zygote.derive()
+    derived.imports("more", path=packages)
+    # What has been rehearsed has had another path meanwhile.
+    for one, flags, ahead, behind in (
+        (zygote, 0, [], []),
+        (zygote, landing.REHEARSE, [], []),
+        (derived, 0, ["/front"], ["/more"]),
+    ):
+        guest = one.fork(flags)
+        assert guest.load().kind == "loaded"
+        found, seen = guest.call().value
+        assert found == ["first", "vendored", "task", "packages"]
+        own = [entry for entry in seen if entry.startswith(("/front", "/more", *path))]
+        assert own == [
+            path[0],
+            *ahead,
+            f"{here}/first",
+            f"{here}/second",
+            path[1],
+            f"{here}/vendored",
+            *behind,
+        ]
+        assert "/" not in seen
+
+
 def test_an_import_that_fails_stops_no_other(zygote, packages):
     write(packages / "exits.py", "import sys; sys.exit(1)")
     write(packages / "mute.py", "class E(Exception):\n def __str__(s): raise E\nraise E")

@@ -38,7 +38,7 @@ _SELF = sys.modules[__name__]
 def run(modules: list[str], path: list[str], places: "Places") -> dict:
     """The fields of an `imported` message."""
     _extend(path, places)
-    before = set(sys.modules)
+    before, path_before = set(sys.modules), list(sys.path)
     open_before, left = _open(), _left(places)
     failed = []
     left_by = []
@@ -51,6 +51,7 @@ def run(modules: list[str], path: list[str], places: "Places") -> dict:
                 failed.append([name, _words(error)])
             if left != (left := _left(places)):
                 left_by.append(name)
+    places.note_added(path_before, sys.path)
     _forget_finders(places)
     files = _files([name for name in sys.modules if name not in before], places)
     named = {name for name, _ in files}

@@ -1,12 +1,17 @@
 """The directories of a sandbox that the guest must know."""
 
+import posix
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Places:
-    """Where code, packages and the standard library are."""
+    """Where code, packages and the standard library are, and where else packages have modules."""
 
-    __slots__ = ("packages", "scratch", "stdlib", "task")
+    __slots__ = ("added", "packages", "scratch", "stdlib", "task")
 
     def __init__(
         self, *, stdlib: list[str], task: str, packages: str, scratch: str = "/tmp"
@@ -15,6 +20,8 @@ class Places:
         self.task = task
         self.packages = packages
         self.scratch = scratch
+        # What imports have added to `sys.path`: in front of the standard library, and behind it.
+        self.added: tuple[list[str], list[str]] = ([], [])
 
     @classmethod
     def told(cls, arguments: list[str], stdlib: list[str]) -> "Places":
@@ -26,6 +33,28 @@ class Places:
         if options:
             sys.exit(f"not known: {' '.join(options)}")
         return cls(stdlib=stdlib, task=task, packages=packages, scratch=scratch)
+
+    def path(self, named: "Iterable[str]") -> list[str]:
+        """A handler's `sys.path`. Its own files stand first whatever a package has done, since it
+        need not have imported that yet."""
+        ahead, behind = self.added
+        return [self.task, *named, *ahead, self.packages, *self.stdlib, *behind]
+
+    def note_added(self, before: list[str], after: list) -> None:
+        """Notes what has come to a zygote's `sys.path`, for all that come of it. Not the directory
+        that it works in: theirs is another, and they have that."""
+        first = self.stdlib[0] if self.stdlib else ""
+        limit = after.index(first) if first in after else 0
+        unknown = (*before, *self.added[0], *self.added[1], posix.getcwd())
+        new = [
+            (at < limit, entry)
+            for at, entry in enumerate(after)
+            if isinstance(entry, str) and entry not in unknown
+        ]
+        self.added = (
+            [entry for ahead, entry in new if ahead] + self.added[0],
+            self.added[1] + [entry for ahead, entry in new if not ahead],
+        )
 
     def variables(self) -> dict[str, str]:
         """What the environment says of them, for every handler: so that a package that looks there
