@@ -84,7 +84,8 @@ enum ImportReply {
 
 /// Whether a fork would lose something, or share what is not to be shared.
 pub(crate) fn left_something(imports: &Imports) -> bool {
-    imports.threads > 0 || imports.fds > 0 || imports.shared > 0 || imports.scratch
+    let kernels = imports.threads > 0 || imports.fds > 0 || imports.shared > 0;
+    kernels || imports.scratch || imports.timers
 }
 
 /// Has the zygote import what its specification says, and has the warden look at what it is then.
@@ -106,7 +107,8 @@ pub(crate) async fn import(
         said: 0,
     };
     let mut all = Imports::default();
-    let (mut left, mut scratch) = (Left::default(), false);
+    // The kernel's word, and the zygote's own on its scratch and its timers.
+    let mut left = (Left::default(), false, false);
     let mut looks = Looks { handle, next: begin };
     if spec.imports.is_empty() {
         // Nothing of packages has run in it that had not in the one that it came from.
@@ -115,29 +117,29 @@ pub(crate) async fn import(
     match steps {
         Steps::AtOnce => {
             asked.import(&spec.imports, &mut all).await?;
-            left = looks.settled().await?;
+            left = (looks.settled().await?, all.scratch, all.timers);
         }
         Steps::Each(steps) => {
             let mut left_by = Vec::new();
             for step in steps {
                 asked.import(step, &mut all).await?;
-                let now = (looks.settled().await?, all.scratch);
-                if now != (left, scratch) {
+                let now = (looks.settled().await?, all.scratch, all.timers);
+                if now != left {
                     left_by.extend(step.first().cloned());
-                    (left, scratch) = now;
+                    left = now;
                 }
             }
             // What was loaded as something else's part, or is no file, is asked for as well.
             asked.import(&spec.imports, &mut all).await?;
-            left = looks.settled().await?;
+            left = (looks.settled().await?, all.scratch, all.timers);
             all.left_by = left_by;
         }
     }
-    if left == Left::default() && !all.scratch {
+    if left == (Left::default(), false, false) {
         // A thread that ended a moment later than its join, say.
         all.left_by.clear();
     }
-    Left { tasks: all.threads, descriptors: all.fds, shared: all.shared } = left;
+    Left { tasks: all.threads, descriptors: all.fds, shared: all.shared } = left.0;
     all.bound(begin.elapsed());
     Ok(all)
 }
@@ -236,6 +238,7 @@ impl Asked<'_> {
                 Ok(ImportReply::Imported(imports)) => {
                     all.milliseconds += imports.milliseconds;
                     all.scratch = imports.scratch;
+                    all.timers = imports.timers;
                     all.left_by.extend(imports.left_by);
                     all.failed.extend(imports.failed);
                     all.variables.extend(imports.variables);

@@ -72,6 +72,19 @@ if os.fork() == 0:
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_timer_that_forks_would_miss_is_found_out() {
+    if !can_run() {
+        return;
+    }
+    let source = "import signal\nsignal.setitimer(signal.ITIMER_PROF, 600)\n";
+    let world = World::new(false, NONE).await;
+    for imports in left(&world, &[("harmless", "value = 1\n"), ("culprit", source)]).await {
+        assert_eq!(said(&imports), (0, 0, 0, vec!["culprit"]));
+        assert!(imports.timers && !imports.scratch);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_descriptor_in_the_place_of_one_that_forks_keep_is_found_out() {
     if !can_run() {
         return;

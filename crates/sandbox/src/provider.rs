@@ -136,6 +136,9 @@ pub struct Imports {
     /// from it.
     #[serde(default)]
     pub scratch: bool,
+    /// An interval timer was left set, which a fork does not have: do not fork from it.
+    #[serde(default)]
+    pub timers: bool,
     /// The modules whose imports left any of these.
     pub left_by: Vec<String>,
     /// Modules that could not be imported, with the exception's own words.

@@ -172,6 +172,18 @@ def test_an_import_that_leaves_a_file_open_is_named(zygote, packages):
     assert (said["fds"], said["threads"], said["left_by"]) == (1, 0, ["leaky"])
 
 
+def test_an_import_that_leaves_a_timer_set_is_named(zygote, packages):
+    write(
+        packages / "watched.py",
+        "import signal; signal.setitimer(signal.ITIMER_VIRTUAL, 600); signal.alarm(600)",
+    )
+    write(packages / "cleared.py", "import signal; signal.alarm(600); signal.alarm(0)")
+    said = zygote.imports("cleared", path=packages)
+    assert (said["timers"], said["left_by"]) == (False, [])
+    said = zygote.imports("watched", path=packages)
+    assert (said["timers"], said["left_by"]) == (True, ["watched"])
+
+
 ADDS = """
     import os, sys
     HERE = os.path.dirname(__file__)

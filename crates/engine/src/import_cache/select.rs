@@ -63,7 +63,7 @@ pub(crate) fn root(entries: &[Entry], realm: usize) -> Option<usize> {
 /// Why a zygote must not be forked, if it must not.
 ///
 /// Threads do not survive a fork, and the locks that they hold stay locked for ever. Open files do not survive ours,
-/// which closes them, but for the first three numbers. Shared memory would join functions that were never to meet: what one
+/// which closes them, but for the first three numbers; nor do interval timers survive any. Shared memory would join functions that were never to meet: what one
 /// writes there another reads. A file from outside its own package set may hold anything: such a zygote would bring it to
 /// handlers that never asked for it (DESIGN §6).
 pub(crate) fn unfit(imports: &Imports) -> Option<String> {
@@ -84,6 +84,9 @@ pub(crate) fn unfit(imports: &Imports) -> Option<String> {
     }
     if imports.scratch {
         return Some("its imports left more in /tmp than forks can be given".to_owned());
+    }
+    if imports.timers {
+        return Some("its imports left a timer set, which forks do not have".to_owned());
     }
     let trusted = ["/opt/python/", "/opt/lambswool/", "/usr/"];
     let sealed =
@@ -185,6 +188,7 @@ mod tests {
         assert!(unfit(&Imports { threads: 1, ..Imports::default() }).is_some());
         assert!(unfit(&Imports { fds: 1, ..Imports::default() }).is_some());
         assert!(unfit(&Imports { shared: 1, ..Imports::default() }).is_some());
+        assert!(unfit(&Imports { timers: true, ..Imports::default() }).is_some());
     }
 
     #[test]

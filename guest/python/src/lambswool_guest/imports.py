@@ -9,6 +9,7 @@ such a variable, or has such a package, cannot share what came of that.
 """
 
 import _frozen_importlib  # type: ignore[import-not-found]
+import _signal
 import posix
 import sys
 import time
@@ -28,6 +29,7 @@ _FAILURES = 64
 _DESCRIPTORS = 256
 _VARIABLES_CHARACTERS = 4096
 _VARIABLE_CHARACTERS = 200
+_TIMERS = (_signal.ITIMER_REAL, _signal.ITIMER_VIRTUAL, _signal.ITIMER_PROF)
 _ALL = ["*", "AWS_LAMBDA_*", "_HANDLER"]
 """Every variable that a handler may have a value of its own for."""
 _ANY_PACKAGE = "=*"
@@ -69,6 +71,7 @@ def run(modules: list[str], path: list[str], places: "Places") -> dict:
         "threads": _threads(),
         "fds": max(0, _open() - open_before),
         "scratch": not scratch.remember(places.scratch),
+        "timers": _timers(),
         "left_by": left_by,
         "failed": failed[:_FAILURES],
     }
@@ -420,12 +423,17 @@ def _file(name: str) -> str:
     return path if isinstance(path, str) else ""
 
 
-def _left(places: "Places") -> tuple[int, int, bool]:
+def _left(places: "Places") -> tuple[int, int, bool, bool]:
     """What changes when an import leaves something behind: threads, the lowest descriptor that is
-    free, and whether the scratch can be remembered."""
+    free, whether the scratch can be remembered, and whether a timer is set."""
     lowest = posix.open("/", posix.O_RDONLY | posix.O_CLOEXEC)
     posix.close(lowest)
-    return _threads(), lowest, scratch.remember(places.scratch)
+    return _threads(), lowest, scratch.remember(places.scratch), _timers()
+
+
+def _timers() -> bool:
+    """Whether an interval timer is set: a fork has none."""
+    return any(any(_signal.getitimer(which)) for which in _TIMERS)
 
 
 def _open() -> int:

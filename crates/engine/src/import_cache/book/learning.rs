@@ -180,6 +180,7 @@ fn left(imports: &Imports) -> String {
         (imports.fds, "open files"),
         (imports.shared, "memory that forks would share"),
         (u32::from(imports.scratch), "more in /tmp than forks can be given"),
+        (u32::from(imports.timers), "a timer set"),
     ];
     let kinds = kinds.iter().filter(|(count, _)| *count > 0).map(|(_, kind)| *kind);
     kinds.collect::<Vec<_>>().join(", ")
