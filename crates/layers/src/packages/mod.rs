@@ -157,6 +157,12 @@ pub enum InstallError {
         /// Which Python.
         python: String,
     },
+    /// A set of which a wheel is broken and could not be repaired.
+    #[error("{wheel} is broken, and is to be repaired first")]
+    Broken {
+        /// Which.
+        wheel: String,
+    },
     /// What is fetched in a broken wheel's stead is not the same.
     #[error(
         "{wheel} is broken, and what the index gives now is another wheel; deploy its functions anew"

@@ -1,8 +1,10 @@
 //! Whether wheels and package sets are what they were when they were made, and making them so again.
 //!
-//! A broken wheel is fetched once more, beside it, and takes its place in one step; then the sets that hold it are put
-//! together again in the same way. A sandbox goes on with the directory that it was started from, which is kept until
+//! A broken wheel is fetched once more, beside it, and takes its place in one step. When that was done for all, the sets that
+//! hold them are put together again in the same way: a set takes all of its wheels, so none of them may still be broken. A sandbox goes on with the directory that it was started from, which is kept until
 //! no sandbox runs ([`Store::bury`]).
+
+use std::collections::BTreeSet;
 
 use super::fetch::Fetcher;
 use super::view::{self, Set, remake};
@@ -46,6 +48,7 @@ pub fn verify(
     let bases = base::list(store)?;
     progress.step(&format!("checking {} wheel(s)", wheels.len()));
     let mut verdicts = Vec::new();
+    let (mut mended, mut broken) = (BTreeSet::new(), BTreeSet::new());
     for wheel in &wheels {
         let Some(fault) = fault(store, wheel) else { continue };
         progress.step(&format!("repairing {}", wheel.id));
@@ -55,17 +58,32 @@ pub fn verify(
             Some(base) => {
                 let name = format!("cache-{}", wheel.id);
                 let cache = Staging::begin(&store.kind(wheel::KIND), &name)?;
-                repair(&Fetcher::new(store, uv, base, cache.path(), progress), &[wheel])
+                Fetcher::new(store, uv, base, cache.path(), progress).again(wheel)
             }
         };
+        let to = if repaired.is_ok() { &mut mended } else { &mut broken };
+        to.insert(wheel.id.as_str());
         verdicts.push(Verdict { what: wheel.id.clone(), fault, repaired });
     }
-    // The files of a set are those of its wheels, and these have been read.
+    // The files of a set are those of its wheels: only when all of these are whole can it be.
     for set in &Set::all(store)? {
-        let (fault, repaired) = match view::fault(store, set) {
-            Ok(None) => continue,
-            Ok(Some(fault)) => (fault, remake(store, set).map_err(InstallError::from)),
-            Err(error) => ("it cannot be compared".to_owned(), Err(error.into())),
+        let of = |wheels: &BTreeSet<&str>| {
+            set.wheels.iter().find(|wheel| wheels.contains(wheel.as_str())).cloned()
+        };
+        let (fault, repaired) = match (of(&broken), of(&mended)) {
+            (Some(wheel), _) => {
+                (format!("its wheel {wheel} is broken"), Err(InstallError::Broken { wheel }))
+            }
+            // What was wrong with it was its wheel's, and is told of that.
+            (None, Some(_)) => match remake(store, set) {
+                Ok(()) => continue,
+                Err(error) => ("a wheel of it was repaired".to_owned(), Err(error.into())),
+            },
+            (None, None) => match view::fault(store, set) {
+                Ok(None) => continue,
+                Ok(Some(fault)) => (fault, remake(store, set).map_err(InstallError::from)),
+                Err(error) => ("it cannot be compared".to_owned(), Err(error.into())),
+            },
         };
         verdicts.push(Verdict { what: set.layer.to_string(), fault, repaired });
     }

@@ -99,6 +99,49 @@ fn a_changed_file_is_found_and_mended_beside_who_runs_from_it() {
     assert!(!seen.exists(), "once nothing runs, what was replaced goes");
 }
 
+#[test]
+fn sets_are_put_together_again_when_all_of_their_wheels_are_whole() {
+    let test = "sets_are_put_together_again_when_all_of_their_wheels_are_whole";
+    let Some(uv) = uv_or_skip(test) else { return };
+    let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let store = Store::open(state.path()).unwrap();
+    copy_base(&store);
+    let (index, name) = (Index::open(), fresh("pair"));
+    let uv = &index.allowed(uv, "");
+    let names = ["a", "b"].map(|which| format!("{name}_{which}"));
+    for name in &names {
+        let (file, bytes) = wheel(name, "1.0", &[(&format!("{name}.py"), "WHO = 'whole'\n")]);
+        index.add(&file, bytes);
+    }
+    let of = sources(&index, "");
+    let lock = lock::resolve(&store, uv, &BASE, &names, &of, &Silent).unwrap().unwrap();
+    let set = packages::install(&store, uv, &BASE, &lock, &of, &Silent).unwrap();
+    let module = |name: &str| store.layer_path(&set.layer).join(format!("{name}.py"));
+    let list = |name: &str| {
+        let id = &set.wheels.iter().find(|wheel| wheel.name == name.replace('_', "-")).unwrap().id;
+        store.layers().join("wheels").join(format!("{id}.files"))
+    };
+    // Whichever comes first, the other is still broken then.
+    for (changed, lost) in [(&names[0], &names[1]), (&names[1], &names[0])] {
+        fs::write(module(changed), "WHO = 'harmd'\n").unwrap();
+        fs::remove_file(list(lost)).unwrap();
+        let verdicts = packages::verify(&store, uv, &Silent).unwrap();
+        assert_eq!(verdicts.len(), 2, "{verdicts:?}");
+        assert!(verdicts.iter().all(|verdict| verdict.repaired.is_ok()), "{verdicts:?}");
+        assert_eq!(fs::read_to_string(module(changed)).unwrap(), "WHO = 'whole'\n");
+        assert!(packages::verify(&store, uv, &Silent).unwrap().is_empty());
+    }
+    // One that the index has no more. The set has files of it, and so is not well either.
+    let (file, bytes) = wheel(&names[1], "1.0", &[("other.py", "")]);
+    index.add(&file, bytes);
+    fs::write(module(&names[1]), "WHO = 'harmd'\n").unwrap();
+    fs::write(module(&names[0]), "").unwrap();
+    let verdicts = packages::verify(&store, uv, &Silent).unwrap();
+    let said: Vec<_> = verdicts.iter().map(|verdict| verdict.repaired.is_ok()).collect();
+    assert_eq!(said, [true, false, false], "{verdicts:?}");
+    assert_eq!(verdicts[2].what, set.layer.to_string());
+}
+
 /// Gives another store the base that all tests share.
 fn copy_base(store: &Store) {
     let mut copy = Command::new("cp");
