@@ -246,6 +246,35 @@ async fn who_wants_nothing_imported_ahead_is_forked_from_roots_alone() {
 }
 
 #[tokio::test]
+async fn what_is_imported_ahead_is_told_where_something_is_and_only_there() {
+    for zygotes in [
+        ZygotePolicy::None,
+        ZygotePolicy::Root,
+        ZygotePolicy::Paper,
+        ZygotePolicy::PerLock,
+        ZygotePolicy::Static,
+        ZygotePolicy::Utility,
+    ] {
+        let world = world(policy(zygotes), None, &[("a", 50.0, &[])]);
+        let plain = locked("plain", "uses:a", &["a==1"], &["a"]);
+        let id = engine::HandlerId("alone".into());
+        let alone = Arc::new(Handler { id, import_cache: false, ..Handler::clone(&plain) });
+        let told = async |handler: &Handler| {
+            let mut told = false;
+            world.engine.prepare_telling(handler, || told = true).await;
+            told
+        };
+        assert!(!told(&alone).await, "it wants none: {zygotes:?}");
+        let imports =
+            !matches!(zygotes, ZygotePolicy::None | ZygotePolicy::Root | ZygotePolicy::Static);
+        assert_eq!(told(&plain).await, imports, "{zygotes:?}");
+        settled(&world).await;
+        assert_eq!(world.census().derived_zygotes, usize::from(imports), "{zygotes:?}");
+        assert!(!told(&plain).await, "it is there: {zygotes:?}");
+    }
+}
+
+#[tokio::test]
 async fn nothing_is_made_again_and_again_for_who_cannot_use_it() {
     for zygotes in
         [ZygotePolicy::Paper, ZygotePolicy::PerLock, ZygotePolicy::Static, ZygotePolicy::Utility]

@@ -262,11 +262,11 @@ impl Deployer {
         if let Some(said) = reaches(handler) {
             progress.step(&said);
         }
-        if !handler.imports.is_empty() {
+        let begins = || {
             progress
                 .step(&format!("importing {} ahead of the first call", handler.imports.join(", ")));
-        }
-        if !self.engine.prepare(handler).await {
+        };
+        if !self.engine.prepare_telling(handler, begins).await {
             progress.step("importing takes long: until it is done, calls import for themselves");
         }
         Ok(function)

@@ -133,7 +133,12 @@ impl Engine {
     /// Makes the zygotes that the handler will be forked from, so that its first call finds them. Returns when they are
     /// there, or it is known that they cannot be; or, false, when that takes too long to be waited for.
     pub async fn prepare(&self, handler: &Handler) -> bool {
-        self.stopping.load(Ordering::SeqCst) || self.imports.prepare(handler).await
+        self.prepare_telling(handler, || ()).await
+    }
+
+    /// The same; `begins` is called before it waits for packages to be imported, and only if there are any to be imported.
+    pub async fn prepare_telling(&self, handler: &Handler, begins: impl FnOnce()) -> bool {
+        self.stopping.load(Ordering::SeqCst) || self.imports.prepare(handler, begins).await
     }
 
     /// Makes the zygotes of a tree that handlers may be forked from, before anybody has called them, as far as there is room:

@@ -27,12 +27,13 @@ impl Seed {
 impl ImportCache {
     /// Makes the zygotes that the handler will be forked from. Returns when they are there, or cannot be; or, false, when
     /// that takes longer than making one may: they are made all the same. Counts as a start, so that they are kept, but
-    /// brings nothing in; and the handler owes what it had made.
-    pub async fn prepare(self: &Arc<Self>, handler: &Handler) -> bool {
+    /// brings nothing in; and the handler owes what it had made. `begins` is called when one that imports something is
+    /// waited for.
+    pub async fn prepare(self: &Arc<Self>, handler: &Handler, begins: impl FnOnce()) -> bool {
         if self.config.zygotes == ZygotePolicy::None {
             return true;
         }
-        let (profile, given, wanted) = {
+        let (profile, given, wanted, awaited) = {
             let mut state = self.state();
             let profile = self.profile(&mut state, handler);
             if self.config.zygotes == ZygotePolicy::Utility {
@@ -45,8 +46,16 @@ impl ImportCache {
                 Some(_) => None,
                 None => own.or_else(|| self.ahead(&mut state, &profile)),
             };
-            (profile, given, wanted)
+            let awaited = given.is_some()
+                || wanted.as_ref().is_some_and(|key| {
+                    let standing = state.standing(&self.config, key);
+                    matches!(standing, Standing::Making | Standing::Absent)
+                });
+            (profile, given, wanted, awaited)
         };
+        if awaited {
+            begins();
+        }
         if let Some(mut making) = self.ensure(&Key::root(profile.realm)) {
             // Its failure was told when it happened; calls go on without it.
             let _ = outcome(&mut making).await;
@@ -189,7 +198,7 @@ mod tests {
         let cache = cache(&provider);
         let balance = || cache.state().account.balance();
         let opening = balance();
-        cache.prepare(&handler).await;
+        cache.prepare(&handler, || ()).await;
         assert_eq!(provider.begun(Operation::Derive), 1);
         assert_eq!(balance(), opening);
         let (mut brought, mut starts) = (0.0, 0);

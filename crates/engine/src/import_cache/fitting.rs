@@ -308,8 +308,8 @@ mod tests {
             imports: vec!["b".to_owned()],
             ..handler()
         };
-        cache.prepare(&hangs).await;
-        cache.prepare(&other).await;
+        cache.prepare(&hangs, || ()).await;
+        cache.prepare(&other, || ()).await;
         let age = cache.config.zygote_age;
         sleep(age + Duration::from_secs(1)).await;
         record(&provider, &[("a", 600_000.0), ("b", 10.0)]);

@@ -291,7 +291,7 @@ pub(super) mod tests {
             start(&cache, &other, "b", 100.0).await;
             sleep(Duration::from_millis(50)).await;
         }
-        cache.prepare(&bare).await;
+        cache.prepare(&bare, || ()).await;
         assert_eq!(provider.census().derived_zygotes, 0, "that one is still being made");
         assert!(cache.errands.len() <= 3, "{} wait", cache.errands.len());
         sleep(Duration::from_secs(10)).await;

@@ -225,13 +225,13 @@ mod tests {
         let cache = cache(&provider);
         for at in 0..hanging {
             let (cache, hangs) = (Arc::clone(&cache), of("t", &format!("h{at}"), "hangs"));
-            tokio::spawn(async move { cache.prepare(&hangs).await });
+            tokio::spawn(async move { cache.prepare(&hangs, || ()).await });
         }
         while provider.begun(Operation::Derive) == 0 {
             sleep(Duration::from_millis(10)).await;
         }
         let begun = Instant::now();
-        assert!(cache.prepare(&of(tenant, "victim", "b")).await, "it is there");
+        assert!(cache.prepare(&of(tenant, "victim", "b"), || ()).await, "it is there");
         let (zygotes, _) = cache.status();
         assert!(zygotes.iter().any(|zygote| zygote.imports == ["b"]), "{zygotes:?}");
         begun.elapsed()
@@ -255,7 +255,7 @@ mod tests {
         let limit = cache.config.creation_timeout;
         let _held = cache.turns.turn("t").await;
         let begun = Instant::now();
-        assert!(!cache.prepare(&of("t", "h", "a")).await);
+        assert!(!cache.prepare(&of("t", "h", "a"), || ()).await);
         assert_eq!(begun.elapsed().as_secs(), limit.as_secs());
         assert_eq!(provider.begun(Operation::Derive), 0);
     }
