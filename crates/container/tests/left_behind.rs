@@ -2,7 +2,7 @@
 
 mod support;
 
-use sandbox::{Imports, Provider, ZygoteSpec};
+use sandbox::{Imports, InstanceSpec, Provider, ZygoteSpec};
 use support::{NONE, World, ask, can_run};
 
 const HANDLER: &str = "def handler(event, context):\n    return 1\n";
@@ -69,6 +69,27 @@ if os.fork() == 0:
             assert_eq!(said(&imports), (1, 0, 0, vec!["culprit"]), "{source}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_imports_have_added_to_the_path_is_there_in_forks() {
+    if !can_run() {
+        return;
+    }
+    let source = "import sys\nsys.path.append('/opt/python/brought')\nsys.path.insert(0, '/opt/python/first')\n";
+    let handler =
+        "import sys\ndef handler(event, context):\n    return [sys.path[:3], sys.path[-1]]\n";
+    let world = World::new(false, NONE).await;
+    let packages = Some(world.package("adds", source));
+    let spec = ZygoteSpec { packages: packages.clone(), ..world.zygote(&["adds"]) };
+    let zygote = world.containers.create_zygote(spec).await.unwrap();
+    let spec = InstanceSpec { packages, ..world.instance(handler) };
+    let mut instance = zygote.fork(spec).await.unwrap();
+    let (own, all) = ("/var/task", "/opt/python");
+    assert_eq!(
+        ask(instance.as_mut(), "{}").await,
+        serde_json::json!([[own, "/opt/python/first", all], "/opt/python/brought"])
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
