@@ -1,7 +1,7 @@
 //! `wool up`: the worker, in front or in the background.
 
 use std::fs::OpenOptions;
-use std::io::{IsTerminal as _, Read as _, Seek as _, SeekFrom};
+use std::io::{IsTerminal as _, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -286,7 +286,8 @@ fn spawn(state: &State, up: &Up, log: &Path) -> Result<Child> {
     command.spawn().map_err(|error| anyhow!("cannot start the worker: {error}"))
 }
 
-/// The last lines of a file that stand behind so many bytes, as far as they help.
+/// The last lines of a file that stand behind so many bytes, as far as they help; and why there may be too few, if nothing can be
+/// written to it: on a full disk the reason has no place.
 fn tail(path: &Path, before: u64) -> String {
     let read = || -> std::io::Result<String> {
         let mut file = std::fs::File::open(path)?;
@@ -298,5 +299,10 @@ fn tail(path: &Path, before: u64) -> String {
     };
     let text = read().unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(15)..].join("\n")
+    let mut told = lines[lines.len().saturating_sub(15)..].join("\n");
+    let append = || OpenOptions::new().append(true).open(path)?.write_all(b"\n");
+    if let Err(error) = append() {
+        told.push_str(&format!("\nno more can be written to it: {error}"));
+    }
+    told
 }
