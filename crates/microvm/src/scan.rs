@@ -95,7 +95,7 @@ impl Scanner {
     ) -> io::Result<Vec<Range<u64>>> {
         let places =
             if mutant::leaves_out(Mutant::OnlyInMemory) { PRESENT } else { PRESENT | SWAPPED };
-        let mut list = vec![Found::default(); self.room];
+        let mut list = Vec::<Found>::with_capacity(self.room);
         let mut all = Vec::new();
         let mut from = range.start;
         while from < range.end {
@@ -104,7 +104,7 @@ impl Scanner {
                 start: from,
                 end: range.end,
                 list: list.as_mut_ptr().addr() as u64,
-                list_length: list.len() as u64,
+                list_length: self.room as u64,
                 category_inverted,
                 category_mask,
                 category_any_of: places,
@@ -115,7 +115,9 @@ impl Scanner {
             // SAFETY: the request and the list that it refers to live on, and are as long as they say.
             let count = unsafe { libc::ioctl(self.pagemap.as_raw_fd(), PAGEMAP_SCAN, argument) };
             let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-            all.extend(list[..count].iter().map(|found| found.start..found.end));
+            // SAFETY: so many has the kernel written, and no more than there is room for.
+            unsafe { list.set_len(count) };
+            all.extend(list.iter().map(|found| found.start..found.end));
             if mutant::leaves_out(Mutant::WalkEndIgnored) {
                 break;
             }

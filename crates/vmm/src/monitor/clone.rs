@@ -77,7 +77,10 @@ impl RunningClone {
                 return Ok(None);
             }
             process.feed(&buffer[..count]);
-            if let ControlFlow::Break(end) = self.run(&mut process)? {
+            let flow = self.run(&mut process)?;
+            // An instance that is not kept is over as soon as it has answered.
+            scale.note(self, &process);
+            if let ControlFlow::Break(end) = flow {
                 return Ok(end);
             }
             scale.weigh(self, &process);
@@ -174,14 +177,18 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    pub(super) fn weigh(&mut self, clone: &RunningClone, process: &Process) {
+    /// It has run once more. From its first call others learn what they will touch.
+    pub(super) fn note(&mut self, clone: &RunningClone, process: &Process) {
         self.rounds = self.rounds.saturating_add(1);
-        if self.rounds == 1 || !self.rounds.is_power_of_two() {
-            return;
-        }
         if self.rounds == 2 && clone.family.template.wants_lessons() {
             // Of one that was not watched nothing is known.
             let _ = clone.family.template.learn(process, &clone.family.scanner);
+        }
+    }
+
+    pub(super) fn weigh(&self, clone: &RunningClone, process: &Process) {
+        if self.rounds == 1 || !self.rounds.is_power_of_two() {
+            return;
         }
         if let Ok(bytes) = process.weigh(&clone.family.scanner) {
             clone.family.tell(&Event::Weighs { number: clone.number, bytes });

@@ -81,6 +81,7 @@ pub(super) fn live(clone: &RunningClone) -> Result<End, Trouble> {
         if let ControlFlow::Break(end) = call(clone, &mut input, &mut process)? {
             return Ok(end);
         }
+        scale.note(clone, &process);
         scale.weigh(clone, &process);
         process = match function.template.reset(process, &clone.family.scanner) {
             Ok((mut process, _)) => {
