@@ -713,13 +713,18 @@ async fn a_zygote_that_lives_on_the_memory_of_its_slots_ends() {
     // It stays in the slot's cgroup, and could go to the next with what it has taken here.
     let attack = "
 import time
-def live(fds):
+def live(fds, ready):
     for fd in groups(fds):
         os.write(fd, b'0')
+    os.write(ready, b'.')
     time.sleep(1000)
 
 def attack(fds, uid, flags):
-    daemon(lambda: live(fds))
+    moved, ready = os.pipe()
+    daemon(lambda: live(fds, ready))
+    os.read(moved, 1)
+    os.close(moved)
+    os.close(ready)
     return 'there'
 ";
     let Beside { world, honest, bystander, evil } = beside(attack).await;
