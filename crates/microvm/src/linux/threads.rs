@@ -5,9 +5,9 @@
 //!   running ─┤                                                                                       ├─► ready ─► running
 //!            └── it yields, or its turn is over ─────────────────────────────────────────────────────┘
 //! ```
-//! A turn is over when another thread has waited for its own for [`TURN`], or at once when the time is over for which one waits: who
-//! has waited often has little to do, and CPython's threads ask for the interpreter in this way. That is looked at when a thread
-//! makes a call, and by a timer, which interrupts whoever computes. Where all wait for each other the last one to wait gets EDEADLK. While the process
+//! A turn is over after [`TURN`] if another thread is ready, or at once when the time is over for which one waits: who has waited
+//! often has little to do, and CPython's threads ask for the interpreter in this way. That is looked at when a thread makes a
+//! call, and by a timer, which interrupts whoever computes. Where all wait for each other the last one to wait gets EDEADLK. While the process
 //! waits for its channel no thread runs, as in a container that is paused between calls; a template holds all of them. Where a
 //! thread keeps it from waiting there when a call is over, it is the monitor that stops the machine until the next one.
 
