@@ -331,3 +331,48 @@ fn one_call_moves_no_more_than_linux_would_however_often_its_parts_name_the_same
     std::fs::remove_file(&path).unwrap();
     assert!(status.success(), "{status}");
 }
+
+#[test]
+fn the_list_of_mappings_is_read_in_parts_of_which_each_is_short() {
+    let source = r#"
+        #include <fcntl.h>
+        #include <stdio.h>
+        #include <string.h>
+        #include <sys/mman.h>
+        #include <sys/stat.h>
+        #include <unistd.h>
+        static char text[64 << 20], name[256];
+        int main() {
+            chdir("/tmp");
+            memset(name, 'd', 255);
+            for (int depth = 0; depth < 15; depth++) { mkdir(name, 0700); chdir(name); }
+            int near = open("near", O_CREAT | O_RDWR, 0600);
+            for (int depth = 0; depth < 5; depth++) { mkdir(name, 0700); chdir(name); }
+            int far = open("far", O_CREAT | O_RDWR, 0600);
+            ftruncate(near, 1 << 16); ftruncate(far, 1 << 16);
+            for (int round = 0; round < 2000; round++)
+                if (mmap(0, 4096, PROT_NONE, MAP_PRIVATE, round % 5 ? near : far, round % 2 * 8192) == MAP_FAILED) return 1;
+            int maps = open("/proc/self/maps", O_RDONLY);
+            long length = 0, most = 0, got, nears = 0, fars = 0;
+            while ((got = read(maps, text + length, sizeof text - 1 - length)) > 0) { length += got; if (got > most) most = got; }
+            if (most < 1000 || most > 64 << 10 || length < 4000000) return 2;
+            for (char *end = text; (end = strchr(end, '\n')); end++) {
+                nears += !memcmp(end - 5, "/near", 5); fars += !memcmp(end - 10, "(too long)", 10);
+            }
+            if (nears != 1600 || fars != 400 || text[length - 1] != '\n') return 3;
+            char part[1000];
+            for (long at = 0; at < length; at += 777777) {
+                got = pread(maps, part, sizeof part, at);
+                if (got <= 0 || memcmp(part, text + at, got)) return 4;
+            }
+            return 7;
+        }"#;
+    let Some(host) = kvm() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("program"), compile(source, &["-static"])).unwrap();
+    let tree = TreeBuilder::default().layer("/", directory.path()).unwrap().devices().proc();
+    let options = Options { program: vec!["/program".into()], ..Options::default() };
+    let tree = tree.scratch("/tmp").build(1 << 20, 64);
+    let mut process = Process::start(&host, tree, &options).unwrap();
+    assert_eq!(process.run().unwrap(), Pause::Exited(7));
+}

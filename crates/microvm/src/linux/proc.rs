@@ -20,15 +20,51 @@ pub(super) fn memory(process: &Process) -> (u64, u64) {
     (most, most.saturating_sub(process.space.regions().counted()))
 }
 
-/// The text, as it is now.
-pub(super) fn tell(process: &Process, what: Told) -> Vec<u8> {
+/// Bytes that are told at once at most, as Linux tells no more than it has room for: whoever wants the rest asks again.
+const MOST: u64 = 64 << 10;
+
+/// Of the text as it is now: what is there from an offset on, or a part of it.
+pub(super) fn tell(process: &Process, what: Told, offset: u64, length: u64) -> Vec<u8> {
+    let mut part = Part { before: offset, left: length.min(MOST), bytes: Vec::new() };
     match what {
+        Told::Maps => maps(process, &mut part),
+        what => part.take(&whole(process, what)),
+    }
+    part.bytes
+}
+
+/// What is wanted of a text that may be too long to be held.
+struct Part {
+    /// Bytes that are not wanted yet; and then those that are.
+    before: u64,
+    left: u64,
+    bytes: Vec<u8>,
+}
+
+impl Part {
+    fn is_whole(&self) -> bool {
+        self.left == 0
+    }
+
+    fn take(&mut self, text: &[u8]) {
+        let skipped = usize::try_from(self.before).unwrap_or(usize::MAX).min(text.len());
+        self.before -= skipped as u64;
+        let text = &text[skipped..];
+        let text = &text[..usize::try_from(self.left).unwrap_or(usize::MAX).min(text.len())];
+        self.left -= text.len() as u64;
+        self.bytes.extend_from_slice(text);
+    }
+}
+
+/// One that is short.
+fn whole(process: &Process, what: Told) -> Vec<u8> {
+    match what {
+        Told::Maps => Vec::new(),
         Told::Name => {
             let mut name = name(process).to_vec();
             name.push(b'\n');
             name
         }
-        Told::Maps => maps(process),
         Told::Stat => stat(process),
         Told::Status => status(process),
         Told::StatMemory => {
@@ -142,35 +178,49 @@ fn status(process: &Process) -> Vec<u8> {
 }
 
 /// A line for each part that has one kind of rights and shows one file, or none.
-fn maps(process: &Process) -> Vec<u8> {
-    let mut names = BTreeMap::<NodeId, Vec<u8>>::new();
-    let mut text = Vec::new();
+fn maps(process: &Process, part: &mut Part) {
+    let stopper = process.stopper();
+    // Neighbours mostly are of one file.
+    let mut last = (None, Vec::new());
     for (region, rights) in process.space.regions().iter() {
         let mut from = region.start;
         for (range, file) in process.space.files().inside(region.clone()) {
-            line(process, &mut text, from..range.start, rights, None);
-            let node = file.node;
-            let name = names.entry(node).or_insert_with(|| match process.kernel.tree.links(node) {
-                0 => b"(deleted)".to_vec(),
-                _ => process.kernel.tree.path(node),
-            });
-            line(process, &mut text, range.clone(), rights, Some((file, name)));
+            // A guest can have very many.
+            if part.is_whole() || stopper.wanted() {
+                return;
+            }
+            part.take(&line(process, from..range.start, rights, None));
+            if last.0 != Some(file.node) {
+                last = (Some(file.node), path(process, file.node));
+            }
+            part.take(&line(process, range.clone(), rights, Some((file, &last.1))));
             from = range.end;
         }
-        line(process, &mut text, from..region.end, rights, None);
+        part.take(&line(process, from..region.end, rights, None));
     }
-    text
+}
+
+/// Of a file that is mapped: no longer than a path can be.
+fn path(process: &Process, node: NodeId) -> Vec<u8> {
+    const MOST: usize = libc::PATH_MAX as usize;
+    match process.kernel.tree.links(node) {
+        0 => b"(deleted)".to_vec(),
+        _ => process
+            .kernel
+            .tree
+            .path_of_at_most(node, MOST)
+            .unwrap_or_else(|| b"(too long)".to_vec()),
+    }
 }
 
 fn line(
     process: &Process,
-    text: &mut Vec<u8>,
     range: Range<u64>,
     rights: Rights,
-    file: Option<(FileMapping, &Vec<u8>)>,
-) {
+    file: Option<(FileMapping, &[u8])>,
+) -> Vec<u8> {
     if range.is_empty() {
-        return;
+        return Vec::new();
     }
     let right = |wanted: Rights, letter| if rights.allow(wanted) { letter } else { '-' };
     let (offset, shared, inode) = file.as_ref().map_or_else(
@@ -189,12 +239,11 @@ fn line(
     if let Some((_, name)) = file {
         // As Linux has it: the name begins at column 73.
         let _ = write!(line, "{:1$} ", "", 72_usize.saturating_sub(line.len()));
-        text.extend_from_slice(line.as_bytes());
-        text.extend_from_slice(name);
+        [line.as_bytes(), name, b"\n"].concat()
     } else {
-        text.extend_from_slice(line.as_bytes());
+        line.push('\n');
+        line.into_bytes()
     }
-    text.push(b'\n');
 }
 
 /// A path below the process's own number, as one below `self`: its number is another in each clone.

@@ -211,8 +211,8 @@ fn read_node(
         }
         Contents::Bytes(bytes) => return copy(bytes, &mut process.space, target, length, offset),
         Contents::Told(what) => {
-            let text = proc::tell(process, *what);
-            return copy(&text, &mut process.space, target, length, offset);
+            let text = proc::tell(process, *what, offset, length);
+            return copy(&text, &mut process.space, target, length, 0);
         }
         Contents::Device(Device::Null) => return Ok(0),
         Contents::Device(Device::Zero | Device::Full) => {

@@ -233,15 +233,25 @@ impl Tree {
 
     /// A node's absolute path, as long as it has a name.
     #[must_use]
-    pub fn path(&self, mut id: NodeId) -> Vec<u8> {
-        let mut names = Vec::new();
+    pub fn path(&self, id: NodeId) -> Vec<u8> {
+        self.path_of_at_most(id, usize::MAX).unwrap_or_default()
+    }
+
+    /// The same, unless it is longer than so many bytes.
+    #[must_use]
+    pub fn path_of_at_most(&self, mut id: NodeId, most: usize) -> Option<Vec<u8>> {
+        let (mut names, mut length) = (Vec::new(), 0);
         while id != ROOT {
             let parent = self.parent(id);
             let there = self.uncovered(id);
             let entries = self.entries(parent).ok();
             let name = entries.and_then(|all| all.iter().find(|(_, it)| it.node == there));
             let Some((name, _)) = name else { break };
-            names.push(name.clone());
+            length += name.len() + 1;
+            if length > most {
+                return None;
+            }
+            names.push(name);
             id = parent;
         }
         let mut path = Vec::new();
@@ -249,7 +259,7 @@ impl Tree {
             path.push(b'/');
             path.extend_from_slice(name);
         }
-        if path.is_empty() { b"/".to_vec() } else { path }
+        Some(if path.is_empty() { b"/".to_vec() } else { path })
     }
 
     /// Opens a file of a layer; whoever opens the same one shares it.
