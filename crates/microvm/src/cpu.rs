@@ -134,6 +134,11 @@ impl Context {
         Ok(())
     }
 
+    /// The number of the call that it waits in.
+    pub(crate) fn call(&self) -> u64 {
+        self.regs.rax
+    }
+
     /// What its call returns.
     pub(crate) fn set_answer(&mut self, answer: u64) {
         self.regs.rax = answer;

@@ -191,8 +191,7 @@ tries('process', lambda: multiprocessing.get_context('fork').Process().start())
 tries('waits for a signal', lambda: signal.sigtimedwait([signal.SIGUSR1], 0))
 tries('affinity', lambda: os.sched_setaffinity(0, [0]))
 tries('fifo', lambda: os.mkfifo('/tmp/fifo'))
-tries('timer', lambda: signal.setitimer(signal.ITIMER_REAL, 1))
-tries('alarm', lambda: signal.alarm(1))
+tries('timer', lambda: signal.setitimer(signal.ITIMER_PROF, 1))
 tries('epoll', lambda: select.epoll())
 tries('memfd', lambda: os.memfd_create('name'))
 tries('unix', lambda: socket.socket(socket.AF_UNIX))
@@ -217,12 +216,55 @@ tries('proc', lambda: os.listdir('/proc/self/fd'))
 "#;
     let Some(ended) = run(script) else { return };
     let said = "twice ENODEV\nto read ENODEV\ncopied 120\nread 120\nprocess ENOSYS\nwaits for a signal ENOSYS\n\
-        affinity ENOSYS\nfifo EPERM\ntimer ENOSYS\nalarm 4294967295\n\
+        affinity ENOSYS\nfifo EPERM\ntimer ENOSYS\n\
         epoll ENOSYS\nmemfd ENOSYS\nunix EAFNOSUPPORT\nraw EPROTONOSUPPORT\n\
         tcp ('0.0.0.0', 0)\nbind EACCES\nconnect EACCES\nlisten EACCES\naccept EINVAL\nsendto EPIPE\npeer ENOTCONN\n\
         udp ('0.0.0.0', 0)\nbind EACCES\nconnect EACCES\nlisten EACCES\naccept EINVAL\nsendto EACCES\npeer ENOTCONN\n\
         server EACCES\nclient EACCES\ndatagrams ESOCKTNOSUPPORT\nproc ENOENT\n";
     assert_eq!(ended, (Pause::Exited(0), said.into()));
+}
+
+#[test]
+fn code_that_takes_too_long_is_interrupted_by_its_own_alarm() {
+    let script = r#"
+import signal, threading, time
+class Late(Exception):
+    pass
+def late(number, frame):
+    raise Late
+signal.signal(signal.SIGALRM, late)
+done, lock = threading.Event(), threading.Lock()
+def computes():
+    while not done.is_set():
+        pass
+def spin():
+    while True:
+        pass
+lock.acquire()
+other = threading.Thread(target=computes)
+def limited(name, call, *arguments):
+    signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+    try:
+        print(name, call(*arguments))
+    except Late:
+        print(name, 'is late')
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+for _ in range(2):
+    limited('spin', spin)
+    limited('sleep', time.sleep, 100)
+    limited('lock', lock.acquire)
+    limited('pause', signal.pause)
+    limited('join', threading.Thread.join, other) if other.ident else other.start()
+    limited('sum', sum, range(10))
+done.set()
+other.join()
+print(signal.alarm(100), signal.alarm(0), signal.getitimer(signal.ITIMER_REAL))
+"#;
+    let Some(ended) = run(script) else { return };
+    let late = "spin is late\nsleep is late\nlock is late\npause is late\n";
+    let said = format!("{late}sum 45\n{late}join is late\nsum 45\n0 100 (0.0, 0.0)\n");
+    assert_eq!(ended, (Pause::Exited(0), said));
 }
 
 #[test]

@@ -4,8 +4,8 @@ use rustix::io::Errno;
 
 use super::process::{Pause, Process};
 use super::{
-    Answer, alone, clock, descriptors, futex, identity, memory, paths, ready, signals, sockets,
-    status, threads, transfer,
+    Answer, alarm, alone, clock, descriptors, futex, identity, memory, paths, ready, signals,
+    sockets, status, threads, transfer,
 };
 use crate::vcpu::VcpuError;
 
@@ -73,9 +73,9 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_exit_group => return Flow::Exit(signed(a) & 0xff),
         libc::SYS_clone => return threads::start(process, arguments),
         libc::SYS_futex => return futex::futex(process, arguments),
-        libc::SYS_nanosleep => return clock::nanosleep(process, a),
-        libc::SYS_clock_nanosleep => return clock::clock_nanosleep(process, a, b, c),
-        libc::SYS_setitimer => return clock::set_timer(process, a, b, c),
+        libc::SYS_nanosleep => return clock::nanosleep(process, a, b),
+        libc::SYS_clock_nanosleep => return clock::clock_nanosleep(process, a, b, c, d),
+        libc::SYS_setitimer => return alarm::set(process, a, b, c),
         libc::SYS_pause => return signals::pause(process),
         libc::SYS_rt_sigprocmask => return signals::sigprocmask(process, a, b, c, d),
         libc::SYS_rt_sigreturn => return signals::sigreturn(process),
@@ -174,9 +174,8 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_clock_getres => clock::getres(process, a, b),
         libc::SYS_gettimeofday => clock::gettimeofday(process, a),
         libc::SYS_time => clock::time(process, a),
-        libc::SYS_getitimer => clock::timer(process, a, b),
-        // No alarm is ever set: there is none to take back.
-        libc::SYS_alarm if signed(a) == 0 => Ok(0),
+        libc::SYS_getitimer => alarm::get(process, a, b),
+        libc::SYS_alarm => Ok(alarm::alarm(process, a)),
 
         libc::SYS_rt_sigaction => signals::sigaction(process, a, b, c, d),
         libc::SYS_rt_sigpending => signals::sigpending(process, a, b),

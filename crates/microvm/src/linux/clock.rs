@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::call::{Flow, signed};
+use super::call::Flow;
 use super::process::Process;
 use super::record::{Record, long_at};
 use super::threads::{Wait, deadline};
@@ -122,55 +122,48 @@ pub(super) fn time(process: &mut Process, target: u64) -> Answer {
     Ok(now)
 }
 
-pub(super) fn nanosleep(process: &mut Process, wanted: u64) -> Flow {
-    sleep(process, duration(process, wanted))
+pub(super) fn nanosleep(process: &mut Process, wanted: u64, rest: u64) -> Flow {
+    sleep(process, duration(process, wanted), rest)
 }
 
-pub(super) fn clock_nanosleep(process: &mut Process, number: u64, flags: u64, wanted: u64) -> Flow {
+pub(super) fn clock_nanosleep(
+    process: &mut Process,
+    number: u64,
+    flags: u64,
+    wanted: u64,
+    rest: u64,
+) -> Flow {
     const ABSOLUTE: u64 = 1;
-    let wanted = duration(process, wanted).and_then(|wanted| match flags & ABSOLUTE {
-        0 => told(process, number).map(|_| wanted),
-        _ => left(process, number, wanted),
+    let is_absolute = flags & ABSOLUTE != 0;
+    let wanted = duration(process, wanted).and_then(|wanted| match is_absolute {
+        false => told(process, number).map(|_| wanted),
+        true => left(process, number, wanted),
     });
-    sleep(process, wanted)
+    sleep(process, wanted, if is_absolute { 0 } else { rest })
 }
 
-fn sleep(process: &mut Process, wanted: Result<Duration, Errno>) -> Flow {
+fn sleep(process: &mut Process, wanted: Result<Duration, Errno>, rest: u64) -> Flow {
     match wanted {
-        Ok(wanted) => threads::wait(process, Wait::Time, Some(deadline(wanted))),
+        Ok(wanted) => threads::wait(process, Wait::Time { rest }, Some(deadline(wanted))),
         Err(errno) => Flow::Answer(Err(errno)),
     }
 }
 
-/// `getitimer`: no timer is ever set.
-pub(super) fn timer(process: &mut Process, which: u64, target: u64) -> Answer {
-    check_timer(which)?;
-    process.space.write(target, 32)?.fill(0);
-    Ok(0)
-}
-
-fn check_timer(which: u64) -> Answer {
-    match signed(which) {
-        libc::ITIMER_REAL | libc::ITIMER_VIRTUAL | libc::ITIMER_PROF => Ok(0),
-        _ => Err(Errno::INVAL),
+/// A sleep was interrupted: tells what is left of it, where that is asked for.
+pub(super) fn tell_rest(
+    process: &mut Process,
+    rest: u64,
+    until: Option<Instant>,
+) -> Result<(), Errno> {
+    if rest == 0 {
+        return Ok(());
     }
-}
-
-/// `setitimer`: it can be cleared. To interrupt a program that computes takes a timer for each machine, which there is not:
-/// see [`super::threads`].
-pub(super) fn set_timer(process: &mut Process, which: u64, new: u64, old: u64) -> Flow {
-    let value = match new {
-        0 => [0; 16],
-        new => match process.space.read(new, 32) {
-            Ok(bytes) => std::array::from_fn(|at| bytes[16 + at]),
-            Err(errno) => return Flow::Answer(Err(errno)),
-        },
-    };
-    match old {
-        _ if value != [0; 16] => Flow::Unknown,
-        0 => check_timer(which).into(),
-        old => timer(process, which, old).into(),
-    }
+    let left =
+        until.map(|until| until.saturating_duration_since(Instant::now())).unwrap_or_default();
+    let record =
+        Record::<16>::new().long(0, left.as_secs()).long(8, u64::from(left.subsec_nanos()));
+    process.space.write(rest, 16)?.copy_from_slice(record.bytes());
+    Ok(())
 }
 
 /// How long it is until a moment of a clock.

@@ -20,6 +20,7 @@
 //! for each number.
 
 mod ahead;
+mod alarm;
 mod alone;
 mod call;
 mod clock;

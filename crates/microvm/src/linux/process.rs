@@ -17,6 +17,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use thiserror::Error;
 
+use super::alarm::{self, Alarm};
 use super::call::{self, Flow};
 use super::clock::Used;
 use super::clock_page::ClockPage;
@@ -26,7 +27,7 @@ use super::identity::PID;
 use super::signals::Signals;
 use super::start;
 use super::template::Kernel;
-use super::threads::{self, Threads};
+use super::threads::{self, Standing, Threads};
 use crate::arena::Memory;
 use crate::file_mappings::FileMapping;
 use crate::hypervisor::Hypervisor;
@@ -191,6 +192,7 @@ impl Process {
             signals: Signals::default(),
             name: start::name(&path),
             threads: Threads::default(),
+            alarm: Alarm::default(),
         };
         Ok(Self::assemble(vcpu, space, kernel, PID, clock, Used::default()))
     }
@@ -326,14 +328,12 @@ impl Process {
             if let Some(clock) = &mut self.clock {
                 clock.refresh(&mut self.space);
             }
-            running.interrupt_at(self.kernel.threads.end_of_turn())?;
+            let Kernel { threads, alarm, .. } = &self.kernel;
+            running.interrupt_at(threads.end_of_turn().into_iter().chain(alarm.at()).min())?;
             let pause = match self.vcpu.run(&mut self.space)? {
                 Exit::Stopped => {
                     running.was_interrupted();
-                    if self.vcpu.is_in_between() && self.kernel.threads.turn_is_over() {
-                        threads::give_way(self)?;
-                    }
-                    None
+                    if self.vcpu.is_in_between() { self.interrupt()? } else { None }
                 }
                 Exit::Syscall { site } => self.serve(site)?,
                 Exit::Fault(fault) if fault.is_of_page() && self.supply(fault.address) => {
@@ -352,6 +352,19 @@ impl Process {
                 return Ok(pause);
             }
         }
+    }
+
+    /// The guest stands between two of its instructions: another thread may have its turn, or a signal come.
+    fn interrupt(&mut self) -> Result<Option<Pause>, ProcessError> {
+        match alarm::ring(self, Standing::Between) {
+            Some(Flow::Kill(signal)) => return Ok(Some(Pause::Killed(signal, None))),
+            Some(Flow::Lost(error)) => return Err(error.into()),
+            _ => {}
+        }
+        if self.kernel.threads.turn_is_over() {
+            threads::give_way(self)?;
+        }
+        Ok(None)
     }
 
     /// Has there be what the guest touched, if it was promised. Whether it was.

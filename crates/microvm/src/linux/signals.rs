@@ -11,10 +11,12 @@ use rustix::io::Errno;
 
 use super::Answer;
 use super::call::{Flow, register};
+use super::deferred;
 use super::identity::meant;
 use super::process::{Pause, Process};
 use super::record::{Record, long_at};
 use super::start::USER;
+use super::threads::{self, Standing};
 use crate::layout::PAGE;
 use crate::vcpu::Fault;
 use frame::push;
@@ -26,6 +28,7 @@ const MOST: usize = 64;
 /// Bytes of a set of signals.
 const SET_BYTES: u64 = 8;
 const ON_STACK: u64 = 0x0800_0000;
+const RESTART: u64 = 0x1000_0000;
 const RESET: u64 = 0x8000_0000;
 const NO_DEFER: u64 = 0x4000_0000;
 /// The alternate stack's state: disabled.
@@ -41,6 +44,7 @@ const KILL: usize = 9;
 /// Sent to whoever writes to a pipe that nobody reads.
 pub(super) const PIPE: usize = 13;
 const SEGV: usize = 11;
+pub(super) const ALRM: usize = 14;
 const STOP: usize = 19;
 
 /// What a process wants done about signals.
@@ -97,6 +101,16 @@ impl OwnSignals {
     /// As a thread begins that was started where these are: with its mask alone.
     pub(super) fn of_child(self) -> Self {
         Self { stack: AlternateStack::default(), waiting: 0, ..self }
+    }
+
+    /// Whether the thread blocks a signal.
+    pub(super) fn block(&self, number: usize) -> bool {
+        self.mask & bit(number) != 0
+    }
+
+    /// A signal waits for it from now on.
+    pub(super) fn keep(&mut self, number: usize) {
+        self.waiting |= bit(number);
     }
 }
 
@@ -207,30 +221,40 @@ pub(super) fn kill(process: &mut Process, target: i32, signal: i32) -> Flow {
     if !own {
         return Flow::Answer(Err(Errno::SRCH));
     }
-    send(process, Addressee::Process, signal)
+    send(process, None, signal)
 }
 
-/// `tkill` and `tgkill`. Another thread than the running one is not interrupted for a handler: EAGAIN.
+/// `tkill` and `tgkill`.
 pub(super) fn kill_thread(process: &mut Process, target: u64, signal: i32) -> Flow {
     let target = meant(process, target);
     if !process.kernel.threads.live(target) {
         return Flow::Answer(Err(Errno::SRCH));
     }
-    let handler = |number: usize| process.kernel.signals.actions.get(number).map(|it| it.handler);
-    let handled = usize::try_from(signal).ok().and_then(handler).is_some_and(|it| it > 1);
-    if handled && target != process.kernel.threads.running() {
-        return Flow::Answer(Err(Errno::AGAIN));
-    }
-    send(process, Addressee::Thread, signal)
+    send(process, Some(target), signal)
 }
 
-fn send(process: &mut Process, to: Addressee, signal: i32) -> Flow {
+/// To a thread, or to whichever there is that takes it.
+fn send(process: &mut Process, thread: Option<u64>, signal: i32) -> Flow {
     let number = usize::try_from(signal).ok().filter(|number| *number <= MOST);
     let Some(number) = number else { return Flow::Answer(Err(Errno::INVAL)) };
     if number == 0 {
         return Flow::Answer(Ok(0));
     }
-    raise(process, to, number, Ok(0))
+    let to = if thread.is_some() { Addressee::Thread } else { Addressee::Process };
+    let receiver = thread.unwrap_or_else(|| receiver(process, number, Standing::Between));
+    if receiver == process.kernel.threads.running() {
+        return raise(process, to, number, Ok(0));
+    }
+    process.vcpu.registers().rax = register(Ok(0));
+    let arrived = arrive_at_other(process, to, number, receiver, Standing::Between);
+    arrived.unwrap_or(Flow::Answer(Ok(0)))
+}
+
+/// Which thread a signal to the process comes to: as on Linux the first one, else the one that runs, else any that takes it.
+fn receiver(process: &Process, number: usize, standing: Standing) -> u64 {
+    let Signals { mask, .. } = process.kernel.signals;
+    let is_taken = mask & bit(number) == 0 && !matches!(standing, Standing::Ended);
+    process.kernel.threads.receiver(number, is_taken)
 }
 
 /// Sends a signal from inside a system call, which returns `answer`, and before a handler runs.
@@ -251,6 +275,87 @@ pub(super) fn raise(process: &mut Process, to: Addressee, number: usize, answer:
     }
     process.vcpu.registers().rax = register(answer);
     interrupt(process, to, number)
+}
+
+/// A signal that nobody in the process has sent just now. None: nothing changes for whoever runs.
+pub(super) fn arrive(process: &mut Process, number: usize, standing: Standing) -> Option<Flow> {
+    let to = Addressee::Process;
+    let receiver = receiver(process, number, standing);
+    if receiver != process.kernel.threads.running() {
+        return arrive_at_other(process, to, number, receiver, standing);
+    }
+    let Signals { mask, .. } = process.kernel.signals;
+    let Action { handler, flags, .. } = process.kernel.signals.actions[number];
+    if ignored(number, handler) {
+        return None;
+    }
+    if mask & bit(number) != 0 || matches!(standing, Standing::Ended) {
+        process.kernel.signals.waiting |= bit(number);
+        return None;
+    }
+    let Standing::Waiting(wait, until) = standing else {
+        return Some(interrupt_between(process, to, number));
+    };
+    let call = process.vcpu.registers().rax;
+    if until.is_none() && flags & RESTART != 0 && is_restarted(call) {
+        return Some(match process.vcpu.before_call() {
+            Ok(()) => interrupt(process, to, number),
+            Err(error) => Flow::Lost(error),
+        });
+    }
+    let told = wait.interrupted(process, until);
+    Some(raise(process, to, number, Err(told.err().unwrap_or(Errno::INTR))))
+}
+
+/// One that comes to a thread that does not run. None: it goes on with what it does.
+fn arrive_at_other(
+    process: &mut Process,
+    to: Addressee,
+    number: usize,
+    receiver: u64,
+    standing: Standing,
+) -> Option<Flow> {
+    let Action { handler, flags, .. } = process.kernel.signals.actions[number];
+    if process.kernel.threads.blocks(receiver, number) {
+        match to {
+            Addressee::Process => process.kernel.signals.waiting |= bit(number),
+            Addressee::Thread => process.kernel.threads.keep(receiver, number),
+        }
+        return None;
+    }
+    if ignored(number, handler) {
+        return None;
+    }
+    Some(match threads::turn_to(process, receiver, standing, flags & RESTART != 0) {
+        Ok(()) => interrupt_between(process, to, number),
+        Err(error) => Flow::Lost(error),
+    })
+}
+
+/// Where the guest is about to execute an instruction.
+fn interrupt_between(process: &mut Process, to: Addressee, number: usize) -> Flow {
+    // The frame may lie in what is owed.
+    deferred::settle(process);
+    match process.vcpu.settle() {
+        Ok(()) => interrupt(process, to, number),
+        Err(error) => Flow::Lost(error),
+    }
+}
+
+/// Whether a call that waited, without a limit of time, is made once more behind a handler with SA_RESTART: signal(7).
+pub(super) fn is_restarted(number: u64) -> bool {
+    !libc::c_long::try_from(number).is_ok_and(|number| {
+        matches!(
+            number,
+            libc::SYS_poll
+                | libc::SYS_ppoll
+                | libc::SYS_select
+                | libc::SYS_pselect6
+                | libc::SYS_nanosleep
+                | libc::SYS_clock_nanosleep
+                | libc::SYS_pause
+        )
+    })
 }
 
 /// Whether a signal is ignored that is handled like this.

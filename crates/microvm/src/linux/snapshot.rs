@@ -37,6 +37,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::alarm::Alarm;
 use super::clock::Used;
 use super::files::{Files, SavedFiles};
 use super::process::ProcessError;
@@ -170,7 +171,8 @@ impl Template {
         let fresh = fresh(host, &self.frozen, &self.space)?;
         // Each field is named: one that is added later has to be decided about. What clones touch is learnt anew.
         let Self { frozen: _, space, cpu, kernel, pid, told, used, touched: _ } = self;
-        let Kernel { tree, files, directory, umask, signals, threads, name } = kernel;
+        // A template has no alarm.
+        let Kernel { tree, files, directory, umask, signals, threads, alarm: _, name } = kernel;
         if *directory != Tree::ROOT {
             return Err(SaveError::Unusual("another current directory than the root"));
         }
@@ -216,7 +218,8 @@ impl Template {
             return Err(damaged("the time"));
         }
         let (directory, umask) = (Tree::ROOT, umask & 0o777);
-        let kernel = Kernel { tree, files, directory, umask, signals, threads, name };
+        let alarm = Alarm::default();
+        let kernel = Kernel { tree, files, directory, umask, signals, threads, alarm, name };
         // No others are mapped where one is saved.
         let is_file = |node: NodeId| {
             !node.is_scratch() && kernel.tree.existing_kind(node) == Some(Kind::File)

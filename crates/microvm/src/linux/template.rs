@@ -27,6 +27,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::ahead::{Touched, forget_segments};
+use super::alarm::Alarm;
 use super::clock::Used;
 use super::clock_page::{ClockPage, touching};
 use super::files::Files;
@@ -67,6 +68,7 @@ pub(super) struct Kernel {
     pub(super) umask: u32,
     pub(super) signals: Signals,
     pub(super) threads: Threads,
+    pub(super) alarm: Alarm,
     pub(super) name: [u8; 16],
 }
 
@@ -104,7 +106,7 @@ impl Template {
         let Process {
             mut vcpu,
             space,
-            kernel,
+            mut kernel,
             pid,
             used,
             clock,
@@ -124,6 +126,8 @@ impl Template {
             deferred: _,
         } = process;
         let cpu = CpuState::save(&mut vcpu)?;
+        // As a child of fork(2) begins.
+        kernel.alarm = Alarm::default();
         let told = clock.as_ref().map_or(0, ClockPage::told);
         // KVM's slots refer to the memory.
         drop(vcpu);
@@ -274,6 +278,7 @@ impl Template {
             ),
             ("directory", format!("{:?}", now.directory), format!("{:?}", before.directory)),
             ("threads", now.threads.summary(), before.threads.summary()),
+            ("alarm", format!("{:?}", now.alarm), format!("{:?}", before.alarm)),
             ("umask", format!("{:?}", now.umask), format!("{:?}", before.umask)),
             ("name", format!("{:?}", now.name), format!("{:?}", before.name)),
         ] {

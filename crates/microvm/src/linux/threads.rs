@@ -19,9 +19,10 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use super::call::{Flow, register};
+use super::identity::FIRST_THREAD;
 use super::process::{Pause, Process};
-use super::signals::OwnSignals;
-use super::{Answer, clock};
+use super::signals::{self, OwnSignals};
+use super::{Answer, alarm, clock};
 use crate::cpu::Context;
 use crate::layout::USER_HALF_END;
 use crate::vcpu::VcpuError;
@@ -32,7 +33,7 @@ const MOST: usize = 128;
 /// A thread that has run for so long makes room for others.
 const TURN: Duration = Duration::from_millis(5);
 /// Longest wait that is told from an endless one.
-const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Any reason to wait for a futex.
 pub(super) const ANY: u32 = u32::MAX;
 
@@ -48,6 +49,8 @@ pub(super) struct Threads {
     others: VecDeque<Thread>,
     /// The highest number that any has had.
     last: u64,
+    /// Since when those whose time was over have had turns before others that were ready.
+    passed: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,11 +71,23 @@ struct Thread {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    Ready,
+    /// Perhaps to make its call once more, which still waits until then at the latest.
+    Ready(Option<Instant>),
     /// For this, and until then at the latest.
     Waiting(Wait, Option<Instant>),
     /// It makes its call once more, which still waits until then at the latest.
     Again(Option<Instant>),
+}
+
+/// Where the running thread stands when a signal comes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Standing {
+    /// Between two instructions.
+    Between,
+    /// In a call that waits for this, until then at the latest.
+    Waiting(Wait, Option<Instant>),
+    /// It is no more, and no other one is ready.
+    Ended,
 }
 
 /// What a thread waits for.
@@ -80,8 +95,8 @@ enum State {
 pub(super) enum Wait {
     /// That somebody wakes those who wait at this address for one of these reasons.
     Futex(u64, u32),
-    /// That time passes.
-    Time,
+    /// That time passes. What is left when a signal comes is told there; 0: nowhere.
+    Time { rest: u64 },
     /// That another thread changes what its call found.
     Change,
 }
@@ -91,23 +106,35 @@ impl Wait {
     fn over(self) -> Answer {
         match self {
             Self::Futex(..) => Err(Errno::TIMEDOUT),
-            Self::Time | Self::Change => Ok(0),
+            Self::Time { .. } | Self::Change => Ok(0),
+        }
+    }
+
+    /// A signal ends it.
+    pub(super) fn interrupted(
+        self,
+        process: &mut Process,
+        until: Option<Instant>,
+    ) -> Result<(), Errno> {
+        match self {
+            Self::Time { rest } => clock::tell_rest(process, rest, until),
+            Self::Futex(..) | Self::Change => Ok(()),
         }
     }
 }
 
 impl Default for Threads {
     fn default() -> Self {
-        let running = Identity { number: super::identity::FIRST_THREAD, tells: 0 };
+        let running = Identity { number: FIRST_THREAD, tells: 0 };
         let (others, last) = (VecDeque::new(), running.number);
-        Self { running, since: None, until: None, others, last }
+        Self { running, since: None, until: None, others, last, passed: None }
     }
 }
 
 impl Thread {
     fn answer(&mut self, answer: Answer) {
         self.context.set_answer(register(answer));
-        self.state = State::Ready;
+        self.state = State::Ready(None);
     }
 
     /// Ends its waiting, whatever for.
@@ -115,7 +142,7 @@ impl Thread {
         match self.state {
             State::Waiting(Wait::Change, until) => self.state = State::Again(until),
             State::Waiting(..) => self.answer(Err(errno)),
-            State::Ready | State::Again(_) => {}
+            State::Ready(_) | State::Again(_) => {}
         }
     }
 
@@ -183,14 +210,22 @@ impl Threads {
             return false;
         }
         let now = Instant::now();
-        let had_enough = self.since.is_none_or(|since| now.duration_since(since) >= TURN);
-        self.expire(now) || had_enough && self.others.iter().any(Thread::is_ready)
+        let had = self.since.map(|since| now.duration_since(since));
+        let had_enough = had.is_none_or(|had| had >= TURN);
+        let others_first =
+            self.expire(now) || had_enough && self.others.iter().any(Thread::is_ready);
+        if others_first && had.is_some_and(|had| had >= TURN) {
+            self.passed = None;
+        }
+        others_first
     }
 
-    /// Ends the waiting of those whose time is over, and gives them the next turns: whose was over first has the first. Who waits for
-    /// a change looks once more, and says himself that his time is over. Whether there were any.
+    /// Ends the waiting of those whose time is over, and gives them the next turns: whose was over first has the first. But where that
+    /// has gone on for longer than a turn they are the last, so that many short sleeps keep nobody waiting for ever. Who waits for
+    /// a change looks once more, and says himself that his time is over. Whether there are any that have the next turns.
     fn expire(&mut self, now: Instant) -> bool {
         let mut next = VecDeque::new();
+        let are_awaited = self.others.iter().any(Thread::is_ready);
         while let Some(until) = self.earliest().filter(|until| *until <= now) {
             let over = |thread: &Thread| matches!(thread.state, State::Waiting(_, Some(at)) if at == until);
             let Some(at) = self.others.iter().position(over) else { break };
@@ -198,20 +233,28 @@ impl Threads {
             match thread.state {
                 State::Waiting(Wait::Change, until) => thread.state = State::Again(until),
                 State::Waiting(wait, _) => thread.answer(wait.over()),
-                State::Ready | State::Again(_) => {}
+                State::Ready(_) | State::Again(_) => {}
             }
             next.push_back(thread);
         }
-        let were_any = !next.is_empty();
+        if !are_awaited {
+            self.passed = None;
+        } else if !next.is_empty() {
+            let passed = *self.passed.get_or_insert(now);
+            if now.duration_since(passed) >= TURN {
+                self.others.append(&mut next);
+            }
+        }
+        let come_first = !next.is_empty();
         next.append(&mut self.others);
         self.others = next;
-        were_any
+        come_first
     }
 
     fn earliest(&self) -> Option<Instant> {
         let until = |thread: &Thread| match thread.state {
             State::Waiting(_, until) => until,
-            State::Ready | State::Again(_) => None,
+            State::Ready(_) | State::Again(_) => None,
         };
         self.others.iter().filter_map(until).min()
     }
@@ -245,6 +288,32 @@ impl Threads {
         woken + count
     }
 
+    /// Where among those that do not run the one of this number is.
+    fn place(&self, number: u64) -> Option<usize> {
+        self.others.iter().position(|thread| thread.identity.number == number)
+    }
+
+    /// Which one a signal to the process comes to; whether the one that runs would take it.
+    pub(super) fn receiver(&self, signal: usize, runs: bool) -> u64 {
+        let takers = || self.others.iter().filter(|thread| !thread.signals.block(signal));
+        let numbers = || takers().map(|thread| thread.identity.number);
+        let first = numbers().find(|number| *number == FIRST_THREAD);
+        let running = runs.then_some(self.running.number);
+        first.or(running).or_else(|| numbers().next()).unwrap_or(self.running.number)
+    }
+
+    /// Whether one that does not run blocks a signal.
+    pub(super) fn blocks(&self, number: u64, signal: usize) -> bool {
+        self.place(number).is_some_and(|at| self.others[at].signals.block(signal))
+    }
+
+    /// Has a signal wait for one that does not run.
+    pub(super) fn keep(&mut self, number: u64, signal: usize) {
+        if let Some(at) = self.place(number) {
+            self.others[at].signals.keep(signal);
+        }
+    }
+
     /// Bytes of the monitor's memory that those take that do not run.
     pub(super) fn held(&self) -> u64 {
         self.others.len() as u64 * (size_of::<Thread>() as u64 + Context::HELD)
@@ -265,6 +334,9 @@ pub(super) fn deadline(wanted: Duration) -> Instant {
 /// Has the running thread wait, and another one run; alone, it sleeps.
 pub(super) fn wait(process: &mut Process, wait: Wait, until: Option<Instant>) -> Flow {
     loop {
+        if let Some(flow) = alarm::ring(process, Standing::Waiting(wait, until)) {
+            return flow;
+        }
         let threads = &mut process.kernel.threads;
         let now = Instant::now();
         threads.expire(now);
@@ -274,11 +346,12 @@ pub(super) fn wait(process: &mut Process, wait: Wait, until: Option<Instant>) ->
         if until.is_some_and(|until| until <= now) {
             return Flow::Answer(wait.over());
         }
-        let Some(next) = threads.earliest().into_iter().chain(until).min() else {
+        let alarm = process.kernel.alarm.at();
+        let Some(next) = threads.earliest().into_iter().chain(until).chain(alarm).min() else {
             // C libraries end the program then, which says so.
             return match wait {
                 Wait::Change => Flow::Again(Pause::Stuck),
-                Wait::Futex(..) | Wait::Time => Flow::Answer(Err(Errno::DEADLK)),
+                Wait::Futex(..) | Wait::Time { .. } => Flow::Answer(Err(Errno::DEADLK)),
             };
         };
         if clock::sleep_until(process, next).is_err() {
@@ -289,26 +362,77 @@ pub(super) fn wait(process: &mut Process, wait: Wait, until: Option<Instant>) ->
 
 /// Gives the next one that is ready its turn.
 pub(super) fn give_way(process: &mut Process) -> Result<(), VcpuError> {
-    switch(process, State::Ready)
+    put_aside_ready(process)?;
+    run_next(process)
+}
+
+/// Has a thread run that does not, whatever it waits for: a signal comes. Whoever runs is put aside.
+pub(super) fn turn_to(
+    process: &mut Process,
+    number: u64,
+    standing: Standing,
+    restarts: bool,
+) -> Result<(), VcpuError> {
+    let Some(at) = process.kernel.threads.place(number) else { return Ok(()) };
+    match standing {
+        Standing::Between => put_aside_ready(process)?,
+        Standing::Waiting(wait, until) => put_aside(process, State::Waiting(wait, until))?,
+        Standing::Ended => {}
+    }
+    let thread = &mut process.kernel.threads.others[at];
+    match thread.state {
+        State::Waiting(_, None) | State::Again(None)
+            if restarts && signals::is_restarted(thread.context.call()) =>
+        {
+            thread.state = State::Again(None);
+        }
+        State::Waiting(wait, until) => {
+            let told = wait.interrupted(process, until);
+            let thread = &mut process.kernel.threads.others[at];
+            thread.answer(Err(told.err().unwrap_or(Errno::INTR)));
+        }
+        State::Again(_) => thread.answer(Err(Errno::INTR)),
+        State::Ready(_) => {}
+    }
+    run(process, at)
 }
 
 /// Puts the running thread aside and lets the next ready one run. There is one.
 fn switch(process: &mut Process, state: State) -> Result<(), VcpuError> {
-    let context = Context::save(&mut process.vcpu)?;
-    let (identity, signals) = (process.kernel.threads.running, process.kernel.signals.own());
-    process.kernel.threads.others.push_back(Thread { identity, context, signals, state });
+    put_aside(process, state)?;
     run_next(process)
 }
 
+/// As it is: perhaps it was just about to make its call once more.
+fn put_aside_ready(process: &mut Process) -> Result<(), VcpuError> {
+    let until = process.kernel.threads.until.take();
+    put_aside(process, State::Ready(until))
+}
+
+fn put_aside(process: &mut Process, state: State) -> Result<(), VcpuError> {
+    let context = Context::save(&mut process.vcpu)?;
+    let (identity, signals) = (process.kernel.threads.running, process.kernel.signals.own());
+    process.kernel.threads.others.push_back(Thread { identity, context, signals, state });
+    Ok(())
+}
+
 fn run_next(process: &mut Process) -> Result<(), VcpuError> {
+    let at = process.kernel.threads.others.iter().position(Thread::is_ready);
+    at.map_or(Ok(()), |at| run(process, at))
+}
+
+/// Has the one at a place run.
+fn run(process: &mut Process, at: usize) -> Result<(), VcpuError> {
     let threads = &mut process.kernel.threads;
-    let Some(at) = threads.others.iter().position(Thread::is_ready) else { return Ok(()) };
     let Some(mut next) = threads.others.remove(at) else { return Ok(()) };
-    threads.until = None;
-    if let State::Again(until) = next.state {
-        threads.until = until;
-        next.context.go_before_call();
-    }
+    threads.until = match next.state {
+        State::Again(until) => {
+            next.context.go_before_call();
+            until
+        }
+        State::Ready(until) => until,
+        State::Waiting(..) => None,
+    };
     (threads.running, threads.since) = (next.identity, Some(Instant::now()));
     process.kernel.signals.set_own(next.signals);
     next.context.restore(&mut process.vcpu)
@@ -358,7 +482,7 @@ fn try_start(process: &mut Process, arguments: [u64; 6]) -> Result<Answer, VcpuE
     let identity = Identity { number, tells: if flags & TELL_END == 0 { 0 } else { child } };
     let signals = process.kernel.signals.own().of_child();
     let threads = &mut process.kernel.threads;
-    threads.others.push_back(Thread { identity, context, signals, state: State::Ready });
+    threads.others.push_back(Thread { identity, context, signals, state: State::Ready(None) });
     threads.last = number;
     threads.since.get_or_insert_with(Instant::now);
     Ok(Ok(number))
@@ -380,12 +504,16 @@ pub(super) fn exit(process: &mut Process, status: i32) -> Flow {
         return Flow::Lost(error);
     }
     loop {
+        if let Some(flow) = alarm::ring(process, Standing::Ended) {
+            return flow;
+        }
         let threads = &mut process.kernel.threads;
         threads.expire(Instant::now());
         if threads.others.iter().any(Thread::is_ready) {
             return resumed(run_next(process));
         }
-        let errno = match threads.earliest() {
+        let alarm = process.kernel.alarm.at();
+        let errno = match threads.earliest().into_iter().chain(alarm).min() {
             Some(next) if clock::sleep_until(process, next).is_ok() => continue,
             Some(_) => Errno::INTR,
             None => Errno::DEADLK,

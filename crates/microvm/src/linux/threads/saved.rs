@@ -1,7 +1,5 @@
 //! The one thread of a process, as a snapshot on disk has it.
 
-use std::collections::VecDeque;
-
 use serde::{Deserialize, Serialize};
 
 use super::{Identity, Threads};
@@ -21,8 +19,8 @@ pub(in crate::linux) struct SavedThreads {
 impl Threads {
     /// What a snapshot has of them; none where there is another than the first.
     pub(in crate::linux) fn to_saved(&self) -> Option<SavedThreads> {
-        // Since when it runs and until when a call of its waits is this monitor's matter: it waits for its channel.
-        let Self { running, since: _, until: _, others, last } = self;
+        // Since when it runs, until when a call of its waits and who was passed over is this monitor's matter: it waits for its channel.
+        let Self { running, since: _, until: _, others, last, passed: _ } = self;
         let alone = others.is_empty() && running.number == FIRST_THREAD && *last <= MOST_NUMBER;
         alone.then_some(SavedThreads { tells: running.tells, last: *last })
     }
@@ -31,7 +29,7 @@ impl Threads {
     pub(in crate::linux) fn of_saved(saved: &SavedThreads) -> Option<Self> {
         let SavedThreads { tells, last } = *saved;
         let running = Identity { number: FIRST_THREAD, tells };
-        let threads = Self { running, since: None, until: None, others: VecDeque::new(), last };
+        let threads = Self { running, last, ..Self::default() };
         (FIRST_THREAD..=MOST_NUMBER).contains(&last).then_some(threads)
     }
 }
