@@ -32,11 +32,17 @@ pub fn share_heap() {
 pub fn trim_stack() -> io::Result<()> {
     let bottom = bottom_of_stack()?;
     let here = ptr::from_ref(&bottom).addr();
-    let page = rustix::param::page_size();
-    let length = (here.saturating_sub(STILL_IN_USE) & !(page - 1)).saturating_sub(bottom.addr());
+    let end = here.saturating_sub(STILL_IN_USE) & !(page_size() - 1);
+    let length = end.saturating_sub(bottom.addr());
     // SAFETY: all of it is this thread's stack, below its lowest frame: nothing there is used again before it is written.
     unsafe { rustix::mm::madvise(bottom, length, rustix::mm::Advice::LinuxDontNeed) }?;
     Ok(())
+}
+
+/// As the C library has known it from the start: whoever asks the kernel needs files of `/proc`, which are out of reach in a jail.
+fn page_size() -> usize {
+    // SAFETY: it reads a number.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
 /// The lowest address of the calling thread's stack, its guard not counted.
@@ -74,7 +80,7 @@ mod tests {
     /// Whether there is memory behind the page at an address of this process (proc_pid_pagemap(5)).
     fn is_present(address: usize) -> bool {
         let mut entry = [0; 8];
-        let at = address / rustix::param::page_size() * 8;
+        let at = address / page_size() * 8;
         File::open("/proc/self/pagemap").unwrap().read_exact_at(&mut entry, at as u64).unwrap();
         u64::from_le_bytes(entry) >> 63 == 1
     }

@@ -190,12 +190,13 @@ pub(super) fn now() -> Moment {
 pub(super) fn sleep_until(process: &Process, moment: Instant) -> Result<(), Errno> {
     let stopper = process.stopper();
     loop {
+        // First: whoever calls this may do so again and again, each time for next to nothing.
+        if stopper.wanted() {
+            return Err(Errno::INTR);
+        }
         let rest = moment.saturating_duration_since(Instant::now());
         if rest.is_zero() {
             return Ok(());
-        }
-        if stopper.wanted() {
-            return Err(Errno::INTR);
         }
         std::thread::sleep(rest.min(NAP));
     }

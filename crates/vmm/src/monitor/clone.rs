@@ -7,6 +7,7 @@
 //! ```
 
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use microvm::linux::{Pause, Process, Template};
@@ -44,7 +45,8 @@ pub(super) type End = Option<Death>;
 impl RunningClone {
     /// Runs on its own thread, to its end. `spare` is a machine that waits for its order.
     pub(super) fn live(self, spare: Option<Process>) {
-        let end = if self.reset { pristine::live(&self) } else { self.converse(spare) };
+        let end =
+            contained(|| if self.reset { pristine::live(&self) } else { self.converse(spare) });
         let death = end.unwrap_or_else(|trouble| {
             self.family.tell(&Event::failed(Some(self.number), &trouble));
             Some(Death::Unknown)
@@ -161,6 +163,11 @@ impl RunningClone {
     }
 }
 
+/// A defect that shows in one clone is that clone's end, told like any other, and its family goes on.
+fn contained(life: impl FnOnce() -> Result<End, Trouble>) -> Result<End, Trouble> {
+    catch_unwind(AssertUnwindSafe(life)).unwrap_or(Err(Trouble::Panicked))
+}
+
 /// It is a clone, or was reset: its randomness must not be a sibling's.
 pub(super) fn wake(process: &mut Process) {
     let mut bytes = Vec::new();
@@ -195,5 +202,17 @@ impl Scale {
         if let Ok(bytes) = process.weigh(&clone.family.scanner) {
             clone.family.tell(&Event::Weighs { number: clone.number, bytes });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_panics_is_told_of_as_any_other_trouble() {
+        assert!(matches!(contained(|| Ok(None)), Ok(None)));
+        assert!(matches!(contained(|| Err(Trouble::Unexpected)), Err(Trouble::Unexpected)));
+        assert!(matches!(contained(|| panic!("a defect")), Err(Trouble::Panicked)));
     }
 }

@@ -50,6 +50,8 @@ pub(super) enum Trouble {
     Unexpected,
     #[error(transparent)]
     Host(#[from] std::io::Error),
+    #[error("a defect of the monitor: its thread panicked")]
+    Panicked,
 }
 
 /// A message of the monitor's own to the guest.
