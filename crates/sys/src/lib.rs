@@ -2,13 +2,12 @@
 //!
 //! What rustix offers is used as it is, by whoever needs it; this crate holds what it lacks: helpers that make
 //! namespaces from a single-threaded process, ancillary data with pidfds, exit statuses of foreign processes,
-//! mount attributes, names with the reason why they led nowhere, memory that idle threads need not keep, the steps by which a program gives up its rights, where in
+//! mount attributes, names with the reason why they led nowhere, the steps by which a program gives up its rights, where in
 //! the unified cgroup hierarchy groups may be made, and the probe that finds out what a host can do.
 
 pub mod descriptors;
 pub mod jail;
 pub mod loopback;
-pub mod memory;
 pub mod mount;
 pub mod names;
 pub mod namespace;

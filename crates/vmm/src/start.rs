@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail, ensure};
 use microvm::hypervisor::Hypervisor;
 use microvm::scan::Scanner;
-use sys::memory::share_heap;
 use sys::process::without_capabilities;
 use vmm::monitor::{examine, jail, serve, unikernel};
 
@@ -15,8 +14,6 @@ use vmm::monitor::{examine, jail, serve, unikernel};
 const MOST_PROGRAM: u64 = 256 << 20;
 
 pub(super) fn start() -> Result<ExitCode> {
-    // A clone is a thread.
-    share_heap();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     // What has a path is opened before there are none any more.
     let host = Hypervisor::open();

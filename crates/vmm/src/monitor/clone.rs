@@ -176,8 +176,8 @@ pub(super) fn wake(process: &mut Process) {
     process.feed(&bytes);
 }
 
-/// Tells what a clone weighs, having given back what its thread does not need while it waits: after its first call, and
-/// then ever more rarely, since it takes some hundred microseconds. Not after its load: a call waits for the end of that.
+/// Tells what a clone weighs: after its first call, and then ever more rarely, since it takes some hundred microseconds.
+/// Not after its load: a call waits for the end of that.
 #[derive(Debug, Default)]
 pub(super) struct Scale {
     rounds: u32,
@@ -197,8 +197,6 @@ impl Scale {
         if self.rounds == 1 || !self.rounds.is_power_of_two() {
             return;
         }
-        // Where it cannot be, it weighs more.
-        let _ = sys::memory::trim_stack();
         if let Ok(bytes) = process.weigh(&clone.family.scanner) {
             clone.family.tell(&Event::Weighs { number: clone.number, bytes });
         }
