@@ -23,6 +23,7 @@ use std::{fs, io};
 use rustix::process::Pid;
 use thiserror::Error;
 
+use super::alarm::Alarm;
 use super::clock_page::ClockPage;
 use super::identity::another;
 use super::process::{Process, keep_time};
@@ -98,6 +99,7 @@ impl Process {
         prepared.restore(&mut self.vcpu)?;
         self.clock = keep_time(host, &self.vcpu, told)?;
         self.pid = another(self.pid).map_err(ForkError::Number)?;
+        self.kernel.alarm = Alarm::default();
         Ok(self)
     }
 }

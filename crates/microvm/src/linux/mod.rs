@@ -9,6 +9,7 @@
 //!                                                       ├── sockets      socketpair, sendto, recvfrom, shutdown
 //!                                                       ├── ready        poll, select
 //!                                                       ├── clock        clock_gettime, nanosleep (clock_page: without a call)
+//!                                                       ├── alarm        alarm, setitimer
 //!                                                       ├── threads      clone, futex, exit
 //!                                                       ├── signals      sigaction, sigaltstack
 //!                                                       ├── identity     getpid, uname, limits
