@@ -35,6 +35,13 @@ const HEAD: &str = r#"
         sigaction(number, &action, 0);
         first = pthread_self();
     }
+    /* Who blocks all signals: while the first thread is in its handler they would come to this one. */
+    static void begin(pthread_t *thread, void *(*work)(void *)) {
+        sigset_t all, before;
+        sigfillset(&all); pthread_sigmask(SIG_BLOCK, &all, &before);
+        pthread_create(thread, 0, work, 0);
+        pthread_sigmask(SIG_SETMASK, &before, 0);
+    }
     static void alarm_in(int milliseconds, int every) {
         struct itimerval time = {{0, every * 1000}, {0, milliseconds * 1000}};
         setitimer(ITIMER_REAL, &time, 0);
@@ -119,7 +126,7 @@ fn a_read_goes_on_behind_a_handler_that_wants_it_to() {
         int main() {
             pthread_t thread; char byte = 0;
             pipe(ends); hear(SIGALRM, SA_RESTART);
-            pthread_create(&thread, 0, writes, 0);
+            begin(&thread, writes);
             alarm_in(10, 5);
             say("read", read(ends[0], &byte, 1));
             alarm_in(0, 0);
@@ -145,14 +152,14 @@ fn the_first_thread_is_interrupted_whatever_others_do() {
         int main() {
             pthread_t thread; void *result; sigset_t set;
             hear(SIGALRM, 0); hear(SIGUSR1, 0);
-            pthread_create(&thread, 0, computes, 0);
+            begin(&thread, computes);
             alarm_in(30, 30); say("sleep", sleep(90) > 80); alarm_in(0, 0);
             done = 1; pthread_join(thread, 0);
             /* One that waits, too, and one that has ended. */
-            pthread_create(&thread, 0, ends, 0);
+            begin(&thread, ends);
             alarm_in(30, 30); say("sleep", sleep(90) > 80); alarm_in(0, 0);
             pthread_join(thread, 0);
-            pthread_create(&thread, 0, sends, 0);
+            begin(&thread, sends);
             say("sleep", sleep(90) > 80);
             done = 2; pthread_join(thread, &result); say("sent", (long)result);
             say("heard", heard >= 3); say("by the first thread", heard - by_first);
