@@ -144,9 +144,10 @@ impl Context {
         self.regs.rax = answer;
     }
 
-    /// Has it make its call once more: `syscall` and what it is patched to are two bytes long.
-    pub(crate) fn go_before_call(&mut self) {
+    /// Has it make its call once more, and says where that is: `syscall` and what it is patched to are two bytes long.
+    pub(crate) fn go_before_call(&mut self) -> u64 {
         self.regs.rip = self.regs.rip.wrapping_sub(2);
+        self.regs.rip
     }
 
     /// Gives it a stack and a base of FS of its own.

@@ -382,6 +382,7 @@ impl Process {
             self.patch(site);
         }
         self.calls += 1;
+        self.kernel.threads.calls();
         self.space.reach(registers.rsp);
         let number = registers.rax;
         let arguments = [

@@ -170,7 +170,12 @@ pub(super) fn sigaction(
     } else {
         let bytes = process.space.read(new, 32)?;
         let field = |number: usize| long_at(bytes, number * 8);
-        Some(Action { handler: field(0), flags: field(1), restorer: field(2), mask: field(3) })
+        Some(Action {
+            handler: field(0),
+            flags: field(1),
+            restorer: field(2),
+            mask: field(3) & !(bit(KILL) | bit(STOP)),
+        })
     };
     if old != 0 {
         let now = process.kernel.signals.actions[number];
@@ -293,10 +298,19 @@ pub(super) fn arrive(process: &mut Process, number: usize, standing: Standing) -
         process.kernel.signals.waiting |= bit(number);
         return None;
     }
+    let call = process.vcpu.registers().rax;
     let Standing::Waiting(wait, until) = standing else {
+        // A call that waits for a change is looked at again and again, and waits all the while.
+        if let Some(until) = threads::go_behind_call(process) {
+            let registers = process.vcpu.registers();
+            if until.is_none() && flags & RESTART != 0 && is_restarted(call) {
+                registers.rip -= 2;
+            } else {
+                registers.rax = register(Err(Errno::INTR));
+            }
+        }
         return Some(interrupt_between(process, to, number));
     };
-    let call = process.vcpu.registers().rax;
     if until.is_none() && flags & RESTART != 0 && is_restarted(call) {
         return Some(match process.vcpu.before_call() {
             Ok(()) => interrupt(process, to, number),

@@ -51,6 +51,8 @@ pub(super) struct Threads {
     last: u64,
     /// Since when those whose time was over have had turns before others that were ready.
     passed: Option<Instant>,
+    /// Where the call is that the running thread is about to make once more.
+    repeats: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +73,7 @@ struct Thread {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Perhaps to make its call once more, which still waits until then at the latest.
-    Ready(Option<Instant>),
+    Ready,
     /// For this, and until then at the latest.
     Waiting(Wait, Option<Instant>),
     /// It makes its call once more, which still waits until then at the latest.
@@ -127,14 +128,14 @@ impl Default for Threads {
     fn default() -> Self {
         let running = Identity { number: FIRST_THREAD, tells: 0 };
         let (others, last) = (VecDeque::new(), running.number);
-        Self { running, since: None, until: None, others, last, passed: None }
+        Self { running, since: None, until: None, others, last, passed: None, repeats: None }
     }
 }
 
 impl Thread {
     fn answer(&mut self, answer: Answer) {
         self.context.set_answer(register(answer));
-        self.state = State::Ready(None);
+        self.state = State::Ready;
     }
 
     /// Ends its waiting, whatever for.
@@ -142,7 +143,7 @@ impl Thread {
         match self.state {
             State::Waiting(Wait::Change, until) => self.state = State::Again(until),
             State::Waiting(..) => self.answer(Err(errno)),
-            State::Ready(_) | State::Again(_) => {}
+            State::Ready | State::Again(_) => {}
         }
     }
 
@@ -172,6 +173,11 @@ impl Threads {
     pub(super) fn tell_end_at(&mut self, address: u64) -> u64 {
         self.running.tells = address;
         self.running.number
+    }
+
+    /// The running one makes a call.
+    pub(super) fn calls(&mut self) {
+        self.repeats = None;
     }
 
     /// `sched_yield`.
@@ -233,7 +239,7 @@ impl Threads {
             match thread.state {
                 State::Waiting(Wait::Change, until) => thread.state = State::Again(until),
                 State::Waiting(wait, _) => thread.answer(wait.over()),
-                State::Ready(_) | State::Again(_) => {}
+                State::Ready | State::Again(_) => {}
             }
             next.push_back(thread);
         }
@@ -254,7 +260,7 @@ impl Threads {
     fn earliest(&self) -> Option<Instant> {
         let until = |thread: &Thread| match thread.state {
             State::Waiting(_, until) => until,
-            State::Ready(_) | State::Again(_) => None,
+            State::Ready | State::Again(_) => None,
         };
         self.others.iter().filter_map(until).min()
     }
@@ -392,7 +398,7 @@ pub(super) fn turn_to(
             thread.answer(Err(told.err().unwrap_or(Errno::INTR)));
         }
         State::Again(_) => thread.answer(Err(Errno::INTR)),
-        State::Ready(_) => {}
+        State::Ready => {}
     }
     run(process, at)
 }
@@ -403,10 +409,25 @@ fn switch(process: &mut Process, state: State) -> Result<(), VcpuError> {
     run_next(process)
 }
 
-/// As it is: perhaps it was just about to make its call once more.
+/// As it is: one that was just about to make its call once more still is.
 fn put_aside_ready(process: &mut Process) -> Result<(), VcpuError> {
-    let until = process.kernel.threads.until.take();
-    put_aside(process, State::Ready(until))
+    match go_behind_call(process) {
+        Some(until) => put_aside(process, State::Again(until)),
+        None => put_aside(process, State::Ready),
+    }
+}
+
+/// Goes behind the call that the running thread is about to make once more, and says until when that waits at the latest; none: it
+/// is about to do something else.
+pub(super) fn go_behind_call(process: &mut Process) -> Option<Option<Instant>> {
+    let threads = &mut process.kernel.threads;
+    let (repeats, until) = (threads.repeats.take(), threads.until.take());
+    let registers = process.vcpu.registers();
+    let is_there = repeats == Some(registers.rip);
+    if is_there {
+        registers.rip += 2;
+    }
+    is_there.then_some(until)
 }
 
 fn put_aside(process: &mut Process, state: State) -> Result<(), VcpuError> {
@@ -425,14 +446,11 @@ fn run_next(process: &mut Process) -> Result<(), VcpuError> {
 fn run(process: &mut Process, at: usize) -> Result<(), VcpuError> {
     let threads = &mut process.kernel.threads;
     let Some(mut next) = threads.others.remove(at) else { return Ok(()) };
-    threads.until = match next.state {
-        State::Again(until) => {
-            next.context.go_before_call();
-            until
-        }
-        State::Ready(until) => until,
-        State::Waiting(..) => None,
-    };
+    (threads.until, threads.repeats) = (None, None);
+    if let State::Again(until) = next.state {
+        threads.until = until;
+        threads.repeats = Some(next.context.go_before_call());
+    }
     (threads.running, threads.since) = (next.identity, Some(Instant::now()));
     process.kernel.signals.set_own(next.signals);
     next.context.restore(&mut process.vcpu)
@@ -482,7 +500,7 @@ fn try_start(process: &mut Process, arguments: [u64; 6]) -> Result<Answer, VcpuE
     let identity = Identity { number, tells: if flags & TELL_END == 0 { 0 } else { child } };
     let signals = process.kernel.signals.own().of_child();
     let threads = &mut process.kernel.threads;
-    threads.others.push_back(Thread { identity, context, signals, state: State::Ready(None) });
+    threads.others.push_back(Thread { identity, context, signals, state: State::Ready });
     threads.last = number;
     threads.since.get_or_insert_with(Instant::now);
     Ok(Ok(number))

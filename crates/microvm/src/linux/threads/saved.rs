@@ -20,7 +20,7 @@ impl Threads {
     /// What a snapshot has of them; none where there is another than the first.
     pub(in crate::linux) fn to_saved(&self) -> Option<SavedThreads> {
         // Since when it runs, until when a call of its waits and who was passed over is this monitor's matter: it waits for its channel.
-        let Self { running, since: _, until: _, others, last, passed: _ } = self;
+        let Self { running, since: _, until: _, others, last, passed: _, repeats: _ } = self;
         let alone = others.is_empty() && running.number == FIRST_THREAD && *last <= MOST_NUMBER;
         alone.then_some(SavedThreads { tells: running.tells, last: *last })
     }
