@@ -304,7 +304,7 @@ pub(super) fn arrive(process: &mut Process, number: usize, standing: Standing) -
         if let Some(until) = threads::go_behind_call(process) {
             let registers = process.vcpu.registers();
             if until.is_none() && flags & RESTART != 0 && is_restarted(call) {
-                registers.rip -= 2;
+                registers.rip = registers.rip.wrapping_sub(2);
             } else {
                 registers.rax = register(Err(Errno::INTR));
             }

@@ -425,7 +425,7 @@ pub(super) fn go_behind_call(process: &mut Process) -> Option<Option<Instant>> {
     let registers = process.vcpu.registers();
     let is_there = repeats == Some(registers.rip);
     if is_there {
-        registers.rip += 2;
+        registers.rip = registers.rip.wrapping_add(2);
     }
     is_there.then_some(until)
 }

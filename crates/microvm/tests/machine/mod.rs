@@ -42,6 +42,13 @@ pub(crate) fn in_machine_and_on_host(source: &str) -> Option<[String; 2]> {
     Some([inside, String::from_utf8(outside.stdout).unwrap()])
 }
 
+/// Runs a program that says what it finds, in a machine and on the host: the same, and to its end.
+pub(crate) fn assert_same(source: &str, last: &str) {
+    let Some([inside, outside]) = in_machine_and_on_host(source) else { return };
+    assert!(outside.ends_with(last), "{outside}");
+    assert_eq!(inside, outside);
+}
+
 /// The repository.
 pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
