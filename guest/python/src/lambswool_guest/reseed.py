@@ -60,6 +60,10 @@ def before_forks() -> None:
     """In a zygote after it has imported, in a machine before it is frozen: not where each call
     waits, since to import ctypes takes milliseconds. Forks pay nothing for it."""
     global _sqlite3_randomness
+    ssl = sys.modules.get("_ssl")
+    if ssl is not None:
+        # Its generators are made here, which takes half a millisecond; `after_fork` seeds them anew.
+        ssl.RAND_bytes(1)
     sqlite = sys.modules.get("_sqlite3")
     if sqlite is None:
         return
