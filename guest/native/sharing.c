@@ -6,9 +6,13 @@
  * reference in it. And it puts what is new into the holes between what is old. Neither is needed in a process that never
  * frees what it has imported; `sharing.py` says when this is called.
  *
- * Both functions know what CPython does inside, and the caller which versions do it so.
+ * These functions know what CPython and glibc do inside, and the caller which versions do it so.
  */
+#define _DEFAULT_SOURCE
+#include <malloc.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "python.h"
 
@@ -54,11 +58,43 @@ static PyObject *fill_pools(PyObject *self, PyObject *arguments) {
     return PyLong_FromLong(taken);
 }
 
+/* glibc's malloc: a chunk begins with 8 bytes of its own, comes in steps of 16, and is cut from `top`, above all that was ever
+ * taken, where no hole is large enough. Chunks of more than 1 KiB join their neighbours as soon as they are free. */
+enum { CHUNK_STEP = 16, CHUNK_HEADER = 8, JOINS = 1 << 10, LARGEST_CHUNK = 64 << 10 };
+
+/* Takes the holes in the heap, the largest first; what is allocated next lies above them, in pages of its own. */
+static PyObject *fill_heap(PyObject *self, PyObject *arguments) {
+    (void)self;
+    long most, taken = 0;
+    if (!PyArg_ParseTuple(arguments, "l", &most)) return NULL;
+#ifdef __GLIBC__
+    malloc_trim(0);
+    /* mallinfo2 is of glibc 2.33; this field of it needs no more bits: what `top` has beyond a page was given back just now. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    uintptr_t top = (uintptr_t)sbrk(0) - (uintptr_t)mallinfo().keepcost;
+#pragma GCC diagnostic pop
+    for (size_t size = LARGEST_CHUNK; size > CHUNK_STEP; size = size > JOINS ? size / 2 : size - CHUNK_STEP)
+        while (taken < most) {
+            void *chunk = malloc(size - CHUNK_HEADER);
+            if (!chunk) break;
+            if ((uintptr_t)chunk >= top) {
+                free(chunk);
+                break;
+            }
+            taken += (long)size;
+        }
+#endif
+    return PyLong_FromLong(taken);
+}
+
 static PyMethodDef methods[] = {
     {"immortalize", immortalize, METH_VARARGS,
      "immortalize(list): none of these objects counts references from here on. CPython 3.12 and 3.13 with the lock only."},
     {"fill_pools", fill_pools, METH_VARARGS,
      "fill_pools(most) -> bytes taken, for good: at most so many of those that are free beside objects."},
+    {"fill_heap", fill_heap, METH_VARARGS,
+     "fill_heap(most) -> bytes taken, for good: the same of what the C library has free. 0 where that is not glibc."},
     {NULL, NULL, 0, NULL},
 };
 static PyModuleDef definition = {

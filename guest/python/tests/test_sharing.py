@@ -73,6 +73,35 @@ def test_no_more_is_filled_than_is_allowed(run):
     assert run(HOLES + "    said = lambswool_sharing.fill_pools(5000)") <= 5000 + 512
 
 
+LARGER_HOLES = """
+    import lambswool_sharing
+    kept = [bytes(1000 + 10 * (at % 200)) for at in range(2000)]
+    between = range(min(map(id, kept)), max(map(id, kept)))
+    del kept[::2]
+"""
+
+
+def test_what_is_new_and_large_lies_above_what_is_old_once_the_heap_is_filled(run):
+    inside, taken, outside = run(
+        LARGER_HOLES
+        + """
+    before = [bytes(1400) for _ in range(10)]
+    inside = sum(id(one) in between for one in before)
+    taken = lambswool_sharing.fill_heap(8 << 20)
+    after = [bytes(600 + 10 * at) for at in range(300)]
+    said = inside, taken, sum(id(one) in between for one in after)
+        """
+    )
+    assert (inside, outside) == (10, 0)
+    # Each second one of 2000, with 2 KB on average.
+    assert taken >= 900 * 2000
+
+
+def test_no_more_of_the_heap_is_filled_than_is_allowed(run):
+    said = run(LARGER_HOLES + "    said = lambswool_sharing.fill_heap(100_000)")
+    assert 100_000 <= said <= 100_000 + (64 << 10)
+
+
 def test_what_is_settled_counts_no_references_where_python_can_do_without(run):
     version, known, plain, new, module = run(
         """

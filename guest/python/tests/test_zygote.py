@@ -676,6 +676,30 @@ def test_a_rehearsal_leaves_nothing_for_the_handler_to_see(zygote, task):
     assert seen[0] == seen[1]
 
 
+def test_imports_may_leave_a_directory_that_is_gone(zygote, task, packages):
+    write(
+        packages / "leaves.py",
+        """
+        import os, tempfile
+        with tempfile.TemporaryDirectory() as gone:
+            os.chdir(gone)
+        os.environ["SET_BY_IMPORT"] = "1"
+        """,
+    )
+    assert zygote.imports("leaves", path=packages)["failed"] == []
+    write(
+        task / "main.py",
+        """
+        import os
+        def handler(event, context):
+            return os.environ["SET_BY_IMPORT"], os.getcwd()
+        """,
+    )
+    guest = zygote.fork()
+    guest.load()
+    assert guest.call().value == ["1", str(task)]
+
+
 @pytest.mark.parametrize("message", [b"{", b"3", b"{}", b'{"kind": 3}', b'{"kind": "dance"}'])
 def test_an_unknown_message_is_said_to_be_one(zygote, message):
     before = zygote.descriptors()
@@ -748,4 +772,5 @@ def test_numexpr_has_its_threads_back_and_one_that_refuses_stops_nobody(zygote, 
     zygote.imports("breaks", path=packages)
     guest = zygote.fork()
     assert guest.load(threads=3).kind == "loaded"
-    assert guest.call().value == []
+    # The zygote's own rehearsals have one thread.
+    assert 3 not in guest.call().value

@@ -45,11 +45,15 @@ class Places:
         that it works in: theirs is another, and they have that."""
         first = self.stdlib[0] if self.stdlib else ""
         limit = after.index(first) if first in after else 0
-        unknown = (*before, *self.added[0], *self.added[1], posix.getcwd())
+        known = [*before, *self.added[0], *self.added[1]]
+        try:
+            known.append(posix.getcwd())
+        except OSError:  # imports have deleted it
+            pass
         new = [
             (at < limit, entry)
             for at, entry in enumerate(after)
-            if isinstance(entry, str) and entry not in unknown
+            if isinstance(entry, str) and entry not in known
         ]
         self.added = (
             [entry for ahead, entry in new if ahead] + self.added[0],

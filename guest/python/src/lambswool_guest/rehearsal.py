@@ -40,12 +40,15 @@ _INVOKE = {"kind": "invoke", "id": "", "remaining_ms": 0, "content_type": "appli
 
 def in_zygote(places: Places, logs: Logs, rounds: int = ROUNDS) -> None:
     """Leaves the process as it was, but for what is cached."""
-    path, directory, environment = list(sys.path), posix.getcwd(), dict(posix.environ)
+    path, environment = list(sys.path), dict(posix.environ)
+    # Not its name: imports may have left it, and deleted it.
+    directory = posix.open(".", posix.O_PATH | posix.O_CLOEXEC)
     for _ in range(rounds):
         reseed.after_fork()
         once(places, logs)
     sys.path[:] = path
-    posix.chdir(directory)
+    posix.fchdir(directory)
+    posix.close(directory)
     for name in posix.environ.keys() - environment.keys():
         del posix.environ[name]
         posix.unsetenv(name)

@@ -1,8 +1,9 @@
 """Randomness after a fork or a clone: siblings must not draw the same numbers.
 
-`random` reseeds itself through its at-fork hook. OpenSSL ≥ 3.0 notices a new pid, which forks have
-and clones of a machine are given; 1.1.1 relies on hooks of the C library's `fork`, which a raw fork
-does not run: Python's own is given fresh entropy here. numpy's global generator has no hook at all.
+`random` reseeds itself through its at-fork hook. OpenSSL ≥ 3.0, whenever it is used, notices a new
+pid, which forks have and clones of a machine are given; 1.1.1 relies on hooks of the C library's
+`fork`, which a raw fork does not run: Python's own is given fresh entropy here. numpy's global
+generator has no hook at all.
 SQLite has one generator for all connections, which seeds itself at its first use and then never
 again, but where a pid differs, and sandboxes all have the same: what forks and clones come from
 makes it forget its seed, so that each of them draws another from the kernel when it needs one.
@@ -24,6 +25,8 @@ _generation_id = ""
 _before: list = []
 _in_child: list = []
 _sqlite3_randomness: "Callable | None" = None
+_pid_of_openssl = 0
+"""Where its generators were last used."""
 
 
 def generation_id() -> str:
@@ -48,7 +51,7 @@ def after_fork() -> None:
         words = [int.from_bytes(seed[at : at + 4], "little") for at in range(0, 16, 4)]
         numpy_random.seed(words)
     ssl = sys.modules.get("_ssl")
-    if ssl is not None:
+    if ssl is not None and (ssl.OPENSSL_VERSION_INFO < (3,) or posix.getpid() == _pid_of_openssl):
         ssl.RAND_add(posix.urandom(32), 32.0)
     uuid = sys.modules.get("uuid")
     if uuid is not None:
@@ -59,11 +62,12 @@ def after_fork() -> None:
 def before_forks() -> None:
     """In a zygote after it has imported, in a machine before it is frozen: not where each call
     waits, since to import ctypes takes milliseconds. Forks pay nothing for it."""
-    global _sqlite3_randomness
+    global _sqlite3_randomness, _pid_of_openssl
     ssl = sys.modules.get("_ssl")
     if ssl is not None:
-        # Its generators are made here, which takes half a millisecond; `after_fork` seeds them anew.
+        # Its generators are made here, which takes half a millisecond.
         ssl.RAND_bytes(1)
+        _pid_of_openssl = posix.getpid()
     sqlite = sys.modules.get("_sqlite3")
     if sqlite is None:
         return

@@ -6,7 +6,8 @@ Before anything is forked or cloned, `settle` sees to it that neither happens:
 
 - whatever is alive is hidden from the collector, which would write to it;
 - it is made immortal where Python can do that (PEP 683, since 3.12), and counts no references;
-- the holes beside it are filled, so that what is new lies together in pages of its own;
+- the holes beside it are filled, Python's and the C library's, so that what is new lies together in
+  pages of its own;
 - and the C library has bound all symbols at the start (`LD_BIND_NOW`), not each when it is needed.
 
 The price: what was imported before stays in memory whatever becomes of it. It would anyway, in the
@@ -46,6 +47,7 @@ def settle() -> None:
     gc.freeze()
     if _HAS_POOLS:
         native.fill_pools(MOST_FILLED)
+    native.fill_heap(MOST_FILLED)
 
 
 def forget_binding() -> None:

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 CHILD_CHANNEL = 3
 INSTANCE, REHEARSE = 16, 32
 """Flags of a fork, as in `landing.c`."""
+AFRESH = 4
+"""Rehearsals after imports, which have taken over the caches that those before had filled."""
 REPLY_BYTES = 48 << 10
 """Longest list of files in one message: the kernel refuses one beyond its socket buffer."""
 
@@ -78,7 +80,7 @@ def serve(control: int, places: "Places") -> "NoReturn":
             continue
         request = _parsed(work)
         if request["kind"] == "import":
-            _import(control, request, places)
+            _import(control, request, places, logs)
         else:
             _say(control, {"kind": "unknown"})
     posix._exit(0)
@@ -93,22 +95,31 @@ def _parsed(message: bytes) -> dict:
     return request if known else {"kind": ""}
 
 
-def _import(control: int, request: dict, places: "Places") -> None:
+def _import(control: int, request: dict, places: "Places", logs: Logs) -> None:
     signal(SIGCHLD, SIG_DFL)
-    said = imports.run(request["modules"], request.get("path", []), places)
+    # What is freed after the process has settled leaves holes for its forks to write to.
+    messages = _told(imports.run(request["modules"], request.get("path", []), places))
     signal(SIGCHLD, SIG_IGN)
     _reap()
+    rehearsal.in_zygote(places, logs, rounds=AFRESH)
     pools.find()
     reseed.before_forks()
     sharing.settle()
+    for message in messages:
+        landing.send(control, message)
+
+
+def _told(said: dict) -> list[bytes]:
+    """The messages that tell what was imported, each of them short enough."""
     files = said.pop("files")
-    head, size = 0, 0
+    messages, head, size = [], 0, 0
     for position, entry in enumerate(files):
         size += len(json.dumps(entry))
         if size > REPLY_BYTES:
-            _say(control, {"kind": "files", "files": files[head:position]})
+            messages.append({"kind": "files", "files": files[head:position]})
             head, size = position, 0
-    _say(control, {"kind": "imported", "files": files[head:]} | said)
+    messages.append({"kind": "imported", "files": files[head:]} | said)
+    return [json.dumps(message).encode() for message in messages]
 
 
 def _reap() -> None:
