@@ -375,20 +375,39 @@ def test_siblings_draw_different_numbers(zygote, task):
         assert len(set(column)) == len(drawn)
 
 
-def test_siblings_draw_different_numbers_from_numpy(zygote, task, packages):
+@pytest.mark.parametrize(
+    "imported",
+    [
+        "",
+        # Gaussian numbers come in pairs.
+        "numpy.random.seed(1); numpy.random.randn()",
+        "numpy.random.set_bit_generator(numpy.random.PCG64(1))",
+    ],
+)
+def test_siblings_draw_different_numbers_from_numpy(zygote, task, packages, imported):
     if PYTHON != os.sys.executable:
         skip("pythons", "numpy is there for the tests' own interpreter")
     for name in ("numpy", "numpy.libs"):
         (packages / name).symlink_to(Path(numpy.__file__).parent.parent / name)
-    said = zygote.imports("numpy.random", path=packages)
+    write(packages / "draws.py", f"import numpy.random\n{imported}\n")
+    said = zygote.imports("draws", path=packages)
     assert said["failed"] == []
-    write(task / "main.py", "import numpy\ndef handler(e, c): return numpy.random.rand(2).tolist()")
+    write(
+        task / "main.py",
+        """
+        import numpy
+        def handler(event, context):
+            return [numpy.random.randn(), *numpy.random.rand(700)]
+        """,
+    )
     drawn = set()
     for _ in range(8):
         guest = zygote.fork()
         assert guest.load().kind == "loaded"
-        drawn.add(tuple(guest.call().value))
-    assert len(drawn) == 8
+        said = guest.call().value
+        assert 0.4 < sum(said[1:]) / 700 < 0.6
+        drawn |= set(said)
+    assert len(drawn) == 8 * 701
 
 
 def test_siblings_draw_different_numbers_from_sqlite(zygote, task, packages):

@@ -21,12 +21,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_MT19937_KEY_BYTES = 624 * 4
+_MT19937_USED_UP = (624).to_bytes(4, sys.byteorder)
+
 _generation_id = ""
 _before: list = []
 _in_child: list = []
 _sqlite3_randomness: "Callable | None" = None
 _pid_of_openssl = 0
 """Where its generators were last used."""
+_numpy_state: "memoryview | None" = None
+"""Of its global generator: 624 words, and how many of them were used."""
+_numpy_generators: list = []
+"""Whose state that is: it must stay where it is."""
 
 
 def generation_id() -> str:
@@ -46,7 +53,9 @@ def after_fork() -> None:
     """In every child, before anything else runs."""
     _begin_generation()
     numpy_random = sys.modules.get("numpy.random")
-    if numpy_random is not None:
+    if _numpy_state is not None:
+        _numpy_state[:] = posix.urandom(_MT19937_KEY_BYTES) + _MT19937_USED_UP
+    elif numpy_random is not None:
         seed = posix.urandom(16)
         words = [int.from_bytes(seed[at : at + 4], "little") for at in range(0, 16, 4)]
         numpy_random.seed(words)
@@ -68,6 +77,7 @@ def before_forks() -> None:
         # Its generators are made here, which takes half a millisecond.
         ssl.RAND_bytes(1)
         _pid_of_openssl = posix.getpid()
+    _find_state_of_numpy()
     sqlite = sys.modules.get("_sqlite3")
     if sqlite is None:
         return
@@ -83,6 +93,30 @@ def before_forks() -> None:
         function.argtypes, function.restype = [ctypes.c_int, ctypes.c_void_p], None
         _sqlite3_randomness = function
     _forget_seed_of_sqlite()
+
+
+def _find_state_of_numpy() -> None:
+    """Its own `seed` writes to a hundred pages; one that has forgotten the Gaussian number that it
+    had left over, and is told its state, to two."""
+    global _numpy_state
+    _numpy_state = None
+    numpy_random = sys.modules.get("numpy.random")
+    try:
+        numpy_random.seed()  # type: ignore[union-attr]
+        generator = numpy_random.mtrand._rand._bit_generator  # type: ignore[union-attr]
+        state = generator.state
+        if state["bit_generator"] != "MT19937":
+            return
+        key, position = state["state"]["key"].tobytes(), state["state"]["pos"]
+        import ctypes
+
+        there = (ctypes.c_ubyte * (len(key) + 4)).from_address(generator.ctypes.state_address)
+        as_expected = bytes(there) == key + position.to_bytes(4, sys.byteorder)
+        if as_expected and len(key) == _MT19937_KEY_BYTES:
+            _numpy_generators.append(generator)
+            _numpy_state = memoryview(there).cast("B")
+    except Exception:  # there is no numpy, or another one
+        return
 
 
 def _forget_seed_of_sqlite() -> None:
