@@ -275,6 +275,20 @@ fn without_a_handler_an_alarm_ends_the_program() {
     assert_eq!(in_a_machine(source).map(|(pause, _)| pause), Some(Pause::Killed(14, None)));
 }
 
+/// On the host this one may get nowhere.
+#[test]
+fn a_program_gets_on_with_its_work_however_often_it_is_alarmed() {
+    let source = r#"
+        int main() {
+            struct itimerval often = {{0, 1}, {0, 1}};
+            hear(SIGALRM, 0); setitimer(ITIMER_REAL, &often, 0);
+            for (volatile long at = 0; at < 20000000; at++);
+            return heard > 2 ? 7 : 1;
+        }"#;
+    let Some((pause, _)) = in_a_machine(source) else { return };
+    assert_eq!(pause, Pause::Exited(7));
+}
+
 #[test]
 fn a_stop_ends_a_program_that_alarms_itself_without_end() {
     let Some(host) = kvm() else { return };

@@ -21,6 +21,9 @@ use super::{Answer, call};
 
 const MICROSECONDS: u64 = 1_000_000;
 
+/// The program runs for at least so long between one time and the next: to send it the signal takes some fifty microseconds.
+const APART: Duration = Duration::from_millis(1);
+
 /// When a process wants to be interrupted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Alarm {
@@ -44,7 +47,7 @@ impl Alarm {
         }
         let over = now.duration_since(at).as_nanos().checked_rem(self.every.as_nanos());
         let over = over.map(|over| Duration::from_nanos(u64::try_from(over).unwrap_or(0)));
-        self.at = over.map(|over| now + self.every - over);
+        self.at = over.map(|over| now + (self.every - over).max(APART));
         true
     }
 

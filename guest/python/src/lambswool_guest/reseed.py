@@ -96,8 +96,8 @@ def before_forks() -> None:
 
 
 def _find_state_of_numpy() -> None:
-    """Its own `seed` writes to a hundred pages; one that has forgotten the Gaussian number that it
-    had left over, and is told its state, to two."""
+    """Its own `seed` writes to a hundred pages; to tell its state to one that has forgotten the
+    Gaussian number that it had left over, to a few."""
     global _numpy_state
     _numpy_state = None
     numpy_random = sys.modules.get("numpy.random")
