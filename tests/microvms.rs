@@ -278,7 +278,7 @@ fn a_monitor_that_dies_takes_its_own_calls_with_it_and_nothing_else() {
 fn draws(more: &str) -> String {
     let body = "\n    found = [os.listdir('/tmp'), os.getcwd(), hasattr(sys, 'left'), os.environ.get('LEFT')]\n    \
         open('/tmp/left', 'w').write('x'); os.chdir('/'); sys.left = True; os.environ['LEFT'] = '1'\n    \
-        return {'found': found, 'drawn': [str(random.random()), str(uuid.uuid4()), uuid.uuid1().hex, secrets.token_hex(8), ssl.RAND_bytes(8).hex(), context.generation_id, draw()]}";
+        return {'found': found, 'drawn': [str(random.random()), str(uuid.uuid4()), str(uuid.uuid1().node), secrets.token_hex(8), ssl.RAND_bytes(8).hex(), context.generation_id, draw()]}";
     in_machine(more, body)
         .replace("import os, sys, time", "import os, sys, random, secrets, sqlite3, ssl, uuid\n\
             def draw():\n    return sqlite3.connect(':memory:').execute('select hex(randomblob(16))').fetchone()[0]\n\

@@ -35,6 +35,7 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
         "libraries: the twenty of bench/libraries, current names and versions in the five categories of SOCK's figures 6 and 7, whose labels are in a picture; each function does a little work and fails when the library's answer is wrong".to_owned(),
         format!("cold: {} distinct functions a library, each called once since the worker started, one at a time, `handler_cache = false`; {WARMERS} others of the same lock were called before until they imported nothing from packages any more", copies - WARMERS),
         "a measured call that imported anything from packages says so among its starts; the worker's own policy (`utility`) made the zygotes".to_owned(),
+        "as in every worker, a zygote has two to eight forks made and rehearsed ahead (`spares`): a call takes one of these, unless calls come faster than they are made; `os.fork()` forks when it is asked".to_owned(),
         "compared: time through HTTP to the first byte less the function's own work, which it measures itself (`own_ms` in the samples)".to_owned(),
         "`os.fork()`: an interpreter of the same base that ran the same function's file, collector frozen, asked through a pipe, until the child's first byte; no isolation, no HTTP, nothing to load".to_owned(),
     ];

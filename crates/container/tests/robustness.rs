@@ -391,12 +391,13 @@ import drawn, hashlib, os, random, secrets, ssl, tempfile, uuid
 def handler(event, context):
     return [
         str(random.random()), str(random.Random().random()), ssl.RAND_bytes(16).hex(), str(uuid.uuid4()),
-        str(uuid.uuid1()), os.urandom(16).hex(), secrets.token_hex(16), next(tempfile._get_candidate_names()),
+        str(uuid.uuid1().node), os.urandom(16).hex(), secrets.token_hex(16), next(tempfile._get_candidate_names()),
         context.generation_id, drawn.draw(),
     ]
 ";
     let package = "
-import sqlite3
+import sqlite3, uuid
+uuid.uuid1()
 def draw():
     return sqlite3.connect(':memory:').execute('select hex(randomblob(16))').fetchone()[0]
 draw()

@@ -3,12 +3,14 @@ the same process goes on."""
 
 import json
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy
 import pytest
 
-from conftest import PATIENCE, Guest, Peer, spawn
+from conftest import PATIENCE, PYTHON, Guest, Peer, skip, spawn
 
 
 @pytest.fixture
@@ -177,3 +179,38 @@ def test_a_clone_that_wakes_draws_what_no_thread_has_left_behind_from_sqlite(
     reference.call(False)
     reference.peer.send({"kind": "wake"})
     assert len(set(reference.call(True).value)) == 3
+
+
+def test_a_gaussian_number_that_was_left_over_is_drawn_in_no_clone(
+    reference: Guest, task: Path, packages: Path
+) -> None:
+    if PYTHON != sys.executable:
+        skip("pythons", "numpy is there for the tests' own interpreter")
+    for name in ("numpy", "numpy.libs"):
+        (packages / name).symlink_to(Path(numpy.__file__).parent.parent / name)
+    imported(reference, "numpy.random", path=packages)
+    (task / "main.py").write_text(
+        "import numpy\ndef handler(event, context):\n"
+        "    return [numpy.random.randn(), numpy.random.get_state()[4]]\n"
+    )
+    reference.peer.send({"kind": "settle"})
+    assert reference.load().kind == "loaded"
+    reference.peer.send({"kind": "settle"})
+    # As a thread may while the machine is frozen.
+    _, left = reference.call().value
+    reference.peer.send({"kind": "wake"})
+    drawn, _ = reference.call().value
+    assert left not in (0.0, drawn)
+
+
+def test_a_clone_may_wake_while_a_thread_imports_what_draws(reference: Guest, task: Path) -> None:
+    reference.peer.send({"kind": "settle"})
+    (task / "main.py").write_text(
+        "import sys, types\nfor name in ('random', 'numpy.random'):\n"
+        "    sys.modules[name] = types.ModuleType(name)\n"
+        "def handler(event, context):\n    return 1\n"
+    )
+    assert reference.load().kind == "loaded"
+    reference.peer.send({"kind": "settle"})
+    reference.peer.send({"kind": "wake"})
+    assert reference.call().value == 1

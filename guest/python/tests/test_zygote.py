@@ -375,6 +375,34 @@ def test_siblings_draw_different_numbers(zygote, task):
         assert len(set(column)) == len(drawn)
 
 
+def test_siblings_have_uuids_of_their_own_though_one_was_drawn_before_the_fork(
+    zygote, task, packages
+):
+    write(packages / "draws.py", "import uuid\nuuid.uuid1()\n")
+    assert zygote.imports("draws", path=packages)["failed"] == []
+    source = "import uuid\ndef handler(event, context): return uuid.uuid1().node\n"
+    (task / "main.py").write_text(source)
+    nodes = set()
+    for _ in range(4):
+        guest = zygote.fork()
+        guest.load()
+        nodes.add(guest.call().value)
+    assert len(nodes) == 4
+
+
+def test_what_imports_set_is_there_for_later_ones(zygote, task, packages):
+    setting = "import os\nos.environ.update(_HANDLER='mine', OMP_NUM_THREADS='7', OWN='1')\n"
+    write(packages / "sets.py", setting)
+    names = ["_HANDLER", "OMP_NUM_THREADS", "OWN"]
+    write(packages / "sees.py", f"import os\nSEEN = [os.environ.get(name) for name in {names}]\n")
+    for name in ("sets", "sees"):
+        assert zygote.imports(name, path=packages)["failed"] == []
+    write(task / "main.py", "import sees\ndef handler(event, context): return sees.SEEN\n")
+    guest = zygote.fork()
+    guest.load()
+    assert guest.call().value == ["mine", "7", "1"]
+
+
 @pytest.mark.parametrize(
     "imported",
     [

@@ -67,7 +67,7 @@ def _rehearse() -> None:
     try:
         identity = linalg.inv([[1.0, 0.0], [0.0, 1.0]])  # type: ignore[union-attr]
         identity @ identity
-    except Exception:  # there is no numpy, or one that somebody has patched
+    except BaseException:  # there is no numpy, or one that somebody has patched
         return
 
 

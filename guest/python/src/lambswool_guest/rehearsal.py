@@ -52,6 +52,10 @@ def in_zygote(places: Places, logs: Logs, rounds: int = ROUNDS) -> None:
     for name in posix.environ.keys() - environment.keys():
         del posix.environ[name]
         posix.unsetenv(name)
+    for name, value in environment.items():
+        if posix.environ.get(name) != value:
+            posix.environ[name] = value
+            posix.putenv(name, value)
 
 
 def once(places: Places, logs: Logs) -> None:

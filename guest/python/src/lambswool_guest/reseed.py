@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _MT19937_KEY_BYTES = 624 * 4
 _MT19937_USED_UP = (624).to_bytes(4, sys.byteorder)
+_MULTICAST = 1 << 40
+"""Set in a node that is no network card's (RFC 9562)."""
 
 _generation_id = ""
 _before: list = []
@@ -32,6 +34,8 @@ _pid_of_openssl = 0
 """Where its generators were last used."""
 _numpy_state: "memoryview | None" = None
 """Of its global generator: 624 words, and how many of them were used."""
+_numpy_settled = b""
+"""What that was before the forks."""
 _numpy_generators: list = []
 """Whose state that is: it must stay where it is."""
 
@@ -52,20 +56,21 @@ def _begin_generation() -> None:
 def after_fork() -> None:
     """In every child, before anything else runs."""
     _begin_generation()
-    numpy_random = sys.modules.get("numpy.random")
     if _numpy_state is not None:
         _numpy_state[:] = posix.urandom(_MT19937_KEY_BYTES) + _MT19937_USED_UP
-    elif numpy_random is not None:
+    elif "numpy.random" in sys.modules:
         seed = posix.urandom(16)
         words = [int.from_bytes(seed[at : at + 4], "little") for at in range(0, 16, 4)]
-        numpy_random.seed(words)
+        _seed("numpy.random", words)
     ssl = sys.modules.get("_ssl")
     if ssl is not None and (ssl.OPENSSL_VERSION_INFO < (3,) or posix.getpid() == _pid_of_openssl):
         ssl.RAND_add(posix.urandom(32), 32.0)
     uuid = sys.modules.get("uuid")
     if uuid is not None:
-        # A made-up node would be the same in all siblings; `uuid1` finds it again when asked.
-        uuid._node = None  # type: ignore[attr-defined]
+        # A made-up node would be the same in all siblings, and so are the node and the clock that
+        # libuuid never forgets once it was asked: `uuid1` asks it no more.
+        node = int.from_bytes(posix.urandom(6), "little") | _MULTICAST
+        uuid._node, uuid._generate_time_safe = node, None  # type: ignore[attr-defined]
 
 
 def before_forks() -> None:
@@ -75,7 +80,10 @@ def before_forks() -> None:
     ssl = sys.modules.get("_ssl")
     if ssl is not None:
         # Its generators are made here, which takes half a millisecond.
-        ssl.RAND_bytes(1)
+        try:
+            ssl.RAND_bytes(1)
+        except Exception:  # it is configured to have none, as a broken FIPS module has
+            pass
         _pid_of_openssl = posix.getpid()
     _find_state_of_numpy()
     sqlite = sys.modules.get("_sqlite3")
@@ -98,7 +106,7 @@ def before_forks() -> None:
 def _find_state_of_numpy() -> None:
     """Its own `seed` writes to a hundred pages; to tell its state to one that has forgotten the
     Gaussian number that it had left over, to a few."""
-    global _numpy_state
+    global _numpy_state, _numpy_settled
     _numpy_state = None
     numpy_random = sys.modules.get("numpy.random")
     try:
@@ -114,9 +122,24 @@ def _find_state_of_numpy() -> None:
         as_expected = bytes(there) == key + position.to_bytes(4, sys.byteorder)
         if as_expected and len(key) == _MT19937_KEY_BYTES:
             _numpy_generators.append(generator)
-            _numpy_state = memoryview(there).cast("B")
+            _numpy_state, _numpy_settled = memoryview(there).cast("B"), bytes(there)
     except Exception:  # there is no numpy, or another one
         return
+
+
+def _numpy_has_drawn() -> bool:
+    """Whether its global generator has drawn since `before_forks`, or is another one."""
+    mtrand = sys.modules.get("numpy.random.mtrand")
+    generator = getattr(getattr(mtrand, "_rand", None), "_bit_generator", None)
+    return _numpy_state != _numpy_settled or generator is not _numpy_generators[-1]
+
+
+def _seed(name: str, *seed: object) -> None:
+    """Seeds a module's generator. In a clone another thread may be in the middle of importing it:
+    it has none yet."""
+    function = getattr(sys.modules.get(name), "seed", None)
+    if function is not None:
+        function(*seed)
 
 
 def _forget_seed_of_sqlite() -> None:
@@ -157,11 +180,13 @@ def remember_hooks() -> None:
 def after_clone() -> None:
     """In a clone of a micro-VM, before anything else runs: nothing was forked, so no hook of
     Python's own has run."""
-    random = sys.modules.get("random")
-    if random is not None:
-        random.seed()
+    # A machine's threads may have drawn since `before_forks`, and left half of a pair of Gaussian
+    # numbers over, which only numpy itself forgets.
+    global _numpy_state
+    if _numpy_state is not None and _numpy_has_drawn():
+        _numpy_state = None
+    _seed("random")
     after_fork()
-    # A machine's threads may have drawn since `before_forks`.
     _forget_seed_of_sqlite()
     for hook in [*_before, *_in_child]:
         try:
