@@ -96,7 +96,8 @@ def _parsed(message: bytes) -> dict:
 
 
 def _import(control: int, request: dict, places: "Places", logs: Logs) -> None:
-    """One in which no call can be rehearsed once it has imported, ends: its forks would."""
+    """Imports, rehearses and settles, then tells of it. Where no rehearsal is possible any more the
+    zygote ends: each of its forks would."""
     signal(SIGCHLD, SIG_DFL)
     # What is freed after the process has settled leaves holes for its forks to write to.
     messages = _told(imports.run(request["modules"], request.get("path", []), places))
