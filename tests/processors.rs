@@ -103,6 +103,59 @@ fn who_asks_for_no_quota_has_none_whoever_had_the_group_before() {
     worker.assert_well();
 }
 
+/// The session of a process (proc_pid_stat(5), field 6).
+fn session(pid: u32) -> String {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let behind_the_name = stat.rsplit_once(')').unwrap().1;
+    behind_the_name.split_whitespace().nth(3).unwrap().to_owned()
+}
+
+/// What the group of the processors that holds a process weighs, as threads: of its name in hierarchies of version 1, else of the
+/// worker's whole directory in that of version 2. None for the top group, which has no weight.
+fn weight(pid: u32, name: &str) -> Option<f64> {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+    let number = |path: PathBuf| fs::read_to_string(path).ok()?.trim().parse::<f64>().ok();
+    groups.lines().find_map(|line| {
+        let [_, controllers, path] = line.splitn(3, ':').collect::<Vec<_>>().try_into().ok()?;
+        let dir = PathBuf::from("/sys/fs/cgroup").join(controllers);
+        let below = &path[1..path.find(name)? + name.len()];
+        match controllers.split(',').any(|one| one == "cpu") {
+            true => number(dir.join(below).join("cpu.shares")).map(|shares| shares / 1024.0),
+            false if controllers.is_empty() => {
+                number(dir.join(below).join("cpu.weight")).map(|weight| weight / 100.0)
+            }
+            false => None,
+        }
+    })
+}
+
+#[test]
+fn sandboxes_share_no_session_with_the_worker_and_weigh_a_thread_a_processor() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    assert_eq!(worker.try_out("inside", IDLES).expect(200).json(), "idle");
+    if can_run_machines() {
+        let machine = with("# isolation = \"microvm\"\n", IDLES);
+        assert_eq!(worker.try_out("machine", &machine).expect(200).json(), "idle");
+    }
+    let name = worker.site().cgroups()[0].file_name().unwrap().to_str().unwrap().to_owned();
+    let threads = std::thread::available_parallelism().unwrap().get();
+    let outside = [worker.pid(), worker.warden()].map(session);
+    assert_ne!(outside[0], outside[1]);
+    let inside = worker.site().sandboxed();
+    assert!(inside.len() >= 2, "{inside:?}");
+    for pid in inside {
+        assert!(!outside.contains(&session(pid)), "{pid} is in a session of {outside:?}");
+        assert_eq!(weight(pid, &name), Some(threads as f64), "{pid}");
+    }
+    for pid in [worker.pid(), worker.warden()] {
+        assert_eq!(weight(pid, &name), None);
+    }
+    worker.assert_well();
+}
+
 #[test]
 fn the_operators_default_and_most_hold_for_every_function() {
     if !can_run() {

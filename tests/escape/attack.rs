@@ -34,6 +34,28 @@ pub(crate) enum Who {
     ReachingLanding,
 }
 
+/// As which process an attack is carried out, where that makes a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// As the interpreter is.
+    AsItIs,
+    /// Once the interpreter has made itself dumpable (`PR_SET_DUMPABLE`): its files of `/proc` are then its own user's.
+    Dumpable,
+    /// As a program that the interpreter executes: those are dumpable.
+    Executed,
+}
+
+impl Way {
+    /// Its name in an event.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::AsItIs => "as it is",
+            Self::Dumpable => "dumpable",
+            Self::Executed => "executed",
+        }
+    }
+}
+
 /// One attack, real code that tries and is expected to fail.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attack {
@@ -52,6 +74,10 @@ pub(crate) struct Attack {
     pub(crate) turns: u32,
     /// It goes through `/proc`, which sandboxes lack where mounts cannot come late.
     pub(crate) through_proc: bool,
+    /// What it is after is withheld from each process of the sandbox, however that was made: it is carried out in each [`Way`].
+    pub(crate) in_each_way: bool,
+    /// This time.
+    pub(crate) way: Way,
     /// It goes through a Unix socket of its own or of a neighbour's: sandboxes have none where there are no Landlock scopes.
     pub(crate) through_sockets: bool,
     /// Where the kernel has no Landlock scopes the filter stands in for them, or one line less: its second run says nothing.
@@ -79,6 +105,8 @@ impl Attack {
             contained,
             turns: 1,
             through_proc: false,
+            in_each_way: false,
+            way: Way::AsItIs,
             through_sockets: false,
             by_scopes: false,
             refused_by_host: &[],
@@ -91,7 +119,16 @@ impl Attack {
     }
 
     pub(crate) const fn through_proc(self) -> Self {
+        Self { through_proc: true, in_each_way: true, ..self }
+    }
+
+    /// As [`Attack::through_proc`], for what is withheld from other processes of the same sandbox only.
+    pub(crate) const fn through_proc_of_another(self) -> Self {
         Self { through_proc: true, ..self }
+    }
+
+    pub(crate) const fn by(self, way: Way) -> Self {
+        Self { way, ..self }
     }
 
     pub(crate) const fn through_sockets(self) -> Self {

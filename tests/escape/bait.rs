@@ -88,6 +88,8 @@ impl Bait {
             "segment": self.segment.key,
             "core": std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap(),
             "variable": inherited(),
+            "autogroup": std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled")
+                .is_ok_and(|enabled| enabled.trim() == "1"),
         })
     }
 

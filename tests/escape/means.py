@@ -54,8 +54,35 @@ def victim(turn):
     return None
 
 
+def dumpable():
+    """Makes this process's files of /proc its own user's."""
+    libc.prctl(4, 1, 0, 0, 0)
+
+
+def executed(event):
+    """What `handler` answers in a program of its own."""
+    source = "exec(open('/var/task/handler.py').read()); print(json.dumps(handler(json.loads(input()), None)))"
+    (given, give), (take, said) = os.pipe(), os.pipe()
+    if (pid := os.fork()) == 0:
+        os.dup2(given, 0)
+        os.dup2(said, 1)
+        os.execv("/usr/bin/python3", ["python3", "-I", "-S", "-c", source])
+    os.close(given)
+    os.close(said)
+    with open(give, "w") as pipe:
+        pipe.write(json.dumps({**event, "way": "as it is"}))
+    with open(take) as pipe:
+        answer = pipe.read()
+    os.waitpid(pid, 0)
+    return json.loads(answer) if answer else "died"
+
+
 def handler(event, context):
     HOST.update(event["host"])
     if event["who"] == "victim":
         return victim(event["turn"])
+    if event.get("way") == "executed":
+        return executed(event)
+    if event.get("way") == "dumpable":
+        dumpable()
     return attack(event["turn"], event["told"])

@@ -74,7 +74,7 @@ impl<'a> Stage<'a> {
                 let spec = self.reaching(self.instance(attack.source));
                 let mut party = Party::new(&self.world, Some(zygote.as_ref()), spec).await.unwrap();
                 let facts = self.bait.facts();
-                let event = json!({"who": "attacker", "turn": 0, "told": null, "host": facts});
+                let event = json!({"who": "attacker", "turn": 0, "told": null, "host": facts, "way": attack.way.name()});
                 match party.ask(&event).await {
                     Ok(said) => Outcome::of(&said),
                     Err(ended) => Outcome::Contained(ended),
@@ -152,7 +152,7 @@ impl<'a> Stage<'a> {
         for who in ["victim", "attacker"] {
             let mut party =
                 Party::new(&self.world, Some(self.honest.as_ref()), spec.clone()).await.unwrap();
-            let event = json!({"who": who, "turn": 0, "told": null, "host": facts});
+            let event = json!({"who": who, "turn": 0, "told": null, "host": facts, "way": attack.way.name()});
             match party.ask(&event).await {
                 Ok(said) if who == "attacker" => return Outcome::of(&said),
                 Ok(_) => drop(party),
@@ -208,7 +208,7 @@ impl<'a> Stage<'a> {
                     Err(ended) => return Outcome::Contained(format!("victim: {ended}")),
                 };
             }
-            let event = json!({"who": "attacker", "turn": turn, "told": told, "host": facts});
+            let event = json!({"who": "attacker", "turn": turn, "told": told, "host": facts, "way": attack.way.name()});
             said = match attacker.ask(&event).await {
                 Ok(said) => said,
                 Err(ended) => return Outcome::Contained(ended),

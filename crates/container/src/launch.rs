@@ -154,8 +154,11 @@ pub async fn launch(options: &WardenOptions) -> Result<(OwnedFd, WardenProcess),
     }
     let mut command = as_root(&options.program)?;
     tell(&mut command, options);
-    // Ctrl-C is for the worker, which then drains: the warden goes when the worker's socket closes.
-    command.process_group(0);
+    // Ctrl-C is for the worker, which then drains: the warden goes when the worker's socket closes. It makes a session for
+    // itself, which a group's leader cannot.
+    if !is_root() {
+        command.process_group(0);
+    }
     let (accepted, child) = if is_root() {
         let mut child = command.spawn().map_err(not_started(&options.program))?;
         tokio::select! {

@@ -22,6 +22,15 @@ pub(crate) fn die_first(isolation: Isolation) {
     }
 }
 
+/// Runs in the mover, which leads no session: what it forks is in the new one. A session is an automatic group of the scheduler
+/// (sched(7)), and a process that may write to its own `/proc/self/autogroup` says there what all of the group weigh.
+pub(crate) fn leave_session(isolation: Isolation) {
+    if isolation.has(Defence::OwnSession) {
+        // Refused to a leader only.
+        let _ = rustix::process::setsid();
+    }
+}
+
 /// Timers, too, count as pending signals. What is forked from a zygote counts together with all that have its creator.
 const PENDING_SIGNALS: u64 = 1024;
 

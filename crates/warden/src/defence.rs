@@ -66,6 +66,8 @@ defences! {
     LimitMemory "limit-memory" "no limit on memory"
     LimitPids "limit-pids" "no limit on processes"
     LimitCpu "limit-cpu" "no limit on processors"
+    ProcessorGroup "processor-group" "sandboxes have no group of the processors together: a session that one makes weighs as all others"
+    OwnSession "own-session" "sandboxes are in the warden's session, and share what it weighs"
     LimitScratchBytes "limit-scratch-bytes" "no limit on bytes of scratch"
     LimitScratchFiles "limit-scratch-files" "no limit on files of scratch"
     CgroupCredentials "cgroup-credentials" "zygotes get cgroup files that root has opened"

@@ -1,6 +1,5 @@
 //! `wool-warden`: started by `wool up`, never by hand.
 
-use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -47,6 +46,8 @@ fn main() -> Result<()> {
     }
     // First of all: whoever connects is who stays.
     let detached = if arguments.detach { Some(Detached::from_starter()?) } else { None };
+    // A session of its own, and with it an automatic group of the scheduler (sched(7)). Refused where it leads one already.
+    let _ = setsid();
     sys::process::set_undumpable().context("become undumpable")?;
     beside::note_our_place().context("find this program")?;
     // Before anything of the state directory is opened: mounts are made on what was opened in their own namespace.
@@ -55,7 +56,7 @@ fn main() -> Result<()> {
     if let Some(uid) = asked_by()? {
         state.must_be_of(uid)?;
     }
-    let starter = if arguments.awaits { Some(Starter::leave()?) } else { None };
+    let starter = if arguments.awaits { Some(Starter::note()) } else { None };
     let turn = until(starter.as_ref(), || recover::await_turn(&state))
         .context("wait for another warden of this state directory")?;
     let worker = match &arguments.task {
@@ -78,7 +79,7 @@ fn main() -> Result<()> {
     let layers = state.directory("layers")?;
     let (empty, stages) = (state.directory("run/empty")?, state.directory("run/stages")?);
 
-    let cgroups = recover::fresh_cgroups(state.cgroup_name());
+    let cgroups = recover::fresh_cgroups(state.cgroup_name(), isolation);
     let roots = Roots::new(layers, stages.as_fd(), isolation)?;
     // From 6.15 on a pidfd tells how its process ended. Who stages does all as before then.
     let reap = isolation.root == Hang::Staged || Kernel::running() < Kernel(6, 15);
@@ -148,11 +149,8 @@ struct Starter {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Starter {
-    /// In a session of its own: what ends the worker's must not end this.
-    fn leave() -> io::Result<Self> {
-        let starter = Self { process: getppid(), since: Instant::now() };
-        setsid()?;
-        Ok(starter)
+    fn note() -> Self {
+        Self { process: getppid(), since: Instant::now() }
     }
 
     fn waits(&self) -> bool {

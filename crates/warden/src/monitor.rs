@@ -22,6 +22,7 @@ use sys::process::{PidFd, close_from, default_signals, exit_now, fork_single_thr
 
 use crate::beside;
 use crate::cgroup::Group;
+use crate::confine;
 use crate::empty::Remains;
 use crate::protocol::{Answer, Limits, MOST_OPENED, Network, Python};
 use crate::serve::{Answered, Refused, Warden, done, kernel};
@@ -136,7 +137,8 @@ impl Warden {
         program: &CString,
     ) -> Result<(), SpawnError> {
         // Before the fork: pages touched before joining would stay charged to the warden.
-        self.cgroups.enter(group).map_err(failed("enter cgroup"))?;
+        self.cgroups.enter_as_sandbox(group).map_err(failed("enter cgroup"))?;
+        confine::leave_session(self.host.isolation);
         self.place.enter_processes().map_err(failed("enter the sandboxes' processes"))?;
         let pid = spawn::clone(libc::CLONE_PARENT).map_err(failed("clone"))?;
         if pid > 0 {

@@ -17,6 +17,7 @@ use sys::process::{
 
 use crate::beside;
 use crate::cgroup::Group;
+use crate::confine;
 use crate::protocol::{Answer, Cpu, Limits, Network};
 use crate::serve::{Answered, Refused, Warden, kernel};
 use crate::spawn::{self, failed};
@@ -97,6 +98,7 @@ impl Warden {
         tell: BorrowedFd<'_>,
     ) -> io::Result<()> {
         self.cgroups.enter(group)?;
+        confine::leave_session(self.host.isolation);
         die_with_parent()?;
         // What it says goes where the warden's own words go.
         let words = std::io::stderr();

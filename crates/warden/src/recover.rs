@@ -12,6 +12,8 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::cgroup::{self, Cgroups};
+use crate::defence::Defence;
+use crate::isolation::Isolation;
 pub use crate::state_directory::cgroup_name;
 use crate::state_directory::{StateDirectory, StateError};
 use crate::uids::Share;
@@ -47,9 +49,13 @@ pub fn await_turn(state: &StateDirectory) -> Result<OwnedFd, StateError> {
 
 /// Clears what is left from before and makes our directory anew.
 #[must_use]
-pub fn fresh_cgroups(name: &str) -> Cgroups {
+pub fn fresh_cgroups(name: &str, isolation: Isolation) -> Cgroups {
     clear(name);
-    let cgroups = Cgroups::detect(name);
+    let mut cgroups = Cgroups::detect(name);
+    if isolation.has(Defence::ProcessorGroup) {
+        // Where there is none, `wool doctor` and deploys say that processors are not limited.
+        let _ = cgroups.weigh_together();
+    }
     cgroups.leave_room(sys::probe::processes());
     cgroups
 }

@@ -196,7 +196,8 @@ fn move_in(
     tell: BorrowedFd<'_>,
 ) -> Result<(), SpawnError> {
     // Before the fork: pages touched before joining would stay charged to the warden.
-    cgroups.enter(what.group).map_err(failed("enter cgroup"))?;
+    cgroups.enter_as_sandbox(what.group).map_err(failed("enter cgroup"))?;
+    confine::leave_session(what.isolation);
     confine::die_first(what.isolation);
     let own = what.network.own(what.role == Role::Instance, what.isolation.own);
     place.enter(what.root, own, what.network).map_err(failed("enter the sandboxes' place"))?;

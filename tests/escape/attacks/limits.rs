@@ -173,4 +173,66 @@ def attack(turn, told):
     return got(f'{part:.2f} processors') if part > 0.04 else 'throttled'
 ",
     ),
+    Attack::new(
+        Who::Handler,
+        "take as much of a processor as all others together",
+        "setsid",
+        &[Defence::ProcessorGroup],
+        &["as a thread", "sessions weigh nothing"],
+        "
+def spin(apart):
+    if (pid := os.fork()) == 0:
+        if apart:
+            os.setsid()
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        while True:
+            pass
+    return pid
+
+def used(pid):
+    os.kill(pid, signal.SIGKILL)
+    return os.wait4(pid, 0)[2].ru_utime
+
+def attack(turn, told):
+    if not HOST['autogroup']:
+        return 'sessions weigh nothing'
+    pids = [spin(apart) for apart in (False, False, False, True)]
+    time.sleep(1.5)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    *others, apart = [used(pid) for pid in pids]
+    share = apart / (sum(others) + apart)
+    return got(f'{share:.0%} with one thread of four') if share > 0.37 else 'as a thread'
+",
+    )
+    // Without automatic groups, or where a group above holds all that is here.
+    .refused_by_host(&["as a thread", "sessions weigh nothing"]),
+    Attack::new(
+        Who::Fresh,
+        "say what all the others weigh",
+        "/proc/self/autogroup",
+        &[Defence::OwnSession],
+        &["EROFS", "its own"],
+        "
+def victim(turn):
+    return int(open('/proc/self/autogroup').read().split()[-1])
+
+def weigh(nice):
+    file = os.open('/proc/self/autogroup', os.O_WRONLY)
+    os.write(file, nice)
+    os.close(file)
+
+def attack(turn, told):
+    dumpable()
+    if turn == 0:
+        return trying(lambda: weigh(b'5'))
+    time.sleep(0.2)
+    said = trying(lambda: weigh(b'0'))
+    return said if said != 'OK' else got('nice 5') if told == 5 else 'its own'
+",
+    )
+    .turns(2)
+    .through_proc()
+    // A kernel without automatic groups.
+    .refused_by_host(&["ENOENT"]),
 ];

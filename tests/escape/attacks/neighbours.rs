@@ -22,7 +22,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         &["nobody"],
         "
 def attack(turn, told):
-    others = [n for n in os.listdir('/proc') if n.isdigit() and int(n) != os.getpid()]
+    others = [n for n in os.listdir('/proc') if n.isdigit() and int(n) not in (os.getpid(), os.getppid())]
     return read(f'/proc/{others[-1]}/cmdline') if others else 'nobody'
 ",
     )

@@ -22,7 +22,7 @@ def attack(turn, told):
         Who::Fresh,
         "run before everybody else on the processor",
         "sched_setscheduler(SCHED_FIFO)",
-        CAPABILITIES,
+        &[Defence::Capabilities, Defence::ProcessorGroup],
         &["EPERM"],
         "
 def attack(turn, told):
@@ -231,12 +231,12 @@ def attack(turn, told):
     return child(lambda: attempted(look))
 ",
     )
-    .through_proc(),
+    .through_proc_of_another(),
     Attack::new(
         Who::Handler,
         "run before everybody else, as the worker may",
         "an inherited RLIMIT_RTPRIO",
-        &[Defence::LimitPriority],
+        &[Defence::LimitPriority, Defence::ProcessorGroup],
         &["EPERM"],
         "
 def attack(turn, told):

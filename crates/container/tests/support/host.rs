@@ -43,11 +43,11 @@ pub(crate) fn cgroups(name: &str) -> BTreeSet<PathBuf> {
     for line in mounts.lines() {
         let fields: Vec<_> = line.split(' ').collect();
         if fields[2].starts_with("cgroup") {
-            // Its own directory, and beside it those of who has a limit of processors.
-            let tops = fs::read_dir(fields[1]).into_iter().flatten().flatten().filter(|entry| {
-                let found = entry.file_name().to_string_lossy().into_owned();
-                found == name || found.starts_with(&format!("{name}."))
-            });
+            let tops = fs::read_dir(fields[1])
+                .into_iter()
+                .flatten()
+                .flatten()
+                .filter(|entry| entry.file_name() == name);
             let mut open: Vec<_> = tops.map(|entry| entry.path()).collect();
             while let Some(dir) = open.pop() {
                 let below = fs::read_dir(&dir).into_iter().flatten().flatten();

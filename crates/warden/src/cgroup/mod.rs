@@ -222,6 +222,18 @@ impl Cgroups {
         }
     }
 
+    /// As [`Cgroups::enter`], for a sandbox: it enters what all sandboxes have together, too, and what it forks inherits that.
+    ///
+    /// # Errors
+    /// As `write(2)`.
+    pub(crate) fn enter_as_sandbox(&self, group: &Group) -> io::Result<()> {
+        match self {
+            Self::V1(h) => h.entrances(group).iter().try_for_each(|file| write_to(file, "0")),
+            // There it is the tree's.
+            Self::V2(_) | Self::None => self.enter(group),
+        }
+    }
+
     /// Sets limits.
     ///
     /// # Errors
@@ -337,7 +349,7 @@ impl Cgroups {
         match self {
             Self::V1(h) => {
                 h.tops().into_iter().rev().for_each(|top| clear_tree(top));
-                h.limited().iter().for_each(|dir| clear_tree(dir));
+                h.processors().into_iter().for_each(clear_tree);
             }
             Self::V2(h) => clear_tree(h.top()),
             Self::None => {}
@@ -350,7 +362,7 @@ impl Cgroups {
 #[must_use]
 pub fn left_by(name: &str) -> Vec<PathBuf> {
     let tops = v1::tops(name).into_iter().rev().flatten().filter(|top| top.exists());
-    tops.chain(v1::limited_by(name)).chain(v2::named(name)).collect()
+    tops.chain(v1::processors_of(name)).chain(v2::named(name)).collect()
 }
 
 /// Kills everything in what [`left_by`] finds, and removes it.

@@ -1,6 +1,15 @@
-//! Limits of processors. They are for those that ask for some, and cost nobody else anything: neither one more move at
-//! each start (version 1) nor one more level of the scheduler (version 2). The warden makes that move itself, when who asks
-//! has landed; and gives a group back without them.
+//! Weights and limits of processors.
+//!
+//! All sandboxes live in one group of the processors. The scheduler's automatic groups (sched(7): one for each session) hold
+//! threads of the hierarchy's top group only: in another group each thread weighs as one, whichever session it makes for itself.
+//! An interpreter that is started enters that group once, and forks inherit it: a call pays nothing. The group weighs as one
+//! thread for each processor. So the worker, the warden and the rest of the host have at least half of each processor that one
+//! of their threads wants, however many threads sandboxes run; and sandboxes have half of each processor that one other thread
+//! or session wants.
+//!
+//! Limits are for sandboxes that ask for some, and cost the others nothing: neither one more move at
+//! each start (version 1) nor one more level of the scheduler (version 2). The warden makes that move itself, when the one
+//! that asks has landed; and gives a group back without them.
 
 use std::io;
 use std::path::Path;
@@ -11,7 +20,23 @@ use crate::protocol::Cpu;
 /// Microseconds in which a quota of processors is used up or not: the kernel's own default, and everybody's.
 pub(super) const PERIOD: u64 = 100_000;
 
+/// What one thread weighs, on the scale of version 2 (cgroup-v2.rst: `cpu.weight`, 1 to 10000).
+const THREAD: u32 = 100;
+
 impl Cgroups {
+    /// Has all sandboxes together weigh as one thread for each processor of the host. False where the host has no group of
+    /// the processors for them: then they weigh as the warden's own threads, or as their sessions.
+    pub fn weigh_together(&mut self) -> bool {
+        // SAFETY: plain numbers.
+        let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+        let weight = u32::try_from(online).unwrap_or(1).max(1).saturating_mul(THREAD);
+        match self {
+            Self::V1(h) => h.weigh_together(weight),
+            Self::V2(h) => h.weigh_together(weight),
+            Self::None => false,
+        }
+    }
+
     /// Whether limits of processors are enforced.
     #[must_use]
     pub fn limits_cpu(&self) -> bool {

@@ -1,5 +1,5 @@
-//! Cgroups, version 1 and hybrid: a directory for each sandbox in each of three hierarchies, and in that of the processors
-//! for who has a limit of those.
+//! Cgroups, version 1 and hybrid: a directory for each sandbox in each of three hierarchies, and in that of the processors one
+//! for all sandboxes together, with one in it for each that has a limit of those.
 
 use std::fs;
 use std::io;
@@ -28,14 +28,18 @@ pub struct Hierarchies {
     name: String,
 }
 
-/// Where processors are limited: beside the threads of who is not limited, so that weights count against those, and below
-/// whatever limits the warden itself. There is no directory of ours in between: it would weigh as one thread.
+/// Where processors are limited: below whatever limits the warden itself, in the group that holds the threads of all sandboxes,
+/// so that weights count against those.
 #[derive(Debug)]
 struct CpuHierarchy {
-    /// The warden's own group.
+    /// The warden's own group, in which sandboxes begin that have no common group.
     beside: PathBuf,
-    /// What the names of our groups begin with.
-    prefix: String,
+    /// Our directory in it.
+    dir: PathBuf,
+    /// It holds all sandboxes, and not only those that are limited.
+    holds_all: bool,
+    /// The kernel has quotas.
+    limits: bool,
 }
 
 impl Hierarchies {
@@ -70,9 +74,24 @@ impl Hierarchies {
         &self.pids
     }
 
-    /// Groups in which processors are limited.
-    pub(super) fn limited(&self) -> Vec<PathBuf> {
-        self.cpu.iter().flat_map(CpuHierarchy::groups).collect()
+    /// Our directory in the hierarchy of the processors.
+    pub(super) fn processors(&self) -> Option<&Path> {
+        self.cpu.as_ref().map(|hierarchy| &*hierarchy.dir)
+    }
+
+    /// Has sandboxes begin in one group of that weight. False where there is none to be had.
+    pub(super) fn weigh_together(&mut self, weight: u32) -> bool {
+        let Some(hierarchy) = &mut self.cpu else { return false };
+        let shares = shares(weight).to_string();
+        hierarchy.holds_all = write_to(&hierarchy.dir.join("cpu.shares"), &shares).is_ok();
+        hierarchy.holds_all
+    }
+
+    /// Where a sandbox enters: a file for each hierarchy.
+    pub(super) fn entrances(&self, group: &Group) -> Vec<PathBuf> {
+        let common = self.cpu.iter().filter(|hierarchy| hierarchy.holds_all);
+        let common = common.map(|hierarchy| hierarchy.dir.join("cgroup.procs"));
+        self.procs(group).into_iter().chain(common).collect()
     }
 
     pub(super) fn make(&self, group: &Group) -> io::Result<()> {
@@ -122,19 +141,20 @@ impl Hierarchies {
     }
 
     pub(super) fn limits_cpu(&self) -> bool {
-        self.cpu.is_some()
+        self.cpu.as_ref().is_some_and(|hierarchy| hierarchy.limits)
     }
 
     pub(super) fn limit_cpu(&self, group: &Group, cpu: Cpu, pids: &[i32]) -> io::Result<()> {
-        let Some(hierarchy) = &self.cpu else { return Ok(()) };
+        let Some(hierarchy) = self.cpu.as_ref().filter(|hierarchy| hierarchy.limits) else {
+            return Ok(());
+        };
         let dir = hierarchy.dir(group);
         match fs::create_dir(&dir) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
         let quota = cpu.quota.map_or(-1, |quota| microseconds(quota).cast_signed());
-        // One thread without a group weighs 1024; the kernel takes no less than 2.
-        let shares = cpu.weight.map_or(1024, |weight| (u64::from(weight) * 1024 / 100).max(2));
+        let shares = shares(cpu.weight.unwrap_or(100).into());
         write_to(&dir.join("cpu.cfs_period_us"), &PERIOD.to_string())?;
         write_to(&dir.join("cpu.cfs_quota_us"), &quota.to_string())?;
         write_to(&dir.join("cpu.shares"), &shares.to_string())?;
@@ -149,7 +169,8 @@ impl Hierarchies {
             listed => listed?,
         };
         let pids: Vec<i32> = listed.lines().filter_map(|line| line.parse().ok()).collect();
-        move_to(&hierarchy.beside.join("cgroup.procs"), &pids)?;
+        let home = if hierarchy.holds_all { &hierarchy.dir } else { &hierarchy.beside };
+        move_to(&home.join("cgroup.procs"), &pids)?;
         // What still ends in it is no reason to fail: it goes with the group.
         let _ = fs::remove_dir(&dir);
         Ok(())
@@ -225,25 +246,29 @@ impl CpuHierarchy {
         let beside = if own.is_dir() { own } else { mount };
         let writable = rustix::fs::statvfs(&beside)
             .is_ok_and(|stat| !stat.f_flag.contains(StatVfsMountFlags::RDONLY));
+        // A new group of processors to run on holds none (cpuset(7)): where they are one hierarchy, nothing could enter ours.
+        if !writable || beside.join("cpuset.cpus").exists() {
+            return None;
+        }
+        let dir = beside.join(name);
+        match fs::create_dir(&dir) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return None,
+            _ => {}
+        }
         // A kernel may weigh without limiting: CONFIG_CFS_BANDWIDTH.
         let limits = beside.join("cpu.cfs_quota_us").exists();
-        (writable && limits).then(|| Self { beside, prefix: prefix(name) })
+        Some(Self { beside, dir, holds_all: false, limits })
     }
 
     fn dir(&self, group: &Group) -> PathBuf {
-        self.beside.join(format!("{}{}", self.prefix, group.name))
-    }
-
-    fn groups(&self) -> Vec<PathBuf> {
-        below(&self.beside)
-            .filter(|(_, name)| name.starts_with(&self.prefix))
-            .map(|(at, _)| at)
-            .collect()
+        self.dir.join(&group.name)
     }
 }
 
-fn prefix(name: &str) -> String {
-    format!("{name}.")
+/// A weight as this version has it: a thread's is 1024 here and 100 there. The kernel takes 2 to 2^18
+/// (`MIN_SHARES` and `MAX_SHARES` of kernel/sched).
+fn shares(weight: u32) -> u64 {
+    (u64::from(weight) * 1024 / 100).clamp(2, 1 << 18)
 }
 
 /// The directories in `dir`, with their names.
@@ -253,13 +278,12 @@ fn below(dir: &Path) -> impl Iterator<Item = (PathBuf, String)> {
     dirs.map(|entry| (entry.path(), entry.file_name().to_string_lossy().into_owned()))
 }
 
-/// The groups that an earlier start of this name has left in the hierarchy of the processors: it may have been elsewhere.
-pub(super) fn limited_by(name: &str) -> Vec<PathBuf> {
-    let prefix = prefix(name);
+/// Our directories that an earlier start of this name has left in the hierarchy of the processors: it may have been elsewhere.
+pub(super) fn processors_of(name: &str) -> Vec<PathBuf> {
     let (mut found, mut open) = (Vec::new(), Vec::from_iter(mount_of("cpu")));
     while let Some(dir) = open.pop() {
-        for (path, name) in below(&dir) {
-            if name.starts_with(&prefix) { found.push(path) } else { open.push(path) }
+        for (path, below) in below(&dir) {
+            if below == name { found.push(path) } else { open.push(path) }
         }
     }
     found

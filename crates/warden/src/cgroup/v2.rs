@@ -14,7 +14,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use sys::unified::{Ground, Unified};
+use sys::unified::{Ground, SUPERVISOR, Unified};
 
 use super::processors::{PERIOD, microseconds};
 use super::{
@@ -25,8 +25,12 @@ use crate::protocol::{Cpu, Limits};
 
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 
-/// Switched on on the way to who first asks for it, and no further: everybody else is scheduled as if it were not there.
+/// Switched on for our directory, which weighs as a whole; below it on the way to the sandbox that first asks for it, and no
+/// further: the others are scheduled as if it were not there.
 const CPU: [&str; 1] = ["cpu"];
+
+/// Most that a group may weigh (cgroup-v2.rst: `cpu.weight`).
+const MAX_WEIGHT: u32 = 10_000;
 
 /// Our directory.
 #[derive(Debug)]
@@ -105,6 +109,22 @@ impl Hierarchy {
         // Where there is swap: a limit of memory is one of memory and swap.
         let _ = write_to(&own.join("memory.swap.max"), "0");
         write_to(&own.join("pids.max"), &limits.pids.to_string())
+    }
+
+    /// Gives our directory that weight, and the worker's and the warden's group, where it is one, no less: as one thread for
+    /// each processor. False where the controller cannot be had.
+    pub(super) fn weigh_together(&mut self, weight: u32) -> bool {
+        // A host may have the controller and not hand it on: cgroup-v2.rst, "RT processes".
+        self.cpu = self.cpu && self.ground.enable(&CPU).is_ok();
+        if !self.cpu {
+            return false;
+        }
+        let weight = weight.min(MAX_WEIGHT).to_string();
+        if self.ground.delegated {
+            // Not there where the unit's processes are elsewhere.
+            let _ = write_to(&self.ground.dir.join(SUPERVISOR).join("cpu.weight"), &weight);
+        }
+        write_to(&self.dir.join("cpu.weight"), &weight).is_ok()
     }
 
     pub(super) fn limits_cpu(&self) -> bool {
@@ -278,6 +298,23 @@ mod tests {
         assert_eq!(read("lambswool-x/s1/s7/self/cpu.max"), "25000 100000");
         assert_eq!(read("lambswool-x/s1/s7/cpu.weight"), "30");
         assert_eq!(read("lambswool-x/s1/self/cpu.max"), "");
+    }
+
+    #[test]
+    fn sandboxes_together_and_the_worker_weigh_as_a_thread_on_each_processor() {
+        let (top, mut ours) = pretended(&["s1"]);
+        fs::create_dir(top.path().join(SUPERVISOR)).unwrap();
+        fs::write(top.path().join(SUPERVISOR).join("cpu.weight"), "100").unwrap();
+        ours.ground.delegated = true;
+        assert!(ours.weigh_together(800));
+        let read = |file: &str| fs::read_to_string(top.path().join(file)).unwrap();
+        assert_eq!(read("cgroup.subtree_control"), "+cpu");
+        assert_eq!(read("lambswool-x/cpu.weight"), "800");
+        assert_eq!(read("supervisor/cpu.weight"), "800");
+        // Nothing is switched on for single sandboxes.
+        assert_eq!(read("lambswool-x/cgroup.subtree_control"), "");
+        assert!(ours.weigh_together(12_800));
+        assert_eq!(read("lambswool-x/cpu.weight"), "10000");
     }
 
     #[test]
