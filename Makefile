@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: help build demo test check doctor check-aarch64 bench sim soak fuzz escape test-vm test-svm clean need-rust need-python
+.PHONY: help build demo test check doctor check-aarch64 bench sim soak compatibility fuzz escape test-vm test-svm clean need-rust need-python
 
 PYTHON ?= python3
 VENV := .venv
@@ -18,6 +18,8 @@ help:
 	@echo "make bench    FIG=sock_fig14 and others, ON=3.12: with that Python; see docs/benchmarking.md"
 	@echo "make sim      TRACE=directory: judge the import cache's policies on recorded requirement sets"
 	@echo "make soak     MINUTES=30 CALLS=... SEED=...: load and faults together, and what must hold nevertheless"
+	@echo "make compatibility ON=3.12 ONLY=regex: popular libraries and frameworks in every way of making an instance;"
+	@echo "               INTO=directory writes the table; with uv they run under a plain Python first"
 	@echo "make fuzz     MINUTES=10 TARGETS=...: bytes that nobody would write, to whatever reads those of strangers,"
 	@echo "               and requests to the HTTP API (target http_api)"
 	@echo "make escape   attack sandboxes, machines and their monitors, with every defence and without each: prints the tables (root)"
@@ -83,6 +85,11 @@ sim: need-rust
 soak: need-rust need-python
 	cargo build --workspace --locked
 	target/debug/soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(CALLS),--calls $(CALLS)) $(if $(SEED),--seed $(SEED))
+
+# ON, ONLY: several words each.
+compatibility: need-rust need-python
+	cargo build --workspace --locked
+	target/debug/compatibility $(addprefix --on ,$(ON)) $(addprefix --only ,$(ONLY)) $(if $(INTO),--into $(INTO))
 
 # In a build of its own, with counters: see fuzz/run.sh. The HTTP API has a fifth of the time, or all of it where it is
 # the one that was named: see fuzz/api.sh.
