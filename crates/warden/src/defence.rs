@@ -97,12 +97,15 @@ defences! {
     FilterSecretMemory "filter-secret-memory" "memory that the kernel itself does not see can be made"
     FilterSegments "filter-segments" "segment descriptors can be written"
     FilterPersonality "filter-personality" "execution domains can be changed"
+    FilterProcessOptions "filter-process-options" "processes can be scheduled by cores alone, and have their pages merged with others'"
+    FilterFileSystems "filter-file-systems" "the file system that layers are on tells its names, and where files lie"
+    FilterMemberships "filter-memberships" "memberships in multicast groups can be made in the network that sandboxes share"
     FilterHost "filter-host" "calls that concern the whole host pass"
 }
 
 /// A set of defences: those that are switched off.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct Defences(u64);
+pub struct Defences(u128);
 
 impl Defences {
     /// None of them.
@@ -152,7 +155,7 @@ impl fmt::Debug for Defences {
 }
 
 // One bit each.
-const _: () = assert!(Defence::ALL.len() <= 64);
+const _: () = assert!(Defence::ALL.len() <= 128);
 
 #[cfg(test)]
 mod tests {

@@ -216,4 +216,49 @@ def attack(turn, told):
 ",
     )
     .through_proc(),
+    Attack::new(
+        Who::Handler,
+        "know where on the host's disk a shared file lies",
+        "ioctl(FS_IOC_FIEMAP)",
+        &[Defence::FilterFileSystems],
+        &["ENOTTY"],
+        "
+def attack(turn, told):
+    # struct fiemap: all of the file, room for one extent.
+    asked = bytearray(struct.pack('QQIIII', 0, 1 << 62, 0, 0, 1, 0) + bytes(56))
+    with open('/var/task/handler.py', 'rb') as file:
+        return attempted(lambda: (fcntl.ioctl(file, 0xC020660B, asked), hex(struct.unpack_from('Q', asked, 40)[0]))[1])
+",
+    )
+    .refused_by_host(&["EOPNOTSUPP"]),
+    Attack::new(
+        Who::Handler,
+        "know the file system that layers are on",
+        "ioctl(FS_IOC_GETFSSYSFSPATH)",
+        &[Defence::FilterFileSystems],
+        &["ENOTTY"],
+        "
+def attack(turn, told):
+    named = bytearray(129)
+    with open('/var/task/handler.py', 'rb') as file:
+        return attempted(lambda: (fcntl.ioctl(file, 0x80811501, named), named[1:].split(b'\\0')[0].decode())[1])
+",
+    )
+    // Linux 6.10, and not all file systems.
+    .refused_by_host(&["ENOTTY"]),
+    Attack::new(
+        Who::Handler,
+        "leave a word with a shared file",
+        "fcntl(F_SET_RW_HINT)",
+        &[Defence::FilterFileSystems],
+        &["ENOSYS"],
+        "
+def attack(turn, told):
+    hint = ctypes.c_uint64(3)
+    with open('/usr/bin/python3', 'rb') as file:
+        return attempted(lambda: (fcntl.fcntl(file, 1036, bytes(hint)), 'a hint')[1])
+",
+    )
+    // Linux 6.9: the owner's alone.
+    .refused_by_host(&["EPERM"]),
 ];

@@ -249,4 +249,31 @@ def attack(turn, told):
     return error or got(new)
 ",
     ),
+    Attack::new(
+        Who::Handler,
+        "leave the other threads of a core idle",
+        "prctl(PR_SCHED_CORE)",
+        &[Defence::FilterProcessOptions],
+        &["ENOSYS"],
+        "
+def attack(turn, told):
+    _, error = raw('prctl', 62, 1, 0, 0, 0)
+    return error or got('a cookie of its own')
+",
+    )
+    // A kernel without it, or one that was told to go without sibling threads.
+    .refused_by_host(&["EINVAL", "ENODEV"]),
+    Attack::new(
+        Who::Handler,
+        "have pages merged with those of others",
+        "prctl(PR_SET_MEMORY_MERGE)",
+        &[Defence::FilterProcessOptions],
+        &["ENOSYS"],
+        "
+def attack(turn, told):
+    _, error = raw('prctl', 67, 1, 0, 0, 0)
+    return error or got('all that it has')
+",
+    )
+    .refused_by_host(&["EINVAL", "EPERM"]),
 ];

@@ -24,6 +24,44 @@ def attack(turn, told):
     ),
     Attack::new(
         Who::Handler,
+        "which part of a shared file a neighbour has locked",
+        "fcntl(F_GETLK)",
+        &[],
+        &[],
+        "
+def lock(request, kind, start, length):
+    wanted = struct.pack('hhqqi4x', kind, 0, start, length, 0)
+    return struct.unpack('hhqqi4x', fcntl.fcntl(os.open('/usr/bin/python3', os.O_RDONLY), request, wanted))
+
+def victim(turn):
+    # They stay while it is paused.
+    return lock(fcntl.F_SETLK, fcntl.F_RDLCK, 0x4C57, 3)[2]
+
+def attack(turn, told):
+    kind, _, start, length, _ = lock(fcntl.F_GETLK, fcntl.F_WRLCK, 0, 0)
+    return got(f'{length} bytes at {start:#x}') if kind == fcntl.F_RDLCK and start == told else 'free'
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "whether a neighbour has taken a number of netlink",
+        "bind to a port of NETLINK_ROUTE",
+        &[],
+        &[],
+        "
+def take():
+    KEPT.append(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0))
+    KEPT[-1].bind((0x4C57, 0))
+
+def victim(turn):
+    return trying(take)
+
+def attack(turn, told):
+    return got('taken') if trying(take) == 'EADDRINUSE' else 'free'
+",
+    ),
+    Attack::new(
+        Who::Handler,
         "whether a neighbour has taken an abstract name",
         "bind to an abstract socket",
         &[],

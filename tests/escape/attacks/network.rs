@@ -161,7 +161,7 @@ def use():
         "change a device of a network of its own",
         "ioctl(SIOCETHTOOL) in a slot's user namespace",
         &[Defence::FilterNetworkAdmin],
-        &["ENOSYS"],
+        &["ENOTTY"],
         concat!(
             own_network!(),
             "
@@ -374,4 +374,53 @@ def attack(turn, told):
 ",
     )
     .turns(2),
+    Attack::new(
+        Who::Handler,
+        "know which groups a neighbour has joined",
+        "RTM_GETMULTICAST",
+        &[Defence::FilterMemberships],
+        &["none"],
+        "
+GROUP = socket.inet_pton(socket.AF_INET6, 'ff15::4c57')
+
+def join():
+    KEPT.append(socket.socket(socket.AF_INET6, socket.SOCK_DGRAM))
+    KEPT[-1].setsockopt(socket.IPPROTO_IPV6, 20, GROUP + struct.pack('I', 1))
+
+def victim(turn):
+    return trying(join)
+
+def attack(turn, told):
+    kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    # All of IPv6.
+    kernel.send(struct.pack('IHHII', 24, 58, 0x301, 1, 0) + struct.pack('BBBBI', socket.AF_INET6, 0, 0, 0, 0))
+    if told != 'OK':
+        return told
+    return got(socket.inet_ntop(socket.AF_INET6, GROUP)) if GROUP in kernel.recv(65536) else 'none'
+",
+    )
+    // A kernel without IPv6.
+    .refused_by_host(&["EAFNOSUPPORT", "none"]),
+    Attack::new(
+        Who::Handler,
+        "know which label of flows a neighbour has taken",
+        "setsockopt(IPV6_FLOWLABEL_MGR)",
+        &[Defence::FilterMemberships],
+        &["ENOSYS"],
+        "
+def take():
+    # To ::1, the label 0x4c57, exclusively.
+    wanted = socket.inet_pton(socket.AF_INET6, '::1') + struct.pack('>I', 0x4C57) + struct.pack('=BBHHHI', 0, 1, 3, 60, 60, 0)
+    KEPT.append(socket.socket(socket.AF_INET6, socket.SOCK_DGRAM))
+    KEPT[-1].setsockopt(socket.IPPROTO_IPV6, 32, wanted)
+
+def victim(turn):
+    return trying(take)
+
+def attack(turn, told):
+    said = trying(take)
+    return got('taken') if told == 'OK' and said in ('EEXIST', 'EPERM') else said
+",
+    )
+    .refused_by_host(&["EAFNOSUPPORT"]),
 ];

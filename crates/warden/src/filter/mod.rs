@@ -6,6 +6,7 @@
 //! that keeps from whom. `docs/system-calls.md` is written from these lists.
 
 pub mod allowed;
+mod file_systems;
 mod network;
 pub mod program;
 pub mod refused;
@@ -17,7 +18,7 @@ use libc::c_long;
 use crate::defence::Defence;
 use crate::isolation::{Isolation, Namespaces};
 use crate::protocol::Network;
-use program::{Foreign, Program, Rule, Test, compile};
+use program::{Case, Foreign, Program, Rule, Test, compile};
 
 /// A system call's name, as libc has it (`SYS_read`), and its number on this architecture.
 pub type Call = (&'static str, c_long);
@@ -112,16 +113,21 @@ pub fn build(role: Role, unix_sockets: bool, isolation: Isolation, network: Netw
     let (sockets, pairs) = network::socket_families(unix_sockets, !administers);
     rules.insert(libc::SYS_socket, sockets);
     rules.insert(libc::SYS_socketpair, pairs);
-    if isolation.has(Defence::FilterNotify) {
-        // dnotify sees other sandboxes' opens of shared files, as inotify does.
-        let other = Test::IsNot(libc::F_NOTIFY.unsigned_abs());
-        rules.insert(libc::SYS_fcntl, Rule::When(vec![vec![(1, other)]]));
-    } else {
-        rules.insert(libc::SYS_fcntl, Rule::Always);
-    }
+    rules.insert(libc::SYS_fcntl, requests_of_files(isolation));
     rules.insert(libc::SYS_fadvise64, advice_on_files(isolation));
-    network::keep_options(&mut rules, isolation.has(Defence::FilterPrograms), administers);
+    let kept = network::Kept {
+        no_programs: isolation.has(Defence::FilterPrograms),
+        administers,
+        shared: network == Network::None
+            && !own(true).has(Namespaces::NETWORK)
+            && isolation.has(Defence::FilterMemberships),
+    };
+    network::keep_options(&mut rules, kept);
+    if isolation.has(Defence::FilterFileSystems) {
+        file_systems::keep_requests(&mut rules);
+    }
     refuse_filters(&mut rules, role, isolation);
+    keep_options_of_processes(&mut rules, isolation);
     if isolation.has(Defence::LimitCore) {
         keep_core_limit(&mut rules);
     }
@@ -142,6 +148,42 @@ fn is(value: i32) -> Test {
     Test::Is(value.unsigned_abs())
 }
 
+/// dnotify sees other sandboxes' opens of shared files, as inotify does. A hint of how long an inode's data will live stays with the
+/// inode, for all who open it to read; before Linux 6.9 any descriptor could set it.
+fn requests_of_files(isolation: Isolation) -> Rule {
+    let refused =
+        [(Defence::FilterNotify, libc::F_NOTIFY), (Defence::FilterFileSystems, F_SET_RW_HINT)];
+    let refused = refused.into_iter().filter(|(defence, _)| isolation.has(*defence));
+    let tests: Case =
+        refused.map(|(_, request)| (1, Test::IsNot(request.unsigned_abs()))).collect();
+    if tests.is_empty() { Rule::Always } else { Rule::When(vec![tests]) }
+}
+
+/// `F_LINUX_SPECIFIC_BASE + 12` (linux/fcntl.h).
+const F_SET_RW_HINT: i32 = 1036;
+
+/// Cookies of core scheduling leave the other threads of a core idle while one runs (core-scheduling.rst), whichever sandbox's they are;
+/// merged pages tell by the time of a write whether another has the same (ksm.rst).
+const SHARED_BY_PROCESSES: [i32; 2] = [PR_SCHED_CORE, PR_SET_MEMORY_MERGE];
+
+/// Linux 5.14 (linux/prctl.h).
+const PR_SCHED_CORE: i32 = 62;
+
+/// Linux 6.4 (linux/prctl.h).
+const PR_SET_MEMORY_MERGE: i32 = 67;
+
+fn keep_options_of_processes(rules: &mut BTreeMap<c_long, Rule>, isolation: Isolation) {
+    if !isolation.has(Defence::FilterProcessOptions) {
+        return;
+    }
+    let mut tests: Case = match rules.get(&libc::SYS_prctl) {
+        Some(Rule::When(cases)) => cases.concat(),
+        _ => Vec::new(),
+    };
+    tests.extend(SHARED_BY_PROCESSES.map(|option| (0, Test::IsNot(option.unsigned_abs()))));
+    rules.insert(libc::SYS_prctl, Rule::When(vec![tests]));
+}
+
 /// Files of layers are everybody's, and so are their pages in memory: whoever may read one could have them thrown out
 /// (`invalidate_mapping_pages` asks for no permission), and others' starts would wait for the disk.
 fn advice_on_files(isolation: Isolation) -> Rule {
@@ -149,7 +191,7 @@ fn advice_on_files(isolation: Isolation) -> Rule {
         return Rule::Always;
     }
     let other = Test::IsNot(libc::POSIX_FADV_DONTNEED.unsigned_abs());
-    Rule::WhenElseIgnored(vec![vec![(3, other)]])
+    Rule::WhenElse(vec![vec![(3, other)]], 0)
 }
 
 /// Nobody lowers the limit of core files to 0: a host that pipes them to a program obeys 1 and not 0 (core(5)).
@@ -225,10 +267,12 @@ mod tests {
         }
         page.push_str(
             "| by their arguments | `clone` without flags that make a namespace or a child for the caller's parent; \
-             `socket` of TCP and UDP, AF_UNIX and NETLINK_ROUTE; `socketpair` of AF_UNIX; `fcntl` but for F_NOTIFY; \
+             `socket` of TCP and UDP, AF_UNIX and NETLINK_ROUTE; `socketpair` of AF_UNIX; `fcntl` but for F_NOTIFY and F_SET_RW_HINT; \
              `fadvise64`, where POSIX_FADV_DONTNEED is answered with success and not done; \
-             `setsockopt` but for SO_ATTACH_* of SOL_SOCKET; where zygotes make networks for what they fork no NETLINK_ROUTE, \
-             `setsockopt` and `getsockopt` without tables and IPsec, `ioctl` without devices' own requests; `prctl` but for PR_SET_SECCOMP; `setrlimit` and `prlimit64` but for setting RLIMIT_CORE; \
+             `setsockopt` but for SO_ATTACH_* of SOL_SOCKET and IPV6_FLOWLABEL_MGR, and where sandboxes share a network \
+             memberships in multicast groups are answered with success and not made; where zygotes make networks for what they fork no NETLINK_ROUTE, \
+             `setsockopt` and `getsockopt` without tables and IPsec, `ioctl` without devices' own requests; `ioctl` without what names or maps the file system that layers are on (FIEMAP, FS_IOC_GETFSUUID, \
+             FS_IOC_GETFSSYSFSPATH, FS_IOC_GETFSLABEL, requests of Btrfs and XFS; ENOTTY); `prctl` but for PR_SET_SECCOMP, PR_SCHED_CORE and PR_SET_MEMORY_MERGE; `setrlimit` and `prlimit64` but for setting RLIMIT_CORE; \
              a zygote's `setns` with CLONE_NEWUSER, `unshare` with exactly what its forks make for themselves, `chroot`, `seccomp` with SECCOMP_SET_MODE_FILTER and no flags | \
              `clone` `socket` `socketpair` `fcntl` `fadvise64` `setsockopt` `getsockopt` `ioctl` `prctl` `setrlimit` `prlimit64` `setns` `unshare` `chroot` `seccomp` |\n\n## Refused, and what for\n\n| defence | \
              where it would lead | calls |\n| --- | --- | --- |\n",

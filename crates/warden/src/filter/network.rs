@@ -69,15 +69,64 @@ pub(super) fn socket_families(unix_sockets: bool, netlink: bool) -> (Rule, Rule)
     (Rule::When(sockets), Rule::When(pairs))
 }
 
+/// What is kept from sockets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    /// Programs.
+    pub(super) no_programs: bool,
+    /// What only an administrator of the network has, which its maker is.
+    pub(super) administers: bool,
+    /// What others see of a socket in the network that sandboxes share.
+    pub(super) shared: bool,
+}
+
+/// Memberships in multicast groups, joined, left, and by source (ip(7), ipv6(7)): a network lists those of all that are in it
+/// (`RTM_GETMULTICAST`). In one that reaches nothing they lead to nothing.
+const MEMBERSHIPS: [i32; 11] = [
+    libc::IP_ADD_MEMBERSHIP,
+    libc::IP_DROP_MEMBERSHIP,
+    libc::IP_ADD_SOURCE_MEMBERSHIP,
+    libc::IP_DROP_SOURCE_MEMBERSHIP,
+    IP_MSFILTER,
+    MCAST_JOIN_GROUP,
+    MCAST_JOIN_GROUP + 1,
+    MCAST_JOIN_GROUP + 3,
+    MCAST_JOIN_GROUP + 4,
+    MCAST_JOIN_GROUP + 5,
+    MCAST_JOIN_GROUP + 6,
+];
+const MEMBERSHIPS_6: [i32; 10] = [
+    libc::IPV6_ADD_MEMBERSHIP,
+    libc::IPV6_DROP_MEMBERSHIP,
+    IPV6_JOIN_ANYCAST,
+    IPV6_JOIN_ANYCAST + 1,
+    MCAST_JOIN_GROUP,
+    MCAST_JOIN_GROUP + 1,
+    MCAST_JOIN_GROUP + 3,
+    MCAST_JOIN_GROUP + 4,
+    MCAST_JOIN_GROUP + 5,
+    MCAST_JOIN_GROUP + 6,
+];
+
+/// linux/in.h; from the second one on: leave group, block and unblock a source, join and leave by source.
+const IP_MSFILTER: i32 = 41;
+const MCAST_JOIN_GROUP: i32 = 42;
+
+/// linux/in6.h; the next leaves.
+const IPV6_JOIN_ANYCAST: i32 = 27;
+
+/// Labels of flows are a network's, and one that is taken is refused to others (ipv6-flowlabel: `IPV6_FL_F_EXCL`).
+const IPV6_FLOWLABEL_MGR: i32 = 32;
+
 /// `setsockopt`, and for who administers a network `getsockopt` and `ioctl`, without what is refused.
-pub(super) fn keep_options(
-    rules: &mut BTreeMap<c_long, Rule>,
-    no_programs: bool,
-    administers: bool,
-) {
+pub(super) fn keep_options(rules: &mut BTreeMap<c_long, Rule>, kept: Kept) {
+    let Kept { no_programs, administers, shared } = kept;
     let (mut set, mut read) = (Vec::new(), Vec::new());
     if no_programs {
         set.push((libc::SOL_SOCKET, no_programs_of_sockets()));
+    }
+    if shared {
+        set.push((libc::IPPROTO_IPV6, vec![is_not(&IPV6_FLOWLABEL_MGR)]));
     }
     if administers {
         let plain = Test::Masked { mask: !(TABLES - 1), value: 0 };
@@ -97,6 +146,14 @@ pub(super) fn keep_options(
         if !levels.is_empty() {
             rules.insert(call, by_level(&levels));
         }
+    }
+    if shared && let Some(Rule::When(cases)) = rules.get(&libc::SYS_setsockopt) {
+        let at = |level, options: &[i32]| -> Vec<Case> {
+            options.iter().map(|option| vec![(1, is(level)), (2, is(*option))]).collect()
+        };
+        let mut ignored = at(libc::IPPROTO_IP, &MEMBERSHIPS);
+        ignored.extend(at(libc::IPPROTO_IPV6, &MEMBERSHIPS_6));
+        rules.insert(libc::SYS_setsockopt, Rule::IgnoredOrWhen(ignored, cases.clone()));
     }
 }
 
@@ -139,7 +196,12 @@ mod tests {
         };
         match rules.get(&call) {
             None | Some(Rule::Always) => true,
-            Some(Rule::When(cases) | Rule::WhenElseIgnored(cases)) => {
+            Some(Rule::IgnoredOrWhen(ignored, _))
+                if ignored.iter().any(|case| case.iter().all(holds)) =>
+            {
+                false
+            }
+            Some(Rule::When(cases) | Rule::WhenElse(cases, _) | Rule::IgnoredOrWhen(_, cases)) => {
                 cases.iter().any(|case| case.iter().all(holds))
             }
         }
@@ -148,7 +210,7 @@ mod tests {
     #[test]
     fn who_makes_networks_has_the_options_of_plain_sockets_and_no_tables() {
         let mut rules = BTreeMap::new();
-        keep_options(&mut rules, true, true);
+        keep_options(&mut rules, Kept { no_programs: true, administers: true, shared: false });
         let (set, read, ioctl) = (libc::SYS_setsockopt, libc::SYS_getsockopt, libc::SYS_ioctl);
         // SO_REUSEADDR, IP_TOS, IP_MULTICAST_ALL, IPV6_V6ONLY, IPV6_TCLASS, TCP_NODELAY.
         for (level, option) in [(1, 2), (0, 1), (0, 49), (41, 26), (41, 67), (6, 1)] {
@@ -178,10 +240,29 @@ mod tests {
     #[test]
     fn who_makes_none_is_refused_programs_only() {
         let mut rules = BTreeMap::new();
-        keep_options(&mut rules, true, false);
+        let none = Kept { no_programs: false, administers: false, shared: false };
+        keep_options(&mut rules, Kept { no_programs: true, ..none });
         assert_eq!(rules.len(), 1);
         assert!(!passes(&rules, libc::SYS_setsockopt, 1, 26));
         assert!(passes(&rules, libc::SYS_setsockopt, 0, 64));
-        keep_options(&mut BTreeMap::new(), false, false);
+        keep_options(&mut BTreeMap::new(), none);
+    }
+
+    #[test]
+    fn where_sandboxes_share_a_network_none_joins_a_group_or_takes_a_label() {
+        let mut rules = BTreeMap::new();
+        keep_options(&mut rules, Kept { no_programs: true, administers: false, shared: true });
+        let set = libc::SYS_setsockopt;
+        for (level, options) in [(0, &MEMBERSHIPS[..]), (41, &MEMBERSHIPS_6), (41, &[32])] {
+            for option in options {
+                assert!(!passes(&rules, set, level, option.unsigned_abs()), "{level} {option}");
+            }
+        }
+        // SO_REUSEADDR, IP_TOS, IP_MULTICAST_TTL, IP_MULTICAST_LOOP, IPV6_V6ONLY, IPV6_MULTICAST_HOPS, TCP_NODELAY.
+        for (level, option) in [(1, 2), (0, 1), (0, 33), (0, 34), (41, 26), (41, 18), (6, 1)] {
+            assert!(passes(&rules, set, level, option), "{level} {option}");
+        }
+        let Some(Rule::IgnoredOrWhen(ignored, _)) = rules.get(&set) else { panic!("{rules:?}") };
+        assert_eq!(ignored.len(), MEMBERSHIPS.len() + MEMBERSHIPS_6.len());
     }
 }

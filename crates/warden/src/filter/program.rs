@@ -55,9 +55,11 @@ pub enum Rule {
     Always,
     /// Allowed in any of these cases.
     When(Vec<Case>),
-    /// Allowed in any of these cases, else answered with success and not done: for what only advises the kernel, where an
-    /// error would be the surprise.
-    WhenElseIgnored(Vec<Case>),
+    /// Allowed in any of these cases, else this error; 0 is none: answered with success and not done, for what only advises the
+    /// kernel, where an error would be the surprise.
+    WhenElse(Vec<Case>, i32),
+    /// Answered with success and not done in any of the first cases, else allowed in any of the second.
+    IgnoredOrWhen(Vec<Case>, Vec<Case>),
 }
 
 /// Offsets in `struct seccomp_data`.
@@ -149,19 +151,28 @@ fn leaf(rule: Option<&Rule>) -> Program {
         None => vec![refuse()],
         Some(Rule::Always) => vec![answer(SECCOMP_RET_ALLOW)],
         Some(Rule::When(cases)) => allow_in(cases, refuse()),
-        Some(Rule::WhenElseIgnored(cases)) => allow_in(cases, ignore()),
+        Some(Rule::WhenElse(cases, error)) => allow_in(cases, fail(*error)),
+        Some(Rule::IgnoredOrWhen(ignored, cases)) => {
+            let mut program = answer_in(ignored, fail(0));
+            program.extend(allow_in(cases, refuse()));
+            program
+        }
     }
 }
 
 fn allow_in(cases: &[Case], otherwise: sock_filter) -> Program {
-    let mut program: Program = cases.iter().flat_map(|case| allow_when(case)).collect();
+    let mut program = answer_in(cases, answer(SECCOMP_RET_ALLOW));
     program.push(otherwise);
     program
 }
 
-/// Allows, or goes on behind itself.
-fn allow_when(case: &[(u32, Test)]) -> Program {
-    let mut program = vec![answer(SECCOMP_RET_ALLOW)];
+/// Answers so in any of these cases, or goes on behind itself.
+fn answer_in(cases: &[Case], said: sock_filter) -> Program {
+    cases.iter().flat_map(|case| answer_when(case, said)).collect()
+}
+
+fn answer_when(case: &[(u32, Test)], said: sock_filter) -> Program {
+    let mut program = vec![said];
     for (argument, test) in case.iter().rev() {
         // The rest of a case is a few instructions long.
         let past = u8::try_from(program.len()).unwrap_or(u8::MAX);
@@ -207,12 +218,12 @@ fn answer(what: u32) -> sock_filter {
 }
 
 fn refuse() -> sock_filter {
-    answer(SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs())
+    fail(libc::ENOSYS)
 }
 
 /// The error 0 is none: the caller gets 0, and the kernel does nothing (seccomp(2)).
-fn ignore() -> sock_filter {
-    answer(SECCOMP_RET_ERRNO)
+fn fail(error: i32) -> sock_filter {
+    answer(SECCOMP_RET_ERRNO | error.unsigned_abs())
 }
 
 fn instruction(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
@@ -277,13 +288,16 @@ mod tests {
             }
         };
         let refused = SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
+        let any = |cases: &[Case]| cases.iter().any(|case| case.iter().all(holds));
         let (cases, otherwise) = match rules.get(&c_long::from(number)) {
             None => return refused,
             Some(Rule::Always) => return SECCOMP_RET_ALLOW,
             Some(Rule::When(cases)) => (cases, refused),
-            Some(Rule::WhenElseIgnored(cases)) => (cases, SECCOMP_RET_ERRNO),
+            Some(Rule::WhenElse(cases, error)) => (cases, SECCOMP_RET_ERRNO | error.unsigned_abs()),
+            Some(Rule::IgnoredOrWhen(ignored, _)) if any(ignored) => return SECCOMP_RET_ERRNO,
+            Some(Rule::IgnoredOrWhen(_, cases)) => (cases, refused),
         };
-        let allowed = cases.iter().any(|case| case.iter().all(holds));
+        let allowed = any(cases);
         if allowed { SECCOMP_RET_ALLOW } else { otherwise }
     }
 
@@ -306,11 +320,11 @@ mod tests {
     fn lists() -> impl Strategy<Value = BTreeMap<c_long, Rule>> {
         let case = prop::collection::vec((0u32..6, tests()), 1..3);
         let judged =
-            (prop::collection::vec(case, 1..4), any::<bool>()).prop_map(|(cases, ignored)| {
-                match ignored {
-                    true => Rule::WhenElseIgnored(cases),
-                    false => Rule::When(cases),
-                }
+            (prop::collection::vec(case, 2..5), 0..4).prop_map(|(mut cases, kind)| match kind {
+                0 => Rule::WhenElse(cases, 0),
+                1 => Rule::WhenElse(cases, libc::ENOTTY),
+                2 => Rule::IgnoredOrWhen(cases.split_off(1), cases),
+                _ => Rule::When(cases),
             });
         let rule = prop_oneof![3 => Just(Rule::Always), 1 => judged];
         prop::collection::btree_map(0i64..470, rule, 0..400)
