@@ -10,6 +10,7 @@ use thiserror::Error;
 
 use crate::cpu::extended::States;
 use crate::layout::{PAGE, PROGRAM};
+use crate::processor;
 use crate::rights::Rights;
 use crate::ring0::HYPERCALL;
 use crate::space::{Place, Space};
@@ -136,6 +137,13 @@ impl Hypervisor {
         let trusts_ticks = matches!(source.trim(), "tsc" | "kvm-clock");
         let boot = std::fs::read_to_string(BOOT).ok().map(|id| id.trim().to_owned());
         Ok(Self { kvm, cpuid, states, boot, trusts_ticks, ticks: OnceLock::new() })
+    }
+
+    /// What `/proc/cpuinfo` says to a guest: see [`processor`].
+    #[must_use]
+    pub fn cpuinfo(&self) -> String {
+        let kilohertz = self.ticks().ok().map(|ticks| ticks.kilohertz);
+        processor::cpuinfo(self.cpuid.as_slice(), kilohertz)
     }
 
     /// Makes a machine and drops it, a quarter of a millisecond: KVM opens also where it can make none.

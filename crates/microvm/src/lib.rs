@@ -55,6 +55,7 @@ pub mod image;
 pub mod layout;
 pub mod linux;
 pub mod mutant;
+mod processor;
 pub mod regions;
 mod rewind;
 pub mod rights;

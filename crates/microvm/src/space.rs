@@ -43,6 +43,8 @@ pub struct Space {
     pub(crate) journal: Journal,
     /// Most bytes that may be mapped.
     limit: u64,
+    /// The same as the guest has set it for itself, where what cannot be touched counts, too: `RLIMIT_AS`.
+    own_limit: u64,
 }
 
 /// What the monitor knows of an address space beyond the arena's bytes.
@@ -109,7 +111,7 @@ impl Space {
     }
 
     pub(crate) fn of(arena: Arena, state: SpaceState) -> Self {
-        Self { arena, state, journal: Journal::default(), limit: u64::MAX }
+        Self { arena, state, journal: Journal::default(), limit: u64::MAX, own_limit: u64::MAX }
     }
 
     /// One that continues a frozen one.
@@ -220,6 +222,7 @@ impl Space {
     /// Maps what is free.
     fn grant(&mut self, range: Range<u64>, rights: Rights) -> Result<(), Errno> {
         self.check_count(1)?;
+        self.check_own_room(range.end - range.start)?;
         // What cannot be touched holds nothing, except where a clone has to put zeros in the place of its template's pages:
         // those are its own.
         let hidden = if rights.count() { Vec::new() } else { self.arena.inherited(range.clone()) };

@@ -1184,3 +1184,146 @@ fn a_thread_that_computes_does_not_keep_others_from_running() {
     assert_eq!(inside, outside);
     assert_eq!(inside, format!("set: 1 0\n{}", "wrong: 0 0\nof all: 1 0\n".repeat(4)));
 }
+
+#[test]
+fn limits_that_a_program_sets_for_itself_hold_as_on_linux() {
+    let source = r#"
+        #define _GNU_SOURCE
+        #include <fcntl.h>
+        #include <pthread.h>
+        #include <signal.h>
+        #include <string.h>
+        #include <sys/mman.h>
+        #include <sys/resource.h>
+        #include <sys/stat.h>
+        #include <time.h>
+        static volatile int got;
+        static void note(int number) { got = number; }
+        static void set(const char *what, int kind, long soft, long hard) {
+            struct rlimit it = {soft, hard};
+            say(what, setrlimit(kind, &it));
+            getrlimit(kind, &it);
+            printf("%ld %ld\n", (long)it.rlim_cur, (long)it.rlim_max);
+        }
+        static void *nothing(void *unused) { return unused; }
+        int main() {
+            /* Root may do more. */
+            if (getuid() == 0 && (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))) return 1;
+            const int kinds[] = {RLIMIT_CPU, RLIMIT_FSIZE, RLIMIT_DATA, RLIMIT_RSS, RLIMIT_AS, RLIMIT_LOCKS, RLIMIT_MEMLOCK};
+            for (int place = 0; place < 7; place++) {
+                int kind = kinds[place];
+                struct rlimit it;
+                if (getrlimit(kind, &it)) return 2;
+                long before = it.rlim_max;
+                it.rlim_cur = 5; it.rlim_max = 3;
+                say("soft above hard", setrlimit(kind, &it));
+                it.rlim_cur = it.rlim_max = before;
+                say("as it is", setrlimit(kind, &it));
+            }
+            set("core", RLIMIT_CORE, 0, 0); set("core again", RLIMIT_CORE, 1, 1); set("core wrong", RLIMIT_CORE, 1, 0);
+            set("memlock", RLIMIT_MEMLOCK, 4096, 8192); set("memlock up", RLIMIT_MEMLOCK, 8192, 8192);
+            set("memlock above", RLIMIT_MEMLOCK, 8193, 8193);
+            struct rlimit it = {1, 1};
+            say("no such kind", setrlimit(16, &it)); say("no such kind", getrlimit(16, &it)); say("negative", getrlimit(-1, &it));
+            say("of nowhere", prlimit(0, RLIMIT_CORE, (void *)8, 0)); say("both", prlimit(getpid(), RLIMIT_RSS, &it, &it));
+            say("of another", prlimit(99999999, RLIMIT_CORE, 0, &it));
+
+            int file = open("/tmp/limited-" "file", O_CREAT | O_RDWR | O_TRUNC, 0600), more;
+            unlink("/tmp/limited-file");
+            set("files", RLIMIT_NOFILE, 12, 20);
+            while ((more = dup(file)) >= 0) ;
+            say("no more", dup(file)); say("number", dup2(file, 12)); say("from", fcntl(file, F_DUPFD, 12)); say("opened", open("/dev/null", O_RDONLY));
+            int ends[2]; say("pipe", pipe(ends));
+            set("more files", RLIMIT_NOFILE, 14, 20); say("one more", dup(file)); say("that one", dup2(file, 13));
+            set("fewer", RLIMIT_NOFILE, 3, 20); say("still there", fcntl(13, F_GETFD)); close(5); say("none", dup(file));
+            set("many again", RLIMIT_NOFILE, 20, 20);
+
+            set("length", RLIMIT_FSIZE, 100, 1000);
+            signal(SIGXFSZ, note);
+            char bytes[200] = {0};
+            say("a part", write(file, bytes, 200)); say("signal", got);
+            say("none", write(file, bytes, 1)); say("signal", got); got = 0;
+            say("behind", pwrite(file, bytes, 1, 150)); say("signal", got); got = 0;
+            say("longer", ftruncate(file, 101)); say("signal", got); got = 0;
+            say("as long", ftruncate(file, 100)); say("shorter", ftruncate(file, 50)); say("up to it", pwrite(file, bytes, 100, 20)); say("signal", got);
+            signal(SIGXFSZ, SIG_IGN); say("ignored", pwrite(file, bytes, 1, 100));
+            int pipes[2]; close(6); close(7); say("pipe", pipe(pipes)); say("a pipe has no length", write(pipes[1], bytes, 200));
+            set("long again", RLIMIT_FSIZE, 1000, 1000); say("long", pwrite(file, bytes, 200, 100));
+
+            set("address space", RLIMIT_AS, 1 << 20, RLIM_INFINITY);
+            say("no room", mmap(0, 2 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ? -1 : 0);
+            say("nor for what is not touched", mmap(0, 2 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ? -1 : 0);
+            set("room again", RLIMIT_AS, RLIM_INFINITY, RLIM_INFINITY);
+            say("room", mmap(0, 2 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ? -1 : 0);
+
+            signal(SIGXCPU, note); got = 0;
+            set("a second of the processor", RLIMIT_CPU, 1, 10);
+            while (!got) ;
+            say("over", got);
+            struct timespec used; clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+            say("after one", used.tv_sec + used.tv_nsec / 1e9 > 0.9);
+            set("shorter", RLIMIT_CPU, 5, 5); set("no longer", RLIMIT_CPU, 6, 6);
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{source}")) else {
+        return;
+    };
+    assert_eq!(inside, outside);
+}
+
+#[test]
+fn descriptors_are_found_by_name_as_on_linux() {
+    let source = r#"
+        #define _GNU_SOURCE
+        #include <dirent.h>
+        #include <errno.h>
+        #include <fcntl.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/socket.h>
+        #include <sys/stat.h>
+        int main() {
+            char name[64], text[300], *at;
+            struct stat it, other;
+            int file = open("/tmp/by-number", O_CREAT | O_RDWR | O_TRUNC, 0600), ends[2], both[2];
+            say("written", write(file, "hello", 5)); pipe(ends); socketpair(AF_UNIX, SOCK_STREAM, 0, both);
+            const char *ways[] = {"/dev/fd/%d", "/proc/self/fd/%d", "/proc/thread-self/fd/%d"};
+            for (int way = 0; way < 3; way++) {
+                sprintf(name, ways[way], file);
+                int again = open(name, O_RDONLY);
+                say("again", again >= 0); memset(text, 0, 10); say("from its beginning", read(again, text, 9)); puts(text); close(again);
+                say("of it", stat(name, &it) || fstat(file, &other) || it.st_ino != other.st_ino);
+                say("a link", lstat(name, &it) || !S_ISLNK(it.st_mode));
+                say("access", access(name, R_OK)); say("to", readlink(name, text, sizeof text)); text[14] = 0; puts(text);
+            }
+            sprintf(name, "/dev/fd/%d", file);
+            say("not followed", open(name, O_NOFOLLOW)); say("not made", open(name, O_CREAT | O_EXCL | O_WRONLY, 0600));
+            say("longer name", open("/dev/fd/3/more", O_RDONLY)); int below = open("/tmp", O_RDONLY | O_DIRECTORY); sprintf(text, "/dev/fd/%d/by-number", below); say("below one", open(text, O_RDONLY) >= 0); say("no number", open("/dev/fd/x", O_RDONLY)); say("zeros", open("/dev/fd/003", O_RDONLY)); say("closed", open("/dev/fd/77", O_RDONLY)); say("closed", stat("/dev/fd/77", &it));
+            unlink("/tmp/by-number");
+            say("still", open(name, O_RDONLY) >= 0); say("length", (int)readlink(name, text, sizeof text) > 10);
+            say("emptied", open(name, O_WRONLY | O_TRUNC) >= 0); say("empty", fstat(file, &it) || it.st_size != 0);
+            sprintf(name, "/dev/fd/%d", ends[0]);
+            int writes = open(name, O_WRONLY);
+            say("other end", writes >= 0); say("through it", write(writes, "abc", 3)); say("comes", read(ends[0], text, 3));
+            say("a pipe", stat(name, &it) || !S_ISFIFO(it.st_mode)); readlink(name, text, sizeof text); text[6] = 0; puts(text);
+            sprintf(name, "/dev/fd/%d", both[0]);
+            say("no socket", open(name, O_RDWR)); readlink(name, text, sizeof text); text[8] = 0; puts(text);
+            DIR *all = opendir("/proc/self/fd");
+            int count = 0, right = 1;
+            for (struct dirent *entry; (entry = readdir(all)); ) {
+                if (entry->d_name[0] == '.') continue;
+                count++; right &= fcntl(atoi(entry->d_name), F_GETFD) >= 0 && entry->d_type == DT_LNK;
+            }
+            say("each is open", right); say("some", count >= 8);
+            say("a directory", open("/dev/fd/", O_WRONLY)); say("its own", chdir("/proc/self/fd")); say("from there", openat(AT_FDCWD, "0", O_RDONLY) >= 0);
+            say("changes", chdir("/")); say("bits", fchmodat(AT_FDCWD, "/proc/self/fd/3", 0640, 0)); say("are", fstat(3, &it) ? -1 : it.st_mode & 0777);
+            FILE *out = fopen("/dev/stdout", "w");
+            fflush(stdout); fputs("by its name\n", out); fclose(out); puts("and by its number");
+            say("input", open("/dev/stdin", O_RDONLY) >= 0);
+            return 0;
+        }"#;
+    let Some([inside, outside]) = in_machine_and_on_host(&format!("{HEAD}{source}")) else {
+        return;
+    };
+    assert_eq!(inside, outside);
+}

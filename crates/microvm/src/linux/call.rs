@@ -4,8 +4,8 @@ use rustix::io::Errno;
 
 use super::process::{Pause, Process};
 use super::{
-    Answer, alarm, alone, clock, descriptors, futex, identity, memory, paths, ready, signals,
-    sockets, status, threads, transfer,
+    Answer, alarm, alone, clock, descriptors, futex, identity, memory, paths, ready,
+    resource_limits, signals, sockets, status, threads, transfer,
 };
 use crate::vcpu::VcpuError;
 
@@ -185,9 +185,9 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_prctl => identity::prctl(process, a, b),
         libc::SYS_uname => identity::uname(process, a),
         libc::SYS_getrandom => identity::getrandom(process, a, b, c),
-        libc::SYS_prlimit64 => identity::prlimit(process, b, c, d),
-        libc::SYS_setrlimit => identity::prlimit(process, a, b, 0),
-        libc::SYS_getrlimit => identity::prlimit(process, a, 0, b),
+        libc::SYS_prlimit64 => resource_limits::prlimit(process, a, b, c, d),
+        libc::SYS_setrlimit => resource_limits::prlimit(process, 0, a, b, 0),
+        libc::SYS_getrlimit => resource_limits::prlimit(process, 0, a, 0, b),
         libc::SYS_getrusage => identity::getrusage(process, a, b),
         libc::SYS_sysinfo => identity::sysinfo(process, a),
         libc::SYS_times => identity::times(process, a),
@@ -239,12 +239,16 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         | libc::SYS_lremovexattr
         | libc::SYS_fremovexattr => Err(Errno::NOTSUP),
         libc::SYS_clock_settime | libc::SYS_settimeofday => Err(Errno::PERM),
-        libc::SYS_mknod | libc::SYS_mknodat => Err(Errno::PERM),
+        libc::SYS_mknod => paths::mknod(process, paths::HERE, a, b),
+        libc::SYS_mknodat => paths::mknod(process, a, b, c),
         // Whatever was linked to a C library of today's asks for it once.
         libc::SYS_rseq => Err(Errno::NOSYS),
         number if SPARED.contains(&number) => return Flow::Spared,
         _ => return Flow::Unknown,
     };
+    if answer == Err(Errno::FBIG) && resource_limits::signals_length(process) {
+        return signals::raise(process, signals::Addressee::Thread, signals::XFSZ, answer);
+    }
     Flow::Answer(answer)
 }
 

@@ -82,7 +82,16 @@ pub(super) fn fcntl(process: &mut Process, fd_: u64, command: u64, argument: u64
             Ok(0)
         }
         // Nobody else could hold a lock.
-        libc::F_SETLK | libc::F_SETLKW => files.get(fd(fd_)).map(|_| 0),
+        libc::F_SETLK | libc::F_SETLKW => {
+            let access = files.get(fd(fd_))?.flags & flags::ACCESS_MODE;
+            let lock = process.space.read(argument, 32)?;
+            match i16::from_le_bytes([lock[0], lock[1]]).into() {
+                libc::F_RDLCK if access == flags::WRITE_ONLY => Err(Errno::BADF),
+                libc::F_WRLCK if access == 0 => Err(Errno::BADF),
+                libc::F_RDLCK | libc::F_WRLCK | libc::F_UNLCK => Ok(0),
+                _ => Err(Errno::INVAL),
+            }
+        }
         // Nor does anybody: what would be in the way is F_UNLCK, in `struct flock`'s first field.
         libc::F_GETLK => {
             files.get(fd(fd_))?;

@@ -26,8 +26,10 @@ pub(crate) const PIPE_BYTES: usize = 64 << 10;
 pub(crate) const ATOMIC_BYTES: usize = 4096;
 
 /// A process's descriptors.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Files {
+    /// Descriptors are smaller than this: the process's own limit, or [`MOST`].
+    most: usize,
     slots: Vec<Option<Descriptor>>,
     open: Vec<Option<Open>>,
     pipes: Vec<Option<Pipe>>,
@@ -128,7 +130,24 @@ impl Object {
     }
 }
 
+impl Default for Files {
+    fn default() -> Self {
+        Self { most: MOST, slots: Vec::new(), open: Vec::new(), pipes: Vec::new() }
+    }
+}
+
 impl Files {
+    /// New descriptors are smaller than this; those that are open stay.
+    pub(crate) fn set_most(&mut self, most: usize) {
+        self.most = most.min(MOST);
+    }
+
+    /// Numbers of the descriptors that are open, from the lowest on.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
+        let open = |(number, slot): (u64, &Option<Descriptor>)| slot.map(|_| number);
+        (0..).zip(&self.slots).filter_map(open)
+    }
+
     /// What a descriptor refers to, to be read, written or asked about. EBADF of what is only a place.
     pub(crate) fn get(&self, fd: u64) -> Result<&Open, Errno> {
         let open = self.place(fd)?;
@@ -205,7 +224,7 @@ impl Files {
     pub(crate) fn duplicate(&mut self, fd: u64, least: u64, close: bool) -> Result<u64, Errno> {
         let from = self.descriptor(fd)?;
         let least =
-            usize::try_from(least).ok().filter(|least| *least < MOST).ok_or(Errno::INVAL)?;
+            usize::try_from(least).ok().filter(|least| *least < self.most).ok_or(Errno::INVAL)?;
         let slot = self.free_slot(least)?;
         self.share(from, slot, close);
         Ok(slot as u64)
@@ -219,7 +238,7 @@ impl Files {
         close: bool,
     ) -> Result<Option<Object>, Errno> {
         let from = self.descriptor(fd)?;
-        let slot = usize::try_from(to).ok().filter(|to| *to < MOST).ok_or(Errno::BADF)?;
+        let slot = usize::try_from(to).ok().filter(|to| *to < self.most).ok_or(Errno::BADF)?;
         let gone = self.close(to).unwrap_or_default();
         if self.slots.len() <= slot {
             self.slots.resize(slot + 1, None);
@@ -317,7 +336,7 @@ impl Files {
     }
 
     fn free_slot(&mut self, least: usize) -> Result<usize, Errno> {
-        let free = (least..MOST).find(|at| self.slots.get(*at).is_none_or(Option::is_none));
+        let free = (least..self.most).find(|at| self.slots.get(*at).is_none_or(Option::is_none));
         let slot = free.ok_or(Errno::MFILE)?;
         if self.slots.len() <= slot {
             self.slots.resize(slot + 1, None);

@@ -9,17 +9,16 @@ use rustix::rand::{GetRandomFlags, getrandom as random};
 use super::call::signed;
 use super::proc::memory;
 use super::process::Process;
-use super::record::{Record, long_at};
+use super::record::Record;
 use super::start::USER;
 use super::{Answer, clock};
-use crate::layout::{STACK_BYTES, USER_END, USER_HALF_END};
+use crate::layout::USER_HALF_END;
 use crate::stop::Stopper;
 
 /// The number of a process that was started here, and is nobody's clone.
 pub(super) const PID: u64 = 1;
 /// The number of its first thread. The guest is told the process's instead: see [`seen`].
 pub(super) const FIRST_THREAD: u64 = 1;
-const INFINITE: u64 = u64::MAX;
 
 /// The number of a process that was cloned from one of the number `before`, or reset to where that stood. Libraries take a
 /// change of it for a fork, and let go of random state that they would have in common with the one they were copied from
@@ -155,35 +154,6 @@ pub(super) fn own(process: &Process, number: u64) -> Result<(), Errno> {
     } else {
         Err(Errno::SRCH)
     }
-}
-
-/// Limits are what they are: one that is to be lower is taken, but nothing follows from it, and it reads as before.
-pub(super) fn prlimit(process: &mut Process, what: u64, new: u64, old: u64) -> Answer {
-    // Stack, core, processes, files; CPU time, file sizes, data and the rest have no limit of their own.
-    let limit = match what {
-        3 => STACK_BYTES,
-        4 => 0,
-        6 => 1,
-        7 => 1024,
-        9 => USER_END,
-        0..16 => INFINITE,
-        _ => return Err(Errno::INVAL),
-    };
-    if new != 0 {
-        let bytes = process.space.read(new, 16)?;
-        let (now, most) = (long_at(bytes, 0), long_at(bytes, 8));
-        if now > most {
-            return Err(Errno::INVAL);
-        }
-        if most > limit {
-            return Err(Errno::PERM);
-        }
-    }
-    if old != 0 {
-        let record = Record::<16>::new().long(0, limit).long(8, limit);
-        process.space.write(old, 16)?.copy_from_slice(record.bytes());
-    }
-    Ok(0)
 }
 
 /// `getrusage`: what was used of the processor, and nothing of children, of whom there are none. What the machine's memory takes

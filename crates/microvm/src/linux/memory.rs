@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::deferred::{self, Deferred};
 use super::files::Object;
 use super::process::Process;
-use super::{Answer, flags};
+use super::{Answer, flags, resource_limits};
 use crate::file_mappings::FileMapping;
 use crate::image::Image;
 use crate::layout::{BLOCK, BREAK_END, PAGE, USER_END, page_up};
@@ -258,6 +258,9 @@ fn write_back(process: &mut Process, written: Vec<(Range<u64>, FileMapping)>) {
 /// Makes a file of scratch as long as this.
 pub(super) fn set_length(process: &mut Process, node: NodeId, length: u64) -> Answer {
     let before = process.kernel.tree.contents(node).size();
+    if length > before {
+        resource_limits::check_length(process, length)?;
+    }
     process.kernel.tree.set_length(node, length, super::clock::now())?;
     follow(process, node, before.min(length)..before.max(length));
     Ok(0)

@@ -2,12 +2,12 @@
 
 use rustix::io::Errno;
 
-use super::call::{fd, mode};
+use super::call::{fd, mode, signed};
 use super::files::Object;
 use super::process::Process;
 use super::record::long_at;
 use super::start::USER;
-use super::{Answer, flags, memory, proc};
+use super::{Answer, flags, memory, own_descriptors, proc};
 use crate::layout::PAGE;
 use crate::vfs::{Contents, Found, Kind, Moment, NodeId, READ, SEARCH, Times, Tree, WRITE};
 
@@ -66,13 +66,28 @@ fn start(process: &Process, directory: u64, path: &[u8]) -> Result<NodeId, Errno
     }
 }
 
-fn find(process: &Process, directory: u64, at: u64, follow: bool) -> Result<Found, Errno> {
+/// Looks a path up. One of the process's descriptors, too, where that has a node.
+pub(super) fn find(
+    process: &Process,
+    directory: u64,
+    at: u64,
+    follow: bool,
+) -> Result<Found, Errno> {
     let path = path(process, at)?;
     if path.is_empty() {
         return Err(Errno::NOENT);
     }
     let path = proc::of_own(process, &path).unwrap_or(path);
-    process.kernel.tree.find(start(process, directory, &path)?, &path, follow)
+    if let Some((descriptor, rest)) = own_descriptors::beyond(&path) {
+        let from = own_descriptors::node(process, descriptor);
+        process.kernel.files.place(descriptor).map_err(|_| Errno::NOENT)?;
+        return process.kernel.tree.find(from.ok_or(Errno::NOTDIR)?, rest, follow);
+    }
+    let mut found = process.kernel.tree.find(start(process, directory, &path)?, &path, follow)?;
+    if follow && let Some(descriptor) = own_descriptors::found(process, &found) {
+        found.node = own_descriptors::node(process, descriptor);
+    }
+    Ok(found)
 }
 
 /// A name that is to be made, taken away or moved: the name itself, whatever it links to. Says whether a slash follows it:
@@ -117,6 +132,13 @@ pub(super) fn open(
         return Err(Errno::ISDIR);
     }
     let found = find(process, directory, at, follow)?;
+    if let Some(descriptor) = own_descriptors::found(process, &found) {
+        return match follow {
+            true => own_descriptors::reopen(process, descriptor, flags),
+            false if flags & CREATE != 0 => Err(Errno::EXIST),
+            false => Err(Errno::LOOP),
+        };
+    }
     let writes = flags & flags::ACCESS_MODE != 0;
     let (is_new, reads) = (found.node.is_none(), flags & flags::ACCESS_MODE != flags::WRITE_ONLY);
     let node = match found.node {
@@ -134,10 +156,12 @@ pub(super) fn open(
     let (_, _, writable) = process.kernel.tree.status(node);
     match process.kernel.tree.contents(node) {
         Contents::Link(_) => return Err(Errno::LOOP),
-        Contents::Directory(_) if writes || flags & (CREATE | TRUNCATE) != 0 => {
+        Contents::Directory(_) | Contents::Descriptors
+            if writes || flags & (CREATE | TRUNCATE) != 0 =>
+        {
             return Err(Errno::ISDIR);
         }
-        Contents::Directory(_) => {}
+        Contents::Directory(_) | Contents::Descriptors => {}
         _ if flags & DIRECTORY != 0 => return Err(Errno::NOTDIR),
         Contents::Told(_) if writes => return Err(Errno::ACCESS),
         Contents::Sealed { .. } | Contents::Bytes(_)
@@ -153,6 +177,8 @@ pub(super) fn open(
         let wanted = wanted.iter().filter(|(wanted, _)| *wanted).map(|(_, what)| what).sum();
         process.kernel.tree.permit(node, wanted)?;
     }
+    let is_stream = !is_new && own_descriptors::is_stream(process, node);
+    let flags = if is_stream { flags & !TRUNCATE | flags::APPEND } else { flags };
     match process.kernel.tree.contents(node) {
         Contents::Bytes(_) if flags & TRUNCATE != 0 => {
             memory::set_length(process, node, 0)?;
@@ -221,6 +247,20 @@ pub(super) fn mkdir(process: &mut Process, directory: u64, at: u64, bits: u64) -
     let (found, _) = find_name(process, directory, at)?;
     let contents = Contents::Directory(std::collections::BTreeMap::new());
     make(process, &found, contents, mode(bits) & !process.kernel.umask)
+}
+
+/// `mknod` of a plain file; there are no pipes with names, no sockets and no devices to be made.
+pub(super) fn mknod(process: &mut Process, directory: u64, at: u64, bits: u64) -> Answer {
+    const KIND: i32 = 0o170_000;
+    const PLAIN: i32 = 0o100_000;
+    if !matches!(signed(bits) & KIND, 0 | PLAIN) {
+        return Err(Errno::PERM);
+    }
+    let (found, slash) = find_name(process, directory, at)?;
+    if slash && found.node.is_none() {
+        return Err(Errno::NOENT);
+    }
+    make(process, &found, Contents::Bytes(Vec::new()), mode(bits) & !process.kernel.umask)
 }
 
 fn make(process: &mut Process, found: &Found, contents: Contents, bits: u32) -> Answer {
@@ -334,11 +374,8 @@ pub(super) fn chmod(
         return Err(Errno::INVAL);
     }
     let name = path(process, at)?;
-    let of_descriptor = if name.is_empty() && flags & flags::EMPTY_PATH != 0 {
-        node_of(process, directory)
-    } else {
-        by_number(process, &name)
-    };
+    let by_descriptor = name.is_empty() && flags & flags::EMPTY_PATH != 0;
+    let of_descriptor = by_descriptor.then(|| node_of(process, directory)).flatten();
     let node = match of_descriptor {
         Some(node) => node,
         None => existing(process, directory, at, flags & NO_FOLLOW == 0)?,
@@ -347,13 +384,6 @@ pub(super) fn chmod(
         return Err(Errno::OPNOTSUPP);
     }
     process.kernel.tree.set_mode(node, mode(bits)).map(|()| 0)
-}
-
-/// The one name below `/proc` that means something: by it C libraries before glibc 2.39 change the bits of a place, which
-/// `fchmod` refuses.
-fn by_number(process: &Process, path: &[u8]) -> Option<NodeId> {
-    let number = path.strip_prefix(b"/proc/self/fd/")?;
-    node_of(process, std::str::from_utf8(number).ok()?.parse().ok()?)
 }
 
 pub(super) fn fchmod(process: &mut Process, descriptor: u64, bits: u64) -> Answer {

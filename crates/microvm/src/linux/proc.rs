@@ -14,10 +14,19 @@ use crate::layout::{PAGE, USER_END};
 use crate::rights::Rights;
 use crate::vfs::{NodeId, Told};
 
-/// Bytes of what counts as memory in a guest: what there may be, what is left of it.
+/// What a machine without a limit is told to have: one that imports, and whose clones have limits of their own. What libraries
+/// size by it then should fit into those.
+const UNLIMITED: u64 = 512 << 20;
+
+/// Bytes of what counts as memory in a guest: what there may be, what is left of it. What its family's reference machine had
+/// mapped is neither: a limit counts from there on.
 pub(super) fn memory(process: &Process) -> (u64, u64) {
-    let most = process.space.limit().min(USER_END);
-    (most, most.saturating_sub(process.space.regions().counted()))
+    let counted = process.space.regions().counted();
+    let Some(limit) = process.space.own_bytes() else {
+        return (UNLIMITED, UNLIMITED.saturating_sub(counted));
+    };
+    let most = limit.min(USER_END);
+    (most, process.space.limit().saturating_sub(counted).min(most))
 }
 
 /// Bytes that are told at once at most, as Linux tells no more than it has room for: whoever wants the rest asks again.
@@ -65,6 +74,12 @@ fn whole(process: &Process, what: Told) -> Vec<u8> {
             name.push(b'\n');
             name
         }
+        Told::Limits => process.kernel.limits.table().into_bytes(),
+        Told::MemoryLimit => format!("{}\n", memory(process).0).into_bytes(),
+        Told::MemoryUse => {
+            let (most, left) = memory(process);
+            format!("{}\n", most - left).into_bytes()
+        }
         Told::Stat => stat(process),
         Told::Status => status(process),
         Told::StatMemory => {
@@ -74,27 +89,16 @@ fn whole(process: &Process, what: Told) -> Vec<u8> {
         Told::Load => format!("0.00 0.00 0.00 1/1 {}\n", process.pid).into_bytes(),
         Told::Memory => {
             let (most, left) = memory(process);
-            let rows = [
-                ("MemTotal:", most),
-                ("MemFree:", left),
-                ("MemAvailable:", left),
-                ("Buffers:", 0),
-                ("Cached:", 0),
-                ("Active:", most - left),
-                ("Inactive:", 0),
-                ("Shmem:", 0),
-                ("SwapTotal:", 0),
-                ("SwapFree:", 0),
-            ];
-            rows.map(|(name, bytes)| format!("{name:<16}{:>8} kB\n", bytes >> 10))
-                .concat()
-                .into_bytes()
+            meminfo(most >> 10, left >> 10).into_bytes()
         }
         Told::System => {
             let now = super::clock::now().seconds;
             let started = now.saturating_sub_unsigned(since_start().as_secs());
             let times = format!("{} 0 0 {} 0 0 0 0 0 0", used(process), idle(process));
-            let rest = format!("btime {started}\nprocesses 1\nprocs_running 1\nprocs_blocked 0\n");
+            let rest = format!(
+                "intr 0\nctxt 0\nbtime {started}\nprocesses 1\nprocs_running 1\nprocs_blocked 0\nsoftirq{}\n",
+                [" 0"; 11].concat()
+            );
             format!("cpu  {times}\ncpu0 {times}\n{rest}").into_bytes()
         }
         Told::Uptime => {
@@ -103,6 +107,55 @@ fn whole(process: &Process, what: Told) -> Vec<u8> {
             format!("{} {}\n", seconds(up), seconds(idle)).into_bytes()
         }
     }
+}
+
+/// `/proc/meminfo`, of kilobytes: names and order are Linux's, all that is used is anonymous, and there is no swap.
+fn meminfo(total: u64, free: u64) -> String {
+    let used = total - free;
+    let sizes = [
+        ("MemTotal", total),
+        ("MemFree", free),
+        ("MemAvailable", free),
+        ("Buffers", 0),
+        ("Cached", 0),
+        ("SwapCached", 0),
+        ("Active", used),
+        ("Inactive", 0),
+        ("Active(anon)", used),
+        ("Inactive(anon)", 0),
+        ("Active(file)", 0),
+        ("Inactive(file)", 0),
+        ("Unevictable", 0),
+        ("Mlocked", 0),
+        ("SwapTotal", 0),
+        ("SwapFree", 0),
+        ("Dirty", 0),
+        ("Writeback", 0),
+        ("AnonPages", used),
+        ("Mapped", 0),
+        ("Shmem", 0),
+        ("KReclaimable", 0),
+        ("Slab", 0),
+        ("SReclaimable", 0),
+        ("SUnreclaim", 0),
+        ("KernelStack", 0),
+        ("PageTables", 0),
+        ("CommitLimit", total),
+        ("Committed_AS", used),
+        ("VmallocTotal", (1 << 35) - 1),
+        ("VmallocUsed", 0),
+        ("VmallocChunk", 0),
+        ("AnonHugePages", 0),
+    ];
+    let mut text = String::new();
+    for (name, kilobytes) in sizes {
+        let _ = writeln!(text, "{:<15} {kilobytes:>8} kB", format!("{name}:"));
+    }
+    for name in ["HugePages_Total", "HugePages_Free", "HugePages_Rsvd", "HugePages_Surp"] {
+        let _ = writeln!(text, "{:<15} {:>8}", format!("{name}:"), 0);
+    }
+    let _ = writeln!(text, "{:<15} {:>8} kB", "Hugepagesize:", 2048);
+    text
 }
 
 fn name(process: &Process) -> &[u8] {

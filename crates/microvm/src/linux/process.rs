@@ -24,6 +24,7 @@ use super::clock_page::ClockPage;
 use super::deferred::{self, Deferred};
 use super::files::{Files, Object, Stream};
 use super::identity::PID;
+use super::resource_limits::{self, ResourceLimits};
 use super::signals::Signals;
 use super::start;
 use super::template::Kernel;
@@ -193,6 +194,7 @@ impl Process {
             name: start::name(&path),
             threads: Threads::default(),
             alarm: Alarm::default(),
+            limits: ResourceLimits::default(),
         };
         Ok(Self::assemble(vcpu, space, kernel, PID, clock, Used::default()))
     }
@@ -206,7 +208,7 @@ impl Process {
         clock: Option<ClockPage>,
         used: Used,
     ) -> Self {
-        Self {
+        let mut process = Self {
             vcpu,
             space,
             kernel,
@@ -226,7 +228,9 @@ impl Process {
             patched: 0,
             watched: false,
             deferred: None,
-        }
+        };
+        resource_limits::enforce(&mut process);
+        process
     }
 
     /// Has it stopped by this from now on.
@@ -329,7 +333,8 @@ impl Process {
                 clock.refresh(&mut self.space);
             }
             let Kernel { threads, alarm, .. } = &self.kernel;
-            running.interrupt_at(threads.end_of_turn().into_iter().chain(alarm.at()).min())?;
+            let moments = [threads.end_of_turn(), alarm.at(), resource_limits::due(self)];
+            running.interrupt_at(moments.into_iter().flatten().min())?;
             let pause = match self.vcpu.run(&mut self.space)? {
                 Exit::Stopped => {
                     running.was_interrupted();
@@ -356,10 +361,12 @@ impl Process {
 
     /// The guest stands between two of its instructions: another thread may have its turn, or a signal come.
     fn interrupt(&mut self) -> Result<Option<Pause>, ProcessError> {
-        match alarm::ring(self, Standing::Between) {
-            Some(Flow::Kill(signal)) => return Ok(Some(Pause::Killed(signal, None))),
-            Some(Flow::Lost(error)) => return Err(error.into()),
-            _ => {}
+        for come in [alarm::ring, resource_limits::spend] {
+            match come(self, Standing::Between) {
+                Some(Flow::Kill(signal)) => return Ok(Some(Pause::Killed(signal, None))),
+                Some(Flow::Lost(error)) => return Err(error.into()),
+                _ => {}
+            }
         }
         if self.kernel.threads.turn_is_over() {
             threads::give_way(self)?;

@@ -45,6 +45,10 @@ const KILL: usize = 9;
 pub(super) const PIPE: usize = 13;
 const SEGV: usize = 11;
 pub(super) const ALRM: usize = 14;
+/// Sent where the processor's time is over: `RLIMIT_CPU`.
+pub(super) const XCPU: usize = 24;
+/// Sent where a file would be too long: `RLIMIT_FSIZE`.
+pub(super) const XFSZ: usize = 25;
 const STOP: usize = 19;
 
 /// What a process wants done about signals.

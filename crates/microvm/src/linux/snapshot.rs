@@ -41,6 +41,7 @@ use super::alarm::Alarm;
 use super::clock::Used;
 use super::files::{Files, SavedFiles};
 use super::process::ProcessError;
+use super::resource_limits::ResourceLimits;
 use super::signals::{SavedSignals, Signals};
 use super::template::{Kernel, Template};
 use super::threads::{SavedThreads, Threads};
@@ -53,7 +54,7 @@ use crate::vfs::{Kind, NodeId, SavedScratch, Tree};
 use facts::Facts;
 
 /// Of the format; there is no conversion.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 const MAGIC: &[u8; 8] = b"WOOLSNAP";
 /// Bytes of the facts, and of the state, at most: a state has up to 65 530 mappings.
 const MOST_FACTS: usize = 16 << 10;
@@ -138,6 +139,7 @@ struct State {
     umask: u32,
     signals: SavedSignals,
     threads: SavedThreads,
+    limits: ResourceLimits,
     name: [u8; 16],
     pid: u64,
     told: u64,
@@ -172,7 +174,9 @@ impl Template {
         // Each field is named: one that is added later has to be decided about. What clones touch is learnt anew.
         let Self { frozen: _, space, cpu, kernel, pid, told, used, touched: _ } = self;
         // A template has no alarm.
-        let Kernel { tree, files, directory, umask, signals, threads, alarm: _, name } = kernel;
+        let Kernel { tree, files, directory, umask, signals, threads, alarm: _, limits, name } =
+            kernel;
+        let limits = limits.clone();
         if *directory != Tree::ROOT {
             return Err(SaveError::Unusual("another current directory than the root"));
         }
@@ -188,7 +192,20 @@ impl Template {
             files.to_saved().ok_or(unusual("files of layers open, pipes, sockets or locks"))?;
         let threads = threads.to_saved().ok_or(unusual("more than one thread"))?;
         let cpu = cpu.to_saved(&fresh).ok_or(unusual("system registers that no guest sets"))?;
-        Ok(State { space, cpu, files, scratch, umask, signals, threads, name, pid, told, used })
+        Ok(State {
+            space,
+            cpu,
+            files,
+            scratch,
+            umask,
+            signals,
+            threads,
+            limits,
+            name,
+            pid,
+            told,
+            used,
+        })
     }
 
     /// Makes one of a snapshot. `build` is that of this program; `tree` is made from the layers that the first one was made
@@ -207,8 +224,20 @@ impl Template {
         let here = Facts::of(host, build, &tree).ok_or(RestoreError::Boot)?;
         facts.are(&here)?;
         let state: State = read_part(&mut from, MOST_STATE)?;
-        let State { space, cpu, files, scratch, umask, signals, threads, name, pid, told, used } =
-            state;
+        let State {
+            space,
+            cpu,
+            files,
+            scratch,
+            umask,
+            signals,
+            threads,
+            limits,
+            name,
+            pid,
+            told,
+            used,
+        } = state;
         let damaged = RestoreError::Damaged;
         let tree = tree.with_saved(&scratch).ok_or(damaged("scratch"))?;
         let files = Files::of_saved(&files, &tree).ok_or(damaged("descriptors"))?;
@@ -219,7 +248,8 @@ impl Template {
         }
         let (directory, umask) = (Tree::ROOT, umask & 0o777);
         let alarm = Alarm::default();
-        let kernel = Kernel { tree, files, directory, umask, signals, threads, alarm, name };
+        let kernel =
+            Kernel { tree, files, directory, umask, signals, threads, alarm, limits, name };
         // No others are mapped where one is saved.
         let is_file = |node: NodeId| {
             !node.is_scratch() && kernel.tree.existing_kind(node) == Some(Kind::File)

@@ -4,13 +4,13 @@ use rustix::io::Errno;
 
 use super::call::{fd, mode, signed};
 use super::files::Object;
-use super::paths::{HERE, NO_FOLLOW, existing, node_of, path};
+use super::paths::{HERE, NO_FOLLOW, existing, find, node_of, path};
 use super::process::Process;
 use super::record::Record;
 use super::start::USER;
-use super::{Answer, flags};
+use super::{Answer, flags, own_descriptors};
 use crate::layout::PAGE;
-use crate::vfs::{Contents, Kind, Moment, Named, NodeId, Times, Tree};
+use crate::vfs::{Contents, Kind, Moment, NodeId, Times, Tree};
 
 pub(super) fn stat(
     process: &mut Process,
@@ -22,7 +22,17 @@ pub(super) fn stat(
     if flags & flags::EMPTY_PATH != 0 && path(process, at)?.is_empty() && fd(directory) != HERE {
         return fstat(process, directory, target);
     }
-    let node = existing(process, directory, at, flags & NO_FOLLOW == 0)?;
+    let follow = flags & NO_FOLLOW == 0;
+    let found = find(process, directory, at, follow)?;
+    if let Some(descriptor) = own_descriptors::found(process, &found) {
+        if follow {
+            return fstat(process, descriptor, target);
+        }
+        let record = own_descriptors::describe_link(descriptor);
+        process.space.write(target, 144)?.copy_from_slice(record.bytes());
+        return Ok(0);
+    }
+    let node = found.node.ok_or(Errno::NOENT)?;
     let record = describe(&process.kernel.tree, node);
     process.space.write(target, 144)?.copy_from_slice(record.bytes());
     Ok(0)
@@ -79,7 +89,11 @@ pub(super) fn access(process: &mut Process, directory: u64, at: u64, wanted: u64
     if fd(wanted) & !ALL != 0 {
         return Err(Errno::INVAL);
     }
-    let node = existing(process, directory, at, true)?;
+    let found = find(process, directory, at, true)?;
+    if own_descriptors::found(process, &found).is_some() {
+        return Ok(0);
+    }
+    let node = found.node.ok_or(Errno::NOENT)?;
     process.kernel.tree.permit(node, mode(wanted))?;
     let (bits, _, writable) = process.kernel.tree.status(node);
     let kind = process.kernel.tree.contents(node).kind();
@@ -106,8 +120,20 @@ pub(super) fn readlink(
     let itself = path(process, at)?.is_empty().then(|| node_of(process, directory)).flatten();
     let is_link = |node: &NodeId| process.kernel.tree.contents(*node).kind() == Kind::Link;
     let itself = itself.filter(is_link);
-    let node = itself.map_or_else(|| existing(process, directory, at, false), Ok)?;
-    let Contents::Link(text) = process.kernel.tree.contents(node) else { return Err(Errno::INVAL) };
+    let (node, descriptor) = match itself {
+        Some(node) => (Some(node), None),
+        None => {
+            let found = find(process, directory, at, false)?;
+            (found.node, own_descriptors::found(process, &found))
+        }
+    };
+    let text = match descriptor {
+        Some(descriptor) => own_descriptors::target(process, descriptor)?,
+        None => match process.kernel.tree.contents(node.ok_or(Errno::NOENT)?) {
+            Contents::Link(text) => text.clone(),
+            _ => return Err(Errno::INVAL),
+        },
+    };
     let length = (text.len() as u64).min(room);
     let target = process.space.write(target, length)?;
     target.copy_from_slice(&text[..target.len()]);
@@ -122,39 +148,48 @@ pub(super) fn readlink(
 pub(super) fn getdents(process: &mut Process, descriptor: u64, target: u64, room: u64) -> Answer {
     const HEAD: usize = 19;
     const DOTS: u64 = 2;
+    const LINK: u8 = 10;
     let open = process.kernel.files.get(fd(descriptor))?;
     let Object::Node(node, _) = open.object else { return Err(Errno::NOTDIR) };
     let before = open.offset;
+    let is_own = matches!(process.kernel.tree.contents(node), Contents::Descriptors);
+    let numbers = if is_own { own_names(process) } else { Vec::new() };
     let entries = process.kernel.tree.entries(node)?;
-    let offset = |it: &Named| DOTS + 1 + it.place;
+    let kind = |node: NodeId| match process.kernel.tree.contents(node).kind() {
+        Kind::Directory => 4,
+        Kind::File => 8,
+        Kind::Link => LINK,
+        Kind::Device => 2,
+    };
+    let dot = |offset, name: &'static [u8], node: NodeId| (offset, name, node.inode(), 4);
+    let dots = [dot(1, b".", node), dot(DOTS, b"..", process.kernel.tree.parent(node))];
+    let named = entries
+        .iter()
+        .map(|(name, it)| (DOTS + 1 + it.place, &name[..], it.node.inode(), kind(it.node)));
+    let owned = numbers.iter().map(|(number, name)| {
+        (DOTS + 1 + number, &name[..], own_descriptors::FIRST_INODE + number, LINK)
+    });
+    let all: Vec<_> = named.chain(owned).collect();
     let end = open.end.filter(|_| before > 0);
-    let end = end.unwrap_or_else(|| entries.values().map(offset).max().unwrap_or(DOTS));
-    let dots = [(1, &b"."[..], node), (DOTS, &b".."[..], process.kernel.tree.parent(node))];
-    let named = entries.iter().map(|(name, it)| (offset(it), &name[..], it.node));
+    let end = end.unwrap_or_else(|| all.iter().map(|it| it.0).max().unwrap_or(DOTS));
     let mut rest: Vec<_> = dots
         .into_iter()
-        .chain(named)
+        .chain(all)
         .filter(|(offset, ..)| before < *offset && *offset <= end)
         .collect();
     rest.sort_unstable();
     let room = usize::try_from(room.min(1 << 20)).unwrap_or(0);
     let (mut bytes, mut last) = (Vec::new(), before);
     let mut fits = true;
-    for (offset, name, node) in rest {
+    for (offset, name, inode, kind) in rest {
         let length = (HEAD + name.len() + 1).next_multiple_of(8);
         fits = bytes.len() + length <= room;
         if !fits {
             break;
         }
         last = offset;
-        let kind = match process.kernel.tree.contents(node).kind() {
-            Kind::Directory => 4,
-            Kind::File => 8,
-            Kind::Link => 10,
-            Kind::Device => 2,
-        };
         let end = bytes.len() + length;
-        bytes.extend_from_slice(&node.inode().to_le_bytes());
+        bytes.extend_from_slice(&inode.to_le_bytes());
         bytes.extend_from_slice(&offset.to_le_bytes());
         bytes.extend_from_slice(&u16::try_from(length).unwrap_or(0).to_le_bytes());
         bytes.push(kind);
@@ -168,6 +203,11 @@ pub(super) fn getdents(process: &mut Process, descriptor: u64, target: u64, room
     let open = process.kernel.files.get_mut(fd(descriptor))?;
     (open.offset, open.end) = (last, Some(end));
     Ok(bytes.len() as u64)
+}
+
+/// Names in `/proc/self/fd`.
+fn own_names(process: &Process) -> Vec<(u64, Vec<u8>)> {
+    process.kernel.files.numbers().map(|number| (number, number.to_string().into())).collect()
 }
 
 pub(super) fn statfs(process: &mut Process, at: u64, target: u64) -> Answer {

@@ -14,7 +14,7 @@
 //! | mappings, the break | plain data |
 //! | registers, vectors, events | [`CpuState`] |
 //! | files: scratch, descriptors, offsets, pipes | plain data |
-//! | signals, umask, current directory, name | plain data |
+//! | signals, umask, limits of its own, current directory, name | plain data |
 //! | threads that do not run: registers, vectors, what they wait for | plain data |
 //!
 //! Time is not part of it: clocks are the host's, and the clock page is written anew before the guest sees it. Only the latest
@@ -33,6 +33,7 @@ use super::clock_page::{ClockPage, touching};
 use super::files::Files;
 use super::identity::another;
 use super::process::{Process, ProcessError, keep_time};
+use super::resource_limits::{self, ResourceLimits};
 use super::signals::Signals;
 use super::threads::Threads;
 use crate::arena::Frozen;
@@ -69,6 +70,7 @@ pub(super) struct Kernel {
     pub(super) signals: Signals,
     pub(super) threads: Threads,
     pub(super) alarm: Alarm,
+    pub(super) limits: ResourceLimits,
     pub(super) name: [u8; 16],
 }
 
@@ -250,6 +252,7 @@ impl Template {
         // The tables are as they were.
         (*untaken, *watched) = (0, false);
         *deferred = None;
+        resource_limits::enforce(&mut process);
         Ok((process, reset))
     }
 
@@ -280,6 +283,7 @@ impl Template {
             ("threads", now.threads.summary(), before.threads.summary()),
             ("alarm", format!("{:?}", now.alarm), format!("{:?}", before.alarm)),
             ("umask", format!("{:?}", now.umask), format!("{:?}", before.umask)),
+            ("limits", format!("{:?}", now.limits), format!("{:?}", before.limits)),
             ("name", format!("{:?}", now.name), format!("{:?}", before.name)),
         ] {
             if now != before {

@@ -29,7 +29,7 @@ use crate::vcpu::VcpuError;
 pub(super) use saved::SavedThreads;
 
 /// Threads of a process at most.
-const MOST: usize = 128;
+pub(super) const MOST: usize = 128;
 /// A thread that has run for so long makes room for others.
 const TURN: Duration = Duration::from_millis(5);
 /// Longest wait that is told from an endless one.
@@ -478,7 +478,8 @@ fn try_start(process: &mut Process, arguments: [u64; 6]) -> Result<Answer, VcpuE
     if flags & THREAD != THREAD {
         return Ok(Err(Errno::NOSYS));
     }
-    if process.kernel.threads.others.len() + 1 >= MOST {
+    let most = process.kernel.limits.tasks().min(MOST as u64);
+    if process.kernel.threads.count() >= most {
         return Ok(Err(Errno::AGAIN));
     }
     if tls >= USER_HALF_END {

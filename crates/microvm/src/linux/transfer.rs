@@ -13,7 +13,7 @@ use super::process::{Pause, Process};
 use super::record::long_at;
 use super::signals::{self, Addressee};
 use super::threads::{self, Wait};
-use super::{Answer, flags, memory, proc, sockets};
+use super::{Answer, flags, memory, proc, resource_limits, sockets};
 use crate::space::Space;
 use crate::vfs::{Contents, Device, NodeId};
 
@@ -98,6 +98,11 @@ pub(super) fn transfer(
             Err(Errno::PIPE) if manner.signals => {
                 let answer = if total == 0 { Err(Errno::PIPE) } else { Ok(total) };
                 return signals::raise(process, Addressee::Thread, signals::PIPE, answer);
+            }
+            // As Linux: a write that was done in part sends nothing.
+            Err(Errno::FBIG) if total == 0 && resource_limits::signals_length(process) => {
+                let answer = Err(Errno::FBIG);
+                return signals::raise(process, Addressee::Thread, signals::XFSZ, answer);
             }
             Err(errno) if total == 0 => {
                 if errno == Errno::CONNRESET {
@@ -201,7 +206,7 @@ fn read_node(
         return Err(Errno::BADF);
     };
     match process.kernel.tree.contents(*node) {
-        Contents::Directory(_) => return Err(Errno::ISDIR),
+        Contents::Directory(_) | Contents::Descriptors => return Err(Errno::ISDIR),
         Contents::Link(_) => return Err(Errno::BADF),
         Contents::Sealed { size, .. } => {
             // No more is checked, and written, than there is to read.
@@ -331,6 +336,7 @@ fn write_node(
         // Nothing written makes no file longer.
         Contents::Bytes(_) if length == 0 => {}
         Contents::Bytes(_) => {
+            let length = resource_limits::fitting(process, offset, length)?;
             let length = process.kernel.tree.fitting(node, offset, length);
             let source = process.space.read(source, length)?;
             let before = process.kernel.tree.contents(node).size();
@@ -340,7 +346,9 @@ fn write_node(
             return Ok(length);
         }
         Contents::Sealed { .. } => return Err(Errno::ROFS),
-        Contents::Directory(_) | Contents::Link(_) | Contents::Told(_) => return Err(Errno::BADF),
+        Contents::Directory(_) | Contents::Descriptors | Contents::Link(_) | Contents::Told(_) => {
+            return Err(Errno::BADF);
+        }
     }
     Ok(length)
 }

@@ -27,6 +27,12 @@ impl Space {
         self.limit
     }
 
+    /// The same without those that were mapped when the first machine was frozen; none where there is no limit.
+    pub(crate) fn own_bytes(&self) -> Option<u64> {
+        let limited = self.limit != u64::MAX;
+        limited.then(|| self.limit.saturating_sub(self.state.given.unwrap_or(0)))
+    }
+
     /// Whether there may be so many more regions, and mappings of files.
     pub(crate) fn has_room_for(&self, regions: usize) -> bool {
         self.check_count(regions).is_ok()
@@ -54,12 +60,27 @@ impl Space {
         if wanted > self.limit { Err(Errno::NOMEM) } else { Ok(()) }
     }
 
+    /// Has the guest's own limit hold from now on, whatever is mapped already.
+    pub(crate) fn set_own_limit(&mut self, bytes: u64) {
+        self.own_limit = bytes;
+    }
+
+    /// ENOMEM where `more` bytes would be more than the guest allows itself.
+    pub(super) fn check_own_room(&self, more: u64) -> Result<(), Errno> {
+        if self.own_limit == u64::MAX {
+            return Ok(());
+        }
+        let mapped: u64 = self.state.regions.iter().map(|(it, _)| it.end - it.start).sum();
+        if mapped.saturating_add(more) > self.own_limit { Err(Errno::NOMEM) } else { Ok(()) }
+    }
+
     /// Does something as if so many bytes did not count: those that it replaces.
     pub(super) fn with_credit<T>(&mut self, bytes: u64, change: impl FnOnce(&mut Self) -> T) -> T {
-        let limit = self.limit;
-        self.limit = limit.saturating_add(bytes);
+        let limits = (self.limit, self.own_limit);
+        self.limit = self.limit.saturating_add(bytes);
+        self.own_limit = self.own_limit.saturating_add(bytes);
         let changed = change(self);
-        self.limit = limit;
+        (self.limit, self.own_limit) = limits;
         changed
     }
 

@@ -116,22 +116,14 @@ impl TreeBuilder {
         devices.into_iter().fold(self, add)
     }
 
-    /// Puts texts about the process into `/proc`.
-    #[must_use]
-    pub fn proc(self) -> Self {
-        let texts = [
-            ("/proc/self/comm", Told::Name),
-            ("/proc/self/maps", Told::Maps),
-            ("/proc/self/stat", Told::Stat),
-            ("/proc/self/statm", Told::StatMemory),
-            ("/proc/self/status", Told::Status),
-            ("/proc/loadavg", Told::Load),
-            ("/proc/meminfo", Told::Memory),
-            ("/proc/stat", Told::System),
-            ("/proc/uptime", Told::Uptime),
-        ];
-        let add = |tree: Self, (at, told)| tree.single(at, Contents::Told(told), 0o444);
-        texts.into_iter().fold(self, add).symlink("/proc/thread-self", "/proc/self")
+    /// Puts a text at an absolute path that is made when it is read.
+    pub(super) fn told(self, at: &str, told: Told) -> Self {
+        self.single(at, Contents::Told(told), 0o444)
+    }
+
+    /// Puts the directory of the process's descriptors at an absolute path.
+    pub(super) fn descriptors(self, at: &str) -> Self {
+        self.single(at, Contents::Descriptors, 0o500)
     }
 
     fn single(mut self, at: &str, contents: Contents, mode: u32) -> Self {

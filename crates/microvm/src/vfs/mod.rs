@@ -15,6 +15,7 @@
 mod branch;
 mod builder;
 mod layer;
+mod machine;
 mod node;
 mod sealed;
 mod tree;

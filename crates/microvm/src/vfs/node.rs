@@ -95,6 +95,8 @@ pub enum Device {
 /// Texts that a guest finds below `/proc`: what the monitor knows when they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
+    /// `self/limits`.
+    Limits,
     /// `self/comm`.
     Name,
     /// `self/maps`.
@@ -113,6 +115,10 @@ pub enum Told {
     System,
     /// `uptime`.
     Uptime,
+    /// `memory.max` of the cgroup, and version 1's `memory.limit_in_bytes`.
+    MemoryLimit,
+    /// `memory.current`, and `memory.usage_in_bytes`.
+    MemoryUse,
 }
 
 /// What a node holds.
@@ -135,8 +141,10 @@ pub enum Contents {
     Link(Vec<u8>),
     /// A device.
     Device(Device),
-    /// A text below `/proc`.
+    /// A text below `/proc`, or of the machine's cgroup.
     Told(Told),
+    /// `/proc/self/fd`: a directory without names of its own.
+    Descriptors,
 }
 
 /// A node and what `stat` says about it.
@@ -156,7 +164,7 @@ impl Contents {
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Directory(_) => Kind::Directory,
+            Self::Directory(_) | Self::Descriptors => Kind::Directory,
             Self::Sealed { .. } | Self::Bytes(_) | Self::Told(_) => Kind::File,
             Self::Link(_) => Kind::Link,
             Self::Device(_) => Kind::Device,
@@ -170,7 +178,7 @@ impl Contents {
             Self::Directory(_) => 4096,
             Self::Sealed { size, .. } => *size,
             Self::Bytes(bytes) | Self::Link(bytes) => bytes.len() as u64,
-            Self::Device(_) | Self::Told(_) => 0,
+            Self::Device(_) | Self::Told(_) | Self::Descriptors => 0,
         }
     }
 }

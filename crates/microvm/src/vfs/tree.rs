@@ -152,9 +152,9 @@ impl Tree {
                         });
                     }
                 }
-                Contents::Directory(_) if !last => at = node,
+                Contents::Directory(_) | Contents::Descriptors if !last => at = node,
                 _ if !last => return Err(Errno::NOTDIR),
-                Contents::Directory(_) => {
+                Contents::Directory(_) | Contents::Descriptors => {
                     return Ok(Found {
                         directory: at,
                         name,
@@ -219,8 +219,11 @@ impl Tree {
     /// # Errors
     /// ENOTDIR.
     pub fn entries(&self, id: NodeId) -> Result<&BTreeMap<Vec<u8>, Named>, Errno> {
+        static NONE: BTreeMap<Vec<u8>, Named> = BTreeMap::new();
         match self.contents(id) {
             Contents::Directory(entries) => Ok(entries),
+            // Its names are those of the process's descriptors, which the tree does not know.
+            Contents::Descriptors => Ok(&NONE),
             _ => Err(Errno::NOTDIR),
         }
     }

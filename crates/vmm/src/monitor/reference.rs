@@ -89,7 +89,7 @@ impl Reference {
         interpreter: &str,
         layers: impl IntoIterator<Item = (String, OwnedFd)>,
     ) -> Result<Self, Trouble> {
-        let tree = tree(layers)?;
+        let tree = tree(host, layers)?;
         let program = [interpreter, "-I", "-S", "-B", AGENT, "reference"];
         let program = program.map(str::to_owned).to_vec();
         let environment = ENVIRONMENT.map(str::to_owned).to_vec();
@@ -148,6 +148,7 @@ impl Reference {
 
 /// What a reference machine sees of files.
 pub(super) fn tree(
+    host: &Hypervisor,
     layers: impl IntoIterator<Item = (String, OwnedFd)>,
 ) -> Result<Tree, LayerError> {
     let mut tree = TreeBuilder::default();
@@ -155,7 +156,8 @@ pub(super) fn tree(
         tree = tree.layer_of(&at, directory)?;
     }
     // Room is a clone's own matter.
-    Ok(tree.devices().proc().scratch("/tmp").scratch("/dev/shm").build(64 << 20, 4096))
+    let tree = tree.devices().machine(host.cpuinfo());
+    Ok(tree.scratch("/tmp").scratch("/dev/shm").build(64 << 20, 4096))
 }
 
 /// The end of what a guest wrote to its standard streams.

@@ -23,7 +23,7 @@ pub(super) fn restore(
 ) -> Result<Template, Trouble> {
     let mut fds = fds.into_iter();
     let snapshot = BufReader::new(File::from(fds.next().ok_or(Trouble::Unexpected)?));
-    let tree = tree(layers.into_iter().zip(fds))?;
+    let tree = tree(host, layers.into_iter().zip(fds))?;
     Ok(Template::restore(host, Build::of(program)?, tree, snapshot)?)
 }
 

@@ -36,7 +36,7 @@ enum SavedObject {
 impl Files {
     /// What a snapshot has of them; none where a pipe, a socket or a file of a layer is open, or a lock is held.
     pub(crate) fn to_saved(&self) -> Option<SavedFiles> {
-        let Self { slots, open, pipes } = self;
+        let Self { most: _, slots, open, pipes } = self;
         if pipes.iter().any(Option::is_some) {
             return None;
         }

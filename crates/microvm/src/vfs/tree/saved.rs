@@ -125,6 +125,7 @@ fn digest_of(hasher: &mut Hasher, contents: &Contents) {
             number(hasher, 4);
             text(hasher, format!("{device:?}").as_bytes());
         }
+        Contents::Descriptors => number(hasher, 6),
         Contents::Told(what) => {
             number(hasher, 5);
             text(hasher, format!("{what:?}").as_bytes());
