@@ -1,7 +1,7 @@
 //! Programs that people run, each after a public report of one that misbehaved, in every way in which an instance is made.
 //! Each is right under a plain Python; its first comment says what is right.
 
-use e2e::{Everywhere, Way, json};
+use e2e::{Everywhere, Site, Way, can_run, json};
 
 #[test]
 fn a_plain_program_is_right_in_every_way() {
@@ -18,4 +18,62 @@ fn a_machine_tells_of_its_own_processor_and_memory() {
         "share": ["max", "100000"], "place": "0::/\n", "mounted": true, "times": true, "load": 5, "limits": true,
     });
     ways.answers_in(&Way::MACHINES, "machine_size", &json!({"bytes": 64_000_000}), &expected);
+}
+
+#[test]
+fn a_variable_set_by_name_is_what_a_package_finds_at_its_import() {
+    let Some(ways) = Everywhere::new() else { return };
+    ways.answers("variables_by_name", &json!({}), &json!(["svg", "shop", "1"]));
+}
+
+#[test]
+fn a_project_with_its_modules_in_src_finds_them() {
+    let Some(ways) = Everywhere::new() else { return };
+    ways.answers("project_with_src", &json!({}), &json!(9));
+    let site = ways.worker(Way::Fork).site();
+    let folder = e2e::machine::manifest_dir().join("programs/project_with_src");
+    let said = site.wool(&["deploy", folder.to_str().unwrap(), "--name", "told"]);
+    assert!(said.stderr.contains("PYTHONPATH = \"src\""), "{}", said.stderr);
+}
+
+#[test]
+fn a_source_in_another_encoding_and_an_empty_folder_are_taken_as_they_are() {
+    let Some(ways) = Everywhere::new() else { return };
+    let own = ways.worker(Way::Fork).site().own().join("encoded");
+    std::fs::create_dir_all(own.join("out/empty")).unwrap();
+    let source = b"# -*- coding: latin-1 -*-\nimport os\ndef handler(event, context):\n    return ['caf\xe9', os.listdir('out')]\n";
+    std::fs::write(own.join("main.py"), source).unwrap();
+    let said = ways.worker(Way::Fork).site().wool(&["deploy", own.to_str().unwrap()]);
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    let answer = ways.worker(Way::Fork).run("encoded", &json!({})).expect(200).json();
+    assert_eq!(answer, json!(["caf\u{e9}", ["empty"]]));
+}
+
+#[test]
+fn a_handler_that_yields_is_refused_at_its_deploy() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    for program in ["", "async "] {
+        let source = format!("{program}def handler(event, context):\n    yield 1\n");
+        let refused = worker.deploy("yields", &source).expect(422).error();
+        assert!(refused.contains("yields.py:2: handler is a generator"), "{refused}");
+    }
+}
+
+#[test]
+fn a_package_for_other_systems_is_refused_in_the_users_own_terms() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    let source = "# /// script\n# dependencies = [\"pywin32==311\"]\n# ///\ndef handler(event, context): ...\n";
+    let refused = worker.deploy("windows", source);
+    if refused.status == 503 {
+        return e2e::machine::skip("network", "needs network for a package");
+    }
+    let error = refused.expect(422).error();
+    assert!(error.contains("pywin32 has no wheel for Python 3."), "{error}");
+    assert!(error.contains("no source to build one from") && !error.contains("--"), "{error}");
 }

@@ -98,7 +98,7 @@ fn lines(pipe: impl Read, progress: Option<&dyn Progress>) -> String {
     let mut reader = BufReader::new(pipe);
     let mut line = Vec::new();
     while reader.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-        let told = redacted(&String::from_utf8_lossy(&line));
+        let told = without_options(&redacted(&String::from_utf8_lossy(&line)));
         if let (Some(progress), false) = (progress, told.trim().is_empty()) {
             progress.line(told.trim_end());
         }
@@ -124,6 +124,33 @@ fn redacted(line: &str) -> String {
         told.push_str(rest);
     }
     told
+}
+
+/// Without the installer's options: the worker chose them, and its users cannot give any. A remark in parentheses that
+/// names one goes, and so does a sentence of a hint.
+fn without_options(line: &str) -> String {
+    const OPTION: &str = "`--";
+    if !line.contains(OPTION) {
+        return line.to_owned();
+    }
+    let mut told = String::new();
+    let mut rest = line;
+    while let Some((before, inside)) = rest.split_once(" (") {
+        let Some((remark, after)) = inside.split_once(')') else { break };
+        told.push_str(before);
+        if !remark.contains(OPTION) {
+            told.push_str(&format!(" ({remark})"));
+        }
+        rest = after;
+    }
+    told.push_str(rest);
+    if !told.trim_start().starts_with("hint:") || !told.contains(OPTION) {
+        return told;
+    }
+    let end = if told.ends_with('\n') { "\n" } else { "" };
+    let sentences = told.trim_end().split_inclusive(". ");
+    let kept: String = sentences.filter(|sentence| !sentence.contains(OPTION)).collect();
+    format!("{}{end}", kept.trim_end())
 }
 
 fn tail(text: String) -> String {
@@ -171,6 +198,11 @@ pub(crate) fn wheelless(words: &str) -> BTreeSet<String> {
     ];
     let named = signs.iter().flat_map(|sign| before(sign));
     named.chain(after("Wheels are required for ")).collect()
+}
+
+/// Whether uv's words say that a package has no source either.
+pub(crate) fn without_source(words: &str) -> bool {
+    says(words, &["no source distribution"])
 }
 
 /// Whether uv's words say that a file is not the locked one.
@@ -243,6 +275,23 @@ mod tests {
         );
         assert_eq!(of("Because x==1 has no wheels with a matching Python ABI tag"), ["x"]);
         assert_eq!(of("Because only x<=2 is available"), [""; 0]);
+    }
+
+    #[test]
+    fn options_of_the_installer_are_not_passed_on() {
+        let told =
+            without_options("hint: Wheels are off for `x` (i.e., with `--no-binary-package x`)\n");
+        assert_eq!(told, "hint: Wheels are off for `x`\n");
+        let told = without_options(
+            "hint: `x` (1.0) is on another index (e.g., 2.0). If you trust all, use `--index-strategy y` to see it. Ask (them).",
+        );
+        assert_eq!(told, "hint: `x` (1.0) is on another index (e.g., 2.0). Ask (them).");
+        assert_eq!(without_options("hint: use `--all` for it\n"), "\n");
+        for whole in
+            ["cause: (a) b (c)\n", "error: unexpected argument `--x` (y", "hint: a - b -- c"]
+        {
+            assert_eq!(without_options(whole), whole);
+        }
     }
 
     #[test]

@@ -64,6 +64,18 @@ pub enum LockError {
         /// The installer's own words.
         words: String,
     },
+    /// A package that has neither a wheel for this Python and platform nor a source to build one from.
+    #[error(
+        "{} has no wheel for Python {python} on this machine, and no source to build one from: choose another version or another package, or limit the requirement to other systems by a marker (`; sys_platform == 'win32'`). uv says:\n{words}", names.join(", ")
+    )]
+    NoSource {
+        /// Their normalised names.
+        names: Vec<String>,
+        /// The base's version.
+        python: String,
+        /// The installer's own words.
+        words: String,
+    },
     /// A package without a wheel that could not be built.
     #[error("{name} {version} has no wheel for this Python and machine, and building it failed")]
     Build {
@@ -260,6 +272,7 @@ type FromSource = BTreeMap<String, Option<(String, Metadata)>>;
 impl Resolver<'_> {
     fn resolve(&self) -> Result<String, LockError> {
         let mut from_source = FromSource::new();
+        let mut lacking = String::new();
         loop {
             match self.compile(&from_source) {
                 Ok(text) => {
@@ -283,6 +296,19 @@ impl Resolver<'_> {
                         return Err(LockError::NoWheel { python, words });
                     }
                     from_source.extend(more.into_iter().map(|name| (name, None)));
+                    lacking = words;
+                }
+                Err(LockError::Unsatisfiable { python, words })
+                    if installer::without_source(&words) =>
+                {
+                    // Before it was asked for their sources, uv told for which system they have wheels.
+                    let sourceless =
+                        from_source.keys().filter(|name| words.contains(&***name)).cloned();
+                    let names: Vec<String> = sourceless.collect();
+                    if names.is_empty() {
+                        return Err(LockError::Unsatisfiable { python, words });
+                    }
+                    return Err(LockError::NoSource { names, python, words: lacking });
                 }
                 Err(other) => return Err(other),
             }

@@ -117,6 +117,7 @@ impl Layered {
         let locked = locked.map_err(|error| match error {
             LockError::NotAllowed(_)
             | LockError::NoWheel { .. }
+            | LockError::NoSource { .. }
             | LockError::Hash { .. }
             | LockError::Unhashed { .. }
             | LockError::Malformed { .. }

@@ -28,6 +28,7 @@ pub(super) fn copy(folder: &Path, writer: &mut Writer) -> Result<(), CodeError> 
             if metadata.is_dir() {
                 // A folder made by `python -m venv`, whatever its name.
                 if !entry.path().join("pyvenv.cfg").exists() {
+                    writer.add_folder(&path)?;
                     open.push(path);
                 }
             } else if metadata.is_symlink() {

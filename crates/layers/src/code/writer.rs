@@ -83,9 +83,22 @@ impl Writer {
         Ok(())
     }
 
-    /// Checks a folder's name; folders come to be with their files.
+    /// Adds a folder, which may stay empty: what a program lists or changes into.
     pub(super) fn add_folder(&mut self, name: &str) -> Result<(), CodeError> {
-        accept(name).map(drop)
+        match accept(name)? {
+            Some(path) => self.make_folders(&format!("{path}/"), name),
+            None => Ok(()),
+        }
+    }
+
+    /// Folders with nothing in them. The others are told by what is in them.
+    fn empty_folders(&self) -> impl Iterator<Item = &String> {
+        self.folders.iter().filter(|folder| {
+            let inside = format!("{folder}/");
+            let begins = |name: Option<&String>| name.is_some_and(|name| name.starts_with(&inside));
+            let mut files = self.files.range(inside.clone()..).map(|(name, _)| name);
+            !begins(files.next()) && !begins(self.folders.range(inside.clone()..).next())
+        })
     }
 
     /// The identity of all that was added, and how much it is.
@@ -97,6 +110,9 @@ impl Writer {
         for (path, (executable, hash)) in &self.files {
             hasher.update(&(path.len() as u64).to_le_bytes()).update(path.as_bytes());
             hasher.update(&[u8::from(*executable)]).update(hash.as_bytes());
+        }
+        for path in self.empty_folders() {
+            hasher.update(&(path.len() as u64).to_le_bytes()).update(path.as_bytes()).update(b"/");
         }
         Ok((hasher.finalize(), self.files.len(), self.bytes))
     }
@@ -249,6 +265,29 @@ mod tests {
         assert_ne!(first, identity(&[("a", true, b"1"), ("b/c", true, b"2")]));
         assert_ne!(first, identity(&[("a", false, b"x"), ("b/c", true, b"2")]));
         assert_ne!(first, identity(&[("a2", false, b"1"), ("b/c", true, b"2")]));
+    }
+
+    #[test]
+    fn an_empty_folder_is_kept_and_is_part_of_the_identity() {
+        let made = |folders: &[&str]| {
+            let (directory, mut writer) = writer();
+            writer.add("main.py", false, &mut &b""[..], None).unwrap();
+            writer.add("data/a.csv", false, &mut &b""[..], None).unwrap();
+            folders.iter().for_each(|folder| writer.add_folder(folder).unwrap());
+            (directory, writer.finish().unwrap().0)
+        };
+        let (_, plain) = made(&[]);
+        assert_eq!(made(&["data/", "data", "./", "__pycache__"]).1, plain);
+        let (directory, more) = made(&["out/jpg/"]);
+        assert!(directory.path().join("out/jpg").is_dir());
+        assert_ne!(more, plain);
+        assert_ne!(made(&["out"]).1, more);
+        let (_directory, mut writer) = writer();
+        writer.add("a", false, &mut &b""[..], None).unwrap();
+        for wrong in ["a", "a/b"] {
+            assert!(matches!(writer.add_folder(wrong), Err(CodeError::Duplicate { .. })));
+        }
+        assert!(matches!(writer.add_folder("../x"), Err(CodeError::Outside { .. })));
     }
 
     #[test]

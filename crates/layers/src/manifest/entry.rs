@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::ManifestError;
+use super::{ManifestError, src_layout};
 
 /// Names that a folder's entry file may have, in the order of preference.
 const NAMES: [&str; 4] = ["main.py", "app.py", "handler.py", "lambda_function.py"];
@@ -53,8 +53,8 @@ fn no_entry(sources: &[String], folders: &[String]) -> ManifestError {
     ManifestError::NoEntry { looked_for: NAMES.join(", "), found }
 }
 
-/// Finds it by a setting `module.function`, where the module may be dotted itself.
-pub(super) fn named(root: &Path, handler: &str) -> Result<Entry, ManifestError> {
+/// Finds it by a setting `module.function`, where the module may be dotted itself; in `src/`, too, where that is on the path.
+pub(super) fn named(root: &Path, handler: &str, in_src: bool) -> Result<Entry, ManifestError> {
     let form = || ManifestError::HandlerForm(handler.to_owned());
     let (module, function) = handler.rsplit_once('.').ok_or_else(form)?;
     let identifier = |part: &str| {
@@ -65,7 +65,11 @@ pub(super) fn named(root: &Path, handler: &str) -> Result<Entry, ManifestError> 
         return Err(form());
     }
     let path = module.replace('.', "/");
-    let files = [format!("{path}.py"), format!("{path}/__init__.py")];
+    let mut files = vec![format!("{path}.py"), format!("{path}/__init__.py")];
+    if in_src {
+        let below = |file: &String| format!("{}/{file}", src_layout::FOLDER);
+        files.extend(files.iter().map(below).collect::<Vec<_>>());
+    }
     match files.iter().find(|file| root.join(file).is_file()) {
         Some(file) => Ok(Entry {
             file: file.clone(),
@@ -107,11 +111,20 @@ mod tests {
     #[test]
     fn a_named_handler_may_sit_in_a_package() {
         let root = folder(&["pkg/__init__.py", "pkg/web.py"]);
-        assert_eq!(named(root.path(), "pkg.web.run").unwrap().file, "pkg/web.py");
-        assert_eq!(named(root.path(), "pkg.run").unwrap().file, "pkg/__init__.py");
+        assert_eq!(named(root.path(), "pkg.web.run", false).unwrap().file, "pkg/web.py");
+        let root_of_src = folder(&["src/shop/api.py"]);
+        let found = named(root_of_src.path(), "shop.api.run", true).unwrap();
+        assert_eq!((&*found.file, &*found.module), ("src/shop/api.py", "shop.api"));
+        assert!(named(root_of_src.path(), "shop.api.run", false).is_err());
+        assert_eq!(named(root.path(), "pkg.run", false).unwrap().file, "pkg/__init__.py");
         for bad in ["run", "../x.run", "pkg.", ".run", "/etc/x.run"] {
-            assert!(matches!(named(root.path(), bad), Err(ManifestError::HandlerForm(_))), "{bad}");
+            assert!(
+                matches!(named(root.path(), bad, false), Err(ManifestError::HandlerForm(_))),
+                "{bad}"
+            );
         }
-        assert!(named(root.path(), "absent.run").unwrap_err().to_string().contains("absent.py"));
+        assert!(
+            named(root.path(), "absent.run", false).unwrap_err().to_string().contains("absent.py")
+        );
     }
 }

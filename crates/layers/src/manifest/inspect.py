@@ -22,7 +22,8 @@ VARIABLES = 100
 
 
 def functions(body):
-    """Each name with the least and most arguments (null: any number), line, required keywords.
+    """Each name with the least and most arguments (null: any number), line, required keywords,
+    and the line of its first `yield`.
 
     Least is null where only the name is known.
     """
@@ -33,14 +34,14 @@ def functions(body):
             continue
         elif isinstance(node, ast.Import | ast.ImportFrom):
             for alias in node.names:
-                yield (alias.asname or alias.name.split(".")[0]), None, None, node.lineno, 0
+                yield (alias.asname or alias.name.split(".")[0]), None, None, node.lineno, 0, 0
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in targets:
                 if isinstance(target, ast.Name) and isinstance(node.value, ast.Lambda):
                     yield target.id, *takes(node.value)
                 elif isinstance(target, ast.Name):
-                    yield target.id, None, None, node.lineno, 0
+                    yield target.id, None, None, node.lineno, 0, 0
         elif isinstance(node, ast.If | ast.With):
             yield from functions(node.body)
             yield from functions(getattr(node, "orelse", []))
@@ -50,48 +51,30 @@ def functions(body):
 
 
 def takes(function):
-    """Least and most arguments, line, required keywords."""
+    """Least and most arguments, line, required keywords, and where it first yields (0: nowhere)."""
     given = function.args
     most = len(given.posonlyargs) + len(given.args)
     least = most - len(given.defaults)
     # Keyword-only arguments without a default can never be given.
     required = sum(default is None for default in given.kw_defaults)
-    return least, None if given.vararg else most, function.lineno, required
+    most = None if given.vararg else most
+    # What a decorator makes of a generator is known only when it runs.
+    yields = 0 if getattr(function, "decorator_list", ()) else first_yield(function)
+    return least, most, function.lineno, required, yields
 
 
-def variables(tree):
-    """Names that are set in `os.environ`, wherever in the source."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target in targets:
-                if isinstance(target, ast.Subscript) and is_environ(target.value):
-                    yield from texts([target.slice])
-                elif is_environ(target):
-                    yield from keys(node.value)
-        elif isinstance(node, ast.Call):
-            called = node.func
-            name = getattr(called, "attr", getattr(called, "id", ""))
-            if name == "putenv":
-                yield from texts(node.args[:1])
-            elif name in ("setdefault", "update") and is_environ(getattr(called, "value", None)):
-                yield from texts(node.args[:1])
-                yield from (keyword.arg for keyword in node.keywords if keyword.arg)
-                yield from (key for argument in node.args[:1] for key in keys(argument))
-
-
-def is_environ(node):
-    return "environ" in (getattr(node, "attr", None), getattr(node, "id", None))
-
-
-def keys(node):
-    return texts(node.keys) if isinstance(node, ast.Dict) else []
-
-
-def texts(nodes):
-    for node in nodes:
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
+def first_yield(function):
+    """The line of its own first `yield`, not of a function within it; 0: it is no generator."""
+    body = function.body if isinstance(function.body, list) else [function.body]
+    inside = list(body)
+    lines = []
+    while inside:
+        node = inside.pop()
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            lines.append(node.lineno)
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            inside.extend(ast.iter_child_nodes(node))
+    return min(lines, default=0)
 
 
 def main():
@@ -116,11 +99,12 @@ def main():
             others[name[:NAME]] = (name[:NAME], *rest)
         else:
             more += 1
-    names = ("name", "least", "most", "line", "required")
+    names = ("name", "least", "most", "line", "required", "yields")
     told = [dict(zip(names, found, strict=True)) for found in (*wanted.values(), *others.values())]
-    names = {name: None for name in variables(tree) if len(name) <= NAME}
     standard = sorted(sys.stdlib_module_names)
-    sets = list(names)[:VARIABLES]
+    # It stands before this in what is run: `variables.py`.
+    names = Variables(tree).names  # noqa: F821
+    sets = [name for name in names if 0 < len(name) <= NAME][:VARIABLES]
     return {"functions": told, "more": more, "sets": sets, "standard": standard}
 
 

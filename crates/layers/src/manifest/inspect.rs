@@ -20,7 +20,7 @@ use crate::allowance::{ALLOWANCE, Allowance};
 use crate::installer::InstallerError;
 use crate::{Interpreter, Patience, RunError};
 
-const SCRIPT: &str = include_str!("inspect.py");
+const SCRIPT: &str = concat!(include_str!("variables.py"), "\n\n", include_str!("inspect.py"));
 
 /// How long a busy machine may take to give it the time that it may have.
 const DEADLINE: Duration = Duration::from_secs(300);
@@ -57,6 +57,8 @@ struct Defined {
     line: u32,
     /// Keyword-only arguments without a default.
     required: u32,
+    /// The line of its first `yield`; 0 for what is no generator.
+    yields: u32,
 }
 
 #[derive(Debug, Deserialize)]
@@ -146,6 +148,13 @@ fn choose(answer: &Answer, entry: &Entry) -> Result<Found, ManifestError> {
             example: example(names[0], &answer.functions),
         });
     };
+    if found.yields > 0 {
+        return Err(ManifestError::Generator {
+            file: entry.file.clone(),
+            line: found.yields,
+            function: found.name.clone(),
+        });
+    }
     match convention(found) {
         Some(convention) => {
             let (sets, standard) = (answer.sets.clone(), answer.standard.clone());
@@ -208,7 +217,7 @@ mod tests {
     use super::*;
 
     fn of(name: &str, least: Option<u32>, most: Option<u32>) -> Defined {
-        Defined { name: name.to_owned(), least, most, line: 3, required: 0 }
+        Defined { name: name.to_owned(), least, most, line: 3, required: 0, yields: 0 }
     }
 
     fn entry(function: Option<&str>) -> Entry {
@@ -233,24 +242,41 @@ mod tests {
 
     #[test]
     fn variables_that_a_source_sets_are_found_where_their_names_stand() {
-        let source = r#"
-import os
-from os import environ
-os.environ["A"] = "1"
-os.environ["PATH_OF"] += ":/x"
-environ.setdefault("B", "2")
-os.environ.update({"C": "3", **{}}, D="4")
-os.environ |= {"E": "5"}
-name = os.environ["READ"] + os.environ.get("GOT", "")
-other["F"] = settings.update({"G": 1})
-def handler(event, context):
-    os.putenv("H", "6")
-    os.environ[name] = "7"
-"#;
-        let found = inspected(source, ALLOWANCE).unwrap();
-        let mut sets = found.sets;
+        let source = include_str!("testdata/sets_variables.py");
+        let mut sets = inspected(source, ALLOWANCE).unwrap().sets;
+        let of = |sign: &str| {
+            let lines = source.lines().filter_map(|line| line.split_once(sign));
+            let names = lines.flat_map(|(_, names)| names.split_whitespace());
+            names.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let (mut expected, others) = (of("  # sets "), of("  # not "));
         sets.sort();
-        assert_eq!(sets, ["A", "B", "C", "D", "E", "H", "PATH_OF"]);
+        expected.sort();
+        expected.dedup();
+        assert_eq!(sets, expected);
+        assert!(others.len() > 5 && others.iter().all(|other| !sets.contains(other)));
+    }
+
+    #[test]
+    fn a_generator_is_refused_with_the_line_of_its_first_yield() {
+        let told = |source: &str| inspected(source, ALLOWANCE).map_err(|error| error.to_string());
+        for source in [
+            "def handler(event, context):\n    if event:\n        yield 1\n",
+            "async def handler(event, context):\n    x = 1\n    yield x\n",
+            "def handler(event):\n    print()\n    return (yield from event)\n",
+            "def first(e): ...\n\nhandler = lambda event, context: (yield)\n",
+        ] {
+            let error = told(source).unwrap_err();
+            assert!(error.starts_with("main.py:3: handler is a generator"), "{error}");
+        }
+        for source in [
+            "def handler(event, context):\n    def inner(): yield 1\n    return list(inner())\n",
+            "def handler(event, context):\n    return sum(x for x in (lambda: (yield))())\n",
+            "import x\n@x.stream\ndef handler(event, context):\n    yield 1\n",
+            "def handler(event): yield 1\ndef handler(event): return 1\n",
+        ] {
+            assert_eq!(told(source).unwrap().name, "handler", "{source}");
+        }
     }
 
     #[test]

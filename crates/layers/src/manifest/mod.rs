@@ -10,6 +10,7 @@
 //! AWS Lambda's convention, one is OpenLambda's. Dependencies: the PEP 723 header of the entry file, else
 //! `requirements.txt`, else `pylock.toml`, else `[project]` of `pyproject.toml`. `[tool.lambswool]`: of the header
 //! or of `pyproject.toml`, and refused where the two differ.
+//! Modules in `src/` are found where a build tool would install them (`src_layout`).
 //! `[tool.uv]`: of the file whose dependencies count; `pyproject.toml`'s for `requirements.txt` and `pylock.toml`. What looks
 //! like a setting and stands where none is read, or has no effect, is warned of (`stray`, `variables`).
 
@@ -19,6 +20,7 @@ mod inspect;
 mod pylock;
 mod quantity;
 mod settings;
+mod src_layout;
 mod stray;
 mod table;
 mod variables;
@@ -154,6 +156,18 @@ pub enum ManifestError {
         function: String,
         /// What it takes.
         arguments: String,
+    },
+    /// The function would give its results one after the other.
+    #[error(
+        "{file}:{line}: {function} is a generator, and a call has one result: return the whole of it, such as \"\".join(parts) or list(parts)"
+    )]
+    Generator {
+        /// The entry file.
+        file: String,
+        /// Where it first yields.
+        line: u32,
+        /// Which function.
+        function: String,
     },
     /// The entry file is not Python.
     #[error("{file}:{line}: {message}\n    {text}")]

@@ -9,7 +9,7 @@ use super::Manifest;
 use super::entry::{self, Entry};
 use super::header::{self, Header};
 use super::table::{self, Chosen};
-use super::{ManifestError, Overrides, inspect, pylock, stray, variables};
+use super::{ManifestError, Overrides, inspect, pylock, src_layout, stray, variables};
 use crate::python::PythonRequest;
 use crate::sources::Sources;
 use crate::{FileError, Interpreter, requirements};
@@ -71,10 +71,10 @@ impl Settings {
         };
         let of_project = tool(&project, PROJECT, over)?;
         let entry = match of_project.as_ref().and_then(|chosen| chosen.handler.as_deref()) {
-            Some(handler) => entry::named(root, handler)?,
+            Some(handler) => entry::named(root, handler, src_layout::is_installed(&project))?,
             None => entry::find(root)?,
         };
-        let source = optional(root, &entry.file)?.unwrap_or_default();
+        let source = source_of(root, &entry.file)?;
         let script = match header::read(&source, &entry.file)? {
             Some(Header { text, above }) => parse(&text, above, &entry.file)?,
             None => Table::new(),
@@ -85,7 +85,7 @@ impl Settings {
         one_place(&script, &entry.file, &project)?;
         // A header may name the function of its own file: `handler = "main.run"`.
         let entry = match of_script.as_ref().and_then(|chosen| chosen.handler.as_deref()) {
-            Some(handler) => entry::named(root, handler)?,
+            Some(handler) => entry::named(root, handler, src_layout::is_installed(&project))?,
             None => entry,
         };
         let Needs { requirements, sources, locked, warning } =
@@ -96,7 +96,8 @@ impl Settings {
             Some(specifier) => Some(specifier),
             None => text(section, "requires-python", PROJECT)?,
         };
-        let chosen = of_script.or(of_project).unwrap_or_else(|| Chosen::over(over));
+        let mut chosen = of_script.or(of_project).unwrap_or_else(|| Chosen::over(over));
+        warnings.extend(src_layout::found(root, &project, &source, &mut chosen));
         if chosen.reset == Reset::Always && chosen.kind != Kind::Microvm {
             return Err(ManifestError::Reset);
         }
@@ -385,14 +386,27 @@ fn located(error: &toml::de::Error, text: &str, above: usize) -> String {
 }
 
 fn optional(root: &Path, file: &str) -> Result<Option<String>, ManifestError> {
+    let not_text = |is| ManifestError::NotText { file: file.to_owned(), is };
+    bytes_of(root, file)?.map(|bytes| crate::text::decoded(bytes).map_err(not_text)).transpose()
+}
+
+/// A Python source, for its header. What is no UTF-8 and says so (PEP 263) is Python's to decode: a header is of plain ASCII.
+fn source_of(root: &Path, file: &str) -> Result<String, ManifestError> {
+    let bytes = bytes_of(root, file)?.unwrap_or_default();
+    if crate::text::names_its_encoding(&bytes) {
+        return Ok(String::from_utf8_lossy(&bytes).into_owned());
+    }
+    let not_text = |is| ManifestError::NotText { file: file.to_owned(), is };
+    crate::text::decoded(bytes).map_err(not_text)
+}
+
+fn bytes_of(root: &Path, file: &str) -> Result<Option<Vec<u8>>, ManifestError> {
     let path = root.join(file);
     let bytes = match crate::text::read(&path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         other => other.map_err(FileError::at("read", &path))?,
     };
-    let bytes = bytes.ok_or_else(|| ManifestError::TooLong { file: file.to_owned() })?;
-    let not_text = |is| ManifestError::NotText { file: file.to_owned(), is };
-    crate::text::decoded(bytes).map(Some).map_err(not_text)
+    bytes.map(Some).ok_or_else(|| ManifestError::TooLong { file: file.to_owned() })
 }
 
 #[cfg(test)]

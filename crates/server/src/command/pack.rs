@@ -129,7 +129,12 @@ fn collect(root: &Path, below: &Path, files: &mut Vec<PathBuf>, bytes: &mut u64)
         if kind.is_dir() {
             // A folder made by `python -m venv`, whatever its name: it is full of links.
             if !SKIPPED.contains(&text) && !entry.path().join("pyvenv.cfg").exists() {
+                let before = files.len();
                 collect(root, &below.join(&name), files, bytes)?;
+                // One that is empty is told by itself, the others by what is in them.
+                if files.len() == before {
+                    files.push(below.join(&name));
+                }
             }
             continue;
         }
@@ -196,6 +201,7 @@ mod tests {
         let folder = dir.path().join("report");
         fs::create_dir_all(folder.join("data")).unwrap();
         fs::create_dir_all(folder.join("__pycache__")).unwrap();
+        fs::create_dir_all(folder.join("plugins/empty")).unwrap();
         fs::write(folder.join("main.py"), "x = 1\n").unwrap();
         fs::write(folder.join("data/a.csv"), "a\n").unwrap();
         fs::write(folder.join("__pycache__/main.pyc"), "1").unwrap();
@@ -211,7 +217,7 @@ mod tests {
             .unwrap()
             .map(|e| e.unwrap().path().unwrap().display().to_string())
             .collect();
-        assert_eq!(names, ["data/a.csv", "main.py"]);
+        assert_eq!(names, ["data/a.csv", "main.py", "plugins/empty"]);
     }
 
     #[test]
