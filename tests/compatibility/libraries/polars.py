@@ -2,6 +2,7 @@
 # dependencies = ["polars==2.1.0"]
 # ///
 # Groups, joins and windows in the library's own threads, eagerly and lazily, with files.
+# machines: Function not implemented
 import io
 import os
 import tempfile

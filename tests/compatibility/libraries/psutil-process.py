@@ -2,7 +2,7 @@
 # dependencies = ["psutil==7.2.2"]
 # ///
 # What the system tells of this process's files, arguments and variables.
-# machines: No such file or directory
+# machines: AssertionError: []
 import os
 import tempfile
 
@@ -16,9 +16,9 @@ def work() -> None:
         assert file.name in [each.path for each in own.open_files()], own.open_files()
         assert own.num_fds() >= 4
     assert own.cwd() == os.getcwd() and isinstance(own.cmdline(), list)
-    assert own.environ().keys() <= {**os.environ, **own.environ()}.keys()
     assert own.uids().real == os.getuid() and own.username()
     assert own.nice() == os.nice(0) and own.num_ctx_switches().voluntary >= 0
     assert any("libc" in each.path for each in own.memory_maps())
     assert len(own.threads()) == own.num_threads()
+    assert "PATH" in own.environ()
     assert own.cpu_affinity() and set(own.cpu_affinity()) <= set(range(4096))
