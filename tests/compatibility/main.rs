@@ -16,7 +16,7 @@ mod program;
 mod table;
 mod trial;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 
@@ -58,19 +58,16 @@ fn main() -> ExitCode {
     // One after the other, most of the time would be waiting for the index.
     std::thread::scope(|scope| {
         for python in &arguments.on {
-            scope.spawn(|| run_on(python, &programs, &table));
+            scope.spawn(|| run_on(python, &programs, &table, arguments.into.as_deref()));
         }
     });
     let table = table.into_inner().unwrap();
     table.print();
-    if let Some(directory) = arguments.into {
-        table.write(&directory);
-    }
     if table.has_faults() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// Runs all programs on one Python.
-fn run_on(python: &str, programs: &[Program], table: &Mutex<Table>) {
+fn run_on(python: &str, programs: &[Program], table: &Mutex<Table>, into: Option<&Path>) {
     let Some(ways) = Everywhere::with(&[("WOOL_PYTHON", python)]) else { return };
     let plain = Plain::of(python, ways.worker(Way::Fork).site());
     for (number, program) in programs.iter().enumerate() {
@@ -81,6 +78,10 @@ fn run_on(python: &str, programs: &[Program], table: &Mutex<Table>) {
             println!("{python} {:5} {:24} {outcome}", way.name(), program.name);
             let cell = Cell { python: python.to_owned(), way, outcome };
             table.lock().unwrap().add(number, cell);
+        }
+        // It takes long, and may be ended before its end.
+        if let Some(directory) = into {
+            table.lock().unwrap().write(directory);
         }
     }
 }

@@ -89,18 +89,22 @@ impl Table {
             self.cells().count(),
         );
         text.push_str(&sum);
-        let places: Vec<String> =
-            self.rows.iter().max_by_key(|row| row.cells.len()).map_or_else(Vec::new, |row| {
-                row.cells
-                    .iter()
-                    .map(|cell| format!("{} {}", cell.python, cell.way.name()))
-                    .collect()
-            });
-        let _ = writeln!(text, "| program | {} |", places.join(" | "));
+        let places: Vec<(&str, Way)> = self
+            .pythons
+            .iter()
+            .flat_map(|python| Way::ALL.map(|way| (python.as_str(), way)))
+            .filter(|place| self.cells().any(|cell| (cell.python.as_str(), cell.way) == *place))
+            .collect();
+        let heads = places.iter().map(|(python, way)| format!(" {python} {} |", way.name()));
+        let _ = writeln!(text, "| program |{}", heads.collect::<String>());
         let _ = writeln!(text, "| --- |{}", " --- |".repeat(places.len()));
         for row in &self.rows {
-            let words: Vec<&str> = row.cells.iter().map(|cell| cell.outcome.word()).collect();
-            let _ = writeln!(text, "| {} | {} |", row.name, words.join(" | "));
+            let word = |place: &(&str, Way)| {
+                let cell = row.cells.iter().find(|cell| (cell.python.as_str(), cell.way) == *place);
+                format!(" {} |", cell.map_or("not run", |cell| cell.outcome.word()))
+            };
+            let _ =
+                writeln!(text, "| {} |{}", row.name, places.iter().map(word).collect::<String>());
         }
         text.push_str("\nWhat is not right, by its first line:\n\n");
         for row in &self.rows {
