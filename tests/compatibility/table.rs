@@ -16,6 +16,7 @@ use crate::program::Program;
 pub(crate) struct Table {
     begun: Instant,
     date: String,
+    commit: String,
     pythons: Vec<String>,
     rows: Vec<Row>,
 }
@@ -39,7 +40,7 @@ impl Table {
             cells: Vec::new(),
         };
         let rows = programs.iter().map(row).collect();
-        Self { begun: Instant::now(), date, pythons: pythons.to_vec(), rows }
+        Self { begun: Instant::now(), date, commit: commit(), pythons: pythons.to_vec(), rows }
     }
 
     /// Adds what came of the program of this number at one place.
@@ -82,7 +83,7 @@ impl Table {
              **{right} right, {limit} at a documented limit of micro-VMs, {wrong} wrong, {left_out} left out** of {} places: \
              programs × Pythons × ways. Each place is a deploy and two calls of one instance; each program was right under a \
              plain Python of the host before, or is left out.\n\n",
-            commit(),
+            self.commit,
             self.date,
             self.begun.elapsed().as_secs() / 60,
             machine(),
@@ -174,7 +175,7 @@ impl Table {
             })
             .collect();
         json!({
-            "commit": commit(), "begun": self.date, "seconds": self.begun.elapsed().as_secs(), "machine": machine(),
+            "commit": self.commit, "begun": self.date, "seconds": self.begun.elapsed().as_secs(), "machine": machine(),
             "programs": self.rows.len(), "right": right, "limit": limit, "wrong": wrong, "left_out": left_out,
             "not_right": not_right,
         })
