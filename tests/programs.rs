@@ -1,7 +1,7 @@
 //! Programs that people run, each after a public report of one that misbehaved, in every way in which an instance is made.
 //! Each is right under a plain Python; its first comment says what is right.
 
-use e2e::{Everywhere, Site, Way, can_run, json};
+use e2e::{Everywhere, Site, Value, Way, can_run, eventually, json};
 
 #[test]
 fn a_plain_program_is_right_in_every_way() {
@@ -76,4 +76,67 @@ fn a_package_for_other_systems_is_refused_in_the_users_own_terms() {
     let error = refused.expect(422).error();
     assert!(error.contains("pywin32 has no wheel for Python 3."), "{error}");
     assert!(error.contains("no source to build one from") && !error.contains("--"), "{error}");
+}
+
+#[test]
+fn who_the_program_is_and_where_its_home_is_is_the_same_everywhere() {
+    let Some(ways) = Everywhere::new() else { return };
+    ways.answers("who", &json!({}), &json!([true, "/tmp", "/tmp", 1000, 1000]));
+}
+
+/// What differs in a machine, by docs/limits.md: its name, its one processor, and numbers that are the host's in containers.
+const IN_A_MACHINE: [&str; 2] = ["host", "processors"];
+/// What Python finds that a function starts: other arguments, flags and streams are its starter's.
+const IN_A_CHILD: [&str; 6] = ["argv", "flags", "interpreter", "descriptors", "path", "streams"];
+/// The host's, in containers.
+const LIMITS_OF_THE_HOST: [&str; 2] = ["RLIMIT_NPROC", "RLIMIT_MEMLOCK"];
+
+#[test]
+fn an_instance_looks_the_same_inside_however_it_was_made() {
+    let Some(ways) = Everywhere::new() else { return };
+    let mut seen: Vec<(String, Vec<&str>, Value)> = Vec::new();
+    for (among, event) in [(&Way::ALL[..], json!({})), (&Way::CONTAINERS, json!({"child": true}))] {
+        ways.try_in(among, "inside", &event, |way, call, reply| {
+            assert_eq!(reply.status, 200, "{way:?}: {}", reply.text());
+            let mut inside = reply.json();
+            for name in LIMITS_OF_THE_HOST {
+                inside["limits"][name] = Value::Null;
+            }
+            if let Some(variables) = inside["environment"].as_object_mut() {
+                // As many as there are processors.
+                variables.retain(|name, _| !name.ends_with("_NUM_THREADS"));
+            }
+            let mut differs = Vec::new();
+            if Way::MACHINES.contains(&way) {
+                differs.extend(IN_A_MACHINE);
+            }
+            if event["child"] == true {
+                differs.extend(IN_A_CHILD);
+            }
+            seen.push((format!("{way:?}, call {call}, {event}"), differs, inside));
+        });
+    }
+    let mut found = String::new();
+    let Some(((first, _, expected), others)) = seen.split_first() else { return };
+    for (name, expected) in expected.as_object().unwrap() {
+        for (way, differs, other) in others {
+            if &other[name] != expected && !differs.contains(&&**name) {
+                found += &format!("{name}\n  {way}: {}\n  {first}: {expected}\n", other[name]);
+            }
+        }
+    }
+    assert!(found.is_empty(), "{found}");
+}
+
+#[test]
+fn what_a_program_wrote_before_it_died_in_native_code_is_in_its_log() {
+    let Some(ways) = Everywhere::new() else { return };
+    ways.try_in(&Way::ALL, "dies", &json!({}), |way, _, reply| {
+        assert_eq!(reply.status, 502, "{way:?}: {}", reply.text());
+        assert!(reply.error().contains("SIGSEGV"), "{way:?}: {}", reply.error());
+        let name = format!("dies-{way:?}").to_lowercase();
+        let is_there =
+            || ways.worker(way).logs(&name).iter().any(|line| line["text"] == "what it had to say");
+        eventually(&format!("{way:?} has its last words"), is_there);
+    });
 }

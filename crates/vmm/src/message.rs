@@ -9,6 +9,9 @@ pub const MAX_PACKET: usize = 64 << 10;
 /// Longest reason that is listened to, in bytes.
 const MOST_REASON: usize = 1 << 10;
 
+/// What is told of a machine's last words at most, in bytes.
+pub const MAX_LAST_WORDS: usize = 4 << 10;
+
 /// Where packages go.
 pub const PACKAGES: &str = "/opt/python";
 /// Where code goes.
@@ -145,6 +148,8 @@ pub enum Event {
         number: u64,
         /// How.
         death: Death,
+        /// The end of what it wrote to its standard error and did not say itself, at most [`MAX_LAST_WORDS`] bytes.
+        said: String,
     },
     /// A clone's memory was given back, however it came to that. Nothing more is told of it.
     Gone {
@@ -180,6 +185,9 @@ impl Event {
         | Self::Saved { failed: Some(reason) } = &mut self
         {
             reason.truncate(reason.floor_char_boundary(MOST_REASON));
+        }
+        if let Self::Ended { said, .. } = &mut self {
+            said.truncate(said.floor_char_boundary(MAX_LAST_WORDS));
         }
         self
     }

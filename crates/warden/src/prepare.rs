@@ -109,6 +109,7 @@ impl Warden {
             Role::Instance => Some(output_file(root.as_fd(), uid).map_err(kernel("make output"))?),
             Role::Zygote => None,
         };
+        let namespace = self.instance_namespace(role, uid)?;
         let group = self.group_for(name, role, limits, uid).map_err(kernel("make cgroup"))?;
         let kind = if role == Role::Zygote { SocketType::SEQPACKET } else { SocketType::STREAM };
         let started = channel(kind).and_then(|(ours, theirs)| {
@@ -123,6 +124,7 @@ impl Warden {
                 channel: theirs.as_fd(),
                 output: output.as_ref().map(AsFd::as_fd),
                 uid,
+                namespace: namespace.as_ref().map(AsFd::as_fd),
                 group: &group,
                 filter,
             };
@@ -159,6 +161,17 @@ impl Warden {
             counted: false,
         };
         Ok((sandbox, ours))
+    }
+
+    /// The user namespace of an instance that is started from nothing. A zygote has none, so that it can make its forks'; and
+    /// what keeps its capabilities, to see what a defence is worth, keeps the host's.
+    fn instance_namespace(&self, role: Role, uid: u32) -> Result<Option<OwnedFd>, Refused> {
+        if role == Role::Zygote || !self.host.isolation.has(Defence::Capabilities) {
+            return Ok(None);
+        }
+        let map = IdMap { inside: INNER, outside: uid, count: 1 };
+        let made = user_namespace(Parent::Initial, uid, map);
+        made.map(Some).map_err(kernel("make user namespace"))
     }
 
     /// The group's files, for `holder` to move its own processes there and nobody else's.

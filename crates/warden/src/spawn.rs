@@ -5,7 +5,8 @@
 //!     │                └─ clone(CLONE_PARENT) ─► in P; a zygote: the interpreter-to-be
 //!     │ ◄── its pid ────── exits                     └─ an instance: clone(CLONE_PARENT | CLONE_NEWPID), exits
 //!     │ ◄── "I", with the kernel's credentials ────────── interpreter-to-be, in a PID namespace of its own
-//!     │                                              │ ids, no capability, no new privileges, limits
+//!     │                                              │ limits; an instance: its user namespace
+//!     │                                              │ ids, no capability, no new privileges
 //!     │                                              │ Landlock, seccomp
 //!     │ ◄── close-on-exec socket: step or nothing ── ▼ exec
 //! ```
@@ -16,7 +17,7 @@
 use std::ffi::CString;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -38,11 +39,15 @@ use crate::isolation::{Isolation, Namespaces};
 use crate::place::Place;
 use crate::protocol::Network;
 use crate::root::Root;
+use crate::uids::INNER;
 
 /// Where the guest finds its channel.
 const CHANNEL: i32 = 3;
 /// Where it tells of a step that failed; closed by the exec.
 pub(crate) const TELL: i32 = 4;
+
+/// Where its user namespace is, if it has one, until it has entered that.
+const NAMESPACE: i32 = 5;
 
 /// What is to be started.
 #[derive(Debug)]
@@ -63,6 +68,8 @@ pub struct Start<'a> {
     pub output: Option<BorrowedFd<'a>>,
     /// Kernel uid.
     pub uid: u32,
+    /// An instance's user namespace, in which that uid is [`INNER`]: it then sees the same ids as one that was forked.
+    pub namespace: Option<BorrowedFd<'a>>,
     /// Where it is charged.
     pub group: &'a Group,
     /// Its filter.
@@ -237,10 +244,13 @@ fn furnish(what: &Start<'_>, streams: Streams<'_>, tell: BorrowedFd<'_>) -> Resu
             .and_then(|proc| proc.attach(rustix::fs::CWD, "/proc"))
             .map_err(failed("mount /proc"))?;
     }
-    arrange_descriptors(what.channel, streams, tell, &[]).map_err(failed("arrange descriptors"))?;
+    let more = what.namespace.as_slice();
+    arrange_descriptors(what.channel, streams, tell, more)
+        .map_err(failed("arrange descriptors"))?;
     if what.isolation.has(Defence::CloseDescriptors) {
+        let first = if what.namespace.is_some() { 6 } else { 5 };
         // SAFETY: this process executes an interpreter or ends, and drops nothing that owns a descriptor.
-        unsafe { close_from(5) }.map_err(failed("close descriptors"))?;
+        unsafe { close_from(first) }.map_err(failed("close descriptors"))?;
     }
     Ok(())
 }
@@ -261,11 +271,15 @@ fn become_interpreter(what: &Start<'_>) -> SpawnError {
     default_signals();
     let confine = || -> Result<(), SpawnError> {
         confine::limit_resources(what.isolation).map_err(failed("limit resources"))?;
+        if what.namespace.is_some() {
+            enter_user_namespace().map_err(failed("enter user namespace"))?;
+        }
+        let uid = if what.namespace.is_some() { INNER } else { what.uid };
         if what.isolation.has(Defence::Capabilities) {
-            become_user(what.uid).map_err(failed("take user id"))?;
+            become_user(uid).map_err(failed("take user id"))?;
             drop_capabilities().map_err(failed("drop capabilities"))?;
         } else {
-            become_user_with_capabilities(what.uid).map_err(failed("take user id"))?;
+            become_user_with_capabilities(uid).map_err(failed("take user id"))?;
         }
         set_no_new_privileges().map_err(failed("give up privileges"))?;
         confine::restrict_network(what.isolation, what.network)
@@ -281,6 +295,16 @@ fn become_interpreter(what: &Start<'_>) -> SpawnError {
         Err(error) => error,
         Ok(()) => failed("execute the interpreter")(io::ErrorKind::Other.into()),
     }
+}
+
+/// Enters the user namespace at [`NAMESPACE`], and closes that. From here on capabilities are of that namespace alone.
+fn enter_user_namespace() -> io::Result<()> {
+    // SAFETY: `furnish` put it there; nothing else owns it in this process.
+    let namespace = unsafe { OwnedFd::from_raw_fd(NAMESPACE) };
+    Ok(rustix::thread::move_into_link_name_space(
+        namespace.as_fd(),
+        Some(rustix::thread::LinkNameSpaceType::User),
+    )?)
 }
 
 /// What becomes descriptors 1 and 2; none: `/dev/null`.

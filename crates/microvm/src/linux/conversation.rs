@@ -2,9 +2,10 @@
 
 use rustix::io::Errno;
 
-use super::Answer;
 use super::files::Stream;
 use super::process::Process;
+use super::{Answer, own_descriptors};
+use crate::vfs::Contents;
 
 /// Bytes that a process may have said without anybody taking them.
 const MOST_UNTAKEN: usize = 64 << 20;
@@ -33,6 +34,20 @@ impl Process {
     pub fn take_output(&mut self) -> Vec<(Stream, Vec<u8>)> {
         self.untaken -= self.output.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
         std::mem::take(&mut self.output)
+    }
+
+    /// The end of what is in the file that its standard error goes to, at most so many bytes: what a program that catches its
+    /// own output would have said, had it not ended before. Empty where it goes nowhere, or to what is no file.
+    #[must_use]
+    pub fn last_words(&self, most: usize) -> Vec<u8> {
+        const STANDARD_ERROR: u64 = 2;
+        let Some(node) = own_descriptors::node(self, STANDARD_ERROR) else { return Vec::new() };
+        match self.kernel.tree.contents(node) {
+            Contents::Bytes(bytes) if node.is_scratch() => {
+                bytes[bytes.len().saturating_sub(most)..].to_vec()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Bytes of the monitor's memory that hold what was said in either direction and was not taken.

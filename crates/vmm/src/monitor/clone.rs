@@ -6,6 +6,7 @@
 //!                                       └────────────────────────────┘
 //! ```
 
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use super::family::Family;
 use super::hold::Hold;
 use super::pristine;
 use super::reference::Trouble;
-use crate::message::{Event, Place};
+use crate::message::{Event, MAX_LAST_WORDS, Place};
 
 /// Bytes read at a time.
 const READ: usize = 16 << 10;
@@ -37,6 +38,8 @@ pub(super) struct RunningClone {
     pub(super) channel: Channel,
     /// Stops it when the other end of its channel closes, and between calls.
     pub(super) hold: Hold,
+    /// What its guest had written when that ended: told with its death.
+    pub(super) last_words: RefCell<String>,
 }
 
 /// How it ended: by itself, or because nobody wants it any more.
@@ -52,7 +55,8 @@ impl RunningClone {
             Some(Death::Unknown)
         });
         if let Some(death) = death {
-            self.family.tell(&Event::Ended { number: self.number, death });
+            let said = self.last_words.take();
+            self.family.tell(&Event::Ended { number: self.number, death, said });
         }
         self.channel.close();
         self.family.tell(&Event::Gone { number: self.number });
@@ -123,6 +127,13 @@ impl RunningClone {
         outcome
     }
 
+    /// Its guest has ended, and says no more itself.
+    pub(super) fn note_last_words(&self, process: &Process) {
+        // Each byte that is no text becomes three.
+        let words = process.last_words(MAX_LAST_WORDS / 3);
+        self.last_words.replace(String::from_utf8_lossy(&words).into_owned());
+    }
+
     fn pass_on(
         &self,
         process: &mut Process,
@@ -134,7 +145,7 @@ impl RunningClone {
             if let Some(answer) = &mut answer {
                 said.truncate(answer.take(&said));
             }
-            // What went around the guest's own streams: nobody reads it.
+            // What came before the guest had streams of its own.
             drop(process.take_output());
             if !self.channel.write(&said) {
                 return Ok(ControlFlow::Break(None));
@@ -153,9 +164,11 @@ impl RunningClone {
                     return Ok(ControlFlow::Break(None));
                 }
                 Pause::Exited(status) => {
+                    self.note_last_words(process);
                     return Ok(ControlFlow::Break(Some(Death::Exited(status))));
                 }
                 Pause::Killed(signal, _) => {
+                    self.note_last_words(process);
                     return Ok(ControlFlow::Break(Some(Death::Signal(signal))));
                 }
             }

@@ -152,6 +152,9 @@ fn hear(clone: &RunningClone, process: &mut Process) -> Result<Heard, Trouble> {
             Pause::Exited(status) => Some(sandbox::Death::Exited(status)),
             Pause::Killed(signal, _) => Some(sandbox::Death::Signal(signal)),
         };
+        if end.is_some() {
+            clone.note_last_words(process);
+        }
         return Ok(Heard::Over(end));
     }
 }

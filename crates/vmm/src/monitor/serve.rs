@@ -1,6 +1,7 @@
 //! The main thread: orders come in, clones are started, those that run on after their call are held, and those that
 //! nobody wants any more are stopped.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -227,7 +228,16 @@ impl Nursery {
         let made = self.order_clone(layers, fds).and_then(|(channel, layers)| {
             let (family, watched) = (Arc::clone(&self.family), channel.clone());
             let hold = hold.clone();
-            let clone = RunningClone { family, number, layers, limits, reset, channel, hold };
+            let clone = RunningClone {
+                family,
+                number,
+                layers,
+                limits,
+                reset,
+                channel,
+                hold,
+                last_words: RefCell::default(),
+            };
             let left = match spare {
                 Some(spare) => spare.give(clone),
                 None => Some(clone),

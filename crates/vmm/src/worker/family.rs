@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use sandbox::{Death, LoadedFile, ProviderError};
 use sys::scm;
@@ -54,6 +54,8 @@ struct Wire {
 pub(super) struct State {
     stage: watch::Sender<Stage>,
     bytes: AtomicU64,
+    /// What its guest wrote and did not say itself, once it has ended.
+    last_words: OnceLock<String>,
 }
 
 /// Where a clone stands.
@@ -89,6 +91,18 @@ impl Stage {
 impl State {
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The first that are told: a monitor tells of each end once.
+    fn note_last_words(&self, said: String) {
+        if !said.is_empty() {
+            let _ = self.last_words.set(said);
+        }
+    }
+
+    /// Those that were told.
+    pub(super) fn last_words(&self) -> &str {
+        self.last_words.get().map_or("", String::as_str)
     }
 
     pub(super) fn stage(&self) -> Stage {
@@ -162,7 +176,11 @@ impl Family {
     /// Notes a clone that will be ordered, so that nothing that is told of it is missed.
     pub(super) fn expect(&self, number: u64, bytes: u64) -> Arc<State> {
         let stage = if self.alive() { Stage::Ordered } else { Stage::Lost };
-        let state = State { stage: watch::Sender::new(stage), bytes: AtomicU64::new(bytes) };
+        let state = State {
+            stage: watch::Sender::new(stage),
+            bytes: AtomicU64::new(bytes),
+            last_words: OnceLock::new(),
+        };
         let state = Arc::new(state);
         self.wire.clones().insert(number, Arc::clone(&state));
         state
@@ -221,7 +239,12 @@ impl Wire {
                 return None;
             }
             Event::Cloned { number } => (number, Stage::Lives),
-            Event::Ended { number, death } => (number, Stage::Ended(death)),
+            Event::Ended { number, death, said } => {
+                if let Some(state) = self.clones().get(&number) {
+                    state.note_last_words(said);
+                }
+                (number, Stage::Ended(death))
+            }
             Event::Failed { number: Some(number), reason, exhausted } => {
                 self.allowance().remove(number);
                 if self.step(number, Stage::Refused(reason.clone(), exhausted)) {
@@ -380,7 +403,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (wire, _monitor) = wire(directory.path());
         let stage = watch::Sender::new(Stage::Ordered);
-        let state = Arc::new(State { stage, bytes: AtomicU64::new(0) });
+        let state =
+            Arc::new(State { stage, bytes: AtomicU64::new(0), last_words: OnceLock::new() });
         wire.clones().insert(7, Arc::clone(&state));
         let refused = || Stage::Refused("no memory".to_owned(), true);
         assert!(!wire.step(8, refused()));

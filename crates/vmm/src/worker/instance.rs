@@ -66,6 +66,11 @@ impl Instance for MachineInstance {
         self.family.tell(&Order::Go { number: self.id.0 })
     }
 
+    /// Of one that has ended: while it runs only its guest knows.
+    fn untold(&self) -> Pending<'_, Vec<u8>> {
+        Box::pin(async { Ok(self.state.last_words().as_bytes().to_vec()) })
+    }
+
     fn autopsy(&self) -> Pending<'_, Death> {
         Box::pin(async move {
             match self.state.beyond(&[Stage::Ordered, Stage::Lives]).await {
