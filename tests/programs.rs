@@ -140,3 +140,24 @@ fn what_a_program_wrote_before_it_died_in_native_code_is_in_its_log() {
         eventually(&format!("{way:?} has its last words"), is_there);
     });
 }
+
+#[test]
+fn a_program_finds_all_of_the_c_library() {
+    let Some(ways) = Everywhere::new() else { return };
+    ways.answers("c_library", &json!({}), &json!({}));
+    let name = |own: &str| json!([own, 443, 6, 443]);
+    ways.answers_in(&Way::CONTAINERS, "names_of_a_host", &json!({}), &name("127.0.1.1"));
+    ways.answers_in(&Way::MACHINES, "names_of_a_host", &json!({}), &name("127.0.1.2"));
+}
+
+#[test]
+fn a_package_whose_compiled_code_needs_the_vector_library_works() {
+    let Some(ways) = Everywhere::new() else { return };
+    ways.answers("sound", &json!({}), &json!([22050, 11025, 440, true]));
+}
+
+#[test]
+fn a_container_has_its_streams_under_their_usual_names() {
+    let Some(ways) = Everywhere::new() else { return };
+    ways.answers_in(&Way::CONTAINERS, "streams_by_name", &json!({}), &json!({}));
+}

@@ -81,7 +81,7 @@ pub fn examine(state: &Path, config: Option<&Config>) -> Vec<Finding> {
         host::kvm(host.kvm, vmm::HAS_MACHINES),
     ]);
     findings.extend(config.into_iter().flat_map(|config| settings::all(&host, config)));
-    findings.push(checks::python());
+    findings.extend([checks::python(), checks::libraries()]);
     findings.extend(checks::bases(state));
     findings.extend([checks::installer(state), checks::state_directory(state)]);
     findings

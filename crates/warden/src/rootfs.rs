@@ -338,7 +338,10 @@ fn devices() -> io::Result<Tree> {
         rustix::fs::chmodat(&tree, name, mode, rustix::fs::AtFlags::empty())?;
     }
     mkdirat(&tree, "shm", Mode::from_raw_mode(0o755))?;
-    rustix::fs::symlinkat("/proc/self/fd", &tree, "fd")?;
+    let links = [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")];
+    for (name, below) in links {
+        rustix::fs::symlinkat(format!("/proc/self/fd{below}"), &tree, name)?;
+    }
     tree.restrict(Attributes::DEVICES, false)?;
     Ok(tree)
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::plan::{Item, Plan};
-use super::{Base, BaseError, etc, stdlib, system, verify};
+use super::{Base, BaseError, etc, finder, stdlib, system, verify};
 use crate::elf::{Libraries, Object};
 use crate::extent::Extent;
 use crate::python::HostPython;
@@ -13,7 +13,7 @@ use crate::store::{layer, short};
 use crate::{FileError, Interpreter, Progress, Store, bytecode};
 
 /// Changes whenever the same host would give another base.
-pub(super) const FORMAT: u32 = 2;
+pub(super) const FORMAT: u32 = 3;
 
 /// Makes a base, unless the same one is there already.
 ///
@@ -108,7 +108,7 @@ fn plan(python: &HostPython) -> Result<Planned, BaseError> {
             .filter(|p| p.extension().is_some_and(|e| e == "so")),
     );
     let expected: Vec<_> =
-        system::EXPECTED.iter().filter_map(|&name| Some((name, host.find(name)?))).collect();
+        system::expected().filter_map(|name| Some((name, host.find(name)?))).collect();
     roots.extend(expected.iter().map(|(_, path)| path.clone()));
     let closure = host.closure(&roots)?;
     for (file, name) in closure.missing {
@@ -122,6 +122,7 @@ fn plan(python: &HostPython) -> Result<Planned, BaseError> {
         let name = Path::new(&name).file_name().unwrap_or_default().to_owned();
         plan.put(libraries.join(name), Item::Copy(path));
     }
+    finder::put(&mut plan, &python.stdlib, &library, &libraries)?;
     if let Some(loader) = &executable.loader {
         plan.put(
             merged(loader),
@@ -139,6 +140,9 @@ fn plan(python: &HostPython) -> Result<Planned, BaseError> {
             .push(("time zones".to_owned(), "no /usr/share/zoneinfo on this machine".to_owned()));
     }
     system::put_locale(&mut plan)?;
+    if !system::put_converters(&mut plan, &libraries)? {
+        missing.push(("iconv".to_owned(), "no gconv modules on this machine".to_owned()));
+    }
     Ok(Planned { plan, libraries, loader: executable.loader, missing })
 }
 

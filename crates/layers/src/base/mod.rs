@@ -3,9 +3,9 @@
 //! ```text
 //!   /usr/bin/python3 → python3.X        the host's interpreter
 //!   /usr/lib/python3.X/                 its standard library, without tests, windows and installed packages
-//!   /usr/lib/<where libc was>/          the libraries that they need, and those that manylinux wheels expect
+//!   /usr/lib/<where libc was>/          the libraries that they need, those that manylinux wheels expect, iconv's converters
 //!   /lib64/ld-linux-x86-64.so.2         the loader, at the path that the interpreter names
-//!   /etc/ /usr/share/zoneinfo/          what libraries read; authorities; time zones
+//!   /etc/ /usr/share/zoneinfo/          what libraries read; authorities; time zones; locales
 //!   /proc /dev /tmp /var/task /opt/…    mount points
 //! ```
 //!
@@ -14,6 +14,7 @@
 mod build;
 mod choose;
 mod etc;
+mod finder;
 mod plan;
 mod stdlib;
 mod system;
@@ -28,6 +29,7 @@ use thiserror::Error;
 
 pub use build::build;
 pub use choose::{damaged, default_or_build, find, list};
+pub use system::lacking;
 pub(crate) use toolchain::with_toolchain;
 
 use crate::elf::ElfError;

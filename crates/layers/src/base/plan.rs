@@ -34,6 +34,11 @@ impl Plan {
         self.items.entry(destination.into()).or_insert(item);
     }
 
+    /// Puts an item in the place of what was planned at its destination.
+    pub(super) fn replace(&mut self, destination: impl Into<PathBuf>, item: Item) {
+        self.items.insert(destination.into(), item);
+    }
+
     /// Adds a copy of everything below `source` that `wanted` accepts (by its path relative to `source`). Links are
     /// followed: the layer must not depend on what they lead to.
     pub(super) fn put_tree(

@@ -29,6 +29,37 @@ print(json.loads.__code__.co_filename)
 print(os.listdir('/opt/python'), os.listdir('/var/task'), os.path.exists('/etc/localtime'))
 ";
 
+/// What of the C library a program finds: each line is empty, or what is wrong.
+const C_LIBRARY: &str = r#"
+import ctypes, mimetypes, socket
+from ctypes.util import find_library
+libc = ctypes.CDLL(None)
+libc.iconv_open.restype = ctypes.c_void_p
+sets = '''UTF-16LE UCS-4 ISO-8859-1 ISO-8859-2 ISO-8859-15 ISO-8859-16 CP437 CP850 CP1250 CP1252 KOI8-R KOI8-U SHIFT_JIS EUC-JP
+ISO-2022-JP GB18030 GBK BIG5 EUC-KR TIS-620 MACINTOSH IBM1047 UTF-7 WINDOWS-1255 ASCII//TRANSLIT'''.split()
+print([s for s in sets if libc.iconv_open(s.encode(), b'UTF-8') == ctypes.c_void_p(-1).value])
+names = 'c m dl pthread rt gcc_s stdc++ z ssl crypto sqlite3 expat'.split()
+found = {n: find_library(n) for n in names}
+print([n for n in names if found[n] is None or not ctypes.CDLL(found[n])], found['c'], find_library('nothing'))
+print(find_library('c++'), find_library('.*'), find_library(''), find_library('libc.so.6'))
+services = dict(http=80, https=443, ssh=22, smtp=25, domain=53, ntp=123, imaps=993, ldap=389, postgresql=5432, ftp=21)
+print([n for n, port in services.items() if socket.getservbyname(n) != port], socket.getservbyport(443))
+print([n for n, to in dict(tcp=6, udp=17, icmp=1, ip=0, gre=47, sctp=132).items() if socket.getprotobyname(n) != to])
+print([socket.gethostbyname(n) for n in ('localhost', 'sandbox', 'microvm')], socket.gethostbyaddr('127.0.1.1')[:2])
+print(mimetypes.guess_type('a.docx'), mimetypes.guess_type('a.mkv'))
+"#;
+
+/// Prints the libraries that the policies of the newest auditwheel list, or nothing where there is no network.
+const POLICIES: &str = r"
+import glob, json, subprocess, sys, tempfile, zipfile
+with tempfile.TemporaryDirectory() as into:
+    pip = [sys.executable, '-m', 'pip', 'download', '-q', '--no-deps', '--only-binary', ':all:', '--dest', into, 'auditwheel']
+    if subprocess.run(pip, capture_output=True).returncode == 0:
+        wheel = zipfile.ZipFile(glob.glob(into + '/auditwheel-*.whl')[0])
+        text, = [n for n in wheel.namelist() if n.endswith('manylinux-policy.json')]
+        print(*sorted({name for policy in json.loads(wheel.read(text)) for name in policy['lib_whitelist']}))
+";
+
 #[test]
 fn every_python_of_this_machine_becomes_a_base_that_works_as_a_root_directory() {
     if !is_root() {
@@ -61,6 +92,39 @@ fn every_python_of_this_machine_becomes_a_base_that_works_as_a_root_directory() 
         );
         assert_eq!(lines[8], format!("{library}/json/__init__.py"));
         assert_eq!(lines[9], "[] [] True");
+        let output = told(&in_chroot(&root, C_LIBRARY));
+        let expected = [
+            "[]",
+            "[] libc.so.6 None",
+            "None None None None",
+            "[] https",
+            "[]",
+            "['127.0.0.1', '127.0.1.1', '127.0.1.2'] ('sandbox', [])",
+            "('application/vnd.openxmlformats-officedocument.wordprocessingml.document', None) ('video/x-matroska', None)",
+        ];
+        assert_eq!(output.lines().collect::<Vec<_>>(), expected, "Python {}", base.version);
+    }
+}
+
+#[test]
+fn a_base_has_what_the_newest_policies_let_wheels_expect() {
+    let test = "a_base_has_what_the_newest_policies_let_wheels_expect";
+    let asked =
+        |python: HostPython| Command::new(python.executable).args(["-c", POLICIES]).output().ok();
+    let mut answers = python::discover().filter_map(asked);
+    let Some(listed) = answers.find(|output| !output.stdout.is_empty()) else {
+        return skip(test, "network", "auditwheel cannot be had from the package index");
+    };
+    let listed = told(&listed);
+    let root = STORE.layer_path(&BASE.layer);
+    let lacking = base::lacking();
+    let expected: Vec<&str> =
+        listed.split_whitespace().filter(|name| !lacking.contains(name)).collect();
+    assert!(expected.contains(&"libc.so.6") && expected.contains(&"libmvec.so.1"), "{listed}");
+    // What this machine does not have, the doctor tells.
+    let script = format!("import ctypes\nfor name in {expected:?}: ctypes.CDLL(name)");
+    if is_root() {
+        assert_eq!(told(&in_chroot(&root, &script)), "");
     }
 }
 

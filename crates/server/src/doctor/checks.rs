@@ -53,6 +53,20 @@ pub(super) fn python() -> Finding {
     }
 }
 
+/// What packages may expect of a system (manylinux).
+pub(super) fn libraries() -> Finding {
+    let what = "libraries";
+    let lacking = layers::base::lacking();
+    if lacking.is_empty() {
+        return Finding::ok(what, "all that packages may expect");
+    }
+    Finding::degraded(
+        what,
+        format!("packages may expect {}, which this machine does not have", lacking.join(", ")),
+        "install them where a package needs them, for example `apt install libgl1 libglib2.0-0`; the next base has them",
+    )
+}
+
 /// None: no base was made yet, or this user may not look.
 pub(super) fn bases(state: &Path) -> Vec<Finding> {
     let what = "bases";
