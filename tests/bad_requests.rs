@@ -185,6 +185,58 @@ fn a_foreign_web_page_is_kept_out() {
     drop(worker.post("/v1/stop", "application/json", b"").expect(404));
 }
 
+#[test]
+fn a_request_whose_length_can_be_read_in_two_ways_is_refused() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    drop(worker.deploy("f", "def handler(event, context): pass\n").expect(201));
+    let host = address(&worker);
+    let ask = |lines: &str, body: &str| {
+        let mut stream = TcpStream::connect(&host).unwrap();
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+        // What comes behind is a request of its own for a reader that goes by the other length.
+        let next = format!("GET /healthz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        let sent = format!("POST /run/f HTTP/1.1\r\nHost: {host}\r\n{lines}\r\n{body}{next}");
+        stream.write_all(sent.as_bytes()).unwrap();
+        let mut said = Vec::new();
+        drop(stream.read_to_end(&mut said));
+        let said = String::from_utf8_lossy(&said).into_owned();
+        let answers = said.split("HTTP/1.1 ").skip(1);
+        answers.map(|answer| answer[..3].parse().unwrap()).collect::<Vec<u16>>()
+    };
+    let (length, chunked) = ("Content-Length: 7\r\n", "Transfer-Encoding: chunked\r\n");
+    let body = "2\r\n{}\r\n0\r\n\r\n";
+    for lines in [
+        format!("{length}{chunked}"),
+        format!("{chunked}{length}"),
+        format!("{chunked}content-length:7\r\n"),
+        format!("{chunked}A: b\r\nContent-Length: 0\r\n"),
+        format!("{length}{length}{chunked}"),
+        "Content-Length: 7\r\nContent-Length: 8\r\n".to_owned(),
+        "Content-Length: 7, 7\r\n".to_owned(),
+        "Content-Length: +7\r\n".to_owned(),
+        "Transfer-Encoding: chunked, chunked\r\n".to_owned(),
+        format!("{chunked}{chunked}"),
+        "Transfer-Encoding: chunked, identity\r\n".to_owned(),
+        "Transfer-Encoding : chunked\r\n".to_owned(),
+        "Content-Length : 7\r\n".to_owned(),
+        "A: b\r\n Content-Length: 7\r\n".to_owned(),
+        "Transfer-Encoding:\r\n chunked\r\n".to_owned(),
+    ] {
+        assert_eq!(ask(&lines, body).first(), Some(&400), "{lines:?}");
+        assert!(!ask(&lines, body).contains(&200), "{lines:?}");
+    }
+    assert_eq!(ask("Transfer-Encoding: gzip, chunked\r\n", body).first(), Some(&501));
+    // Either by itself, and the same one twice (RFC 9110, 8.6), is a request that is followed by another.
+    assert_eq!(ask("Content-Length: 2\r\n", "{}"), [200, 200]);
+    assert_eq!(ask("Content-Length: 2\r\nContent-Length: 2\r\n", "{}"), [200, 200]);
+    assert_eq!(ask(chunked, body), [200, 200]);
+    assert_eq!(ask("Transfer-Encoding: Chunked\r\n", body), [200, 200]);
+    worker.assert_well();
+}
+
 /// By hand: a client library would stop at the refusal, and a bad client goes on sending.
 fn send_zeros(worker: &Worker, method: &str, path: &str, bytes: usize, announced: bool) -> String {
     let mut stream = TcpStream::connect(address(worker)).unwrap();

@@ -67,13 +67,13 @@ fn a_source_is_built_once_and_its_wheel_is_one_like_any_other() {
         return;
     }
     let index = Index::open();
-    add(&index, "plainone", "print('hello from the backend')");
+    add(&index, "plainone", "import os; print('hello from the backend at', os.nice(0))");
     let site = Site::new();
     let worker = site.up_with(&[("WOOL_INDEXES", &index.url())]);
     let path = worker.site().own().join("calls-plainone.py");
     fs::write(&path, function(&index, "plainone")).unwrap();
     let said = worker.site().wool(&["deploy", path.to_str().unwrap()]);
-    assert!(said.stderr.contains("hello from the backend"), "{said:?}");
+    assert!(said.stderr.contains("hello from the backend at 10"), "{said:?}");
     drop(said.ok());
     assert_eq!(worker.run("calls-plainone", &json!({})).expect(200).json(), 1);
     drop(deploy(&worker, &index, "plainone").expect(201));

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
@@ -85,20 +86,24 @@ pub(crate) fn run_watched(
     progress: &dyn Progress,
     excessive: impl Fn() -> bool,
 ) -> Result<Finished, InstallerError> {
-    let output = |pipe| lines(pipe, chatty.then_some(progress));
+    let places = places(command);
+    let output = |pipe| lines(pipe, &places, chatty.then_some(progress));
     let over = || patience.over().or_else(|| excessive().then_some(Over::Excessive));
-    let ran = child::run(command, over, output, |pipe| lines(pipe, Some(progress)));
+    let ran = child::run(command, over, output, |pipe| lines(pipe, &places, Some(progress)));
     let (status, output, words) =
         ran.map_err(|unfinished| InstallerError::of(command.get_program(), unfinished))?;
     Ok(Finished { status, output, words: tail(words) })
 }
 
-fn lines(pipe: impl Read, progress: Option<&dyn Progress>) -> String {
+fn lines(pipe: impl Read, places: &[(String, &str)], progress: Option<&dyn Progress>) -> String {
     let mut text = String::new();
     let mut reader = BufReader::new(pipe);
     let mut line = Vec::new();
     while reader.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-        let told = without_options(&redacted(&String::from_utf8_lossy(&line)));
+        let mut told = without_options(&redacted(&String::from_utf8_lossy(&line)));
+        for (path, name) in places {
+            told = told.replace(path, name);
+        }
         if let (Some(progress), false) = (progress, told.trim().is_empty()) {
             progress.line(told.trim_end());
         }
@@ -106,6 +111,29 @@ fn lines(pipe: impl Read, progress: Option<&dyn Progress>) -> String {
         line.clear();
     }
     text
+}
+
+/// Directories of the worker's that the program knows, and what stands for each in what it says: where a worker keeps its state is
+/// nothing for who deploys.
+fn places(command: &Command) -> Vec<(String, &'static str)> {
+    let after = |name: &str| {
+        let mut arguments = command.get_args().skip_while(|argument| *argument != name).skip(1);
+        arguments.next().map(Path::new)
+    };
+    let cache = after("--cache-dir");
+    let state = cache.filter(|path| path.ends_with("uv/cache"));
+    let state = state.and_then(|path| path.parent()?.parent());
+    // Those further down first: they begin with the others.
+    [
+        (command.get_current_dir(), "the project"),
+        (after("--target"), "the packages"),
+        (cache, "the cache"),
+        (state, "the worker's state"),
+    ]
+    .into_iter()
+    .filter_map(|(path, name)| Some((path?.to_str()?.to_owned(), name)))
+    .filter(|(path, _)| path.len() > 1)
+    .collect()
 }
 
 /// Without names and passwords in addresses: an index's credentials go no further.
@@ -303,6 +331,26 @@ mod tests {
         let ended =
             run_watched(&mut command, false, &Patience::endless(), &crate::Silent, excessive);
         assert!(matches!(ended, Err(InstallerError::Excessive)), "{ended:?}");
+    }
+
+    #[test]
+    fn no_directory_of_the_workers_is_told() {
+        let mut command = Command::new("uv");
+        command.args([
+            "pip",
+            "--cache-dir",
+            "/srv/state/uv/cache",
+            "--target",
+            "/srv/state/layers/x",
+        ]);
+        command.current_dir("/srv/state/run/project-1");
+        let words = "failed in /srv/state/run/project-1/a, /srv/state/uv/cache/b and /srv/state/c for /srv/state/layers/x\n";
+        let told = lines(words.as_bytes(), &places(&command), None);
+        assert_eq!(
+            told,
+            "failed in the project/a, the cache/b and the worker's state/c for the packages\n"
+        );
+        assert_eq!(places(&Command::new("uv")), []);
     }
 
     #[test]

@@ -16,7 +16,6 @@ use layers::Patience;
 use sandbox::Network;
 use thiserror::Error;
 use tokio::sync::mpsc::unbounded_channel;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -30,11 +29,9 @@ use crate::registry::millis::{from_millis, to_millis};
 use crate::registry::{Function, Registry, StoreError, Version};
 use crate::room::Room;
 use crate::secrets::Vault;
+use crate::turns::{Turn, Turns};
 use crate::usage::Usage;
 use crate::workshop::{Bundle, MakeError, Workshop};
-
-/// Deploys that are made at the same time: they compile and unpack on all processors.
-const AT_ONCE: u32 = 2;
 
 /// Between two looks for a moment without a deploy.
 const LOOK: Duration = Duration::from_millis(50);
@@ -65,7 +62,7 @@ pub struct Deployer {
     quotas: Arc<Quotas>,
     vault: Arc<Vault>,
     logs: Option<Arc<Logs>>,
-    turns: Arc<Semaphore>,
+    turns: Turns,
     index_timeout: Duration,
     stop: CancellationToken,
 }
@@ -104,7 +101,7 @@ impl Deployer {
         quotas: Arc<Quotas>,
         vault: Arc<Vault>,
     ) -> Self {
-        let turns = Arc::new(Semaphore::new(AT_ONCE as usize));
+        let turns = Turns::default();
         let stop = CancellationToken::new();
         Self {
             workshop,
@@ -147,13 +144,13 @@ impl Deployer {
     /// Holds off deploys until what it returns is dropped: what a deploy has made and not yet recorded looks as if nobody
     /// used it. Waits at most `patience` for a moment at which none is under way; none: there was no such moment. Deploys
     /// never wait for who waits here: one of them may take many minutes.
-    pub async fn pause(&self, patience: Duration) -> Option<OwnedSemaphorePermit> {
+    pub async fn pause(&self, patience: Duration) -> Option<Turn> {
         let until = Instant::now() + patience;
         loop {
-            match Arc::clone(&self.turns).try_acquire_many_owned(AT_ONCE) {
-                Ok(turns) => return Some(turns),
-                Err(_) if Instant::now() >= until => return None,
-                Err(_) => sleep(LOOK).await,
+            match self.turns.take_all() {
+                Some(turns) => return Some(turns),
+                None if Instant::now() >= until => return None,
+                None => sleep(LOOK).await,
             }
         }
     }
@@ -189,8 +186,8 @@ impl Deployer {
         progress: Arc<dyn Progress + Send + Sync>,
         gave_way: impl Fn(&Function) + Send + 'static,
     ) -> Result<Arc<Function>, DeployError> {
-        let turn = given_up.run_until_cancelled(Arc::clone(&self.turns).acquire_owned()).await;
-        let turn = turn.ok_or(DeployError::GivenUp)?.map_err(|_| DeployError::BrokeOff)?;
+        let turn = given_up.run_until_cancelled(self.turns.take(order.name.tenant())).await;
+        let turn = turn.ok_or(DeployError::GivenUp)?;
         fault::point("install_cache").await;
         let (workshop, registry) = (Arc::clone(&self.workshop), Arc::clone(&self.registry));
         let networks = Arc::clone(&self.networks);

@@ -23,6 +23,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 use axum::Router;
 use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, header::CONNECTION};
+use axum::response::IntoResponse as _;
 use axum::serve::Listener;
 use hyper::Request;
 use hyper::body::{Frame, Incoming, SizeHint};
@@ -38,6 +40,7 @@ use tokio_util::sync::CancellationToken;
 use crate::access::Remote;
 use crate::api;
 use crate::connections::{Connections, Seat, Visit};
+use crate::heads::{Head, Watched};
 use crate::paced::Paced;
 use crate::state::State;
 
@@ -152,8 +155,10 @@ pub(crate) async fn serve<L: Listener>(
         open.spawn(async move {
             match seat {
                 Some(seat) => {
-                    let stream = TokioIo::new(Paced::new(stream, patience));
-                    attend(stream, (router, remote), &seat, &leave, patience).await;
+                    let head = Head::new(BUFFER);
+                    let stream = Watched::new(Paced::new(stream, patience), head.clone());
+                    let behind = (router, remote, head);
+                    attend(TokioIo::new(stream), behind, &seat, &leave, patience).await;
                 }
                 None => refuse(TokioIo::new(stream), refusal).await,
             }
@@ -167,20 +172,29 @@ pub(crate) async fn serve<L: Listener>(
 /// One connection, from its first byte to its last. What goes wrong on it is its client's to see.
 async fn attend(
     stream: impl hyper::rt::Read + hyper::rt::Write + Unpin,
-    (router, remote): (Router, Remote),
+    (router, remote, head): (Router, Remote, Head),
     seat: &Arc<Seat>,
     leave: &CancellationToken,
     patience: Duration,
 ) {
     let answer = service_fn(|request: Request<Incoming>| {
         let visit = Visit::to(seat);
+        let (checked, head) = (head.check(request.headers()), head.clone());
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(remote.clone());
         request.extensions_mut().insert(visit.clone());
         let answer = TowerToHyperService::new(router.clone()).call(request);
         async move {
-            let answer = answer.await?;
-            Ok::<_, Infallible>(answer.map(|body| Answer { body, visit }))
+            let answer = match checked {
+                Ok(()) => answer.await?,
+                Err(refused) => {
+                    // Where its body ends is not to be known: nothing is read behind it.
+                    let mut answer = refused.into_response();
+                    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                    answer
+                }
+            };
+            Ok::<_, Infallible>(answer.map(|body| Answer { body, visit, head }))
         }
     });
     let mut http = http1::Builder::new();
@@ -212,11 +226,13 @@ async fn refuse(stream: impl hyper::rt::Read + hyper::rt::Write + Unpin, refusal
 struct Answer {
     body: Body,
     visit: Visit,
+    head: Head,
 }
 
 impl Drop for Answer {
     fn drop(&mut self) {
         self.visit.end();
+        self.head.expect();
     }
 }
 

@@ -232,6 +232,10 @@ async fn only_administrators_see_what_is_of_all_tenants_in_the_status() {
     let zygotes = async |name: &str| {
         let token = world.token(json!({ "name": name, "scopes": [name] })).await;
         let status = world.send_as(&token, Method::GET, "/v1/status", "").await.json();
+        // Of the host, for its operator.
+        for key in ["pid", "state"] {
+            assert_eq!(status.get(key).is_some(), name == "admin", "{key}");
+        }
         status["engine"]["zygotes"].as_array().unwrap().len()
     };
     assert_eq!(zygotes("read").await, 0);

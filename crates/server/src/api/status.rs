@@ -20,12 +20,14 @@ use crate::capacity::Capacity;
 pub struct WorkerStatus {
     /// Its release.
     pub version: String,
-    /// Its process.
-    pub pid: u32,
+    /// Its process; for administrators.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
     /// Where it listens.
     pub url: String,
-    /// Its state directory.
-    pub state: String,
+    /// Its state directory; for administrators.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
     /// Seconds since it came up.
     pub uptime_seconds: f64,
     /// Functions deployed by the tenant, hidden ones included.
@@ -101,15 +103,16 @@ pub(super) async fn status(
     Asked { caller, tenant }: Asked,
 ) -> Json<WorkerStatus> {
     let mut engine = app.engine.status();
-    if !caller.may(Scope::Admin) {
+    let administers = caller.may(Scope::Admin);
+    if !administers {
         engine.zygotes.clear();
         engine.refused.clear();
     }
     Json(WorkerStatus {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        pid: std::process::id(),
+        pid: administers.then(std::process::id),
         url: app.url.clone(),
-        state: app.state.root().display().to_string(),
+        state: administers.then(|| app.state.root().display().to_string()),
         uptime_seconds: app.began.elapsed().as_secs_f64(),
         functions: app.registry.list().iter().filter(|one| one.is_of(&tenant)).count(),
         deploy_body: app.config.deploy_body.0,
