@@ -3,6 +3,9 @@
 
 use e2e::{Everywhere, Site, Value, Way, can_run, eventually, json};
 
+#[path = "programs/interpreter.rs"]
+mod interpreter;
+
 #[test]
 fn a_plain_program_is_right_in_every_way() {
     let Some(ways) = Everywhere::new() else { return };

@@ -105,7 +105,10 @@ impl Conversation {
             // A socket that `try_read` never found empty is ready without taking any of the task's budget (tokio 1.54): a guest
             // that writes faster than we read would keep the thread, and no deadline would be looked at.
             consume_budget().await;
-            let frame = self.decoder.next_frame().map_err(|error| protocol(error.into()))?;
+            let frame = self.decoder.next_frame().map_err(|error| match error {
+                FrameError::BodyTooLong { length, .. } => too_long(length, self.reply_bytes),
+                error => protocol(error.into()),
+            })?;
             let Some(frame) = frame else { return Ok(None) };
             if !relay.counts() {
                 let words = "it sent more messages than are read for one call";
@@ -122,7 +125,7 @@ impl Conversation {
                     };
                     let length = body.len();
                     if length > limit {
-                        return Err(protocol(FrameError::BodyTooLong { length, limit }.into()));
+                        return Err(too_long(length, limit));
                     }
                     return Ok(Some((reply, body)));
                 }
@@ -170,6 +173,13 @@ impl Drop for Conversation {
     fn drop(&mut self) {
         self.overwrite_load();
     }
+}
+
+fn too_long(length: usize, limit: usize) -> Broken {
+    Broken::Protocol(format!(
+        "it has {length} bytes, as they are sent, and at most {limit} are accepted: return less, or raise `reply_body` in \
+         the worker's configuration"
+    ))
 }
 
 fn protocol(error: MessageError) -> Broken {

@@ -61,6 +61,16 @@ def test_a_module_with_bytecode_is_loaded_without_the_import_system(loaded, comp
     assert compiled(code).call().value is False
 
 
+def test_a_module_from_its_bytecode_has_the_builtins_that_all_have(compiled):
+    code = """
+        import builtins
+        builtins.added = 7
+        def handler(event, context):
+            return [added, __builtins__ is vars(builtins), callable(help), eval("added")]
+    """
+    assert compiled(code).call().value == [7, True, True, 7]
+
+
 @pytest.mark.parametrize("rival", ["main/__init__.py", "main.abi3.so", "main.pyc"])
 def test_what_an_import_would_prefer_or_weigh_is_left_to_the_import(task, compiled, start, rival):
     compiled("def handler(e, c): return 'file'")
@@ -371,3 +381,49 @@ def test_pools_of_threads_get_their_number_unless_the_handlers_environment_says_
     environment = {"OMP_NUM_THREADS": "5"}
     guest = loaded(code, threads=3, environment=environment)
     assert guest.call().value == ["3", "5", "3", "3"]
+
+
+def test_libraries_are_told_where_packages_are_and_that_no_call_is_traced(loaded, packages):
+    guest = loaded(
+        """
+        import importlib, os, site, sys, sysconfig
+        def handler(event, context):
+            paths = sysconfig.get_paths()
+            where = [paths["purelib"], paths["platlib"], sysconfig.get_path("purelib"),
+                     *site.getsitepackages()]
+            loaders = [type(module.__loader__) is type(module.__spec__.loader)
+                       and "Loader" not in vars(module) for module in (site, sysconfig)]
+            return [where, paths["scripts"], os.path.isdir(paths["stdlib"]), loaders,
+                    site.getsitepackages(["/x"])[0].startswith("/x/"),
+                    importlib.reload(sysconfig) is sysconfig, os.environ["_X_AMZN_TRACE_ID"]]
+        """
+    )
+    where, scripts, *rest, trace = guest.call().value
+    assert where == [str(packages)] * 4 and scripts == f"{packages}/bin"
+    assert rest == [True, [True, True], True, True]
+    assert trace.startswith("Root=1-") and trace.endswith(";Sampled=0")
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("help(len)", "Help on built-in function len"),
+        ("help('if')", 'The "if" statement'),
+        ("help()", "help> "),
+        ("print(copyright)", "Copyright (c)"),
+        ("print(credits)", "Python"),
+        ("license", ""),
+        ("print(repr(exit), repr(quit))", "Use exit() or"),
+    ],
+)
+def test_what_site_defines_is_there(loaded, source, said):
+    guest = loaded(f"def handler(event, context):\n    {source}")
+    for _ in range(2):
+        answer = guest.call()
+        assert answer.kind == "done" and said in answer.text("stdout"), answer
+
+
+def test_exit_leaves_the_standard_input_open(loaded):
+    guest = loaded("import os\ndef handler(event, context):\n    os.fstat(0)\n    quit(event)")
+    for _ in range(2):
+        assert guest.call(3).message == "the code called sys.exit(3)"

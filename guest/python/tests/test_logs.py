@@ -129,7 +129,68 @@ def test_logging_works_without_and_with_configuration(loaded):
     assert guest.call("configure").text("stderr").startswith("INFO quiet\nWARNING grüß configure\n")
 
 
-def test_logging_that_is_imported_during_a_call_is_shown_from_the_next_on(loaded):
+LOGGERS = """
+    import logging, logging.config, sys
+    root, app = logging.getLogger(), logging.getLogger("app")
+    {setting}
+    def handler(event, context):
+        app.warning("said")
+        return [len(root.handlers), root.level]
+"""
+
+
+@pytest.mark.parametrize(
+    ("setting", "lines", "handlers"),
+    [
+        ("", ["[WARNING] said"], 1),
+        ("root.handlers[0].setFormatter(logging.Formatter('fmt|%(message)s'))", ["fmt|said"], 1),
+        ("app.addHandler(logging.StreamHandler())", ["said"], 1),
+        ("app.addHandler(logging.StreamHandler(sys.stdout))", ["said"], 1),
+        ("app.addHandler(logging.NullHandler())", ["[WARNING] said"], 1),
+        ("app.addHandler(logging.FileHandler('/dev/null'))", ["[WARNING] said"], 1),
+        ("app.propagate = False", ["said"], 1),
+        ("root.addHandler(logging.StreamHandler())", ["said"], 2),
+        ("root.handlers.clear()", ["said"], 0),
+        ("[root.removeHandler(one) for one in list(root.handlers)]", ["said"], 0),
+        ("root.handlers[0].setLevel(logging.ERROR)", [], 1),
+        ("root.handlers[0].addFilter(lambda record: False)", [], 1),
+        ("logging.basicConfig()", ["WARNING:app:said"], 1),
+        ("logging.basicConfig(format='%(message)s!')", ["said!"], 1),
+        ("logging.basicConfig(force=True, format='%(name)s')", ["app"], 1),
+        ("logging.basicConfig(handlers=[logging.NullHandler()])", [], 1),
+        (
+            "logging.config.dictConfig({'version': 1, 'root': {'handlers': ['a']}, 'handlers': "
+            "{'a': {'class': 'logging.StreamHandler', 'stream': 'ext://sys.stdout'}}})",
+            [],
+            1,
+        ),
+        ("logging.disable(logging.CRITICAL)", [], 1),
+        ("logging.Logger.manager.loggerDict.clear()", ["[WARNING] said"], 1),
+    ],
+)
+def test_the_root_logger_has_a_handler_and_each_line_comes_once(loaded, setting, lines, handlers):
+    answer = loaded(LOGGERS.format(setting=setting)).call()
+    # By `dictConfig` loggers that there were are disabled, as under a plain Python.
+    assert (answer.text("stderr") + answer.text("stdout")).splitlines() == lines
+    assert answer.value == [handlers, 30]
+
+
+def test_basicconfig_that_is_refused_takes_nothing_away(loaded):
+    guest = loaded(
+        """
+        import inspect, logging
+        def handler(event, context):
+            try:
+                logging.basicConfig(colour="red")
+            except ValueError:
+                parameters = inspect.signature(logging.basicConfig).parameters
+                return [len(logging.getLogger().handlers), *parameters]
+        """
+    )
+    assert guest.call().value == [1, "kwargs"]
+
+
+def test_logging_that_is_imported_during_a_call_is_shown(loaded):
     guest = loaded(
         """
         def handler(event, context):
@@ -138,8 +199,7 @@ def test_logging_that_is_imported_during_a_call_is_shown_from_the_next_on(loaded
             logging.info("late")
         """
     )
-    guest.call()
-    assert guest.call().text("stderr").endswith("late\n")
+    assert guest.call().text("stderr") == "[INFO] late\n"
 
 
 def test_what_goes_around_python_is_captured(loaded):

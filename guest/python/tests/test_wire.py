@@ -187,7 +187,23 @@ VALUES = [
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_the_codec_writes_what_json_writes(value):
-    assert codec.dumps(value) == json.dumps(value).encode()
+    assert codec.dumps(value) == json.dumps(value, ensure_ascii=False).encode()
+    assert json.loads(codec.dumps(value)) == json.loads(json.dumps(value))
+
+
+HALVES = ["\ud800", "a\udfffb", "\ud83d\udc11", "中\udc80", {"\ud800": ["\udcff"]}]
+
+
+@pytest.mark.parametrize("value", HALVES, ids=ascii)
+def test_halves_of_surrogate_pairs_are_escaped_and_nothing_else(value):
+    written = codec.dumps(value)
+    assert json.loads(written.decode()) == json.loads(json.dumps(value))
+    assert written.decode().isascii() == ("中" not in str(value))
+    assert codec.loads(written) == json.loads(written)
+
+
+def test_a_header_is_ascii():
+    assert codec.header({"id": "ü\ud800"}) == b'{"id": "\\u00fc\\ud800"}'
 
 
 @pytest.mark.parametrize(

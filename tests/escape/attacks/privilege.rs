@@ -278,12 +278,14 @@ def attack(turn, told):
         "have its cores handed to a program of the host's",
         "setrlimit(RLIMIT_CORE, 0)",
         &[Defence::LimitCore],
-        &["ENOSYS"],
+        &["it stays"],
         "
 import resource
 def attack(turn, told):
-    said = attempted(lambda: (resource.setrlimit(resource.RLIMIT_CORE, (0, 0)), resource.getrlimit(resource.RLIMIT_CORE))[1])
-    return said
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    now = resource.getrlimit(resource.RLIMIT_CORE)
+    return 'it stays' if now == before else got(now)
 ",
     ),
     Attack::new(

@@ -81,10 +81,10 @@ impl Incoming {
         let mut this = Self { body, allowed, read: 0, began, held };
         match announced(headers) {
             Some(length) if length > allowed.bytes && headers.contains_key(header::EXPECT) => {
-                return Err(too_large(allowed));
+                return Err(too_large(allowed, length));
             }
             Some(length) if length > allowed.bytes => {
-                return Err(this.refuse(too_large(allowed)).await);
+                return Err(this.refuse(too_large(allowed, length)).await);
             }
             _ => {}
         }
@@ -104,7 +104,7 @@ impl Incoming {
         let Some(piece) = self.next().await? else { return Ok(None) };
         self.read += piece.len() as u64;
         if self.read > self.allowed.bytes {
-            return Err(self.refuse(too_large(self.allowed)).await);
+            return Err(self.refuse(too_large(self.allowed, self.read)).await);
         }
         self.count().await?;
         Ok(Some(piece))
@@ -290,14 +290,17 @@ pub(super) async fn spool(
     Ok((file, body.held))
 }
 
-fn too_large(allowed: Allowed) -> ApiError {
+/// `counted` bytes were announced, or have come.
+fn too_large(allowed: Allowed, counted: u64) -> ApiError {
     let limit = crate::quantity::Bytes(allowed.bytes);
     let message = match allowed.setting {
         Some(setting) => format!(
-            "the body is larger than {limit}: send less, or raise `{setting}` in the worker's configuration"
+            "the body is larger than {limit} ({counted} bytes are counted so far): send less, or raise `{setting}` in the worker's configuration"
         ),
         None => {
-            format!("the body is larger than {limit}, which is as much as it may be: send less")
+            format!(
+                "the body is larger than {limit} ({counted} bytes are counted so far), which is as much as it may be: send less"
+            )
         }
     };
     ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", message)

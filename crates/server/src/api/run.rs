@@ -93,6 +93,7 @@ pub(super) async fn run(
     // A small one has been read, and counts until `counted` goes.
     let held = counted.is_none().then(|| budgets.run.hold(name.tenant()));
     let (body, _held) = body::collect(&headers, body, allowed, held).await?;
+    let body = if handler.binary { body } else { without_mark(body) };
     let content_type = content_type(&handler, &headers, &body)?;
     let admitted = app.quotas.admit(&handler.tenant, handler.limits.memory_bytes, Instant::now());
     let _part = admitted.map_err(|exhausted| ApiError::exhausted(name.tenant(), exhausted))?;
@@ -145,6 +146,11 @@ fn content_type(handler: &Handler, headers: &HeaderMap, body: &Bytes) -> Result<
         return Err(ApiError::new(StatusCode::BAD_REQUEST, "bad-json", message));
     }
     Ok(JSON.to_owned())
+}
+
+/// JSON without the mark of UTF-8 that some programs put before it: a reader may pass over it (RFC 8259, section 8.1).
+fn without_mark(body: Bytes) -> Bytes {
+    if body.starts_with(b"\xef\xbb\xbf") { body.slice(3..) } else { body }
 }
 
 fn check_json(body: &[u8]) -> Result<(), String> {

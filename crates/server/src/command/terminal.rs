@@ -10,6 +10,7 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::write_out;
+use crate::api::ErrorDetail;
 use crate::client::ClientError;
 use crate::progress::{Event, Progress};
 
@@ -144,10 +145,22 @@ pub(super) fn complain(error: &anyhow::Error) {
     if let Some(ClientError::Refused { detail, .. }) = error.downcast_ref()
         && !detail.traceback.is_empty()
     {
-        // The function's own failure, told as Python tells it; the last line is the exception itself.
-        return say(detail.traceback.join("\n").trim_end());
+        return say(&told(detail));
     }
     say(&format!("wool: {error:#}"));
+}
+
+/// A function's own failure, as Python tells it: the last line is the exception itself. Where the lines do not say so (an
+/// exception that cannot be formatted, lines left out), type and message stand behind them.
+fn told(detail: &ErrorDetail) -> String {
+    let lines = detail.traceback.join("\n");
+    let lines = lines.trim_end();
+    let name = detail.r#type.rsplit('.').next().unwrap_or_default();
+    let first = detail.message.lines().next().unwrap_or_default();
+    if lines.contains(name) && lines.contains(first) {
+        return lines.to_owned();
+    }
+    format!("{lines}\n{}: {}", detail.r#type, detail.message)
 }
 
 /// Rows as aligned columns. Control characters, which may come from whoever named something, are told, not sent to the terminal.
@@ -179,6 +192,25 @@ mod tests {
     fn what_a_terminal_would_obey_is_shown() {
         assert_eq!(tame("ä\tone\ntwo"), "ä\tone\ntwo");
         assert_eq!(tame("\u{1b}]0;x\u{7}\r\u{9b}2K"), "\\u{1b}]0;x\\u{7}\\r\\u{9b}2K");
+    }
+
+    #[test]
+    fn a_failure_always_tells_type_and_message() {
+        let failed = |message: &str, traceback: &[&str]| {
+            told(&ErrorDetail {
+                r#type: "main.Sorry".to_owned(),
+                message: message.to_owned(),
+                traceback: traceback.iter().map(|line| (*line).to_owned()).collect(),
+            })
+        };
+        let whole = ["Traceback (most recent call last):", "main.Sorry: no"];
+        assert_eq!(failed("no", &whole), whole.join("\n"));
+        let without = ["<no traceback>"];
+        assert_eq!(failed("no", &without), "<no traceback>\nmain.Sorry: no");
+        assert_eq!(
+            failed("no; more `memory`", &whole),
+            "Traceback (most recent call last):\nmain.Sorry: no\nmain.Sorry: no; more `memory`"
+        );
     }
 
     #[test]

@@ -194,12 +194,13 @@ fn advice_on_files(isolation: Isolation) -> Rule {
     Rule::WhenElse(vec![vec![(3, other)]], 0)
 }
 
-/// Nobody lowers the limit of core files to 0: a host that pipes them to a program obeys 1 and not 0 (core(5)).
+/// The limit of core files stays at 1: a host that pipes them to a program obeys 1 and not 0 (core(5)). A program that sets
+/// it for itself, as many do before they start a child, is told that it has: there is no core file either way.
 fn keep_core_limit(rules: &mut BTreeMap<c_long, Rule>) {
     let other = Test::IsNot(libc::RLIMIT_CORE);
-    rules.insert(libc::SYS_setrlimit, Rule::When(vec![vec![(0, other)]]));
+    rules.insert(libc::SYS_setrlimit, Rule::WhenElse(vec![vec![(0, other)]], 0));
     let read = vec![(2, Test::Null)];
-    rules.insert(libc::SYS_prlimit64, Rule::When(vec![vec![(1, other)], read]));
+    rules.insert(libc::SYS_prlimit64, Rule::WhenElse(vec![vec![(1, other)], read], 0));
 }
 
 /// Filters for system calls are programs, too, and compiled into the same memory: tens of megabytes for what one sandbox may
@@ -272,7 +273,7 @@ mod tests {
              `setsockopt` but for SO_ATTACH_* of SOL_SOCKET and IPV6_FLOWLABEL_MGR, and where sandboxes share a network \
              memberships in multicast groups are answered with success and not made; where zygotes make networks for what they fork no NETLINK_ROUTE, \
              `setsockopt` and `getsockopt` without tables and IPsec, `ioctl` without devices' own requests; `ioctl` without what names or maps the file system that layers are on (FIEMAP, FS_IOC_GETFSUUID, \
-             FS_IOC_GETFSSYSFSPATH, FS_IOC_GETFSLABEL, requests of Btrfs and XFS; ENOTTY); `prctl` but for PR_SET_SECCOMP, PR_SCHED_CORE and PR_SET_MEMORY_MERGE; `setrlimit` and `prlimit64` but for setting RLIMIT_CORE; \
+             FS_IOC_GETFSSYSFSPATH, FS_IOC_GETFSLABEL, requests of Btrfs and XFS; ENOTTY); `prctl` but for PR_SET_SECCOMP, PR_SCHED_CORE and PR_SET_MEMORY_MERGE; `setrlimit` and `prlimit64`, where RLIMIT_CORE is answered with success and not set; \
              a zygote's `setns` with CLONE_NEWUSER, `unshare` with exactly what its forks make for themselves, `chroot`, `seccomp` with SECCOMP_SET_MODE_FILTER and no flags | \
              `clone` `socket` `socketpair` `fcntl` `fadvise64` `setsockopt` `getsockopt` `ioctl` `prctl` `setrlimit` `prlimit64` `setns` `unshare` `chroot` `seccomp` |\n\n## Refused, and what for\n\n| defence | \
              where it would lead | calls |\n| --- | --- | --- |\n",

@@ -7,9 +7,15 @@ them. Whatever is out of the ordinary, malformed text above all, is left to `jso
 its own words reach the user.
 """
 
-from _json import encode_basestring_ascii as _quote
+from _json import encode_basestring as _quote
+from _json import encode_basestring_ascii as _quote_in_ascii
 from _json import make_encoder as _make_encoder
 from _json import make_scanner as _make_scanner
+
+from lambswool_guest import stdlib
+
+_MARK = b"\xef\xbb\xbf"
+"""Of UTF-8, which some programs put before it. A reader of JSON may pass over it (RFC 8259)."""
 
 _SPACE = " \t\n\r"
 _CONSTANTS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
@@ -32,28 +38,42 @@ _scan = _make_scanner(_Settings())  # type: ignore[arg-type]
 
 def loads(data: bytes) -> object:
     """`json.loads`, errors included."""
+    if data.startswith(_MARK):
+        data = data[len(_MARK) :]
     try:
         text = data.decode()
         value, end = _scan(text, len(text) - len(text.lstrip(_SPACE)))
         if end == len(text) or not text[end:].strip(_SPACE):
             return value
-    except (StopIteration, UnicodeDecodeError, SystemError):
-        pass  # SystemError: the C module had no `json` to take its exception from (3.11)
-    import json
-
-    return json.loads(data)
+    except Exception:
+        pass  # among them what the C module raises that finds no `json` to take its own from
+    try:
+        return stdlib.module("json").loads(data)
+    except (ValueError, RecursionError):
+        raise
+    except Exception:  # the function has a `json` of its own
+        raise ValueError("it is no JSON") from None
 
 
 def dumps(value: object) -> bytes:
-    """`json.dumps` in ASCII; raises what that raises."""
+    """`json.dumps` in UTF-8; raises what that raises. Halves of surrogate pairs, which UTF-8 cannot
+    say, are escaped, as `json.dumps` has them by default."""
     # circular references, default, quoting, indent, separators, sort_keys, skipkeys, allow_nan
     encode = _make_encoder({}, _refuse, _quote, None, ": ", ", ", False, False, False)
+    text = "".join(encode(value, 0))
+    # Python's escape of such a half is JSON's, too, and none is outside of a string.
+    return text.encode() if text.isascii() else text.encode("utf-8", "backslashreplace")
+
+
+def header(value: dict) -> bytes:
+    """`json.dumps`, in ASCII."""
+    encode = _make_encoder({}, _refuse, _quote_in_ascii, None, ": ", ", ", False, False, False)
     return "".join(encode(value, 0)).encode()
 
 
 def escaped_length(text: str) -> int:
-    """How many bytes a text takes as JSON."""
-    return len(_quote(text))
+    """How many bytes a text takes in a header."""
+    return len(_quote_in_ascii(text))
 
 
 def clean(text: str) -> str:

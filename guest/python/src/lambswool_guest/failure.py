@@ -6,7 +6,7 @@ are left out. Nothing here raises, whatever the exception's own methods do, and 
 than a header may be.
 """
 
-from lambswool_guest import codec
+from lambswool_guest import codec, stdlib
 from lambswool_guest.handler import Refused
 
 TYPE_CHECKING = False
@@ -22,21 +22,22 @@ TRACEBACK_BYTES = 40 << 10
 _OURS = __file__.rpartition("/")[0] + "/"
 _CHAIN = 32
 
+_MODULE = vars(type)["__module__"].__get__
+_QUALNAME = vars(type)["__qualname__"].__get__
+_TRACEBACK = vars(BaseException)["__traceback__"].__get__
+
 
 def describe(error: BaseException) -> dict[str, object]:
     """The fields of a `failed` message."""
-    if isinstance(error, Refused):
+    if type(error) is Refused:
         said = _named(error.error_type, error.message)
         return said | {"traceback": []}
-    try:
-        said = _named(_class(type(error)), _message(error))
-    except BaseException:
-        said = _named("Exception", "<an exception that cannot be described>")
+    name, message = _class(type(error)), _message(error)
     try:
         lines = _traceback(error)
     except BaseException:
-        lines = ["<no traceback: the exception cannot be formatted>"]
-    return said | {"traceback": _within(lines)}
+        lines = _plain_traceback(error, f"{name}: {message}" if message else name)
+    return _named(name, message) | {"traceback": _within(lines)}
 
 
 def _named(error_type: str, message: str) -> dict[str, object]:
@@ -44,25 +45,45 @@ def _named(error_type: str, message: str) -> dict[str, object]:
 
 
 def _class(kind: type[BaseException]) -> str:
-    module, name = kind.__module__, kind.__qualname__
-    return name if module == "builtins" else f"{module}.{name}"
+    try:
+        # Asked of `type`: a metaclass may answer anything.
+        module, name = _MODULE(kind), _QUALNAME(kind)
+    except BaseException:
+        module, name = "builtins", "Exception"
+    if type(module) is not str or module == "builtins":
+        return str.__str__(name)
+    return f"{module}.{name}"
 
 
 def _message(error: BaseException) -> str:
-    if isinstance(error, SystemExit):
-        return f"the code called sys.exit({'' if error.code is None else repr(error.code)})"
     try:
-        return str(error)
+        if issubclass(type(error), SystemExit):
+            code = error.code  # type: ignore[attr-defined]
+            return f"the code called sys.exit({'' if code is None else repr(code)})"
+        # Of a subclass of `str`, whose methods may do anything, the text alone.
+        return str.__str__(str(error))
     except BaseException as second:
-        return f"<str() of the exception raised {type(second).__name__}>"
+        return f"<str() of the exception raised {_class(type(second))}>"
 
 
 def _traceback(error: BaseException) -> list[str]:
-    import traceback
-
+    traceback = stdlib.module("traceback")
     told = traceback.TracebackException.from_exception(error, compact=True)
     _leave_out_ours(told, _CHAIN)
     return "".join(told.format()).rstrip("\n").split("\n")
+
+
+def _plain_traceback(error: BaseException, words: str) -> list[str]:
+    """Where it was raised, when the exception, or what the function has made of the standard
+    library, lets nothing better be had."""
+    lines = ["Traceback (most recent call last):"]
+    at = _TRACEBACK(error)
+    while at is not None:
+        code = at.tb_frame.f_code
+        if not _is_ours(code.co_filename):
+            lines.append(f'  File "{code.co_filename}", line {at.tb_lineno}, in {code.co_name}')
+        at = at.tb_next
+    return [*lines, *words.split("\n")] if len(lines) > 1 else words.split("\n")
 
 
 def _leave_out_ours(told: "TracebackException | None", depth: int) -> None:

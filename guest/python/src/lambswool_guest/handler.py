@@ -14,9 +14,12 @@ its content type as a pair.
 
 import posix
 import sys
+import time
 
 from lambswool_guest import codec, module, pools
 from lambswool_guest.context import LambdaContext
+from lambswool_guest.loop import Loop
+from lambswool_guest.unfit import hint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
 JSON = "application/json"
 BYTES = "application/octet-stream"
 TEXT = "text/plain; charset=utf-8"
+
+_YIELDS = {0x20: "a generator", 0x200: "an async generator"}
+"""CO_GENERATOR and CO_ASYNC_GENERATOR, Include/cpython/code.h."""
 
 
 class Refused(Exception):
@@ -46,6 +52,8 @@ class Handler:
         self._load = load
         _enter(load, places)
         self._function = _find(_imported(load, places), load["function"])
+        self._loop = Loop()
+        self._loop.expect(self._function)
         self._takes_context = _takes_context(self._function, load["convention"])
 
     def call(self, invoke: dict, body: bytes) -> tuple[bytes, str]:
@@ -57,7 +65,7 @@ class Handler:
         else:
             result = self._function(event)
         if hasattr(type(result), "__await__"):
-            result = _awaited(result)
+            result = self._loop.run(result)
         return _binary_answer(result) if binary else (_json(result), JSON)
 
 
@@ -93,16 +101,10 @@ def _enter(load: dict, places: "Places") -> None:
     if threads := load.get("threads"):
         pools.restore(threads, own)
     if "TZ" in variables:
-        import time
-
         time.tzset()
     posix.chdir(places.task)
     sys.path[:] = places.path(named)
     sys.argv[:] = [f"{places.task}/{load['module'].replace('.', '/')}.py"]
-    # `site` defines these, and scripts call them.
-    import builtins
-
-    builtins.exit = builtins.quit = sys.exit  # type: ignore[assignment]
 
 
 def _set_variable(name: str, value: str) -> None:
@@ -132,7 +134,7 @@ def _imported(load: dict, places: "Places") -> object:
         raise
     imported = sys.modules[name]
     path = getattr(imported, "__file__", None)
-    if path is not None and not places.owns(path):
+    if isinstance(path, str) and not places.owns(path):
         raise Refused(
             "Runtime.ImportModuleError",
             f"the module name {name!r} is taken by {path}: rename the handler's file",
@@ -172,8 +174,9 @@ def _is_package(directory: str) -> bool:
 def _find(owner: object, name: str) -> "Callable[..., object]":
     function = getattr(owner, name, None)
     if callable(function):
+        _refuse_generator(function, name)
         return function
-    where = owner.__name__  # type: ignore[attr-defined]
+    where = getattr(owner, "__name__", type(owner).__name__)
     if function is not None:
         raise Refused(
             "Runtime.HandlerNotFound",
@@ -181,13 +184,26 @@ def _find(owner: object, name: str) -> "Callable[..., object]":
         )
     defined = [
         key
-        for key, value in vars(owner).items()
+        for key, value in getattr(owner, "__dict__", {}).items()
         if not key.startswith("_") and callable(value) and getattr(value, "__module__", "") == where
     ]
     raise Refused(
         "Runtime.HandlerNotFound",
         f"no function `{name}` in module {where}; it defines: {_listed(defined)}",
     )
+
+
+def _refuse_generator(function: object, name: str) -> None:
+    flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
+    if type(flags) is not int:
+        return
+    for flag, kind in _YIELDS.items():
+        if flags & flag:
+            raise Refused(
+                "Runtime.HandlerNotFound",
+                f"`{name}` has a `yield`, so it is {kind}, and a reply is one value: "
+                "return it, a list of all parts, say, with `return`",
+            )
 
 
 def _listed(names: list[str]) -> str:
@@ -210,8 +226,6 @@ def _json(result: object) -> bytes:
     try:
         return codec.dumps(result)
     except Exception as error:
-        from lambswool_guest.unfit import hint
-
         text = f"Unable to marshal response: {error}{hint(error)}"
         raise Refused("Runtime.MarshalError", text) from None
 
@@ -230,13 +244,3 @@ def _binary_answer(result: object) -> tuple[bytes, str]:
     if isinstance(result, (bytes, bytearray, memoryview)):
         return bytes(result), content_type or BYTES
     return _json(result), JSON
-
-
-def _awaited(result: object) -> object:
-    """Runs what an `async def` handler returned, in an event loop of this call's own."""
-    import asyncio
-
-    async def wait() -> object:
-        return await result  # type: ignore[misc]
-
-    return asyncio.run(wait())

@@ -128,6 +128,10 @@ class Logs:
                 if b"\n" in text or len(buffer.pending) > FRAME_BYTES:
                     self._drain(buffer, partial=False)
 
+    def note(self, text: str) -> None:
+        """Words of the guest's own on the standard error."""
+        self.write(self._stderr, text.encode("utf-8", "backslashreplace"))
+
     def flush(self, buffer: LogBuffer) -> None:
         """Sends a stream's text as far as it has come."""
         with self._lock:
@@ -162,7 +166,7 @@ class Logs:
     def _send(self, stream: str, text: bytes) -> None:
         header = self._headers.get(stream)
         if header is None:
-            header = codec.dumps({"kind": "log", "id": self._id, "stream": stream})
+            header = codec.header({"kind": "log", "id": self._id, "stream": stream})
             self._headers[stream] = header
         if self._channel is not None:
             self._channel.send_encoded(header, text)
@@ -173,21 +177,6 @@ class Logs:
                 buffer.pending += b"\n"
             buffer.pending += f"[{buffer.dropped} more bytes of output were dropped]\n".encode()
             buffer.dropped = 0
-
-
-def adopt_logging() -> None:
-    """Has `logging` show whatever its loggers let pass, with the level in front, until somebody
-    configures it.
-
-    Lambda's root logger has a handler from the start, so functions only set a level. Python's own
-    has none; what is used in its place, `lastResort`, drops everything below a warning. That one is
-    opened, and no handler is added: `basicConfig` does nothing where there is one.
-    """
-    logging = sys.modules.get("logging")
-    last = getattr(logging, "lastResort", None)
-    if last is not None and last.level:
-        last.setLevel(0)
-        last.setFormatter(logging.Formatter("[%(levelname)s] %(message)s"))  # type: ignore[union-attr]
 
 
 def _text(buffer: LogBuffer) -> io.TextIOWrapper:

@@ -7,6 +7,7 @@ source (PEP 552). Whatever is not exactly that is left to `import`. The module l
 way: what reads `__spec__`, reloads or pickles finds what it expects.
 """
 
+import builtins
 import marshal
 import posix
 import sys
@@ -36,7 +37,13 @@ def load(name: str, directory: str, entries: list[str]) -> object | None:
     spec.cached = cached
     module = type(sys)(name)
     vars(module).update(
-        __spec__=spec, __loader__=loader, __package__="", __file__=file, __cached__=cached
+        __spec__=spec,
+        __loader__=loader,
+        __package__="",
+        __file__=file,
+        __cached__=cached,
+        # Else `exec` gives it those of the guest.
+        __builtins__=vars(builtins),
     )
     sys.modules[name] = module
     try:

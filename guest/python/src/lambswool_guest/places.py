@@ -7,6 +7,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_NO_TRACE = f"Root=1-{0:08x}-{0:024x};Parent={0:016x};Sampled=0"
+"""As AWS says of a call that is not traced: X-Ray's SDK, which takes each process that has
+LAMBDA_TASK_ROOT for one on AWS, would warn of each segment without it."""
+
 
 class Places:
     """Where code, packages and the standard library are, and where else packages have modules."""
@@ -67,6 +71,7 @@ class Places:
             "PATH": f"{self.packages}/bin:/usr/bin",
             "PYTHONPATH": f"{self.task}:{self.packages}",
             "LAMBDA_TASK_ROOT": self.task,
+            "_X_AMZN_TRACE_ID": _NO_TRACE,
         }
 
     def owns(self, path: str) -> bool:

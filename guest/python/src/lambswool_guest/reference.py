@@ -13,19 +13,21 @@ What a fork of a zygote gets by being forked, a clone gets by `wake`. `json` and
 imported although the guest could do without: most handlers want them, and they are shared by all.
 """
 
-import json
+import json  # noqa: F401 - for the clones
 import linecache  # noqa: F401 - for the clones
 import posix
 import traceback  # noqa: F401 - for the clones
 
-from lambswool_guest import (  # noqa: F401 - for the clones
-    failure,
+from lambswool_guest import (
+    codec,
     imports,
     instance,
+    interpreter,
     pools,
     rehearsal,
     reseed,
     sharing,
+    stdlib,
 )
 from lambswool_guest.logs import Logs
 from lambswool_guest.wire import Channel
@@ -41,6 +43,11 @@ def serve(fd: int, places: "Places") -> "NoReturn":
     """Imports what it is told on `fd`, then goes on as an instance."""
     channel = Channel(fd)
     sharing.forget_binding()
+    stdlib.begin(places)
+    stdlib.hold("json", "linecache", "traceback")
+    interpreter.prepare(places)
+    instance.later.update(imports=imports, rehearsal=rehearsal)
+    instance.hide()
     logs = Logs()
     logs.install()
     reseed.remember_hooks()
@@ -50,7 +57,7 @@ def serve(fd: int, places: "Places") -> "NoReturn":
         if header["kind"] == "settle":
             break
         said = imports.run(header["modules"], header["path"], places)
-        channel.send({"kind": "imported"}, json.dumps(said).encode())
+        channel.send({"kind": "imported"}, codec.header(said))
     pools.most = 1
     pools.find()
     reseed.before_forks()

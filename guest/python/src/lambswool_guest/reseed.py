@@ -12,14 +12,20 @@ a live interpreter.
 
 What draws by itself, with a state that nobody here knows of, can see by `generation_id` that it is
 in another copy than before, as a virtual machine can by its VMGENID.
+
+A function may have a `random.py`, or a `numpy` folder, of its own: only what is the standard
+library's, or native, is seeded. What fails here ends no instance.
 """
 
 import posix
 import sys
 
+from lambswool_guest import stdlib
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
 _MT19937_KEY_BYTES = 624 * 4
 _MT19937_USED_UP = (624).to_bytes(4, sys.byteorder)
@@ -38,6 +44,8 @@ _numpy_settled = b""
 """What that was before the forks."""
 _numpy_generators: list = []
 """Whose state that is: it must stay where it is."""
+_known: "dict[str, ModuleType]" = {}
+"""Modules that were there before the forks: a function's own may stand in their places later."""
 
 
 def generation_id() -> str:
@@ -56,16 +64,32 @@ def _begin_generation() -> None:
 def after_fork() -> None:
     """In every child, before anything else runs."""
     _begin_generation()
+    try:
+        _seed_numpy()
+        _seed_openssl()
+        _take_node()
+    except Exception:  # a library that is made otherwise
+        return
+
+
+def _seed_numpy() -> None:
     if _numpy_state is not None:
         _numpy_state[:] = posix.urandom(_MT19937_KEY_BYTES) + _MT19937_USED_UP
-    elif "numpy.random" in sys.modules:
+        return
+    mtrand = _mtrand()
+    if mtrand is not None:
         seed = posix.urandom(16)
-        words = [int.from_bytes(seed[at : at + 4], "little") for at in range(0, 16, 4)]
-        _seed("numpy.random", words)
-    ssl = sys.modules.get("_ssl")
+        _seed(mtrand, [int.from_bytes(seed[at : at + 4], "little") for at in range(0, 16, 4)])
+
+
+def _seed_openssl() -> None:
+    ssl = _module("_ssl")
     if ssl is not None and (ssl.OPENSSL_VERSION_INFO < (3,) or posix.getpid() == _pid_of_openssl):
         ssl.RAND_add(posix.urandom(32), 32.0)
-    uuid = sys.modules.get("uuid")
+
+
+def _take_node() -> None:
+    uuid = _module("uuid")
     if uuid is not None:
         # A made-up node would be the same in all siblings, and so are the node and the clock that
         # libuuid never forgets once it was asked: `uuid1` asks it no more.
@@ -73,11 +97,28 @@ def after_fork() -> None:
         uuid._node, uuid._generate_time_safe = node, None  # type: ignore[attr-defined]
 
 
+def _module(name: str) -> "ModuleType | None":
+    """The standard library's, also where a function's own has taken its place."""
+    return stdlib.loaded(name) or _known.get(name)
+
+
+def _mtrand() -> "ModuleType | None":
+    """The module of numpy's global generator: a library, and no file of Python's."""
+    module = sys.modules.get("numpy.random.mtrand")
+    file = getattr(module, "__file__", None)
+    if isinstance(file, str) and file.endswith(".so"):
+        return module
+    return _known.get("numpy.random.mtrand")
+
+
 def before_forks() -> None:
     """In a zygote after it has imported, in a machine before it is frozen: not where each call
     waits, since to import ctypes takes milliseconds. Forks pay nothing for it."""
     global _sqlite3_randomness, _pid_of_openssl
-    ssl = sys.modules.get("_ssl")
+    for name in ("random", "uuid", "_ssl", "_sqlite3"):
+        if (module := stdlib.loaded(name)) is not None:
+            _known[name] = module
+    ssl = _module("_ssl")
     if ssl is not None:
         # Its generators are made here, which takes half a millisecond.
         try:
@@ -86,13 +127,12 @@ def before_forks() -> None:
             pass
         _pid_of_openssl = posix.getpid()
     _find_state_of_numpy()
-    sqlite = sys.modules.get("_sqlite3")
+    sqlite = _module("_sqlite3")
     if sqlite is None:
         return
     if _sqlite3_randomness is None:
         try:
-            import ctypes
-
+            ctypes = stdlib.module("ctypes")
             # Loaded already: a symbol is looked up in it and in all that it is linked to.
             library = ctypes.CDLL(getattr(sqlite, "__file__", None))
             function = library.sqlite3_randomness
@@ -108,36 +148,37 @@ def _find_state_of_numpy() -> None:
     Gaussian number that it had left over, to a few."""
     global _numpy_state, _numpy_settled
     _numpy_state = None
-    numpy_random = sys.modules.get("numpy.random")
+    mtrand = _mtrand()
+    if mtrand is None:
+        return
+    _known["numpy.random.mtrand"] = mtrand
     try:
-        numpy_random.seed()  # type: ignore[union-attr]
-        generator = numpy_random.mtrand._rand._bit_generator  # type: ignore[union-attr]
+        mtrand.seed()
+        generator = mtrand._rand._bit_generator
         state = generator.state
         if state["bit_generator"] != "MT19937":
             return
         key, position = state["state"]["key"].tobytes(), state["state"]["pos"]
-        import ctypes
-
+        ctypes = stdlib.module("ctypes")
         there = (ctypes.c_ubyte * (len(key) + 4)).from_address(generator.ctypes.state_address)
         as_expected = bytes(there) == key + position.to_bytes(4, sys.byteorder)
         if as_expected and len(key) == _MT19937_KEY_BYTES:
             _numpy_generators.append(generator)
             _numpy_state, _numpy_settled = memoryview(there).cast("B"), bytes(there)
-    except Exception:  # there is no numpy, or another one
+    except Exception:  # another numpy
         return
 
 
 def _numpy_has_drawn() -> bool:
     """Whether its global generator has drawn since `before_forks`, or is another one."""
-    mtrand = sys.modules.get("numpy.random.mtrand")
-    generator = getattr(getattr(mtrand, "_rand", None), "_bit_generator", None)
+    generator = getattr(getattr(_mtrand(), "_rand", None), "_bit_generator", None)
     return _numpy_state != _numpy_settled or generator is not _numpy_generators[-1]
 
 
-def _seed(name: str, *seed: object) -> None:
+def _seed(module: "ModuleType | None", *seed: object) -> None:
     """Seeds a module's generator. In a clone another thread may be in the middle of importing it:
     it has none yet."""
-    function = getattr(sys.modules.get(name), "seed", None)
+    function = getattr(module, "seed", None)
     if function is not None:
         function(*seed)
 
@@ -185,7 +226,10 @@ def after_clone() -> None:
     global _numpy_state
     if _numpy_state is not None and _numpy_has_drawn():
         _numpy_state = None
-    _seed("random")
+    try:
+        _seed(_module("random"))
+    except Exception:  # the function has put something else in the place of its `seed`
+        pass
     after_fork()
     _forget_seed_of_sqlite()
     for hook in [*_before, *_in_child]:
@@ -193,4 +237,7 @@ def after_clone() -> None:
             hook()
         except Exception as error:
             # As after a fork: it is told, and ignored.
-            sys.excepthook(type(error), error, error.__traceback__)
+            try:
+                sys.excepthook(type(error), error, error.__traceback__)
+            except BaseException:  # the function's own
+                continue

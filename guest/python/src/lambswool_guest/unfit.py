@@ -1,4 +1,4 @@
-"""What to do about a result that is no JSON. Imported once one has been refused, and not before."""
+"""What to do about a result that is no JSON."""
 
 _INSTEAD = {
     "Decimal": "float(x), or str(x) to keep every digit",
@@ -13,6 +13,7 @@ _INSTEAD = {
     "DataFrame": 'x.to_dict(orient="records")',
     "Series": "x.tolist()",
     "generator": "list(x)",
+    "async_generator": "[one async for one in x]",
     "coroutine": "await x",
     "complex": "[x.real, x.imag]",
 }

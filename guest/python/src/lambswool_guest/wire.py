@@ -37,29 +37,39 @@ class Channel:
         posix.set_inheritable(fd, False)
         self._fd = fd
         self._ahead = b""
+        self._pieces: list[bytes] = []
+        self._parts: list[bytes] = []
         self._lock = RLock()
         self._outgoing: list[tuple[memoryview, list[int]]] = []
         self._sending = False
 
     def receive(self) -> tuple[dict, bytes] | None:
         """The next message and its body; None when the channel closed between two frames."""
-        prefix = self._exactly(PREFIX, at_boundary=True)
-        if prefix is None:
-            return None
-        header_length = int.from_bytes(prefix[:4], "little")
-        body_length = int.from_bytes(prefix[4:], "little")
+        # A signal handler may raise while this waits: what has come is kept for the next time.
+        parts = self._parts
+        if not parts:
+            prefix = self._exactly(PREFIX, at_boundary=True)
+            if prefix is None:
+                return None
+            parts.append(prefix)
+        header_length = int.from_bytes(parts[0][:4], "little")
+        body_length = int.from_bytes(parts[0][4:], "little")
         if header_length > MAX_HEADER_BYTES:
             raise BrokenFrame(f"a header of {header_length} bytes")
         if body_length > MAX_BODY_BYTES:
             raise BrokenFrame(f"a body of {body_length} bytes")
-        header = codec.loads(self._exactly(header_length) or b"")
+        if len(parts) == 1:
+            parts.append(self._exactly(header_length) or b"")
+        body = self._exactly(body_length) or b""
+        header = codec.loads(parts[1])
+        parts.clear()
         if not isinstance(header, dict):
             raise BrokenFrame("a header that is no object")
-        return header, self._exactly(body_length) or b""
+        return header, body
 
     def send(self, header: dict, body: bytes = b"") -> None:
         """Sends a message, whole. Ends the process when the worker is gone."""
-        self.send_encoded(codec.dumps(header), body)
+        self.send_encoded(codec.header(header), body)
 
     def send_encoded(self, header: bytes, body: bytes) -> None:
         """`send` for a header that is JSON already."""
@@ -100,17 +110,23 @@ class Channel:
         if length <= len(self._ahead):
             taken, self._ahead = self._ahead[:length], self._ahead[length:]
             return taken
-        pieces, missing = [self._ahead], length - len(self._ahead)
-        self._ahead = b""
+        pieces = self._pieces
+        if self._ahead:
+            pieces.append(self._ahead)
+            self._ahead = b""
+        missing = length - sum(map(len, pieces))
         while missing > 0:
-            piece = posix.read(self._fd, min(max(missing, _READ_AHEAD), _PIECE))
+            # As in `_drain`: the call that reads is the one that keeps what it has read.
+            size = min(max(missing, _READ_AHEAD), _PIECE)
+            pieces.extend(map(posix.read, (self._fd,), (size,)))
+            piece = pieces[-1]
             if not piece:
-                if at_boundary and missing == length:
+                if at_boundary and len(pieces) == 1:
                     return None
                 raise BrokenFrame("the channel closed inside a frame")
-            pieces.append(piece)
             missing -= len(piece)
         taken = b"".join(pieces)
+        pieces.clear()
         if missing < 0:
             taken, self._ahead = taken[:length], taken[length:]
         return taken

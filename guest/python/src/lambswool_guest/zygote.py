@@ -20,7 +20,7 @@ subprocesses. `json` and `traceback` are imported here although the guest could 
 handlers want them, and they are shared by all.
 """
 
-import json
+import json  # noqa: F401 - for the children
 import linecache  # noqa: F401 - for the children
 import posix
 import traceback  # noqa: F401 - for the children
@@ -28,15 +28,17 @@ from _signal import SIG_DFL, SIG_IGN, SIGCHLD, signal
 
 import lambswool_landing as landing  # type: ignore[import-not-found]
 
-from lambswool_guest import (  # noqa: F401 - for the children
-    failure,
+from lambswool_guest import (
+    codec,
     imports,
     instance,
+    interpreter,
     pools,
     rehearsal,
     reseed,
     scratch,
     sharing,
+    stdlib,
 )
 from lambswool_guest.logs import Logs
 from lambswool_guest.wire import Channel
@@ -60,6 +62,11 @@ def serve(control: int, places: "Places") -> "NoReturn":
     """Serves requests on `control`, in this process and, on fd 3, in zygotes derived from it."""
     signal(SIGCHLD, SIG_IGN)
     sharing.forget_binding()
+    stdlib.begin(places)
+    stdlib.hold("json", "linecache", "traceback")
+    interpreter.prepare(places)
+    instance.later.update(imports=imports, rehearsal=rehearsal)
+    instance.hide()
     logs = Logs()
     logs.install()
     rehearsal.in_zygote(places, logs)
@@ -88,7 +95,7 @@ def serve(control: int, places: "Places") -> "NoReturn":
 
 def _parsed(message: bytes) -> dict:
     try:
-        request = json.loads(message)
+        request = codec.loads(message)
     except ValueError:
         request = None
     known = isinstance(request, dict) and isinstance(request.get("kind"), str)
@@ -116,12 +123,12 @@ def _told(said: dict) -> list[bytes]:
     files = said.pop("files")
     messages, head, size = [], 0, 0
     for position, entry in enumerate(files):
-        size += len(json.dumps(entry))
+        size += len(codec.header(entry))
         if size > REPLY_BYTES:
             messages.append({"kind": "files", "files": files[head:position]})
             head, size = position, 0
     messages.append({"kind": "imported", "files": files[head:]} | said)
-    return [json.dumps(message).encode() for message in messages]
+    return [codec.header(message) for message in messages]
 
 
 def _reap() -> None:
@@ -134,4 +141,4 @@ def _reap() -> None:
 
 
 def _say(control: int, message: dict) -> None:
-    landing.send(control, json.dumps(message).encode())
+    landing.send(control, codec.header(message))
