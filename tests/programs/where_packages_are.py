@@ -16,4 +16,4 @@ def handler(event, context):
     files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
     own = {name.partition(".")[0] for name, file in files.items() if file and is_local_module_file(file)}
     paths = sysconfig.get_paths()
-    return [sorted(own - {"main", "lambswool_guest", "__main__"}), where == paths["purelib"] == paths["platlib"], site.getsitepackages() == [where]]
+    return [sorted(own - {__name__}), where == paths["purelib"] == paths["platlib"], site.getsitepackages() == [where]]

@@ -7,6 +7,8 @@ import textwrap
 
 import pytest
 
+from test_zygote import zygote  # noqa: F401 - a fixture
+
 ECHO = """
     def handler(event, context):
         return event
@@ -416,6 +418,14 @@ def test_libraries_are_told_where_packages_are_and_that_no_call_is_traced(loaded
         ("print(repr(exit), repr(quit))", "Use exit() or"),
     ],
 )
+def test_no_module_but_the_functions_own_lies_outside_of_python_and_packages(start, zygote, task):  # noqa: F811
+    code = "import sys\ndef handler(event, context): return sorted(name for name, module in "
+    code += "sys.modules.items() if '/lib/python' not in (getattr(module, '__file__', 0) or '/lib/python'))"
+    for guest in (start(code), zygote.fork()):
+        guest.load()
+        assert guest.call().value == ["main"]
+
+
 def test_what_site_defines_is_there(loaded, source, said):
     guest = loaded(f"def handler(event, context):\n    {source}")
     for _ in range(2):
