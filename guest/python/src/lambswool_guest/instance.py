@@ -52,8 +52,8 @@ later: "dict[str, ModuleType]" = {}
 
 
 def hide() -> None:
-    """Takes the guest's modules out of `sys.modules`, when all that are needed are there. What stays
-    has no file: libraries take what is no package of theirs for the function's own."""
+    """Takes the guest's modules out of `sys.modules`, when all that are needed are there. What
+    stays has no file: libraries take each file that is no package's for the function's own."""
     for name in [name for name in sys.modules if name.startswith("lambswool_")]:
         if name.partition(".")[0] != __package__ or (name != __package__ and name not in _STAY):
             del sys.modules[name]
