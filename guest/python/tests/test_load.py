@@ -418,19 +418,25 @@ def test_libraries_are_told_where_packages_are_and_that_no_call_is_traced(loaded
         ("print(repr(exit), repr(quit))", "Use exit() or"),
     ],
 )
-def test_no_module_but_the_functions_own_lies_outside_of_python_and_packages(start, zygote, task):  # noqa: F811
-    code = "import sys\ndef handler(event, context): return sorted(name for name, module in "
-    code += "sys.modules.items() if '/lib/python' not in (getattr(module, '__file__', 0) or '/lib/python'))"
-    for guest in (start(code), zygote.fork()):
-        guest.load()
-        assert guest.call().value == ["main"]
-
-
 def test_what_site_defines_is_there(loaded, source, said):
     guest = loaded(f"def handler(event, context):\n    {source}")
     for _ in range(2):
         answer = guest.call()
         assert answer.kind == "done" and said in answer.text("stdout"), answer
+
+
+WHERE = """
+    import sys
+    def handler(event, context):
+        files = {name: getattr(one, "__file__", None) for name, one in sys.modules.items()}
+        return sorted(name for name, file in files.items() if file and "/lib/python" not in file)
+"""
+
+
+def test_no_file_but_the_functions_lies_beside_python_and_packages(start, zygote, task):  # noqa: F811
+    for guest in (start(WHERE), zygote.fork()):
+        assert guest.load().kind == "loaded"
+        assert guest.call().value == ["main"]
 
 
 def test_exit_leaves_the_standard_input_open(loaded):
