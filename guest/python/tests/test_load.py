@@ -435,8 +435,10 @@ WHERE = """
 
 def test_no_file_but_the_functions_lies_beside_python_and_packages(start, zygote, task):  # noqa: F811
     for guest in (start(WHERE), zygote.fork()):
-        assert guest.load().kind == "loaded"
-        assert guest.call().value == ["main"]
+        assert guest.load(observe=True).kind == "imports"
+        assert guest.answer().kind == "loaded"
+        assert guest.call().kind == "imports"
+        assert guest.answer().value == ["main"]
 
 
 def test_exit_leaves_the_standard_input_open(loaded):

@@ -34,7 +34,8 @@ _ALL = ["*", "AWS_LAMBDA_*", "_HANDLER"]
 """Every variable that a handler may have a value of its own for."""
 _ANY_PACKAGE = "=*"
 """All distributions were gone through: one more would be seen. No variable's name has a `=`."""
-_SELF = sys.modules[__name__]
+_MARK = type(sys)(__name__)
+"""Stands in `sys.modules` for this module, and has no file."""
 
 
 def run(modules: list[str], path: list[str], places: "Places") -> dict:
@@ -102,8 +103,9 @@ class Witness:
 
 
 def _mark() -> None:
-    """Makes this module the last one."""
-    sys.modules[__name__] = sys.modules.pop(__name__, _SELF)
+    """Makes the mark the last one."""
+    sys.modules.pop(__name__, None)
+    sys.modules[__name__] = _MARK
 
 
 def _behind_mark() -> list[str]:
