@@ -102,8 +102,9 @@ def main():
     names = ("name", "least", "most", "line", "required", "yields")
     told = [dict(zip(names, found, strict=True)) for found in (*wanted.values(), *others.values())]
     standard = sorted(sys.stdlib_module_names)
-    # It stands before this in what is run: `variables.py`.
-    names = Variables(tree).names  # noqa: F821
+    # `variables.py` stands before this in what is run. Without these words it would find nothing.
+    sets_some = any(word in source for word in (b"environ", b"putenv", b"setenv"))
+    names = Variables(tree).names if sets_some else ()  # noqa: F821
     sets = [name for name in names if 0 < len(name) <= NAME][:VARIABLES]
     return {"functions": told, "more": more, "sets": sets, "standard": standard}
 

@@ -9,16 +9,17 @@ import ast
 # How far a name is followed, and how many texts it may be.
 DEPTH, MANY = 12, 200
 
-SETTERS = {"putenv", "unsetenv"}
+SETTERS = {"putenv", "setenv", "unsetenv"}
 METHODS = {"setdefault", "pop", "__setitem__", "__delitem__"}
 WHOLE = {"update", "__ior__"}
+ENVIRONS = ("environ", "environb")
 
 
 class Variables:
     """`names`: those that a tree sets, in the order in which they stand there."""
 
     def __init__(self, tree):
-        self.environs = {"environ", "environb"}
+        self.environs = set(ENVIRONS)
         self.setters = set(SETTERS)
         # What each variable of the source is given: expressions, or what a loop goes through, with
         # the places in each of its elements.
@@ -38,7 +39,7 @@ class Variables:
     def learn(self, node):
         if isinstance(node, ast.ImportFrom) and node.module in ("os", "posix"):
             for alias in node.names:
-                if alias.name in ("environ", "environb"):
+                if alias.name in ENVIRONS:
                     self.environs.add(alias.asname or alias.name)
                 elif alias.name in SETTERS:
                     self.setters.add(alias.asname or alias.name)
@@ -58,7 +59,7 @@ class Variables:
 
     def parameters(self, function, takes):
         named = [*takes.posonlyargs, *takes.args]
-        for argument in (*named, *takes.kwonlyargs, *filter(None, [takes.kwarg])):
+        for argument in (*named, *takes.kwonlyargs, *filter(None, [takes.vararg, takes.kwarg])):
             self.takers.setdefault(argument.arg, []).append((function, takes))
         last = named[len(named) - len(takes.defaults) :]
         for argument, value in [
@@ -73,6 +74,8 @@ class Variables:
             if is_named(value, self.environs) and not path and not loops:
                 self.environs.add(target.id)
             self.add(target.id, value, path, loops)
+        elif isinstance(target, ast.Attribute):
+            self.add(target.attr, value, path, loops)
         elif isinstance(target, ast.Starred):
             self.give(target.value, value, path, loops)
         elif isinstance(target, ast.Tuple | ast.List):
@@ -99,8 +102,32 @@ class Variables:
             self.look_at_call(node)
 
     def look_at_call(self, node):
-        called, name = node.func, getattr(node.func, "attr", getattr(node.func, "id", ""))
-        first = node.args[:1]
+        self.look_at_called(node, node.func)
+        if isinstance(node.func, ast.Name):
+            # Of `put = os.environ.setdefault`.
+            for value, path, _ in self.given.get(node.func.id, ())[:MANY]:
+                if isinstance(value, ast.Attribute) and not path:
+                    self.look_at_called(node, value)
+
+    def look_at_called(self, node, called):
+        name, first = getattr(called, "attr", getattr(called, "id", "")), node.args[:1]
+        if name == "map" and isinstance(called, ast.Name):
+            for keys in node.args[1:2]:
+                each = list(self.elements(keys, 0))[:MANY]
+                for key in each:
+                    self.look_at_called(
+                        ast.Call(func=node.args[0], args=[key], keywords=[]), node.args[0]
+                    )
+            return
+        if (
+            name == "dict"
+            and first
+            and (self.is_environ(first[0]) or is_text(first[0], ("os.environ",)))
+        ):
+            # `unittest.mock.patch.dict`.
+            self.found(text for argument in node.args[1:2] for text in self.keys(argument))
+            self.found(self.keywords(node))
+            return
         if name in (SETTERS if isinstance(called, ast.Attribute) else self.setters):
             self.found(text for argument in first for text in self.texts(argument))
         elif name in ("setitem", "delitem") and first and self.is_environ(first[0]):
@@ -133,9 +160,11 @@ class Variables:
         if isinstance(node, ast.NamedExpr):
             node = node.value
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr":
-            return any(is_text(argument, ("environ", "environb")) for argument in node.args[1:2])
+            return any(is_text(argument, ENVIRONS) for argument in node.args[1:2])
+        if isinstance(node, ast.Subscript):
+            return is_text(node.slice, ENVIRONS)
         if isinstance(node, ast.Attribute):
-            return node.attr in ("environ", "environb")
+            return node.attr in ENVIRONS
         return isinstance(node, ast.Name) and node.id in self.environs
 
     # ---- which texts an expression may be ----
@@ -149,8 +178,8 @@ class Variables:
                 yield node.value
             elif isinstance(node.value, bytes):
                 yield node.value.decode("utf-8", "surrogateescape")
-        elif isinstance(node, ast.Name):
-            for value in self.values(node.id, depth):
+        elif name := called_so(node):
+            for value in self.values(name, depth):
                 yield from self.texts(value, depth + 1)
         elif isinstance(node, ast.NamedExpr):
             yield from self.texts(node.value, depth + 1)
@@ -207,6 +236,9 @@ class Variables:
                 place = named.index(name) if name in named else len(call.args)
                 yield from call.args[place : place + 1]
                 yield from (k.value for k in call.keywords if k.arg == name)
+        elif takes.vararg and takes.vararg.arg == name:
+            for call in self.calls.get(function, ())[:MANY]:
+                yield ast.Tuple(elts=call.args[len(named) :])
         elif takes.kwarg and takes.kwarg.arg == name:
             for call in self.calls.get(function, ())[:MANY]:
                 keys = [ast.Constant(keyword.arg) for keyword in call.keywords if keyword.arg]
@@ -223,9 +255,17 @@ class Variables:
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and key.value == place:
                     yield value
-        elif isinstance(node, ast.Name):
-            for value in self.values(node.id, depth + 1):
+        elif name := called_so(node):
+            for value in self.values(name, depth + 1):
                 yield from self.parts(value, place, depth + 1)
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in (
+            "split",
+            "partition",
+        ):
+            for text in self.texts(node.func.value, depth + 1):
+                pieces = divided(text, node)
+                if isinstance(place, int) and place < len(pieces):
+                    yield ast.Constant(pieces[place])
         elif isinstance(node, ast.Call):
             yield from list(self.elements(node, depth + 1))[:MANY]
 
@@ -242,8 +282,8 @@ class Variables:
         elif isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
                 yield from [key] if key else self.elements(value, depth + 1)
-        elif isinstance(node, ast.Name):
-            for value in self.values(node.id, depth + 1):
+        elif name := called_so(node):
+            for value in self.values(name, depth + 1):
                 yield from self.elements(value, depth + 1)
         elif is_text(node):
             yield from map(ast.Constant, node.value[:MANY])
@@ -265,11 +305,9 @@ class Variables:
                 yield ast.Tuple(elts=list(pair))
         elif name in ("keys", "copy"):
             yield from self.elements(of, depth + 1)
-        elif name == "split":
+        elif name in ("split", "splitlines"):
             for text in self.texts(of, depth + 1):
-                separators = [a.value for a in node.args[:1] if is_text(a)]
-                if not node.args or any(separators):
-                    yield from map(ast.Constant, text.split(*separators))
+                yield from map(ast.Constant, divided(text, node)[:MANY])
         elif name == "dict":
             yield from map(ast.Constant, self.keys(node, depth + 1))
         elif name == "zip":
@@ -288,8 +326,8 @@ class Variables:
         if isinstance(node, ast.Dict):
             both = zip(node.keys, node.values, strict=True)
             yield from ((key, value) for key, value in both if key)
-        elif isinstance(node, ast.Name) and depth <= DEPTH and self.spend():
-            for value in self.values(node.id, depth + 1):
+        elif (name := called_so(node)) and depth <= DEPTH and self.spend():
+            for value in self.values(name, depth + 1):
                 yield from self.pairs(value, depth + 1)
         nothing = ast.Constant(None)
         yield from ((ast.Constant(key), nothing) for key in self.keys(node, depth + 1))
@@ -303,8 +341,14 @@ class Variables:
                 yield from self.texts(key, depth + 1) if key else self.keys(value, depth + 1)
         elif isinstance(node, ast.DictComp):
             yield from self.texts(node.key, depth + 1)
-        elif isinstance(node, ast.Name):
-            for value in self.values(node.id, depth + 1):
+        elif name := called_so(node):
+            for value in self.values(name, depth + 1):
+                yield from self.keys(value, depth + 1)
+        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            for value in self.parts(node.value, node.slice.value, depth + 1):
+                yield from self.keys(value, depth + 1)
+        elif is_get(node):
+            for value in self.parts(node.func.value, node.args[0].value, depth + 1):
                 yield from self.keys(value, depth + 1)
         elif isinstance(node, ast.NamedExpr):
             yield from self.keys(node.value, depth + 1)
@@ -328,6 +372,27 @@ class Variables:
         """Whether there is patience left: a source may be made to have none."""
         self.left -= 1
         return self.left > 0
+
+
+def called_so(node):
+    """The name of a variable or an attribute; empty for what is neither."""
+    if isinstance(node, ast.Name | ast.Attribute):
+        return getattr(node, "attr", getattr(node, "id", ""))
+    return ""
+
+
+def divided(text, call):
+    """What `split`, `partition` or `splitlines` makes of a text, as far as that is known."""
+    separators = [argument.value for argument in call.args[:1] if is_text(argument)]
+    if call.args and not any(separators):
+        return []
+    return list(getattr(text, call.func.attr)(*separators))
+
+
+def is_get(node):
+    """Whether it is `mapping.get("key")`."""
+    named = isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "get"
+    return named and bool(node.args) and isinstance(node.args[0], ast.Constant)
 
 
 def is_named(node, names):

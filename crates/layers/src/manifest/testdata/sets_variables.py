@@ -1,11 +1,13 @@
 """Sets variables in the ways in which people do. What a line sets stands behind it."""
 
+import ctypes
 import operator
 import os
 import os as system
 from os import environ, environb
 from os import environ as e
 from os import putenv as put
+from unittest import mock
 
 os.environ["A1"] = "1"  # sets A1
 os.environ["A2"] += ":/x"  # sets A2
@@ -73,6 +75,32 @@ default("P1")  # sets P1
 default(name="P2")  # sets P2
 together(P4="x")  # sets P4
 
+def all_of(*names):
+    for name in names:
+        os.environ[name] = "1"
+
+
+class Keys:
+    MAIN = "R1"  # sets R1
+
+
+all_of("R2", "R3")  # sets R2 R3
+os.environ[Keys.MAIN] = "1"
+keep = os.environ.setdefault
+keep("R4", "1")  # sets R4
+join = os.environ.update
+join(R5="1")  # sets R5
+vars(os)["environ"]["R6"] = "1"  # sets R6
+list(map(os.environ.__setitem__, ["R7"], ["1"]))  # sets R7
+mock.patch.dict(os.environ, {"R8": "1"}).start()  # sets R8
+mock.patch.dict("os.environ", R9="1").start()  # sets R9
+STAGES = {"prod": {"S1": "1"}, "dev": {"S2": "2"}}  # sets S1 S2
+os.environ.update(STAGES["prod"])
+os.environ.update(STAGES.get("dev"))
+for line in "S3=1\nS4=2".splitlines():  # sets S3 S4
+    left, right = line.split("=")
+    os.environ[left] = right
+ctypes.CDLL(None).setenv(b"S5", b"1", 1)  # sets S5
 read = os.environ["READ"] + os.environ.get("GOT", "")  # not READ GOT
 other = {}
 other["OTHER"] = other.update({"UPDATED": 1})  # not OTHER UPDATED
