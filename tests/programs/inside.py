@@ -59,7 +59,7 @@ def look():
         "inherited": [os.get_inheritable(number) for number in range(3)],
         "input": [attempt(lambda: os.read(0, 10)) == b"", attempt(lambda: sys.stdin.read())],
         "terminal": [os.isatty(number) for number in range(3)],
-        "scheduler": [os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)],
+        "scheduler": [os.nice(0), os.sched_getscheduler(0)],
         "locale": [locale.setlocale(locale.LC_ALL), locale.getpreferredencoding(), sys.getdefaultencoding(), sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()],
         "streams": [[s.encoding, s.errors, s.line_buffering, s.writable()] for s in (sys.stdout, sys.stderr)],
         "time": [time.tzname, time.timezone, time.daylight],

@@ -124,9 +124,8 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         | libc::SYS_munlock
         | libc::SYS_mlockall
         | libc::SYS_munlockall => Ok(0),
-        libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_syncfs => {
-            process.kernel.files.get(fd(a)).map(|_| 0)
-        }
+        libc::SYS_fsync | libc::SYS_fdatasync => descriptors::sync(process, a),
+        libc::SYS_syncfs => process.kernel.files.get(fd(a)).map(|_| 0),
         libc::SYS_fadvise64 => process.kernel.files.get(fd(a)).map(|_| 0),
 
         libc::SYS_open => paths::open(process, paths::HERE, a, b, c),
@@ -192,6 +191,7 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_sysinfo => identity::sysinfo(process, a),
         libc::SYS_times => identity::times(process, a),
         libc::SYS_sched_getaffinity => identity::affinity(process, b, c),
+        libc::SYS_sched_setaffinity => identity::set_affinity(process, a, b, c),
         libc::SYS_gettid => Ok(identity::seen(process, process.kernel.threads.running())),
         libc::SYS_set_tid_address => {
             let thread = process.kernel.threads.tell_end_at(a);
@@ -202,9 +202,8 @@ pub(super) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_setpgid => {
             identity::own(process, a).and_then(|()| identity::own(process, b)).map(|()| 0)
         }
-        // As niceness 0 is told by the call itself.
-        libc::SYS_getpriority if a > 2 => Err(Errno::INVAL),
-        libc::SYS_getpriority => identity::own(process, if a == 2 { 0 } else { b }).map(|()| 20),
+        libc::SYS_getpriority => resource_limits::niceness(process, a, b),
+        libc::SYS_setpriority => resource_limits::set_niceness(process, a, b, c),
         // The usual one.
         libc::SYS_sched_getscheduler => identity::own(process, a).map(|()| 0),
         libc::SYS_sched_get_priority_max => identity::priority(a, 99),

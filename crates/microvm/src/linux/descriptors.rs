@@ -34,6 +34,14 @@ pub(super) fn close_range(process: &mut Process, first: u64, last: u64, flags: u
     Ok(0)
 }
 
+/// `fsync` and `fdatasync`: what is in memory stays there; pipes and sockets have nothing to be brought anywhere.
+pub(super) fn sync(process: &mut Process, fd_: u64) -> Answer {
+    match process.kernel.files.get(fd(fd_))?.object {
+        Object::Node(..) => Ok(0),
+        _ => Err(Errno::INVAL),
+    }
+}
+
 /// A file that no name leads to lives until its last descriptor is closed.
 fn forget(process: &mut Process, gone: Option<Object>) {
     if let Some(Object::Node(node, _)) = gone {

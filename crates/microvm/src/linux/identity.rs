@@ -196,6 +196,16 @@ pub(super) fn sysinfo(process: &mut Process, target: u64) -> Answer {
     Ok(0)
 }
 
+/// To the one processor, or to none.
+pub(super) fn set_affinity(process: &mut Process, thread: u64, length: u64, mask: u64) -> Answer {
+    let thread = meant(process, u64::from(signed(thread).cast_unsigned()));
+    if thread != 0 && !process.kernel.threads.live(thread) {
+        return Err(Errno::SRCH);
+    }
+    let bytes = process.space.read(mask, length.min(8))?;
+    if bytes.first().is_some_and(|byte| byte & 1 == 1) { Ok(0) } else { Err(Errno::INVAL) }
+}
+
 /// One processor.
 pub(super) fn affinity(process: &mut Process, length: u64, target: u64) -> Answer {
     if length < 8 {

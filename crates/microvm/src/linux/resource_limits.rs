@@ -16,11 +16,12 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::call::{Flow, signed};
+use super::call::{self, Flow, signed};
 use super::files;
 use super::process::Process;
 use super::record::{Record, long_at};
 use super::signals;
+use super::start::USER;
 use super::threads::Standing;
 use super::{Answer, identity};
 use crate::layout::STACK_BYTES;
@@ -44,6 +45,8 @@ pub(crate) struct ResourceLimits {
     all: [[u64; 2]; KINDS],
     /// Seconds of the processor after which SIGXCPU comes next.
     next_warning: Option<u64>,
+    /// From 0 to 19. It is told, and nothing follows from it: a machine has its processor to itself.
+    niceness: u8,
 }
 
 impl Default for ResourceLimits {
@@ -62,7 +65,7 @@ impl Default for ResourceLimits {
         ] {
             all[kind as usize] = limits;
         }
-        Self { all, next_warning: None }
+        Self { all, next_warning: None, niceness: 0 }
     }
 }
 
@@ -164,6 +167,36 @@ pub(super) fn prlimit(process: &mut Process, pid: u64, what: u64, new: u64, old:
         process.space.write(old, 16)?.copy_from_slice(record.bytes());
     }
     Ok(0)
+}
+
+/// ESRCH for another process than this, by its number, its group's, or its user's; EINVAL for no such kind.
+fn own_priority(process: &Process, which: u64, who: u64) -> Result<(), Errno> {
+    match signed(which) {
+        0 | 1 => identity::own(process, who),
+        2 if matches!(call::fd(who), 0 | USER) => Ok(()),
+        2 => Err(Errno::SRCH),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// `getpriority`, which tells 20 less the niceness.
+pub(super) fn niceness(process: &Process, which: u64, who: u64) -> Answer {
+    own_priority(process, which, who)?;
+    Ok(20 - u64::from(process.kernel.limits.niceness))
+}
+
+/// `setpriority`: it only becomes nicer.
+pub(super) fn set_niceness(process: &mut Process, which: u64, who: u64, wanted: u64) -> Answer {
+    own_priority(process, which, who)?;
+    let wanted = signed(wanted).clamp(-20, 19);
+    let now = &mut process.kernel.limits.niceness;
+    match u8::try_from(wanted) {
+        Ok(wanted) if wanted >= *now => {
+            *now = wanted;
+            Ok(0)
+        }
+        _ => Err(Errno::ACCESS),
+    }
 }
 
 /// Has descriptors and memory know the limits as they are now: after each change, and where a process begins.
