@@ -190,6 +190,7 @@ def handler(event, context):
                 || name.ends_with("_NUM_THREADS")
                 || name.starts_with("AWS_LAMBDA_FUNCTION_")
                 || name == "LAMBDA_TASK_ROOT"
+                || name == "_X_AMZN_TRACE_ID"
                 || name == "LC_CTYPE";
             assert!(known, "{name}");
         }
