@@ -202,3 +202,39 @@ fn small_operations_answer_alike_in_containers_and_machines() {
     });
     assert!(found.is_empty(), "{found}");
 }
+
+#[test]
+fn a_program_sees_its_own_processors_and_memory_in_a_container() {
+    let Some(ways) = Everywhere::new() else { return };
+    let (memory, lists) = (256 << 20, ["0\n", "0\n", "0\n"]);
+    let missing = "No such file or directory";
+    let read_only = "Read-only file system";
+    ways.answers_in(
+        &Way::CONTAINERS,
+        "resources",
+        &json!(null),
+        &json!({
+            "processors": 1, "flags": true, "count": 1, "online": lists, "directories": ["cpu0"],
+            "core": true, "memory": [memory, memory / 8 * 7, 0], "stat": ["cpu", "cpu0"],
+            "booted": true, "load": "0.00 0.00 0.00 1/1 1\n", "uptime": true,
+            "memory.max": format!("{memory}\n"), "limit_in_bytes": format!("{memory}\n"),
+            "cpu.max": "50000 100000\n", "quota": "50000\n", "groups": ["/"],
+            "others": [missing, missing, missing, missing], "self": "1",
+            "written": [read_only, read_only, read_only],
+        }),
+    );
+}
+
+#[test]
+fn onnx_runtime_runs_a_model_in_a_container() {
+    let Some(ways) = Everywhere::new() else { return };
+    let expected = json!([[3.0, 0.0], "CPUExecutionProvider"]);
+    ways.answers_in(&Way::CONTAINERS, "onnx_model", &json!({}), &expected);
+}
+
+#[test]
+fn duckdb_takes_no_more_memory_than_a_container_has() {
+    let Some(ways) = Everywhere::new() else { return };
+    // Four fifths of it, as DuckDB's manual says.
+    ways.answers_in(&Way::CONTAINERS, "duckdb_sort", &json!({}), &json!("204.7 MiB"));
+}

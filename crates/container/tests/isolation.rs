@@ -189,9 +189,10 @@ async fn bound_roots_are_in_the_wardens_mount_table_while_they_live_and_no_other
             instance(&world, root.as_deref(), WHO).await,
             instance(&world, root.as_deref(), WHO).await,
         );
-        // SOCK's base, code and scratch; besides these the guest, devices, /dev/shm and, where it comes late, /proc.
+        // SOCK's base, code and scratch; besides these the guest, devices, /dev/shm, /sys, the links at /proc and, where it
+        // comes late, /proc itself with five files.
         let late_proc = world.containers.host().proc && isolation.forks();
-        let each = if isolation.root == Hang::Bind { 6 + usize::from(late_proc) } else { 0 };
+        let each = if isolation.root == Hang::Bind { 8 + 6 * usize::from(late_proc) } else { 0 };
         assert_eq!(wardens_mounts(&world), before + 2 * each, "{isolation}");
         assert_eq!(host::mounts(), hosts, "{isolation}: nothing is seen outside of the warden");
         drop((one, two));
@@ -215,7 +216,14 @@ async fn a_mount_namespace_of_its_own_holds_the_root_and_nothing_of_the_hosts() 
         let table = std::fs::read_to_string(format!("/proc/{}/mountinfo", process.pid)).unwrap();
         let mut at: Vec<_> = table.lines().filter_map(|line| line.split(' ').nth(4)).collect();
         at.sort_unstable();
-        let expected = ["/", "/dev", "/dev/shm", "/opt/lambswool", "/proc", "/tmp", "/var/task"];
+        let ours =
+            ["/", "/dev", "/dev/shm", "/opt/lambswool", "/proc", "/sys", "/tmp", "/var/task"];
+        let files =
+            ["cpuinfo", "meminfo", "stat", "uptime", "loadavg"].map(|f| format!("/proc/{f}"));
+        // The links that all begin with, and the processes over them.
+        let expected = ours.into_iter().chain(["/proc"]).chain(files.iter().map(String::as_str));
+        let mut expected: Vec<_> = expected.collect();
+        expected.sort_unstable();
         assert_eq!(at, expected, "{isolation}: {table}");
         assert!(world.containers.create_zygote(world.zygote(&[])).await.is_err(), "{isolation}");
         drop((kept, made));

@@ -22,6 +22,14 @@ impl Attributes {
     pub const DEVICES: Self =
         Self(libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC);
 
+    /// Nothing is written or run, no device opens: files that only tell something.
+    pub const TEXTS: Self = Self(
+        libc::MOUNT_ATTR_RDONLY
+            | libc::MOUNT_ATTR_NOSUID
+            | libc::MOUNT_ATTR_NODEV
+            | libc::MOUNT_ATTR_NOEXEC,
+    );
+
     /// Of a layer: nothing is written where `read_only`, no device opens where `no_devices`.
     #[must_use]
     pub const fn layer(read_only: bool, no_devices: bool) -> Self {
@@ -29,15 +37,6 @@ impl Attributes {
         let no_devices = if no_devices { libc::MOUNT_ATTR_NODEV } else { 0 };
         Self(libc::MOUNT_ATTR_NOSUID | read_only | no_devices)
     }
-}
-
-/// What a procfs shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
-    /// Processes and nothing else (`subset=pid`).
-    Processes,
-    /// The kernel's settings and state as well.
-    All,
 }
 
 /// A mount or tree of mounts that is attached nowhere.
@@ -105,34 +104,32 @@ impl Tree {
         )?))
     }
 
-    /// A procfs of the given PID namespace. Linux ≥ 6.17.
+    /// Clones the mount of one file, which may be a symbolic link, at `path` below `root`.
     ///
     /// # Errors
-    /// EINVAL before that kernel.
-    pub fn proc_of(pid_namespace: BorrowedFd<'_>, shown: Shown) -> io::Result<Self> {
-        Self::proc(Some(pid_namespace), shown)
+    /// As [`Tree::clone_of`]; ENOENT.
+    pub fn clone_at(root: BorrowedFd<'_>, path: &str) -> io::Result<Self> {
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+        Ok(Self(open_tree(root, path, flags)?))
     }
 
-    /// One that shows the processes of the PID namespace that the caller lives in. Linux ≥ 5.8.
+    /// A procfs of the given PID namespace (Linux ≥ 6.17), or of the one that the caller lives in. It shows the kernel's
+    /// settings and state as well, until [`show_only_processes`].
     ///
     /// # Errors
-    /// As `fsopen(2)`, `fsmount(2)`.
-    pub fn own_proc() -> io::Result<Self> {
-        Self::proc(None, Shown::Processes)
-    }
-
-    fn proc(pid_namespace: Option<BorrowedFd<'_>>, shown: Shown) -> io::Result<Self> {
+    /// As `fsopen(2)`, `fsmount(2)`; EINVAL for a namespace before that kernel.
+    pub fn proc_of(pid_namespace: Option<BorrowedFd<'_>>, read_only: bool) -> io::Result<Self> {
         let context = fsopen(c"proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
         if let Some(namespace) = pid_namespace {
             fsconfig_set_fd(context.as_fd(), c"pidns", namespace)?;
         }
-        if shown == Shown::Processes {
-            fsconfig_set_string(context.as_fd(), c"subset", "pid")?;
-        }
         fsconfig_create(context.as_fd())?;
-        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
+        let mut attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
             | MountAttrFlags::MOUNT_ATTR_NODEV
             | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        attributes.set(MountAttrFlags::MOUNT_ATTR_RDONLY, read_only);
         Ok(Self(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?))
     }
 
@@ -178,6 +175,20 @@ impl From<OwnedFd> for Tree {
     fn from(fd: OwnedFd) -> Self {
         Self(fd)
     }
+}
+
+/// Has the procfs at `path` below `root` show processes from now on, and beside them what something is mounted on
+/// (`subset=pid`, Linux ≥ 5.8): the kernel then looks nothing else up, and a name with a mount is one that it still has.
+///
+/// # Errors
+/// As `fspick(2)` and `fsconfig(2)`.
+pub fn show_only_processes(root: BorrowedFd<'_>, path: &str) -> io::Result<()> {
+    use rustix::mount::{FsPickFlags, fsconfig_reconfigure, fspick};
+    let mut flags = FsPickFlags::FSPICK_CLOEXEC;
+    flags.set(FsPickFlags::FSPICK_EMPTY_PATH, path.is_empty());
+    let context = fspick(root, path, flags)?;
+    fsconfig_set_string(context.as_fd(), c"subset", "pid")?;
+    Ok(fsconfig_reconfigure(context.as_fd())?)
 }
 
 /// Changes size and number of files of the tmpfs at `path` below `root`; its content stays.

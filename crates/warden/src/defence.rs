@@ -48,6 +48,7 @@ defences! {
     EmptyPlace "empty-place" "sandboxes are in the warden's mount namespace"
     PrivateStages "private-stages" "anybody may enter the directory that bound roots hang in"
     ProcSubset "proc-subset" "/proc shows more than processes"
+    ReadOnlyProc "read-only-proc" "who is dumpable writes to /proc"
     OwnScratch "own-scratch" "all sandboxes share one /tmp and /dev/shm"
     ReadOnlyLayers "read-only-layers" "layers are mounted writable"
     NoDevices "no-devices" "device nodes in layers open"

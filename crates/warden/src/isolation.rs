@@ -3,7 +3,7 @@
 //! | | `lean` | `sock` | `general` |
 //! | --- | --- | --- | --- |
 //! | `root` | `detached`: in no mount table | `bind`: in the warden's mount table | `bind` |
-//! | `own`: namespaces beside the PID namespace | none | `ipc+uts` | `mnt+net+ipc+uts+cgroup` |
+//! | `own`: namespaces beside the PID namespace | `cgroup` | `ipc+uts` | `mnt+net+ipc+uts+cgroup` |
 //! | the root is entered by | chroot | chroot | pivot_root (with `mnt`) |
 //! | `cgroups` | `pooled` | `pooled` | `fresh` |
 //! | zygotes | yes | yes | no (with `mnt`) |
@@ -118,7 +118,8 @@ impl Isolation {
     /// Lambswool's own recipe.
     pub const LEAN: Self = Self {
         root: Hang::Detached,
-        own: Namespaces::NONE,
+        // Runtimes look for their limits at the path that the kernel says their cgroup has: `/`, as in a view.
+        own: Namespaces::CGROUP,
         cgroups: Supply::Pooled,
         without: Defences::NONE,
     };

@@ -29,7 +29,7 @@ impl Warden {
         let mut fds = Vec::new();
         match root {
             Some(root) => {
-                self.roots.complete(root.as_fd(), contents)?;
+                self.roots.complete(root.as_fd(), contents, before)?;
                 if (limits.scratch_bytes, limits.scratch_inodes)
                     != (before.scratch_bytes, before.scratch_inodes)
                 {

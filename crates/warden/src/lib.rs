@@ -49,3 +49,4 @@ pub mod spawn;
 mod stages;
 pub mod state_directory;
 pub mod uids;
+mod view;

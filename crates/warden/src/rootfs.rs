@@ -3,9 +3,11 @@
 //! ```text
 //!   /               base      read-only            ┐
 //!   /opt/lambswool  guest     read-only            │ template, made once
-//!   /dev            devices   read-only, shared    ┘
+//!   /dev            devices   read-only, shared    │
+//!   /proc           links     read-only, shared    ┘
 //!   /opt/python     packages  read-only            ┐
 //!   /var/task       code      read-only            │ per sandbox
+//!   /sys            what it sees of processors and memory (`view`)
 //!   /tmp, /dev/shm  tmpfs of the sandbox's uid     │
 //!   /etc/resolv.conf  in the host's network: its   │
 //!   /proc           its own processes, where known ┘
@@ -25,7 +27,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, makedev, mkdirat, mknodat, openat2};
 use rustix::mount::{UnmountFlags, unmount};
-use sys::mount::{Attributes, Shown, Tree};
+use sys::mount::{Attributes, Tree, show_only_processes};
 use sys::process::PidFd;
 use thiserror::Error;
 
@@ -35,6 +37,7 @@ use crate::protocol::{Limits, Network, Python};
 use crate::root::Root;
 use crate::scratch::{common_scratch, own_scratch};
 use crate::stages::Stages;
+use crate::view::{self, Views};
 
 /// Which servers for names there are, relative to a root.
 const RESOLVER: &str = "etc/resolv.conf";
@@ -117,6 +120,7 @@ pub struct Roots {
     isolation: Isolation,
     /// What all sandboxes have for scratch where none has its own.
     common: Option<OwnedFd>,
+    views: Views,
     templates: HashMap<(String, String), Template>,
 }
 
@@ -143,8 +147,9 @@ impl Roots {
             false => Some(common_scratch(&stages).map_err(mounting("make scratch"))?),
         };
         let owner = owner(layers.as_fd()).map_err(mounting("examine the layers"))?;
+        let views = Views::new(stages.clone(), way == Hang::Staged || !can_attach_to_detached());
         let templates = HashMap::new();
-        Ok(Self { layers, owner, stages, made: 0, way, isolation, common, templates })
+        Ok(Self { layers, owner, stages, made: 0, way, isolation, common, views, templates })
     }
 
     /// Whether mounts can be attached to a root in use: [`Roots::complete`] and [`attach_proc`].
@@ -164,8 +169,9 @@ impl Roots {
         let Some(template) = self.templates.get(&key) else {
             return Err(mounting("find template")(io::ErrorKind::NotFound.into()));
         };
+        let view = self.views.of(contents.limits).map_err(mounting("make a view"))?;
         if let (Hang::Staged, Some(stage)) = (self.way, &template.stage) {
-            return self.make_staged(template.tree.as_fd(), stage, contents);
+            return self.make_staged(template.tree.as_fd(), stage, contents, view);
         }
         let tree =
             Tree::clone_of(template.tree.as_fd(), true).map_err(mounting("clone template"))?;
@@ -177,16 +183,27 @@ impl Roots {
             Root::from(tree)
         };
         self.attach(root.as_fd(), contents)?;
-        self.attach_own(root.as_fd(), contents)?;
+        self.attach_own(root.as_fd(), contents, view)?;
         Ok(root)
     }
 
-    /// Attaches layers to a root that is in use. Only where [`Roots::late`].
+    /// Attaches layers to a root that is in use, and another view where it had one for other limits (`before`). Only where
+    /// [`Roots::late`].
     ///
     /// # Errors
     /// When a layer is missing or a mount fails.
-    pub fn complete(&self, root: BorrowedFd<'_>, contents: Contents<'_>) -> Result<(), RootError> {
-        self.attach(root, contents)
+    pub fn complete(
+        &mut self,
+        root: BorrowedFd<'_>,
+        contents: Contents<'_>,
+        before: Limits,
+    ) -> Result<(), RootError> {
+        self.attach(root, contents)?;
+        if view::Key::from(before) == view::Key::from(contents.limits) {
+            return Ok(());
+        }
+        let view = self.views.of(contents.limits).map_err(mounting("make a view"))?;
+        view.attach(root, "sys").map_err(mounting("attach /sys"))
     }
 
     /// A layer as a tree that hangs nowhere, for who sees no path of this machine.
@@ -213,20 +230,28 @@ impl Roots {
         template: BorrowedFd<'_>,
         stage: &Path,
         contents: Contents<'_>,
+        view: Tree,
     ) -> Result<Root, RootError> {
-        let attached =
-            self.attach(template, contents).and_then(|()| self.attach_own(template, contents));
+        let attached = self
+            .attach(template, contents)
+            .and_then(|()| self.attach_own(template, contents, view));
         let cloned =
             attached.and_then(|()| Tree::clone_of(template, true).map_err(mounting("clone stage")));
         // Taken off whatever happened: the stage must be as it was.
-        for path in ["var/task", "opt/python", "dev/shm", "tmp", RESOLVER] {
+        for path in ["var/task", "opt/python", "dev/shm", "tmp", "sys", RESOLVER] {
             let _ = unmount(stage.join(path), UnmountFlags::DETACH);
         }
         Ok(Root::from(cloned?))
     }
 
-    /// What it has from its beginning: scratch, and in the host's network the host's resolver.
-    fn attach_own(&self, root: BorrowedFd<'_>, contents: Contents<'_>) -> Result<(), RootError> {
+    /// What it has from its beginning: a view, scratch, and in the host's network the host's resolver.
+    fn attach_own(
+        &self,
+        root: BorrowedFd<'_>,
+        contents: Contents<'_>,
+        view: Tree,
+    ) -> Result<(), RootError> {
+        view.attach(root, "sys").map_err(mounting("attach /sys"))?;
         let scratch = || match &self.common {
             Some(common) => Tree::clone_of(common.as_fd(), false),
             None => own_scratch(contents.uid, contents.limits),
@@ -264,10 +289,12 @@ impl Roots {
         let base = self.layer(&python.base)?;
         let guest = self.layer(&python.guest)?;
         let devices = devices().map_err(mounting("make devices"))?;
+        let links = view::links().map_err(mounting("make links"))?;
         let template = match self.way {
             Hang::Detached => {
                 guest.attach(base.as_fd(), "opt/lambswool").map_err(mounting("attach guest"))?;
                 devices.attach(base.as_fd(), "dev").map_err(mounting("attach devices"))?;
+                links.attach(base.as_fd(), "proc").map_err(mounting("attach links"))?;
                 base.make_private().map_err(mounting("make private"))?;
                 Template { tree: base.into_fd(), stage: None }
             }
@@ -286,6 +313,7 @@ impl Roots {
                 .map_err(|error| mounting("open stage")(error.into()))?;
                 guest.attach(root.as_fd(), "opt/lambswool").map_err(mounting("attach guest"))?;
                 devices.attach(root.as_fd(), "dev").map_err(mounting("attach devices"))?;
+                links.attach(root.as_fd(), "proc").map_err(mounting("attach links"))?;
                 Template { tree: root, stage: Some(stage) }
             }
         };
@@ -324,8 +352,43 @@ impl Roots {
 /// Before Linux 6.17, and when the sandbox is gone.
 pub fn attach_proc(root: BorrowedFd<'_>, process: &PidFd, isolation: Isolation) -> io::Result<()> {
     let namespace = process.pid_namespace()?;
-    let shown = if isolation.has(Defence::ProcSubset) { Shown::Processes } else { Shown::All };
-    Tree::proc_of(namespace.as_fd(), shown)?.attach(root, "proc")
+    // Complete before any process can look there.
+    let proc = Tree::proc_of(Some(namespace.as_fd()), isolation.has(Defence::ReadOnlyProc))?;
+    for name in view::MACHINE_FILES {
+        Tree::clone_at(root, &format!("proc/{name}"))?.attach(proc.as_fd(), name)?;
+    }
+    if isolation.has(Defence::ProcSubset) {
+        show_only_processes(proc.as_fd(), "")?;
+    }
+    proc.attach(root, "proc")
+}
+
+/// Mounts the same at the caller's own `/proc`, in its own mount namespace: before any other program runs there.
+///
+/// # Errors
+/// As `fsmount(2)`, `move_mount(2)`.
+pub(crate) fn mount_proc(isolation: Isolation) -> io::Result<()> {
+    use rustix::fs::CWD;
+    let links = view::MACHINE_FILES.map(|name| Tree::clone_at(CWD, &format!("/proc/{name}")));
+    let proc = Tree::proc_of(None, isolation.has(Defence::ReadOnlyProc))?;
+    // Attached first: before Linux 6.15 nothing can be attached to it otherwise.
+    proc.attach(CWD, "/proc")?;
+    for (name, link) in view::MACHINE_FILES.iter().zip(links) {
+        link?.attach(CWD, &format!("/proc/{name}"))?;
+    }
+    if isolation.has(Defence::ProcSubset) {
+        show_only_processes(CWD, "/proc")?;
+    }
+    Ok(())
+}
+
+/// Whether [`attach_proc`] works on this kernel.
+pub(crate) fn can_attach_proc() -> bool {
+    let try_it = || -> io::Result<()> {
+        let namespace = std::fs::File::open("/proc/self/ns/pid")?;
+        show_only_processes(Tree::proc_of(Some(namespace.as_fd()), true)?.as_fd(), "")
+    };
+    try_it().is_ok()
 }
 
 /// `/dev`: one file system for all, on which device nodes work and nothing can be changed.

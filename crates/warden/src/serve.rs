@@ -8,7 +8,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use sys::mount::{Shown, Tree};
 use sys::process::PidFd;
 use sys::scm::{self, Truncated};
 use thiserror::Error;
@@ -22,10 +21,11 @@ use crate::prepare::Interpreter;
 use crate::protocol::{Answer, Command, Cpu, Host, Limits, MAX_PACKET, Network, Numbered, VERSION};
 use crate::proxy::Proxies;
 use crate::root::Root;
-use crate::rootfs::{RootError, Roots, attach_proc};
+use crate::rootfs::{RootError, Roots, attach_proc, can_attach_proc};
 use crate::slot::Sandbox;
 use crate::spawn::SpawnError;
 use crate::uids::Uids;
+use crate::view::MAX_VIEWS;
 
 /// Sandboxes that the warden knows at most.
 const MOST_SANDBOXES: u64 = 16_000;
@@ -38,8 +38,8 @@ const MAY_WAIT: usize = 32;
 /// instance's output, a derived zygote's namespace or a root zygote's pipe.
 const FOR_A_SANDBOX: u64 = 8;
 
-/// Descriptors that the warden needs itself, and to make one sandbox.
-const FOR_ITSELF: u64 = 64;
+/// Descriptors that the warden needs itself, for its views, and to make one sandbox.
+const FOR_ITSELF: u64 = 64 + MAX_VIEWS as u64;
 
 /// Why a command was not carried out.
 #[derive(Debug, Error)]
@@ -112,7 +112,7 @@ impl Warden {
             version: VERSION,
             cgroups: cgroups.layout(),
             late_mounts: roots.late(),
-            proc: !isolation.forks() || roots.late() && can_mount_proc(),
+            proc: !isolation.forks() || roots.late() && can_attach_proc(),
             isolation,
             scopes,
             cpu: cgroups.limits_cpu(),
@@ -316,10 +316,4 @@ impl Warden {
 
 pub(crate) fn done() -> Answered {
     Ok((Answer::Done, Vec::new()))
-}
-
-fn can_mount_proc() -> bool {
-    std::fs::File::open("/proc/self/ns/pid")
-        .and_then(|namespace| Tree::proc_of(namespace.as_fd(), Shown::Processes))
-        .is_ok()
 }

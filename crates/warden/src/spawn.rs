@@ -22,7 +22,6 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
-use sys::mount::Tree;
 use sys::process::{
     PidFd, become_user, become_user_with_capabilities, close_from, default_signals,
     drop_capabilities, exit_now, fork_single_threaded, install_filter, reap, set_no_new_privileges,
@@ -39,6 +38,7 @@ use crate::isolation::{Isolation, Namespaces};
 use crate::place::Place;
 use crate::protocol::Network;
 use crate::root::Root;
+use crate::rootfs::mount_proc;
 use crate::uids::INNER;
 
 /// Where the guest finds its channel.
@@ -240,9 +240,7 @@ fn move_in(
 fn furnish(what: &Start<'_>, streams: Streams<'_>, tell: BorrowedFd<'_>) -> Result<(), SpawnError> {
     if what.isolation.own.has(Namespaces::MOUNT) {
         // The warden cannot attach it to a root in another mount namespace than its own.
-        Tree::own_proc()
-            .and_then(|proc| proc.attach(rustix::fs::CWD, "/proc"))
-            .map_err(failed("mount /proc"))?;
+        mount_proc(what.isolation).map_err(failed("mount /proc"))?;
     }
     let more = what.namespace.as_slice();
     arrange_descriptors(what.channel, streams, tell, more)

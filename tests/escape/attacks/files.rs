@@ -206,6 +206,94 @@ def attack(turn, told):
     .through_proc(),
     Attack::new(
         Who::Handler,
+        "weigh less or more than all others",
+        "/proc/self/autogroup, once it is dumpable",
+        &[Defence::ReadOnlyProc],
+        &["EROFS", "ENOENT"],
+        "
+def attack(turn, told):
+    dumpable()
+    for _ in range(50):
+        said = attempted(lambda: os.write(os.open('/proc/self/autogroup', os.O_WRONLY), b'0'))
+        if said != 'EAGAIN':
+            return said
+        # One change in a tenth of a second, on the whole host.
+        time.sleep(0.05)
+    return said
+",
+    )
+    // A kernel without such groups.
+    .refused_by_host(&["ENOENT"])
+    .through_proc(),
+    Attack::new(
+        Who::Handler,
+        "change its place in the order of killing",
+        "/proc/self/oom_score_adj, once it is dumpable",
+        &[Defence::ReadOnlyProc],
+        &["EROFS"],
+        "
+def attack(turn, told):
+    dumpable()
+    return attempted(lambda: os.write(os.open('/proc/self/oom_score_adj', os.O_WRONLY), b'501'))
+",
+    )
+    .through_proc(),
+    Attack::new(
+        Who::Handler,
+        "change a child's place in the order of killing",
+        "/proc/self/oom_score_adj, from a program that it executes",
+        &[Defence::ReadOnlyProc],
+        &["EROFS"],
+        r#"
+CHILD = '''
+import errno, os
+try:
+    print(os.write(os.open("/proc/self/oom_score_adj", os.O_WRONLY), b"501"))
+except OSError as error:
+    print(errno.errorcode[error.errno])
+'''
+
+def attack(turn, told):
+    import subprocess, sys
+    said = subprocess.run([sys.executable, '-I', '-S', '-c', CHILD], capture_output=True, text=True).stdout.strip()
+    return got(said) if said.isdigit() else said
+"#,
+    )
+    .through_proc(),
+    Attack::new(
+        Who::Handler,
+        "time the neighbours by what is counted of the whole machine",
+        "/proc/stat, /proc/meminfo and the like",
+        &[],
+        &["nothing changes"],
+        "
+def spin():
+    kept, end = bytearray(os.urandom(4096)) * 4096, time.monotonic() + 1
+    while time.monotonic() < end:
+        pass
+
+def victim(turn):
+    import threading
+    threading.Thread(target=spin, daemon=True).start()
+
+def all_there_is():
+    # The host's own /sys is not to be read from end to end.
+    paths = [f'/proc/{name}' for name in ('stat', 'meminfo', 'uptime', 'loadavg', 'cpuinfo')]
+    if os.path.exists('/sys/kernel/lambswool'):
+        paths += [os.path.join(above, name) for above, _, names in os.walk('/sys') for name in names]
+    return {path: open(path).read() for path in paths}
+
+def attack(turn, told):
+    before = all_there_is()
+    time.sleep(0.3)
+    after = all_there_is()
+    changed = [path for path in before if before[path] != after[path]]
+    return got(changed) if changed else 'nothing changes'
+",
+    )
+    .through_proc(),
+    Attack::new(
+        Who::Handler,
         "time the neighbours by the processor's interrupts",
         "/proc/interrupts",
         &[Defence::ProcSubset],

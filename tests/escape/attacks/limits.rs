@@ -211,8 +211,8 @@ def attack(turn, told):
         Who::Fresh,
         "say what all the others weigh",
         "/proc/self/autogroup",
-        &[Defence::OwnSession],
-        &["EROFS", "its own"],
+        &[Defence::OwnSession, Defence::ReadOnlyProc],
+        &["EROFS"],
         "
 def victim(turn):
     return int(open('/proc/self/autogroup').read().split()[-1])

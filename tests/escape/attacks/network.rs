@@ -10,7 +10,7 @@ macro_rules! own_network {
         "
 def enter(fds, uid):
     become(fds, uid)
-    said = attempt('unshare', CLONE_NEWPID | CLONE_NEWNET)
+    said = attempt('unshare', CLONE_NEWPID | CLONE_NEWCGROUP | CLONE_NEWNET)
     if said != 'OK':
         return f'no network: {said}'
     try:

@@ -138,7 +138,7 @@ def attack(turn, told):
         Who::Fresh,
         "name the host's handler of core files",
         "/proc/sys/kernel/core_pattern",
-        &[Defence::Capabilities, Defence::ProcSubset],
+        &[Defence::Capabilities, Defence::ProcSubset, Defence::ReadOnlyProc],
         &["ENOENT"],
         "
 def attack(turn, told):

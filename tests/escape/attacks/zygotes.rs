@@ -238,7 +238,7 @@ def enter(fds):
     for fd in groups(fds):
         os.write(fd, b'0')
     raw('setns', fds[2], CLONE_NEWUSER)
-    raw('unshare', CLONE_NEWPID)
+    raw('unshare', CLONE_NEWPID | CLONE_NEWCGROUP)
     os.fchdir(fds[0])
     raw('chroot', text('.'))
     daemon(lambda: (say_ready(fds[1]), time.sleep(2)))

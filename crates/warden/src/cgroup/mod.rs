@@ -11,6 +11,8 @@ mod processors;
 pub mod v1;
 pub mod v2;
 
+pub(crate) use self::processors::PERIOD;
+
 use std::cell::OnceCell;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

@@ -18,7 +18,7 @@ use super::{Cgroups, Group, write_to};
 use crate::protocol::Cpu;
 
 /// Microseconds in which a quota of processors is used up or not: the kernel's own default, and everybody's.
-pub(super) const PERIOD: u64 = 100_000;
+pub(crate) const PERIOD: u64 = 100_000;
 
 /// What one thread weighs, on the scale of version 2 (cgroup-v2.rst: `cpu.weight`, 1 to 10000).
 const THREAD: u32 = 100;
