@@ -15,7 +15,7 @@ def work() -> None:
             gevent.sleep(pause)
             order.append(name)
 
-    gevent.joinall([gevent.spawn(walk, "slow", 0.05), gevent.spawn(walk, "fast", 0.01)], timeout=20)
+    gevent.joinall([gevent.spawn(walk, "slow", 0.5), gevent.spawn(walk, "fast", 0.01)], timeout=20)
     assert order == ["fast", "fast", "slow", "slow"], order
     line = queue.Queue(1)
     taker = gevent.spawn(lambda: [line.get() for _ in range(10)])

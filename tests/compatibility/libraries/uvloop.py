@@ -27,7 +27,7 @@ async def talk() -> None:
     theirs.close()
     begun = time.monotonic()
     await asyncio.gather(*(asyncio.sleep(0.05) for _ in range(50)))
-    assert 0.04 < time.monotonic() - begun < 2
+    assert 0.04 < time.monotonic() - begun < 20
     assert await asyncio.to_thread(sum, range(1000)) == 499500
 
 
