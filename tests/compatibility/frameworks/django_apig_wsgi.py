@@ -15,7 +15,7 @@ settings.configure(
     DATABASES={
         "default": {
             "ENGINE": "django.db.backends.sqlite3",
-            "NAME": os.path.join(tempfile.gettempdir(), "farm.sqlite3"),
+            "NAME": os.path.join(tempfile.mkdtemp(), "farm.sqlite3"),
         }
     },
     DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
