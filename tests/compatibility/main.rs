@@ -5,8 +5,8 @@
 //!      │   under a plain Python of the host: a program that is wrong there is left out for that version
 //!      └── for each Python: two workers ── deploy ── two calls in each way ──► Outcome ──► one table
 //! ```
-//! A program says of itself, by a line `# machines: WORDS`, that machines cannot do what it needs and how its failure
-//! then begins: a documented limit. Any other failure is a fault, and so is a limit that is gone.
+//! A program says of itself, by a line `# machines: WORDS` or `# forks: WORDS`, that machines, or forks of a zygote, cannot
+//! do what it needs, and what its failure then has in it: a documented limit. Any other failure is a fault, and so is a limit that is gone.
 
 #![expect(clippy::print_stdout, reason = "a program for people: its table is what it is for")]
 

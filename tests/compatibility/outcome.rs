@@ -29,12 +29,12 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// Of the first error, if there is one, and of what the program says of machines.
+    /// Of the first error, if there is one, and of the limit that the program names.
     pub(crate) fn judge(result: Result<bool, String>, limit: Option<&str>) -> Self {
         match (result, limit) {
             (Ok(ahead), None) => Self::Right { ahead },
             (Ok(_), Some(limit)) => {
-                Self::Wrong(format!("it is right, and the program says of machines: {limit}"))
+                Self::Wrong(format!("it is right, and the program names a limit: {limit}"))
             }
             (Err(error), Some(limit)) if error.contains(limit) => Self::Limit(error),
             (Err(error), _) => Self::Wrong(error),

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use e2e::Way;
 use e2e::machine::manifest_dir;
 
 /// A module beside each program: what a framework's asks its handler with.
@@ -35,7 +36,9 @@ pub(crate) struct Program {
     /// What it requires, as it pins it.
     pub(crate) requires: String,
     /// What its failure in a machine has in it, where machines cannot do what it needs.
-    pub(crate) machines: Option<String>,
+    machines: Option<String>,
+    /// The same of forks of a zygote.
+    forks: Option<String>,
     text: String,
 }
 
@@ -57,7 +60,17 @@ impl Program {
         let requires = after("# dependencies = ").expect("a program pins what it requires");
         let requires = requires.trim_matches(['[', ']']).replace('"', "");
         let machines = after("# machines: ").map(str::to_owned);
-        Self { name, kind, requires, machines, text }
+        let forks = after("# forks: ").map(str::to_owned);
+        Self { name, kind, requires, machines, forks, text }
+    }
+
+    /// What its failure has in it that a documented limit of this way makes.
+    pub(crate) fn limit(&self, way: Way) -> Option<&str> {
+        match way {
+            Way::Fresh => None,
+            Way::Fork => self.forks.as_deref(),
+            Way::Clone | Way::Reset => self.machines.as_deref(),
+        }
     }
 
     /// The source of a function that does the work.

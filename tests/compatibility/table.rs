@@ -80,7 +80,7 @@ impl Table {
         let [right, limit, wrong, left_out] = self.counts();
         let sum = format!(
             "`make compatibility` at {}, begun {}, {} minutes; {}.\n\n\
-             **{right} right, {limit} at a documented limit of micro-VMs, {wrong} wrong, {left_out} left out** of {} places: \
+             **{right} right, {limit} at a documented limit, {wrong} wrong, {left_out} left out** of {} places: \
              programs × Pythons × ways. Each place is a deploy and two calls of one instance; each program was right under a \
              plain Python of the host before, or is left out.\n\n",
             self.commit,

@@ -10,8 +10,7 @@ const DEPLOYS: usize = 2;
 
 /// Runs it.
 pub(crate) fn run(ways: &Everywhere, way: Way, program: &Program) -> Outcome {
-    let limit = program.machines.as_deref().filter(|_| way.is_machine());
-    Outcome::judge(calls(ways, way, program), limit)
+    Outcome::judge(calls(ways, way, program), program.limit(way))
 }
 
 /// Whether packages were imported ahead, or what the first thing was that went wrong.

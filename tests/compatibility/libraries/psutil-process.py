@@ -2,6 +2,7 @@
 # dependencies = ["psutil==7.2.2"]
 # ///
 # What the system tells of this process's files, arguments and variables.
+# forks: has no attribute 'memory_maps'
 # machines: AssertionError: []
 import os
 import tempfile
