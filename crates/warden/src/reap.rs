@@ -49,8 +49,14 @@ impl Warden {
         if let Some(process) = &sandbox.process {
             let _ = process.kill();
         }
-        for group in sandbox.groups() {
-            self.cgroups.kill(group);
+        // What lives in a slot's cgroup beside that is its zygote's, and must be seen alive: see `hold_intruders_to_account`.
+        let ends_alone = matches!(sandbox.kind, Kind::Instance)
+            && sandbox.process.is_some()
+            && self.host.isolation.has(Defence::PidNamespace);
+        if sandbox.zygote.is_none() || !ends_alone {
+            for group in sandbox.groups() {
+                self.cgroups.kill(group);
+            }
         }
         self.dying.push_back(name);
     }
