@@ -42,12 +42,12 @@ async def talk() -> None:
 
         async def one(number):
             body = {"numbers": list(range(number))}
-            async with session.post(f"http://farm/add/{number}", json=body) as reply:
+            async with session.post(f"http://flock/add/{number}", json=body) as reply:
                 assert reply.status == 200
                 return (await reply.json())["sum"]
 
         assert await asyncio.gather(*(one(n) for n in range(8))) == [0, 0, 1, 3, 6, 10, 15, 21]
-        async with session.get("http://farm/nowhere") as reply:
+        async with session.get("http://flock/nowhere") as reply:
             assert reply.status == 404
     await runner.cleanup()
 

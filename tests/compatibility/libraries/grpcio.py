@@ -12,7 +12,7 @@ import grpc
 
 class Farm(grpc.GenericRpcHandler):
     def service(self, details):
-        if details.method == "/farm/Reverse":
+        if details.method == "/flock/Reverse":
             return grpc.unary_unary_rpc_method_handler(lambda request, context: request[::-1])
         return grpc.unary_stream_rpc_method_handler(
             lambda request, context: (bytes([byte]) for byte in request)
@@ -26,10 +26,10 @@ def work() -> None:
         server.add_insecure_port(where)
         server.start()
         with grpc.insecure_channel(where) as channel:
-            reverse = channel.unary_unary("/farm/Reverse")
+            reverse = channel.unary_unary("/flock/Reverse")
             futures = [reverse.future(b"%d-wool" % n, timeout=20) for n in range(10)]
             assert [f.result() for f in futures] == [b"loow-%d" % n for n in range(10)]
-            assert list(channel.unary_stream("/farm/Split")(b"abc", timeout=20)) == [
+            assert list(channel.unary_stream("/flock/Split")(b"abc", timeout=20)) == [
                 b"a",
                 b"b",
                 b"c",

@@ -37,7 +37,7 @@ def work() -> None:
     mock = httpx.MockTransport(lambda request: httpx.Response(503, request=request))
     with httpx.Client(transport=mock) as client:
         try:
-            client.get("https://farm/").raise_for_status()
+            client.get("https://flock/").raise_for_status()
         except httpx.HTTPStatusError as error:
             assert error.response.status_code == 503
         else:

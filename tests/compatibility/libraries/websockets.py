@@ -37,7 +37,7 @@ def work() -> None:
     ours, theirs = socket.socketpair()
     thread = threading.Thread(target=serve, args=(theirs,))
     thread.start()
-    with connect("ws://farm/talk", sock=ours, open_timeout=20) as client:
+    with connect("ws://flock/talk", sock=ours, open_timeout=20) as client:
         for text in ("baa", "wölle" * 20_000):
             client.send(text)
             assert client.recv(timeout=20) == text[::-1]
