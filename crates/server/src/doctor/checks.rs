@@ -63,7 +63,7 @@ pub(super) fn libraries() -> Finding {
     Finding::degraded(
         what,
         format!("packages may expect {}, which this machine does not have", lacking.join(", ")),
-        "install them where a package needs them, for example `apt install libgl1 libglib2.0-0`; the next base has them",
+        "install them where a package needs them, for example `apt install libgl1 libglib2.0-0`, then `wool base build`",
     )
 }
 
