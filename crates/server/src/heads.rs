@@ -93,7 +93,7 @@ fn says_length(sent: &[u8]) -> bool {
     })
 }
 
-/// A stream of which the heads are kept.
+/// A connection whose request heads are kept.
 #[derive(Debug)]
 pub(crate) struct Watched<S> {
     stream: S,

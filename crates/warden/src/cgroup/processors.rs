@@ -1,7 +1,7 @@
 //! Weights and limits of processors.
 //!
 //! All sandboxes live in one group of the processors. The scheduler's automatic groups (sched(7): one for each session) hold
-//! threads of the hierarchy's top group only: in another group each thread weighs as one, whichever session it makes for itself.
+//! threads of the hierarchy's top group only: in another group each thread weighs as one, also in a session of its own.
 //! An interpreter that is started enters that group once, and forks inherit it: a call pays nothing. The group weighs as one
 //! thread for each processor. So the worker, the warden and the rest of the host have at least half of each processor that one
 //! of their threads wants, however many threads sandboxes run; and sandboxes have half of each processor that one other thread

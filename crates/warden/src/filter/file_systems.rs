@@ -11,7 +11,7 @@ use super::program::{Case, Rule, Test};
 /// The part of a request's number that says whose it is (ioctl-number.rst).
 const TYPE: u32 = 0xff00;
 
-/// Types of which none is needed: those of all file systems that name them, of Btrfs, of XFS.
+/// Types of requests that no function needs: those that name the file system, those of Btrfs and XFS.
 const TYPES: [u32; 3] = [0x15 << 8, 0x94 << 8, (b'X' as u32) << 8];
 
 /// Those of these types that concern a file of the caller's own: `FICLONE`, `FICLONERANGE`, `FS_IOC_FSGETXATTR`, `FS_IOC_FSSETXATTR`.

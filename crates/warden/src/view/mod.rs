@@ -11,7 +11,7 @@
 //! zygote has `/proc` with these links alone; [`attach_proc`](crate::rootfs::attach_proc) puts an instance's own
 //! processes over it, with the same links.
 //!
-//! A view that has not been asked for the longest gives way when there are [`MAX_VIEWS`]. Whoever has it bound keeps it:
+//! A view that has not been asked for the longest gives way when there are [`MAX_VIEWS`]. A sandbox that has it bound keeps it:
 //! the kernel frees the file system with its last mount.
 
 mod host;

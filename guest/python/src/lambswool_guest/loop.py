@@ -85,7 +85,7 @@ def _finish(loop: "AbstractEventLoop", task: "Task", left: "set[Task]") -> objec
         try:
             return loop.run_until_complete(task)
         except (KeyboardInterrupt, SystemExit) as error:
-            # These leave the loop, whichever task raises them.
+            # These leave the loop from any task.
             whose = [one for one in left if _raised(one, error)]
             if not whose or task.done():
                 raise
