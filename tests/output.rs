@@ -92,6 +92,97 @@ fn what_goes_around_python_outlives_a_handler_that_dies_or_is_ended() {
     }
 }
 
+#[test]
+fn what_is_written_by_name_is_in_the_log_in_its_order() {
+    if !can_run() {
+        return;
+    }
+    let source = r#"
+import logging, os, subprocess
+def handler(event, context):
+    os.write(1, b"by os.write\n")
+    for name in ["/dev/stdout", "/dev/stderr", "/dev/fd/2", "/proc/self/fd/1"]:
+        for mode in "wa":
+            with open(name, mode) as stream:
+                stream.write(f"by {name} {mode}\n")
+    logger = logging.getLogger("mine")
+    logger.propagate = False
+    logger.handlers = [logging.FileHandler("/dev/stdout", mode="w")]
+    logger.warning("by a handler")
+    program = "open('/dev/stderr', 'w').write('by a child')"
+    subprocess.run(["/usr/bin/python3", "-I", "-S", "-c", program], check=True)
+"#;
+    let names = ["/dev/stdout", "/dev/stderr", "/dev/fd/2", "/proc/self/fd/1"];
+    let by_name = names.map(|name| ["w", "a"].map(|mode| format!("stderr by {name} {mode}")));
+    let mut all = vec!["stderr by os.write".to_owned()];
+    all.extend(by_name.concat());
+    all.extend(["stderr by a handler", "stderr by a child"].map(str::to_owned));
+    for zygotes in ["utility", "none"] {
+        let worker = Site::new().up_with(&[("WOOL_ZYGOTES", zygotes)]);
+        drop(worker.deploy("by-name", source).expect(201));
+        // Each call has its own, of a kept instance as of a new one.
+        for _ in 0..3 {
+            let reply = worker.run("by-name", &json!({})).expect(200);
+            let log = worker.logs("by-name");
+            let said = of(&log, reply.header("lambswool-invocation"));
+            assert_eq!(said, all, "zygotes {zygotes}");
+        }
+        worker.assert_well();
+    }
+}
+
+#[test]
+fn what_is_written_around_python_is_in_the_log_while_the_call_runs() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    let source = "import os, time\ndef handler(event, context):\n    os.write(1, b'it runs\\n')\n    time.sleep(event)\n";
+    drop(worker.deploy("runs", source).expect(201));
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| worker.run("runs", &json!(5 * e2e::slow())));
+        e2e::eventually("the line is in the log", || {
+            worker.logs("runs").iter().any(|line| line.to_string().contains("it runs"))
+        });
+        assert!(!call.is_finished(), "only when the call had ended");
+        drop(call.join().unwrap().expect(200));
+    });
+}
+
+#[test]
+fn a_flood_around_python_waits_and_blocks_neither_the_worker_nor_another_call() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    // Without an end of a line, with many, and by a child that goes on when its call is over.
+    let source = r#"
+import os
+def handler(event, context):
+    piece = event["piece"].encode() * 65536
+    if event["stays"] and os.fork() == 0:
+        while True:
+            os.write(1, piece)
+    for _ in range(512):
+        os.write(2, piece)
+"#;
+    drop(worker.deploy("flood", source).expect(201));
+    for (piece, stays) in [("x", false), ("\n", false), ("x\n", true), ("x", true)] {
+        let event = json!({"piece": piece, "stays": stays});
+        std::thread::scope(|scope| {
+            let flood = scope.spawn(|| worker.run("flood", &event));
+            let well = worker.try_out("other", "def handler(event, context):\n    return 'well'\n");
+            assert_eq!(well.expect(200).json(), "well");
+            let reply = flood.join().unwrap().expect(200);
+            let log = worker.logs("flood");
+            let said = of(&log, reply.header("lambswool-invocation"));
+            assert!(said.last().unwrap().ends_with("more bytes of output were dropped"), "{event}");
+        });
+    }
+    assert!(peak_memory(worker.pid()) < 300 << 10, "the worker keeps what is written");
+    worker.assert_well();
+}
+
 fn the_command_shows_and_selects_the_same(worker: &Worker, first: &str, second: &str) {
     let all = worker.site().wool(&["logs", "chatty"]).ok();
     assert_eq!(all.lines().count(), 13, "{all}");

@@ -11,9 +11,6 @@ use warden::protocol;
 use crate::handle::Handle;
 use crate::reach::Reach;
 
-/// As much as the guest passes on of one invocation's (`capture.py`).
-const MOST_OUTPUT: usize = 256 << 10;
-
 /// Limits in the warden's words.
 #[must_use]
 pub fn in_the_wardens_words(limits: Limits) -> protocol::Limits {
@@ -35,6 +32,7 @@ pub fn in_the_wardens_words(limits: Limits) -> protocol::Limits {
 pub(crate) struct ContainerInstance {
     pub(crate) handle: Arc<Handle>,
     pub(crate) channel: Option<OwnedFd>,
+    pub(crate) output: Option<OwnedFd>,
     pub(crate) process: PidFd,
     pub(crate) reach: Option<Reach>,
 }
@@ -71,8 +69,8 @@ impl Instance for ContainerInstance {
         self.handle.freeze(false)
     }
 
-    fn untold(&self) -> Pending<'_, Vec<u8>> {
-        Box::pin(async { Ok(self.handle.output(MOST_OUTPUT).await) })
+    fn output(&mut self) -> Option<OwnedFd> {
+        self.output.take()
     }
 
     fn autopsy(&self) -> Pending<'_, Death> {

@@ -70,7 +70,7 @@ pub(crate) struct Slot {
     uid: u32,
     inner_uid: u32,
     network: Network,
-    /// In the order that the zygote expects; the root and the output missing where mounts cannot come late.
+    /// In the order that the zygote expects; the root missing where mounts cannot come late.
     for_zygote: Vec<OwnedFd>,
     has_root: bool,
     channel: OwnedFd,
@@ -114,10 +114,9 @@ impl Slot {
         Ok(Self { handle, zygote, role, uid, inner_uid, network, for_zygote, has_root, channel })
     }
 
-    /// Brings the root and the output that were made late (`Command::Place` with early mounts).
-    pub(crate) fn set_root(&mut self, root: OwnedFd, output: OwnedFd) {
+    /// Brings the root that was made late (`Command::Place` with early mounts).
+    pub(crate) fn set_root(&mut self, root: OwnedFd) {
         self.for_zygote.insert(0, root);
-        self.for_zygote.push(output);
         self.has_root = true;
     }
 

@@ -1,7 +1,7 @@
 //! A sandbox as the warden knows it: its name there, and what of its cgroup the worker reads and writes itself.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -19,12 +19,13 @@ const LAST_WORDS: usize = 4 << 10;
 /// A process is seen to have ended an instant before it can be told how. The waits double: 255 ms in all.
 const UNTOLD: Duration = Duration::from_millis(256);
 
-/// A sandbox's name at the warden's, and its cgroup's files. Dropping it has the warden destroy what has the name, if
+/// A sandbox's name at the warden's, and what of its files is the worker's. Dropping it has the warden destroy what has the name, if
 /// anything has.
 #[derive(Debug)]
 pub struct Handle {
     pub(crate) client: Arc<Client>,
     pub(crate) id: SandboxId,
+    output: Option<File>,
     freezer: Option<File>,
     memory: Option<File>,
 }
@@ -33,7 +34,7 @@ impl Handle {
     /// Of a sandbox that the warden is about to be asked for.
     #[must_use]
     pub fn new(client: Arc<Client>, id: SandboxId) -> Self {
-        Self { client, id, freezer: None, memory: None }
+        Self { client, id, output: None, freezer: None, memory: None }
     }
 
     /// Its name.
@@ -48,15 +49,24 @@ impl Handle {
         &self.client
     }
 
-    /// Takes over the files that the warden has sent of its cgroup, as [`Files`] says.
+    /// Takes over the files that the warden has sent of it, as [`Files`] says.
     pub fn take_files(&mut self, files: Files, fds: impl IntoIterator<Item = OwnedFd>) {
         let mut fds = fds.into_iter().map(File::from);
+        if files.output {
+            self.output =
+                fds.next().filter(|output| rustix::io::ioctl_fionbio(output, true).is_ok());
+        }
         if files.freezer {
             self.freezer = fds.next();
         }
         if files.memory {
             self.memory = fds.next();
         }
+    }
+
+    /// Where an instance's output is read: once, and no word of it is told by [`Handle::autopsy`] any more.
+    pub(crate) fn take_output(&mut self) -> Option<OwnedFd> {
+        self.output.take().map(OwnedFd::from)
     }
 
     /// Bytes in use, what the kernel takes for it included.
@@ -110,16 +120,6 @@ impl Handle {
         }
     }
 
-    /// What an instance's processes have written beside its channel, up to now, and it has not passed on itself: at most
-    /// `most` bytes.
-    pub(crate) async fn output(&self, most: usize) -> Vec<u8> {
-        let Ok((Answer::Died { .. }, mut output)) = self.client.call(self.question(), &[]).await
-        else {
-            return Vec::new();
-        };
-        output.pop().map_or_else(Vec::new, |file| head(&file.into(), most))
-    }
-
     /// Waits for the end of a process that has closed its channel: an instant before it ended, or longer on a machine under load.
     pub(crate) async fn ended(&self, process: &PidFd) {
         for _ in 0..1000 {
@@ -128,6 +128,13 @@ impl Handle {
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+    }
+
+    /// The beginning of what an instance wrote whose output nobody has taken.
+    fn last_words(&self) -> String {
+        let mut words = [0; LAST_WORDS];
+        let read = self.output.as_ref().map(|mut output| output.read(&mut words).unwrap_or(0));
+        String::from_utf8_lossy(&words[..read.unwrap_or(0)]).into_owned()
     }
 
     fn question(&self) -> Command {
@@ -142,19 +149,10 @@ impl Handle {
         self.ended(process).await;
         let (death, mut words) = self.inspect().await?;
         if words.is_empty() {
-            words = String::from_utf8_lossy(&self.output(LAST_WORDS).await).into_owned();
+            words = self.last_words();
         }
         Ok((death, words))
     }
-}
-
-/// The beginning of a file that is the warden's to choose: in a tmpfs, so that reading waits for nobody. What is in it is the
-/// sandbox's.
-fn head(file: &File, most: usize) -> Vec<u8> {
-    let mut bytes = vec![0; most];
-    let length = file.read_at(&mut bytes, 0).unwrap_or(0);
-    bytes.truncate(length);
-    bytes
 }
 
 impl Drop for Handle {

@@ -173,11 +173,13 @@ impl Provider for Containers {
             let what = (&spec.python, spec.network);
             let limits = self.shared.of_instance(spec.limits);
             let started = start(&self.shared, what, packages, code, limits).await?;
-            let Started { handle, channel, process } = started;
+            let Started { mut handle, channel, process } = started;
             let channel = Some(wait_ready(channel, &handle, &process).await?);
+            let output = handle.take_output();
             let handle = Arc::new(handle);
             let reach = self.shared.proxy.reach(&handle, &spec).await?;
-            Ok(Box::new(ContainerInstance { handle, channel, process, reach }) as Box<dyn Instance>)
+            let instance = ContainerInstance { handle, channel, output, process, reach };
+            Ok(Box::new(instance) as Box<dyn Instance>)
         })
     }
 

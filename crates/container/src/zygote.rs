@@ -256,15 +256,16 @@ impl Inner {
                 landed?
             } else {
                 let (_, made) = client.call(place(slot.handle.id), &[]).await?;
-                let [root, output] = made.try_into().map_err(|_| crate::client::unexpected())?;
-                slot.set_root(root, output);
+                let [root] = made.try_into().map_err(|_| crate::client::unexpected())?;
+                slot.set_root(root);
                 slot.land(self.control.as_fd(), false).await?
             }
         };
-        let Landed { handle, channel, process } = landed;
+        let Landed { mut handle, channel, process } = landed;
+        let output = handle.take_output();
         let handle = Arc::new(handle);
         let reach = self.shared.proxy.reach(&handle, &spec).await?;
-        Ok(ContainerInstance { handle, channel: Some(channel), process, reach })
+        Ok(ContainerInstance { handle, channel: Some(channel), output, process, reach })
     }
 
     async fn derive(

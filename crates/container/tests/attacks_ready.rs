@@ -226,9 +226,9 @@ def attack(fds, uid, flags):
         } else {
             let mut instance = forked.unwrap();
             let with_instance = own_descriptors();
-            // The channel, a pidfd, two files of its cgroup.
+            // The channel, a pidfd, its output, two files of its cgroup.
             assert!(
-                with_instance <= with_zygote + 4,
+                with_instance <= with_zygote + 5,
                 "{count}: {with_zygote} then {with_instance}"
             );
             let mut talk = Conversation::load(instance.as_mut()).await;

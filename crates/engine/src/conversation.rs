@@ -7,6 +7,8 @@
 //! Anything else that arrives ends the conversation for good ([`Broken`]): the caller destroys the instance. `Load` is
 //! sent without waiting for the guest's `ready`, whether that arrives here or was read by the provider.
 //!
+//! What its processes write around it is read meanwhile ([`Drain`]), else they would wait for us.
+//!
 //! Reading goes on while a request is being written: a guest that fills its channel with output before it reads its
 //! call would otherwise wait for us as we wait for it.
 
@@ -19,6 +21,7 @@ use tokio::net::UnixStream;
 use tokio::task::consume_budget;
 use zeroize::Zeroize as _;
 
+use crate::drain::Drain;
 use crate::relay::Relay;
 
 const READ: usize = 16 << 10;
@@ -33,6 +36,7 @@ const IMPORTS_FRAME: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Conversation {
     stream: UnixStream,
+    output: Drain,
     decoder: Decoder,
     reply_bytes: usize,
     outgoing: Vec<u8>,
@@ -51,8 +55,13 @@ pub(crate) enum Broken {
 }
 
 impl Conversation {
-    /// Starts with `first`, which is on its way when this returns.
-    pub(crate) fn open(channel: OwnedFd, reply_bytes: usize, first: &Request) -> io::Result<Self> {
+    /// Starts with `first`, which is on its way when this returns. `output`: see [`Instance::output`](sandbox::Instance).
+    pub(crate) fn open(
+        channel: OwnedFd,
+        output: Option<OwnedFd>,
+        reply_bytes: usize,
+        first: &Request,
+    ) -> io::Result<Self> {
         let stream = std::os::unix::net::UnixStream::from(channel);
         // The seam promises it; tokio panics on the contrary, and no sandbox may bring that about.
         stream.set_nonblocking(true)?;
@@ -68,7 +77,8 @@ impl Conversation {
         let stream = UnixStream::from_std(stream);
         let sent = if holds_load { sent } else { 0 };
         let decoder = Decoder::new(reply_bytes.max(LOG_FRAME).max(IMPORTS_FRAME));
-        Ok(Self { stream: stream?, decoder, reply_bytes, outgoing, sent, holds_load })
+        let output = Drain::new(output)?;
+        Ok(Self { stream: stream?, output, decoder, reply_bytes, outgoing, sent, holds_load })
     }
 
     /// Puts a request behind what is on its way already.
@@ -76,8 +86,13 @@ impl Conversation {
         request.encode(body, &mut self.outgoing).map_err(protocol)
     }
 
-    /// Writes what is left to write and reads until something else than output arrives.
-    pub(crate) async fn reply(&mut self, relay: &mut Relay) -> Result<(Reply, Vec<u8>), Broken> {
+    /// Writes what is left to write and reads until something else than output arrives. What is written around the guest is
+    /// passed on as written `during` a call.
+    pub(crate) async fn reply(
+        &mut self,
+        relay: &mut Relay,
+        during: &str,
+    ) -> Result<(Reply, Vec<u8>), Broken> {
         let mut buffer = vec![0; READ];
         loop {
             if let Some((reply, body)) = self.decoded(relay).await? {
@@ -86,17 +101,28 @@ impl Conversation {
                         "it answered before it had read its call".to_owned(),
                     ));
                 }
+                self.output.finish(relay, during);
                 return Ok((reply, body));
             }
             self.write()?;
             let unsent = self.sent < self.outgoing.len();
             let interest =
                 if unsent { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
-            let ready = self.stream.ready(interest).await.map_err(|_| Broken::Closed)?;
-            if ready.is_readable() {
-                self.read(&mut buffer)?;
+            tokio::select! {
+                biased;
+                ready = self.stream.ready(interest) => {
+                    if ready.map_err(|_| Broken::Closed)?.is_readable() {
+                        self.read(&mut buffer)?;
+                    }
+                }
+                () = self.output.pass(relay, during) => {}
             }
         }
+    }
+
+    /// Passes on what was written around a guest that says nothing more.
+    pub(crate) fn hear_out(&mut self, relay: &mut Relay, during: &str) {
+        self.output.finish(relay, during);
     }
 
     /// Takes what arrived whole, passing output on.
@@ -221,7 +247,7 @@ mod tests {
     #[tokio::test]
     async fn whoever_sends_many_messages_leaves_others_their_turns() {
         let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        let mut talk = Conversation::open(ours.into(), 1 << 20, &Request::Wake {}).unwrap();
+        let mut talk = Conversation::open(ours.into(), None, 1 << 20, &Request::Wake {}).unwrap();
         let (sink, allowed) = (Arc::new(Nowhere), (1 << 20, u64::MAX));
         let mut relay = Relay::new(sink, Arc::new(handler()), "call".parse().unwrap(), allowed);
         let mut said = Vec::new();
@@ -232,7 +258,7 @@ mod tests {
         let last = Reply::Loaded { milliseconds: 1.0 };
         last.encode(b"", &mut said).unwrap();
         theirs.write_all(&said).unwrap();
-        let (mut reply, mut turns) = (pin!(talk.reply(&mut relay)), 0);
+        let (mut reply, mut turns) = (pin!(talk.reply(&mut relay, "")), 0);
         let heard = poll_fn(|context| {
             turns += 1;
             reply.as_mut().poll(context)

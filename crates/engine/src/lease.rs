@@ -43,7 +43,7 @@ const POOL_PART: u32 = 4;
 /// An instance, its channel, and its place among its handler's instances.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    talk: Conversation,
+    talk: Box<Conversation>,
     resident: Arc<Resident>,
     /// What it said that it imported, since that was asked last; none: it did not say.
     seen: Option<Vec<String>>,
@@ -88,11 +88,12 @@ impl Lease {
             load.environment.insert(name, std::mem::take(&mut *value));
         }
         let mut load = Request::Load(load);
-        let talk = Conversation::open(sandbox.connect()?, config.reply_bytes, &load);
+        let (channel, output) = (sandbox.connect()?, sandbox.output());
+        let talk = Conversation::open(channel, output, config.reply_bytes, &load);
         if let Request::Load(load) = &mut load {
             load.environment.values_mut().for_each(zeroize::Zeroize::zeroize);
         }
-        let talk = talk?;
+        let talk = Box::new(talk?);
         let resident = Arc::new(Resident {
             sandbox,
             limit_bytes: handler.limits.memory_bytes,
@@ -126,7 +127,7 @@ impl Lease {
         limit: Duration,
     ) -> Result<f64, CallError> {
         loop {
-            match self.hear(relay, deadline, limit).await? {
+            match self.hear(relay, "", deadline, limit).await? {
                 (Reply::Ready { .. }, _) => {}
                 (Reply::Loaded { milliseconds }, _) => return Ok(milliseconds),
                 (Reply::Failed { id, failure }, _) if id.is_empty() => {
@@ -164,7 +165,7 @@ impl Lease {
         if let Err(broken) = self.talk.send(&invoke, &call.body) {
             return Err(self.explain(broken).await);
         }
-        match self.hear(relay, deadline, call.handler.timeout).await? {
+        match self.hear(relay, call.id.as_str(), deadline, call.handler.timeout).await? {
             (Reply::Done { id, content_type }, body) if id == call.id.as_str() => {
                 Ok(Outcome { body: Bytes::from(body), content_type })
             }
@@ -179,6 +180,7 @@ impl Lease {
     async fn hear(
         &mut self,
         relay: &mut Relay,
+        during: &str,
         deadline: Instant,
         limit: Duration,
     ) -> Result<(Reply, Vec<u8>), CallError> {
@@ -187,7 +189,7 @@ impl Lease {
             if Instant::now() >= deadline {
                 return Err(CallError::TimedOut { limit });
             }
-            match timeout_at(deadline, self.talk.reply(relay)).await {
+            match timeout_at(deadline, self.talk.reply(relay, during)).await {
                 Ok(Ok((Reply::Imports {}, names))) => self.seen = Some(modules(&names)),
                 Ok(Ok(heard)) => return Ok(heard),
                 Ok(Err(broken)) => return Err(self.explain(broken).await),
@@ -197,12 +199,14 @@ impl Lease {
     }
 
     /// Passes on what its guest can tell no more, when it is given up for this error.
-    async fn hear_out(&self, error: Option<&CallError>, relay: &mut Relay, during: &str) {
-        if let Some(CallError::TimedOut { .. } | CallError::Died(_) | CallError::BadAnswer(_)) =
-            error
-            && let Ok(Ok(said)) =
-                tokio::time::timeout(HEARING_OUT, self.resident.sandbox.untold()).await
-        {
+    async fn hear_out(&mut self, error: Option<&CallError>, relay: &mut Relay, during: &str) {
+        let Some(CallError::TimedOut { .. } | CallError::Died(_) | CallError::BadAnswer(_)) = error
+        else {
+            return;
+        };
+        self.talk.hear_out(relay, during);
+        let untold = self.resident.sandbox.untold();
+        if let Ok(Ok(said)) = tokio::time::timeout(HEARING_OUT, untold).await {
             relay.pass(during.to_owned(), LogStream::Stderr, said, 0);
         }
     }

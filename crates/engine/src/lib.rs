@@ -24,6 +24,7 @@ mod budget;
 mod call;
 mod config;
 mod conversation;
+mod drain;
 mod engine;
 pub mod fault;
 mod handler_cache;

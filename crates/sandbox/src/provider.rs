@@ -94,6 +94,12 @@ pub trait Instance: Sandbox {
     /// When the channel was taken already.
     fn connect(&mut self) -> io::Result<OwnedFd>;
 
+    /// Takes the end of a pipe at which all is read that its processes write to descriptors 1 and 2: non-blocking. They wait
+    /// where nobody reads. Once. None where its guest says that on the channel.
+    fn output(&mut self) -> Option<OwnedFd> {
+        None
+    }
+
     /// Stops all its processes until [`Instance::resume`]. Returns when the host was told, not when all have stopped
     /// (waiting costs milliseconds and buys nothing: the caller has nothing in flight). Only between calls.
     ///
@@ -107,8 +113,9 @@ pub trait Instance: Sandbox {
     /// When the host refuses.
     fn resume(&self) -> io::Result<()>;
 
-    /// What its processes have written to descriptors 1 and 2 by now, whoever they are, and its guest has not said on the
-    /// channel. When nothing more is expected of it: it has died, or is about to be given up. Empty where that cannot be told.
+    /// What its processes have written to descriptors 1 and 2 by now, whoever they are, and neither its guest has said on the
+    /// channel nor its output. When nothing more is expected of it: it has died, or is about to be given up. Empty where that
+    /// cannot be told.
     fn untold(&self) -> Pending<'_, Vec<u8>> {
         Box::pin(async { Ok(Vec::new()) })
     }

@@ -22,6 +22,7 @@ use sandbox::wire::{Convention, Frame, Load, Prefix, Reply, Request};
 use sandbox::{Death, Instance, InstanceSpec, Kind, Limits, Network, Provider, Reset};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader, copy, sink};
 use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -123,12 +124,15 @@ impl BuildSandboxes {
             .create_instance(spec)
             .await
             .map_err(|error| SandboxError::None(error.into()))?;
-        let channel = instance.connect();
+        let (channel, written) = (instance.connect(), instance.output());
         let instance: Arc<dyn Instance> = Arc::from(instance);
         self.there().push(Arc::downgrade(&instance));
         let talk = async {
             let channel = channel?;
-            converse(channel, body, self.timeout, &self.spool, progress).await
+            tokio::select! {
+                answer = converse(channel, body, self.timeout, &self.spool, progress) => answer,
+                never = show(written, progress) => never,
+            }
         };
         match tokio::time::timeout(self.timeout, talk).await {
             Err(_) => Err(SandboxError::TimedOut { limit: self.timeout }),
@@ -180,6 +184,20 @@ impl Sandboxes for BuildSandboxes {
             }
         })
     }
+}
+
+/// Shows what is written around the guest. Ends only with an error.
+async fn show<T>(written: Option<OwnedFd>, progress: &dyn Progress) -> io::Result<T> {
+    if let Some(written) = written {
+        let mut written = pipe::Receiver::from_owned_fd(written)?;
+        let mut output = Output { left: OUTPUT_BYTES, progress };
+        let mut text = Vec::with_capacity(64 << 10);
+        while written.read_buf(&mut text).await? > 0 {
+            output.show(&text);
+            text.clear();
+        }
+    }
+    std::future::pending().await
 }
 
 /// Loads our code, calls it and waits for its answer. An I/O error of the kind `UnexpectedEof`: its process ended.

@@ -2,7 +2,7 @@
 //!
 //! | means | for others | a sandbox takes |
 //! | --- | --- | --- |
-//! | descriptors of the worker | a quarter, for connections ([`Doors`]) | 8: a prepared slot's; an instance holds five |
+//! | descriptors of the worker | a quarter, for connections ([`Doors`]) | 8: a prepared slot's; an instance holds six |
 //! | sandboxes that the warden can hold | – | 1 |
 //! | processes (`kernel.pid_max`, `pids.max`) | a quarter | 4: what a handler starts has its own limit |
 //! | user namespaces | – | 1 |

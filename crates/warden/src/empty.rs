@@ -1,12 +1,12 @@
 //! What a sandbox has written goes when it is dead, whoever still holds its scratch.
 //!
 //! ```text
-//!   dead ─► output cut to nothing ─► scratch closed: one page, no file more ──────────────► root and output let go
-//!                                       ▲  │ there is something
-//!                                       │  ▼
-//!                                       └─ some of it unlinked, the rest in the next turn
-//!                                          │ for longer than [`PATIENCE`]: its zygote holds what has no name any more
-//!                                          └─► the zygote ends
+//!   dead ─► scratch closed: one page, no file more ──────────────► root let go
+//!              ▲  │ there is something
+//!              │  ▼
+//!              └─ some of it unlinked, the rest in the next turn
+//!                 │ for longer than [`PATIENCE`]: its zygote holds what has no name any more
+//!                 └─► the zygote ends
 //! ```
 //! A file system is there for as long as anybody holds a descriptor of it, and a zygote is handed each slot's. What it holds of
 //! dead instances would be memory that is counted for nobody. An honest one holds nothing.
@@ -20,8 +20,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
-    AtFlags, Dir, Mode, OFlags, RenameFlags, ResolveFlags, flistxattr, fremovexattr, ftruncate,
-    openat2, renameat_with, unlinkat,
+    AtFlags, Dir, Mode, OFlags, RenameFlags, ResolveFlags, flistxattr, fremovexattr, openat2,
+    renameat_with, unlinkat,
 };
 use rustix::io::Errno;
 use sys::mount::resize_tmpfs;
@@ -64,20 +64,14 @@ impl Remains {
     }
 }
 
-/// Takes back what a dead sandbox has written to the scratch of its root and to its output; false where something is left
-/// for the next turn. Afterwards nobody writes there any more than a page.
-pub(crate) fn empty(root: BorrowedFd<'_>, output: Option<BorrowedFd<'_>>) -> bool {
-    // Its name was never in the scratch, and who holds it may hold it on.
-    let cut = output.is_none_or(|output| ftruncate(output, 0).is_ok());
-    let files = [("tmp", 1 + u32::from(output.is_some())), ("dev/shm", 1)];
-    files.into_iter().fold(cut, |done, (path, inodes)| {
-        let closed = || resize_tmpfs(root, path, LEAST_BYTES, inodes);
+/// Takes back what a dead sandbox has written to the scratch of its root; false where something is left for the next turn.
+/// Afterwards nobody writes there any more than a page.
+pub(crate) fn empty(root: BorrowedFd<'_>) -> bool {
+    ["tmp", "dev/shm"].into_iter().fold(true, |done, path| {
+        let closed = || resize_tmpfs(root, path, LEAST_BYTES, 1);
         let closed = closed().or_else(|_| {
             let scratch = open(root, path)?;
             forget_attributes(scratch.as_fd());
-            if let Some(output) = output {
-                forget_attributes(output);
-            }
             remove_some(scratch.as_fd(), AT_ONCE)?;
             closed()
         });

@@ -8,9 +8,9 @@ use crate::cgroup::Group;
 use crate::defence::Defence;
 use crate::protocol::{Answer, Limits};
 use crate::rootfs::Contents;
-use crate::scratch::{output_file, resize_scratch};
+use crate::scratch::resize_scratch;
 use crate::serve::{Answered, Refused, Warden, done, kernel};
-use crate::slot::{Kind, Output};
+use crate::slot::Kind;
 
 impl Warden {
     pub(crate) fn place_layers(
@@ -39,11 +39,7 @@ impl Warden {
             None => {
                 let root = self.roots.make(&python, contents)?;
                 fds.push(root.as_fd().try_clone_to_owned().map_err(kernel("share root"))?);
-                let output = output_file(root.as_fd(), uid).map_err(kernel("make output"))?;
-                fds.push(output.try_clone().map_err(kernel("share output"))?);
-                let sandbox = self.find(name)?;
-                sandbox.root = Some(root);
-                sandbox.output = Some(Output::File(output));
+                self.find(name)?.root = Some(root);
             }
         }
         if (limits.memory_bytes, limits.pids) != (before.memory_bytes, before.pids) {
@@ -124,11 +120,8 @@ impl Warden {
         let (mut ended, inside) = (sandbox.process.as_ref().and_then(PidFd::ended), sandbox.inside);
         let gone = sandbox.process.as_ref().is_some_and(|process| !process.alive());
         let mut text = [0; 4096];
-        let (stderr, output) = match &sandbox.output {
-            Some(Output::Pipe(pipe)) => (rustix::io::read(pipe, &mut text).unwrap_or(0), None),
-            Some(Output::File(file)) => (0, file.try_clone().ok()),
-            None => (0, None),
-        };
+        let stderr = sandbox.stderr.as_ref();
+        let stderr = stderr.map_or(0, |pipe| rustix::io::read(pipe, &mut text).unwrap_or(0));
         let awaited = ended.is_none() && gone && inside.is_some();
         if awaited {
             ended = self.place.deaths().and_then(|deaths| deaths.of(name));
@@ -146,6 +139,6 @@ impl Warden {
             },
             stderr: String::from_utf8_lossy(&text[..stderr]).into_owned(),
         };
-        Ok((answer, output.into_iter().collect()))
+        Ok((answer, Vec::new()))
     }
 }

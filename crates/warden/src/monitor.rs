@@ -24,9 +24,10 @@ use crate::beside;
 use crate::cgroup::Group;
 use crate::confine;
 use crate::empty::Remains;
+use crate::prepare::Ours;
 use crate::protocol::{Answer, Limits, MOST_OPENED, Network, Python};
 use crate::serve::{Answered, Refused, Warden, done, kernel};
-use crate::slot::{Kind, Output, Sandbox};
+use crate::slot::{Kind, Sandbox};
 use crate::spawn::{self, SpawnError, failed};
 use crate::uids::{Allotment, INNER};
 
@@ -72,14 +73,14 @@ impl Warden {
             process: Some(process),
             inside: None,
             zygote: None,
-            output: Some(Output::Pipe(stderr)),
+            stderr: Some(stderr),
             child: true,
             dying: false,
             scratch: Remains::default(),
             held: Remains::default(),
             counted: false,
         };
-        self.show_or_release(name, sandbox, channel)
+        self.show_or_release(name, sandbox, Ours { channel, output: None })
     }
 
     pub(crate) fn limit_memory(&mut self, name: u64, memory_bytes: u64) -> Answered {

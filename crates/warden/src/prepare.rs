@@ -10,7 +10,9 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use rustix::fs::{Gid, Uid, fchown};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::pipe::{PipeFlags, pipe_with};
 use sys::namespace::{IdMap, Parent, user_namespace};
 
 use crate::cgroup::{self, Group};
@@ -20,9 +22,8 @@ use crate::filter::Role;
 use crate::isolation::Isolation;
 use crate::protocol::{Answer, Cpu, Files, Limits, Network, Python};
 use crate::rootfs::Contents;
-use crate::scratch::output_file;
 use crate::serve::{Answered, Refused, Warden, kernel};
-use crate::slot::{FileId, Kind, Output, Sandbox, Zygote};
+use crate::slot::{FileId, Kind, Sandbox, Zygote};
 use crate::spawn;
 use crate::uids::{Allotment, Block, INNER, Uids};
 
@@ -45,7 +46,7 @@ impl Warden {
                 (block.first, Allotment::Block(block.first), Some(block))
             }
         };
-        let (mut sandbox, channel) = match self.start_as(name, role, what, uid) {
+        let (mut sandbox, ours) = match self.start_as(name, role, what, uid) {
             Ok(started) => started,
             Err(refused) => {
                 self.give_back(allotment, None);
@@ -54,26 +55,18 @@ impl Warden {
         };
         sandbox.allotment = allotment;
         if let Some(ids) = block {
-            let stderr = match &sandbox.output {
-                Some(Output::Pipe(pipe)) => rustix::fs::fstat(pipe).ok(),
-                _ => None,
-            };
+            let stderr = sandbox.stderr.as_ref().and_then(|pipe| rustix::fs::fstat(pipe).ok());
             let stderr = stderr.as_ref().map(FileId::from).unwrap_or_default();
             sandbox.kind = Kind::Zygote(Zygote::new(None, ids, stderr));
         }
-        self.show_or_release(name, sandbox, channel)
+        self.show_or_release(name, sandbox, ours)
     }
 
     /// Takes in a sandbox whose process runs, and shows it to the worker. Known from here on: whatever fails next, it is
     /// destroyed as any other, and what it holds is given back.
-    pub(crate) fn show_or_release(
-        &mut self,
-        name: u64,
-        sandbox: Sandbox,
-        channel: OwnedFd,
-    ) -> Answered {
+    pub(crate) fn show_or_release(&mut self, name: u64, sandbox: Sandbox, ours: Ours) -> Answered {
         self.sandboxes.insert(name, sandbox);
-        let shown = self.show(name, channel);
+        let shown = self.show(name, ours);
         if shown.is_err() {
             self.release(name);
         }
@@ -81,7 +74,7 @@ impl Warden {
     }
 
     /// What the worker gets of a sandbox that has started, and what is done to it once its process is there.
-    fn show(&self, name: u64, channel: OwnedFd) -> Answered {
+    fn show(&self, name: u64, Ours { channel, output }: Ours) -> Answered {
         let sandbox = self.sandboxes.get(&name).ok_or(Refused::Wrong("no such sandbox"))?;
         let process = sandbox.process.as_ref().ok_or(Refused::Wrong("it has no process"))?;
         self.limit_cpu(&sandbox.group, sandbox.limits.cpu)?;
@@ -90,8 +83,8 @@ impl Warden {
         }
         let files = self.cgroup_files(&sandbox.group, sandbox.uid)?;
         let shared = process.as_fd().try_clone_to_owned().map_err(kernel("share pidfd"))?;
-        let (files, cgroup_files) = split(files);
-        let rest = [channel, shared].into_iter().chain(cgroup_files).collect();
+        let (files, further) = split(files, output);
+        let rest = [channel, shared].into_iter().chain(further).collect();
         Ok((Answer::Started { uid: sandbox.uid, files }, rest))
     }
 
@@ -101,13 +94,13 @@ impl Warden {
         role: Role,
         what: Interpreter<'_>,
         uid: u32,
-    ) -> Result<(Sandbox, OwnedFd), Refused> {
+    ) -> Result<(Sandbox, Ours), Refused> {
         let Interpreter { python, packages, code, network, limits } = what;
         let contents = Contents { packages, code, uid, network, limits };
         let root = self.roots.make(&python, contents)?;
-        let output = match role {
-            Role::Instance => Some(output_file(root.as_fd(), uid).map_err(kernel("make output"))?),
-            Role::Zygote => None,
+        let (output, written) = match role {
+            Role::Instance => Some(output_pipe(uid)?).unzip(),
+            Role::Zygote => (None, None),
         };
         let namespace = self.instance_namespace(role, uid)?;
         let group = self.group_for(name, role, limits, uid).map_err(kernel("make cgroup"))?;
@@ -122,7 +115,7 @@ impl Warden {
                 isolation: self.host.isolation,
                 network,
                 channel: theirs.as_fd(),
-                output: output.as_ref().map(AsFd::as_fd),
+                output: written.as_ref().map(AsFd::as_fd),
                 uid,
                 namespace: namespace.as_ref().map(AsFd::as_fd),
                 group: &group,
@@ -131,7 +124,7 @@ impl Warden {
             let (process, stderr) = spawn::start(&self.place, &self.cgroups, &what)?;
             Ok((ours, process, stderr))
         });
-        let (ours, process, stderr) = match started {
+        let (channel, process, stderr) = match started {
             Ok(started) => started,
             Err(refused) => {
                 // Nobody has come of it, or it has been waited for.
@@ -152,7 +145,7 @@ impl Warden {
             limits,
             process: Some(process),
             zygote: None,
-            output: output.map(Output::File).or(stderr.map(Output::Pipe)),
+            stderr,
             inside: None,
             child: true,
             dying: false,
@@ -160,7 +153,7 @@ impl Warden {
             held: Remains::default(),
             counted: false,
         };
-        Ok((sandbox, ours))
+        Ok((sandbox, Ours { channel, output }))
     }
 
     /// The user namespace of an instance that is started from nothing. A zygote has none, so that it can make its forks'; and
@@ -267,14 +260,8 @@ impl Warden {
         if let Some(root) = &root {
             fds.push(root.as_fd().try_clone_to_owned().map_err(kernel("share root"))?);
         }
-        let output = match &root {
-            Some(root) if !derive => {
-                Some(output_file(root.as_fd(), ids.uid).map_err(kernel("make output"))?)
-            }
-            _ => None,
-        };
-        let shared_output = output.as_ref().map(OwnedFd::try_clone).transpose();
-        let shared_output = shared_output.map_err(kernel("share output"))?;
+        let (output, written) =
+            if derive { (None, None) } else { Some(output_pipe(ids.uid)?).unzip() };
         let kind = if derive { SocketType::SEQPACKET } else { SocketType::STREAM };
         let (ours, theirs) = channel(kind)?;
         fds.push(theirs);
@@ -301,9 +288,9 @@ impl Warden {
             }
         };
         let cgroups = files.procs.len();
-        let (named, rest) = split_with_procs(files, &mut fds);
-        let (has_root, has_output) = (root.is_some(), output.is_some());
-        fds.extend(shared_output);
+        let (named, rest) = split_with_procs(files, output, &mut fds);
+        let (has_root, has_output) = (root.is_some(), written.is_some());
+        fds.extend(written);
         fds.push(ours);
         fds.extend(rest);
         let kind = if derive {
@@ -325,7 +312,7 @@ impl Warden {
             limits,
             process: None,
             zygote: Some(parent.name),
-            output: output.map(Output::File),
+            stderr: None,
             inside: None,
             child: false,
             dying: false,
@@ -357,6 +344,13 @@ pub(crate) struct Interpreter<'a> {
     pub(crate) code: Option<&'a str>,
     pub(crate) network: Network,
     pub(crate) limits: Limits,
+}
+
+/// The worker's ends of what leads to a sandbox.
+pub(crate) struct Ours {
+    pub(crate) channel: OwnedFd,
+    /// Where what an instance writes is read.
+    pub(crate) output: Option<OwnedFd>,
 }
 
 /// A zygote, as its slots see it.
@@ -432,12 +426,28 @@ fn channel(kind: SocketType) -> Result<(OwnedFd, OwnedFd), Refused> {
         .map_err(kernel("make channel"))
 }
 
-fn split(files: cgroup::Files) -> (Files, Vec<OwnedFd>) {
-    split_with_procs(files, &mut Vec::new())
+/// What an instance's descriptors 1 and 2 are to be: the end at which the worker reads, and theirs. The pipe is its own, so that
+/// it may open it by its name in `/proc` as well.
+fn output_pipe(uid: u32) -> Result<(OwnedFd, OwnedFd), Refused> {
+    let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC).map_err(kernel("make output"))?;
+    fchown(&theirs, Some(Uid::from_raw(uid)), Some(Gid::from_raw(uid)))
+        .map_err(kernel("give output away"))?;
+    Ok((ours, theirs))
 }
 
-fn split_with_procs(files: cgroup::Files, fds: &mut Vec<OwnedFd>) -> (Files, Vec<OwnedFd>) {
+fn split(files: cgroup::Files, output: Option<OwnedFd>) -> (Files, Vec<OwnedFd>) {
+    split_with_procs(files, output, &mut Vec::new())
+}
+
+fn split_with_procs(
+    files: cgroup::Files,
+    output: Option<OwnedFd>,
+    fds: &mut Vec<OwnedFd>,
+) -> (Files, Vec<OwnedFd>) {
     fds.extend(files.procs);
-    let named = Files { freezer: files.freezer.is_some(), memory: files.memory.is_some() };
-    (named, files.freezer.into_iter().chain(files.memory).collect())
+    let cgroup::Files { freezer, memory, .. } = files;
+    let (has_output, has_freezer, has_memory) =
+        (output.is_some(), freezer.is_some(), memory.is_some());
+    let named = Files { output: has_output, freezer: has_freezer, memory: has_memory };
+    (named, [output, freezer, memory].into_iter().flatten().collect())
 }

@@ -212,8 +212,8 @@ pub enum Answer {
         files: Files,
     },
     /// The slot is ready. Descriptors: those for the zygote (the root where mounts may come late, the guest's end of
-    /// the channel, the user namespace, `cgroups` times a `cgroup.procs`, an instance's output where there is a root), our
-    /// end of the channel, then as in [`Files`].
+    /// the channel, the user namespace, `cgroups` times a `cgroup.procs`, an instance's end of its output), our end of the
+    /// channel, then as in [`Files`].
     Slot {
         /// The kernel uid that lands.
         uid: u32,
@@ -223,16 +223,16 @@ pub enum Answer {
         cgroups: usize,
         /// Whether the root is among them.
         root: bool,
-        /// Whether the output is.
+        /// Whether the end of an output is.
         output: bool,
         /// Which further descriptors follow.
         files: Files,
     },
-    /// Done. After `Place` with early mounts: the root and the output come along.
+    /// Done. After `Place` with early mounts: the root comes along.
     Done,
     /// What the kernel says of a zygote.
     Examined(Left),
-    /// How it ended, as far as can be known. An instance's output comes along.
+    /// How it ended, as far as can be known.
     Died {
         /// It has ended, and pid 1 of the sandboxes may still tell how: ask again an instant later.
         untold: bool,
@@ -270,9 +270,11 @@ pub struct Left {
     pub shared: u32,
 }
 
-/// Which of a sandbox's cgroup files come along, in this order.
+/// Which of a sandbox's files come along, in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Files {
+    /// Read for what an instance's processes write to descriptors 1 and 2: the end of a pipe.
+    pub output: bool,
     /// Written to pause and resume.
     pub freezer: bool,
     /// Read for the memory in use.

@@ -20,7 +20,7 @@ use crate::examine::runs;
 use crate::isolation::Supply;
 use crate::protocol::Cpu;
 use crate::serve::Warden;
-use crate::slot::{Kind, Output, Sandbox};
+use crate::slot::{Kind, Sandbox};
 use crate::uids::Allotment;
 
 /// Idle cgroups that a zygote keeps for its next slots, and the warden for what no zygote forks.
@@ -148,30 +148,25 @@ impl Warden {
         true
     }
 
-    /// Takes back what a dead sandbox has written, and lets go of its root and its output; false where it is to be tried again. Of
-    /// what no zygote was to fork, nobody has ever had a descriptor.
+    /// Takes back what a dead sandbox has written, and lets go of its root and its standard error; false where it is to be tried again. Of what no zygote was
+    /// to fork, nobody has ever had a descriptor.
     fn empty_scratch(&mut self, name: u64) -> bool {
         let Some(sandbox) = self.sandboxes.get_mut(&name) else {
             return true;
         };
         if let (Some(zygote), Some(root)) = (sandbox.zygote, &sandbox.root)
             && self.host.isolation.has(Defence::OwnScratch)
+            && !empty(root.as_fd())
         {
-            let output = match &sandbox.output {
-                Some(Output::File(file)) => Some(file.as_fd()),
-                _ => None,
-            };
-            if !empty(root.as_fd(), output) {
-                if !sandbox.scratch.is_held(Instant::now()) {
-                    return false;
-                }
-                // Files without a name, or others again and again: it is no honest one, and what it holds goes with it.
-                self.release(zygote);
+            if !sandbox.scratch.is_held(Instant::now()) {
+                return false;
             }
+            // Files without a name, or others again and again: it is no honest one, and what it holds goes with it.
+            self.release(zygote);
         }
         if let Some(sandbox) = self.sandboxes.get_mut(&name) {
             sandbox.root = None;
-            sandbox.output = None;
+            sandbox.stderr = None;
         }
         true
     }

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use rustix::fs::{Gid, Mode, OFlags, ResolveFlags, Uid, fchown, openat2};
+use rustix::fs::{Mode, OFlags};
 use sys::mount::{Tree, resize_tmpfs};
 
 use crate::protocol::Limits;
@@ -30,16 +30,6 @@ pub(crate) fn own_scratch(uid: u32, limits: Limits) -> io::Result<Tree> {
         (c"nr_inodes", &limits.scratch_inodes.to_string()),
     ];
     Tree::tmpfs(&options)
-}
-
-/// What an instance's descriptors 1 and 2 are to be: a nameless file in its scratch, opened for appending. Its own, so that it
-/// may open it by its name in `/proc` as well.
-pub(crate) fn output_file(root: BorrowedFd<'_>, uid: u32) -> io::Result<OwnedFd> {
-    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::APPEND | OFlags::CLOEXEC;
-    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    let file = openat2(root, "tmp", flags, Mode::RUSR | Mode::WUSR, beneath)?;
-    fchown(&file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(uid)))?;
-    Ok(file)
 }
 
 /// Changes the size of the scratch file systems of a root in use.

@@ -34,8 +34,8 @@ const MOST_SANDBOXES: u64 = 16_000;
 /// could have: without a bound, a worker under load that keeps nothing runs out of descriptors within seconds.
 const MAY_WAIT: usize = 32;
 
-/// Descriptors that a sandbox takes here: its root and process, five files of its cgroup where that is one in three hierarchies, and an
-/// instance's output, a derived zygote's namespace or a root zygote's pipe.
+/// Descriptors that a sandbox takes here: its root and process, five files of its cgroup where that is one in three hierarchies, and a
+/// derived zygote's namespace or a root zygote's pipe.
 const FOR_A_SANDBOX: u64 = 8;
 
 /// Descriptors that the warden needs itself, for its views, and to make one sandbox.

@@ -45,8 +45,8 @@ pub struct Sandbox {
     pub inside: Option<i32>,
     /// Who forked it, or will.
     pub zygote: Option<u64>,
-    /// What it writes beside its channel.
-    pub output: Option<Output>,
+    /// The pipe that is its standard error, of what is no instance: an instance's is the worker's.
+    pub stderr: Option<OwnedFd>,
     /// The main process is the warden's own child, to be waited for.
     pub child: bool,
     /// Release was asked for.
@@ -57,15 +57,6 @@ pub struct Sandbox {
     pub held: Remains,
     /// That is counted among what its zygote holds.
     pub counted: bool,
-}
-
-/// Where a sandbox's descriptors 1 and 2 lead.
-#[derive(Debug)]
-pub enum Output {
-    /// The standard error of what the warden has started, but no instance.
-    Pipe(OwnedFd),
-    /// Both of an instance: a nameless file in its scratch, whose size bounds it.
-    File(OwnedFd),
 }
 
 /// A network that was filled for one sandbox.

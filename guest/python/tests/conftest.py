@@ -89,9 +89,12 @@ class Answer:
 class Guest:
     """A started guest of role `instance`, or a child of a zygote; already `ready`."""
 
-    def __init__(self, peer: Peer, process: subprocess.Popen | None = None) -> None:
+    def __init__(
+        self, peer: Peer, process: subprocess.Popen | None = None, output: int | None = None
+    ) -> None:
         self.peer = peer
         self.process = process
+        self.output = output
         self.calls = 0
         ready = peer.receive()
         assert ready is not None, "the guest died before it was ready"
@@ -130,11 +133,23 @@ class Guest:
         while (message := self.peer.receive()) is not None:
             header, body = message
             if header["kind"] != "log":
+                written = self.written()
+                if written:
+                    logs.append((header.get("id", ""), "stderr", written))
                 return Answer(header, body, logs)
             assert set(header) == {"kind", "id", "stream"}
             assert 0 < len(body) <= 64 << 10
             logs.append((header["id"], header["stream"], body))
         raise EOFError(logs)
+
+    def written(self) -> bytes:
+        """What was written around the guest since the last answer: the worker's to read."""
+        if self.output is None:
+            return b""
+        size = os.fstat(self.output).st_size
+        text = os.pread(self.output, size, 0)
+        os.ftruncate(self.output, 0)
+        return text
 
 
 def skip(name: str, why: str) -> NoReturn:
@@ -169,9 +184,14 @@ def layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def spawn(
-    role: str, task: Path, packages: Path, channel: socket.socket, layer: Path
+    role: str,
+    task: Path,
+    packages: Path,
+    channel: socket.socket,
+    layer: Path,
+    output: int | None = None,
 ) -> subprocess.Popen:
-    """Starts the interpreter as a sandbox does, the channel as fd 3."""
+    """Starts the interpreter as a sandbox does, the channel as fd 3. `output`: its 1 and 2."""
     fd = channel.fileno()
     main = layer / "lambswool_guest" / "__main__.py"
     program = [layer / "instance.pyc"] if role == "instance" else [main, role]
@@ -185,13 +205,10 @@ def spawn(
     environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/tmp", "TMPDIR": "/tmp"}
     if "LD_LIBRARY_PATH" in os.environ:
         environment["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
-    # As the warden has it. Elsewhere the guest's own death, should it die of one, belongs into the
-    # test's report.
-    output = nameless_file() if role == "instance" else None
     scratch = task.parent / "scratch"
     scratch.mkdir(exist_ok=True)
     places = ("--task", task, "--packages", packages, "--scratch", scratch)
-    process = subprocess.Popen(
+    return subprocess.Popen(
         [PYTHON, "-I", "-S", "-B", *program, *places],
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -201,13 +218,10 @@ def spawn(
         preexec_fn=place,
         cwd="/",
     )
-    if output is not None:
-        os.close(output)
-    return process
 
 
 def nameless_file() -> int:
-    """What the warden makes for an instance's output."""
+    """In the place of an instance's pipe: a test reads it when an answer is there."""
     flags = os.O_TMPFILE | os.O_RDWR | os.O_APPEND
     return os.open(tempfile.gettempdir(), flags, 0o600)
 
@@ -235,9 +249,10 @@ def start(task: Path, packages: Path, layer: Path) -> Iterator[Callable[..., Gue
         if code is not None:
             (task / "main.py").write_text(textwrap.dedent(code))
         ours, theirs = socket.socketpair()
+        output = nameless_file()
         with theirs:
-            process = spawn("instance", task, packages, theirs, layer)
-        guest = Guest(Peer(ours), process)
+            process = spawn("instance", task, packages, theirs, layer, output)
+        guest = Guest(Peer(ours), process, output)
         started.append(guest)
         return guest
 
@@ -249,6 +264,7 @@ def start(task: Path, packages: Path, layer: Path) -> Iterator[Callable[..., Gue
             guest.process.wait(PATIENCE)
         finally:
             guest.process.kill()
+            os.close(guest.output)
 
 
 @pytest.fixture

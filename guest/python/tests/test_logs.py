@@ -224,22 +224,6 @@ def test_what_goes_around_python_is_captured(loaded):
         assert {name for name, _, _ in answer.logs} == {f"call-{n}"}
 
 
-def test_a_flood_around_python_is_bounded_and_its_rest_counted(loaded):
-    guest = loaded("import os\ndef handler(event, context): os.write(1, b'x' * event)")
-    flood = guest.call(3 << 20)
-    text = flood.text("stderr")
-    assert (
-        text
-        == "x" * (256 << 10) + f"\n[{(3 << 20) - (256 << 10)} more bytes of output were dropped]\n"
-    )
-    assert guest.call(3).text("stderr") == "xxx"
-
-
-def test_the_scratch_shows_no_file_of_ours(loaded):
-    guest = loaded("import os\ndef handler(e, c): return os.listdir('/tmp')")
-    assert not [name for name in guest.call().value if name.startswith(".lambswool")]
-
-
 def test_descriptors_put_elsewhere_or_closed_do_no_harm(loaded):
     guest = loaded(
         """

@@ -214,3 +214,22 @@ def test_a_clone_may_wake_while_a_thread_imports_what_draws(reference: Guest, ta
     reference.peer.send({"kind": "settle"})
     reference.peer.send({"kind": "wake"})
     assert reference.call().value == 1
+
+
+def test_a_flood_around_python_is_bounded_and_its_rest_counted(
+    reference: Guest, task: Path
+) -> None:
+    reference.peer.send({"kind": "settle"})
+    (task / "main.py").write_text(
+        "import os\n"
+        "def handler(event, context):\n"
+        "    os.write(1, b'x' * event)\n"
+        "    return os.listdir('/tmp')\n"
+    )
+    assert reference.load().kind == "loaded"
+    flood = reference.call(3 << 20)
+    rest = (3 << 20) - (256 << 10)
+    said = f"\n[{rest} more bytes of output were dropped]\n"
+    assert flood.text("stderr") == "x" * (256 << 10) + said
+    assert not [name for name in flood.value if name.startswith(".lambswool")]
+    assert reference.call(3).text("stderr") == "xxx"

@@ -703,8 +703,8 @@ def test_a_child_has_only_its_channel_and_what_it_opened_itself(zygote, task):
     write(task / "main.py", "import os\ndef handler(e, c): return os.listdir('/proc/self/fd')")
     guest = zygote.fork()
     assert guest.load().kind == "loaded"
-    # 0 to 3, the capture, and the listing itself
-    assert len(guest.call().value) == 6
+    # 0 to 3, and the listing itself
+    assert len(guest.call().value) == 5
 
 
 def test_a_rehearsal_leaves_nothing_for_the_handler_to_see(zygote, task):

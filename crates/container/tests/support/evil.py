@@ -1,6 +1,7 @@
 # Frame of a malicious package: imported by a zygote, it stands between the zygote and the native side from then on.
 # `attack(fds, uid, flags)` follows this text; what it returns is the report, which children inherit. With `LANDS`
 # false the real fork never happens.
+import stat
 import struct
 import sys
 
@@ -75,8 +76,8 @@ def say_ready(channel, more=b"", ancillary=()):
 
 
 def groups(fds):
-    """Of a slot's descriptors those that move processes: an instance's output, behind them, is a file without a name."""
-    return [fd for fd in fds[3:] if os.fstat(fd).st_nlink]
+    """Of a slot's descriptors those that move processes: an instance's output, behind them, is a pipe."""
+    return [fd for fd in fds[3:] if stat.S_ISREG(os.fstat(fd).st_mode)]
 
 
 def daemon(action):

@@ -22,6 +22,7 @@ use sandbox::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
 
 /// Whether the machine can run these tests. A skip is printed, and is a failure where `LAMBSWOOL_REQUIRE` names root.
 pub(crate) fn can_run() -> bool {
@@ -339,6 +340,8 @@ pub(crate) async fn ask(instance: &mut dyn Instance, event: &str) -> serde_json:
 pub(crate) struct Conversation {
     stream: UnixStream,
     decoder: Decoder,
+    written: Option<pipe::Receiver>,
+    /// What the guest said was written, and what was written around it.
     pub(crate) output: String,
 }
 
@@ -346,7 +349,9 @@ impl Conversation {
     pub(crate) async fn load(instance: &mut dyn Instance) -> Self {
         let stream = std::os::unix::net::UnixStream::from(instance.connect().unwrap());
         let stream = UnixStream::from_std(stream).unwrap();
-        let mut talk = Self { stream, decoder: Decoder::new(64 << 20), output: String::new() };
+        let written = instance.output().map(|pipe| pipe::Receiver::from_owned_fd(pipe).unwrap());
+        let decoder = Decoder::new(64 << 20);
+        let mut talk = Self { stream, decoder, written, output: String::new() };
         match talk.load_again().await {
             Some((Reply::Loaded { .. }, _)) => talk,
             other => panic!("not loaded: {other:?}"),
@@ -378,7 +383,7 @@ impl Conversation {
     }
 
     pub(crate) async fn reply(&mut self) -> Option<(Reply, Vec<u8>)> {
-        let mut bytes = vec![0; 64 << 10];
+        let (mut bytes, mut around) = (vec![0; 64 << 10], vec![0; 64 << 10]);
         loop {
             while let Some(frame) = self.decoder.next_frame().unwrap() {
                 match Reply::decode(frame).unwrap() {
@@ -386,11 +391,22 @@ impl Conversation {
                     other => return Some(other),
                 }
             }
-            let got = self.stream.read(&mut bytes).await.unwrap_or(0);
-            if got == 0 {
-                return None;
+            let written = async {
+                match &mut self.written {
+                    Some(pipe) => pipe.read(&mut around).await.unwrap_or(0),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                got = self.stream.read(&mut bytes) => match got.unwrap_or(0) {
+                    0 => return None,
+                    got => self.decoder.push(&bytes[..got]),
+                },
+                got = written => match got {
+                    0 => self.written = None,
+                    got => self.output += &String::from_utf8_lossy(&around[..got]),
+                },
             }
-            self.decoder.push(&bytes[..got]);
         }
     }
 

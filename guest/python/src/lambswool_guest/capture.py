@@ -1,12 +1,11 @@
-"""Output that goes around `sys.stdout`: C libraries, `os.write(1, …)`, subprocesses.
+"""A machine's output that goes around `sys.stdout`: C libraries, `os.write(1, …)`, subprocesses.
 
-File descriptors 1 and 2 of an instance are one nameless file in its scratch, opened for appending.
+File descriptors 1 and 2 of a machine are one nameless file in its scratch, opened for appending.
 After a load or an invocation one `fstat` tells whether anybody wrote. The scratch's own size bounds
 a flood: the writer then sees ENOSPC, as on any full disk. Such output arrives when the invocation
 ends.
 
-A container is born with that file, so that the worker can read what an instance leaves behind that
-dies or is ended. In a micro-VM it is made here, and lost with the machine.
+A container has a pipe there instead, which the worker reads.
 """
 
 import posix
@@ -22,11 +21,8 @@ class Capture:
 
     __slots__ = ("_fd",)
 
-    def __init__(self, directory: str | None = None) -> None:
-        """`directory` is where the file is to be made; none: it is there already."""
-        if directory is None:
-            self._fd = posix.dup(1)
-            return
+    def __init__(self, directory: str) -> None:
+        """`directory` is where the file is made."""
         self._fd = _nameless_file(directory)
         # Our own descriptor stays: the handler may put something else in the place of 1 and 2 for a
         # while.

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import NoReturn
 
+    from lambswool_guest.capture import Capture
     from lambswool_guest.imports import Witness
 
 _CLOCK = (time.perf_counter,)
@@ -71,10 +72,12 @@ def serve(fd: int, places: Places) -> "NoReturn":
     go_on(Channel(fd), places, logs)
 
 
-def go_on(channel: Channel, places: Places, logs: Logs, scratch: str | None = None) -> "NoReturn":
-    """READY was said: by `fresh.py`, or, for a fork, by the native side. In a machine `scratch` is
-    where its output is captured."""
-    logs.attach(channel, scratch)
+def go_on(
+    channel: Channel, places: Places, logs: Logs, capture: "Capture | None" = None
+) -> "NoReturn":
+    """READY was said: by `fresh.py`, or, for a fork, by the native side. A machine has a
+    `capture`."""
+    logs.attach(channel, capture)
     Instance(channel, logs, places).converse(channel)
     _exit(0)
 

@@ -4,7 +4,7 @@
   zygote ── attach ──► loading, id "" ── end ──► between ── begin(id) ──► invocation ── end ──┐
    (discards)                                      ▲  (holds)              (sends)            │
                                                    └──────────────────────────────────────────┘
-  a process that the handler forks: everything goes to descriptors 1 and 2, which are captured
+  a process that the handler forks: everything goes to descriptors 1 and 2
 ```
 
 A whole line is sent when it is complete, so that nothing said is lost with an instance that is
@@ -22,11 +22,14 @@ import sys
 from _thread import RLock
 
 from lambswool_guest import codec
-from lambswool_guest.capture import LIMIT, Capture
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from lambswool_guest.capture import Capture
     from lambswool_guest.wire import Channel
+
+LIMIT = 256 << 10
+"""Bytes held of what is written between two invocations, on each stream."""
 
 FRAME_BYTES = 64 << 10
 
@@ -82,11 +85,11 @@ class Logs:
         sys.stdout = sys.__stdout__ = _text(self._stdout)  # type: ignore[misc]
         sys.stderr = sys.__stderr__ = _text(self._stderr)  # type: ignore[misc]
 
-    def attach(self, channel: "Channel", scratch: str | None) -> None:
-        """In an instance, after any fork: from now on text is sent, for the load first. `scratch`:
-        see `Capture`."""
+    def attach(self, channel: "Channel", capture: "Capture | None") -> None:
+        """In an instance, after any fork: from now on text is sent, for the load first. In a
+        container the worker itself reads what is written to descriptors 1 and 2."""
         self._channel = channel
-        self._capture = Capture(scratch)
+        self._capture = capture
         self.begin("")
         posix.register_at_fork(after_in_child=self._leave)
 

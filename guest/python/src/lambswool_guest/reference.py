@@ -29,6 +29,7 @@ from lambswool_guest import (
     sharing,
     stdlib,
 )
+from lambswool_guest.capture import Capture
 from lambswool_guest.logs import Logs
 from lambswool_guest.wire import Channel
 
@@ -63,4 +64,4 @@ def serve(fd: int, places: "Places") -> "NoReturn":
     reseed.before_forks()
     rehearsal.in_zygote(places, logs)
     sharing.settle()
-    instance.go_on(channel, places, logs, scratch="/tmp")
+    instance.go_on(channel, places, logs, Capture("/tmp"))
