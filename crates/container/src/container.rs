@@ -20,7 +20,8 @@ pub fn in_the_wardens_words(limits: Limits) -> protocol::Limits {
     };
     protocol::Limits {
         cpu,
-        memory_bytes: limits.memory_bytes,
+        memory_bytes: limits.charged_bytes(),
+        shown_bytes: limits.memory_bytes,
         pids: limits.pids,
         scratch_bytes: limits.scratch_bytes,
         scratch_inodes: limits.scratch_inodes,

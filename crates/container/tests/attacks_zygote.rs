@@ -356,6 +356,7 @@ def attack(fds, uid, flags):
 
 const IN_A_SLOT: Limits = Limits {
     memory_bytes: 160 << 20,
+    shown_bytes: 160 << 20,
     pids: 24,
     scratch_bytes: 8 << 20,
     scratch_inodes: 500,

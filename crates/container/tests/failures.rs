@@ -13,6 +13,7 @@ const HANDLER: &str = "def handler(event, context):\n    return 1\n";
 
 const LIMITS: Limits = Limits {
     memory_bytes: 160 << 20,
+    shown_bytes: 160 << 20,
     pids: 24,
     scratch_bytes: 8 << 20,
     scratch_inodes: 500,

@@ -96,7 +96,7 @@ impl Lease {
         let talk = Box::new(talk?);
         let resident = Arc::new(Resident {
             sandbox,
-            limit_bytes: handler.limits.memory_bytes,
+            limit_bytes: handler.limits.charged_bytes(),
             rest: Mutex::new(Rest::Busy),
         });
         let pages = pick.zygote.as_ref().map(|kept| Arc::clone(&kept.pages));

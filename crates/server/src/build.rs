@@ -76,7 +76,8 @@ impl BuildSandboxes {
     ) -> Self {
         let scratch_bytes = memory / 2;
         let limits = Limits {
-            memory_bytes: memory,
+            // Together as much as is asked for.
+            memory_bytes: memory - scratch_bytes.saturating_sub(Limits::SCRATCH),
             pids: PIDS,
             scratch_bytes,
             scratch_inodes: INODES,
@@ -148,7 +149,7 @@ impl BuildSandboxes {
         match instance.autopsy().await {
             Ok(Death::OutOfMemory) => format!(
                 "it reached its memory limit of {} MiB; the setting `build_memory` allows more",
-                self.limits.memory_bytes >> 20
+                self.limits.charged_bytes() >> 20
             ),
             death => death.unwrap_or(Death::Unknown).to_string(),
         }

@@ -164,6 +164,7 @@ impl Isolation {
         let unless = |defence, limit: u64, none: u64| if self.has(defence) { limit } else { none };
         Limits {
             memory_bytes: unless(Defence::LimitMemory, asked.memory_bytes, 1 << 50),
+            shown_bytes: asked.shown_bytes,
             // The kernel's own most (`PID_MAX_LIMIT`).
             pids: if self.has(Defence::LimitPids) { asked.pids } else { 1 << 22 },
             scratch_bytes: unless(Defence::LimitScratchBytes, asked.scratch_bytes, 1 << 40),
@@ -347,6 +348,7 @@ mod tests {
         let cpu = Cpu { quota: Some(500), weight: None };
         let asked = Limits {
             memory_bytes: 64 << 20,
+            shown_bytes: 64 << 20,
             pids: 8,
             scratch_bytes: 1 << 20,
             scratch_inodes: 9,

@@ -35,6 +35,7 @@ const LASTS: Duration = Duration::from_millis(30);
 /// What the process needs, generously.
 const LIMITS: Limits = Limits {
     memory_bytes: 64 << 20,
+    shown_bytes: 64 << 20,
     pids: 4,
     scratch_bytes: 0,
     scratch_inodes: 0,

@@ -46,8 +46,10 @@ pub struct Python {
 /// Limits of one sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Bytes of memory.
+    /// Bytes of memory, scratch included.
     pub memory_bytes: u64,
+    /// Bytes of memory that it is told to have: less, where it has asked for scratch beside.
+    pub shown_bytes: u64,
     /// Processes and threads.
     pub pids: u32,
     /// Bytes of `/tmp`, and again of `/dev/shm`.

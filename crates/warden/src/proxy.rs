@@ -28,6 +28,7 @@ const PROGRAM: &str = "wool-egress";
 /// What it needs for thousands of connections.
 const LIMITS: Limits = Limits {
     memory_bytes: 512 << 20,
+    shown_bytes: 512 << 20,
     pids: 600,
     scratch_bytes: 0,
     scratch_inodes: 0,

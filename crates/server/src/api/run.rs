@@ -95,7 +95,8 @@ pub(super) async fn run(
     let (body, _held) = body::collect(&headers, body, allowed, held).await?;
     let body = if handler.binary { body } else { without_mark(body) };
     let content_type = content_type(&handler, &headers, &body)?;
-    let admitted = app.quotas.admit(&handler.tenant, handler.limits.memory_bytes, Instant::now());
+    let admitted =
+        app.quotas.admit(&handler.tenant, handler.limits.charged_bytes(), Instant::now());
     let _part = admitted.map_err(|exhausted| ApiError::exhausted(name.tenant(), exhausted))?;
     let call = Call { handler: Arc::clone(&handler), body, content_type, id: id.clone() };
     let served = app.engine.serve(call).await;

@@ -122,6 +122,7 @@ impl Stage {
         let lacks = |wall: &str| plan.without.iter().any(|one| one == wall);
         let limits = Limits {
             memory_bytes: if lacks(MEMORY) { 1 << 30 } else { 64 << 20 },
+            shown_bytes: 64 << 20,
             pids: if lacks(THREADS) { 100 } else { 10 },
             scratch_bytes: 1 << 20,
             scratch_inodes: 16,

@@ -51,7 +51,7 @@ pub(crate) struct Key {
 
 impl From<Limits> for Key {
     fn from(limits: Limits) -> Self {
-        Self { memory: limits.memory_bytes, quota: limits.cpu.quota }
+        Self { memory: limits.shown_bytes, quota: limits.cpu.quota }
     }
 }
 
