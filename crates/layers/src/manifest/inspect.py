@@ -2,13 +2,15 @@
 and the environment variables that it sets, as far as their names stand there. Beside them the
 modules that Python itself has.
 
-Of functions only those at its top level count: the last one of each NAME, and a few others for an
-error to tell, however many there are. Nothing of it is run. What takes more memory, or calls, than
-there are says so.
+Of functions only those at its top level count: all that each NAME may come to be, and a few others
+for an error to tell, however many there are. `dynamic` is a name where the source may bind names
+that do not show in it. Nothing of it is run. What takes more memory, or calls, than there are says
+so.
 """
 
 import ast
 import json
+import re
 import sys
 import warnings
 
@@ -21,60 +23,10 @@ TOLD, NAME = 20, 100
 VARIABLES = 100
 
 
-def functions(body):
-    """Each name with the least and most arguments (null: any number), line, required keywords,
-    and the line of its first `yield`.
-
-    Least is null where only the name is known.
-    """
-    for node in body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node.name, *takes(node)
-        elif isinstance(node, ast.ClassDef):
-            continue
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            for alias in node.names:
-                yield (alias.asname or alias.name.split(".")[0]), None, None, node.lineno, 0, 0
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target in targets:
-                if isinstance(target, ast.Name) and isinstance(node.value, ast.Lambda):
-                    yield target.id, *takes(node.value)
-                elif isinstance(target, ast.Name):
-                    yield target.id, None, None, node.lineno, 0, 0
-        elif isinstance(node, ast.If | ast.With):
-            yield from functions(node.body)
-            yield from functions(getattr(node, "orelse", []))
-        elif isinstance(node, ast.Try):
-            for part in (node.body, node.orelse, node.finalbody, *(h.body for h in node.handlers)):
-                yield from functions(part)
-
-
-def takes(function):
-    """Least and most arguments, line, required keywords, and where it first yields (0: nowhere)."""
-    given = function.args
-    most = len(given.posonlyargs) + len(given.args)
-    least = most - len(given.defaults)
-    # Keyword-only arguments without a default can never be given.
-    required = sum(default is None for default in given.kw_defaults)
-    most = None if given.vararg else most
-    # What a decorator makes of a generator is known only when it runs.
-    yields = 0 if getattr(function, "decorator_list", ()) else first_yield(function)
-    return least, most, function.lineno, required, yields
-
-
-def first_yield(function):
-    """The line of its own first `yield`, not of a function within it; 0: it is no generator."""
-    body = function.body if isinstance(function.body, list) else [function.body]
-    inside = list(body)
-    lines = []
-    while inside:
-        node = inside.pop()
-        if isinstance(node, ast.Yield | ast.YieldFrom):
-            lines.append(node.lineno)
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            inside.extend(ast.iter_child_nodes(node))
-    return min(lines, default=0)
+def likely(wanted, source):
+    """Of the names that a handler may have, the first that stands in the source anyhow."""
+    words = set(re.findall(r"\w+", source.decode("utf-8", "replace")))
+    return next((name for name in wanted if name in words), wanted[0] if wanted else "")
 
 
 def main():
@@ -89,24 +41,28 @@ def main():
     except ValueError as error:
         message = f"{type(error).__name__}: {error}"[:500]
         return {"error": {"line": 0, "message": message, "text": ""}}
-    wanted, others, more = {}, {}, 0
-    for name, *rest in functions(tree.body):
-        if name in sys.argv[2:]:
-            wanted[name] = (name, *rest)
-        elif rest[0] is None or name[:NAME] in others:
+    # `bindings.py` and `variables.py` stand before this in what is run.
+    bindings = Bindings(tree)  # noqa: F821
+    wanted = [(name, *it) for name in sys.argv[2:] for it in bindings.found.get(name, ())]
+    others, more = {}, 0
+    for name, found in bindings.found.items():
+        functions = [it for it in found if it[0] is not None]
+        if name in sys.argv[2:] or not functions or name[:NAME] in others:
             continue
         elif len(others) < TOLD:
-            others[name[:NAME]] = (name[:NAME], *rest)
+            others[name[:NAME]] = (name[:NAME], *functions[-1])
         else:
             more += 1
-    names = ("name", "least", "most", "line", "required", "yields")
-    told = [dict(zip(names, found, strict=True)) for found in (*wanted.values(), *others.values())]
+    names = ("name", "least", "most", "line", "required", "yields", "by_the_way")
+    told = [dict(zip(names, found, strict=True)) for found in (*wanted, *others.values())]
+    dynamic = likely(sys.argv[2:], source) if bindings.open else None
     standard = sorted(sys.stdlib_module_names)
-    # `variables.py` stands before this in what is run. Without these words it would find nothing.
+    # Without these words it would find nothing.
     sets_some = any(word in source for word in (b"environ", b"putenv", b"setenv"))
     names = Variables(tree).names if sets_some else ()  # noqa: F821
     sets = [name for name in names if 0 < len(name) <= NAME][:VARIABLES]
-    return {"functions": told, "more": more, "sets": sets, "standard": standard}
+    found = {"functions": told, "more": more, "dynamic": dynamic}
+    return {**found, "sets": sets, "standard": standard}
 
 
 try:

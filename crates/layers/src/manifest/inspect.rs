@@ -20,7 +20,13 @@ use crate::allowance::{ALLOWANCE, Allowance};
 use crate::installer::InstallerError;
 use crate::{Interpreter, Patience, RunError};
 
-const SCRIPT: &str = concat!(include_str!("variables.py"), "\n\n", include_str!("inspect.py"));
+const SCRIPT: &str = concat!(
+    include_str!("variables.py"),
+    "\n\n",
+    include_str!("bindings.py"),
+    "\n\n",
+    include_str!("inspect.py")
+);
 
 /// How long a busy machine may take to give it the time that it may have.
 const DEADLINE: Duration = Duration::from_secs(300);
@@ -35,6 +41,9 @@ struct Answer {
     /// How many functions there are beside these.
     #[serde(default)]
     more: u64,
+    /// A name that may be bound although the source does not show it; none: all that is bound shows.
+    #[serde(default)]
+    dynamic: Option<String>,
     /// The environment variables that it sets.
     #[serde(default)]
     sets: Vec<String>,
@@ -59,6 +68,8 @@ struct Defined {
     required: u32,
     /// The line of its first `yield`; 0 for what is no generator.
     yields: u32,
+    /// Bound as a loop's variable is, or an attribute, and not by a definition, an import or an assignment.
+    by_the_way: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -131,10 +142,7 @@ fn wanted(entry: &Entry) -> Vec<&str> {
 
 fn choose(answer: &Answer, entry: &Entry) -> Result<Found, ManifestError> {
     let (defined, names) = (&answer.functions, wanted(entry));
-    // The last definition of a name is the one that counts when the module has been run.
-    let found =
-        names.iter().find_map(|name| defined.iter().rfind(|function| function.name == *name));
-    let Some(found) = found else {
+    let Some(name) = called(answer, entry) else {
         let functions: Vec<&str> =
             defined.iter().filter(|f| f.least.is_some()).map(|f| f.name.as_str()).collect();
         return Err(ManifestError::NoFunction {
@@ -148,24 +156,47 @@ fn choose(answer: &Answer, entry: &Entry) -> Result<Found, ManifestError> {
             example: example(names[0], &answer.functions),
         });
     };
-    if found.yields > 0 {
-        return Err(ManifestError::Generator {
-            file: entry.file.clone(),
-            line: found.yields,
-            function: found.name.clone(),
-        });
+    let all = || defined.iter().filter(|function| function.name == name);
+    let good = all().filter(|function| function.yields == 0).find_map(convention);
+    let convention = match (good, all().next_back()) {
+        (Some(convention), _) => convention,
+        // What is refused here fails whatever the module does when it is run. All else is left to that.
+        (None, Some(found)) if answer.dynamic.is_none() => return Err(refused(found, entry)),
+        _ => usual(name),
+    };
+    Ok(Found {
+        name: name.to_owned(),
+        convention,
+        sets: answer.sets.clone(),
+        standard: answer.standard.clone(),
+    })
+}
+
+/// The name of the function that will be called; none: it is bound nowhere.
+fn called<'a>(answer: &'a Answer, entry: &'a Entry) -> Option<&'a str> {
+    let names = wanted(entry);
+    let is_bound = |name: &str, by_the_way: bool| {
+        let mut bound = answer.functions.iter().filter(|function| function.name == name);
+        bound.any(|function| function.by_the_way == by_the_way)
+    };
+    let defined = names.iter().find(|name| is_bound(name, false));
+    // `with open(path) as f` makes no handler of `f`: a setting has to name it.
+    let likely = |name: &&&str| entry.function.is_some() || **name != "f";
+    let otherwise = || names.iter().filter(likely).find(|name| is_bound(name, true));
+    defined.or_else(otherwise).copied().or(answer.dynamic.as_deref())
+}
+
+/// Why a function cannot be called, which is a generator or takes something else than an event.
+fn refused(function: &Defined, entry: &Entry) -> ManifestError {
+    let (file, name) = (entry.file.clone(), function.name.clone());
+    if function.yields > 0 {
+        return ManifestError::Generator { file, line: function.yields, function: name };
     }
-    match convention(found) {
-        Some(convention) => {
-            let (sets, standard) = (answer.sets.clone(), answer.standard.clone());
-            Ok(Found { name: found.name.clone(), convention, sets, standard })
-        }
-        None => Err(ManifestError::Arguments {
-            file: entry.file.clone(),
-            line: found.line,
-            function: found.name.clone(),
-            arguments: told(found),
-        }),
+    ManifestError::Arguments {
+        file,
+        line: function.line,
+        function: name,
+        arguments: told(function),
     }
 }
 
@@ -183,12 +214,7 @@ fn example(name: &str, defined: &[Defined]) -> String {
 
 fn convention(function: &Defined) -> Option<Convention> {
     let Some(least) = function.least else {
-        // Only the name is known: `f` is OpenLambda's name, the others are Lambda's.
-        return Some(if function.name == "f" {
-            Convention::OpenLambda
-        } else {
-            Convention::Lambda
-        });
+        return Some(usual(&function.name));
     };
     let fits = |count| {
         least <= count && function.most.is_none_or(|most| count <= most) && function.required == 0
@@ -200,6 +226,11 @@ fn convention(function: &Defined) -> Option<Convention> {
     } else {
         None
     }
+}
+
+/// Of what only the name is known: `f` is OpenLambda's name, the others are Lambda's.
+fn usual(name: &str) -> Convention {
+    if name == "f" { Convention::OpenLambda } else { Convention::Lambda }
 }
 
 fn told(function: &Defined) -> String {
@@ -217,7 +248,15 @@ mod tests {
     use super::*;
 
     fn of(name: &str, least: Option<u32>, most: Option<u32>) -> Defined {
-        Defined { name: name.to_owned(), least, most, line: 3, required: 0, yields: 0 }
+        Defined {
+            name: name.to_owned(),
+            least,
+            most,
+            line: 3,
+            required: 0,
+            yields: 0,
+            by_the_way: false,
+        }
     }
 
     fn entry(function: Option<&str>) -> Entry {
@@ -276,6 +315,21 @@ mod tests {
             "def handler(event): yield 1\ndef handler(event): return 1\n",
         ] {
             assert_eq!(told(source).unwrap().name, "handler", "{source}");
+        }
+    }
+
+    #[test]
+    fn only_what_surely_fails_at_its_load_is_refused() {
+        let name = |source: &str| inspected(source, ALLOWANCE).map(|found| found.name);
+        // In each a run may bind the name to what can be called.
+        for source in include_str!("testdata/handlers.py").split("\n# ----\n") {
+            assert_eq!(name(source).unwrap(), "handler", "{source}");
+        }
+        let idiom =
+            "import logging\nfor handler in logging.root.handlers: pass\ndef f(event): ...\n";
+        assert_eq!(name(idiom).unwrap(), "f");
+        for source in include_str!("testdata/no_handlers.py").split("\n# ----\n") {
+            assert!(name(source).is_err(), "{source}");
         }
     }
 
