@@ -22,9 +22,10 @@ def main(root: str, prefix: str) -> None:
     names = [name for name in sys.modules if f"{name}.".startswith(f"{PACKAGE}.")]
     names.remove(f"{PACKAGE}.fresh")
     modules = tuple((name, *compiled(sys.modules[name].__file__, root, prefix)) for name in names)
+    packed = marshal.dumps(modules)
     _, fresh = compiled(lambswool_guest.fresh.__file__, root, prefix)
     place = lambswool_guest.fresh.MODULES
-    constants = tuple(modules if constant == place else constant for constant in fresh.co_consts)
+    constants = tuple(packed if constant == place else constant for constant in fresh.co_consts)
     whole = fresh.replace(co_consts=constants)
     # With an unchecked hash (PEP 552) of nothing: there is no one source.
     data = MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8) + marshal.dumps(whole)
@@ -34,10 +35,10 @@ def main(root: str, prefix: str) -> None:
 
 
 def compiled(path: str, root: str, prefix: str) -> tuple:
-    """The path inside the sandbox, which tracebacks show, and the code."""
+    """The path inside the sandbox, which tracebacks show, and the code, without documentation."""
     shown = os.path.join(prefix, os.path.relpath(path, root))
     with open(path, "rb") as file:
-        return shown, compile(file.read(), shown, "exec", dont_inherit=True)
+        return shown, compile(file.read(), shown, "exec", dont_inherit=True, optimize=2)
 
 
 main(*sys.argv[1:])
