@@ -64,12 +64,27 @@ def _begin_generation() -> None:
 def after_fork() -> None:
     """In every child, before anything else runs."""
     _begin_generation()
+    if _is_plain():
+        return
     try:
         _seed_numpy()
         _seed_openssl()
         _take_node()
     except Exception:  # a library that is made otherwise
         return
+
+
+def _is_plain() -> bool:
+    """Whether there is nothing to seed: to find that out otherwise, for one library after the
+    other, writes to pages of a clone's."""
+    modules = stdlib.modules
+    return not (
+        _known
+        or "random" in modules
+        or "uuid" in modules
+        or "_ssl" in modules
+        or "numpy.random.mtrand" in modules
+    )
 
 
 def _seed_numpy() -> None:
@@ -226,10 +241,11 @@ def after_clone() -> None:
     global _numpy_state
     if _numpy_state is not None and _numpy_has_drawn():
         _numpy_state = None
-    try:
-        _seed(_module("random"))
-    except Exception:  # the function has put something else in the place of its `seed`
-        pass
+    if not _is_plain():
+        try:
+            _seed(_module("random"))
+        except Exception:  # the function has put something else in the place of its `seed`
+            pass
     after_fork()
     _forget_seed_of_sqlite()
     for hook in [*_before, *_in_child]:

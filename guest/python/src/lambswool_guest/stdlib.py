@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _NAMES = sys.stdlib_module_names
 # The interpreter's own dictionary: a function can put another in the place of `sys.modules`.
-_modules = sys.modules
+modules = sys.modules
 _held: "dict[str, ModuleType]" = {}
 _directories: list[str] = []
 
@@ -35,8 +35,8 @@ def begin(places: "Places") -> None:
 def hold(*names: str) -> None:
     """Keeps what is imported already, for `module`."""
     for name in names:
-        if name in _modules:
-            _held[name] = _modules[name]
+        if name in modules:
+            _held[name] = modules[name]
 
 
 def module(name: str, first: str = "") -> "ModuleType":
@@ -48,13 +48,13 @@ def module(name: str, first: str = "") -> "ModuleType":
             _held[name] = _imported_among_others(name, taken, first)
         else:
             __import__(name)
-            _held[name] = _modules[name]
+            _held[name] = modules[name]
     return _held[name]
 
 
 def loaded(name: str) -> "ModuleType | None":
     """What `sys.modules` has by this name, if it is the standard library's."""
-    found = _modules.get(name)
+    found = modules.get(name)
     return found if found is not None and is_own(found) else None
 
 
@@ -81,7 +81,7 @@ def _taken() -> set[str]:
     """Names of the standard library's that others have modules of, loaded or to be found first."""
     if not _directories:  # no instance: there is no function
         return set()
-    taken = {name for name in _NAMES if name in _modules and not is_own(_modules[name])}
+    taken = {name for name in _NAMES if name in modules and not is_own(modules[name])}
     for directory in sys.path:
         if directory in _directories:
             break
@@ -96,20 +96,20 @@ def _taken() -> set[str]:
 def _imported_among_others(name: str, taken: set[str], first: str) -> "ModuleType":
     path = list(sys.path)
     others = {}
-    for one in list(_modules):
-        if one.partition(".")[0] in taken and not is_own(_modules[one]):
-            others[one] = _modules.pop(one)
-    before = set(_modules)
+    for one in list(modules):
+        if one.partition(".")[0] in taken and not is_own(modules[one]):
+            others[one] = modules.pop(one)
+    before = set(modules)
     sys.path[:] = _directories
     try:
         __import__(name)
-        found = _modules[name]
+        found = modules[name]
         if first:
             getattr(found, first)()
         return found
     finally:
         sys.path[:] = path
-        for one in _modules.keys() - before:
+        for one in modules.keys() - before:
             if one.partition(".")[0] in taken:
-                del _modules[one]
-        _modules.update(others)
+                del modules[one]
+        modules.update(others)
