@@ -29,6 +29,7 @@ pub mod empty;
 mod examine;
 pub mod filter;
 pub mod guardian;
+mod identity;
 pub mod isolation;
 mod land;
 mod monitor;

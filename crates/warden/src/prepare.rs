@@ -19,6 +19,7 @@ use crate::cgroup::{self, Group};
 use crate::defence::Defence;
 use crate::empty::Remains;
 use crate::filter::Role;
+use crate::identity::Identity;
 use crate::isolation::Isolation;
 use crate::protocol::{Answer, Cpu, Files, Limits, Network, Python};
 use crate::rootfs::Contents;
@@ -35,18 +36,20 @@ impl Warden {
                 "nothing is forked into a mount namespace of its own: set zygotes = \"none\", or an isolation without own=mnt",
             ));
         }
-        let spent = Refused::Wrong("no kernel uid is free");
-        let (uid, allotment, block) = match role {
+        let (identity, allotment, block) = match role {
             Role::Instance => {
-                let uid = self.uids.take_one().ok_or(spent)?;
-                (uid, Allotment::Single(uid), None)
+                let identity = self.take_identity()?;
+                let allotment = Allotment::Single(identity.uid);
+                (identity, allotment, None)
             }
             Role::Zygote => {
+                let spent = Refused::Wrong("no kernel uid is free");
                 let block = self.uids.take_block().ok_or(spent)?;
-                (block.first, Allotment::Block(block.first), Some(block))
+                let identity = Identity { uid: block.first, namespace: None };
+                (identity, Allotment::Block(block.first), Some(block))
             }
         };
-        let (mut sandbox, ours) = match self.start_as(name, role, what, uid) {
+        let (mut sandbox, ours) = match self.start_as(name, role, what, identity) {
             Ok(started) => started,
             Err(refused) => {
                 self.give_back(allotment, None);
@@ -93,8 +96,9 @@ impl Warden {
         name: u64,
         role: Role,
         what: Interpreter<'_>,
-        uid: u32,
+        identity: Identity,
     ) -> Result<(Sandbox, Ours), Refused> {
+        let Identity { uid, namespace } = identity;
         let Interpreter { python, packages, code, network, limits } = what;
         let contents = Contents { packages, code, uid, network, limits };
         let root = self.roots.make(&python, contents)?;
@@ -102,7 +106,6 @@ impl Warden {
             Role::Instance => Some(output_pipe(uid)?).unzip(),
             Role::Zygote => (None, None),
         };
-        let namespace = self.instance_namespace(role, uid)?;
         let group = self.group_for(name, role, limits, uid).map_err(kernel("make cgroup"))?;
         let kind = if role == Role::Zygote { SocketType::SEQPACKET } else { SocketType::STREAM };
         let started = channel(kind).and_then(|(ours, theirs)| {
@@ -154,17 +157,6 @@ impl Warden {
             counted: false,
         };
         Ok((sandbox, Ours { channel, output }))
-    }
-
-    /// The user namespace of an instance that is started from nothing. A zygote has none, so that it can make its forks'; and
-    /// what keeps its capabilities, to see what a defence is worth, keeps the host's.
-    fn instance_namespace(&self, role: Role, uid: u32) -> Result<Option<OwnedFd>, Refused> {
-        if role == Role::Zygote || !self.host.isolation.has(Defence::Capabilities) {
-            return Ok(None);
-        }
-        let map = IdMap { inside: INNER, outside: uid, count: 1 };
-        let made = user_namespace(Parent::Initial, uid, map);
-        made.map(Some).map_err(kernel("make user namespace"))
     }
 
     /// The group's files, for `holder` to move its own processes there and nobody else's.

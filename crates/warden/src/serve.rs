@@ -14,6 +14,7 @@ use thiserror::Error;
 
 use crate::cgroup::{Cgroups, Group};
 use crate::filter::Filters;
+use crate::identity::{AHEAD, Identities};
 use crate::isolation::Isolation;
 use crate::pacemaker::Pacemaker;
 use crate::place::Place;
@@ -38,8 +39,8 @@ const MAY_WAIT: usize = 32;
 /// derived zygote's namespace or a root zygote's pipe.
 const FOR_A_SANDBOX: u64 = 8;
 
-/// Descriptors that the warden needs itself, for its views, and to make one sandbox.
-const FOR_ITSELF: u64 = 64 + MAX_VIEWS as u64;
+/// Descriptors that the warden needs itself, for its views, for what it makes ahead, and to make one sandbox.
+const FOR_ITSELF: u64 = 64 + (MAX_VIEWS + AHEAD) as u64;
 
 /// Why a command was not carried out.
 #[derive(Debug, Error)]
@@ -91,6 +92,7 @@ pub struct Warden {
     pub(crate) dying: VecDeque<u64>,
     /// Cgroups of earlier instances that no zygote forked, ready for the next ones.
     pub(crate) idle_groups: Vec<Group>,
+    pub(crate) identities: Identities,
     pub(crate) filters: Filters,
     pub(crate) host: Host,
 }
@@ -131,6 +133,7 @@ impl Warden {
             sandboxes: HashMap::new(),
             dying: VecDeque::new(),
             idle_groups: Vec::new(),
+            identities: Identities::default(),
             host,
         }
     }
@@ -143,19 +146,22 @@ impl Warden {
         let mut packet = vec![0; MAX_PACKET];
         let mut reaped = false;
         loop {
-            let wait = match (reaped, self.dying.is_empty()) {
+            // What could not be taken apart has not quite ended. What is made ahead waits until nothing was asked for that long: an
+            // interpreter that was just started wants the processors.
+            let soon = !self.dying.is_empty() || self.identities.lacks();
+            let wait = match (reaped, soon) {
                 (true, _) => 0,
-                (false, true) => 1000,
-                // What could not be taken apart has not quite ended.
-                (false, false) => 2,
+                (false, true) => 2,
+                (false, false) => 1000,
             };
             let limit = Timespec { tv_sec: wait / 1000, tv_nsec: wait % 1000 * 1_000_000 };
             let mut fds = vec![PollFd::new(&worker, PollFlags::IN)];
             let deaths = self.place.deaths();
             fds.extend(deaths.iter().map(|it| PollFd::from_borrowed_fd(it.pipe(), PollFlags::IN)));
-            let quiet = poll(&mut fds, Some(&limit))? == 0 && wait == 1000;
-            if quiet {
-                self.thin_out();
+            match (poll(&mut fds, Some(&limit))?, wait) {
+                (0, 1000) => self.thin_out(),
+                (0, 2) if self.identities.lacks() => self.make_identity_ahead(),
+                _ => {}
             }
             loop {
                 let received = match scm::receive(worker, &mut packet, false) {
