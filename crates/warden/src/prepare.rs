@@ -30,6 +30,9 @@ use crate::uids::{Allotment, Block, INNER, Uids};
 
 impl Warden {
     pub(crate) fn start(&mut self, name: u64, what: Interpreter<'_>) -> Answered {
+        if let Some(pacemaker) = &mut self.pacemaker {
+            pacemaker.beat();
+        }
         let role = if what.code.is_some() { Role::Instance } else { Role::Zygote };
         if role == Role::Zygote && !self.host.isolation.forks() {
             return Err(Refused::Wrong(
