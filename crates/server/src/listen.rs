@@ -40,7 +40,7 @@ use tokio_util::sync::CancellationToken;
 use crate::access::Remote;
 use crate::api;
 use crate::connections::{Connections, Seat, Visit};
-use crate::heads::{Head, Watched};
+use crate::heads::{Heads, Watched};
 use crate::paced::Paced;
 use crate::state::State;
 
@@ -155,9 +155,9 @@ pub(crate) async fn serve<L: Listener>(
         open.spawn(async move {
             match seat {
                 Some(seat) => {
-                    let head = Head::new(BUFFER);
-                    let stream = Watched::new(Paced::new(stream, patience), head.clone());
-                    let behind = (router, remote, head);
+                    let heads = Heads::default();
+                    let stream = Watched::new(Paced::new(stream, patience), heads.clone());
+                    let behind = (router, remote, heads);
                     attend(TokioIo::new(stream), behind, &seat, &leave, patience).await;
                 }
                 None => refuse(TokioIo::new(stream), refusal).await,
@@ -172,14 +172,14 @@ pub(crate) async fn serve<L: Listener>(
 /// One connection, from its first byte to its last. What goes wrong on it is its client's to see.
 async fn attend(
     stream: impl hyper::rt::Read + hyper::rt::Write + Unpin,
-    (router, remote, head): (Router, Remote, Head),
+    (router, remote, heads): (Router, Remote, Heads),
     seat: &Arc<Seat>,
     leave: &CancellationToken,
     patience: Duration,
 ) {
     let answer = service_fn(|request: Request<Incoming>| {
         let visit = Visit::to(seat);
-        let (checked, head) = (head.check(request.headers()), head.clone());
+        let checked = heads.check(request.headers());
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(remote.clone());
         request.extensions_mut().insert(visit.clone());
@@ -194,7 +194,7 @@ async fn attend(
                     answer
                 }
             };
-            Ok::<_, Infallible>(answer.map(|body| Answer { body, visit, head }))
+            Ok::<_, Infallible>(answer.map(|body| Answer { body, visit }))
         }
     });
     let mut http = http1::Builder::new();
@@ -226,13 +226,11 @@ async fn refuse(stream: impl hyper::rt::Read + hyper::rt::Write + Unpin, refusal
 struct Answer {
     body: Body,
     visit: Visit,
-    head: Head,
 }
 
 impl Drop for Answer {
     fn drop(&mut self) {
         self.visit.end();
-        self.head.expect();
     }
 }
 
