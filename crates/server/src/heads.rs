@@ -107,9 +107,10 @@ struct Reader {
 }
 
 /// Where in the stream the next byte is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum At {
     /// Before the first line of a head.
+    #[default]
     Between,
     /// In a head, of which these lengths have been read.
     Head { length: Option<u64>, coded: bool },
@@ -121,12 +122,6 @@ enum At {
     Trailer,
     /// Behind what is no request. hyper refuses it and closes the connection.
     Lost,
-}
-
-impl Default for At {
-    fn default() -> Self {
-        Self::Between
-    }
 }
 
 impl Reader {

@@ -276,4 +276,19 @@ def attack(turn, told):
 ",
     )
     .refused_by_host(&["EINVAL", "EPERM"]),
+    Attack::new(
+        Who::Handler,
+        "have a page merged with those of others",
+        "madvise(MADV_MERGEABLE)",
+        &[Defence::FilterProcessOptions],
+        &["EINVAL"],
+        "
+def attack(turn, told):
+    page = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    page.madvise(mmap.MADV_WILLNEED)
+    said = trying(lambda: page.madvise(mmap.MADV_MERGEABLE))
+    return got('one that it has') if said == 'OK' else said
+",
+    )
+    .refused_by_host(&["EINVAL"]),
 ];

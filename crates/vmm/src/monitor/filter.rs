@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use libc::c_long;
 use warden::filter::program::{Foreign, Program, Rule, Test, compile};
+use warden::filter::unmerged;
 
 /// Reading layers, of which it has only descriptors; talking; the files that memory is made of.
 const FILES: &[c_long] = &[
@@ -32,15 +33,9 @@ const FILES: &[c_long] = &[
     libc::SYS_shutdown,
 ];
 
-/// Memory of its own, guests' included.
-const MEMORY: &[c_long] = &[
-    libc::SYS_mmap,
-    libc::SYS_munmap,
-    libc::SYS_mremap,
-    libc::SYS_mprotect,
-    libc::SYS_madvise,
-    libc::SYS_brk,
-];
+/// Memory of its own, guests' included; `madvise` separately.
+const MEMORY: &[c_long] =
+    &[libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_mprotect, libc::SYS_brk];
 
 /// Threads, and stopping the one that runs a guest; `clone` separately.
 const THREADS: &[c_long] = &[
@@ -111,6 +106,7 @@ pub(super) fn build() -> Program {
     rules.insert(libc::SYS_clone, Rule::When(vec![vec![(0, thread)]]));
     let name = Test::Is(libc::PR_SET_NAME.unsigned_abs());
     rules.insert(libc::SYS_prctl, Rule::When(vec![vec![(0, name)]]));
+    rules.insert(libc::SYS_madvise, unmerged());
     compile(&rules, Foreign::Killed)
 }
 

@@ -49,6 +49,7 @@ fn attempt(plan: &Plan, kvm: &File, control: &OwnedFd) -> io::Result<String> {
             Ok(format!("a signal's way to process {victim}"))
         }
         "low page" => low_page(),
+        "merge" => merge(),
         "segment" => {
             let key: usize = argument.parse().map_err(io::Error::other)?;
             Ok(format!("segment {}", call(libc::SYS_shmget, [key, 0, 0, 0, 0, 0])?))
@@ -171,6 +172,12 @@ fn low_page() -> io::Result<String> {
     Ok(format!("the page at {at}"))
 }
 
+fn merge() -> io::Result<String> {
+    let flags = flag(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    let at = call(libc::SYS_mmap, [0, 4096, 3, flags, usize::MAX, 0])?;
+    number(libc::SYS_madvise, [at, 4096, flag(libc::MADV_MERGEABLE), 0, 0, 0])
+}
+
 fn host_name() -> io::Result<String> {
     let mut names = [0u8; 6 * 65];
     call(libc::SYS_uname, [names.as_mut_ptr() as usize, 0, 0, 0, 0, 0])?;
@@ -201,6 +208,7 @@ fn name(error: &io::Error) -> String {
         (libc::ENOENT, "ENOENT"),
         (libc::ENOSYS, "ENOSYS"),
         (libc::EACCES, "EACCES"),
+        (libc::EINVAL, "EINVAL"),
         (libc::EAGAIN, "EAGAIN"),
         (libc::ESRCH, "ESRCH"),
         (libc::ENETUNREACH, "ENETUNREACH"),

@@ -63,6 +63,7 @@ pub(crate) const ALL: &[Attack] = &[
     attack("a new user namespace", "namespace", "", &["filter"], "ENOSYS"),
     attack("watching files", "notify", "", &["filter"], "ENOSYS"),
     attack("becoming dumpable again", "dump", "", &["filter"], "ENOSYS"),
+    attack("having pages merged with others'", "merge", "", &["filter"], "EINVAL"),
     attack("a request of KVM's that is not listed", "kvm", "", &["filter"], "ENOSYS"),
     attack("a request of another driver's", "ioctl", "", &["filter"], "ENOSYS"),
     attack(

@@ -35,7 +35,7 @@ pub const GROUPS: &[Group] = &[
         name: "memory",
         reason: "memory of the caller's own",
         calls: calls![
-            SYS_mmap SYS_munmap SYS_mremap SYS_mprotect SYS_madvise SYS_brk SYS_mlock SYS_mlock2
+            SYS_mmap SYS_munmap SYS_mremap SYS_mprotect SYS_brk SYS_mlock SYS_mlock2
             SYS_munlock SYS_mlockall SYS_munlockall SYS_msync SYS_mincore SYS_membarrier
             SYS_get_mempolicy SYS_mbind SYS_set_mempolicy SYS_pkey_alloc SYS_pkey_free
             SYS_pkey_mprotect

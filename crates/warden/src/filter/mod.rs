@@ -173,6 +173,7 @@ const PR_SCHED_CORE: i32 = 62;
 const PR_SET_MEMORY_MERGE: i32 = 67;
 
 fn keep_options_of_processes(rules: &mut BTreeMap<c_long, Rule>, isolation: Isolation) {
+    rules.insert(libc::SYS_madvise, Rule::Always);
     if !isolation.has(Defence::FilterProcessOptions) {
         return;
     }
@@ -182,6 +183,15 @@ fn keep_options_of_processes(rules: &mut BTreeMap<c_long, Rule>, isolation: Isol
     };
     tests.extend(SHARED_BY_PROCESSES.map(|option| (0, Test::IsNot(option.unsigned_abs()))));
     rules.insert(libc::SYS_prctl, Rule::When(vec![tests]));
+    rules.insert(libc::SYS_madvise, unmerged());
+}
+
+/// Advice on memory but that its pages be merged with others' (MADV_MERGEABLE), for each range what PR_SET_MEMORY_MERGE is for all: EINVAL,
+/// as on a kernel without merging.
+#[must_use]
+pub fn unmerged() -> Rule {
+    let other = Test::IsNot(libc::MADV_MERGEABLE.unsigned_abs());
+    Rule::WhenElse(vec![vec![(2, other)]], libc::EINVAL)
 }
 
 /// Files of layers are everybody's, and so are their pages in memory: whoever may read one could have them thrown out
@@ -273,9 +283,9 @@ mod tests {
              `setsockopt` but for SO_ATTACH_* of SOL_SOCKET and IPV6_FLOWLABEL_MGR, and where sandboxes share a network \
              memberships in multicast groups are answered with success and not made; where zygotes make networks for what they fork no NETLINK_ROUTE, \
              `setsockopt` and `getsockopt` without tables and IPsec, `ioctl` without devices' own requests; `ioctl` without what names or maps the file system that layers are on (FIEMAP, FS_IOC_GETFSUUID, \
-             FS_IOC_GETFSSYSFSPATH, FS_IOC_GETFSLABEL, requests of Btrfs and XFS; ENOTTY); `prctl` but for PR_SET_SECCOMP, PR_SCHED_CORE and PR_SET_MEMORY_MERGE; `setrlimit` and `prlimit64`, where RLIMIT_CORE is answered with success and not set; \
+             FS_IOC_GETFSSYSFSPATH, FS_IOC_GETFSLABEL, requests of Btrfs and XFS; ENOTTY); `prctl` but for PR_SET_SECCOMP, PR_SCHED_CORE and PR_SET_MEMORY_MERGE; `madvise` but for MADV_MERGEABLE (EINVAL); `setrlimit` and `prlimit64`, where RLIMIT_CORE is answered with success and not set; \
              a zygote's `setns` with CLONE_NEWUSER, `unshare` with exactly what its forks make for themselves, `chroot`, `seccomp` with SECCOMP_SET_MODE_FILTER and no flags | \
-             `clone` `socket` `socketpair` `fcntl` `fadvise64` `setsockopt` `getsockopt` `ioctl` `prctl` `setrlimit` `prlimit64` `setns` `unshare` `chroot` `seccomp` |\n\n## Refused, and what for\n\n| defence | \
+             `clone` `socket` `socketpair` `fcntl` `fadvise64` `setsockopt` `getsockopt` `ioctl` `prctl` `madvise` `setrlimit` `prlimit64` `setns` `unshare` `chroot` `seccomp` |\n\n## Refused, and what for\n\n| defence | \
              where it would lead | calls |\n| --- | --- | --- |\n",
         );
         for refusal in refused::REFUSALS.iter().filter(|refusal| !refusal.calls.is_empty()) {
