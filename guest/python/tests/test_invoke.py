@@ -197,6 +197,30 @@ def test_a_result_that_is_no_json_is_answered_with_what_to_return_instead(loaded
     assert instead in loaded(f"def handler(event, context): return {result}").call().message
 
 
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [
+        ("type('D', (dict,), {'items': fail})(a=1)", "ValueError"),
+        ("[type('L', (list,), {'__iter__': fail})([1])]", "ValueError"),
+        ("{'a': {1, 2}}", "Runtime.MarshalError"),
+        ("type('D', (dict,), {})(a=float('nan'))", "Runtime.MarshalError"),
+    ],
+)
+def test_what_a_result_raises_itself_is_told_as_it_is(loaded, made, kind):
+    guest = loaded(
+        f"""
+        def fail(self):
+            raise ValueError("mine")
+        def handler(event, context):
+            return {made}
+        """
+    )
+    answer = guest.call()
+    assert answer.header["error_type"] == kind
+    if kind == "ValueError":
+        assert any("in fail" in line for line in answer.header["traceback"])
+
+
 def test_a_result_nested_too_deeply_is_refused(loaded):
     code = """
     def handler(event, context):

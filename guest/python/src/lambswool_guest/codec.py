@@ -46,12 +46,12 @@ def loads(data: bytes) -> object:
         if end == len(text) or not text[end:].strip(_SPACE):
             return value
     except Exception:
-        pass  # among them what the C module raises that finds no `json` to take its own from
+        # Among them what the C module raises that finds no `json` to take its own from, and what a
+        # signal handler of the function's raises.
+        pass
     try:
         return stdlib.module("json").loads(data)
-    except (ValueError, RecursionError):
-        raise
-    except Exception:  # the function has a `json` of its own
+    except (AttributeError, ImportError, TypeError):  # the function has taken `json` apart
         raise ValueError("it is no JSON") from None
 
 

@@ -3,7 +3,7 @@
 The traceback's entries are the lines that Python would print, one each, without their ends: chained
 exceptions, the caret under a syntax error and all. Frames of the guest and of the import machinery
 are left out. Nothing here raises, whatever the exception's own methods do, and nothing is longer
-than a header may be.
+than a header may be. What raises may be a signal handler of the function's: so all is asked twice.
 """
 
 from lambswool_guest import codec, stdlib
@@ -36,7 +36,10 @@ def describe(error: BaseException) -> dict[str, object]:
     try:
         lines = _traceback(error)
     except BaseException:
-        lines = _plain_traceback(error, f"{name}: {message}" if message else name)
+        try:
+            lines = _traceback(error)
+        except BaseException:
+            lines = _plain_traceback(error, f"{name}: {message}" if message else name)
     return _named(name, message) | {"traceback": _within(lines)}
 
 
@@ -48,7 +51,7 @@ def _class(kind: type[BaseException]) -> str:
     try:
         # Asked of `type`: a metaclass may answer anything.
         module, name = _MODULE(kind), _QUALNAME(kind)
-    except BaseException:
+    except AttributeError:
         module, name = "builtins", "Exception"
     if type(module) is not str or module == "builtins":
         return str.__str__(name)
@@ -57,18 +60,28 @@ def _class(kind: type[BaseException]) -> str:
 
 def _message(error: BaseException) -> str:
     try:
-        if issubclass(type(error), SystemExit):
-            code = error.code  # type: ignore[attr-defined]
-            return f"the code called sys.exit({'' if code is None else repr(code)})"
-        # Of a subclass of `str`, whose methods may do anything, the text alone.
-        return str.__str__(str(error))
-    except BaseException as second:
-        return f"<str() of the exception raised {_class(type(second))}>"
+        return _text(error)
+    except BaseException:
+        try:
+            return _text(error)
+        except BaseException as second:
+            return f"<str() of the exception raised {_class(type(second))}>"
+
+
+def _text(error: BaseException) -> str:
+    if issubclass(type(error), SystemExit):
+        code = error.code  # type: ignore[attr-defined]
+        return f"the code called sys.exit({'' if code is None else repr(code)})"
+    # Of a subclass of `str`, whose methods may do anything, the text alone.
+    return str.__str__(str(error))
 
 
 def _traceback(error: BaseException) -> list[str]:
     traceback = stdlib.module("traceback")
-    told = traceback.TracebackException.from_exception(error, compact=True)
+    at = _TRACEBACK(error)
+    while at is not None and _is_ours(at.tb_frame.f_code.co_filename):
+        at = at.tb_next
+    told = traceback.TracebackException(type(error), error, at, compact=True)
     _leave_out_ours(told, _CHAIN)
     return "".join(told.format()).rstrip("\n").split("\n")
 

@@ -16,7 +16,7 @@ import posix
 import sys
 import time
 
-from lambswool_guest import codec, module, pools
+from lambswool_guest import codec, module, pools, stdlib
 from lambswool_guest.context import LambdaContext
 from lambswool_guest.loop import Loop
 from lambswool_guest.unfit import hint
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 JSON = "application/json"
 BYTES = "application/octet-stream"
 TEXT = "text/plain; charset=utf-8"
+
+_OURS = __file__.rpartition("/")[0] + "/"
 
 _YIELDS = {0x20: "a generator", 0x200: "an async generator"}
 """CO_GENERATOR and CO_ASYNC_GENERATOR, Include/cpython/code.h."""
@@ -218,6 +220,8 @@ def _event(body: bytes) -> object:
     try:
         return codec.loads(body)
     except (ValueError, RecursionError) as error:
+        if not _is_codecs(error):
+            raise
         text = f"Unable to unmarshal input: {error}"
         raise Refused("Runtime.UnmarshalError", text) from None
 
@@ -225,9 +229,21 @@ def _event(body: bytes) -> object:
 def _json(result: object) -> bytes:
     try:
         return codec.dumps(result)
-    except Exception as error:
+    except (TypeError, ValueError, RecursionError) as error:
+        if not _is_codecs(error):
+            raise
         text = f"Unable to marshal response: {error}{hint(error)}"
         raise Refused("Runtime.MarshalError", text) from None
+
+
+def _is_codecs(error: Exception) -> bool:
+    """Whether the codec raised it, or `json` in its place. A signal handler of the function's may
+    raise there, too, and so may a method of what it returned: those are told as they are."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    path = "" if at is None else at.tb_frame.f_code.co_filename
+    return path.startswith(_OURS) or stdlib.is_place(path)
 
 
 def _binary_answer(result: object) -> tuple[bytes, str]:

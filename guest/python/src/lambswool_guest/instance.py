@@ -18,6 +18,19 @@ Whatever the handler does is answered: an exception of any kind, `sys.exit` amon
 `failed` and the instance goes on. Only what ends the process (`os._exit`, a signal) is left to the
 worker, which then sees the channel close.
 
+A function's signal handlers, what it has set to trace or to profile it, and its threads may raise
+in the guest's own work, too, wherever a call returns. So a message is held until it is answered,
+and each step on the way there can be taken once more:
+
+```text
+  new ──────────► running ──────────────────► over ──────────► queued ──► (no message)
+   ▲ begin        the function's own code,     ▲ the answer     ▲ sent
+   │              once, whatever it raises     │ is made        │
+   └─────────────────── what the guest's own work raised ───────┘
+```
+
+What was raised there is told in the log. Where nothing helps the process ends.
+
 All that a call may need of the guest is imported before a function's file is. Then the guest's own
 modules leave `sys.modules`: what replaces functions in all modules that it finds there (a frozen
 clock, a file system of a test's) finds none of ours, and a function may have names like theirs.
@@ -25,7 +38,9 @@ clock, a file system of a test's) finds none of ours, and a function may have na
 
 import sys
 import time
+from _signal import SIG_BLOCK, SIG_SETMASK, pthread_sigmask
 from posix import _exit, getpid
+from sys import getrecursionlimit, setrecursionlimit
 
 from lambswool_guest import interpreter, reseed, stdlib
 from lambswool_guest.failure import describe
@@ -47,6 +62,21 @@ _CLOCK = (time.perf_counter,)
 
 _STAY = ("lambswool_guest.context", "lambswool_guest.zygote")
 """The class of one is a function's to pickle, and the other is of no use to an instance."""
+
+MOST_TRIES = 100
+"""How often the guest begins again, without having come any further, before it gives up."""
+
+MOST_UNANSWERED = 3
+"""The same of a message that has no answer, which it then passes over."""
+
+_SIGNALS = (*range(1, 32), *range(34, 65))
+"""Linux's, without the two that the C library has for itself."""
+
+_GUARDS = 4
+"""Alarms that would have to come within microseconds, one after the other, to end the instance."""
+
+_MORE_FRAMES = 200
+"""Of Python's, beyond those that the function has set as the limit."""
 
 later: "dict[str, ModuleType]" = {}
 """Modules that few instances need, where what they come from has imported them."""
@@ -92,29 +122,54 @@ class Instance:
         self._pid = getpid()
         self._handler: Handler | None = None
         self._witness: Witness | None = None
+        # The message that is being answered, whether the function's own code has begun with it,
+        # what that came to, and what it imported.
+        self._message: tuple[dict, bytes] | None = None
+        self._running = False
+        self._outcome: Handler | tuple[bytes, str] | BaseException | None = None
+        self._seen: bytes | None = None
+        # What was raised, and how often since something was answered.
+        self._raised: BaseException | None = None
+        self._tries = 0
+        self._begin = 0.0
 
-    def converse(self, requests: Channel) -> None:
+    def converse(self, requests: Channel, guards: int = _GUARDS) -> None:
         """Answers on its own channel what comes from `requests`, until that closes."""
+        # What keeps an exception makes no call: nothing else is raised there. The jump back may
+        # raise, where alarms come thick and fast. So this guards itself a few times over.
         while True:
             try:
-                message = requests.receive()
-                if message is None:
-                    return
-                self._answer(*message)
+                if guards:
+                    return self.converse(requests, guards - 1)
+                return self._converse(requests)
             except BrokenFrame:
                 raise
             except BaseException as error:
-                if isinstance(error, OSError) and error.errno is not None:
-                    raise  # the channel's
-                self._between(error)
+                self._raised = error if self._raised is None else self._raised
+                self._tries += 1
+                if self._tries > MOST_TRIES:
+                    raise
 
-    def _answer(self, header: dict, body: bytes) -> None:
-        kind = header["kind"]
-        if kind == "load":
-            self.load(header)
-        elif kind == "invoke":
-            self.invoke(header, body)
-        elif kind == "wake":
+    def _converse(self, requests: Channel) -> None:
+        if self._raised is not None:
+            self._go_on(requests)
+        while (message := requests.look()) is not None:
+            if self._message is not message:
+                self._message, self._running, self._outcome, self._seen = message, False, None, None
+            kind = message[0]["kind"]
+            if kind == "invoke" or kind == "load":
+                if self._outcome is None:
+                    self._run(*message)
+                self._answer(requests)
+            else:
+                if self._tries < MOST_UNANSWERED:
+                    self._do(kind)
+                requests.held = None
+            self._message, self._outcome, self._tries = None, None, 0
+
+    def _do(self, kind: str) -> None:
+        """What has no answer."""
+        if kind == "wake":
             self._pid = getpid()
             reseed.after_clone()
         elif kind == "settle":
@@ -122,7 +177,19 @@ class Instance:
         elif kind == "rehearse":
             later["rehearsal"].once(self._places, self._logs)
 
-    def load(self, header: dict) -> None:
+    def _run(self, header: dict, body: bytes) -> None:
+        """Has the function's own code run, which it does once for each message."""
+        if header["kind"] == "load":
+            self._prepare(header)
+            self._begin = _CLOCK[0]()
+            self._running = True
+            self._outcome = self._handler = Handler(header, self._places)
+        elif self._handler is not None:
+            self._logs.begin(header["id"])
+            self._running = True
+            self._outcome = self._handler.call(header, body)
+
+    def _prepare(self, header: dict) -> None:
         observe = header.get("observe")
         if not later:
             if observe:
@@ -132,60 +199,80 @@ class Instance:
             hide()
         if observe:
             self._witness = later["imports"].Witness(self._places)
-        begin = _CLOCK[0]()
+
+    def _answer(self, requests: Channel) -> None:
+        """Sends what has come of the message, behind what was printed."""
+        message, outcome = self._message, self._outcome
+        if message is None or outcome is None:  # no handler: the worker was told so already
+            requests.held = None
+            return
+        error = outcome if isinstance(outcome, BaseException) else None
+        if getpid() != self._pid:  # the function has forked this process: its parent answers
+            _end_of_fork(error)
+        header, body = message[0], b""
+        if error is not None:
+            said = {"kind": "failed", "id": header.get("id", "")} | describe(error)
+        elif isinstance(outcome, tuple):
+            body, content_type = outcome
+            said = {"kind": "done", "id": header["id"], "content_type": content_type}
+        else:
+            said = {"kind": "loaded", "milliseconds": (_CLOCK[0]() - self._begin) * 1000}
+        self._logs.end()
+        ahead = None
+        if self._witness is not None or self._seen is not None:
+            ahead = {"kind": "imports"}, self._imported(last=said["kind"] != "loaded")
+        self._channel.answer(requests, said, body, ahead)
+
+    def _imported(self, *, last: bool) -> bytes:
+        if self._seen is None and self._witness is not None:
+            try:
+                self._seen = self._witness.seen()
+            except Exception:  # the function has changed what is asked
+                self._seen = b""
+        if last:
+            self._witness = None
+        return self._seen or b""
+
+    def _go_on(self, requests: Channel) -> None:
+        """After something was raised: by the function's own code, or in the guest's work."""
+        asked = self._message is not None and self._message is requests.held
+        if asked and self._running and self._outcome is None:
+            self._outcome, self._raised = self._raised, None
+            return
+        blocked, limit = pthread_sigmask(SIG_BLOCK, ()), getrecursionlimit()
         try:
-            handler = Handler(header, self._places)
-        except BaseException as error:
-            self._fail("", error)
-            return
-        self._end()
-        self._handler = handler
-        milliseconds = (_CLOCK[0]() - begin) * 1000
-        self._tell_imports()
-        self._channel.send({"kind": "loaded", "milliseconds": milliseconds})
+            pthread_sigmask(SIG_BLOCK, _SIGNALS)
+            setrecursionlimit(limit + _MORE_FRAMES)
+            error, self._raised = self._raised, None
+            if error is not None:
+                self._tell(error)
+            self._channel.flush()
+            if asked and self._outcome is not None:
+                self._answer(requests)
+            if requests.held is None:
+                self._message, self._outcome, self._tries = None, None, 0
+        finally:
+            try:
+                try:
+                    setrecursionlimit(limit)
+                finally:
+                    pthread_sigmask(SIG_SETMASK, blocked)
+            except BaseException as error:
+                # A signal was waiting. The next message is looked at before another one counts: an
+                # alarm may come again and again.
+                self._try_to_tell(error)
 
-    def invoke(self, header: dict, body: bytes) -> None:
-        if self._handler is None:  # the worker was told so already
-            return
-        invocation = header["id"]
-        self._logs.begin(invocation)
+    def _try_to_tell(self, error: BaseException) -> None:
         try:
-            answer, content_type = self._handler.call(header, body)
-        except BaseException as error:
-            self._fail(invocation, error)
+            self._tell(error)
+        except BaseException:
             return
-        self._end()
-        self._tell_imports(last=True)
-        self._channel.send({"kind": "done", "id": invocation, "content_type": content_type}, answer)
 
-    def _fail(self, invocation: str, error: BaseException) -> None:
-        said = describe(error)
-        self._end(error)
-        self._tell_imports(last=True)
-        self._channel.send({"kind": "failed", "id": invocation} | said)
-
-    def _between(self, error: BaseException) -> None:
-        """A signal's handler, the function's own, has raised while no call was running."""
+    def _tell(self, error: BaseException) -> None:
+        """What was raised while no code of the function's own ran."""
         said = describe(error)
         lines = said["traceback"] or [f"{said['error_type']}: {said['message']}"]
         self._logs.note("".join(f"{line}\n" for line in ["Between two calls:", *lines]))
-
-    def _tell_imports(self, last: bool = False) -> None:
-        if self._witness is not None:
-            try:
-                seen = self._witness.seen()
-            except Exception:  # the function has changed what is asked
-                seen = b""
-            self._channel.send({"kind": "imports"}, seen)
-        if last:
-            self._witness = None
-
-    def _end(self, error: BaseException | None = None) -> None:
-        """The user's code is through. A process that it forked ends here: its parent answers."""
-        if getpid() == self._pid:
-            self._logs.end()
-        else:
-            _end_of_fork(error)
 
 
 def _end_of_fork(error: BaseException | None) -> "NoReturn":

@@ -107,6 +107,7 @@ class Logs:
         """Sends everything that is left; later text waits for the next `begin`."""
         with self._lock:
             for buffer in (self._stdout, self._stderr):
+                buffer.draining = False  # something may have raised in there
                 self._drain(buffer, partial=True)
             if self._capture is not None:
                 text, self._stderr.dropped = self._capture.take()

@@ -8,10 +8,14 @@
 The channel is a connected stream socket that blocks. Reading is the main thread's alone. Anyone may
 send: a background thread that prints, and a signal handler that prints while the main thread is in
 the middle of a frame.
+
+A signal handler of the function's may raise in here, wherever a call returns, and so may what
+traces or profiles lines and calls. No byte is lost by that and no frame is cut: what must happen
+together stands in one line, without a call.
 """
 
-import posix
 from _thread import RLock
+from posix import _exit, close, read, set_blocking, set_inheritable, write
 
 from lambswool_guest import codec
 
@@ -26,46 +30,57 @@ _JOINED = 64 << 10
 
 
 class BrokenFrame(Exception):
-    """The bytes are no frame of ours: the channel is of no further use."""
+    """The bytes are no frame of ours, or the channel is gone: it is of no further use."""
 
 
 class Channel:
     """One end of the conversation with the worker."""
 
     def __init__(self, fd: int) -> None:
-        posix.set_blocking(fd, True)
-        posix.set_inheritable(fd, False)
+        set_blocking(fd, True)
+        set_inheritable(fd, False)
         self._fd = fd
-        self._ahead = b""
+        self.held: tuple[dict, bytes] | None = None
+        """The message that was looked at, until it is answered."""
         self._pieces: list[bytes] = []
-        self._parts: list[bytes] = []
         self._lock = RLock()
         self._outgoing: list[tuple[memoryview, list[int]]] = []
         self._sending = False
 
     def receive(self) -> tuple[dict, bytes] | None:
         """The next message and its body; None when the channel closed between two frames."""
-        # A signal handler may raise while this waits: what has come is kept for the next time.
-        parts = self._parts
-        if not parts:
-            prefix = self._exactly(PREFIX, at_boundary=True)
-            if prefix is None:
-                return None
-            parts.append(prefix)
-        header_length = int.from_bytes(parts[0][:4], "little")
-        body_length = int.from_bytes(parts[0][4:], "little")
+        message = self.look()
+        self.held = None
+        return message
+
+    def look(self) -> tuple[dict, bytes] | None:
+        """`receive`, but the message stays the next one as long as it is `held`."""
+        if self.held is not None:
+            return self.held
+        head = self._beginning(PREFIX)
+        if not head:
+            return None
+        header_length = int.from_bytes(head[:4], "little")
+        body_length = int.from_bytes(head[4:PREFIX], "little")
         if header_length > MAX_HEADER_BYTES:
             raise BrokenFrame(f"a header of {header_length} bytes")
         if body_length > MAX_BODY_BYTES:
             raise BrokenFrame(f"a body of {body_length} bytes")
-        if len(parts) == 1:
-            parts.append(self._exactly(header_length) or b"")
-        body = self._exactly(body_length) or b""
-        header = codec.loads(parts[1])
-        parts.clear()
+        start = PREFIX + header_length
+        if len(head) < start:
+            head = self._beginning(start)
+        header = codec.loads(head[PREFIX:start])
         if not isinstance(header, dict):
             raise BrokenFrame("a header that is no object")
-        return header, body
+        end = start + body_length
+        if len(head) < end:
+            self._read_up_to(end)
+            body = b"".join([head[start:], *self._pieces[1:]])
+            body, rest = body[:body_length], body[body_length:]
+        else:
+            body, rest = head[start:end], head[end:]
+        self.held, self._pieces = (header, body), [rest] if rest else []
+        return self.held
 
     def send(self, header: dict, body: bytes = b"") -> None:
         """Sends a message, whole. Ends the process when the worker is gone."""
@@ -73,60 +88,108 @@ class Channel:
 
     def send_encoded(self, header: bytes, body: bytes) -> None:
         """`send` for a header that is JSON already."""
-        head = len(header).to_bytes(4, "little") + len(body).to_bytes(4, "little") + header
-        frame = [head + body] if len(body) < _JOINED else [head, body]
+        frame = _frame(header, body)
         with self._lock:
-            self._outgoing += [(memoryview(piece), []) for piece in frame]
-            if self._sending:
-                # A signal handler interrupted this very thread inside `_drain`: that call takes the
-                # frame along.
-                return
-            self._sending = True
-            try:
-                self._drain()
-            except (BrokenPipeError, ConnectionResetError):
-                posix._exit(0)
-            finally:
-                self._sending = False
+            self._outgoing += frame
+            self._drain()
+
+    def answer(
+        self, requests: "Channel", header: dict, body: bytes, ahead: "tuple[dict, bytes] | None"
+    ) -> None:
+        """Sends what answers the message that `requests` holds, which is answered then, and another
+        message ahead of it. When this raises while that is still held, nothing was sent; otherwise
+        `flush` sends what is left. Neither is called while this thread sends something else."""
+        frames = _frame(codec.header(header), body)
+        if ahead is not None:
+            frames = _frame(codec.header(ahead[0]), ahead[1]) + frames
+        with self._lock:
+            self._sending = False
+            self._outgoing, requests.held = self._outgoing + frames, None
+            self._drain()
+
+    def flush(self) -> None:
+        """Sends what was not sent when something raised."""
+        with self._lock:
+            self._sending = False
+            self._drain()
 
     def leave(self) -> None:
         """In a process that the handler forked: this end belongs to the parent."""
-        posix.close(self._fd)
+        self._lock = RLock()
+        self._outgoing, self._sending = [], False
+        close(self._fd)
 
     def _drain(self) -> None:
-        # A signal handler may raise anywhere in here and must cut no frame short: the next sender
-        # goes on where this one was stopped. So the count of bytes written has to be noted by the
-        # same C call that writes them (`extend` over `map`), never by a later bytecode.
-        while self._outgoing:
-            piece, written = self._outgoing[0]
-            rest = piece[sum(written) :]
-            if rest:
-                written.extend(map(posix.write, (self._fd,), (rest,)))
-            else:
-                del self._outgoing[0]
+        if self._sending:
+            # A signal handler interrupted this very thread below: that call takes the frame along.
+            return
+        self._sending = True
+        try:
+            # The next sender goes on where this one was stopped. So the count of bytes written has
+            # to be noted by the same C call that writes them (`extend` over `map`), never by a
+            # later bytecode.
+            while self._outgoing:
+                piece, written = self._outgoing[0]
+                rest = piece[sum(written) :]
+                if rest:
+                    written.extend(map(write, (self._fd,), (rest,)))
+                else:
+                    del self._outgoing[0]
+        except OSError as error:
+            if _is_own(error):
+                if isinstance(error, (BrokenPipeError, ConnectionResetError)):
+                    _exit(0)
+                raise BrokenFrame(f"the channel: {error}") from error
+            raise
+        finally:
+            self._sending = False
 
-    def _exactly(self, length: int, *, at_boundary: bool = False) -> bytes | None:
-        """That many bytes; None at the end of the stream where it may end."""
-        if length <= len(self._ahead):
-            taken, self._ahead = self._ahead[:length], self._ahead[length:]
-            return taken
-        pieces = self._pieces
-        if self._ahead:
-            pieces.append(self._ahead)
-            self._ahead = b""
-        missing = length - sum(map(len, pieces))
+    def _beginning(self, length: int) -> bytes:
+        """At least so many of the bytes that have come, in one piece; none at the stream's end."""
+        while True:
+            pieces = self._pieces
+            if len(pieces) > 1:
+                pieces = self._pieces = [b"".join(pieces)]
+            have = len(pieces[0]) if pieces else 0
+            if have >= length:
+                return pieces[0]
+            if not self._read(length - have):
+                if not have:
+                    return b""
+                raise BrokenFrame("the channel closed inside a frame")
+
+    def _read_up_to(self, length: int) -> None:
+        missing = length - sum(map(len, self._pieces))
         while missing > 0:
-            # As in `_drain`: the call that reads is the one that keeps what it has read.
-            size = min(max(missing, _READ_AHEAD), _PIECE)
-            pieces.extend(map(posix.read, (self._fd,), (size,)))
-            piece = pieces[-1]
+            piece = self._read(missing)
             if not piece:
-                if at_boundary and len(pieces) == 1:
-                    return None
                 raise BrokenFrame("the channel closed inside a frame")
             missing -= len(piece)
-        taken = b"".join(pieces)
-        pieces.clear()
-        if missing < 0:
-            taken, self._ahead = taken[:length], taken[length:]
-        return taken
+
+    def _read(self, missing: int) -> bytes:
+        """What has come, added to the pieces. As in `_drain`: the call that reads is the one
+        that keeps what it has read."""
+        size = min(max(missing, _READ_AHEAD), _PIECE)
+        try:
+            self._pieces.extend(map(read, (self._fd,), (size,)))
+        except OSError as error:
+            if _is_own(error):
+                raise BrokenFrame(f"the channel: {error}") from error
+            raise
+        return self._pieces[-1]
+
+
+def _frame(header: bytes, body: bytes) -> list[tuple[memoryview, list[int]]]:
+    head = len(header).to_bytes(4, "little") + len(body).to_bytes(4, "little") + header
+    pieces = [head + body] if len(body) < _JOINED else [head, body]
+    return [(memoryview(piece), []) for piece in pieces]
+
+
+def _is_own(error: OSError) -> bool:
+    """Whether a call on the channel raised it, and no signal handler or other thread."""
+    if error.errno is None:
+        return False
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return at is not None and at.tb_frame.f_globals is globals()
