@@ -146,6 +146,11 @@ DEEDS = [
     ("traceback", "traceback.TracebackException.format = lambda *_, **__: 1 / 0"),
     ("time, os", "time.perf_counter = time.monotonic = os.getpid = os.write = None"),
     ("posix", "posix.getpid = lambda: 42"),
+    ("posix", "[delattr(posix, name) for name in dir(posix) if name[0] != '_']"),
+    ("posix", "vars(posix).clear()"),
+    ("_thread, _json, _io", "[vars(one).clear() for one in (_thread, _json, _io)]"),
+    ("_signal, time, marshal", "[vars(one).clear() for one in (_signal, time, marshal)]"),
+    ("sys", "[vars(sys).pop(n, 0) for n in ('getrecursionlimit', 'setrecursionlimit', 'intern')]"),
     ("random, uuid", "random.seed = random.Random = uuid._node = None"),
     ("logging", "logging.Logger.manager = logging.root = logging.getLogger = None"),
     ("codecs", "codecs.lookup = codecs.register = None"),
@@ -170,6 +175,15 @@ def test_what_a_function_does_to_pythons_modules_ends_no_instance(
         failed = guest.call("fail")
         assert (failed.header["error_type"], failed.message) == ("ValueError", "so")
         assert failed.header["traceback"][-1] == "ValueError: so"
+
+
+@pytest.mark.parametrize("calls", ["os.close(3)", "os.closerange(3, 64)", "os.dup2(0, 3)"])
+def test_who_closes_the_channel_ends_the_instance_at_once(start, calls):
+    guest = start(f"import os\ndef handler(event, context):\n    {calls}")
+    assert guest.load().kind == "loaded"
+    with pytest.raises(EOFError):
+        guest.call()
+    assert guest.process.wait(10) is not None
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ A container has a pipe there instead, which the worker reads.
 """
 
 import posix
+from posix import fstat, ftruncate, pread
 
 LIMIT = 256 << 10
 """Bytes passed on of one invocation's output."""
@@ -32,11 +33,11 @@ class Capture:
     def take(self) -> tuple[bytes, int]:
         """What was written since the last time, and how many bytes more were dropped."""
         try:
-            size = posix.fstat(self._fd).st_size
+            size = fstat(self._fd).st_size
             if size == 0:
                 return b"", 0
-            text = posix.pread(self._fd, min(size, LIMIT), 0)
-            posix.ftruncate(self._fd, 0)
+            text = pread(self._fd, min(size, LIMIT), 0)
+            ftruncate(self._fd, 0)
         except OSError:  # the handler closed what is not its own
             return b"", 0
         return text, size - len(text)

@@ -12,9 +12,9 @@ back as JSON. A `binary` handler gets the body's bytes and may return bytes, tex
 its content type as a pair.
 """
 
-import posix
 import sys
-import time
+from posix import chdir, environ, listdir, putenv, stat
+from time import tzset
 
 from lambswool_guest import codec, module, pools, stdlib
 from lambswool_guest.context import LambdaContext
@@ -103,8 +103,8 @@ def _enter(load: dict, places: "Places") -> None:
     if threads := load.get("threads"):
         pools.restore(threads, own)
     if "TZ" in variables:
-        time.tzset()
-    posix.chdir(places.task)
+        tzset()
+    chdir(places.task)
     sys.path[:] = places.path(named)
     sys.argv[:] = [f"{places.task}/{load['module'].replace('.', '/')}.py"]
 
@@ -113,8 +113,8 @@ def _set_variable(name: str, value: str) -> None:
     try:
         # `os.environ` is a view of this very dictionary, and takes nine calls to do the same.
         key, text = name.encode(), value.encode()
-        posix.putenv(key, text)
-        posix.environ[key] = text
+        putenv(key, text)
+        environ[key] = text
     except (OSError, ValueError) as error:
         raise Refused("Runtime.InvalidEnvironment", f"variable {name!r}: {error}") from None
 
@@ -122,7 +122,7 @@ def _set_variable(name: str, value: str) -> None:
 def _imported(load: dict, places: "Places") -> object:
     name, entries = load["module"], load.get("entries")
     if entries is None:  # they are many
-        entries = posix.listdir(places.task)
+        entries = listdir(places.task)
     _set_aside(entries, places)
     try:
         if module.load(name, places.task, entries) is None:
@@ -167,7 +167,7 @@ def _stays(loaded: object, places: "Places") -> bool:
 def _is_package(directory: str) -> bool:
     """Whether a directory hides packages of its name: one without this file gives way to them."""
     try:
-        posix.stat(f"{directory}/__init__.py")
+        stat(f"{directory}/__init__.py")
     except OSError:
         return False
     return True

@@ -17,9 +17,9 @@ The streams are installed in the root zygote already, discarding, because module
 """
 
 import io
-import posix
 import sys
 from _thread import RLock
+from posix import register_at_fork, write
 
 from lambswool_guest import codec
 
@@ -91,7 +91,7 @@ class Logs:
         self._channel = channel
         self._capture = capture
         self.begin("")
-        posix.register_at_fork(after_in_child=self._leave)
+        register_at_fork(after_in_child=self._leave)
 
     def begin(self, invocation: str) -> None:
         """Text belongs to this invocation from here on, what was held included."""
@@ -215,4 +215,4 @@ def _cut(pending: bytearray) -> int:
 def _write_all(fd: int, text: bytes) -> None:
     rest = memoryview(text)
     while rest:
-        rest = rest[posix.write(fd, rest) :]
+        rest = rest[write(fd, rest) :]

@@ -9,10 +9,11 @@ way: what reads `__spec__`, reloads or pickles finds what it expects.
 
 import builtins
 import marshal
-import posix
 import sys
 from _frozen_importlib import ModuleSpec
 from _frozen_importlib_external import MAGIC_NUMBER, SourceFileLoader  # type: ignore[attr-defined]
+from posix import O_CLOEXEC, O_RDONLY, close, fstat, read
+from posix import open as open_file
 
 _UNCHECKED = MAGIC_NUMBER + b"\x01\x00\x00\x00"
 _HEADER_BYTES = 16
@@ -63,11 +64,11 @@ def _is_one_file(name: str, entries: list[str]) -> bool:
 
 def _read(path: str) -> bytes:
     try:
-        fd = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
+        fd = open_file(path, O_RDONLY | O_CLOEXEC)
     except OSError:
         return b""
     try:
-        size = posix.fstat(fd).st_size
-        return posix.read(fd, size)
+        size = fstat(fd).st_size
+        return read(fd, size)
     finally:
-        posix.close(fd)
+        close(fd)

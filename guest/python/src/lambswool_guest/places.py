@@ -1,7 +1,7 @@
 """The directories of a sandbox that the guest must know."""
 
-import posix
 import sys
+from posix import getcwd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Places:
         limit = after.index(first) if first in after else 0
         known = [*before, *self.added[0], *self.added[1]]
         try:
-            known.append(posix.getcwd())
+            known.append(getcwd())
         except OSError:  # imports have deleted it
             pass
         new = [

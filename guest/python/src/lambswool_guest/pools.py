@@ -6,8 +6,8 @@ and for what its zygote has loaded by the library's own function. That is looked
 where nobody waits; a handler without such libraries pays four assignments.
 """
 
-import posix
 import sys
+from posix import environ, putenv
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,8 +78,8 @@ def restore(threads: int, own: dict[str, str]) -> None:
     number = b"%d" % threads
     for variable in _VARIABLES:
         if variable.decode() not in own:
-            posix.putenv(variable, number)
-            posix.environ[variable] = number
+            putenv(variable, number)
+            environ[variable] = number
     for setters in _found.values():
         for variable, set_threads in setters:
             wanted = own.get(variable.decode(), "")

@@ -19,6 +19,7 @@ library's, or native, is seeded. What fails here ends no instance.
 
 import posix
 import sys
+from posix import getpid, urandom
 
 from lambswool_guest import stdlib
 
@@ -52,7 +53,7 @@ def generation_id() -> str:
     """128 random bits in hexadecimal: others in each fork and clone, and after each reset."""
     global _generation_id
     if not _generation_id:
-        _generation_id = posix.urandom(16).hex()
+        _generation_id = urandom(16).hex()
     return _generation_id
 
 
@@ -89,18 +90,18 @@ def _is_plain() -> bool:
 
 def _seed_numpy() -> None:
     if _numpy_state is not None:
-        _numpy_state[:] = posix.urandom(_MT19937_KEY_BYTES) + _MT19937_USED_UP
+        _numpy_state[:] = urandom(_MT19937_KEY_BYTES) + _MT19937_USED_UP
         return
     mtrand = _mtrand()
     if mtrand is not None:
-        seed = posix.urandom(16)
+        seed = urandom(16)
         _seed(mtrand, [int.from_bytes(seed[at : at + 4], "little") for at in range(0, 16, 4)])
 
 
 def _seed_openssl() -> None:
     ssl = _module("_ssl")
-    if ssl is not None and (ssl.OPENSSL_VERSION_INFO < (3,) or posix.getpid() == _pid_of_openssl):
-        ssl.RAND_add(posix.urandom(32), 32.0)
+    if ssl is not None and (ssl.OPENSSL_VERSION_INFO < (3,) or getpid() == _pid_of_openssl):
+        ssl.RAND_add(urandom(32), 32.0)
 
 
 def _take_node() -> None:
@@ -108,7 +109,7 @@ def _take_node() -> None:
     if uuid is not None:
         # A made-up node would be the same in all siblings, and so are the node and the clock that
         # libuuid never forgets once it was asked: `uuid1` asks it no more.
-        node = int.from_bytes(posix.urandom(6), "little") | _MULTICAST
+        node = int.from_bytes(urandom(6), "little") | _MULTICAST
         uuid._node, uuid._generate_time_safe = node, None  # type: ignore[attr-defined]
 
 
@@ -140,7 +141,7 @@ def before_forks() -> None:
             ssl.RAND_bytes(1)
         except Exception:  # it is configured to have none, as a broken FIPS module has
             pass
-        _pid_of_openssl = posix.getpid()
+        _pid_of_openssl = getpid()
     _find_state_of_numpy()
     sqlite = _module("_sqlite3")
     if sqlite is None:

@@ -11,8 +11,8 @@ directories alone, and leaves no module behind under a name that is taken.
 ```
 """
 
-import posix
 import sys
+from posix import listdir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _taken() -> set[str]:
         if directory in _directories:
             break
         try:
-            entries = posix.listdir(directory or ".")
+            entries = listdir(directory or ".")
         except (OSError, TypeError, ValueError):  # an archive, or nothing
             continue
         taken |= _NAMES & {entry.partition(".")[0] for entry in entries}
