@@ -98,7 +98,7 @@ pub struct Handler {
     pub binary: bool,
     /// Environment variables.
     pub environment: BTreeMap<String, String>,
-    /// Names of the environment variables that its own code sets, as far as the deploy could read them there.
+    /// Names of the environment variables that its own code sets, as the deploy read them there; `*` where it may set any others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sets: Vec<String>,
     /// Whether it may be forked from what has imported its packages ahead.

@@ -32,6 +32,9 @@ const PREFIX_BYTES: usize = 64;
 const TOLD_APART: usize = 64;
 const MOST_READ: usize = 4096;
 
+/// Among what a handler sets: it may set any others, too.
+const UNKNOWN: &str = "*";
+
 /// All there are, and any of them.
 const ALL: &str = "*";
 const ANY: &str = "";
@@ -59,7 +62,8 @@ fn names_of(variable: &str, shortest: usize) -> impl Iterator<Item = u32> + '_ {
 pub(super) fn set_by(handler: &Handler, secrets: &[String]) -> Set {
     let modules = handler.own.iter().map(|module| number(&format!("=import {module}")));
     let own = || handler.environment.keys().chain(&*handler.sets).chain(secrets);
-    if own().count() > TOLD_APART {
+    let unknown = handler.sets.iter().any(|name| name == UNKNOWN);
+    if unknown || own().count() > TOLD_APART {
         return modules.chain([number(ANY)]).collect();
     }
     // Whoever takes all of them has not asked for these.
@@ -170,6 +174,8 @@ mod tests {
         assert!(!minds(&handler, &[], &["MODE_*", "O*"]));
         handler.sets = [String::from("MPLBACKEND")].into();
         assert!(minds(&handler, &[], &["MPLBACKEND"]) && minds(&handler, &[], &["MPL*"]));
+        handler.sets.push("*".to_owned());
+        assert!(minds(&handler, &[], &["Z"]) && !minds(&handler, &[], &["=import lxml", "=*"]));
         handler.sets.clear();
         handler.environment.insert("x".repeat(100), String::new());
         assert!(minds(&handler, &[], &[&format!("{}*", "x".repeat(99))]));
