@@ -6,6 +6,7 @@
 //!
 //! Each step finds its layer on disk when an earlier deploy made it, so deploying the same again takes milliseconds.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use engine::{DEFAULT_TENANT, Handler, HandlerId};
@@ -171,12 +172,21 @@ impl Workshop for Layered {
         let settings = Settings::read(code.path(), over).map_err(broken)?;
         self.check_cpu(settings.cpu())?;
         let base = self.base(&settings, progress)?;
-        let manifest = settings.inspect(code.path(), &base.command(&self.store)).map_err(broken)?;
+        let mut manifest =
+            settings.inspect(code.path(), &base.command(&self.store)).map_err(broken)?;
         if !manifest.kind.is_container() && manifest.network != Network::None {
             return Err(function("manifest", &MachineWithNetwork(manifest.network.as_str())));
         }
         let packages =
             self.packages(&base, &manifest.requirements, &settings, patience, progress)?;
+        let wheels = packages.iter().flat_map(|(_, packages)| &packages.wheels);
+        let brought: BTreeSet<&str> = wheels
+            .flat_map(|wheel| &wheel.modules)
+            .map(|module| module.split('.').next().unwrap_or_default())
+            .collect();
+        let in_src = std::mem::take(&mut manifest.in_src).into_iter();
+        let in_vain = in_src.filter(|(module, _)| !brought.contains(&**module));
+        manifest.warnings.extend(in_vain.map(|(_, warning)| warning));
         let precedence = packages.as_ref().map(|(_, packages)| {
             let python_path = manifest.environment.get("PYTHONPATH").map_or("", String::as_str);
             let modules = packages.wheels.iter().flat_map(|wheel| &wheel.modules);

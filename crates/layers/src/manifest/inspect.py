@@ -1,20 +1,28 @@
-"""inspect.py FILE NAME...: prints as JSON the functions that a source defines, or its syntax error;
-and the environment variables that it sets, as far as their names stand there. Beside them the
-modules that Python itself has.
+"""inspect.py ROOT FILE PATH ALONE NAME...: prints as JSON what FILE defines, or its syntax error;
+the environment variables that it sets, or files of ROOT that it imports; what these import that is
+neither in ROOT nor in what the `PYTHONPATH` PATH names; and the modules that Python itself has.
+With ALONE, which is empty or not, only FILE is read.
 
-Of functions only those at its top level count: all that each NAME may come to be, and a few others
-for an error to tell, however many there are. `dynamic` is a name where the source may bind names
-that do not show in it. Nothing of it is run. What takes more memory, or calls, than there are says
-so.
+Of functions those at its top level count: all that each NAME may come to be, and a few others for
+an error to tell, however many there are. `dynamic` is a name where the source may bind names that
+do not show in it; `unknown` is the place of what may set any variable. Nothing of it is run. What
+takes more memory, or calls, than there are says so.
 """
 
 import ast
 import json
+import os
 import re
 import sys
 import warnings
 
+from bindings import Bindings
+from files import Files, sets_some
+
 warnings.simplefilter("ignore")
+
+# A long chain of `elif` is as deep as it is long.
+sys.setrecursionlimit(3000)
 
 # Of the other functions, how many are told, and how much of their names.
 TOLD, NAME = 20, 100
@@ -29,8 +37,23 @@ def likely(wanted, source):
     return next((name for name in wanted if name in words), wanted[0] if wanted else "")
 
 
+def variables(files):
+    """Names of variables that the sources set, and the file and line of what may set any other."""
+    if not any(sets_some(source) for source in files.sources.values()):
+        return [], files.beyond
+    # Most sources set nothing.
+    from variables import Variables
+
+    found = Variables(files.trees)
+    names = [name for name in found.names if 0 < len(name) <= NAME][:VARIABLES]
+    more = len(names) < len(found.names)
+    unknown = found.unknown or files.beyond or ((files.entry, 1) if more else None)
+    return names, unknown
+
+
 def main():
-    with open(sys.argv[1], "rb") as file:
+    root, entry, path, alone, *wanted_names = sys.argv[1:]
+    with open(os.path.join(root, entry), "rb") as file:
         source = file.read()
     try:
         tree = ast.parse(source)
@@ -41,13 +64,12 @@ def main():
     except ValueError as error:
         message = f"{type(error).__name__}: {error}"[:500]
         return {"error": {"line": 0, "message": message, "text": ""}}
-    # `bindings.py` and `variables.py` stand before this in what is run.
-    bindings = Bindings(tree)  # noqa: F821
-    wanted = [(name, *it) for name in sys.argv[2:] for it in bindings.found.get(name, ())]
+    bindings = Bindings(tree)
+    wanted = [(name, *it) for name in wanted_names for it in bindings.found.get(name, ())]
     others, more = {}, 0
     for name, found in bindings.found.items():
         functions = [it for it in found if it[0] is not None]
-        if name in sys.argv[2:] or not functions or name[:NAME] in others:
+        if name in wanted_names or not functions or name[:NAME] in others:
             continue
         elif len(others) < TOLD:
             others[name[:NAME]] = (name[:NAME], *functions[-1])
@@ -55,14 +77,19 @@ def main():
             more += 1
     names = ("name", "least", "most", "line", "required", "yields", "by_the_way")
     told = [dict(zip(names, found, strict=True)) for found in (*wanted, *others.values())]
-    dynamic = likely(sys.argv[2:], source) if bindings.open else None
+    dynamic = likely(wanted_names, source) if bindings.open else None
     standard = sorted(sys.stdlib_module_names)
-    # Without these words it would find nothing.
-    sets_some = any(word in source for word in (b"environ", b"putenv", b"setenv"))
-    names = Variables(tree).names if sets_some else ()  # noqa: F821
-    sets = [name for name in names if 0 < len(name) <= NAME][:VARIABLES]
+    sets, unknown, missing = [], (entry, 1), []
+    try:
+        files = Files(root, entry, path, source, tree, alone)
+        missing = files.missing()
+        sets, unknown = variables(files)
+    except (MemoryError, RecursionError):
+        # The function's own file was read: the others are only of use.
+        pass
     found = {"functions": told, "more": more, "dynamic": dynamic}
-    return {**found, "sets": sets, "standard": standard}
+    found |= {"sets": sets, "unknown": unknown, "missing": missing}
+    return {**found, "standard": standard}
 
 
 try:

@@ -14,19 +14,21 @@ use std::time::Duration;
 use sandbox::wire::Convention;
 use serde::Deserialize;
 
-use super::ManifestError;
 use super::entry::Entry;
+use super::{ManifestError, src_layout};
 use crate::allowance::{ALLOWANCE, Allowance};
 use crate::installer::InstallerError;
 use crate::{Interpreter, Patience, RunError};
 
-const SCRIPT: &str = concat!(
-    include_str!("variables.py"),
-    "\n\n",
-    include_str!("bindings.py"),
-    "\n\n",
-    include_str!("inspect.py")
-);
+/// What the script imports.
+const MODULES: [(&str, &str); 4] = [
+    ("bindings", include_str!("bindings.py")),
+    ("files", include_str!("files.py")),
+    ("values", include_str!("values.py")),
+    ("variables", include_str!("variables.py")),
+];
+
+const SCRIPT: &str = include_str!("inspect.py");
 
 /// How long a busy machine may take to give it the time that it may have.
 const DEADLINE: Duration = Duration::from_secs(300);
@@ -47,6 +49,12 @@ struct Answer {
     /// The environment variables that it sets.
     #[serde(default)]
     sets: Vec<String>,
+    /// The file and line of what may set any other.
+    #[serde(default)]
+    unknown: Option<(String, u32)>,
+    /// What is imported and not in the function's folder: by which file, in which line.
+    #[serde(default)]
+    missing: Vec<Missing>,
     /// Modules of Python itself.
     #[serde(default)]
     standard: BTreeSet<String>,
@@ -79,41 +87,66 @@ struct Syntax {
     text: String,
 }
 
+/// A file and its line that import a module which is not in the function's folder.
+pub(super) type Missing = (String, u32, String);
+
 /// The function that will be called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) name: String,
     pub(super) convention: Convention,
-    /// The environment variables that the file sets.
+    /// The environment variables that its files set.
     pub(super) sets: Vec<String>,
+    /// The file and line of what may set any other.
+    pub(super) unknown: Option<(String, u32)>,
+    /// Imports that the function's folder does not answer.
+    pub(super) missing: Vec<Missing>,
     /// Modules of Python itself.
     pub(super) standard: BTreeSet<String>,
 }
 
+/// Finds it, with `python_path` being what its `PYTHONPATH` says.
 pub(super) fn function(
     root: &Path,
     entry: &Entry,
+    python_path: &str,
     interpreter: &Interpreter,
 ) -> Result<Found, ManifestError> {
-    function_within(ALLOWANCE, root, entry, interpreter)
+    function_within(ALLOWANCE, root, entry, python_path, interpreter)
+}
+
+/// A script with what it imports. A map in JSON is one in Python, too.
+fn whole(script: &str) -> String {
+    let texts = MODULES.iter().map(|(name, text)| ((*name).to_owned(), (*text).into()));
+    let texts = serde_json::Value::Object(texts.collect());
+    format!("TEXTS = {texts}\n{}\n{script}", include_str!("modules.py"))
 }
 
 fn function_within(
     allowance: Allowance,
     root: &Path,
     entry: &Entry,
+    python_path: &str,
     interpreter: &Interpreter,
 ) -> Result<Found, ManifestError> {
-    let path = root.join(&entry.file);
-    let wanted = wanted(entry);
-    let mut arguments = vec![path.as_os_str()];
-    arguments.extend(wanted.iter().map(|name| OsStr::new(*name)));
-    let patience = Patience::of(DEADLINE, || false);
-    let asked = interpreter.ask_held(&patience, |it| allowance.hold_one(it), SCRIPT, &arguments);
-    let answer: Answer = match asked {
-        Err(error) if ended(&error) => Answer { too_much: true, ..Answer::default() },
-        other => other?,
+    let path: Vec<&str> = python_path.split(':').filter_map(src_layout::within).collect();
+    let (path, wanted) = (path.join(":"), wanted(entry));
+    let script = whole(SCRIPT);
+    let ask = |alone: &'static str| {
+        let mut arguments: Vec<&OsStr> =
+            vec![root.as_os_str(), OsStr::new(&entry.file), OsStr::new(&path), OsStr::new(alone)];
+        arguments.extend(wanted.iter().map(|name| OsStr::new(*name)));
+        let patience = Patience::of(DEADLINE, || false);
+        match interpreter.ask_held(&patience, |it| allowance.hold_one(it), &script, &arguments) {
+            Err(error) if ended(&error) => Ok(Answer { too_much: true, ..Answer::default() }),
+            other => other,
+        }
     };
+    let mut answer: Answer = ask("")?;
+    if answer.too_much && has_more(root) {
+        // It may be another file than the function's own that takes so much.
+        answer = ask("alone")?;
+    }
     if answer.too_much {
         return Err(ManifestError::TooMuch { file: entry.file.clone() });
     }
@@ -121,6 +154,11 @@ fn function_within(
         return Err(ManifestError::Syntax { file: entry.file.clone(), line, message, text });
     }
     choose(&answer, entry)
+}
+
+/// Whether there is more in a folder than one file.
+fn has_more(root: &Path) -> bool {
+    std::fs::read_dir(root).is_ok_and(|entries| entries.count() > 1)
 }
 
 /// Whether the process was ended: by a limit, by what the parser does without memory, or by the deadline.
@@ -168,6 +206,8 @@ fn choose(answer: &Answer, entry: &Entry) -> Result<Found, ManifestError> {
         name: name.to_owned(),
         convention,
         sets: answer.sets.clone(),
+        unknown: answer.unknown.clone(),
+        missing: answer.missing.clone(),
         standard: answer.standard.clone(),
     })
 }
@@ -276,7 +316,13 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("main.py"), source).unwrap();
         let python = crate::python::discover().next().unwrap();
-        function_within(allowance, root.path(), &entry(None), &Interpreter::at(python.executable))
+        function_within(
+            allowance,
+            root.path(),
+            &entry(None),
+            "",
+            &Interpreter::at(python.executable),
+        )
     }
 
     #[test]
@@ -294,6 +340,73 @@ mod tests {
         expected.dedup();
         assert_eq!(sets, expected);
         assert!(others.len() > 5 && others.iter().all(|other| !sets.contains(other)));
+    }
+
+    /// What the sources of one test file set, each with what its first line expects.
+    fn each_sets(sources: &str) -> Vec<(String, String)> {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("sources");
+        std::fs::write(&path, sources).unwrap();
+        let python = crate::python::discover().next().unwrap();
+        let script = whole(include_str!("testdata/each_sets.py"));
+        Interpreter::at(python.executable).ask(&script, &[path.as_os_str()]).unwrap()
+    }
+
+    #[test]
+    fn where_a_name_cannot_be_worked_out_any_variable_may_be_set() {
+        let found = each_sets(include_str!("testdata/environments.py"));
+        assert!(found.len() > 120, "{}", found.len());
+        for (expected, sets) in found {
+            let source = expected.split_once('\n').unwrap_or_default().1;
+            assert_eq!(sets, expected.lines().next().unwrap_or_default(), "{source}");
+        }
+    }
+
+    #[test]
+    fn files_that_the_entry_imports_set_variables_as_it_does() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = root.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let python = Interpreter::at(crate::python::discover().next().unwrap().executable);
+        let sets = |source: &str, path: &str| {
+            write("main.py", &format!("{source}\ndef handler(event, context): ...\n"));
+            let found = function_within(ALLOWANCE, root.path(), &entry(None), path, &python);
+            let mut found = found.unwrap();
+            found.sets.sort();
+            (found.sets.join(" "), found.unknown.map(|(file, line)| format!("{file}:{line}")))
+        };
+        write(
+            "config.py",
+            "import os\nKEY = 'B'\nos.environ['A'] = '1'\nenv = os.environ\ndef put(key): os.environ[key] = '1'\n",
+        );
+        write("unused.py", "import os\nos.environ.update(read())\n");
+        write("pkg/__init__.py", "from . import inner\n");
+        write("pkg/inner.py", "import os\nfrom ..other import x\nos.environ['P'] = '1'\n");
+        write("lib/deep.py", "import os\n\nos.environ.update(read())\n");
+        let none = |names: &str| (names.to_owned(), None);
+        assert_eq!(sets("import os", ""), none(""));
+        assert_eq!(sets("import config", ""), none("A"));
+        assert_eq!(sets("from config import KEY, env\nenv[KEY] = '1'", ""), none("A B"));
+        assert_eq!(sets("import config as c\nc.put('C')\nc.env[c.KEY] = '1'", ""), none("A B C"));
+        assert_eq!(sets("import pkg", ""), none("P"));
+        assert_eq!(sets("import importlib\nimportlib.import_module('pkg.inner')", ""), none("P"));
+        let unknown = |place: &str| Some(place.to_owned());
+        assert_eq!(sets("import unused", ""), (String::new(), unknown("unused.py:2")));
+        assert_eq!(sets("import config\nconfig.put(input())", "").1, unknown("config.py:5"));
+        assert_eq!(sets("import deep", "lib").1, unknown("lib/deep.py:3"));
+        assert_eq!(sets("import deep", "/var/task/lib").1, unknown("lib/deep.py:3"));
+        assert_eq!(sets("import deep", ""), none(""));
+        let appended = "import sys\nsys.path.append('lib')\nimport deep";
+        assert_eq!(sets(appended, "").1, unknown("lib/deep.py:3"));
+        assert!(sets("import importlib\nimportlib.import_module(input())", "").1.is_some());
+        // A file that takes too much is no reason to refuse the function.
+        write("large.py", &"x\n".repeat(1 << 20));
+        assert_eq!(sets("import large", "").1, unknown("main.py:1"));
+        write("large.py", &"(".repeat(100_000));
+        assert_eq!(sets("import large", "").0, "");
     }
 
     #[test]

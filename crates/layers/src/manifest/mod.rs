@@ -77,9 +77,12 @@ pub struct Manifest {
     pub concurrency: u32,
     /// Environment variables.
     pub environment: BTreeMap<String, String>,
-    /// Names of the environment variables that the entry file sets, where they stand in it.
+    /// Names of the environment variables that the function's files set; `*` where any may be set whose names do not show.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sets: Vec<String>,
+    /// What its files import that is in `src/` alone, with what is to be told if no package brings it.
+    #[serde(skip)]
+    pub in_src: Vec<(String, String)>,
     /// The modules that its Python has itself.
     #[serde(skip)]
     pub standard: BTreeSet<String>,

@@ -18,6 +18,9 @@ const PROJECT: &str = "pyproject.toml";
 const REQUIREMENTS: &str = "requirements.txt";
 const PIPFILE: &str = "Pipfile";
 
+/// Among the variables that a function sets: it may set any others.
+const ANY_VARIABLE: &str = "*";
+
 /// Writes what uv has locked as what is read: neither a development group nor the project itself is installed.
 const UV_EXPORT: &str =
     "uv export --no-dev --no-emit-project --format requirements-txt --output-file requirements.txt";
@@ -97,7 +100,7 @@ impl Settings {
             None => text(section, "requires-python", PROJECT)?,
         };
         let mut chosen = of_script.or(of_project).unwrap_or_else(|| Chosen::over(over));
-        warnings.extend(src_layout::found(root, &project, &source, &mut chosen));
+        warnings.extend(src_layout::found(root, &project, &mut chosen));
         if chosen.reset == Reset::Always && chosen.kind != Kind::Microvm {
             return Err(ManifestError::Reset);
         }
@@ -155,7 +158,17 @@ impl Settings {
         root: &Path,
         interpreter: &Interpreter,
     ) -> Result<Manifest, ManifestError> {
-        let found = inspect::function(root, &self.entry, interpreter)?;
+        let path = self.chosen.environment.get(src_layout::VARIABLE).map_or("", String::as_str);
+        let mut found = inspect::function(root, &self.entry, path, interpreter)?;
+        let mut warnings = self.warnings.clone();
+        if let Some((file, line)) = found.unknown {
+            if self.chosen.import_cache && !self.requirements.is_empty() {
+                warnings.push(format!(
+                    "{file}:{line}: which environment variables this sets is known only when it runs: packages that look one up while they are imported are not imported ahead, and first calls take longer"
+                ));
+            }
+            found.sets.push(ANY_VARIABLE.to_owned());
+        }
         Ok(Manifest {
             module: self.entry.module.clone(),
             function: found.name,
@@ -172,10 +185,11 @@ impl Settings {
             concurrency: self.chosen.concurrency,
             environment: self.chosen.environment.clone(),
             sets: found.sets,
+            in_src: src_layout::in_vain(root, &found.missing, &found.standard),
             standard: found.standard,
             import_cache: self.chosen.import_cache,
             binary: self.chosen.binary,
-            warnings: self.warnings.clone(),
+            warnings,
         })
     }
 }

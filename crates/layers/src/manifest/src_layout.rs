@@ -7,13 +7,15 @@
 //! ```
 //!
 //! `uv run` and `pip install -e .` put `src/` on the path of such a project. So does a deploy, by `PYTHONPATH`, and says so. A
-//! project that no tool would install is told the setting that does it.
+//! project that no tool would install is told the setting that does it, when a file of its own imports what is only there.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use toml::{Table, Value};
 
+use super::inspect::Missing;
 use super::table::Chosen;
 
 /// The folder.
@@ -22,7 +24,10 @@ pub(super) const FOLDER: &str = "src";
 /// Where it lies inside a sandbox.
 const PLACE: &str = "/var/task/src";
 
-const VARIABLE: &str = "PYTHONPATH";
+/// Where the function's folder lies inside a sandbox.
+const TASK: &str = "/var/task";
+
+pub(super) const VARIABLE: &str = "PYTHONPATH";
 
 /// Most modules that are told by name.
 const TOLD: usize = 5;
@@ -34,20 +39,14 @@ pub(super) fn is_installed(project: &Table) -> bool {
     said.unwrap_or_else(|| project.contains_key("build-system"))
 }
 
-/// Puts `src/` on the path of a project that is installed, or tells how `source`, its entry file, would find what it imports
-/// from there. Returns what is to be told.
-pub(super) fn found(
-    root: &Path,
-    project: &Table,
-    source: &str,
-    chosen: &mut Chosen,
-) -> Option<String> {
+/// Puts `src/` on the path of a project that is installed. Returns what is to be told.
+pub(super) fn found(root: &Path, project: &Table, chosen: &mut Chosen) -> Option<String> {
     let modules = modules(root);
     let path = chosen.environment.get(VARIABLE).map_or("", String::as_str);
     if modules.is_empty() || path.split(':').any(names_it) {
         return None;
     }
-    let line = format!("environment = {{ {VARIABLE} = \"{FOLDER}\" }}");
+    let line = setting();
     if is_installed(project) {
         let path = if path.is_empty() { PLACE.to_owned() } else { format!("{path}:{PLACE}") };
         chosen.environment.insert(VARIABLE.to_owned(), path);
@@ -57,11 +56,40 @@ pub(super) fn found(
             "{FOLDER}/ is on the path, as if the project were installed ({told}{more}): the same as {line} in [tool.lambswool]"
         ));
     }
-    let imported = modules.iter().find(|module| imports(source, module))?;
-    let elsewhere = root.join(imported).is_dir() || root.join(format!("{imported}.py")).is_file();
-    (!elsewhere && !source.contains("sys.path")).then(|| {
-        format!("{FOLDER}/ is not on the path, so {imported} is not found: add {line} to [tool.lambswool]")
+    None
+}
+
+/// What is imported from `src/` in vain, if no package brings it: modules, and how to find each. `missing` are imports that
+/// nothing else in the function's folder answers.
+pub(super) fn in_vain(
+    root: &Path,
+    missing: &[Missing],
+    standard: &BTreeSet<String>,
+) -> Vec<(String, String)> {
+    let modules = modules(root);
+    let in_src = missing.iter().filter(|(_, _, module)| modules.contains(module));
+    let told = in_src.filter(|(_, _, module)| !standard.contains(module)).take(TOLD);
+    told.map(|(file, number, module)| {
+        let line = setting();
+        let said = format!("{file}:{number}: {FOLDER}/ is not on the path, so {module} is not found: add {line} to [tool.lambswool]");
+        (module.clone(), said)
     })
+    .collect()
+}
+
+/// The line that puts `src/` on the path.
+fn setting() -> String {
+    format!("environment = {{ {VARIABLE} = \"{FOLDER}\" }}")
+}
+
+/// Where an entry of the `PYTHONPATH` stands in the function's folder; none: elsewhere.
+pub(super) fn within(entry: &str) -> Option<&str> {
+    let below = match entry.strip_prefix(TASK) {
+        Some(below) => below.strip_prefix('/')?,
+        None => entry,
+    };
+    let outside = below.starts_with('/') || below.split('/').any(|part| part == "..");
+    (!outside && !below.is_empty()).then_some(below)
 }
 
 fn names_it(entry: &str) -> bool {
@@ -88,67 +116,108 @@ fn modules(root: &Path) -> Vec<String> {
     modules
 }
 
-/// Whether a line of a source imports a module.
-fn imports(source: &str, module: &str) -> bool {
-    source.lines().any(|line| {
-        let mut words = line.split([' ', '\t', ',']).filter(|word| !word.is_empty());
-        let begins = matches!(words.next(), Some("import" | "from"));
-        let is = |word: &str| word == module || word.starts_with(&format!("{module}."));
-        begins && words.take_while(|word| *word != "import").any(is)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const BUILT: &str = "[build-system]\nrequires = [\"hatchling\"]\n";
 
-    fn told(files: &[&str], project: &str, source: &str, path: &str) -> (Option<String>, String) {
+    fn folder(files: &[&str]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for file in files {
+            let (file, text) = file.split_once(' ').unwrap_or((file, ""));
             let file = root.path().join(file);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
-            fs::write(file, "").unwrap();
+            fs::write(file, text).unwrap();
         }
+        root
+    }
+
+    fn told(files: &[&str], project: &str, path: &str) -> (Option<String>, String) {
         let mut chosen = Chosen::over(super::super::Overrides::default());
         if !path.is_empty() {
             chosen.environment.insert(VARIABLE.to_owned(), path.to_owned());
         }
-        let told = found(root.path(), &project.parse().unwrap(), source, &mut chosen);
+        let told = found(folder(files).path(), &project.parse().unwrap(), &mut chosen);
         (told, chosen.environment.remove(VARIABLE).unwrap_or_default())
     }
 
     #[test]
     fn a_project_that_is_installed_finds_its_modules_in_src() {
         let files = ["main.py", "src/shop/__init__.py", "src/one.py"];
-        let (said, path) = told(&files, BUILT, "", "");
+        let (said, path) = told(&files, BUILT, "");
         assert!(said.unwrap().contains("(one, shop): the same as environment = "));
         assert_eq!(path, PLACE);
-        assert_eq!(told(&files, BUILT, "", "lib").1, format!("lib:{PLACE}"));
+        assert_eq!(told(&files, BUILT, "lib").1, format!("lib:{PLACE}"));
         for own in ["src", "lib:./src/", PLACE] {
-            assert_eq!(told(&files, BUILT, "", own), (None, own.to_owned()));
+            assert_eq!(told(&files, BUILT, own), (None, own.to_owned()));
         }
-        assert_eq!(told(&files, "[tool.uv]\npackage = true\n", "", "").1, PLACE);
+        assert_eq!(told(&files, "[tool.uv]\npackage = true\n", "").1, PLACE);
         let not = format!("{BUILT}[tool.uv]\npackage = false\n");
-        assert_eq!(told(&files, &not, "", ""), (None, String::new()));
-        assert_eq!(told(&["src/data.json", "src/x/y.txt"], BUILT, "", "").1, "");
+        assert_eq!(told(&files, &not, ""), (None, String::new()));
+        assert_eq!(told(&["src/data.json", "src/x/y.txt"], BUILT, "").1, "");
+    }
+
+    /// What is told of a function whose entry file is `source`.
+    fn in_vain_of(source: &str, files: &[&str]) -> Vec<String> {
+        let main = format!("main.py {source}\ndef handler(event, context): ...\n");
+        let root = folder(&[&[&*main], files].concat());
+        let python = crate::python::discover().next().unwrap();
+        let python = crate::Interpreter::at(python.executable);
+        let manifest = super::super::inspect(root.path(), &python).unwrap();
+        manifest.in_src.into_iter().map(|(_, said)| said).collect()
     }
 
     #[test]
     fn what_is_imported_from_src_in_vain_is_told_with_the_line_that_mends_it() {
-        let files = ["main.py", "src/shop/api.py"];
-        for source in ["from shop import z\n", "    import json, shop.api as api\n"] {
-            let (said, path) = told(&files, "", source, "");
-            let said = said.unwrap();
-            assert!(said.contains("shop is not found: add environment = { PYTHONPATH = \"src\" }"));
-            assert_eq!(path, "");
+        let files = ["src/shop/api.py", "src/json.py", "src/yaml.py"];
+        let line =
+            "shop is not found: add environment = { PYTHONPATH = \"src\" } to [tool.lambswool]";
+        for source in [
+            "from shop import z",
+            "def f():\n    import json, shop.api as api",
+            "if __name__ != '__main__':\n    import shop",
+            "try:\n    import shop\nexcept ValueError: ...",
+            "with open(f) as g:\n    import shop",
+            "class A:\n    import shop",
+        ] {
+            let said = in_vain_of(source, &files);
+            assert!(matches!(&said[..], [one] if one.ends_with(line)), "{source}: {said:?}");
         }
-        for source in
-            ["import json\n", "from json import shop\n", "sys.path.insert(0, 'src')\nimport shop\n"]
+        let helper = [&files[..], &["helper.py \nimport shop", "unused.py import yaml"]].concat();
+        let said = in_vain_of("import helper", &helper);
+        assert!(matches!(&said[..], [one] if one.starts_with("helper.py:2: ")), "{said:?}");
+    }
+
+    #[test]
+    fn nothing_is_told_of_src_where_an_import_may_be_found_or_may_be_in_vain() {
+        let files = ["src/shop/api.py", "src/json.py"];
+        for source in [
+            "import json",
+            "from json import shop",
+            "import sys\nsys.path.insert(0, 'src')\nimport shop",
+            "from sys import path\npath.append('src')\nimport shop",
+            "import site\nsite.addsitedir('src')\nimport shop",
+            "import sys, x\nsys.modules['shop'] = x\nimport shop",
+            "try:\n    import shop\nexcept ImportError: ...",
+            "try:\n    import shop\nexcept (OSError, ModuleNotFoundError): ...",
+            "try:\n    import shop\nexcept: ...",
+            "try:\n    import a\nexcept ImportError:\n    import shop",
+            "import contextlib\nwith contextlib.suppress(ImportError):\n    import shop",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import shop",
+            "if __name__ == '__main__':\n    import shop",
+            "import sys\nif sys.version_info < (3,):\n    import shop",
+            "from .shop import x",
+            "from src import shop",
+            "text = \"\"\"\nimport shop\n\"\"\"",
+        ] {
+            assert_eq!(in_vain_of(source, &files), [""; 0], "{source}");
+        }
+        for own in ["shop/a.py", "shop.py", "shop.cpython-311-x86_64-linux-gnu.so", "shop/data.txt"]
         {
-            assert_eq!(told(&files, "", source, "").0, None, "{source}");
+            assert_eq!(in_vain_of("import shop", &["src/shop/a.py", own]), [""; 0], "{own}");
         }
-        assert_eq!(told(&["src/shop/a.py", "shop/a.py"], "", "import shop", "").0, None);
+        let path = "pyproject.toml [tool.lambswool]\nenvironment = { PYTHONPATH = \"./src/\" }";
+        assert_eq!(in_vain_of("import shop", &["src/shop/a.py", path]), [""; 0]);
     }
 }

@@ -1,404 +1,317 @@
-"""Which environment variables a source sets, as far as their names stand in it.
+"""Which environment variables sources set, for what they import to find.
 
-Nothing of it is run. A name stands there as a text, or as a variable (a loop's, a parameter) that
-is given texts: all that it is ever given count, wherever that is. What is deleted counts as set.
+Nothing of them is run. A value is what may be worked out from texts that stand in the sources: all
+that a name is ever given counts, wherever that is. Where a variable is set whose name cannot be
+worked out, or the environment is given away to code that is not seen, any variable may be set:
+
+    os.environ["A"] = ...           names: A
+    os.environ[input()] = ...       any
+    setup(os.environ)               any, unless `setup` stands in the sources and is followed
+
+That counts for what runs while the sources are loaded, and for what runs later if that imports
+something later. What is deleted counts as set.
 """
 
 import ast
+import sys
 
-# How far a name is followed, and how many texts it may be.
-DEPTH, MANY = 12, 200
+from files import sets_some
+from values import (
+    ENVIRON,
+    ENVIRONS,
+    FUNCTION,
+    LOADERS,
+    ONE,
+    READING,
+    SETTERS,
+    UNKNOWN,
+    WHOLE,
+    Map,
+    Mark,
+    Method,
+    Seq,
+    Values,
+    called_so,
+    is_text,
+    words,
+)
 
-SETTERS = {"putenv", "setenv", "unsetenv"}
-METHODS = {"setdefault", "pop", "__setitem__", "__delitem__"}
-WHOLE = {"update", "__ior__"}
-ENVIRONS = ("environ", "environb")
+READERS = {"get", "items", "keys", "values", "copy", "__getitem__", "__contains__", "__iter__"}
+READERS |= {"__len__", "__or__", "__repr__", "__eq__", "__class__", "encodekey", "decodevalue"}
+# What starts programs and takes their environment as `env`.
+STARTING = {"run", "Popen", "call", "check_call", "check_output", "create_subprocess_exec"}
+STARTING |= {"create_subprocess_shell"}
+# Where an environment is looked into, or goes on to where it is followed.
+LOOKS = (ast.Compare, ast.For, ast.AsyncFor, ast.comprehension, ast.FormattedValue, ast.Expr)
+LOOKS += (ast.BinOp, ast.If, ast.While, ast.Assert, ast.UnaryOp, ast.Starred, ast.arguments)
+LOOKS += (ast.Return, ast.Lambda, ast.Yield)
 
 
-class Variables:
-    """`names`: those that a tree sets, in the order in which they stand there."""
+class Variables(Values):
+    """`names`: those that the sources set. `unknown`: file and line of what may set any others."""
 
-    def __init__(self, tree):
-        self.environs = set(ENVIRONS)
-        self.setters = set(SETTERS)
-        # What each variable of the source is given: expressions, or what a loop goes through, with
-        # the places in each of its elements.
-        self.given = {}
-        # By the name of a parameter, the functions that take one, and all calls by the name of what
-        # they call: a parameter is given what stands in the calls.
-        self.takers, self.calls = {}, {}
-        self.names = {}
-        self.left = 100_000
-        for node in ast.walk(tree):
-            self.learn(node)
-        for node in ast.walk(tree):
+    def __init__(self, trees):
+        super().__init__(trees)
+        self.names, self.unknown = {}, None
+        self.suspects, self.counts = set(), True
+        self.suspect()
+        self.reach()
+        self.later = self.imports_later()
+        for node in self.nodes:
+            self.counts = self.is_before(node)
             self.look(node)
+        if self.left <= 0:
+            self.counts = True
+            self.any(self.nodes[0])
 
-    # ---- what is called how ----
+    # ---- what may be the environment ----
 
-    def learn(self, node):
-        if isinstance(node, ast.ImportFrom) and node.module in ("os", "posix"):
-            for alias in node.names:
-                if alias.name in ENVIRONS:
-                    self.environs.add(alias.asname or alias.name)
-                elif alias.name in SETTERS:
-                    self.setters.add(alias.asname or alias.name)
-        elif isinstance(node, ast.Assign):
-            for target in node.targets:
-                self.give(target, node.value)
-        elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value:
-            self.give(node.target, node.value)
-        elif isinstance(node, ast.AugAssign):
-            self.give(node.target, node.value)
-        elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
-            self.give(node.target, node.iter, loops=True)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            self.parameters(node.name, node.args)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            self.calls.setdefault(node.func.id, []).append(node)
+    def suspect(self):
+        """Collects names that may hold it, or what sets it, so that others need no look."""
+        self.suspects = {*ENVIRONS, *SETTERS, *LOADERS}
+        waiting = []
+        for (_, name), values in self.given.items():
+            for value, *_ in values:
+                if isinstance(value, ast.arg):
+                    function = value.parent.parent
+                    called, _ = self.called_as(function)
+                    calls = called if isinstance(called, list) else self.calls.get(called, ())
+                    waiting += [(name, call) for call in calls]
+                    waiting += [(name, it) for it in value.parent.defaults]
+                    waiting += [(name, it) for it in value.parent.kw_defaults if it]
+                elif isinstance(value, ast.ImportFrom):
+                    waiting += [(name, alias) for alias in value.names]
+                elif isinstance(value, ast.expr | ast.AugAssign):
+                    waiting.append((name, value))
+        for function in self.all_functions():
+            given = (it for it in self.nodes_of(function) if isinstance(it, ast.Return | ast.Yield))
+            waiting += [(function.name, it) for it in given]
+        waiting = [(name, words(node)) for name, node in waiting]
+        grows = True
+        while grows:
+            size = len(self.suspects)
+            self.suspects |= {name for name, said in waiting if said & self.suspects}
+            grows = len(self.suspects) > size
 
-    def parameters(self, function, takes):
-        named = [*takes.posonlyargs, *takes.args]
-        for argument in (*named, *takes.kwonlyargs, *filter(None, [takes.vararg, takes.kwarg])):
-            self.takers.setdefault(argument.arg, []).append((function, takes))
-        last = named[len(named) - len(takes.defaults) :]
-        for argument, value in [
-            *zip(last, takes.defaults, strict=True),
-            *zip(takes.kwonlyargs, takes.kw_defaults, strict=True),
-        ]:
-            if value:
-                self.add(argument.arg, value, (), False)
+    # ---- what runs while the sources are loaded ----
 
-    def give(self, target, value, path=(), loops=False):
-        if isinstance(target, ast.Name):
-            if is_named(value, self.environs) and not path and not loops:
-                self.environs.add(target.id)
-            self.add(target.id, value, path, loops)
-        elif isinstance(target, ast.Attribute):
-            self.add(target.attr, value, path, loops)
-        elif isinstance(target, ast.Starred):
-            self.give(target.value, value, path, loops)
-        elif isinstance(target, ast.Tuple | ast.List):
-            for place, inner in enumerate(target.elts):
-                self.give(inner, value, (*path, place), loops)
+    def reach(self):
+        """Marks what runs then: the modules, and each function that is named in what runs."""
+        inside = {}
+        for node in self.nodes:
+            scope = node.scope
+            while isinstance(scope, ast.Lambda | ast.ClassDef):
+                scope = scope.scope
+            inside.setdefault(scope, []).append(node)
+        waiting = [scope for scope in inside if isinstance(scope, ast.Module)]
+        reached = set(waiting)
+        while waiting:
+            unit = waiting.pop()
+            for node in inside.get(unit, ()):
+                node.at_load = True
+                for function in self.leads_to(node, unit):
+                    if function not in reached:
+                        reached.add(function)
+                        waiting.append(function)
 
-    def add(self, name, value, path, loops):
-        self.given.setdefault(name, []).append((value, path, loops))
+    def leads_to(self, node, unit):
+        names = []
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+            names = [called_so(node)]
+        elif isinstance(node, ast.ImportFrom):
+            names = [alias.name for alias in node.names if alias.asname]
+        elif isinstance(node, ast.Call) and called_so(node.func) == "getattr":
+            names = [one.value for one in node.args[1:2] if isinstance(one, ast.Constant)]
+        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            # Of `globals()["setup"]()`.
+            names = [node.slice.value]
+        elif isinstance(node, FUNCTION) and isinstance(node.parent, ast.ClassDef):
+            # Python calls these by itself.
+            if node.name.startswith("__"):
+                yield node
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            home = self.home(node.scope, node.func.id)
+            if home is not None and home is node.scope and not isinstance(home, ast.Module):
+                if any(isinstance(value, ast.arg) for value, *_ in self.bound(home, node.func.id)):
+                    # A decorator that calls what it decorates.
+                    yield from (f for f in self.all_functions() if f.decorator_list)
+        for name in names:
+            yield from (f for f in self.functions.get(name, ()) if isinstance(f, FUNCTION))
+
+    def bound(self, scope, name):
+        return self.given.get((id(scope), name), ())
+
+    def all_functions(self):
+        for named in self.functions.values():
+            yield from (function for function in named if isinstance(function, FUNCTION))
+
+    def imports_later(self):
+        """Whether what runs after the load may import something that is not Python's own."""
+        for node in self.nodes:
+            if node.at_load:
+                continue
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = ["" if node.level else node.module]
+            elif isinstance(node, ast.Call):
+                names = [""] if called_so(node.func) in ("import_module", "__import__") else []
+            if any(name.split(".")[0] not in sys.stdlib_module_names for name in names):
+                return True
+        return False
 
     # ---- what sets something ----
 
+    def any(self, node):
+        """Any variable may be set."""
+        if self.counts and self.unknown is None:
+            self.unknown = (self.module_of(node).path, getattr(node, "lineno", 1))
+
+    def found(self, values, node):
+        for value in values:
+            if isinstance(value, bytes):
+                value = value.decode("utf-8", "surrogateescape")
+            if isinstance(value, str):
+                # C's `putenv` takes both in one.
+                self.names.setdefault(value.split("=")[0])
+            elif isinstance(value, Mark | Seq | Map | ast.AST):
+                self.any(node)
+
     def look(self, node):
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
-            if self.is_environ(node.value):
-                self.found(self.texts(node.slice))
-        elif isinstance(node, ast.Assign):
-            for target in node.targets:
-                if self.is_environ(target) and isinstance(target, ast.Attribute):
-                    self.found(self.keys(node.value))
-        elif isinstance(node, ast.AugAssign):
-            if self.is_environ(node.target):
-                self.found(self.keys(node.value))
-        elif isinstance(node, ast.Call):
+        if isinstance(node, ast.Call):
             self.look_at_call(node)
+        if not isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.Subscript):
+            return
+        if not self.may_be(node):
+            return
+        for value in self.values(node):
+            if value is ENVIRON:
+                self.goes(node)
+            elif isinstance(value, Method):
+                self.sets(node, value)
+
+    def may_be(self, node):
+        """Whether it is worth a look: most expressions never hold the environment."""
+        if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            return False
+        if isinstance(node, ast.Attribute) and node.attr in ONE | WHOLE:
+            node = node.value
+        return bool(words(node) & self.suspects)
 
     def look_at_call(self, node):
-        self.look_at_called(node, node.func)
-        if isinstance(node.func, ast.Name):
-            # Of `put = os.environ.setdefault`.
-            for value, path, _ in self.given.get(node.func.id, ())[:MANY]:
-                if isinstance(value, ast.Attribute) and not path:
-                    self.look_at_called(node, value)
-
-    def look_at_called(self, node, called):
-        name, first = getattr(called, "attr", getattr(called, "id", "")), node.args[:1]
-        if name == "map" and isinstance(called, ast.Name):
-            for keys in node.args[1:2]:
-                each = list(self.elements(keys, 0))[:MANY]
-                for key in each:
-                    self.look_at_called(
-                        ast.Call(func=node.args[0], args=[key], keywords=[]), node.args[0]
-                    )
-            return
-        if (
-            name == "dict"
-            and first
-            and (self.is_environ(first[0]) or is_text(first[0], ("os.environ",)))
+        name, first = called_so(node.func), node.args[:1]
+        if name == "dict" and first and is_text(first[0], ("os.environ",)):
+            self.patched(node)
+        elif name in ("run_path", "run_module", "runcode", "runsource"):
+            self.any(node)
+        elif name in ("exec", "eval") and (
+            isinstance(node.func, ast.Name) or called_so(node.func.value) == "builtins"
         ):
-            # `unittest.mock.patch.dict`.
-            self.found(text for argument in node.args[1:2] for text in self.keys(argument))
-            self.found(self.keywords(node))
-            return
-        if name in (SETTERS if isinstance(called, ast.Attribute) else self.setters):
-            self.found(text for argument in first for text in self.texts(argument))
-        elif name in ("setitem", "delitem") and first and self.is_environ(first[0]):
-            self.found(text for argument in node.args[1:2] for text in self.texts(argument))
-        elif self.is_environ(getattr(called, "value", None)):
-            if name in METHODS:
-                self.found(text for argument in first for text in self.texts(argument))
-                self.found(self.keyword(node, "key"))
-            elif name in WHOLE:
-                self.found(text for argument in first for text in self.keys(argument))
-                self.found(self.keywords(node))
+            for text in self.values(first[0]) if first else ():
+                if not isinstance(text, str | bytes) or sets_some(text):
+                    self.any(node)
+        elif name != "getattr" and any(
+            is_text(one, (*ENVIRONS, "os.environ", "os.environb")) for one in node.args
+        ):
+            # Of `setattr`, `attrgetter`, `patch`.
+            self.any(node)
 
-    def found(self, texts):
-        for text in texts:
-            self.names.setdefault(text)
-
-    def keyword(self, node, name):
+    def patched(self, node):
+        """Of `unittest.mock.patch.dict`."""
+        for argument in node.args[1:2]:
+            self.found(self.keys(self.values(argument)), node)
         for keyword in node.keywords:
-            if keyword.arg == name:
-                yield from self.texts(keyword.value)
-
-    def keywords(self, node, depth=0):
-        for keyword in node.keywords:
-            if keyword.arg:
-                yield keyword.arg
+            if keyword.arg == "values":
+                self.found(self.keys(self.values(keyword.value)), node)
             else:
-                yield from self.keys(keyword.value, depth + 1)
+                # `clear` deletes all others.
+                plain = keyword.arg not in (None, "clear")
+                self.found([keyword.arg if plain else UNKNOWN], node)
 
-    def is_environ(self, node):
-        if isinstance(node, ast.NamedExpr):
-            node = node.value
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr":
-            return any(is_text(argument, ENVIRONS) for argument in node.args[1:2])
-        if isinstance(node, ast.Subscript):
-            return is_text(node.slice, ENVIRONS)
-        if isinstance(node, ast.Attribute):
-            return node.attr in ENVIRONS
-        return isinstance(node, ast.Name) and node.id in self.environs
+    def goes(self, node):
+        """Looks at what is done with the environment."""
+        at, parent = node, node.parent
+        while isinstance(parent, ast.BoolOp | ast.IfExp | ast.NamedExpr | ast.Tuple | ast.List):
+            if isinstance(parent, ast.IfExp) and parent.test is at:
+                return
+            at, parent = parent, parent.parent
+        target = not isinstance(getattr(at, "ctx", ast.Load()), ast.Load)
+        if isinstance(parent, ast.Subscript):
+            if not isinstance(parent.ctx, ast.Load):
+                self.found(self.values(parent.slice), parent)
+        elif isinstance(parent, ast.Attribute):
+            reads = parent.attr in READERS | ONE | WHOLE and isinstance(parent.ctx, ast.Load)
+            if not reads:
+                self.any(parent)
+        elif isinstance(parent, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            if target and (isinstance(at, ast.Attribute) or isinstance(parent, ast.AugAssign)):
+                self.found(self.keys(self.values(parent.value)), parent)
+        elif isinstance(parent, ast.keyword | ast.Call):
+            self.is_given(parent if isinstance(parent, ast.Call) else parent.parent, at)
+        elif isinstance(parent, ast.Dict):
+            # It is followed as far as its pairs are taken over here.
+            if at in parent.values and parent.keys[parent.values.index(at)] is not None:
+                self.any(parent)
+        elif not isinstance(parent, LOOKS):
+            self.any(node)
 
-    # ---- which texts an expression may be ----
-
-    def texts(self, node, depth=0):
-        """Texts that an expression may be, as far as they stand in the source."""
-        if depth > DEPTH or not self.spend():
+    def is_given(self, call, at):
+        """Looks at a call that is given the environment."""
+        name, keyword = called_so(call.func), at.parent
+        holds = isinstance(at, ast.Tuple | ast.List)
+        if at is call.func:
             return
-        if isinstance(node, ast.Constant):
-            if isinstance(node.value, str):
-                yield node.value
-            elif isinstance(node.value, bytes):
-                yield node.value.decode("utf-8", "surrogateescape")
-        elif name := called_so(node):
-            for value in self.values(name, depth):
-                yield from self.texts(value, depth + 1)
-        elif isinstance(node, ast.NamedExpr):
-            yield from self.texts(node.value, depth + 1)
-        elif isinstance(node, ast.IfExp):
-            yield from self.texts(node.body, depth + 1)
-            yield from self.texts(node.orelse, depth + 1)
-        elif isinstance(node, ast.BoolOp):
-            for value in node.values:
-                yield from self.texts(value, depth + 1)
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            yield from self.joined([node.left, node.right], depth)
-        elif isinstance(node, ast.JoinedStr):
-            yield from self.joined(node.values, depth)
-        elif isinstance(node, ast.FormattedValue) and node.format_spec is None:
-            yield from self.texts(node.value, depth + 1)
-        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-            for value in self.parts(node.value, node.slice.value, depth + 1):
-                yield from self.texts(value, depth + 1)
-        elif isinstance(node, ast.Call):
-            yield from self.changed(node, depth)
-
-    def joined(self, parts, depth):
-        texts = [""]
-        for part in parts:
-            more = list(self.texts(part, depth + 1))
-            texts = [text + end for text in texts for end in more][:MANY]
-        yield from texts
-
-    def changed(self, node, depth):
-        """Of `"a".upper()`, `str("a")`, `os.fsencode("a")`, `"a".encode()` and their kin."""
-        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-        if name in ("upper", "lower", "strip", "encode", "decode", "capitalize"):
-            for text in self.texts(getattr(node.func, "value", None), depth + 1):
-                yield getattr(text, name)() if name not in ("encode", "decode") else text
-        elif name in ("str", "fsencode", "fsdecode", "intern"):
-            for argument in node.args[:1]:
-                yield from self.texts(argument, depth + 1)
-
-    def values(self, name, depth):
-        """Expressions that a variable is given somewhere."""
-        for value, path, loops in self.given.get(name, ())[:MANY]:
-            found = self.elements(value, depth + 1) if loops else [value]
-            for place in path:
-                found = [part for each in found for part in self.parts(each, place, depth + 1)]
-            yield from found
-        for function, takes in self.takers.get(name, ())[:MANY]:
-            yield from self.arguments(function, takes, name)
-
-    def arguments(self, function, takes, name):
-        """What a function's parameter of this name is given where it is called."""
-        named = [argument.arg for argument in (*takes.posonlyargs, *takes.args)]
-        if name in named or name in [argument.arg for argument in takes.kwonlyargs]:
-            for call in self.calls.get(function, ())[:MANY]:
-                place = named.index(name) if name in named else len(call.args)
-                yield from call.args[place : place + 1]
-                yield from (k.value for k in call.keywords if k.arg == name)
-        elif takes.vararg and takes.vararg.arg == name:
-            for call in self.calls.get(function, ())[:MANY]:
-                yield ast.Tuple(elts=call.args[len(named) :])
-        elif takes.kwarg and takes.kwarg.arg == name:
-            for call in self.calls.get(function, ())[:MANY]:
-                keys = [ast.Constant(keyword.arg) for keyword in call.keywords if keyword.arg]
-                yield ast.Dict(keys=keys, values=keys)
-
-    def parts(self, node, place, depth):
-        """What stands at a place of a list, or under a key."""
-        if depth > DEPTH or not self.spend():
+        if name == "dict" and isinstance(call.func, ast.Attribute) and call.args[:1] == [at]:
+            self.patched(call)
+        elif name in ("setitem", "delitem") and call.args[:1] == [at]:
+            for argument in call.args[1:2]:
+                self.found(self.values(argument), call)
+        elif isinstance(keyword, ast.keyword) and keyword.arg is None:
             return
-        if isinstance(node, ast.Tuple | ast.List):
-            if isinstance(place, int) and -len(node.elts) <= place < len(node.elts):
-                yield node.elts[place]
-        elif isinstance(node, ast.Dict):
-            for key, value in zip(node.keys, node.values, strict=True):
-                if isinstance(key, ast.Constant) and key.value == place:
-                    yield value
-        elif name := called_so(node):
-            for value in self.values(name, depth + 1):
-                yield from self.parts(value, place, depth + 1)
-        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in (
-            "split",
-            "partition",
-        ):
-            for text in self.texts(node.func.value, depth + 1):
-                pieces = divided(text, node)
-                if isinstance(place, int) and place < len(pieces):
-                    yield ast.Constant(pieces[place])
-        elif isinstance(node, ast.Call):
-            yield from list(self.elements(node, depth + 1))[:MANY]
-
-    def elements(self, node, depth):
-        """What a loop over an expression goes through."""
-        if depth > DEPTH or not self.spend():
+        elif isinstance(keyword, ast.keyword) and keyword.arg == "env" and name in STARTING:
             return
-        if isinstance(node, ast.Tuple | ast.List | ast.Set):
-            for element in node.elts:
-                if isinstance(element, ast.Starred):
-                    yield from self.elements(element.value, depth + 1)
-                else:
-                    yield element
-        elif isinstance(node, ast.Dict):
-            for key, value in zip(node.keys, node.values, strict=True):
-                yield from [key] if key else self.elements(value, depth + 1)
-        elif name := called_so(node):
-            for value in self.values(name, depth + 1):
-                yield from self.elements(value, depth + 1)
-        elif is_text(node):
-            yield from map(ast.Constant, node.value[:MANY])
-        elif isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp):
-            yield node.elt
-        elif isinstance(node, ast.DictComp):
-            yield node.key
-        elif isinstance(node, ast.BinOp):
-            yield from self.elements(node.left, depth + 1)
-            yield from self.elements(node.right, depth + 1)
-        elif isinstance(node, ast.Call):
-            yield from self.called(node, depth)
-
-    def called(self, node, depth):
-        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-        of = getattr(node.func, "value", None)
-        if name == "items":
-            for pair in self.pairs(of, depth + 1):
-                yield ast.Tuple(elts=list(pair))
-        elif name in ("keys", "copy"):
-            yield from self.elements(of, depth + 1)
-        elif name in ("split", "splitlines"):
-            for text in self.texts(of, depth + 1):
-                yield from map(ast.Constant, divided(text, node)[:MANY])
-        elif name == "dict":
-            yield from map(ast.Constant, self.keys(node, depth + 1))
-        elif name == "zip":
-            columns = [list(self.elements(argument, depth + 1))[:MANY] for argument in node.args]
-            for row in zip(*columns, strict=False):
-                yield ast.Tuple(elts=list(row))
-        elif name == "enumerate" and node.args:
-            for element in self.elements(node.args[0], depth + 1):
-                yield ast.Tuple(elts=[ast.Constant(None), element])
-        elif name in ("sorted", "list", "tuple", "set", "frozenset", "reversed", "iter", "chain"):
-            for argument in node.args:
-                yield from self.elements(argument, depth + 1)
-
-    def pairs(self, node, depth):
-        """What `items` of a mapping goes through."""
-        if isinstance(node, ast.Dict):
-            both = zip(node.keys, node.values, strict=True)
-            yield from ((key, value) for key, value in both if key)
-        elif (name := called_so(node)) and depth <= DEPTH and self.spend():
-            for value in self.values(name, depth + 1):
-                yield from self.pairs(value, depth + 1)
-        nothing = ast.Constant(None)
-        yield from ((ast.Constant(key), nothing) for key in self.keys(node, depth + 1))
-
-    def keys(self, node, depth=0):
-        """The keys of what `update` or `|=` is given: a mapping, or pairs."""
-        if depth > DEPTH or not self.spend():
+        elif (name in READING and not holds) or (name == "ChainMap" and call.args[:1] != [at]):
             return
-        if isinstance(node, ast.Dict):
-            for key, value in zip(node.keys, node.values, strict=True):
-                yield from self.texts(key, depth + 1) if key else self.keys(value, depth + 1)
-        elif isinstance(node, ast.DictComp):
-            yield from self.texts(node.key, depth + 1)
-        elif name := called_so(node):
-            for value in self.values(name, depth + 1):
-                yield from self.keys(value, depth + 1)
-        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-            for value in self.parts(node.value, node.slice.value, depth + 1):
-                yield from self.keys(value, depth + 1)
-        elif is_get(node):
-            for value in self.parts(node.func.value, node.args[0].value, depth + 1):
-                yield from self.keys(value, depth + 1)
-        elif isinstance(node, ast.NamedExpr):
-            yield from self.keys(node.value, depth + 1)
-        elif isinstance(node, ast.IfExp):
-            yield from self.keys(node.body, depth + 1)
-            yield from self.keys(node.orelse, depth + 1)
-        elif isinstance(node, ast.BinOp):
-            yield from self.keys(node.left, depth + 1)
-            yield from self.keys(node.right, depth + 1)
-        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "dict":
-            yield from (key for argument in node.args for key in self.keys(argument, depth + 1))
-            yield from self.keywords(node, depth + 1)
-        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "copy":
-            yield from self.keys(node.func.value, depth + 1)
+        elif not self.own(call.func):
+            # `os.environ.update(os.environ)` sets what is there.
+            if holds or not any(isinstance(one, Method) for one in self.values(call.func)):
+                self.any(call)
+
+    def sets(self, node, method):
+        """Looks at what is done with a function that sets variables."""
+        parent = node.parent
+        if isinstance(parent, ast.Assign | ast.AnnAssign | ast.NamedExpr):
+            return
+        if not isinstance(parent, ast.Call):
+            self.any(node)
+        elif parent.func is node:
+            self.set_by(method, [*parent.args], parent)
+        elif called_so(parent.func) == "map" and parent.args[0] is node:
+            for keys in parent.args[1:2]:
+                values = self.elements(self.values(keys))
+                self.found(values if method.name in ONE | SETTERS else [UNKNOWN], node)
+        elif called_so(parent.func) == "partial" and parent.args[0] is node:
+            self.set_by(method, parent.args[1:], parent)
         else:
-            for pair in self.elements(node, depth + 1):
-                for key in self.parts(pair, 0, depth + 1):
-                    yield from self.texts(key, depth + 1)
+            self.any(node)
 
-    def spend(self):
-        """Whether there is patience left: a source may be made to have none."""
-        self.left -= 1
-        return self.left > 0
-
-
-def called_so(node):
-    """The name of a variable or an attribute; empty for what is neither."""
-    if isinstance(node, ast.Name | ast.Attribute):
-        return getattr(node, "attr", getattr(node, "id", ""))
-    return ""
-
-
-def divided(text, call):
-    """What `split`, `partition` or `splitlines` makes of a text, as far as that is known."""
-    separators = [argument.value for argument in call.args[:1] if is_text(argument)]
-    if call.args and not any(separators):
-        return []
-    return list(getattr(text, call.func.attr)(*separators))
-
-
-def is_get(node):
-    """Whether it is `mapping.get("key")`."""
-    named = isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "get"
-    return named and bool(node.args) and isinstance(node.args[0], ast.Constant)
-
-
-def is_named(node, names):
-    return getattr(node, "attr", getattr(node, "id", None)) in names
-
-
-def is_text(node, texts=None):
-    value = getattr(node, "value", None) if isinstance(node, ast.Constant) else None
-    return isinstance(value, str) and (texts is None or value in texts)
+    def set_by(self, method, arguments, call):
+        keywords = call.keywords
+        if method.name in LOADERS:
+            self.any(call)
+        elif method.name in WHOLE:
+            for argument in arguments:
+                starred = isinstance(argument, ast.Starred)
+                self.found([UNKNOWN] if starred else self.keys(self.values(argument)), call)
+            for keyword in keywords:
+                given = [keyword.arg] if keyword.arg else self.keys(self.values(keyword.value))
+                self.found(given, call)
+        elif arguments and isinstance(arguments[0], ast.Starred):
+            self.found(self.at(self.values(arguments[0].value), 0), call)
+        elif arguments:
+            self.found(self.values(arguments[0]), call)
+        elif named := [k.value for k in keywords if k.arg in ("key", "name")]:
+            self.found(self.values(named[0]), call)
+        else:
+            self.any(call)
