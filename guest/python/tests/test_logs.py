@@ -1,8 +1,12 @@
 """Everything a handler can print, and where it arrives."""
 
+import json
+import subprocess
 import time
 
 import pytest
+
+from conftest import PYTHON
 
 
 def test_lines_carry_their_invocation_and_stream(loaded):
@@ -108,6 +112,39 @@ def test_the_streams_are_files_to_whoever_asks(loaded):
     assert guest.call().kind == "done"
 
 
+LOOKS = """
+import sys
+def looks():
+    told = {}
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        for at, one in ((name, stream), (name + ".buffer", stream.buffer)):
+            for attribute in dir(one):
+                if attribute[0] != "_":
+                    value = getattr(one, attribute)
+                    plain = value is None or isinstance(value, (bool, int, str))
+                    told[f"{at}.{attribute}"] = value if plain else callable(value)
+    return told
+"""
+DIFFERENT = {
+    # Written through, so that the log alone decides what a line is; nothing printed is an error.
+    "stdout.errors": "backslashreplace",
+    "stdout.write_through": True,
+    "stderr.write_through": True,
+    "stderr.line_buffering": False,
+}
+
+
+def test_the_streams_have_what_those_of_a_plain_python_have(loaded):
+    program = LOOKS + "import json\nprint(json.dumps(looks()))"
+    command = [PYTHON, "-I", "-c", program]
+    run = subprocess.run(command, env={"LANG": "C.UTF-8"}, capture_output=True, check=True)
+    plain = json.loads(run.stdout)
+    ours = loaded(LOOKS + "def handler(event, context): return looks()").call().value
+    assert plain.keys() - ours.keys() == set()
+    assert {name: ours[name] for name in plain if ours[name] != plain[name]} == DIFFERENT
+
+
 def test_logging_works_without_and_with_configuration(loaded):
     guest = loaded(
         """
@@ -173,6 +210,36 @@ def test_the_root_logger_has_a_handler_and_each_line_comes_once(loaded, setting,
     # By `dictConfig` loggers that there were are disabled, as under a plain Python.
     assert (answer.text("stderr") + answer.text("stdout")).splitlines() == lines
     assert answer.value == [handlers, 30]
+
+
+UNSEEN = """
+    import logging, logging.handlers, queue
+    app, lines = logging.getLogger("app"), queue.SimpleQueue()
+    listener = logging.handlers.QueueListener(lines, logging.StreamHandler())
+    def handler(event, context):
+        app.propagate = event
+        {adds}
+        app.warning("said")
+        {ends}
+"""
+
+
+@pytest.mark.parametrize(
+    ("adds", "ends"),
+    [
+        ("app.addHandler(logging.FileHandler('/proc/self/fd/2'))", ""),
+        (
+            "app.addHandler(logging.handlers.QueueHandler(lines)); listener.start()",
+            "listener.stop()",
+        ),
+    ],
+)
+@pytest.mark.parametrize("propagates", [True, False])
+def test_a_handler_that_the_root_logger_cannot_see_makes_a_second_line(
+    loaded, adds, ends, propagates
+):
+    text = loaded(UNSEEN.format(adds=adds, ends=ends)).call(propagates).text("stderr")
+    assert sorted(text.splitlines()) == ["[WARNING] said", "said"][not propagates :]
 
 
 def test_basicconfig_that_is_refused_takes_nothing_away(loaded):

@@ -60,6 +60,11 @@ class LogBuffer(io.BufferedIOBase):
         """Only flushes: closed, it would lose the output of later invocations."""
         self.flush()
 
+    @property
+    def raw(self) -> "LogBuffer":
+        """What has no buffer: this sends what it is given, as whole lines."""
+        return self
+
     def fileno(self) -> int:
         return self._fd
 
@@ -186,12 +191,14 @@ class Logs:
 def _text(buffer: LogBuffer) -> io.TextIOWrapper:
     # Written through, so that the buffer alone decides what a line is and `flush` is always
     # somebody's wish.
-    return io.TextIOWrapper(
+    stream = io.TextIOWrapper(
         buffer,  # type: ignore[arg-type]
         encoding="utf-8",
         errors="backslashreplace",
         write_through=True,
     )
+    stream.mode = "w"  # type: ignore[misc] - as the interpreter does with its own
+    return stream
 
 
 def _ready(pending: bytearray, partial: bool) -> int:
