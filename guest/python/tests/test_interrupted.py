@@ -21,7 +21,7 @@ ALARMS = """
     def late(*_):
         raise type(KINDS[kind])(*KINDS[kind].args)
     signal.signal(signal.SIGALRM, late)
-    {define} handler(event, context):
+    def handler(event, context):
         global kind
         kind = event["kind"]
         signal.setitimer(signal.ITIMER_REAL, event["first"], event.get("each", 0))
@@ -54,7 +54,7 @@ def is_right(answer: Answer, guest: Guest, event: dict) -> None:
 
 @pytest.mark.parametrize("forked", [False, True])
 def test_an_alarm_at_any_moment_costs_no_call_its_answer(loaded, zygote, task, forked):  # noqa: F811
-    code = textwrap.dedent(ALARMS.format(define="def"))
+    code = textwrap.dedent(ALARMS)
     (task / "main.py").write_text(code)
     guest = zygote.fork() if forked else loaded(code)
     if forked:
@@ -120,7 +120,7 @@ def test_what_raises_at_any_line_or_call_costs_no_call_its_answer(loaded, ends, 
 
 
 def test_alarms_that_come_again_and_again_end_no_instance(loaded):
-    guest = loaded(ALARMS.format(define="def"))
+    guest = loaded(ALARMS)
     guest.peer.sock.settimeout(PATIENCE)
     event = {"n": 1, "kind": 0, "first": 50e-6, "each": 100e-6, "ends": "raises", "size": 1}
     for _ in range(50):
@@ -148,3 +148,48 @@ def test_a_limit_of_recursion_too_low_for_the_guest_is_the_functions_alone(loade
     assert guest.call().header["error_type"] == "ValueError"
     assert guest.call("low").header["error_type"] == "ValueError"
     assert guest.call().header["error_type"] in ("ValueError", "RecursionError")
+
+
+def test_a_loop_that_was_left_by_raising_runs_in_the_next_call(loaded):
+    guest = loaded(
+        """
+        import asyncio, linecache, sys
+        class Late(Exception): ...
+        def trace(frame, event, argument):
+            line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+            if event == "line" and "self._thread_id = None" in line:
+                raise Late("late")
+            return trace
+        async def handler(event, context):
+            if event:
+                frame = sys._getframe()
+                while frame.f_code.co_name != "run_forever":
+                    frame = frame.f_back
+                frame.f_trace = trace
+                sys.settrace(trace)
+            return id(asyncio.get_running_loop())
+        """
+    )
+    first = guest.call().value
+    assert guest.call(1).header["error_type"] == "main.Late"
+    assert [guest.call().value for _ in range(2)] == [first, first]
+
+
+def test_a_task_that_cannot_end_any_more_does_not_keep_its_call_from_ending(loaded):
+    guest = loaded(
+        """
+        import asyncio
+        async def handler(event, context):
+            if event:
+                asyncio.get_running_loop().stop()
+            while event:
+                try:
+                    await asyncio.sleep(3600)
+                except asyncio.CancelledError:
+                    continue
+            return "well"
+        """
+    )
+    guest.peer.sock.settimeout(PATIENCE)
+    assert guest.call(1).header["error_type"] == "RuntimeError"
+    assert guest.call().value == "well"

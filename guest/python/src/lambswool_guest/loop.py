@@ -26,6 +26,9 @@ _TURNS = 2
 """How often what is ready may run once more when a call ends: generators that it has dropped, and
 connections that it has closed, end in as many."""
 
+_CLEANUP = 1.0
+"""Seconds for a task whose call has failed to come to its end."""
+
 
 class Loop:
     """Runs what an `async def` handler returned."""
@@ -51,9 +54,11 @@ class Loop:
         finally:
             if not task.done() and not loop.is_closed():
                 # The call has failed while its task goes on, as when the loop was stopped. It may
-                # clean up, as in `asyncio.run`.
+                # clean up, as in `asyncio.run`, if it can: a signal handler that has raised in the
+                # loop itself may have lost what the task waits for.
+                _release(asyncio, loop)
                 task.cancel()
-                loop.run_until_complete(asyncio.wait([task]))
+                loop.run_until_complete(asyncio.wait([task], timeout=_CLEANUP))
             for one in left:
                 if getattr(one, "_log_traceback", False):  # failed, and nothing has asked why
                     _tell(loop, one, one.exception())
@@ -61,6 +66,7 @@ class Loop:
     def _current(self, asyncio: "ModuleType") -> "AbstractEventLoop":
         policy = asyncio.get_event_loop_policy()
         there = _set(policy)
+        _release(asyncio, self._loop)
         if self._loop is None and there is not None and not there.is_running():
             self._loop = there
         if self._loop is None or self._loop.is_closed():
@@ -68,6 +74,14 @@ class Loop:
         if there is None:  # or `asyncio.run`, called by the function, has taken it away
             policy.set_event_loop(self._loop)
         return self._loop
+
+
+def _release(asyncio: "ModuleType", loop: "AbstractEventLoop | None") -> None:
+    """No loop runs here now. One that a signal handler has left by raising may believe that it
+    does, and would run no more."""
+    if loop is not None and loop.is_running():
+        asyncio._set_running_loop(None)
+        loop._thread_id = None  # type: ignore[attr-defined]
 
 
 def _asyncio() -> "ModuleType":
