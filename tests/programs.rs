@@ -87,8 +87,9 @@ fn who_the_program_is_and_where_its_home_is_is_the_same_everywhere() {
     ways.answers("who", &json!({}), &json!([true, "/tmp", "/tmp", 1000, 1000]));
 }
 
-/// What differs in a machine, by docs/limits.md: its name, its one processor, and numbers that are the host's in containers.
-const IN_A_MACHINE: [&str; 2] = ["host", "processors"];
+/// What differs in a machine, by docs/limits.md.
+const IN_A_MACHINE: [&str; 5] =
+    ["host", "kernel", "processors", "group and session", "descriptors"];
 /// What Python finds that a function starts: other arguments, flags and streams are its starter's.
 const IN_A_CHILD: [&str; 6] = ["argv", "flags", "interpreter", "descriptors", "path", "streams"];
 /// The host's, in containers.
@@ -129,6 +130,14 @@ fn an_instance_looks_the_same_inside_however_it_was_made() {
         }
     }
     assert!(found.is_empty(), "{found}");
+}
+
+/// As psutil looks for processes: by their numbers in `/proc`.
+#[test]
+fn a_machine_lists_its_process_by_its_number() {
+    let Some(ways) = Everywhere::new() else { return };
+    let expected = json!([true, true, [true, "0"], true, true]);
+    ways.answers_in(&Way::MACHINES, "processes", &json!({}), &expected);
 }
 
 #[test]

@@ -9,6 +9,7 @@ import pathlib
 import platform
 import pwd
 import resource
+import shutil
 import signal
 import socket
 import stat
@@ -45,6 +46,7 @@ def look():
         "home": [attempt(lambda: str(pathlib.Path.home())), os.path.expanduser("~"), tempfile.gettempdir()],
         "environment": dict(os.environ),
         "limits": limits(),
+        "cores": [attempt(lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0))), resource.getrlimit(resource.RLIMIT_CORE)],
         "umask": [os.umask(0o022), os.umask(0o022)],
         "directory": os.getcwd(),
         "argv": sys.argv,
@@ -64,11 +66,16 @@ def look():
         "streams": [[s.encoding, s.errors, s.line_buffering, s.writable()] for s in (sys.stdout, sys.stderr)],
         "time": [time.tzname, time.timezone, time.daylight],
         "root": sorted(os.listdir("/")),
+        "disk": [shutil.disk_usage(path).total > 0 for path in ("/", ".", "/tmp")],
         "there": [sorted(os.listdir(path)) for path in ("/tmp", "/dev/shm")],
         "devices": [os.path.exists(f"/dev/{name}") for name in ("null", "zero", "full", "random", "urandom", "fd", "shm")],
-        "owners": [[os.stat(path).st_uid, os.stat(path).st_gid, oct(os.stat(path).st_mode)] for path in ("/tmp", "/dev/shm")],
+        "owners": [[os.stat(path).st_uid, os.stat(path).st_gid, oct(os.stat(path).st_mode)] for path in ("/", "/tmp", "/dev/shm", "/dev/null", "/usr", "/var/task", __file__)],
         "processors": [os.cpu_count(), sorted(os.sched_getaffinity(0))],
         "threads": threading.active_count(),
+        "thread number": threading.main_thread().native_id == threading.get_native_id(),
+        "group and session": [os.getpgrp() == os.getpid(), os.getsid(0) == os.getpid()],
+        "login": attempt(os.getlogin).partition(":")[0],
+        "kernel": [os.uname().release, os.uname().version],
         "main": threading.current_thread() is threading.main_thread(),
         "host": [socket.gethostname(), platform.node(), platform.system(), platform.machine()],
         "families": [hasattr(socket, name) for name in ("AF_UNIX", "AF_INET6")],

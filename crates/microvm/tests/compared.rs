@@ -938,8 +938,8 @@ fn small_calls_about_files_and_the_process_answer_as_linux_does() {
             say("group", getpgid(0) == getpgrp()); say("of another", getpgid(99999999)); say("priority", getpriority(PRIO_PROCESS, 0) < -20); say("of what", getpriority(7, 0));
             say("scheduler", sched_getscheduler(0)); say("of another", sched_getscheduler(99999999));
             struct rlimit limit;
-            say("limit", getrlimit(RLIMIT_CORE, &limit)); limit.rlim_cur = limit.rlim_max = 0; say("lower", setrlimit(RLIMIT_CORE, &limit));
-            limit.rlim_cur = 1; say("above its own", setrlimit(RLIMIT_CORE, &limit));
+            say("limit", getrlimit(RLIMIT_RSS, &limit)); limit.rlim_cur = limit.rlim_max = 0; say("lower", setrlimit(RLIMIT_RSS, &limit));
+            limit.rlim_cur = 1; say("above its own", setrlimit(RLIMIT_RSS, &limit));
             unlink(name);
             strcpy(strrchr(name, '-'), "-XXXXXX");
             char where[200];
@@ -1220,7 +1220,7 @@ fn limits_that_a_program_sets_for_itself_hold_as_on_linux() {
                 it.rlim_cur = it.rlim_max = before;
                 say("as it is", setrlimit(kind, &it));
             }
-            set("core", RLIMIT_CORE, 0, 0); set("core again", RLIMIT_CORE, 1, 1); set("core wrong", RLIMIT_CORE, 1, 0);
+            set("locks", RLIMIT_LOCKS, 0, 0); set("locks again", RLIMIT_LOCKS, 1, 1); set("locks wrong", RLIMIT_LOCKS, 1, 0);
             set("memlock", RLIMIT_MEMLOCK, 4096, 8192); set("memlock up", RLIMIT_MEMLOCK, 8192, 8192);
             set("memlock above", RLIMIT_MEMLOCK, 8193, 8193);
             struct rlimit it = {1, 1};

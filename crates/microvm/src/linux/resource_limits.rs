@@ -150,7 +150,8 @@ pub(super) fn prlimit(process: &mut Process, pid: u64, what: u64, new: u64, old:
     let kind = kind.ok_or(Errno::INVAL)?;
     identity::own(process, pid)?;
     let before = process.kernel.limits.all[kind];
-    if let Some(wanted) = wanted {
+    // The limit of core files is answered with success and stays, as in a container.
+    if let Some(wanted) = wanted.filter(|_| kind != libc::RLIMIT_CORE as usize) {
         let [soft, hard] = wanted;
         if soft > hard {
             return Err(Errno::INVAL);

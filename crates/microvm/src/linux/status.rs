@@ -52,10 +52,13 @@ pub(super) fn fstat(process: &mut Process, descriptor: u64, target: u64) -> Answ
     Ok(0)
 }
 
+/// Whose it is what a guest may not write to: as in a user namespace that does not have its owner.
+const NOBODY: u64 = 65534;
+
 /// `struct stat`.
 fn describe(tree: &Tree, node: NodeId) -> Record<144> {
     let contents = tree.contents(node);
-    let (bits, Times { accessed, modified }, _) = tree.status(node);
+    let (bits, Times { accessed, modified }, is_own) = tree.status(node);
     let format = match contents.kind() {
         Kind::Directory => 0o040_000,
         Kind::File => 0o100_000,
@@ -63,7 +66,8 @@ fn describe(tree: &Tree, node: NodeId) -> Record<144> {
         Kind::Device => 0o020_000,
     };
     let size = contents.size();
-    let user = u32::try_from(USER).unwrap_or(0);
+    let user = if is_own { USER } else { NOBODY };
+    let user = u32::try_from(user).unwrap_or(0);
     let time = |record: Record<144>, at: usize, Moment { seconds, nanoseconds }: Moment| {
         record.long(at, seconds.cast_unsigned()).long(at + 8, u64::from(nanoseconds))
     };
@@ -169,7 +173,9 @@ pub(super) fn getdents(process: &mut Process, descriptor: u64, target: u64, room
     let owned = numbers.iter().map(|(number, name)| {
         (DOTS + 1 + number, &name[..], own_descriptors::FIRST_INODE + number, LINK)
     });
-    let all: Vec<_> = named.chain(owned).collect();
+    let own = process.pid.to_string();
+    let own = own_number(process, node).map(|(offset, inode)| (offset, own.as_bytes(), inode, 4));
+    let all: Vec<_> = named.chain(owned).chain(own).collect();
     let end = open.end.filter(|_| before > 0);
     let end = end.unwrap_or_else(|| all.iter().map(|it| it.0).max().unwrap_or(DOTS));
     let mut rest: Vec<_> = dots
@@ -205,6 +211,16 @@ pub(super) fn getdents(process: &mut Process, descriptor: u64, target: u64, room
     Ok(bytes.len() as u64)
 }
 
+/// In `/proc` the process stands by its number, too, which leads where `self` does ([`of_own`](super::proc::of_own)): its offset in
+/// the list, and its inode.
+fn own_number(process: &Process, node: NodeId) -> Option<(u64, u64)> {
+    /// Behind all names that have places.
+    const LAST: u64 = 1 << 62;
+    let tree = &process.kernel.tree;
+    let own = tree.existing(Tree::ROOT, b"/proc/self", false).ok()?;
+    (tree.parent(own) == node).then(|| (LAST, own.inode()))
+}
+
 /// Names in `/proc/self/fd`.
 fn own_names(process: &Process) -> Vec<(u64, Vec<u8>)> {
     process.kernel.files.numbers().map(|number| (number, number.to_string().into())).collect()
@@ -231,17 +247,19 @@ pub(super) fn fstatfs(process: &mut Process, descriptor: u64, target: u64) -> An
     Ok(0)
 }
 
-/// `struct statfs`: all of scratch is one file system, and all layers are another, which is full.
+/// `struct statfs`: all of scratch is one file system, and all layers are another, of a gigabyte, which is full.
 fn describe_system(tree: &Tree, node: NodeId) -> Record<120> {
     const TMPFS: u64 = 0x0102_1994;
     const OVERLAY: u64 = 0x794c_7630;
     const READ_ONLY: u64 = 1;
+    /// Programs divide by a file system's size.
+    const LAYERS: u64 = 1 << 30;
     /// That the flags are told.
     const VALID: u64 = 0x20;
     let (_, _, writable) = tree.status(node);
     let record = Record::new().long(8, PAGE).long(64, 255).long(72, PAGE);
     if !writable {
-        return record.long(0, OVERLAY).long(80, VALID | READ_ONLY);
+        return record.long(0, OVERLAY).long(16, LAYERS / PAGE).long(80, VALID | READ_ONLY);
     }
     let ((bytes, nodes), (used, made)) = (tree.room(), tree.used());
     let free = bytes.saturating_sub(used) / PAGE;

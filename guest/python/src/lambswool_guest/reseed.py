@@ -113,6 +113,15 @@ def _take_node() -> None:
         uuid._node, uuid._generate_time_safe = node, None  # type: ignore[attr-defined]
 
 
+def _number_thread() -> None:
+    """A machine's first thread has the machine's pid for its number, which Python keeps."""
+    threading = _module("threading")
+    try:
+        threading._main_thread._native_id = posix.getpid()  # type: ignore[union-attr]
+    except Exception:  # it was not imported, or is made otherwise
+        return
+
+
 def _module(name: str) -> "ModuleType | None":
     """The standard library's, also where a function's own has taken its place."""
     return stdlib.loaded(name) or _known.get(name)
@@ -131,7 +140,7 @@ def before_forks() -> None:
     """In a zygote after it has imported, in a machine before it is frozen: not where each call
     waits, since to import ctypes takes milliseconds. Forks pay nothing for it."""
     global _sqlite3_randomness, _pid_of_openssl
-    for name in ("random", "uuid", "_ssl", "_sqlite3"):
+    for name in ("random", "threading", "uuid", "_ssl", "_sqlite3"):
         if (module := stdlib.loaded(name)) is not None:
             _known[name] = module
     ssl = _module("_ssl")
@@ -249,6 +258,7 @@ def after_clone() -> None:
             pass
     after_fork()
     _forget_seed_of_sqlite()
+    _number_thread()
     for hook in [*_before, *_in_child]:
         try:
             hook()
