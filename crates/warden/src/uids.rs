@@ -5,6 +5,9 @@
 //! namespace can only hand out what it maps itself. An id goes back to its block when its sandbox is gone, and is given
 //! again last: the same zygote may then have held it twice, another never. A block goes back when its zygote and
 //! everything below it is gone.
+//!
+//! A sandbox can read its id's number on the host (`/proc/self/uid_map`). So new ids, and new blocks, are drawn at random: in
+//! order they would tell each how many others were made.
 
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
@@ -14,6 +17,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::rand::{GetRandomFlags, getrandom};
 
 /// First id of ours: the range from here up is one that no distribution and no container tool allots (systemd lists
 /// it as unused, "UIDs and GIDs", table of special ranges).
@@ -111,11 +115,9 @@ impl Uids {
 
     fn numbered(share: u32) -> Self {
         let ranges = share * RANGES..(share + 1) * RANGES;
-        Self {
-            ranges: ranges.rev().map(|n| FIRST + n * RANGE).collect(),
-            singles: None,
-            _share: None,
-        }
+        let mut in_order: Vec<u32> = ranges.map(|n| FIRST + n * RANGE).collect();
+        let ranges = std::iter::from_fn(|| draw(&mut in_order)).collect();
+        Self { ranges, singles: None, _share: None }
     }
 
     /// A block of [`RANGE`] ids for a zygote; none when all are taken.
@@ -169,6 +171,8 @@ pub struct Block {
     /// How many.
     pub count: u32,
     next: u32,
+    /// New ones of which the next is drawn.
+    drawn_from: Vec<u32>,
     ones: VecDeque<u32>,
     shares: Vec<u32>,
 }
@@ -177,13 +181,20 @@ impl Block {
     /// A block with nothing taken.
     #[must_use]
     pub fn new(first: u32, count: u32) -> Self {
-        Self { first, count, next: 1, ones: VecDeque::new(), shares: Vec::new() }
+        let (drawn_from, ones, shares) = (Vec::new(), VecDeque::new(), Vec::new());
+        Self { first, count, next: 1, drawn_from, ones, shares }
     }
 
     /// The offset of an id for one fork: a new one while there are any, then the one that was given back first. None
     /// when all are in use.
     pub fn take_one(&mut self) -> Option<u32> {
-        self.take_new(1).or_else(|| self.ones.pop_front())
+        if self.drawn_from.is_empty() {
+            // Of so many at a time, so that shares find room, too.
+            let some = ((self.count - self.next) / 8).max(1);
+            let first = self.take_new(some);
+            self.drawn_from.extend(first.into_iter().flat_map(|first| first..first + some));
+        }
+        draw(&mut self.drawn_from).or_else(|| self.ones.pop_front())
     }
 
     /// Gives an id back.
@@ -217,6 +228,15 @@ impl Block {
     }
 }
 
+/// Takes one out, at random.
+fn draw(from: &mut Vec<u32>) -> Option<u32> {
+    let mut bytes = [0; 8];
+    // Without randomness, early at a boot, it is one like all others.
+    let _ = getrandom(&mut bytes, GetRandomFlags::NONBLOCK);
+    let place = u64::from_ne_bytes(bytes) % from.len().max(1) as u64;
+    (!from.is_empty()).then(|| from.swap_remove(usize::try_from(place).unwrap_or(0)))
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -228,22 +248,50 @@ mod tests {
     #[test]
     fn no_two_live_sandboxes_have_the_same_id() {
         let mut uids = Uids::numbered(3);
-        let mut live = HashSet::new();
+        let (mut live, mut by_age) = (HashSet::new(), VecDeque::new());
+        let mut given = HashSet::new();
         for round in 0..3 * RANGE {
             if round >= 1000 {
-                let oldest = FIRST + 3 * RANGES * RANGE + 1 + (round - 1000) % (RANGE - 1);
+                let oldest = by_age.pop_front().unwrap();
                 assert!(live.remove(&oldest));
                 uids.return_one(oldest);
             }
-            assert!(live.insert(uids.take_one().unwrap()));
+            let one = uids.take_one().unwrap();
+            assert!(live.insert(one));
+            by_age.push_back(one);
+            // What was given back is given again last.
+            assert!(given.insert(one) || round >= RANGE - 1);
         }
         let block = uids.take_block().unwrap();
         assert!(live.iter().all(|id| !(block.first..block.first + block.count).contains(id)));
     }
 
     #[test]
+    fn ids_do_not_tell_how_many_were_given() {
+        let ids = || {
+            let mut uids = Uids::numbered(3);
+            let ids: Vec<_> = (0..100).filter_map(|_| uids.take_one()).collect();
+            (ids, uids.take_block().map(|block| block.first))
+        };
+        let (first, second) = (ids(), ids());
+        assert!(first.0.len() == 100 && first.0 != second.0 && !first.0.is_sorted());
+        let blocks: HashSet<_> = (0..20).map(|_| ids().1).collect();
+        assert!(blocks.len() > 1, "{blocks:?}");
+    }
+
+    #[test]
+    fn a_block_that_gives_ids_has_room_for_shares() {
+        let mut block = Block::new(FIRST, RANGE);
+        let one = block.take_one().unwrap();
+        let shares: Vec<_> = std::iter::from_fn(|| block.take_share()).collect();
+        assert!(shares.len() >= 13, "{shares:?}");
+        let taken = |it: &u32| (*it..*it + RANGE / 16).contains(&one);
+        assert!(!shares.iter().any(taken), "{one} in {shares:?}");
+    }
+
+    #[test]
     fn shares_of_different_wardens_do_not_meet() {
-        let last = Uids::numbered(SHARES - 1).ranges[0];
+        let last = *Uids::numbered(SHARES - 1).ranges.iter().max().unwrap();
         assert!(last.checked_add(RANGE).is_some_and(|end| end <= 0x7fff_ffff + 1));
         let (a, b) = (Uids::numbered(0).ranges, Uids::numbered(1).ranges);
         assert!(a.iter().max() < b.iter().min());

@@ -150,6 +150,41 @@ def attack(turn, told):
     ),
     Attack::new(
         Who::Handler,
+        "how many neighbours of networks the host has looked up",
+        "RTM_GETNEIGHTBL",
+        &[],
+        &[],
+        "
+def attributes(message):
+    while len(message) >= 4:
+        length, kind = struct.unpack_from('HH', message)
+        yield kind & 0x3fff, message[4:length]
+        message = message[(length + 3) & ~3:]
+
+def attack(turn, told):
+    kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    # Of IPv4. NDTA_STATS: what was made, taken away, grown, unresolved, looked up.
+    kernel.send(struct.pack('IHHIIB3x', 20, 66, 0x301, 1, 0, socket.AF_INET))
+    message = kernel.recv(65536)
+    table = dict(attributes(message[20:struct.unpack_from('I', message)[0]]))
+    looked_up = struct.unpack_from('5Q', table[7])[4]
+    return got(looked_up) if looked_up else 'none'
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "what the host calls its uid",
+        "/proc/self/uid_map",
+        &[],
+        // Before Linux 6.17 there are no processes in a fork's /proc.
+        &["ENOENT"],
+        "
+def attack(turn, told):
+    return attempted(lambda: open('/proc/self/uid_map').read().split()[1])
+",
+    ),
+    Attack::new(
+        Who::Handler,
         "how busy the host is",
         "sysinfo",
         &[],
