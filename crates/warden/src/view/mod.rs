@@ -11,10 +11,11 @@
 //! zygote has `/proc` with these links alone; [`attach_proc`](crate::rootfs::attach_proc) puts an instance's own
 //! processes over it, with the same links.
 //!
-//! A view that has not been asked for the longest gives way when there are [`MAX_VIEWS`]. A sandbox that has it bound keeps it:
-//! the kernel frees the file system with its last mount.
+//! One gives way when there are [`MAX_VIEWS`]: see [`Kept`]. A sandbox that has it bound keeps it: the kernel frees the file system
+//! with its last mount.
 
 mod host;
+mod kept;
 mod texts;
 
 use std::collections::HashMap;
@@ -27,6 +28,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use sys::mount::{Attributes, Tree};
 
 use self::host::Machine;
+use self::kept::Kept;
 use crate::protocol::Limits;
 use crate::stages::Stages;
 
@@ -38,10 +40,10 @@ const FILES: &str = "kernel/lambswool";
 
 /// Views that are kept for the next sandbox with the same limits. Each takes a descriptor, and 200 KB of memory where
 /// there are few processors.
-pub(crate) const MAX_VIEWS: usize = 32;
+pub(crate) const MAX_VIEWS: usize = 128;
 
 /// What a view depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     /// Bytes.
     memory: u64,
@@ -57,7 +59,6 @@ impl From<Limits> for Key {
 
 #[derive(Debug)]
 struct View {
-    key: Key,
     tree: OwnedFd,
     /// Where it is attached, before Linux 6.15.
     stage: Option<PathBuf>,
@@ -71,14 +72,13 @@ pub(crate) struct Views {
     /// Whether a tree that is to be cloned has to be attached: before Linux 6.15.
     attached: bool,
     made: u64,
-    /// The one that was asked for last is the last.
-    kept: Vec<View>,
+    kept: Kept<View>,
 }
 
 impl Views {
     /// Looks at the host once: what is shown of it later is what it was now.
     pub(crate) fn new(stages: Stages, attached: bool) -> Self {
-        Self { machine: Machine::examine(), stages, attached, made: 0, kept: Vec::new() }
+        Self { machine: Machine::examine(), stages, attached, made: 0, kept: Kept::new(MAX_VIEWS) }
     }
 
     /// The view of a sandbox with these limits, to be attached at its `/sys`.
@@ -87,21 +87,15 @@ impl Views {
     /// As `fsmount(2)` and `open_tree(2)`; ENOSPC and ENOMEM where it cannot be written.
     pub(crate) fn of(&mut self, limits: Limits) -> io::Result<Tree> {
         let key = Key::from(limits);
-        match self.kept.iter().position(|view| view.key == key) {
-            Some(at) => {
-                let found = self.kept.remove(at);
-                self.kept.push(found);
-            }
-            None => {
-                let made = self.make(key)?;
-                if self.kept.len() >= MAX_VIEWS {
-                    self.kept.remove(0).forget();
-                }
-                self.kept.push(made);
-            }
+        if let Some(view) = self.kept.ask(key) {
+            return Tree::clone_of(view.tree.as_fd(), false);
         }
-        let view = self.kept.last().ok_or(io::ErrorKind::NotFound)?;
-        Tree::clone_of(view.tree.as_fd(), false)
+        let view = self.make(key)?;
+        let tree = Tree::clone_of(view.tree.as_fd(), false);
+        if let Some(gone) = self.kept.keep(key, view) {
+            gone.forget();
+        }
+        tree
     }
 
     fn make(&mut self, key: Key) -> io::Result<View> {
@@ -120,14 +114,14 @@ impl Views {
         }
         tree.restrict(Attributes::TEXTS, false)?;
         if !self.attached {
-            return Ok(View { key, tree: tree.into_fd(), stage: None });
+            return Ok(View { tree: tree.into_fd(), stage: None });
         }
         self.made += 1;
         let stage = self.stages.path(&format!("view-{}", self.made));
         std::fs::create_dir(&stage)?;
         let root = tree.as_fd().try_clone_to_owned()?;
         tree.attach(rustix::fs::CWD, &stage.to_string_lossy())?;
-        Ok(View { key, tree: root, stage: Some(stage) })
+        Ok(View { tree: root, stage: Some(stage) })
     }
 }
 
