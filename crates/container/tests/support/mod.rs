@@ -202,19 +202,25 @@ impl World {
         self.warden.id().unwrap()
     }
 
-    /// Lets the warden have that many descriptors, where it says how many; returns how many it might have before.
+    /// Lets the warden have that many descriptors, where it says how many; returns how many it might have before. Asked again
+    /// while the warden has another user's id, for a namespace that it makes ahead: without CAP_SYS_RESOURCE it may be limited
+    /// by its own user alone.
     pub(crate) fn allow_descriptors(&self, most: Option<u64>) -> Option<u64> {
         let warden = self.warden().cast_signed();
-        let mut usual = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: nothing is set; `usual` outlives the call.
-        let read =
-            unsafe { libc::prlimit(warden, libc::RLIMIT_NOFILE, std::ptr::null(), &raw mut usual) };
-        let new = libc::rlimit { rlim_cur: most.unwrap_or(usual.rlim_cur), ..usual };
-        // SAFETY: nothing is read; `new` outlives the call.
-        let set = unsafe {
-            libc::prlimit(warden, libc::RLIMIT_NOFILE, &raw const new, std::ptr::null_mut())
+        let asked = |new: *const libc::rlimit, usual: *mut libc::rlimit| {
+            let begin = std::time::Instant::now();
+            // SAFETY: both are null or outlive the call.
+            while unsafe { libc::prlimit(warden, libc::RLIMIT_NOFILE, new, usual) } != 0 {
+                let error = std::io::Error::last_os_error();
+                let moment = begin.elapsed() < patience(5);
+                assert!(error.raw_os_error() == Some(libc::EPERM) && moment, "{error}");
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
         };
-        assert_eq!((read, set), (0, 0), "{}", std::io::Error::last_os_error());
+        let mut usual = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        asked(std::ptr::null(), &raw mut usual);
+        let new = libc::rlimit { rlim_cur: most.unwrap_or(usual.rlim_cur), ..usual };
+        asked(&raw const new, std::ptr::null_mut());
         Some(usual.rlim_cur)
     }
 
