@@ -311,14 +311,17 @@ async fn no_isolation_leaves_mounts_cgroups_processes_or_directories_behind() {
         loop {
             world.settle().await;
             let mut after = held(&world);
-            if isolation.cgroups == Supply::Pooled {
-                // Kept for the next ones, with their files: those of the four that no zygote forked, or of all twelve.
-                let idle = if isolation.forks() { 4 } else { 12 };
-                let kept = [0, 0, 3 * idle, 0, 5 * idle, 0];
-                for ((after, before), kept) in after.iter_mut().zip(before).zip(kept) {
-                    if (before..=before + kept).contains(after) {
-                        *after = before;
-                    }
+            // Kept for the next ones, with their files: those of the four that no zygote forked, or of all twelve.
+            let idle = match isolation.cgroups {
+                Supply::Pooled if isolation.forks() => 4,
+                Supply::Pooled => 12,
+                Supply::Fresh => 0,
+            };
+            // And up to four namespaces that are made ahead: more may wait now than before.
+            let kept = [0, 0, 3 * idle, 0, 5 * idle + 4, 0];
+            for ((after, before), kept) in after.iter_mut().zip(before).zip(kept) {
+                if (before..=before + kept).contains(after) {
+                    *after = before;
                 }
             }
             if after == before {

@@ -40,7 +40,7 @@ const FILES: &str = "kernel/lambswool";
 
 /// Views that are kept for the next sandbox with the same limits. Each takes a descriptor, and 200 KB of memory where
 /// there are few processors.
-pub(crate) const MAX_VIEWS: usize = 128;
+pub(crate) const MAX_VIEWS: usize = 64;
 
 /// What a view depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
