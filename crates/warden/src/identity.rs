@@ -3,7 +3,7 @@
 //! ```text
 //!   start ─► one made ahead, else one made now ─► the sandbox has it; its uid goes back when the sandbox is gone
 //!                ▲
-//!   2 ms without a command ─► one more, up to [`AHEAD`]
+//!   12 ms without a command ─► one more, up to [`AHEAD`]
 //! ```
 //! A namespace takes 0.3 ms to make. Each serves one instance: none has ever held a process but the one that made it. The
 //! first is made at the first start: a worker whose instances are all forked has none. When one cannot be made ahead, the

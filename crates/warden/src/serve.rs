@@ -42,6 +42,10 @@ const FOR_A_SANDBOX: u64 = 8;
 /// Descriptors that the warden needs itself, for its views, for what it makes ahead, and to make one sandbox.
 const FOR_ITSELF: u64 = 64 + (MAX_VIEWS + AHEAD) as u64;
 
+/// Milliseconds without a command after which a namespace is made ahead: longer than an interpreter takes to start, which wants
+/// the processors.
+const REST: i64 = 12;
+
 /// Why a command was not carried out.
 #[derive(Debug, Error)]
 pub(crate) enum Refused {
@@ -146,13 +150,12 @@ impl Warden {
         let mut packet = vec![0; MAX_PACKET];
         let mut reaped = false;
         loop {
-            // What could not be taken apart has not quite ended. What is made ahead waits until nothing was asked for that long: an
-            // interpreter that was just started wants the processors.
-            let soon = !self.dying.is_empty() || self.identities.lacks();
-            let wait = match (reaped, soon) {
-                (true, _) => 0,
-                (false, true) => 2,
-                (false, false) => 1000,
+            // What could not be taken apart has not quite ended.
+            let wait = match (reaped, self.dying.is_empty(), self.identities.lacks()) {
+                (true, ..) => 0,
+                (false, false, _) => 2,
+                (false, true, true) => REST,
+                (false, true, false) => 1000,
             };
             let limit = Timespec { tv_sec: wait / 1000, tv_nsec: wait % 1000 * 1_000_000 };
             let mut fds = vec![PollFd::new(&worker, PollFlags::IN)];
@@ -160,7 +163,7 @@ impl Warden {
             fds.extend(deaths.iter().map(|it| PollFd::from_borrowed_fd(it.pipe(), PollFlags::IN)));
             match (poll(&mut fds, Some(&limit))?, wait) {
                 (0, 1000) => self.thin_out(),
-                (0, 2) if self.identities.lacks() => self.make_identity_ahead(),
+                (0, REST) => self.make_identity_ahead(),
                 _ => {}
             }
             loop {
