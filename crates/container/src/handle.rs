@@ -64,7 +64,7 @@ impl Handle {
         }
     }
 
-    /// Where an instance's output is read: once, and no word of it is told by [`Handle::autopsy`] any more.
+    /// The reading end of an instance's output, once. After it [`Handle::autopsy`] tells no last words.
     pub(crate) fn take_output(&mut self) -> Option<OwnedFd> {
         self.output.take().map(OwnedFd::from)
     }
@@ -130,7 +130,7 @@ impl Handle {
         }
     }
 
-    /// The beginning of what an instance wrote whose output nobody has taken.
+    /// The first bytes of an instance's output, if [`Handle::take_output`] has not been called.
     fn last_words(&self) -> String {
         let mut words = [0; LAST_WORDS];
         let read = self.output.as_ref().map(|mut output| output.read(&mut words).unwrap_or(0));

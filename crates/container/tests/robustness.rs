@@ -686,7 +686,7 @@ def handler(event, context):
     for mut instance in [fresh.await.unwrap(), forked.await.unwrap()] {
         let mut talk = Conversation::load(instance.as_mut()).await;
         assert_eq!(talk.ask("{}").await, true);
-        // Until here whoever writes has waited; the last lines may still be in the pipe.
+        // The last lines may still be in the pipe.
         talk.ask("{}").await;
         let lines: Vec<_> = talk.output.lines().take(1003).collect();
         let numbered = |(number, line): (usize, &&str)| line.starts_with(&format!("{number}."));

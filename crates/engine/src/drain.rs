@@ -4,9 +4,9 @@
 //!   C libraries, os.write(1, …), subprocesses, /dev/stdout ─► pipe ─► Drain ─► whole lines ─► Relay
 //! ```
 //!
-//! What was written before the guest answered is in the pipe when the answer arrives, so that each call gets its own. Who
-//! writes more than we read waits, as at any pipe. After [`FREELY`] bytes of a call we read slower: a flood costs the worker
-//! little.
+//! What was written before the guest answered is in the pipe when the answer arrives, so that each call gets its own. A process
+//! that writes faster than the worker reads waits, as at any pipe. After [`FREELY`] bytes of a call the worker reads slower: a
+//! flood costs it little.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -19,7 +19,7 @@ use tokio::task::consume_budget;
 
 use crate::relay::Relay;
 
-/// Bytes that are read at once: as many as a pipe holds that nobody has enlarged.
+/// Bytes read at once: what a pipe holds by default (pipe(7)).
 const READ: usize = 64 << 10;
 
 /// Bytes of one call that are read as fast as they come, and the most that are read when it is over: no sandbox's pipe holds
@@ -32,7 +32,7 @@ const BETWEEN: Duration = Duration::from_millis(1);
 /// The worker's end of an instance's output.
 #[derive(Debug)]
 pub(crate) struct Drain {
-    /// None where there is none, or nobody can write there any more.
+    /// None in a machine, and after the last writer has closed its end.
     pipe: Option<Receiver>,
     /// The beginning of a line whose end has not come.
     line: Vec<u8>,
