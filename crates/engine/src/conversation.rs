@@ -266,4 +266,34 @@ mod tests {
         assert_eq!(heard.await, Ok((last, Vec::new())));
         assert!(turns > 5, "all of them in {turns} turns");
     }
+
+    #[derive(Debug, Default)]
+    struct Kept(std::sync::Mutex<Vec<(String, Vec<u8>)>>);
+
+    impl LogSink for Kept {
+        fn write(&self, line: LogLine) {
+            self.0.lock().unwrap().push((line.invocation, line.text.to_vec()));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_written_before_an_answer_is_passed_on_with_it() {
+        let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (output, mut written) = std::io::pipe().unwrap();
+        let (sink, allowed) = (Arc::new(Kept::default()), (1 << 20, u64::MAX));
+        let open = Conversation::open(ours.into(), Some(output.into()), 1 << 20, &Request::Wake {});
+        let mut talk = open.unwrap();
+        for call in ["one", "two"] {
+            let mut relay =
+                Relay::new(sink.clone(), Arc::new(handler()), call.parse().unwrap(), allowed);
+            written.write_all(format!("by {call}\nthe rest of {call}").as_bytes()).unwrap();
+            let (mut said, answer) = (Vec::new(), Reply::Loaded { milliseconds: 1.0 });
+            answer.encode(b"", &mut said).unwrap();
+            theirs.write_all(&said).unwrap();
+            assert_eq!(talk.reply(&mut relay, call).await, Ok((answer, Vec::new())));
+            let heard = std::mem::take(&mut *sink.0.lock().unwrap());
+            let of = |text: String| (call.to_owned(), text.into_bytes());
+            assert_eq!(heard, [of(format!("by {call}\n")), of(format!("the rest of {call}"))]);
+        }
+    }
 }
