@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fuzzes the HTTP API of a real worker: schemathesis sends what `/openapi.json` says that it takes, and what it says that it
-# does not, and compares the answers with those that it describes (tests/http_api.rs; as root, in real containers).
+# does not, and compares the answers with those that it describes (tests/tests/http_api/main.rs; as root, in real containers).
 #
 #   fuzz/api.sh SECONDS      below 120: a fixed number of requests instead
 #

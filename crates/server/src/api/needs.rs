@@ -1,6 +1,6 @@
 //! What each route asks of its caller: the one table of it.
 //!
-//! A route that is not in here is an administrator's (`tests/access.rs` fails for it, too).
+//! A route that is not in here is an administrator's (`tests/tests/access.rs` fails for it, too).
 
 use axum::http::Method;
 

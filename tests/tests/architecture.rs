@@ -1,0 +1,152 @@
+//! The arrows between the crates, and where what kind of code may stand.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use e2e::Value;
+
+/// Each crate, with those of ours that it uses. A new crate needs a row here and in the design.
+const ARROWS: [(&str, &[&str]); 14] = [
+    // For tests alone.
+    ("skips", &[]),
+    ("sys", &[]),
+    ("sandbox", &[]),
+    ("layers", &["sandbox", "sys"]),
+    ("warden", &["sys"]),
+    ("egress", &["sandbox", "warden", "sys"]),
+    ("container", &["egress", "sandbox", "warden", "sys"]),
+    ("microvm", &[]),
+    ("vmm", &["microvm", "container", "warden", "sandbox", "sys"]),
+    ("engine", &["sandbox"]),
+    ("server", &["engine", "vmm", "container", "egress", "layers", "sandbox", "sys"]),
+    // The harness measures parts by themselves, too.
+    ("bench", &["container", "microvm"]),
+    // The fuzzer feeds parts by themselves.
+    ("fuzz", &["skips", "sandbox", "layers", "warden", "microvm", "vmm", "engine"]),
+    // These tests know the worker as its users do.
+    ("e2e", &["skips"]),
+];
+
+/// Where `unsafe` is forbidden by the compiler.
+const SAFE: [&str; 8] =
+    ["skips", "sandbox", "engine", "egress", "layers", "vmm", "server", "bench"];
+
+#[test]
+fn the_arrows_are_the_dependencies_and_none_points_back() {
+    let packages = packages();
+    let ours: BTreeSet<&str> = packages.iter().map(name).collect();
+    for package in &packages {
+        let known = ARROWS.iter().find(|(crate_name, _)| *crate_name == name(package));
+        let (_, drawn) = known.unwrap_or_else(|| panic!("{} has no row here", name(package)));
+        // Tests may use more: their kind is "dev".
+        let dependencies = list(package, "dependencies").iter().filter(|one| one["kind"].is_null());
+        let used = dependencies.map(name).filter(|target| ours.contains(target)).collect();
+        // An arrow that is drawn and not used would let the next one through unseen.
+        let drawn: BTreeSet<&str> = drawn.iter().copied().collect();
+        assert_eq!(drawn, used, "{}: what is drawn here, and what it uses", name(package));
+    }
+    for (crate_name, drawn) in ARROWS {
+        for target in drawn {
+            let (from, to) = (place(crate_name), place(target));
+            assert!(to < from, "{crate_name} → {target} points back");
+        }
+    }
+}
+
+/// For aarch64 everything else compiles: `make check-aarch64`.
+#[test]
+fn what_is_shipped_needs_the_monitor_on_x86_64_alone() {
+    for package in packages() {
+        let needed = list(&package, "dependencies").iter().filter(|one| name(one) == "microvm");
+        let targets: Vec<&Value> = needed.map(|one| &one["target"]).collect();
+        match name(&package) {
+            "bench" | "fuzz" => {}
+            "vmm" => assert_eq!(targets, ["cfg(target_arch = \"x86_64\")"]),
+            other => assert!(targets.is_empty(), "{other} needs it"),
+        }
+    }
+}
+
+#[test]
+fn the_only_feature_of_any_crate_is_the_fake() {
+    for package in packages() {
+        let features: Vec<&String> = package["features"].as_object().unwrap().keys().collect();
+        let expected: &[&str] = if name(&package) == "sandbox" { &["fake"] } else { &[] };
+        assert_eq!(features, expected, "{}: an ablation is a setting", name(&package));
+    }
+}
+
+#[test]
+fn nothing_that_is_shipped_has_the_fake_in_it() {
+    for package in packages() {
+        for dependency in list(&package, "dependencies") {
+            let fake = list(dependency, "features").iter().any(|feature| feature == "fake");
+            let shipped = dependency["kind"].is_null() && name(&package) != "bench";
+            assert!(
+                !(fake && shipped),
+                "{} ships the fake of {}",
+                name(&package),
+                name(dependency)
+            );
+        }
+    }
+}
+
+#[test]
+fn the_seam_needs_no_runtime() {
+    let packages = packages();
+    let sandbox = packages.iter().find(|package| name(package) == "sandbox").unwrap();
+    for dependency in list(sandbox, "dependencies") {
+        let needed = dependency["optional"] == false && dependency["kind"].is_null();
+        assert!(!(needed && name(dependency) == "tokio"), "tokio belongs to the fake alone");
+    }
+}
+
+#[test]
+fn unsafe_code_is_forbidden_where_nobody_needs_it() {
+    for package in packages().iter().filter(|package| SAFE.contains(&name(package))) {
+        for target in list(package, "targets") {
+            let kinds = list(target, "kind");
+            if kinds.iter().any(|kind| kind == "lib" || kind == "bin") {
+                let root = target["src_path"].as_str().unwrap();
+                let source = fs::read_to_string(root).unwrap();
+                assert!(
+                    source.contains("#![forbid(unsafe_code)]"),
+                    "{root} does not forbid unsafe"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn all_crates_share_the_workspaces_lints() {
+    for package in packages() {
+        let manifest = package["manifest_path"].as_str().unwrap();
+        let text = fs::read_to_string(Path::new(manifest)).unwrap();
+        assert!(text.contains("[lints]\nworkspace = true"), "{manifest}");
+    }
+}
+
+fn packages() -> Vec<Value> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--no-deps", "--format-version", "1", "--locked", "--offline"]);
+    let said = cargo.current_dir(e2e::machine::manifest_dir()).output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let metadata: Value = serde_json::from_slice(&said.stdout).unwrap();
+    list(&metadata, "packages").clone()
+}
+
+fn place(crate_name: &str) -> usize {
+    ARROWS.iter().position(|(other, _)| *other == crate_name).unwrap()
+}
+
+fn name(value: &Value) -> &str {
+    value["name"].as_str().unwrap()
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> &'a Vec<Value> {
+    value[key].as_array().unwrap()
+}

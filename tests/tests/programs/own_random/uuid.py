@@ -1,0 +1,6 @@
+def seed(value):
+    return value
+
+
+def roll():
+    return 5
