@@ -54,6 +54,8 @@ impl Engine {
         };
         if is_of_use {
             self.scheduler.keep(lease);
+        } else {
+            self.scheduler.destroy(lease);
         }
         result
     }

@@ -31,9 +31,15 @@ impl Scheduler {
                 };
                 self.errands.spawn_on(park, &self.runtime);
             }
-            HandedOn::Refused(lease) => drop(lease),
+            HandedOn::Refused(lease) => self.destroy(lease),
             HandedOn::Given => {}
         }
+    }
+
+    /// Destroys an instance once its caller has the answer: closing its channel wakes its processes and the warden, which would
+    /// take the processor from the reply.
+    pub(crate) fn destroy(&self, lease: Lease) {
+        self.errands.spawn_on(async move { drop(lease) }, &self.runtime);
     }
 
     fn hand_on(&self, mut lease: Lease) -> HandedOn {

@@ -1,1 +1,0 @@
-WHOSE = "linecache"
