@@ -10,6 +10,9 @@ import sys
 from importlib.util import MAGIC_NUMBER
 
 PACKAGE = "lambswool_guest"
+LATER = ("completion", "failure", "loop", "reseed", "unfit")
+"""Modules that few instances need. Others name what is in them when they use it, and not before:
+`failure.describe`."""
 
 
 def main(root: str, prefix: str) -> None:
@@ -21,8 +24,7 @@ def main(root: str, prefix: str) -> None:
     # A module stands behind those that it imported: it is put there when its import ends.
     names = [name for name in sys.modules if f"{name}.".startswith(f"{PACKAGE}.")]
     names.remove(f"{PACKAGE}.fresh")
-    modules = tuple((name, *compiled(sys.modules[name].__file__, root, prefix)) for name in names)
-    packed = marshal.dumps(modules)
+    packed = marshal.dumps(tuple(packed_one(name, root, prefix) for name in names))
     _, fresh = compiled(lambswool_guest.fresh.__file__, root, prefix)
     place = lambswool_guest.fresh.MODULES
     constants = tuple(packed if constant == place else constant for constant in fresh.co_consts)
@@ -32,6 +34,12 @@ def main(root: str, prefix: str) -> None:
     with open(os.path.join(root, "instance.pyc"), "wb") as file:
         file.write(data)
     print(len(data))
+
+
+def packed_one(name: str, root: str, prefix: str) -> tuple:
+    """A module's name, the path that tracebacks show, and its code."""
+    shown, code = compiled(sys.modules[name].__file__, root, prefix)
+    return name, shown, marshal.dumps(code) if name.rpartition(".")[2] in LATER else code
 
 
 def compiled(path: str, root: str, prefix: str) -> tuple:

@@ -9,7 +9,7 @@ part stands where it stands in an AWS name, so that code which takes one apart k
 
 import time
 
-from lambswool_guest import reseed
+from lambswool_guest import generation
 
 # Not a module's name: what freezes time for a test goes through all modules and replaces those.
 _CLOCK = (time.monotonic,)
@@ -37,7 +37,7 @@ class LambdaContext:
         )
         self.memory_limit_in_mb = str(load["memory_mb"])
         self.aws_request_id: str = invoke["id"]
-        self.generation_id = reseed.generation_id()
+        self.generation_id = generation.identity()
         self.log_group_name = f"/lambswool/{load['name']}"
         # AWS's is one for each instance, too.
         self.log_stream_name = f"{load['version']}/{self.generation_id}"

@@ -3,7 +3,8 @@
 `instance.pyc` is this file with all modules of an instance inside: to find and read a dozen files
 one by one takes a fresh interpreter a millisecond, a seventh of its whole start. READY is said
 first, so that the worker does its part meanwhile: before the modules are even read from the bytes
-that hold them. The collector waits until they are there, and then never looks at them.
+that hold them. The collector waits until they are there, and then never looks at them. What few
+instances need is executed when one does, from bytes that it holds from its start.
 """
 
 import _imp
@@ -16,9 +17,11 @@ from _frozen_importlib_external import ExtensionFileLoader
 
 MODULES = b"the modules of an instance"
 """`bundle.py` puts them here, marshalled: (name, file, code) of each, behind those that it
-imports."""
+imports; of one in `bundle.LATER` the code is marshalled once more."""
 PACKAGE = "lambswool_guest"
 CHANNEL = 3
+
+_loads = marshal.loads
 
 
 def say_ready() -> None:
@@ -41,13 +44,49 @@ def load_extension(name: str) -> None:
         return
 
 
+class Later:
+    """A module that is executed when something of it is first looked up."""
+
+    def __init__(self, file: str, code: bytes, own: dict, held: dict) -> None:
+        self._file = file
+        self._code = code
+        self._own = own
+        self._held = held
+        self._names: dict | None = None
+
+    def __getattr__(self, name: str) -> object:
+        if self._names is None:
+            import_other, held = self._own["__import__"], self._held
+
+            # What a function has made of `sys.modules` by now is nothing to the guest.
+            def import_held(name: str, *rest: object, **more: object) -> object:
+                return held[name] if name in held else import_other(name, *rest, **more)
+
+            names = {
+                "__file__": self._file,
+                "__name__": f"{PACKAGE}.later",
+                "__builtins__": {**self._own, "__import__": import_held},
+            }
+            exec(_loads(self._code), names)
+            # Not before: a signal handler may have raised half-way.
+            self._names = names
+        try:
+            return self._names[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
 def unpack(modules: tuple) -> None:
     """Has them imported as the files that they come from would be; others are found through the
     package's `__path__`. A function may put its own in the place of `open` or `isinstance`: the
     guest's are those that the interpreter has now."""
     own = dict(vars(builtins))
+    held = {"posix": posix, "sys": sys}
     for name, file, code in modules:
-        module = type(sys)(name)
+        if type(code) is bytes:
+            setattr(sys.modules[PACKAGE], name.rpartition(".")[2], Later(file, code, own, held))
+            continue
+        module = held[name] = type(sys)(name)
         module.__file__ = file
         module.__package__ = PACKAGE
         module.__builtins__ = own

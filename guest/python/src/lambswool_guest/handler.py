@@ -16,10 +16,8 @@ import sys
 from posix import chdir, environ, listdir, putenv, stat
 from time import tzset
 
-from lambswool_guest import codec, module, pools, stdlib
+from lambswool_guest import codec, loop, module, pools, stdlib, unfit
 from lambswool_guest.context import LambdaContext
-from lambswool_guest.loop import Loop
-from lambswool_guest.unfit import hint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +30,9 @@ BYTES = "application/octet-stream"
 TEXT = "text/plain; charset=utf-8"
 
 _OURS = __file__.rpartition("/")[0] + "/"
+
+_COROUTINE = 0x80
+"""CO_COROUTINE, Include/cpython/code.h."""
 
 _YIELDS = {0x20: "a generator", 0x200: "an async generator"}
 """CO_GENERATOR and CO_ASYNC_GENERATOR, Include/cpython/code.h."""
@@ -54,8 +55,9 @@ class Handler:
         self._load = load
         _enter(load, places)
         self._function = _find(_imported(load, places), load["function"])
-        self._loop = Loop()
-        self._loop.expect(self._function)
+        # What such a handler needs is imported where its calls will be: a machine that is put back
+        # before each of them would import it each time.
+        self._loop = loop.Loop() if _is_async(self._function) else None
         self._takes_context = _takes_context(self._function, load["convention"])
 
     def call(self, invoke: dict, body: bytes) -> tuple[bytes, str]:
@@ -67,8 +69,15 @@ class Handler:
         else:
             result = self._function(event)
         if hasattr(type(result), "__await__"):
+            if self._loop is None:
+                self._loop = loop.Loop()
             result = self._loop.run(result)
         return _binary_answer(result) if binary else (_json(result), JSON)
+
+
+def _is_async(function: object) -> bool:
+    flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
+    return isinstance(flags, int) and bool(flags & _COROUTINE)
 
 
 def _takes_context(function: "Callable[..., object]", convention: str) -> bool:
@@ -232,7 +241,7 @@ def _json(result: object) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         if not _is_codecs(error):
             raise
-        text = f"Unable to marshal response: {error}{hint(error)}"
+        text = f"Unable to marshal response: {error}{unfit.hint(error)}"
         raise Refused("Runtime.MarshalError", text) from None
 
 

@@ -42,8 +42,7 @@ from _signal import SIG_BLOCK, SIG_SETMASK, pthread_sigmask
 from posix import _exit, getpid
 from sys import getrecursionlimit, setrecursionlimit
 
-from lambswool_guest import interpreter, reseed, stdlib
-from lambswool_guest.failure import describe
+from lambswool_guest import failure, interpreter, reseed, stdlib
 from lambswool_guest.handler import Handler
 from lambswool_guest.logs import Logs
 from lambswool_guest.places import Places
@@ -211,7 +210,7 @@ class Instance:
             _end_of_fork(error)
         header, body = message[0], b""
         if error is not None:
-            said = {"kind": "failed", "id": header.get("id", "")} | describe(error)
+            said = {"kind": "failed", "id": header.get("id", "")} | failure.describe(error)
         elif isinstance(outcome, tuple):
             body, content_type = outcome
             said = {"kind": "done", "id": header["id"], "content_type": content_type}
@@ -270,7 +269,7 @@ class Instance:
 
     def _tell(self, error: BaseException) -> None:
         """What was raised while no code of the function's own ran."""
-        said = describe(error)
+        said = failure.describe(error)
         lines = said["traceback"] or [f"{said['error_type']}: {said['message']}"]
         self._logs.note("".join(f"{line}\n" for line in ["Between two calls:", *lines]))
 

@@ -12,7 +12,7 @@ The modules concerned are completed when they are imported, by whatever module d
 import builtins
 import sys
 
-from lambswool_guest import stdlib
+from lambswool_guest import completion, stdlib
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from lambswool_guest.places import Places
-
-_STREAMS = ("stdout", "stderr", "__stdout__", "__stderr__")
 
 
 def prepare(places: "Places") -> None:
@@ -82,9 +80,9 @@ class Completion:
 
     def __init__(self, packages: str) -> None:
         self._steps: dict[str, Callable[[ModuleType], None]] = {
-            "logging": _have_root_handler,
-            "site": lambda site: _name_packages_in_site(site, packages),
-            "sysconfig": lambda sysconfig: _name_packages(sysconfig, packages),
+            "logging": lambda logging: completion.have_root_handler(logging),
+            "site": lambda site: completion.name_packages_in_site(site, packages),
+            "sysconfig": lambda sysconfig: completion.name_packages(sysconfig, packages),
         }
 
     def find_spec(
@@ -127,67 +125,3 @@ class _Loader:
             self._step(module)
         except Exception:  # a Python that is made otherwise: the module is as it is there
             return
-
-
-def _name_packages(sysconfig: "ModuleType", packages: str) -> None:
-    scheme = sysconfig._INSTALL_SCHEMES[sysconfig.get_default_scheme()]
-    scheme |= {"purelib": packages, "platlib": packages, "scripts": f"{packages}/bin"}
-
-
-def _name_packages_in_site(site: "ModuleType", packages: str) -> None:
-    usual = site.getsitepackages
-
-    def getsitepackages(prefixes: "list[str] | None" = None) -> list[str]:
-        return [packages] if prefixes is None else usual(prefixes)
-
-    getsitepackages.__doc__ = usual.__doc__
-    site.getsitepackages = getsitepackages  # type: ignore[attr-defined]
-
-
-def _have_root_handler(logging: "ModuleType") -> None:
-    root = logging.getLogger()
-    format_of_ours = logging.Formatter("[%(levelname)s] %(message)s")
-
-    # What is used where a logger has no handler: it writes to what `sys.stderr` is then.
-    class LogHandler(type(logging.lastResort)):  # type: ignore[misc]
-        def handle(self, record: object) -> object:
-            said = self.formatter is format_of_ours and _is_said(logging, self, record)
-            return None if said else super().handle(record)
-
-    ours = LogHandler()
-    ours.setFormatter(format_of_ours)
-    root.addHandler(ours)
-    usual = logging.basicConfig
-
-    def basicConfig(**settings: object) -> None:
-        is_untouched = root.handlers == [ours] and ours.formatter is format_of_ours
-        if is_untouched:
-            root.removeHandler(ours)
-        try:
-            usual(**settings)
-        finally:
-            if is_untouched and not root.handlers:
-                root.addHandler(ours)
-
-    basicConfig.__doc__ = usual.__doc__
-    basicConfig.__wrapped__ = usual  # type: ignore[attr-defined]
-    logging.basicConfig = basicConfig  # type: ignore[attr-defined]
-
-
-def _is_said(logging: "ModuleType", ours: object, record) -> bool:
-    """Whether another handler that the record comes to writes to the log."""
-    streams = [getattr(sys, name, None) for name in _STREAMS]
-    try:
-        logger = logging.Logger.manager.loggerDict.get(record.name)
-        if not isinstance(logger, logging.Logger):
-            logger = logging.getLogger()
-        while logger is not None:
-            for handler in logger.handlers:
-                is_other = handler is not ours and record.levelno >= handler.level
-                if is_other and isinstance(handler, logging.StreamHandler):
-                    if any(handler.stream is stream for stream in streams):
-                        return True
-            logger = logger.parent if logger.propagate else None
-    except Exception:  # the function has handlers and loggers of its own kinds
-        return False
-    return False

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import ModuleType
 
-_COROUTINE = 0x80  # CO_COROUTINE, Include/cpython/code.h
-
 _TURNS = 2
 """How often what is ready may run once more when a call ends: generators that it has dropped, and
 connections that it has closed, end in as many."""
@@ -34,14 +32,9 @@ class Loop:
     """Runs what an `async def` handler returned."""
 
     def __init__(self) -> None:
+        """Imports `asyncio`."""
         self._loop: AbstractEventLoop | None = None
-
-    def expect(self, function: object) -> None:
-        """Imports what such a handler needs, where its calls will: a machine that is put back
-        before each would import it each time."""
-        flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
-        if isinstance(flags, int) and flags & _COROUTINE:
-            _asyncio()
+        _asyncio()
 
     def run(self, result: "Awaitable") -> object:
         """What it comes to. Raises what it raises."""

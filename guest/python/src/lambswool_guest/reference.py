@@ -23,6 +23,7 @@ from lambswool_guest import (
     imports,
     instance,
     interpreter,
+    pool_search,
     pools,
     rehearsal,
     reseed,
@@ -60,7 +61,7 @@ def serve(fd: int, places: "Places") -> "NoReturn":
         said = imports.run(header["modules"], header["path"], places)
         channel.send({"kind": "imported"}, codec.header(said))
     pools.most = 1
-    pools.find()
+    pool_search.find()
     reseed.before_forks()
     rehearsal.in_zygote(places, logs)
     sharing.settle()

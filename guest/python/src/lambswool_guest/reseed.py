@@ -10,9 +10,6 @@ makes it forget its seed, so that each of them draws another from the kernel whe
 Hash randomisation (`PYTHONHASHSEED`) stays common to all children of a zygote: it cannot change in
 a live interpreter.
 
-What draws by itself, with a state that nobody here knows of, can see by `generation_id` that it is
-in another copy than before, as a virtual machine can by its VMGENID.
-
 A function may have a `random.py`, or a `numpy` folder, of its own: only what is the standard
 library's, or native, is seeded. What fails here ends no instance.
 """
@@ -21,7 +18,7 @@ import posix
 import sys
 from posix import getpid, urandom
 
-from lambswool_guest import stdlib
+from lambswool_guest import generation, stdlib
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +30,6 @@ _MT19937_USED_UP = (624).to_bytes(4, sys.byteorder)
 _MULTICAST = 1 << 40
 """Set in a node that is no network card's (RFC 9562)."""
 
-_generation_id = ""
 _before: list = []
 _in_child: list = []
 _sqlite3_randomness: "Callable | None" = None
@@ -49,22 +45,9 @@ _known: "dict[str, ModuleType]" = {}
 """Modules that were there before the forks: a function's own may stand in their places later."""
 
 
-def generation_id() -> str:
-    """128 random bits in hexadecimal: others in each fork and clone, and after each reset."""
-    global _generation_id
-    if not _generation_id:
-        _generation_id = urandom(16).hex()
-    return _generation_id
-
-
-def _begin_generation() -> None:
-    global _generation_id
-    _generation_id = ""
-
-
 def after_fork() -> None:
     """In every child, before anything else runs."""
-    _begin_generation()
+    generation.renew()
     if _is_plain():
         return
     try:

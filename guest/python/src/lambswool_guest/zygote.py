@@ -33,7 +33,7 @@ from lambswool_guest import (
     imports,
     instance,
     interpreter,
-    pools,
+    pool_search,
     rehearsal,
     reseed,
     scratch,
@@ -111,7 +111,7 @@ def _import(control: int, request: dict, places: "Places", logs: Logs) -> None:
     signal(SIGCHLD, SIG_IGN)
     _reap()
     rehearsal.in_zygote(places, logs, rounds=AFRESH)
-    pools.find()
+    pool_search.find()
     reseed.before_forks()
     sharing.settle()
     for message in messages:

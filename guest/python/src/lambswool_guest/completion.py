@@ -1,0 +1,73 @@
+"""What modules of the standard library are given when they are imported: see `interpreter`."""
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+
+_STREAMS = ("stdout", "stderr", "__stdout__", "__stderr__")
+
+
+def name_packages(sysconfig: "ModuleType", packages: str) -> None:
+    scheme = sysconfig._INSTALL_SCHEMES[sysconfig.get_default_scheme()]
+    scheme |= {"purelib": packages, "platlib": packages, "scripts": f"{packages}/bin"}
+
+
+def name_packages_in_site(site: "ModuleType", packages: str) -> None:
+    usual = site.getsitepackages
+
+    def getsitepackages(prefixes: "list[str] | None" = None) -> list[str]:
+        return [packages] if prefixes is None else usual(prefixes)
+
+    getsitepackages.__doc__ = usual.__doc__
+    site.getsitepackages = getsitepackages  # type: ignore[attr-defined]
+
+
+def have_root_handler(logging: "ModuleType") -> None:
+    root = logging.getLogger()
+    format_of_ours = logging.Formatter("[%(levelname)s] %(message)s")
+
+    # What is used where a logger has no handler: it writes to what `sys.stderr` is then.
+    class LogHandler(type(logging.lastResort)):  # type: ignore[misc]
+        def handle(self, record: object) -> object:
+            said = self.formatter is format_of_ours and _is_said(logging, self, record)
+            return None if said else super().handle(record)
+
+    ours = LogHandler()
+    ours.setFormatter(format_of_ours)
+    root.addHandler(ours)
+    usual = logging.basicConfig
+
+    def basicConfig(**settings: object) -> None:
+        is_untouched = root.handlers == [ours] and ours.formatter is format_of_ours
+        if is_untouched:
+            root.removeHandler(ours)
+        try:
+            usual(**settings)
+        finally:
+            if is_untouched and not root.handlers:
+                root.addHandler(ours)
+
+    basicConfig.__doc__ = usual.__doc__
+    basicConfig.__wrapped__ = usual  # type: ignore[attr-defined]
+    logging.basicConfig = basicConfig  # type: ignore[attr-defined]
+
+
+def _is_said(logging: "ModuleType", ours: object, record) -> bool:
+    """Whether another handler that the record comes to writes to the log."""
+    streams = [getattr(sys, name, None) for name in _STREAMS]
+    try:
+        logger = logging.Logger.manager.loggerDict.get(record.name)
+        if not isinstance(logger, logging.Logger):
+            logger = logging.getLogger()
+        while logger is not None:
+            for handler in logger.handlers:
+                is_other = handler is not ours and record.levelno >= handler.level
+                if is_other and isinstance(handler, logging.StreamHandler):
+                    if any(handler.stream is stream for stream in streams):
+                        return True
+            logger = logger.parent if logger.propagate else None
+    except Exception:  # the function has handlers and loggers of its own kinds
+        return False
+    return False
