@@ -5,8 +5,8 @@ use std::io::Cursor;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use bundle::code::{Bundle, CodeError, MAX_BYTES, MAX_FILES};
 use layers::Store;
-use layers::code::{Bundle, CodeError, MAX_BYTES, MAX_FILES};
 use tempfile::TempDir;
 
 use crate::scratch::scratch;

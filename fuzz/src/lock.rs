@@ -1,15 +1,15 @@
 //! Requirements one by one, and locks: lines that an installer printed, or that came exact with the function.
 
-use layers::fuzzed;
+use packages::{fuzzed, requirements};
 
 pub(crate) fn fuzz(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for line in fuzzed::logical_lines(&text) {
         assert!(!line.contains(['\n', '\r']), "a line that smuggles in another: {line:?}");
         // What is accepted goes on an installer's command line, and its name into paths.
-        if let Ok(name) = fuzzed::requirement(&line) {
+        if requirements::check("requirements.txt", &line).is_ok() {
             assert!(!line.starts_with('-'), "{line:?} is an option");
-            plain(&name.expect("what is accepted has a name"));
+            plain(&fuzzed::name(&line).expect("what is accepted has a name"));
         }
     }
     let (listed, distributions) = fuzzed::lock(&text);

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::fs;
 
-use layers::manifest::{Overrides, Settings};
+use bundle::manifest::{Overrides, Settings};
 use tempfile::TempDir;
 
 use crate::scratch::scratch;

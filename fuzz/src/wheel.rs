@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::fs;
 
-use layers::fuzzed;
+use packages::fuzzed;
 use tempfile::TempDir;
 
 use crate::scratch::scratch;

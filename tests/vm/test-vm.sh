@@ -55,7 +55,7 @@ install -s target/release/wool target/release/wool-warden target/release/wool-eg
 install "$here"/{guest.sh,unit.sh,unit-test.service} -t "$tree/tests/vm"
 cp -r README.md examples packaging "$tree/"
 # There is no index to fetch it from: with it, tests that have an index of their own run.
-version=$(sed -n 's/.*VERSION: &str = "\(.*\)";/\1/p' crates/layers/src/uv/fetch.rs)
+version=$(sed -n 's/.*VERSION: &str = "\(.*\)";/\1/p' crates/packages/src/uv/fetch.rs)
 uv=$dir/uv-$version
 [ -x "$uv/bin/uv" ] || python3 -m pip install --quiet --no-deps --target "$uv" "uv==$version"
 cp "$uv/bin/uv" "$tree/target/"

@@ -1,11 +1,11 @@
 //! Bytecode, written once: `import pandas` takes 258 ms with it and 1554 ms without.
 //!
-//! The files carry unchecked hashes (PEP 552): the layer never changes, so the interpreter need not look whether the
-//! source is newer.
+//! The files carry unchecked hashes (PEP 552): the layer never changes, so the interpreter need not
+//! look whether the source is newer.
 //!
-//! Compiling has limits ([`Allowance`]). A source beyond them is left without bytecode, and the package is installed all
-//! the same: wheels carry files that nobody imports, and whoever does import this one compiles it in a sandbox of its
-//! own, within the function's limits and at the function's cost.
+//! Compiling has limits ([`Allowance`]). A source beyond them is left without bytecode, and the
+//! package is installed all the same: wheels carry files that no program imports. A function that
+//! does import this one compiles it in its own sandbox, within its own limits.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -28,9 +28,9 @@ struct Limits {
 
 const LIMITS: Limits = Limits { each: ALLOWANCE, all_seconds: 300 };
 
-/// What was compiled.
+/// What was compiled of a directory, and what was left as source.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
-pub(crate) struct Compiled {
+pub struct Compiled {
     sources: u64,
     /// Some of those that took too much and have no bytecode, relative to the root.
     left: Vec<String>,
@@ -39,8 +39,8 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    /// Tells what was left without bytecode of `what`, if anything was.
-    pub(crate) fn tell(&self, what: &str, progress: &dyn Progress) {
+    /// Tells `progress` which sources of `what` were left without bytecode, if any were.
+    pub fn tell(&self, what: &str, progress: &dyn Progress) {
         if self.left.is_empty() {
             return;
         }
@@ -54,12 +54,12 @@ impl Compiled {
     }
 }
 
-/// Compiles everything below `root`, which will be seen as `prefix`.
-pub(crate) fn compile(
-    interpreter: &Interpreter,
-    root: &Path,
-    prefix: &str,
-) -> Result<Compiled, RunError> {
+/// Compiles every source below `root`, which sandboxes will see as `prefix`, within [`ALLOWANCE`].
+///
+/// # Errors
+/// When the compiler cannot be run. A source that it does not understand, or that takes too much,
+/// is no error.
+pub fn compile(interpreter: &Interpreter, root: &Path, prefix: &str) -> Result<Compiled, RunError> {
     compile_within(LIMITS, interpreter, root, prefix)
 }
 

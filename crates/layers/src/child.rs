@@ -1,8 +1,8 @@
-//! Running a program to its end, or to that of somebody's patience.
+//! Running a program to its end, or until its caller stops waiting.
 //!
 //! ```text
 //!   spawn, in a process group of its own ─► both outputs read until they end ─► reaped
-//!      │                                         │ too long, or given up: the group is killed, and then reaped
+//!      │                                         │ too long, or given up: the group is killed, then reaped
 //!      └ its starter is killed: the kernel kills it
 //! ```
 
@@ -13,19 +13,56 @@ use std::thread::{ScopedJoinHandle, sleep};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use thiserror::Error;
 
 use crate::patience::Over;
 
 /// Between two looks whether anybody still waits.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Why a program did not come to its end.
-#[derive(Debug)]
-pub(crate) enum Unfinished {
-    /// It could not be started, or waited for.
-    Start(io::Error),
-    /// It was killed.
-    Over(Over),
+/// Why a program has no exit status.
+#[derive(Debug, Error)]
+pub enum Unfinished {
+    /// It could not be started, or not be waited for.
+    #[error("cannot start {program}")]
+    Start {
+        /// As it was named in the command.
+        program: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It was killed: an index that it asks answers too slowly, or not at all.
+    #[error(
+        "the index did not answer within {} s: try again, ask another index, or raise the setting `index_timeout`",
+        limit.as_secs()
+    )]
+    TooLong {
+        /// The time that all questions to indexes may take together.
+        limit: Duration,
+    },
+    /// It was killed: the client that wanted its result has gone, or the worker stops.
+    #[error("the installer was ended: nobody waits for it any more")]
+    GivenUp,
+    /// It was killed: it took more than its limits.
+    #[error("the installer was ended: it took more than it may")]
+    Excessive,
+}
+
+impl Unfinished {
+    fn start(command: &Command) -> impl FnOnce(io::Error) -> Self {
+        let program = command.get_program().to_string_lossy().into_owned();
+        |source| Self::Start { program, source }
+    }
+}
+
+impl From<Over> for Unfinished {
+    fn from(over: Over) -> Self {
+        match over {
+            Over::TooLong(limit) => Self::TooLong { limit },
+            Over::GivenUp => Self::GivenUp,
+            Over::Excessive => Self::Excessive,
+        }
+    }
 }
 
 /// Killed with all that it started, unless it has ended.
@@ -47,11 +84,11 @@ impl Running {
         let _ = number.map(|number| kill_process_group(number, Signal::KILL));
     }
 
-    fn wait(&mut self, over: impl Fn() -> Option<Over>) -> Result<ExitStatus, Unfinished> {
+    fn wait(&mut self, over: impl Fn() -> Option<Over>) -> io::Result<Result<ExitStatus, Over>> {
         loop {
-            match (self.0.try_wait().map_err(Unfinished::Start)?, over()) {
-                (Some(status), _) => return Ok(status),
-                (None, Some(over)) => return Err(Unfinished::Over(over)),
+            match (self.0.try_wait()?, over()) {
+                (Some(status), _) => return Ok(Ok(status)),
+                (None, Some(over)) => return Ok(Err(over)),
                 // It has closed its outputs: this is its end.
                 (None, None) => sleep(Duration::from_millis(1)),
             }
@@ -59,9 +96,14 @@ impl Running {
     }
 }
 
-/// Runs it until `over`, which is asked many times a second; its outputs are read by `stdout` and `stderr`, each in a thread,
-/// to their ends.
-pub(crate) fn run<O: Default + Send, E: Default + Send>(
+/// Runs a program in a process group of its own and returns its exit status with what `stdout` and
+/// `stderr` made of its two outputs. Each of the two runs in a thread and must read its pipe to the
+/// end. `over` is asked many times a second; as soon as it gives a reason, the whole group is
+/// killed. The program also ends with the thread that called.
+///
+/// # Errors
+/// When the program cannot be started, and with the reason that `over` gave.
+pub fn run<O: Default + Send, E: Default + Send>(
     command: &mut Command,
     over: impl Fn() -> Option<Over>,
     stdout: impl FnOnce(ChildStdout) -> O + Send,
@@ -69,24 +111,26 @@ pub(crate) fn run<O: Default + Send, E: Default + Send>(
 ) -> Result<(ExitStatus, O, E), Unfinished> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     sys::process::bind_to_starter(command);
-    let mut running = Running(command.spawn().map_err(Unfinished::Start)?);
+    let mut running = Running(command.spawn().map_err(Unfinished::start(command))?);
     let pipes = (running.0.stdout.take(), running.0.stderr.take());
     std::thread::scope(|scope| {
-        // Both at once: who fills one pipe would wait for ever for who reads the other.
+        // Both at once: a program that fills one pipe would wait for ever while only the other is
+        // read.
         let (reading, read) = channel();
         let output = pipes.0.map(|pipe| scope.spawn(reader(pipe, stdout, reading.clone())));
         let words = pipes.1.map(|pipe| scope.spawn(reader(pipe, stderr, reading)));
         let ended = loop {
             match (read.recv_timeout(LOOK), over()) {
                 (Err(RecvTimeoutError::Disconnected), _) => break running.wait(over),
-                (_, Some(over)) => break Err(Unfinished::Over(over)),
+                (_, Some(over)) => break Ok(Err(over)),
                 _ => {}
             }
         };
         // Before the readers are waited for: they wait for it.
         drop(running);
         let (output, words) = (joined(output), joined(words));
-        Ok((ended?, output, words))
+        let status = ended.map_err(Unfinished::start(command))??;
+        Ok((status, output, words))
     })
 }
 
@@ -127,12 +171,13 @@ mod tests {
         let numbers = std::fs::read_to_string(directory.path().join("numbers")).unwrap();
         assert_eq!(numbers.lines().count(), 2, "{numbers:?}");
         for number in numbers.lines() {
-            // Whoever takes in the second one may not have reaped it yet.
+            // The process that takes in the second one may not have reaped it yet.
             let lives = || {
                 let status = std::fs::read_to_string(format!("/proc/{number}/status"));
                 status.is_ok_and(|status| !status.contains("State:\tZ"))
             };
-            // Only the first one was waited for: the other was killed with it, and ends beside this.
+            // Only the first one was waited for: the other was killed with it, and ends beside
+            // this.
             let began = std::time::Instant::now();
             while lives() {
                 assert!(began.elapsed() < Duration::from_secs(60), "{number} lives");
@@ -155,14 +200,14 @@ mod tests {
         };
         let patience = Patience::of(Duration::MAX, waits);
         let ended = run(&mut command, || patience.over(), text, text);
-        assert!(matches!(ended, Err(Unfinished::Over(Over::GivenUp))), "{ended:?}");
+        assert!(matches!(ended, Err(Unfinished::GivenUp)), "{ended:?}");
         assert_gone(&directory);
         let (mut command, _directory) = family("sleep 1000; true");
         let limit = Duration::from_millis(60);
         let patience = Patience::of(limit, || false);
         let ended = run(&mut command, || patience.over(), text, text);
         assert!(
-            matches!(ended, Err(Unfinished::Over(Over::TooLong(by))) if by == limit),
+            matches!(ended, Err(Unfinished::TooLong { limit: by }) if by == limit),
             "{ended:?}"
         );
     }

@@ -16,7 +16,11 @@ pub struct Extent {
 }
 
 impl Extent {
-    pub(crate) fn of(root: &Path) -> io::Result<Self> {
+    /// Counts everything below `root`.
+    ///
+    /// # Errors
+    /// When a directory or an entry cannot be read.
+    pub fn of(root: &Path) -> io::Result<Self> {
         let mut extent = Self::default();
         let mut open = vec![root.to_owned()];
         while let Some(directory) = open.pop() {
@@ -34,8 +38,10 @@ impl Extent {
         Ok(extent)
     }
 
-    /// The same of what can be seen while somebody else works there.
-    pub(crate) fn seen(root: &Path) -> Self {
+    /// Counts what can be read below `root` while another process writes there: entries that vanish
+    /// are left out.
+    #[must_use]
+    pub fn seen(root: &Path) -> Self {
         let mut extent = Self::default();
         let mut open = vec![root.to_owned()];
         while let Some(directory) = open.pop() {

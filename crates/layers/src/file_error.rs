@@ -1,4 +1,4 @@
-//! A file operation that failed, with the file's name.
+//! A failed file operation: the action, the path and the system's reason.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,9 @@ pub struct FileError {
 }
 
 impl FileError {
-    /// Names the action and the path of a failed operation, for `map_err`.
-    pub(crate) fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+    /// Names the action and the path of a failed operation: for `map_err`. The action completes the
+    /// sentence "cannot … PATH".
+    pub fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self { action, path, source }
     }

@@ -1,4 +1,4 @@
-//! How to run a Python of ours or of the host's, outside any sandbox.
+//! How to run a base's Python or the host's, outside any sandbox.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-use crate::installer::InstallerError;
-use crate::{Patience, child};
+use crate::Patience;
+use crate::child::{self, Unfinished};
 
-/// Most bytes of what a script answers, and of what it says to that.
+/// Most bytes that are read of a script's answer, and of its standard error.
 const MAX_ANSWER: u64 = 16 << 20;
 
 /// A command line that starts an interpreter.
@@ -25,7 +25,7 @@ pub struct Interpreter {
 pub enum RunError {
     /// It could not be started, or was ended.
     #[error(transparent)]
-    Unfinished(#[from] InstallerError),
+    Unfinished(#[from] Unfinished),
     /// It ended badly.
     #[error("{} failed ({status}): {words}", program.display())]
     Failed {
@@ -47,8 +47,8 @@ pub enum RunError {
 }
 
 impl Interpreter {
-    /// An interpreter that is started as it is.
-    pub(crate) fn at(program: impl Into<OsString>) -> Self {
+    /// The interpreter at a path, or of a name on `PATH`.
+    pub fn at(program: impl Into<OsString>) -> Self {
         Self { words: vec![program.into()] }
     }
 
@@ -57,8 +57,9 @@ impl Interpreter {
         Self { words }
     }
 
-    /// The words, the program first.
-    pub(crate) fn words(&self) -> &[OsString] {
+    /// The words of the command line, the program first.
+    #[must_use]
+    pub fn words(&self) -> &[OsString] {
         &self.words
     }
 
@@ -79,7 +80,7 @@ impl Interpreter {
         command
     }
 
-    /// Runs a script of ours that prints one JSON value.
+    /// Runs a script that prints one JSON value, however long it takes.
     pub(crate) fn ask<T: DeserializeOwned>(
         &self,
         script: &str,
@@ -88,8 +89,11 @@ impl Interpreter {
         self.ask_within(&Patience::endless(), script, arguments)
     }
 
-    /// The same for a script that asks an index.
-    pub(crate) fn ask_within<T: DeserializeOwned>(
+    /// Runs a script that prints one JSON value, for no longer than `patience` lasts.
+    ///
+    /// # Errors
+    /// When the script cannot be run to its end, ends badly, or prints something else.
+    pub fn ask_within<T: DeserializeOwned>(
         &self,
         patience: &Patience,
         script: &str,
@@ -98,8 +102,11 @@ impl Interpreter {
         self.ask_held(patience, |_| (), script, arguments)
     }
 
-    /// The same for a script that is held to something before it starts.
-    pub(crate) fn ask_held<T: DeserializeOwned>(
+    /// As [`Interpreter::ask_within`]; `hold` sets limits on the command before it starts.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn ask_held<T: DeserializeOwned>(
         &self,
         patience: &Patience,
         hold: impl FnOnce(&mut Command),
@@ -110,8 +117,7 @@ impl Interpreter {
         let mut command = self.command();
         command.arg("-c").arg(script).args(arguments);
         hold(&mut command);
-        let (status, output, words) = child::run(&mut command, || patience.over(), whole, whole)
-            .map_err(|unfinished| InstallerError::of(program.as_os_str(), unfinished))?;
+        let (status, output, words) = child::run(&mut command, || patience.over(), whole, whole)?;
         if !status.success() {
             let words = String::from_utf8_lossy(&words).trim().to_owned();
             return Err(RunError::Failed { program, status, words });

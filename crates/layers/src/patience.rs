@@ -1,41 +1,42 @@
-//! How long a deploy waits for an index, and whether anybody still waits for the deploy.
+//! How long a deploy waits for an index, and whether its client still waits for the deploy.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One deploy's. Its time runs from the first program that is started for it; what a build takes does not count.
+/// One deploy's. Its time runs from the first program that is started for it; what a build takes
+/// does not count.
 pub struct Patience {
     limit: Duration,
     until: Mutex<Option<Instant>>,
     given_up: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
-/// Why nobody waits any longer.
+/// Why a wait has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
     /// It took longer than this.
     TooLong(Duration),
-    /// Nobody wants it any more.
+    /// The client has gone, or the worker stops.
     GivenUp,
-    /// It took more than it may: what it is, who watches it knows.
+    /// The program took more than it may: its caller watches that.
     Excessive,
 }
 
 impl Patience {
-    /// Waits for `limit`; `given_up` is asked many times a second whether there is still somebody to wait for.
+    /// Waits for `limit`; `given_up` is asked many times a second whether the client has gone.
     #[must_use]
     pub fn of(limit: Duration, given_up: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self { limit, until: Mutex::new(None), given_up: Box::new(given_up) }
     }
 
-    /// Waits for whatever ends by itself.
+    /// Waits for ever: for programs that end by themselves.
     #[must_use]
     pub fn endless() -> Self {
         Self::of(Duration::MAX, || false)
     }
 
-    /// Whether nobody wants the deploy any more.
+    /// Whether the client has gone, or the worker stops.
     #[must_use]
     pub fn given_up(&self) -> bool {
         (self.given_up)()

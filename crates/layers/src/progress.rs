@@ -1,4 +1,4 @@
-//! What a long operation tells whoever waits for it.
+//! What a long operation tells the client that waits for it.
 
 use std::fmt::Debug;
 
@@ -14,7 +14,7 @@ pub trait Progress: Sync + Debug {
     fn bytes(&self, done: u64, total: Option<u64>);
 }
 
-/// Tells nobody.
+/// Drops what it hears.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 

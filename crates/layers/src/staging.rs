@@ -5,8 +5,9 @@
 //!                     │ dropped, or the process dies: .tmp-NAME is swept by the next `begin` or `Store::open`
 //! ```
 //!
-//! The lock is a flock, so it dies with its holder; the file is unlinked by its holder while still locked, and who
-//! waited for it looks whether the name still leads to the file that it locked.
+//! The lock is a flock, so it dies with its holder. The holder unlinks the file while it still
+//! holds the lock, and a process that waited for it checks that the name still leads to the file
+//! that it locked.
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io;
@@ -23,14 +24,18 @@ const SYNC_EACH: usize = 128;
 
 /// A directory in the making. Dropping it removes it.
 #[derive(Debug)]
-pub(crate) struct Staging {
+pub struct Staging {
     directory: PathBuf,
     _lock: NameLock,
 }
 
 impl Staging {
-    /// Waits until nobody else makes `name` in `parent`, then starts with an empty directory.
-    pub(crate) fn begin(parent: &Path, name: &str) -> Result<Self, FileError> {
+    /// Waits until no other process or thread makes `name` in `parent`, then starts with an empty
+    /// directory.
+    ///
+    /// # Errors
+    /// When the lock or the directory cannot be made.
+    pub fn begin(parent: &Path, name: &str) -> Result<Self, FileError> {
         let lock = lock(parent, name)?;
         let directory = parent.join(format!("{TEMPORARY}{name}"));
         // Left by a maker that died: its lock is ours now.
@@ -40,24 +45,32 @@ impl Staging {
     }
 
     /// Where to put the content.
-    pub(crate) fn path(&self) -> &Path {
+    #[must_use]
+    pub fn path(&self) -> &Path {
         &self.directory
     }
 
-    /// Sets the modes, waits for the disk and gives the directory its name. When the name exists already (equal names
-    /// mean equal content) this one is dropped.
-    pub(crate) fn seal(self, target: &Path) -> Result<(), FileError> {
+    /// Sets the modes, waits for the disk and gives the directory its name. When the name exists
+    /// already (equal names mean equal content) this one is dropped.
+    ///
+    /// # Errors
+    /// When a mode cannot be set, the disk fails, or the directory cannot be renamed.
+    pub fn seal(self, target: &Path) -> Result<(), FileError> {
         self.settle()?;
         self.rename(target)
     }
 
-    /// Gives a directory of hard links its name. Modes are set and contents on the disk where the links lead.
+    /// Gives a directory of hard links its name. Modes are set and contents on the disk where the
+    /// links lead.
     pub(crate) fn seal_links(self, target: &Path) -> Result<(), FileError> {
         self.rename(target)
     }
 
-    /// Sets the modes and waits for the disk.
-    pub(crate) fn settle(&self) -> Result<(), FileError> {
+    /// Sets the modes (0755, or 0644 for files that are not executable) and waits for the disk.
+    ///
+    /// # Errors
+    /// When a mode cannot be set, or the disk fails.
+    pub fn settle(&self) -> Result<(), FileError> {
         let files = normalise(&self.directory)
             .map_err(FileError::at("set the modes in", &self.directory))?;
         sync(&self.directory, &files).map_err(FileError::at("sync", &self.directory))
@@ -73,8 +86,12 @@ impl Staging {
         }
     }
 
-    /// Takes the place of `target`, so that at every moment one of both is there, and puts what was there to `aside`.
-    pub(crate) fn exchange(self, target: &Path, aside: &Path) -> Result<(), FileError> {
+    /// Takes the place of `target`, so that at every moment one of both is there, and moves what
+    /// was there to `aside`.
+    ///
+    /// # Errors
+    /// When the two cannot be exchanged.
+    pub fn exchange(self, target: &Path, aside: &Path) -> Result<(), FileError> {
         use rustix::fs::{CWD, RenameFlags, renameat_with};
         renameat_with(CWD, &self.directory, CWD, target, RenameFlags::EXCHANGE)
             .map_err(|error| FileError::at("exchange", target)(error.into()))?;
@@ -96,7 +113,7 @@ impl Drop for Staging {
     }
 }
 
-/// Removes what dead makers left in `parent`; leaves alone what somebody still makes.
+/// Removes what dead makers left in `parent`; leaves alone what a live one still makes.
 pub(crate) fn sweep(parent: &Path) -> Result<(), FileError> {
     let entries = fs::read_dir(parent).map_err(FileError::at("list", parent))?;
     for entry in entries.flatten() {
@@ -115,22 +132,28 @@ pub(crate) fn sweep(parent: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Removes a directory, if it is there.
-pub(crate) fn remove(directory: &Path) -> io::Result<()> {
+/// Removes a directory with all that is in it, if it is there.
+///
+/// # Errors
+/// When it cannot be removed.
+pub fn remove(directory: &Path) -> io::Result<()> {
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
 
-/// Waits for the right to make `name` in `parent`.
-pub(crate) fn lock(parent: &Path, name: &str) -> Result<NameLock, FileError> {
+/// Waits for the right to make `name` in `parent`. It ends when the lock is dropped.
+///
+/// # Errors
+/// When the lock's file cannot be made.
+pub fn lock(parent: &Path, name: &str) -> Result<NameLock, FileError> {
     NameLock::wait(parent, name).map_err(FileError::at("lock a directory in", parent))
 }
 
-/// The right to make one name.
+/// The right to make one name in one directory.
 #[derive(Debug)]
-pub(crate) struct NameLock {
+pub struct NameLock {
     path: PathBuf,
     _file: File,
 }
@@ -158,7 +181,7 @@ impl NameLock {
     fn open(parent: &Path, name: &str) -> io::Result<(PathBuf, File)> {
         let path = parent.join(format!("{LOCK}{name}"));
         let mut options = OpenOptions::new();
-        // Whoever can open it can hold it.
+        // A user that can open the file can hold its lock.
         let file = options.create(true).truncate(false).write(true).mode(0o600).open(&path)?;
         Ok((path, file))
     }
@@ -166,7 +189,8 @@ impl NameLock {
 
 impl Drop for NameLock {
     fn drop(&mut self) {
-        // Unlink before unlocking: whoever waits then finds that the name leads elsewhere and starts over.
+        // Unlink before unlocking: a process that waits then finds that the name leads elsewhere
+        // and starts over.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -178,7 +202,8 @@ fn leads_to(path: &Path, file: &File) -> bool {
     }
 }
 
-/// Directories 0755, files 0755 or 0644: whatever the umask, the archive or the installer said. Returns the files.
+/// Directories 0755, files 0755 or 0644: whatever the umask, the archive or the installer said.
+/// Returns the files.
 fn normalise(root: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut open = vec![root.to_owned()];

@@ -12,7 +12,7 @@ use crate::staging::{self, Staging};
 
 const KINDS: [&str; 6] = ["base", "packages", "wheels", "built", "code", "guest"];
 
-/// Where replaced layers are until nobody can run from them any more.
+/// Where replaced layers are until no sandbox can run from them any more.
 const RETIRED: &str = "retired";
 
 /// The layers of one state directory. Any number of processes and threads may hold one.
@@ -22,7 +22,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the layers below `state`, makes the directories that are not there yet, and removes what a crash left.
+    /// Opens the layers below `state`, makes the directories that are not there yet, and removes
+    /// what a crash left.
     ///
     /// # Errors
     /// When the directories cannot be made or read.
@@ -40,7 +41,8 @@ impl Store {
         }
         let uv = store.uv();
         fs::create_dir_all(uv.join("bin")).map_err(FileError::at("create", &uv))?;
-        // What is below must be open to sandboxes, which see it through mounts of the warden's, and not by this path.
+        // What is below must be open to sandboxes, which see it through mounts of the warden's, and
+        // not by this path.
         for directory in [store.layers(), uv.clone()] {
             fs::set_permissions(&directory, Permissions::from_mode(0o700))
                 .map_err(FileError::at("close", &directory))?;
@@ -69,18 +71,23 @@ impl Store {
 
     /// The installer's own directory: `bin/`, `cache/`, `python/`.
     #[must_use]
-    pub(crate) fn uv(&self) -> PathBuf {
+    pub fn uv(&self) -> PathBuf {
         self.state.join("uv")
     }
 
-    /// The directory of one kind of layer.
-    pub(crate) fn kind(&self, kind: &str) -> PathBuf {
+    /// The directory of one kind of layer: `base`, `packages`, `wheels`, `built`, `code` or
+    /// `guest`.
+    #[must_use]
+    pub fn kind(&self, kind: &str) -> PathBuf {
         self.layers().join(kind)
     }
 
-    /// Makes a layer unless it is there: `fill` gets an empty directory, and whoever else wants the same layer waits
-    /// for the outcome. Says whether `fill` ran.
-    pub(crate) fn make<E: From<FileError>>(
+    /// Makes a layer unless it is there: `fill` gets an empty directory, and other callers that
+    /// want the same layer wait for the outcome. Says whether `fill` ran.
+    ///
+    /// # Errors
+    /// With what `fill` returns, and when the layer cannot be put into its place.
+    pub fn make<E: From<FileError>>(
         &self,
         layer: &Layer,
         fill: impl FnOnce(&Path) -> Result<(), E>,
@@ -89,7 +96,10 @@ impl Store {
     }
 
     /// The same for a layer of hard links into others, whose files are on the disk already.
-    pub(crate) fn make_linked<E: From<FileError>>(
+    ///
+    /// # Errors
+    /// As [`Store::make`].
+    pub fn make_linked<E: From<FileError>>(
         &self,
         layer: &Layer,
         fill: impl FnOnce(&Path) -> Result<(), E>,
@@ -109,7 +119,7 @@ impl Store {
         }
         let (parent, name) = split(&target);
         let staging = Staging::begin(parent, &name)?;
-        // Somebody else may have finished it while this one waited for the lock.
+        // Another caller may have finished it while this one waited for the lock.
         if target.is_dir() {
             return Ok(false);
         }
@@ -118,9 +128,12 @@ impl Store {
         Ok(true)
     }
 
-    /// Puts another directory of hard links in a layer's place, in one step. The old one stays, out of the way, for who
-    /// runs from it: see [`Store::bury`].
-    pub(crate) fn replace<E: From<FileError>>(
+    /// Puts another directory of hard links in a layer's place, in one step. The old one stays, out
+    /// of the way, for the sandboxes that run from it: see [`Store::bury`].
+    ///
+    /// # Errors
+    /// With what `fill` returns, and when the directories cannot be exchanged.
+    pub fn replace<E: From<FileError>>(
         &self,
         layer: &Layer,
         fill: impl FnOnce(&Path) -> Result<(), E>,
@@ -135,15 +148,16 @@ impl Store {
         Ok(staging.exchange(&target, &self.retired(&name))?)
     }
 
-    /// A free name for a directory that is replaced.
-    pub(crate) fn retired(&self, name: &str) -> PathBuf {
+    /// A free path to move a replaced directory to.
+    #[must_use]
+    pub fn retired(&self, name: &str) -> PathBuf {
         let directory = self.layers().join(RETIRED);
         let free = (0u32..).map(|number| directory.join(format!("{name}.{number}")));
         free.into_iter().find(|path| !path.exists()).unwrap_or(directory)
     }
 
-    /// Removes the directories that were replaced. Only when no sandbox of this state runs: one that was started from
-    /// such a directory may open a file of it at any time.
+    /// Removes the directories that were replaced. Only when no sandbox of this state runs: one
+    /// that was started from such a directory may open a file of it at any time.
     ///
     /// # Errors
     /// When one cannot be removed.
@@ -163,16 +177,20 @@ fn split(target: &Path) -> (&Path, String) {
     (target.parent().unwrap_or(target), name)
 }
 
-/// The layer `kind/id`, where `id` is a hash of ours.
-pub(crate) fn layer(kind: &str, id: &str) -> Layer {
+/// The layer `kind/id`. Both are plain names: a kind is one of [`Store::kind`]'s, an id comes from
+/// [`short`].
+#[must_use]
+pub fn layer(kind: &str, id: &str) -> Layer {
     match Layer::from_str(&format!("{kind}/{id}")) {
         Ok(layer) => layer,
         Err(error) => unreachable!("kinds and hex digits are plain names: {error}"),
     }
 }
 
-/// A hash as a name: 128 bits are enough to tell layers apart, and paths stay short.
-pub(crate) fn short(hash: &blake3::Hash) -> String {
+/// A hash as a name, of 32 hexadecimal digits: 128 bits are enough to tell layers apart, and paths
+/// stay short.
+#[must_use]
+pub fn short(hash: &blake3::Hash) -> String {
     hash.to_hex()[..32].to_owned()
 }
 

@@ -1,16 +1,18 @@
-//! Opening zip archives that somebody else wrote.
+//! Opening strangers' zip archives.
 //!
 //! ```text
 //!   ZipArchive::new ──read, seek──► Watched ──► the archive
 //!                                      └ refuses once too much was read, or an end record tells of too many entries
 //! ```
 //!
-//! The reader takes in the whole list of entries before anybody can look at it: some six hundred bytes for
-//! each. There may be several end records, of which it tries one after the other. So the limits are not taken from what
-//! one of them says but from what the reader sees, whichever it follows.
+//! `ZipArchive` reads the whole list of entries before a caller can look at it: some six hundred
+//! bytes for each. There may be several end records, of which it tries one after the other. So the
+//! limits are not taken from what one of them says but from what the reader sees, whichever it
+//! follows.
 //!
-//! Of several entries with one name it keeps one, and does not say so. So the list that it read is counted again, header by
-//! header, from where it began: who has as many entries has each name once, and nothing behind what the end record tells of.
+//! Of several entries with one name it keeps one, and does not say so. So the list that it read is
+//! counted again, header by header, from where it began. Where both counts agree each name stands
+//! there once, and nothing lies behind what the end record tells of.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -18,17 +20,20 @@ use std::rc::Rc;
 
 use zip::ZipArchive;
 
-/// Most entries, folders and those that are left out included. Without the 64-bit end record there are at most 65 535.
-pub(crate) const MAX_ENTRIES: u64 = 100_000;
+/// Most entries, folders and those that are left out included. Without the 64-bit end record there
+/// are at most 65 535.
+pub const MAX_ENTRIES: u64 = 100_000;
 
-/// Most bytes that are read to learn which entries there are. A hundred thousand paths of two hundred bytes have as many.
+/// Most bytes that are read to learn which entries there are. A hundred thousand paths of two
+/// hundred bytes have as many.
 const MAX_LIST: u64 = 32 << 20;
 
 /// Begins the 64-bit end record; the number of entries stands in it.
 const END: &[u8] = b"PK\x06\x06";
 const ENTRIES: std::ops::Range<usize> = 32..40;
 
-/// Begins what the list says of one entry: its fixed part, and where in that the lengths of name, extra fields and comment stand.
+/// Begins what the list says of one entry: its fixed part, and where in that the lengths of name,
+/// extra fields and comment stand.
 const HEADER: &[u8] = b"PK\x01\x02";
 const HEADER_LENGTH: usize = 46;
 const LENGTHS: [usize; 3] = [28, 30, 32];
@@ -37,9 +42,9 @@ const LENGTHS: [usize; 3] = [28, 30, 32];
 const AMBIGUOUS: &str =
     "its list of entries names one of them twice, or has more than its end record tells";
 
-/// The reader with its limits, as long as there are any.
+/// The archive's reader, with limits while the list of entries is read.
 #[derive(Debug)]
-pub(crate) struct Watched<R> {
+pub struct Watched<R> {
     archive: Rc<RefCell<R>>,
     watch: Rc<Watch>,
 }
@@ -57,8 +62,11 @@ enum Refused {
     Many,
 }
 
-/// Opens an archive; else why it cannot be.
-pub(crate) fn open<R: Read + Seek>(archive: R) -> Result<ZipArchive<Watched<R>>, String> {
+/// Opens an archive that has at most [`MAX_ENTRIES`] entries, each name once.
+///
+/// # Errors
+/// With the reason, as a clause about the archive.
+pub fn open<R: Read + Seek>(archive: R) -> Result<ZipArchive<Watched<R>>, String> {
     let watch = Rc::new(Watch { left: Cell::new(Some(MAX_LIST)), refused: Cell::new(None) });
     let archive = Rc::new(RefCell::new(archive));
     let opened =
@@ -105,7 +113,7 @@ fn listed(mut archive: impl Read + Seek, start: u64, kept: usize) -> io::Result<
     Ok(found)
 }
 
-/// Nobody else is at it: one thread opens an archive and reads it.
+/// Never contended: one thread opens an archive and reads it.
 fn exclusive<R>(archive: &RefCell<R>) -> io::Result<RefMut<'_, R>> {
     archive.try_borrow_mut().map_err(io::Error::other)
 }
@@ -130,7 +138,8 @@ impl<R: Seek> Seek for Watched<R> {
 }
 
 impl Watch {
-    /// Why no more is read, if so: for good, as the reader goes on to another end record after an error.
+    /// Why no more is read, if so: for good, as the reader goes on to another end record after an
+    /// error.
     fn look(&self, bytes: &[u8]) -> Option<Refused> {
         let left = self.left.get()?;
         let told = bytes.starts_with(END).then(|| bytes.get(ENTRIES)).flatten();
@@ -185,7 +194,8 @@ mod tests {
         bytes
     }
 
-    /// Puts the 64-bit one behind a list that is at `at`, its locator, and the other that sends there.
+    /// Puts the 64-bit one behind a list that is at `at`, its locator, and the other that sends
+    /// there.
     fn end64(bytes: &mut Vec<u8>, told: u64, at: u64) {
         let here = bytes.len() as u64;
         bytes.extend(b"PK\x06\x06");

@@ -16,8 +16,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use layers::build::{FUNCTION, MODULE, SandboxError, Sandboxes, Task, plain};
 use layers::{Store, guest};
+use packages::SandboxError;
+use packages::sdist::{FUNCTION, MODULE, Sandboxes, Task, plain};
 use sandbox::wire::{Convention, Frame, Load, Prefix, Reply, Request};
 use sandbox::{Death, Instance, InstanceSpec, Kind, Limits, Network, Provider, Reset};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader, copy, sink};

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use container::Isolation;
 use egress::MOST_RULES;
 use engine::ZygotePolicy;
-use layers::indexes::IndexError;
+use packages::indexes::IndexError;
 use thiserror::Error;
 use toml::{Table, Value};
 

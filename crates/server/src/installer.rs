@@ -2,8 +2,10 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use layers::uv::{Bounds, Uv, UvError};
-use layers::{Indexes, Patience, Store};
+use layers::{Patience, Store};
+use packages::indexes::Indexes;
+use packages::installer::{self, Bounds};
+use packages::uv::{Uv, UvError};
 
 use crate::build::BuildSandboxes;
 use crate::progress::Progress;
@@ -15,7 +17,7 @@ pub struct Installer {
     builds: Option<Arc<BuildSandboxes>>,
     bounds: Bounds,
     indexes: Indexes,
-    known: OnceLock<Uv>,
+    known: OnceLock<installer::Installer>,
     finding: Mutex<()>,
 }
 
@@ -36,27 +38,32 @@ impl Installer {
     ///
     /// # Errors
     /// When there is none and it cannot be fetched.
-    pub fn uv(&self, patience: &Arc<Patience>, progress: &dyn Progress) -> Result<Uv, UvError> {
-        if let Some(uv) = self.known.get() {
-            return Ok(uv.clone().waiting(Arc::clone(patience)));
+    pub fn get(
+        &self,
+        patience: &Arc<Patience>,
+        progress: &dyn Progress,
+    ) -> Result<installer::Installer, UvError> {
+        if let Some(known) = self.known.get() {
+            return Ok(known.clone().waiting(Arc::clone(patience)));
         }
-        // Held while it is fetched: whoever comes second waits for the same download.
+        // Held while it is fetched: a second deploy waits for the same download.
         let _finding = self.finding.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(uv) = self.known.get() {
-            return Ok(uv.clone().waiting(Arc::clone(patience)));
+        if let Some(known) = self.known.get() {
+            return Ok(known.clone().waiting(Arc::clone(patience)));
         }
-        let uv = Uv::find_or_fetch(&self.store, patience, progress)?;
-        let uv = uv.bounded(self.bounds).allowing(self.indexes.clone());
-        let uv = match &self.builds {
-            Some(builds) => uv.building_in(Arc::clone(builds) as _),
-            None => uv,
+        let found = installer::Installer::new(Uv::find_or_fetch(&self.store, patience, progress)?);
+        let found = found.bounded(self.bounds).allowing(self.indexes.clone());
+        let found = match &self.builds {
+            Some(builds) => found.building_in(Arc::clone(builds) as _),
+            None => found,
         };
-        Ok(self.known.get_or_init(|| uv).clone().waiting(Arc::clone(patience)))
+        Ok(self.known.get_or_init(|| found).clone().waiting(Arc::clone(patience)))
     }
 
-    /// See [`Uv::take_mended`]. Waits for nobody: deploys without packages ask it, too, and need no installer.
+    /// See [`installer::Installer::take_mended`]. It never waits: deploys without packages ask it, too, and need no
+    /// installer.
     pub fn take_mended(&self) -> bool {
-        self.known.get().is_some_and(Uv::take_mended)
+        self.known.get().is_some_and(installer::Installer::take_mended)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a function runs in, and what a call finds of the one before, as commands and the API say it.
 
-use layers::manifest::Overrides;
+use bundle::manifest::Overrides;
 use sandbox::Kind;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -9,14 +9,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bundle::code::{self, Bundle as Code, CodeError};
+use bundle::manifest::{ManifestError, Settings};
 use engine::{DEFAULT_TENANT, Handler, HandlerId};
 use layers::base::{self, Base, BaseError};
-use layers::code::{self, Bundle as Code, CodeError};
-use layers::lock::{self, Lock, LockError};
-use layers::manifest::{ManifestError, Settings};
-use layers::packages::{self, InstallError, Packages, ViewError};
 use layers::python::{PythonError, PythonRequest};
 use layers::{Patience, RunError, Store, guest};
+use packages::lock::{self, Lock, LockError};
+use packages::{InstallError, Packages, ViewError};
 use sandbox::{Cpu, CpuBounds, Network, chain};
 use thiserror::Error;
 
@@ -108,12 +108,12 @@ impl Layered {
         if wanted.is_empty() {
             return Ok(None);
         }
-        let uv =
-            self.installer.uv(patience, progress).map_err(|error| machine("installer", &error))?;
+        let installer =
+            self.installer.get(patience, progress).map_err(|error| machine("installer", &error))?;
         let sources = settings.sources();
         let locked = match settings.is_locked() {
-            true => lock::keep(&uv, base, wanted, sources),
-            false => lock::resolve(&self.store, &uv, base, wanted, sources, progress),
+            true => lock::keep(&installer, base, wanted, sources),
+            false => lock::resolve(&self.store, &installer, base, wanted, sources, progress),
         };
         let locked = locked.map_err(|error| match error {
             LockError::NotAllowed(_)
@@ -129,7 +129,7 @@ impl Layered {
             _ => machine("packages", &error),
         })?;
         let Some(lock) = locked else { return Ok(None) };
-        let installed = packages::install(&self.store, &uv, base, &lock, sources, progress)
+        let installed = packages::install(&self.store, &installer, base, &lock, sources, progress)
             .map_err(|error| match error {
                 InstallError::NotAllowed(_)
                 | InstallError::NoWheel { .. }

@@ -10,8 +10,8 @@
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
-use layers::code;
-use layers::packages::{Clash, is_noise};
+use bundle::code;
+use packages::{Clash, is_noise};
 
 /// The name of a function's code in its sandbox.
 const TASK: &str = "/var/task";

@@ -5,8 +5,8 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 
 use engine::{Distribution, PackageStore};
-use layers::packages::{Wheel, view_of};
-use layers::{Store, packages};
+use layers::Store;
+use packages::{Packages, Wheel, view_of};
 use sandbox::{Layer, Pending, ProviderError, PythonSpec};
 
 /// Lays wheels out for zygotes.
@@ -52,7 +52,7 @@ impl PackageStore for Shelf {
 
 /// What a lock's installation holds, as the engine names it.
 #[must_use]
-pub fn distributions(packages: &packages::Packages) -> Vec<Distribution> {
+pub fn distributions(packages: &Packages) -> Vec<Distribution> {
     let mut all: Vec<Distribution> = packages
         .wheels
         .iter()

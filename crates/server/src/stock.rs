@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use engine::Engine;
-use layers::packages::{self, InstallError, Set, Verdict, Wheel};
-use layers::uv::UvError;
-use layers::{Collected, FileError, Scope, Silent, Store, collect};
+use layers::{FileError, Silent, Store};
+use packages::retention::{Collected, Scope, collect};
+use packages::uv::UvError;
+use packages::{InstallError, Set, Verdict, Wheel};
 use sandbox::{Layer, chain};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
@@ -134,8 +135,8 @@ impl Stock {
     pub async fn verify(self: &Arc<Self>) -> Result<Vec<Verdict>, StockError> {
         let _turns = self.deployer.pause(PATIENCE).await.ok_or(StockError::Busy)?;
         self.blocking(|stock| {
-            let uv = stock.installer.uv(&stock.deployer.patience(), &Silent)?;
-            let verdicts = packages::verify(&stock.store, &uv, &Silent)?;
+            let installer = stock.installer.get(&stock.deployer.patience(), &Silent)?;
+            let verdicts = packages::verify(&stock.store, &installer, &Silent)?;
             for Verdict { what, fault, repaired } in &verdicts {
                 match repaired {
                     Ok(()) => tracing::warn!(what, fault, "a package was not as it was; repaired"),

@@ -4,9 +4,9 @@ use std::fmt::Debug;
 use std::fs::File;
 use std::sync::Arc;
 
+use bundle::manifest::Overrides;
 use engine::Handler;
 use layers::Patience;
-use layers::manifest::Overrides;
 use serde_json::Value;
 use thiserror::Error;
 

@@ -5,9 +5,9 @@ use std::io::{Seek as _, Write as _};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use layers::manifest::Overrides;
-use layers::uv::Bounds;
+use bundle::manifest::Overrides;
 use layers::{Patience, Silent, Store};
+use packages::installer::Bounds;
 use sandbox::wire::Convention;
 use sandbox::{Kind, Reset};
 use server::installer::Installer;

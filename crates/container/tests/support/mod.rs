@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use bundle::code;
 use container::{
     Client, ContainerOptions, Containers, Hang, Isolation, NATIVE, WardenOptions, WardenProcess,
     launch,
 };
 use egress::Rules;
-use layers::{Silent, Store, base, code, guest, python};
+use layers::{Silent, Store, base, guest, python};
 use sandbox::wire::{Convention, Decoder, Load, Reply, Request};
 use sandbox::{
     CpuBounds, Instance, InstanceSpec, Kind, Layer, Limits, Network, PythonSpec, Reset, ZygoteSpec,

@@ -58,7 +58,7 @@ pub fn build(
         let library = Path::new("usr").join(&python.libdir).join(&python.libname);
         let prefix = Path::new("/").join(&library);
         bytecode::compile(&base.command_at(root), &root.join(&library), &prefix.to_string_lossy())?;
-        // Before the layer gets its name: whoever sees the layer finds its description.
+        // Before the layer gets its name: a process that sees the layer finds its description.
         base.describe(store, root, &missing)
     })?;
     if let Some(other) = Base::read(store, &base.id) {

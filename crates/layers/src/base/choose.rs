@@ -21,8 +21,7 @@ pub fn list(store: &Store) -> Result<Vec<Base>, FileError> {
     Ok(bases)
 }
 
-/// The bases below a state directory of which something is gone, and what: somebody or something else has removed it. Makes
-/// nothing.
+/// The bases below a state directory of which another program has removed a part, and that part's path. Makes nothing.
 #[must_use]
 pub fn damaged(state: &Path) -> Vec<(Base, PathBuf)> {
     let layers = state.join("layers");

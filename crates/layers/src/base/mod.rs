@@ -30,7 +30,7 @@ use thiserror::Error;
 pub use build::build;
 pub use choose::{damaged, default_or_build, find, list};
 pub use system::lacking;
-pub(crate) use toolchain::with_toolchain;
+pub use toolchain::{Lack, with_toolchain};
 
 use crate::elf::ElfError;
 use crate::python::PythonError;

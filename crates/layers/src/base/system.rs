@@ -85,7 +85,7 @@ pub(super) fn put_authorities(plan: &mut Plan, openssl: Option<&Path>) -> bool {
     for place in
         ["/etc/ssl/cert.pem", "/etc/pki/tls/cert.pem"].map(Path::new).into_iter().chain(openssl)
     {
-        // An OpenSSL built into somebody's home directory: functions get SSL_CERT_FILE for that.
+        // An OpenSSL built into a home directory: functions get SSL_CERT_FILE for that.
         let ours = place.starts_with("/etc") || place.starts_with("/usr");
         if let (true, Ok(relative)) = (ours && place != usual, place.strip_prefix("/")) {
             plan.put(relative, Item::Link(usual.clone()));

@@ -72,7 +72,7 @@ const OTHER_LANGUAGES: [&str; 9] =
     ["f951", "cc1obj", "cc1objplus", "d21", "gnat1", "go1", "adalib", "adainclude", "finclude"];
 
 /// What a machine lacks for compiling, in words that say what to do.
-pub(crate) type Lack = Option<String>;
+pub type Lack = Option<String>;
 
 const HEADERS: &str = "import json, sysconfig\n\
     names = ('CC', 'CXX', 'AR', 'LDSHARED')\n\
@@ -86,12 +86,12 @@ struct Headers {
     programs: Vec<String>,
 }
 
-/// A base with the host's compiler, made when it is not there; the base itself when the host has none. What is missing
-/// comes along: most builds need no compiler, so only one that fails is told.
+/// A base with the host's compiler, made when it is not there; the base itself when the host has none. The second value
+/// says what is missing: most builds need no compiler, so only a build that fails passes it on.
 ///
 /// # Errors
 /// When files cannot be read or written.
-pub(crate) fn with_toolchain(
+pub fn with_toolchain(
     store: &Store,
     base: &Base,
     progress: &dyn Progress,
@@ -200,7 +200,7 @@ fn put_headers(plan: &mut Plan, gcc: &Path, headers: &Headers) -> Result<(), Fil
             plan.put(said, Item::Link(Path::new("/").join(&inside)));
         }
     }
-    // Those of other Pythons would be found first by nobody, and by mistake by somebody.
+    // Headers of other Pythons: no compiler looks there first, and one that finds them finds the wrong ones.
     let of_python = |path: &Path| {
         path.iter().next().is_some_and(|first| first.to_string_lossy().starts_with("python"))
     };

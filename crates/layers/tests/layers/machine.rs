@@ -1,4 +1,5 @@
-//! What this machine has, the state that the tests share, and tests that must run as somebody else.
+//! What this machine has, the state that the tests share, and tests that must run as another user. The tests of
+//! `packages` and `bundle` use it, too.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -6,28 +7,15 @@ use std::sync::{LazyLock, Mutex};
 
 use layers::base::{self, Base};
 use layers::python::PythonRequest;
-use layers::uv::Uv;
-use layers::{Patience, Progress, Silent, Store};
+use layers::{Progress, Silent, Store};
 
-/// Kept from run to run below the target directory: what is there is not made again.
+/// Kept from run to run below the target directory, for all three crates: what is there is not made again.
 pub(crate) static STORE: LazyLock<Store> =
     LazyLock::new(|| Store::open(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("state")).unwrap());
 
 /// The base of the Python that is preferred here.
 pub(crate) static BASE: LazyLock<Base> =
     LazyLock::new(|| base::default_or_build(&STORE, &PythonRequest::any(), &Silent).unwrap());
-
-/// The pinned uv, or none without a network.
-pub(crate) static UV: LazyLock<Option<Uv>> =
-    LazyLock::new(|| Uv::own(&STORE, &Patience::endless(), &Silent).ok());
-
-/// The pinned uv; a test that gets none has nothing to do.
-pub(crate) fn uv_or_skip(test: &str) -> Option<&'static Uv> {
-    if UV.is_none() {
-        skip(test, "network", "the package index cannot be reached with pip");
-    }
-    UV.as_ref()
-}
 
 /// Tells that a test has nothing to do here; fails where `LAMBSWOOL_REQUIRE` says that it must.
 pub(crate) fn skip(test: &str, what: &str, why: &str) {

@@ -1,10 +1,6 @@
-//! The real thing: this machine's Pythons, uv from the package index, wheels, chroot.
+//! The real thing: this machine's Pythons, chroot.
 
 mod bases;
-mod functions;
-mod index;
-mod indexes;
-mod installs;
+mod guests;
+#[expect(dead_code, reason = "each crate's tests use a part of it")]
 mod machine;
-mod mending;
-mod wheels;

@@ -58,13 +58,13 @@ use crate::state::State;
 use crate::stock::Stock;
 use crate::unenforced::Unenforced;
 
+pub use self::packages::{Broken, Checked, PackageList, PackageSummary, Pruned};
 pub use audit::ActionList;
 pub use budget::Budgets;
 pub use entrance::TENANT;
 pub use error::{ApiError, ErrorBody, ErrorDetail};
 pub use functions::{FunctionDetail, FunctionList, FunctionSummary};
 pub(crate) use lines::MOST as MOST_LINES;
-pub use packages::{Broken, Checked, PackageList, PackageSummary, Pruned};
 pub(crate) use run::random_id;
 pub use run::{INVOCATION, START};
 pub use secrets::{SecretList, SecretSummary};

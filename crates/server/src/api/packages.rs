@@ -163,7 +163,7 @@ pub(super) async fn prune(
     Extension(act): Extension<Arc<Act>>,
 ) -> Result<Json<Pruned>, ApiError> {
     let collected = act.carry_out(async move { Ok(app.stock.prune().await?) }).await?;
-    let layers::Collected { removed, freed, left } = collected;
+    let packages::retention::Collected { removed, freed, left } = collected;
     Ok(Json(Pruned { removed, freed, left }))
 }
 

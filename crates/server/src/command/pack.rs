@@ -9,8 +9,8 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use bundle::code::skipped;
 use bytes::Bytes;
-use layers::code::skipped;
 
 use crate::quantity;
 

@@ -1,0 +1,304 @@
+//! What a function's files say about it, read without running any of them.
+//!
+//! ```text
+//!   bundle ──► entry file ──► PEP 723 header │ pyproject.toml │ requirements.txt ──► Settings     (plain text)
+//!   Settings + a base's interpreter ──► ast of the entry file ──► Manifest                        (parsed, not run)
+//! ```
+//!
+//! The entry file: what `handler = "module.function"` names; else the only `.py` file of the folder, or `main.py`,
+//! `app.py`, `handler.py`, `lambda_function.py`. The function: `handler`, `lambda_handler` or `f`; two arguments are
+//! AWS Lambda's convention, one is OpenLambda's. Dependencies: the PEP 723 header of the entry file, else
+//! `requirements.txt`, else `pylock.toml`, else `[project]` of `pyproject.toml`. `[tool.lambswool]`: of the header
+//! or of `pyproject.toml`, and refused where the two differ.
+//! Modules in `src/` are found where a build tool would install them (`src_layout`).
+//! `[tool.uv]`: of the file whose dependencies count; `pyproject.toml`'s for `requirements.txt` and `pylock.toml`. What looks
+//! like a setting and stands where none is read, or has no effect, is warned of (`stray`, `variables`).
+
+mod encoding;
+mod entry;
+mod header;
+mod inspect;
+mod pylock;
+mod quantity;
+mod settings;
+mod src_layout;
+mod stray;
+mod table;
+mod variables;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use layers::allowance::ALLOWANCE;
+use layers::python::RequestError;
+use layers::text::MAX_BYTES;
+use layers::{FileError, Interpreter, RunError};
+use packages::requirements::RequirementError;
+use sandbox::wire::Convention;
+use sandbox::{Destination, Kind, Limits, Network, Reset};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+pub use settings::Settings;
+use settings::TABLE_BYTES;
+
+/// What a function says of itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The module inside the code, dotted.
+    pub module: String,
+    /// The function in the module.
+    pub function: String,
+    /// How it is called.
+    pub convention: Convention,
+    /// What it needs, one PEP 508 requirement each, hashes behind them where the file had any.
+    pub requirements: Vec<String>,
+    /// Which Pythons it runs on, as a version specifier.
+    pub requires_python: Option<String>,
+    /// The Python that it asks for: `3.12`.
+    pub python: Option<String>,
+    /// What it runs in.
+    #[serde(default, skip_serializing_if = "Kind::is_container")]
+    pub kind: Kind,
+    /// What a call finds of the one before.
+    #[serde(default, skip_serializing_if = "Reset::is_never")]
+    pub reset: Reset,
+    /// Limits of each instance.
+    pub limits: Limits,
+    /// What it may reach.
+    pub network: Network,
+    /// Where it may connect to, where that is [`Network::Egress`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub egress: Vec<Destination>,
+    /// Longest call.
+    pub timeout: Duration,
+    /// Most instances at a time.
+    pub concurrency: u32,
+    /// Environment variables.
+    pub environment: BTreeMap<String, String>,
+    /// Names of the environment variables that the function's files set; `*` where any may be set whose names do not show.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sets: Vec<String>,
+    /// What its files import that is in `src/` alone, with what is to be told if no package brings it.
+    #[serde(skip)]
+    pub in_src: Vec<(String, String)>,
+    /// The modules that its Python has itself.
+    #[serde(skip)]
+    pub standard: BTreeSet<String>,
+    /// Whether its packages may be imported before its own first line runs.
+    pub import_cache: bool,
+    /// Whether bodies pass through as bytes.
+    pub binary: bool,
+    /// What stands in its files as if it were a setting, and is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// Settings from outside of a function's files. They replace what the files say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// What it runs in; never with a way out.
+    pub kind: Option<Kind>,
+    /// What a call finds of the one before.
+    pub reset: Option<Reset>,
+}
+
+/// What is wrong with a function.
+#[derive(Debug, Error)]
+pub enum ManifestError {
+    /// A file could not be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The folder does not tell which file to run.
+    #[error(
+        "no entry file: looked for {looked_for}; found {found}; name one of these, or set handler = \"module.function\" in [tool.lambswool] of pyproject.toml"
+    )]
+    NoEntry {
+        /// Names that were tried.
+        looked_for: String,
+        /// Python files that are there.
+        found: String,
+    },
+    /// The `handler` setting is not of the right form.
+    #[error("handler = {0:?} is not of the form \"module.function\"")]
+    HandlerForm(String),
+    /// The `handler` setting names a file that is not there.
+    #[error("handler = {handler:?} names {file}, which is not there")]
+    HandlerMissing {
+        /// The setting.
+        handler: String,
+        /// The file it leads to.
+        file: String,
+    },
+    /// The entry file has no function to call.
+    #[error(
+        "no handler in {file}: looked for {looked_for}; it defines {found}\n\
+         what a script does at once goes into a function, which is called with the event; its result is the answer:\n    {example}"
+    )]
+    NoFunction {
+        /// The entry file.
+        file: String,
+        /// Names that were tried.
+        looked_for: String,
+        /// Functions that are there.
+        found: String,
+        /// One that would do, indented as it is shown.
+        example: String,
+    },
+    /// The function cannot be called with an event.
+    #[error(
+        "{file}:{line}: {function} takes {arguments}; it must take (event, context) or (event)"
+    )]
+    Arguments {
+        /// The entry file.
+        file: String,
+        /// Where.
+        line: u32,
+        /// Which function.
+        function: String,
+        /// What it takes.
+        arguments: String,
+    },
+    /// The function would give its results one after the other.
+    #[error(
+        "{file}:{line}: {function} is a generator, and a call has one result: return the whole of it, such as \"\".join(parts) or list(parts)"
+    )]
+    Generator {
+        /// The entry file.
+        file: String,
+        /// Where it first yields.
+        line: u32,
+        /// Which function.
+        function: String,
+    },
+    /// The entry file is not Python.
+    #[error("{file}:{line}: {message}\n    {text}")]
+    Syntax {
+        /// The entry file.
+        file: String,
+        /// Where.
+        line: u32,
+        /// Python's own words.
+        message: String,
+        /// The line itself.
+        text: String,
+    },
+    /// A file is not UTF-8.
+    #[error("{file} is {is}; save it as UTF-8")]
+    NotText {
+        /// Which.
+        file: String,
+        /// What it is instead.
+        is: &'static str,
+    },
+    /// A file is longer than the limit.
+    #[error("{file} has more than {} MiB; put data into files of their own", MAX_BYTES >> 20)]
+    TooLong {
+        /// Which.
+        file: String,
+    },
+    /// A table is longer than the worker parses one.
+    #[error("{file} holds more than {} KiB of TOML; put data into files of their own", TABLE_BYTES >> 10)]
+    LongTable {
+        /// Which.
+        file: String,
+    },
+    /// Parsing takes more than it may.
+    #[error(
+        "{file} takes more than {} MiB or {} s to parse: make it shorter or nest less, and put data into files of their own",
+        ALLOWANCE.memory >> 20, ALLOWANCE.seconds
+    )]
+    TooMuch {
+        /// The entry file.
+        file: String,
+    },
+    /// The header or the project file is not TOML.
+    #[error("{file}: {message}")]
+    Toml {
+        /// Where.
+        file: String,
+        /// The parser's own words.
+        message: String,
+    },
+    /// A PEP 723 header that does not end, or two of them.
+    #[error("{file}: {reason} (PEP 723)")]
+    Header {
+        /// Where.
+        file: String,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// A setting that does not exist.
+    #[error("{file}: [tool.lambswool] has no setting {key:?}{hint}; it has: {known}")]
+    UnknownKey {
+        /// Where.
+        file: String,
+        /// What was written.
+        key: String,
+        /// What was perhaps meant.
+        hint: String,
+        /// What there is.
+        known: String,
+    },
+    /// A setting with a value that it cannot have.
+    #[error("{file}: {key} = {value}: {reason}")]
+    Value {
+        /// Where.
+        file: String,
+        /// Which setting.
+        key: String,
+        /// What was written.
+        value: String,
+        /// What it must be.
+        reason: String,
+    },
+    /// Settings in both places, which do not say the same.
+    #[error(
+        "both {header} (in its header) and {project} have settings in [tool.lambswool]: keep one of the two, with all that is to count"
+    )]
+    TwoPlaces {
+        /// The entry file.
+        header: String,
+        /// The other.
+        project: String,
+    },
+    /// It was told to be reset, and what it runs in cannot be.
+    #[error(
+        "reset always is for micro-VMs without a fallback, since a container cannot be reset: say isolation microvm as well"
+    )]
+    Reset,
+    /// Dependencies, in a form that is not read, and none in one that is.
+    #[error("{file} has the function's dependencies {place}, which is not read: {instead}")]
+    Elsewhere {
+        /// Where.
+        file: String,
+        /// In which form.
+        place: &'static str,
+        /// What to do.
+        instead: String,
+    },
+    /// A requirement that is not accepted.
+    #[error(transparent)]
+    Requirement(#[from] RequirementError),
+    /// A Python that cannot be asked for.
+    #[error("{file} asks for a Python that it cannot have")]
+    Python {
+        /// Where.
+        file: String,
+        /// What is wrong.
+        source: RequestError,
+    },
+    /// The interpreter that should parse the file failed.
+    #[error("the function's source could not be parsed")]
+    Run(#[from] RunError),
+}
+
+/// Reads the settings and parses the entry file of a bundle, all at once. A caller that has no interpreter yet begins with
+/// [`Settings::read`].
+///
+/// # Errors
+/// With what is wrong, where, and what to do.
+pub fn inspect(root: &Path, interpreter: &Interpreter) -> Result<Manifest, ManifestError> {
+    Settings::read(root, Overrides::default())?.inspect(root, interpreter)
+}
