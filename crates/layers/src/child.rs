@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_program_ends_with_the_thread_that_started_it() {
-        let (mut command, directory) = family("echo $$ >number; touch there; sleep 1000; true");
+        let (mut command, directory) = family("touch there; exec sleep 1000");
         let there = directory.path().join("there");
         let number = std::thread::spawn(move || {
             sys::process::bind_to_starter(&mut command);
