@@ -51,6 +51,12 @@ impl Store {
         Ok(store)
     }
 
+    /// The state directory.
+    #[must_use]
+    pub fn state(&self) -> &Path {
+        &self.state
+    }
+
     /// The directory that all layers are relative to.
     #[must_use]
     pub fn layers(&self) -> PathBuf {

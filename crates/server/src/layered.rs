@@ -152,8 +152,9 @@ impl Layered {
     }
 }
 
-impl Workshop for Layered {
-    fn make(
+impl Layered {
+    /// What [`Workshop::make`] makes, with errors that may name places of the state directory.
+    fn made(
         &self,
         name: &str,
         bundle: Bundle,
@@ -234,6 +235,19 @@ impl Workshop for Layered {
         };
         let lock = lock.map(|lock| lock.text).unwrap_or_default();
         Ok(Made { handler, manifest: said, lock })
+    }
+}
+
+impl Workshop for Layered {
+    fn make(
+        &self,
+        name: &str,
+        bundle: Bundle,
+        patience: &Arc<Patience>,
+        progress: &dyn Progress,
+    ) -> Result<Made, MakeError> {
+        self.made(name, bundle, patience, progress)
+            .map_err(|error| error.without(self.store.state()))
     }
 
     fn take_mended(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 
 use bundle::manifest::Overrides;
@@ -81,6 +82,19 @@ pub enum MakeError {
     },
 }
 
+impl MakeError {
+    /// The same, in which `STATE` stands for the state directory: a tenant is not told where that is.
+    #[must_use]
+    pub fn without(self, state: &Path) -> Self {
+        let state = state.to_string_lossy();
+        let hide = |message: String| message.replace(&*state, "STATE");
+        match self {
+            Self::Function { step, message } => Self::Function { step, message: hide(message) },
+            Self::Machine { step, message } => Self::Machine { step, message: hide(message) },
+        }
+    }
+}
+
 /// Makes versions of bundles.
 pub trait Workshop: Send + Sync + Debug {
     /// Makes everything that a version needs on disk. Blocks: milliseconds when it was made before, minutes when
@@ -100,5 +114,21 @@ pub trait Workshop: Send + Sync + Debug {
     /// they were mended for: who runs may have imported them as they were.
     fn take_mended(&self) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_does_not_tell_where_the_state_directory_is() {
+        let error = MakeError::Machine {
+            step: "manifest",
+            message: "/var/lib/x/layers/base/1/ld.so failed: cannot read /var/lib/x/layers"
+                .to_owned(),
+        };
+        let told = error.without(Path::new("/var/lib/x")).to_string();
+        assert_eq!(told, "STATE/layers/base/1/ld.so failed: cannot read STATE/layers");
     }
 }

@@ -1,4 +1,5 @@
-"""Which of a function's own files its entry file imports, and what it imports from nowhere.
+"""A function's own files: which its entry file imports, what it imports from nowhere, and which
+may set variables.
 
 Files are found as Python finds them in what the `PYTHONPATH` names and in the function's folder. A
 source that changes where Python looks may import any file whose path ends so.
@@ -10,8 +11,11 @@ import re
 
 from bindings import decided
 
-# Most files that are read, with the bytes of all of them, and folders that are gone through.
+# Most files that are parsed, with the bytes of all of them, and folders that are gone through.
 FILES, BYTES, ENTRIES = 300, 2 << 20, 20_000
+
+# Most bytes of a function's own compiled modules that are searched.
+COMPILED = 64 << 20
 
 # What changes where modules are found, or brings them.
 ELSEWHERE = re.compile(
@@ -19,13 +23,26 @@ ELSEWHERE = re.compile(
     rb"|__path__|\bimp\b|spec_from|runpy"
 )
 
+# Words without which a source sets no variable.
+SETTING = (b"environ", b"putenv", b"setenv", b"env(", b"exec", b"eval", b"run_path", b"dotenv")
+SETTING += (b"runsource", b"run_module", b"runcode")
+
+# Without which a compiled module sets none.
+SETTING_IN_C = (b"environ", b"putenv", b"setenv")
+
+# Archives that Python imports from, and what brings it to.
+ARCHIVES = (".zip", ".egg", ".whl", ".pyz")
+OF_ARCHIVES = re.compile(rb"\bpath\b|zipimport|pkgutil|importlib|__import__|__path__|runpy")
+
+# What loads a source from a file of any name.
+OF_ANY_NAME = re.compile(rb"SourceFileLoader|SourcelessFileLoader|load_source|spec_from_loader")
+
 GUARDS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 
 
 class Files:
     """`trees` and `sources`: by its path, each file that is reached; the entry file first.
 
-    `beyond`: the file and line of what may import others, which are too many or too large.
     `elsewhere`: whether modules may be found where this does not look.
     """
 
@@ -33,10 +50,8 @@ class Files:
         self.root, self.entry = root, entry
         self.path = [os.path.normpath(part) for part in path.split(":") if part] + ["."]
         self.trees, self.sources = {entry: tree}, {entry: source}
-        self.imports, self.beyond, self.elsewhere = [], None, False
-        self.left, self.all = BYTES, None
-        if alone:
-            self.beyond, self.elsewhere = (entry, 1), True
+        self.imports, self.elsewhere = [], bool(alone)
+        self.left, self.all, self.many = BYTES, None, False
         waiting = [] if alone else [entry]
         while waiting:
             file = waiting.pop()
@@ -49,10 +64,9 @@ class Files:
         for node, names, guarded in imported(self.trees[file].body, False):
             whole = self.named(file, node, names)
             found = [path for name in whole for path in self.found(name)]
-            node.own = bool(found)
             if isinstance(node, ast.Call) and not names:
                 found = self.every()
-            new += [path for path in dict.fromkeys(found) if self.read(path, file, node)]
+            new += [path for path in dict.fromkeys(found) if self.read(path)]
             if not guarded and not getattr(node, "level", 0) and not isinstance(node, ast.Call):
                 self.imports.append((file, node.lineno, [name.split(".")[0] for name in whole]))
         return new
@@ -85,40 +99,87 @@ class Files:
         return not path.startswith("..") and os.path.isfile(whole) and not os.path.islink(whole)
 
     def every(self):
-        """All files of the function's."""
+        """All sources of the function's."""
+        return [path for path in self.everything() if path.endswith(".py")]
+
+    def everything(self):
+        """All of its files. `many`: there are more."""
         if self.all is None:
             self.all, entries = [], 0
             for folder, folders, files in os.walk(self.root):
                 entries += len(folders) + len(files)
                 paths = (os.path.relpath(os.path.join(folder, file), self.root) for file in files)
-                self.all += [path for path in paths if path.endswith(".py") and self.is_file(path)]
+                self.all += [path for path in paths if self.is_file(path)]
                 if entries > ENTRIES:
-                    self.beyond = self.beyond or (self.entry, 1)
+                    self.many = True
                     break
         return self.all
 
-    def read(self, path, by, node):
+    def read(self, path):
         """Whether it is a file that was not read before, and can be."""
         if path in self.trees:
             return False
         size = os.path.getsize(os.path.join(self.root, path))
         if len(self.trees) >= FILES or size > self.left:
-            self.beyond = self.beyond or (by, node.lineno)
             return False
         self.left -= size
         try:
-            with open(os.path.join(self.root, path), "rb") as file:
-                self.sources[path] = file.read(size)
+            self.sources[path] = self.bytes_of(path)
             self.trees[path] = ast.parse(self.sources[path])
-        except (SyntaxError, ValueError, OSError):
+        except (SyntaxError, ValueError, OSError, MemoryError, RecursionError):
             # It fails where it is imported.
             self.sources.pop(path, None)
             return False
-        except (MemoryError, RecursionError):
-            self.sources.pop(path, None)
-            self.beyond = self.beyond or (by, node.lineno)
-            return False
         return True
+
+    def bytes_of(self, path):
+        with open(os.path.join(self.root, path), "rb") as file:
+            return file.read()
+
+    def setting(self):
+        """The trees of all sources that may set variables, whatever imports them; and the place of
+        a file that may set any, because it cannot be read."""
+        trees, left, compiled = {}, BYTES, COMPILED
+        unknown, archive, of_archives = None, None, False
+        for path in [self.entry, *(it for it in self.everything() if it != self.entry)]:
+            if path.endswith(ARCHIVES):
+                archive = archive or path
+            elif path.endswith((".so", ".pyc")) and "__pycache__" not in path.split("/"):
+                compiled -= os.path.getsize(os.path.join(self.root, path))
+                if compiled < 0 or any(word in self.bytes_of(path) for word in SETTING_IN_C):
+                    unknown = unknown or (path, 1)
+            elif path.endswith(".py"):
+                source = self.sources.get(path) or self.bytes_of(path)
+                of_archives = of_archives or OF_ARCHIVES.search(source) is not None
+                if OF_ANY_NAME.search(source):
+                    unknown = unknown or (path, 1)
+                if not any(word in source for word in SETTING):
+                    continue
+                left -= len(source)
+                if left < 0 or len(trees) >= FILES:
+                    return trees, unknown or (path, 1)
+                try:
+                    trees[path] = self.trees.get(path) or ast.parse(source)
+                except (SyntaxError, ValueError):
+                    # It fails where it is imported.
+                    continue
+        if archive and (of_archives or any(part.endswith(ARCHIVES) for part in self.path)):
+            unknown = unknown or (archive, 1)
+        return trees, unknown or ((self.entry, 1) if self.many else None)
+
+    def speaking(self, names, trees):
+        """Sources beside these in which one of such names stands."""
+        words = b"|".join(re.escape(name).encode() for name in sorted(names))
+        said = re.compile(rb"\b(" + words + rb")\b")
+        found = []
+        for path in self.every():
+            if path not in trees and said.search(self.bytes_of(path)):
+                try:
+                    ast.parse(self.bytes_of(path))
+                except (SyntaxError, ValueError):
+                    continue
+                found.append(path)
+        return found
 
     def missing(self):
         """Modules that nothing in the function's folder brings: file, line, name."""
@@ -195,10 +256,3 @@ def is_guard(caught):
         getattr(part, "id", getattr(part, "attr", "")) for part in ast.walk(caught or ast.Pass())
     }
     return caught is None or not names.isdisjoint(GUARDS)
-
-
-def sets_some(source):
-    """Whether a source has a word without which it sets nothing."""
-    words = (b"environ", b"putenv", b"setenv", b"env(", b"exec", b"eval", b"run_path", b"dotenv")
-    source = source.encode("utf-8", "replace") if isinstance(source, str) else source
-    return any(word in source for word in words)

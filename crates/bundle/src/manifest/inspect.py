@@ -17,7 +17,7 @@ import sys
 import warnings
 
 from bindings import Bindings
-from files import Files, sets_some
+from files import FILES, Files
 
 warnings.simplefilter("ignore")
 
@@ -39,16 +39,23 @@ def likely(wanted, source):
 
 def variables(files):
     """Names of variables that the sources set, and the file and line of what may set any other."""
-    if not any(sets_some(source) for source in files.sources.values()):
-        return [], files.beyond
+    trees, beyond = files.setting()
+    if not trees:
+        return [], beyond
     # Most sources set nothing.
     from variables import Variables
 
-    found = Variables(files.trees)
-    names = [name for name in found.names if 0 < len(name) <= NAME][:VARIABLES]
+    found = Variables(trees)
+    # A file that only another one's names lead to, as of `from config import env`, is read with it.
+    while more := files.speaking(found.spoken(), trees):
+        if len(trees) + len(more) > FILES:
+            beyond = beyond or (more[0], 1)
+            break
+        trees |= {path: ast.parse(files.bytes_of(path)) for path in more}
+        found = Variables(trees)
+    names = [name for name in found.names if len(name) <= NAME][:VARIABLES]
     more = len(names) < len(found.names)
-    unknown = found.unknown or files.beyond or ((files.entry, 1) if more else None)
-    return names, unknown
+    return names, found.unknown or beyond or ((files.entry, 1) if more else None)
 
 
 def main():
@@ -83,9 +90,11 @@ def main():
     try:
         files = Files(root, entry, path, source, tree, alone)
         missing = files.missing()
-        sets, unknown = variables(files)
-    except (MemoryError, RecursionError):
-        # The function's own file was read: the others are only of use.
+        if not alone:
+            sets, unknown = variables(files)
+    except Exception:
+        # The function's own file was read: the others are only of use. What fails here is no
+        # reason to refuse a function: any variable counts as set.
         pass
     found = {"functions": told, "more": more, "dynamic": dynamic}
     found |= {"sets": sets, "unknown": unknown, "missing": missing}

@@ -1,317 +1,507 @@
 """Which environment variables sources set, for what they import to find.
 
-Nothing of them is run. A value is what may be worked out from texts that stand in the sources: all
-that a name is ever given counts, wherever that is. Where a variable is set whose name cannot be
-worked out, or the environment is given away to code that is not seen, any variable may be set:
+Nothing of them is run. The environment has a few names (`os.environ`, what is imported or assigned
+from it); each place where one of them stands is looked at:
 
-    os.environ["A"] = ...           names: A
-    os.environ[input()] = ...       any
-    setup(os.environ)               any, unless `setup` stands in the sources and is followed
+    os.environ["A"] = …, .setdefault("A", …), .update(A=…), for k in ("A", "B"): os.environ[k] = …
+                                 sets the names that stand there
+    os.environ.get("A"), dict(os.environ), run(…, env=os.environ)
+                                 sets nothing
+    all else                     may set any variable
 
-That counts for what runs while the sources are loaded, and for what runs later if that imports
-something later. What is deleted counts as set.
+So a new way to set a variable costs zygotes, and never a wrong value. Where in a file something
+stands, and whether it runs, does not matter. What is deleted counts as set.
 """
 
 import ast
-import sys
 
-from files import sets_some
-from values import (
-    ENVIRON,
-    ENVIRONS,
-    FUNCTION,
-    LOADERS,
-    ONE,
-    READING,
-    SETTERS,
-    UNKNOWN,
-    WHOLE,
-    Map,
-    Mark,
-    Method,
-    Seq,
-    Values,
-    called_so,
-    is_text,
-    words,
-)
+ENVIRONS = {"environ", "environb"}
+SETTERS = {"putenv", "setenv", "unsetenv"}
+# Of packages that read files of variables.
+LOADERS = {"load_dotenv", "read_env", "read_dotenv", "load_env", "load_environ"}
+WORDS = ENVIRONS | SETTERS | LOADERS
+DOTTED = {f"{module}.{word}" for module in ("os", "posix") for word in WORDS}
 
-READERS = {"get", "items", "keys", "values", "copy", "__getitem__", "__contains__", "__iter__"}
-READERS |= {"__len__", "__or__", "__repr__", "__eq__", "__class__", "encodekey", "decodevalue"}
-# What starts programs and takes their environment as `env`.
+# The environment's methods: what reads, what sets one variable, what sets many.
+READERS = {"get", "items", "keys", "values", "__getitem__", "__contains__", "__iter__", "__len__"}
+READERS |= {"copy", "__repr__", "__eq__", "__or__", "__ror__"}
+ONE = {"setdefault", "pop", "__setitem__", "__delitem__"}
+WHOLE = {"update", "__ior__"}
+
+# Functions that only read what they are given.
+READING = {"dict", "list", "tuple", "set", "frozenset", "sorted", "len", "iter", "enumerate", "zip"}
+READING |= {"any", "all", "bool", "str", "repr", "id", "type", "isinstance", "print", "max", "min"}
+# Methods that do, of whatever they are.
+READING_METHODS = {"format_map", "substitute", "safe_substitute"}
+# Functions that start a program, and take its environment.
 STARTING = {"run", "Popen", "call", "check_call", "check_output", "create_subprocess_exec"}
 STARTING |= {"create_subprocess_shell"}
-# Where an environment is looked into, or goes on to where it is followed.
+EXECUTING = {"execve", "execvpe", "spawnve", "spawnvpe", "posix_spawn", "posix_spawnp"}
+# Code that stands in no source, or elsewhere.
+CODE = {"exec", "eval", "run_path", "run_module", "runcode", "runsource"}
+
+# What hands the environment on as it is, to where it is looked at.
+THROUGH = (ast.BoolOp, ast.IfExp, ast.NamedExpr)
+# Where it is only looked into.
 LOOKS = (ast.Compare, ast.For, ast.AsyncFor, ast.comprehension, ast.FormattedValue, ast.Expr)
-LOOKS += (ast.BinOp, ast.If, ast.While, ast.Assert, ast.UnaryOp, ast.Starred, ast.arguments)
-LOOKS += (ast.Return, ast.Lambda, ast.Yield)
+LOOKS += (ast.BinOp, ast.If, ast.While, ast.Assert, ast.UnaryOp, ast.IfExp, ast.Starred)
+
+# What may bind a module's names where no assignment shows.
+REBINDING = {"globals", "locals", "vars", "setattr", "__setattr__", "__dict__", "builtins", "exec"}
+REBINDING |= {"eval", "f_globals", "f_locals", "modules", "__globals__"}
+
+FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-class Variables(Values):
+class Variables:
     """`names`: those that the sources set. `unknown`: file and line of what may set any others."""
 
     def __init__(self, trees):
-        super().__init__(trees)
         self.names, self.unknown = {}, None
-        self.suspects, self.counts = set(), True
-        self.suspect()
-        self.reach()
-        self.later = self.imports_later()
-        for node in self.nodes:
-            self.counts = self.is_before(node)
-            self.look(node)
-        if self.left <= 0:
-            self.counts = True
-            self.any(self.nodes[0])
+        # Whatever one file calls something, another may import, or assign to.
+        self.functions, self.aliases, self.shared, self.assigned = set(), set(), set(), set()
+        self.setters = {word: word for word in SETTERS | LOADERS}
+        # Names whose one assignment was believed.
+        self.believed = set()
+        self.rebinds = False
+        files = [File(path, tree) for path, tree in trees.items()]
+        for file in files:
+            self.functions |= file.functions.keys()
+            self.shared |= file.shared
+            self.assigned |= file.assigned
+            self.rebinds |= file.rebinds
+        size = -1
+        while size < len(self.spoken()):
+            size = len(self.spoken())
+            for file in files:
+                self.collect(file)
+        for file in files:
+            self.file = file
+            for node in file.nodes:
+                self.look(node)
 
-    # ---- what may be the environment ----
+    def spoken(self):
+        """What the sources call the environment, what sets it, and whose text was believed."""
+        return self.aliases | self.setters.keys() | self.believed
 
-    def suspect(self):
-        """Collects names that may hold it, or what sets it, so that others need no look."""
-        self.suspects = {*ENVIRONS, *SETTERS, *LOADERS}
-        waiting = []
-        for (_, name), values in self.given.items():
-            for value, *_ in values:
-                if isinstance(value, ast.arg):
-                    function = value.parent.parent
-                    called, _ = self.called_as(function)
-                    calls = called if isinstance(called, list) else self.calls.get(called, ())
-                    waiting += [(name, call) for call in calls]
-                    waiting += [(name, it) for it in value.parent.defaults]
-                    waiting += [(name, it) for it in value.parent.kw_defaults if it]
-                elif isinstance(value, ast.ImportFrom):
-                    waiting += [(name, alias) for alias in value.names]
-                elif isinstance(value, ast.expr | ast.AugAssign):
-                    waiting.append((name, value))
-        for function in self.all_functions():
-            given = (it for it in self.nodes_of(function) if isinstance(it, ast.Return | ast.Yield))
-            waiting += [(function.name, it) for it in given]
-        waiting = [(name, words(node)) for name, node in waiting]
-        grows = True
-        while grows:
-            size = len(self.suspects)
-            self.suspects |= {name for name, said in waiting if said & self.suspects}
-            grows = len(self.suspects) > size
+    def collect(self, file):
+        """Adds what else it is called: by an import, an assignment, a parameter."""
+        for node in file.nodes:
+            if isinstance(node, ast.ImportFrom):
+                known = ENVIRONS | self.aliases
+                self.aliases |= {it.asname or it.name for it in node.names if it.name in known}
+                for it in node.names:
+                    if it.name in self.setters:
+                        self.setters[it.asname or it.name] = self.setters[it.name]
+                if any(it.name == "*" for it in node.names):
+                    self.aliases |= ENVIRONS
+            elif self.is_environment(node) and isinstance(node.ctx, ast.Load):
+                name = self.named_by(node, file)
+                self.aliases |= walrus_of(node) | ({name} if name is not None else set())
 
-    # ---- what runs while the sources are loaded ----
+    def is_environment(self, node):
+        if isinstance(node, ast.Attribute):
+            return node.attr in ENVIRONS or node.attr in self.aliases
+        return isinstance(node, ast.Name) and node.id in self.aliases
 
-    def reach(self):
-        """Marks what runs then: the modules, and each function that is named in what runs."""
-        inside = {}
-        for node in self.nodes:
-            scope = node.scope
-            while isinstance(scope, ast.Lambda | ast.ClassDef):
-                scope = scope.scope
-            inside.setdefault(scope, []).append(node)
-        waiting = [scope for scope in inside if isinstance(scope, ast.Module)]
-        reached = set(waiting)
-        while waiting:
-            unit = waiting.pop()
-            for node in inside.get(unit, ()):
-                node.at_load = True
-                for function in self.leads_to(node, unit):
-                    if function not in reached:
-                        reached.add(function)
-                        waiting.append(function)
+    def named_by(self, node, file):
+        """The name that this place gives the environment, if it gives it one."""
+        at, parent = passed_through(node)
+        if isinstance(parent, ast.Assign) and at is parent.value:
+            [target, *more] = parent.targets
+            return target.id if isinstance(target, ast.Name) and not more else None
+        if isinstance(parent, ast.AnnAssign) and at is parent.value:
+            return parent.target.id if isinstance(parent.target, ast.Name) else None
+        if isinstance(parent, ast.arguments):
+            return parameter_of(parent, at)
+        if isinstance(parent, ast.Call | ast.keyword):
+            call = parent if isinstance(parent, ast.Call) else parent.parent
+            function = self.own(call.func, file)
+            names = [it.arg for it in function.args.args] if function is not None else []
+            if isinstance(parent, ast.keyword):
+                return parent.arg if parent.arg in names else None
+            place = parent.args.index(at) if at in parent.args else len(names)
+            starred = any(isinstance(it, ast.Starred) for it in parent.args)
+            return names[place] if place < len(names) and not starred else None
+        return None
 
-    def leads_to(self, node, unit):
-        names = []
-        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
-            names = [called_so(node)]
-        elif isinstance(node, ast.ImportFrom):
-            names = [alias.name for alias in node.names if alias.asname]
-        elif isinstance(node, ast.Call) and called_so(node.func) == "getattr":
-            names = [one.value for one in node.args[1:2] if isinstance(one, ast.Constant)]
-        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-            # Of `globals()["setup"]()`.
-            names = [node.slice.value]
-        elif isinstance(node, FUNCTION) and isinstance(node.parent, ast.ClassDef):
-            # Python calls these by itself.
-            if node.name.startswith("__"):
-                yield node
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            home = self.home(node.scope, node.func.id)
-            if home is not None and home is node.scope and not isinstance(home, ast.Module):
-                if any(isinstance(value, ast.arg) for value, *_ in self.bound(home, node.func.id)):
-                    # A decorator that calls what it decorates.
-                    yield from (f for f in self.all_functions() if f.decorator_list)
-        for name in names:
-            yield from (f for f in self.functions.get(name, ()) if isinstance(f, FUNCTION))
-
-    def bound(self, scope, name):
-        return self.given.get((id(scope), name), ())
-
-    def all_functions(self):
-        for named in self.functions.values():
-            yield from (function for function in named if isinstance(function, FUNCTION))
-
-    def imports_later(self):
-        """Whether what runs after the load may import something that is not Python's own."""
-        for node in self.nodes:
-            if node.at_load:
-                continue
-            names = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                names = ["" if node.level else node.module]
-            elif isinstance(node, ast.Call):
-                names = [""] if called_so(node.func) in ("import_module", "__import__") else []
-            if any(name.split(".")[0] not in sys.stdlib_module_names for name in names):
-                return True
-        return False
+    def own(self, called, file):
+        """The one plain function of this file that a name can only mean."""
+        if not isinstance(called, ast.Name) or self.rebinds or called.id in self.assigned:
+            return None
+        function = file.functions.get(called.id)
+        if function is None or file.once(called.id) is not function or function.decorator_list:
+            return None
+        return None if function.args.posonlyargs else function
 
     # ---- what sets something ----
 
     def any(self, node):
         """Any variable may be set."""
-        if self.counts and self.unknown is None:
-            self.unknown = (self.module_of(node).path, getattr(node, "lineno", 1))
+        if self.unknown is None:
+            self.unknown = (self.file.path, getattr(node, "lineno", 1))
 
-    def found(self, values, node):
-        for value in values:
-            if isinstance(value, bytes):
-                value = value.decode("utf-8", "surrogateescape")
-            if isinstance(value, str):
-                # C's `putenv` takes both in one.
-                self.names.setdefault(value.split("=")[0])
-            elif isinstance(value, Mark | Seq | Map | ast.AST):
+    def found(self, names, node):
+        """Notes names; none: they do not show."""
+        if names is None:
+            return self.any(node)
+        for name in names:
+            if isinstance(name, bytes):
+                name = name.decode("utf-8", "surrogateescape")
+            # C's `putenv` takes both in one.
+            name = name.split("=")[0]
+            if not name.isprintable():
                 self.any(node)
+            elif name:
+                self.names.setdefault(name)
 
     def look(self, node):
         if isinstance(node, ast.Call):
             self.look_at_call(node)
-        if not isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.Subscript):
-            return
-        if not self.may_be(node):
-            return
-        for value in self.values(node):
-            if value is ENVIRON:
+        if isinstance(node, ast.Constant):
+            self.look_at_text(node)
+        elif self.is_environment(node):
+            if isinstance(node.ctx, ast.Load):
                 self.goes(node)
-            elif isinstance(value, Method):
-                self.sets(node, value)
+            else:
+                self.is_replaced(node)
+        elif isinstance(node, ast.Attribute) and node.attr in self.setters:
+            self.is_setter(node, self.setters[node.attr])
+        elif isinstance(node, ast.Name) and node.id in self.setters:
+            if node.id not in self.functions:
+                self.is_setter(node, self.setters[node.id])
+        elif isinstance(node, ast.Name) and node.id in ("exec", "eval"):
+            if called(getattr(node.parent, "func", None)) != node.id:
+                self.any(node)
 
-    def may_be(self, node):
-        """Whether it is worth a look: most expressions never hold the environment."""
-        if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
-            return False
-        if isinstance(node, ast.Attribute) and node.attr in ONE | WHOLE:
-            node = node.value
-        return bool(words(node) & self.suspects)
+    def look_at_text(self, node):
+        """The environment by its name: `getattr(os, "environ")`, `patch("os.environ")`."""
+        if node.value in WORDS or node.value in DOTTED:
+            patches = isinstance(node.parent, ast.Call) and called(node.parent.func) == "dict"
+            if not patches and not isinstance(node.parent, ast.Expr | ast.Compare):
+                self.any(node)
 
     def look_at_call(self, node):
-        name, first = called_so(node.func), node.args[:1]
-        if name == "dict" and first and is_text(first[0], ("os.environ",)):
-            self.patched(node)
-        elif name in ("run_path", "run_module", "runcode", "runsource"):
-            self.any(node)
-        elif name in ("exec", "eval") and (
-            isinstance(node.func, ast.Name) or called_so(node.func.value) == "builtins"
-        ):
-            for text in self.values(first[0]) if first else ():
-                if not isinstance(text, str | bytes) or sets_some(text):
-                    self.any(node)
-        elif name != "getattr" and any(
-            is_text(one, (*ENVIRONS, "os.environ", "os.environb")) for one in node.args
-        ):
-            # Of `setattr`, `attrgetter`, `patch`.
-            self.any(node)
+        name = called(node.func)
+        if name in CODE:
+            plain = isinstance(node.func, ast.Name) or called(node.func.value) == "builtins"
+            given = node.args[:1]
+            text = given[0].value if given and isinstance(given[0], ast.Constant) else None
+            harmless = isinstance(text, str | bytes) and not has_word(text)
+            if (plain or name.startswith("run")) and not harmless:
+                self.any(node)
+        elif name == "dict" and isinstance(node.func, ast.Attribute) and node.args:
+            # Of `unittest.mock.patch`.
+            first = node.args[0]
+            if isinstance(first, ast.Constant) and first.value in DOTTED:
+                self.patched(node)
 
-    def patched(self, node):
-        """Of `unittest.mock.patch.dict`."""
-        for argument in node.args[1:2]:
-            self.found(self.keys(self.values(argument)), node)
-        for keyword in node.keywords:
-            if keyword.arg == "values":
-                self.found(self.keys(self.values(keyword.value)), node)
-            else:
-                # `clear` deletes all others.
-                plain = keyword.arg not in (None, "clear")
-                self.found([keyword.arg if plain else UNKNOWN], node)
+    def is_setter(self, node, name):
+        call = node.parent
+        if not isinstance(node.ctx, ast.Load) or not isinstance(call, ast.Call):
+            self.any(node)
+        elif call.func is not node or name in LOADERS:
+            self.any(node)
+        else:
+            self.one(call, call.args)
+
+    def one(self, call, arguments):
+        """A call that sets the variable which its first argument names."""
+        first = arguments[:1]
+        first = first or [it.value for it in call.keywords if it.arg in ("key", "name")]
+        self.found(self.texts(first[0]) if first else None, call)
+
+    def many(self, call, arguments, keywords):
+        """A call that sets those of mappings, or of pairs, and of its keywords."""
+        for argument in arguments:
+            self.found(self.keys(argument), call)
+        for keyword in keywords:
+            self.found([keyword.arg] if keyword.arg else self.keys(keyword.value), call)
+
+    def patched(self, call):
+        """Of `unittest.mock.patch.dict`: a decorator, a context, or started. Its result is the
+        environment."""
+        at, parent = call, call.parent
+        if isinstance(parent, ast.Attribute) and parent.attr == "start":
+            at, parent = parent.parent, parent.parent.parent
+        unseen = isinstance(parent, ast.withitem) and parent.optional_vars is None
+        unseen |= isinstance(parent, ast.Expr) or at in getattr(parent, "decorator_list", ())
+        values = [it for it in call.keywords if it.arg == "values"]
+        others = [it for it in call.keywords if it.arg not in ("values", "clear")]
+        if not unseen or len(values) + len(others) < len(call.keywords):
+            self.any(call)
+        self.many(call, [*call.args[1:2], *(it.value for it in values)], others)
+
+    def is_replaced(self, node):
+        """`os.environ = …`, `os.environ |= …`, `del environ`."""
+        parent = node.parent
+        grows = isinstance(parent, ast.AugAssign)
+        if not grows and (isinstance(node, ast.Name) or called(node.value) in ("self", "cls")):
+            # Another thing gets the name: what is done with that is looked at, too.
+            return
+        value = parent.value if grows or isinstance(parent, ast.Assign) else None
+        keeps = isinstance(value, ast.Dict) and any(
+            key is None and self.is_environment(it)
+            for key, it in zip(value.keys, value.values, strict=True)
+        )
+        self.found(self.keys(value) if grows or keeps else None, node)
 
     def goes(self, node):
         """Looks at what is done with the environment."""
-        at, parent = node, node.parent
-        while isinstance(parent, ast.BoolOp | ast.IfExp | ast.NamedExpr | ast.Tuple | ast.List):
-            if isinstance(parent, ast.IfExp) and parent.test is at:
-                return
-            at, parent = parent, parent.parent
-        target = not isinstance(getattr(at, "ctx", ast.Load()), ast.Load)
-        if isinstance(parent, ast.Subscript):
+        at, parent = passed_through(node)
+        if isinstance(parent, ast.Subscript) and parent.value is at:
             if not isinstance(parent.ctx, ast.Load):
-                self.found(self.values(parent.slice), parent)
+                self.found(self.texts(parent.slice), parent)
         elif isinstance(parent, ast.Attribute):
-            reads = parent.attr in READERS | ONE | WHOLE and isinstance(parent.ctx, ast.Load)
-            if not reads:
-                self.any(parent)
-        elif isinstance(parent, ast.Assign | ast.AnnAssign | ast.AugAssign):
-            if target and (isinstance(at, ast.Attribute) or isinstance(parent, ast.AugAssign)):
-                self.found(self.keys(self.values(parent.value)), parent)
+            self.is_method(parent)
+        elif isinstance(parent, ast.AugAssign | ast.Subscript):
+            # It is read, or its own text is a key.
+            return
         elif isinstance(parent, ast.keyword | ast.Call):
             self.is_given(parent if isinstance(parent, ast.Call) else parent.parent, at)
         elif isinstance(parent, ast.Dict):
-            # It is followed as far as its pairs are taken over here.
+            # `{**os.environ}` is another dictionary.
             if at in parent.values and parent.keys[parent.values.index(at)] is not None:
                 self.any(parent)
-        elif not isinstance(parent, LOOKS):
+        elif self.named_by(node, self.file) is None and not isinstance(parent, LOOKS):
             self.any(node)
+
+    def is_method(self, method):
+        call = method.parent
+        is_called = isinstance(call, ast.Call) and call.func is method
+        if method.attr in READERS and isinstance(method.ctx, ast.Load):
+            return
+        if is_called and method.attr in ONE:
+            self.one(call, call.args)
+        elif is_called and method.attr in WHOLE:
+            self.many(call, call.args, call.keywords)
+        else:
+            self.any(method)
 
     def is_given(self, call, at):
         """Looks at a call that is given the environment."""
-        name, keyword = called_so(call.func), at.parent
-        holds = isinstance(at, ast.Tuple | ast.List)
-        if at is call.func:
-            return
-        if name == "dict" and isinstance(call.func, ast.Attribute) and call.args[:1] == [at]:
-            self.patched(call)
-        elif name in ("setitem", "delitem") and call.args[:1] == [at]:
-            for argument in call.args[1:2]:
-                self.found(self.values(argument), call)
-        elif isinstance(keyword, ast.keyword) and keyword.arg is None:
-            return
-        elif isinstance(keyword, ast.keyword) and keyword.arg == "env" and name in STARTING:
-            return
-        elif (name in READING and not holds) or (name == "ChainMap" and call.args[:1] != [at]):
-            return
-        elif not self.own(call.func):
-            # `os.environ.update(os.environ)` sets what is there.
-            if holds or not any(isinstance(one, Method) for one in self.values(call.func)):
+        name, keyword = called(call.func), at.parent
+        foreign = name not in self.functions and self.file.bound.get(name, 0) <= 1
+        if isinstance(keyword, ast.keyword):
+            started = keyword.arg == "env" and name in STARTING and foreign
+            # `**os.environ` hands on its pairs.
+            if keyword.arg is not None and not started and self.named_by(at, self.file) is None:
                 self.any(call)
-
-    def sets(self, node, method):
-        """Looks at what is done with a function that sets variables."""
-        parent = node.parent
-        if isinstance(parent, ast.Assign | ast.AnnAssign | ast.NamedExpr):
+        elif isinstance(call.func, ast.Name) and name in READING:
+            if name in self.functions or self.file.bound.get(name, 0):
+                self.any(call)
+        elif name in READING_METHODS | EXECUTING and foreign:
             return
-        if not isinstance(parent, ast.Call):
-            self.any(node)
-        elif parent.func is node:
-            self.set_by(method, [*parent.args], parent)
-        elif called_so(parent.func) == "map" and parent.args[0] is node:
-            for keys in parent.args[1:2]:
-                values = self.elements(self.values(keys))
-                self.found(values if method.name in ONE | SETTERS else [UNKNOWN], node)
-        elif called_so(parent.func) == "partial" and parent.args[0] is node:
-            self.set_by(method, parent.args[1:], parent)
-        else:
-            self.any(node)
+        elif name == "dict" and isinstance(call.func, ast.Attribute) and call.args[:1] == [at]:
+            self.patched(call)
+        elif self.named_by(at, self.file) is None:
+            self.any(call)
 
-    def set_by(self, method, arguments, call):
-        keywords = call.keywords
-        if method.name in LOADERS:
-            self.any(call)
-        elif method.name in WHOLE:
-            for argument in arguments:
-                starred = isinstance(argument, ast.Starred)
-                self.found([UNKNOWN] if starred else self.keys(self.values(argument)), call)
-            for keyword in keywords:
-                given = [keyword.arg] if keyword.arg else self.keys(self.values(keyword.value))
-                self.found(given, call)
-        elif arguments and isinstance(arguments[0], ast.Starred):
-            self.found(self.at(self.values(arguments[0].value), 0), call)
-        elif arguments:
-            self.found(self.values(arguments[0]), call)
-        elif named := [k.value for k in keywords if k.arg in ("key", "name")]:
-            self.found(self.values(named[0]), call)
+    # ---- what names come to ----
+
+    def texts(self, node):
+        """The texts that an expression comes to; none: they do not show."""
+        if isinstance(node, ast.Constant):
+            return [node.value] if isinstance(node.value, str | bytes) else None
+        if isinstance(node, ast.IfExp):
+            return both(self.texts(node.body), self.texts(node.orelse))
+        if isinstance(node, ast.Name) and not self.rebinds and node.id not in self.assigned:
+            binding = self.file.once(node.id)
+            if isinstance(binding, ast.Assign | ast.AnnAssign):
+                self.believed.add(node.id)
+                constant = isinstance(binding.value, ast.Constant)
+                return self.texts(binding.value) if constant else None
+            if isinstance(binding, ast.For | ast.comprehension):
+                return self.elements(binding, node.id)
+        return None
+
+    def elements(self, loop, name):
+        """What a loop's variable comes to."""
+        target, over = loop.target, loop.iter
+        if isinstance(target, ast.Name):
+            return self.keys(over, single=True)
+        first = target.elts[0] if isinstance(target, ast.Tuple) and len(target.elts) == 2 else None
+        if not isinstance(first, ast.Name) or first.id != name:
+            return None
+        if isinstance(over, ast.Call) and called(over.func) == "items" and not over.args:
+            return self.keys(over.func.value)
+        return self.keys(over)
+
+    def keys(self, node, single=False):
+        """The keys of a mapping or of pairs; of `single`, the elements of what is looped over."""
+        if isinstance(node, ast.Dict):
+            given = [
+                self.texts(key) if key else [] if self.is_environment(value) else self.keys(value)
+                for key, value in zip(node.keys, node.values, strict=True)
+            ]
+        elif isinstance(node, ast.List | ast.Tuple | ast.Set):
+            given = [self.texts(it) if single else self.pair(it) for it in node.elts]
+        elif isinstance(node, ast.Call):
+            return self.keys_of_call(node, single)
+        elif isinstance(node, ast.Name) and self.is_constant(node.id):
+            self.believed.add(node.id)
+            value = self.file.once(node.id).value
+            return None if isinstance(value, ast.Name) else self.keys(value, single)
         else:
-            self.any(call)
+            return None
+        return None if any(it is None for it in given) else [one for it in given for one in it]
+
+    def keys_of_call(self, node, single):
+        name, given = called(node.func), node.args
+        if isinstance(node.func, ast.Attribute):
+            return self.keys(node.func.value, single) if name == "keys" and not given else None
+        if self.file.bound.get(name, 0) or name in self.functions:
+            return None
+        if single and name in ("list", "tuple", "set", "sorted", "reversed") and len(given) == 1:
+            return self.keys(given[0], single)
+        if name != "dict" or single:
+            return None
+        given = [self.keys(it) for it in given]
+        given += [[it.arg] if it.arg else self.keys(it.value) for it in node.keywords]
+        return None if any(it is None for it in given) else [one for it in given for one in it]
+
+    def is_constant(self, name):
+        """Whether it is what it was assigned, for good: only looked into, and set from."""
+        if not isinstance(self.file.once(name), ast.Assign | ast.AnnAssign):
+            return False
+        if self.rebinds or name in self.assigned or name in self.shared:
+            return False
+        return all(self.only_reads(use) for use in self.file.uses.get(name, ()))
+
+    def only_reads(self, use):
+        """Whether a use of a container leaves it as it is."""
+        parent = use.parent
+        if isinstance(parent, ast.Attribute):
+            call = parent.parent
+            return parent.attr in ("keys", "items", "values", "get", "index", "count") and (
+                isinstance(call, ast.Call) and call.func is parent
+            )
+        if isinstance(parent, ast.Call):
+            if isinstance(parent.func, ast.Attribute):
+                return parent.func.attr in WHOLE and self.is_environment(parent.func.value)
+            name = parent.func.id if isinstance(parent.func, ast.Name) else ""
+            known = name in READING and not self.file.bound.get(name, 0)
+            return known and name not in self.functions
+        if isinstance(parent, ast.keyword):
+            return parent.arg is None
+        if isinstance(parent, ast.Subscript):
+            return isinstance(parent.ctx, ast.Load) and parent.value is use
+        if isinstance(parent, ast.Dict):
+            return use in parent.values and parent.keys[parent.values.index(use)] is None
+        return isinstance(parent, ast.For | ast.comprehension | ast.Compare | ast.AugAssign)
+
+    def pair(self, node):
+        is_pair = isinstance(node, ast.Tuple | ast.List) and len(node.elts) == 2
+        return self.texts(node.elts[0]) if is_pair else None
+
+
+class File:
+    """A source: its nodes, each with its `parent`, and how often each name is bound."""
+
+    def __init__(self, path, tree):
+        self.path, self.nodes = path, list(ast.walk(tree))
+        self.functions, self.bound, self.bindings, self.uses = {}, {}, {}, {}
+        # Names that are imported, or looked up in an object; those that are assigned there.
+        self.shared, self.assigned, self.rebinds = set(), set(), False
+        for node in self.nodes:
+            for child in ast.iter_child_nodes(node):
+                child.parent = node
+        for node in self.nodes:
+            self.note(node)
+
+    def note(self, node):
+        if isinstance(node, ast.Name):
+            self.rebinds |= node.id in REBINDING
+            if isinstance(node.ctx, ast.Load):
+                self.uses.setdefault(node.id, []).append(node)
+            else:
+                self.bind(node.id, binding_of(node))
+        elif isinstance(node, ast.Attribute):
+            self.rebinds |= node.attr in REBINDING
+            names = self.shared if isinstance(node.ctx, ast.Load) else self.assigned
+            names.add(node.attr)
+        elif isinstance(node, FUNCTION):
+            self.functions[node.name] = node
+            self.bind(node.name, node)
+        elif isinstance(node, ast.ClassDef):
+            self.bind(node.name, node)
+        elif isinstance(node, ast.arg):
+            self.bind(node.arg, node)
+        elif isinstance(node, ast.alias):
+            name = node.asname or node.name.split(".")[0]
+            self.bind(name, node)
+            self.shared.add(node.name)
+        elif isinstance(node, ast.Global | ast.Nonlocal):
+            # Bound in more than one place.
+            for name in node.names * 2:
+                self.bind(name, node)
+        else:
+            for part in ("name", "rest"):
+                name = getattr(node, part, None)
+                if isinstance(name, str):
+                    self.bind(name, node)
+
+    def bind(self, name, node):
+        self.bound[name] = self.bound.get(name, 0) + 1
+        self.bindings[name] = node
+
+    def once(self, name):
+        """The one place that binds a name; none: there is another, or none."""
+        return self.bindings[name] if self.bound.get(name, 0) == 1 else None
+
+
+def binding_of(name):
+    """The assignment of one name, or the loop, that binds it; else where it stands."""
+    parent = name.parent
+    if isinstance(parent, ast.Assign):
+        return parent if parent.targets == [name] else name
+    if isinstance(parent, ast.AnnAssign):
+        return parent if parent.value is not None else name
+    if isinstance(parent, ast.Tuple) and len(parent.elts) == 2:
+        name, parent = parent, parent.parent
+    loops = ast.For | ast.AsyncFor | ast.comprehension
+    return parent if isinstance(parent, loops) and parent.target is name else name
+
+
+def both(one, other):
+    return None if one is None or other is None else [*one, *other]
+
+
+def passed_through(node):
+    """What has the value of a node as it is, and what that stands in."""
+    at, parent = node, node.parent
+    while isinstance(parent, THROUGH) and getattr(parent, "test", None) is not at:
+        at, parent = parent, parent.parent
+    return at, parent
+
+
+def walrus_of(node):
+    """The names that are given a node's value on the way: `(env := os.environ)`."""
+    names, at = set(), node
+    while isinstance(at.parent, THROUGH) and getattr(at.parent, "test", None) is not at:
+        at = at.parent
+        if isinstance(at, ast.NamedExpr):
+            names.add(at.target.id)
+    return names
+
+
+def parameter_of(arguments, default):
+    """The parameter that has this default."""
+    if default in arguments.defaults:
+        last = [*arguments.posonlyargs, *arguments.args][-len(arguments.defaults) :]
+        return last[arguments.defaults.index(default)].arg
+    if default in arguments.kw_defaults:
+        return arguments.kwonlyargs[arguments.kw_defaults.index(default)].arg
+    return None
+
+
+def called(node):
+    """The last part of what a function is called by."""
+    return getattr(node, "attr", getattr(node, "id", ""))
+
+
+def has_word(text):
+    """Whether a text has a word without which code sets nothing."""
+    words = (b"environ", b"putenv", b"setenv", b"env(", b"exec", b"eval", b"run_path", b"dotenv")
+    text = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    return any(word in text for word in words)
