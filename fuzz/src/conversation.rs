@@ -144,7 +144,7 @@ fn handler() -> Handler {
     Handler {
         id: HandlerId(Arc::from("fuzzed")),
         name: "fuzzed".to_owned(),
-        tenant: engine::DEFAULT_TENANT.to_owned(),
+        tenant: function::DEFAULT_TENANT.to_owned(),
         kind: Kind::Container,
         reset: Reset::Never,
         python: PythonSpec {

@@ -8,11 +8,12 @@ use std::process::Command;
 use e2e::Value;
 
 /// Each crate, with those of ours that it uses. A new crate needs a row here and in the design.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     // For tests alone.
     ("skips", &[]),
     ("sys", &[]),
-    ("sandbox", &[]),
+    ("function", &[]),
+    ("sandbox", &["function"]),
     ("layers", &["sandbox", "sys"]),
     ("packages", &["layers", "sandbox"]),
     ("bundle", &["packages", "layers", "sandbox"]),
@@ -21,26 +22,40 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("container", &["egress", "sandbox", "warden", "sys"]),
     ("microvm", &[]),
     ("vmm", &["microvm", "container", "warden", "sandbox", "sys"]),
-    ("engine", &["sandbox"]),
+    ("engine", &["function", "sandbox"]),
     (
         "server",
-        &["engine", "vmm", "container", "egress", "bundle", "packages", "layers", "sandbox", "sys"],
+        &[
+            "engine",
+            "function",
+            "vmm",
+            "container",
+            "egress",
+            "bundle",
+            "packages",
+            "layers",
+            "sandbox",
+            "sys",
+        ],
     ),
     // The harness measures parts by themselves, too.
     ("bench", &["container", "microvm"]),
     // The fuzzer feeds parts by themselves.
     (
         "fuzz",
-        &["skips", "sandbox", "layers", "packages", "bundle", "warden", "microvm", "vmm", "engine"],
+        &[
+            "skips", "sandbox", "layers", "packages", "bundle", "warden", "microvm", "vmm",
+            "engine", "function",
+        ],
     ),
     // These tests know the worker as its users do.
     ("e2e", &["skips"]),
 ];
 
 /// Where `unsafe` is forbidden by the compiler.
-const SAFE: [&str; 10] = [
-    "skips", "sandbox", "engine", "egress", "layers", "packages", "bundle", "vmm", "server",
-    "bench",
+const SAFE: [&str; 11] = [
+    "skips", "function", "sandbox", "engine", "egress", "layers", "packages", "bundle", "vmm",
+    "server", "bench",
 ];
 
 #[test]

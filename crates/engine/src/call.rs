@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use function::{DEFAULT_TENANT, WholeName};
 use sandbox::wire::{Convention, Failure};
 use sandbox::{
     Death, Destination, InvocationId, Kind, Layer, Limits, Network, ProviderError, PythonSpec,
@@ -26,9 +27,6 @@ impl fmt::Display for HandlerId {
         f.write_str(&self.0)
     }
 }
-
-/// The tenant of whatever was given to no other.
-pub const DEFAULT_TENANT: &str = "default";
 
 fn default_tenant() -> String {
     DEFAULT_TENANT.to_owned()
@@ -124,6 +122,12 @@ pub struct Handler {
 }
 
 impl Handler {
+    /// The name of its function, tenant included.
+    #[must_use]
+    pub fn whole_name(&self) -> WholeName {
+        WholeName::stored(self.tenant.clone(), self.name.clone())
+    }
+
     /// Of what it locked, what may have been imported ahead where it is forked from.
     #[must_use]
     pub fn imported_ahead(&self) -> &[Distribution] {

@@ -42,9 +42,7 @@ mod status;
 mod traffic;
 
 pub use budget::Pressure;
-pub use call::{
-    Call, CallError, DEFAULT_TENANT, Handler, HandlerId, Outcome, Served, Stage, Stages, Start,
-};
+pub use call::{Call, CallError, Handler, HandlerId, Outcome, Served, Stage, Stages, Start};
 pub use config::{EngineConfig, ZygotePolicy};
 pub use engine::{Engine, Packages};
 pub use import_cache::seed::ZygoteTree;

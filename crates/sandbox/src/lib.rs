@@ -13,11 +13,9 @@
 #![forbid(unsafe_code)]
 
 mod chain;
-mod cpu;
 mod death;
 pub mod guest;
 mod id;
-pub mod network;
 mod provider;
 mod spec;
 pub mod wire;
@@ -26,11 +24,13 @@ pub mod wire;
 pub mod fake;
 
 pub use chain::chain;
-pub use cpu::{Cpu, CpuBounds, NoProcessors, Processors};
 pub use death::Death;
+// The words of a function that a sandbox is told: every implementation of the seam needs them.
+pub use function::{
+    Cpu, CpuBounds, Destination, Kind, Limits, Network, NoProcessors, Processors, Reset, network,
+};
 pub use id::{InvocationId, SandboxId};
-pub use network::{Destination, Network};
 pub use provider::{
     Imports, Instance, LoadedFile, Pending, Provider, ProviderError, Sandbox, Zygote,
 };
-pub use spec::{InstanceSpec, Kind, Layer, LayerError, Limits, PythonSpec, Reset, ZygoteSpec};
+pub use spec::{InstanceSpec, Layer, LayerError, PythonSpec, ZygoteSpec};

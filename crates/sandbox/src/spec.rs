@@ -1,16 +1,16 @@
-//! What a sandbox is made of: layers, limits, what it may reach.
+//! What a sandbox is made of: layers, Python, limits, network.
 
 use std::fmt;
 use std::path::{Component, Path};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use function::{Destination, Kind, Limits, Network, Reset};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::ProviderError;
-use crate::cpu::Cpu;
-use crate::network::{Destination, Network};
+
 /// A read-only directory of the root file system, named by its path relative to the state directory's `layers/`
 /// (for example `packages/4f1c…`). Never absolute, never with `..`, never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -61,86 +61,6 @@ impl From<Layer> for String {
 impl fmt::Display for Layer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-/// What a sandbox is. A zygote's kind is its children's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// A container.
-    #[default]
-    Container,
-    /// A micro-VM. Where the host has none, nothing.
-    Microvm,
-    /// A micro-VM; where the host has none, a container.
-    MicrovmOrContainer,
-}
-
-impl Kind {
-    /// Whether it is the default; for serde.
-    #[must_use]
-    pub fn is_container(&self) -> bool {
-        *self == Self::Container
-    }
-}
-
-/// What a call finds of the one before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Reset {
-    /// Whatever that left behind in the same instance.
-    #[default]
-    Never,
-    /// Nothing: after each call the instance goes back to where its code had just been loaded. Micro-VMs only.
-    Always,
-}
-
-impl Reset {
-    /// Whether it is the default; for serde.
-    #[must_use]
-    pub fn is_never(&self) -> bool {
-        *self == Self::Never
-    }
-}
-
-/// Limits of one sandbox. On a host that cannot enforce one, `wool doctor` says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
-    /// Bytes of memory, page tables included, and as much scratch as is not asked for ([`Limits::SCRATCH`]).
-    pub memory_bytes: u64,
-    /// Processes and threads.
-    pub pids: u32,
-    /// Bytes that `/tmp` holds; `/dev/shm` holds as much again.
-    pub scratch_bytes: u64,
-    /// Files that `/tmp` holds; `/dev/shm` holds as many again.
-    pub scratch_inodes: u32,
-    /// Its part of the processors.
-    #[serde(default, skip_serializing_if = "Cpu::is_unlimited")]
-    pub cpu: Cpu,
-}
-
-impl Limits {
-    /// Bytes of scratch that a sandbox has unless it asks for another number.
-    pub const SCRATCH: u64 = 64 << 20;
-
-    /// Bytes that a sandbox may cost the host: its memory, and the scratch that it asks for beyond what all have. A file in
-    /// scratch is memory.
-    #[must_use]
-    pub fn charged_bytes(&self) -> u64 {
-        self.memory_bytes.saturating_add(self.scratch_bytes.saturating_sub(Self::SCRATCH))
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            memory_bytes: 512 << 20,
-            pids: 64,
-            scratch_bytes: Self::SCRATCH,
-            scratch_inodes: 4096,
-            cpu: Cpu::default(),
-        }
     }
 }
 

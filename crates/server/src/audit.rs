@@ -30,8 +30,9 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::access::{Caller, Label};
+use crate::access::Caller;
 use crate::logs::{Rotation, numbered, open_lines, rotate};
+use function::Label;
 
 /// How much of it is kept.
 #[derive(Clone, Copy, Debug)]

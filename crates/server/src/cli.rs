@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::access::Label;
 use crate::api::MOST_LINES;
 pub use control::{Audit, Secret, Tls, Token, TokenCreate};
+use function::Label;
 pub use functions::{Deploy, Event, Invoke, Logs, Ls, Rm, Run};
 pub use worker::{Clean, Down, Up};
 
@@ -205,7 +205,7 @@ pub struct RunUnikernel {
     pub argument: String,
     /// Stop it after this time
     #[arg(long, value_name = "TIME", default_value = "30s")]
-    pub timeout: crate::quantity::Span,
+    pub timeout: function::quantity::Span,
 }
 
 /// `wool base`

@@ -13,8 +13,9 @@ use hyper::body::Incoming;
 use hyper::{Method, Response, StatusCode, header};
 use serde::de::DeserializeOwned;
 
-use crate::access::{Label, Secret};
+use crate::access::Secret;
 use crate::api::ErrorBody;
+use function::Label;
 
 pub use error::{ClientError, Target};
 

@@ -21,7 +21,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::Caller;
 use crate::logs::Logs;
-use crate::name::WholeName;
 use crate::networks::Networks;
 use crate::progress::Progress;
 use crate::quotas::Quotas;
@@ -32,6 +31,7 @@ use crate::secrets::Vault;
 use crate::turns::{Turn, Turns};
 use crate::usage::Usage;
 use crate::workshop::{Bundle, MakeError, Workshop};
+use function::WholeName;
 
 /// Between two looks for a moment without a deploy.
 const LOOK: Duration = Duration::from_millis(50);

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use crate::name::WholeName;
 use crate::registry::Function;
+use function::WholeName;
 
 /// Most of one tenant, beside those that may not go.
 pub(crate) const MOST: usize = 32;

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use bundle::code::{self, Bundle as Code, CodeError};
 use bundle::manifest::{ManifestError, Settings};
-use engine::{DEFAULT_TENANT, Handler, HandlerId};
+use engine::{Handler, HandlerId};
+use function::DEFAULT_TENANT;
 use layers::base::{self, Base, BaseError};
 use layers::python::{PythonError, PythonRequest};
 use layers::{Patience, RunError, Store, guest};

@@ -3,7 +3,8 @@
 use std::str::FromStr;
 
 use egress::{Refusal, Rule, Rules};
-use engine::{DEFAULT_TENANT, Handler};
+use engine::Handler;
+use function::DEFAULT_TENANT;
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use sandbox::{Destination, Network};
 use serde::Serialize;

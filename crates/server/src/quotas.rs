@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::bucket::{Bucket, Rate};
-use crate::quantity::Bytes;
+use function::quantity::Bytes;
 
 /// The name of the table for tenants that have none of their own.
 const OTHERS: &str = "*";

@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use crate::access::Caller;
 use crate::hidden::{self, Coming};
-use crate::name::WholeName;
 use crate::registry::{Function, Registry, StoreError, Version};
 use crate::secrets::Vault;
+use function::WholeName;
 
 /// Where a tenant's functions have room, and which give way to others.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Room {
         hidden: bool,
         mut gone: impl FnMut(Arc<Function>),
     ) -> Result<(Arc<Function>, Option<Arc<Function>>), StoreError> {
-        let (name, version) = (WholeName::of(&version.handler), Arc::new(version));
+        let (name, version) = (version.handler.whole_name(), Arc::new(version));
         loop {
             let victims = self.victims(Coming { name: &name, hidden })?;
             if !self.remove(&victims, &mut gone)? {

@@ -49,7 +49,7 @@ mod tests {
             [None, Some(Isolation::Microvm)].map(|isolation| Instead { isolation, reset: None });
         let name = |instead, module, kind, bytes: &[u8]| {
             let name = name(instead, module, kind, bytes).unwrap();
-            assert!(is_one(&name) && name.parse::<crate::name::FunctionName>().is_ok(), "{name}");
+            assert!(is_one(&name) && name.parse::<function::FunctionName>().is_ok(), "{name}");
             name
         };
         let one = name(as_it_says, "hello", "text/x-python", b"x = 1");

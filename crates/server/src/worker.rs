@@ -42,7 +42,6 @@ use crate::logs::{Logs, Rotation};
 use crate::networks::Networks;
 use crate::parts::{Parts, Warden};
 use crate::pressure::{self, Memory};
-use crate::quantity::Bytes;
 use crate::quotas::Quotas;
 use crate::registry::{Function, Registry, Sqlite};
 use crate::secrets::{SecretKey, Vault};
@@ -51,6 +50,7 @@ use crate::state::{Address, Hold, State};
 use crate::stock::{self, Stock};
 use crate::tls::{self, Certificates, Front};
 use crate::usage::Usage;
+use function::quantity::Bytes;
 
 /// A worker that listens and does not serve yet.
 #[derive(Debug)]

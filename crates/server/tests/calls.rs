@@ -45,7 +45,7 @@ async fn invalid_json_is_refused_before_any_sandbox_is_made() {
 
 #[tokio::test]
 async fn a_body_beyond_the_limit_is_refused_and_the_next_call_works() {
-    let world = World::with(|config| config.run_body = server::quantity::Bytes(1 << 20)).await;
+    let world = World::with(|config| config.run_body = function::quantity::Bytes(1 << 20)).await;
     world.deploy("f", "module = echo\nbinary = true").await;
     let large = world.send(Method::POST, "/run/f", &[], vec![7; 40 << 20]).await;
     assert_eq!((large.status.as_u16(), large.error().as_str()), (413, "body-too-large"));

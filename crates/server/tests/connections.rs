@@ -5,11 +5,11 @@ mod world;
 use std::time::Duration;
 
 use bytes::Bytes;
+use function::quantity::{Bytes as Size, Span};
 use hyper::{Method, StatusCode, header};
 use sandbox::fake::FakeProvider;
 use serde_json::json;
 use server::access::Secret;
-use server::quantity::{Bytes as Size, Span};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio::task::JoinSet;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use engine::HandlerId;
-use server::access::Label;
-use server::name::WholeName;
+use function::Label;
+use function::WholeName;
 use server::registry::{Registry, Sqlite, StoreError, Version};
 
 const CHILD: &str = "LAMBSWOOL_TEST_REGISTRY";

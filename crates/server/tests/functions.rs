@@ -94,7 +94,7 @@ async fn a_streamed_deploy_tells_its_steps_and_then_its_end() {
 
 #[tokio::test]
 async fn what_cannot_be_deployed_is_refused_with_a_reason() {
-    let world = World::with(|config| config.deploy_body = server::quantity::Bytes(1 << 10)).await;
+    let world = World::with(|config| config.deploy_body = function::quantity::Bytes(1 << 10)).await;
     let put = async |path: &str, kind: &'static str, body: Vec<u8>| {
         let reply = world.send(Method::PUT, path, &[(header::CONTENT_TYPE, kind)], body).await;
         (reply.status.as_u16(), reply.error())

@@ -41,7 +41,7 @@ async fn stopping_waits_for_running_calls_and_leaves_nothing() {
 #[tokio::test]
 async fn stopping_never_waits_longer_than_it_was_told() {
     let world =
-        World::with(|config| config.drain = server::quantity::Span(Duration::from_millis(200)))
+        World::with(|config| config.drain = function::quantity::Span(Duration::from_millis(200)))
             .await;
     world.deploy("f", "module = sleep:60000\ntimeout = 60000").await;
     let client = world.tcp.clone();

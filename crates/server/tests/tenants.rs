@@ -5,9 +5,10 @@ mod world;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use function::Label;
 use hyper::{Method, header};
 use serde_json::json;
-use server::access::{Label, Secret};
+use server::access::Secret;
 use server::api::TENANT;
 use server::client::Client;
 use server::quotas::TenantLimits;

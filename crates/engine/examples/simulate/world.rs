@@ -207,7 +207,7 @@ fn handler(number: usize, function: &Function) -> Handler {
     Handler {
         id: HandlerId(Arc::from(&*name)),
         name,
-        tenant: engine::DEFAULT_TENANT.to_owned(),
+        tenant: function::DEFAULT_TENANT.to_owned(),
         kind: Kind::Container,
         reset: Reset::Never,
         python,

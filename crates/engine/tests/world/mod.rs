@@ -96,7 +96,7 @@ pub fn handler(name: &str, module: &str) -> Handler {
     Handler {
         id: HandlerId(Arc::from(name)),
         name: name.to_owned(),
-        tenant: engine::DEFAULT_TENANT.to_owned(),
+        tenant: function::DEFAULT_TENANT.to_owned(),
         kind: Kind::Container,
         reset: Reset::Never,
         python: PythonSpec {

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Label, Scope, Token};
+use function::Label;
+
+use super::{Scope, Token};
 
 /// Who a request comes from, once that is known.
 #[derive(Clone, Debug)]

@@ -13,7 +13,6 @@
 //! Losing `access.sqlite` opens nothing beyond this machine: a listener on another address does not start without a token.
 
 mod caller;
-mod label;
 mod patterns;
 mod peer;
 mod rows;
@@ -23,7 +22,6 @@ mod tokens;
 mod unprotected;
 
 pub use caller::Caller;
-pub use label::{Label, LabelError};
 pub use patterns::{PatternError, Patterns};
 pub use peer::{Admitted, Peer, Remote};
 pub use scope::{Scope, ScopeError};

@@ -14,7 +14,9 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
-use super::{Label, Patterns, Scope};
+use function::Label;
+
+use super::{Patterns, Scope};
 
 const PREFIX: &str = "wool_";
 const ID_BYTES: usize = 6;

@@ -12,7 +12,9 @@ use tokio::time::timeout;
 
 use super::rows::{MIGRATIONS, insert, load, unreadable};
 use super::token::TokenHash;
-use super::{Label, Patterns, Refusal, Scope, Secret, Token};
+use function::Label;
+
+use super::{Patterns, Refusal, Scope, Secret, Token};
 use crate::database::{self, DatabaseError};
 use crate::registry::millis::{from_millis, to_millis};
 

@@ -292,7 +292,7 @@ pub(super) async fn spool(
 
 /// `counted` bytes were announced, or have come.
 fn too_large(allowed: Allowed, counted: u64) -> ApiError {
-    let limit = crate::quantity::Bytes(allowed.bytes);
+    let limit = function::quantity::Bytes(allowed.bytes);
     let message = match allowed.setting {
         Some(setting) => format!(
             "the body is larger than {limit} ({counted} bytes are counted so far): send less, or raise `{setting}` in the worker's configuration"

@@ -25,11 +25,11 @@ use super::functions::{FunctionDetail, detail};
 use super::{App, Asked, ErrorBody, Named, Query, body};
 use crate::deploy::{DeployError, Order};
 use crate::isolation::{Instead, Isolation, Reset};
-use crate::name::{FunctionName, WholeName};
 use crate::progress::{Event, Sender};
 use crate::registry::Function;
 use crate::throwaway;
 use crate::workshop::{Bundle, Packing};
+use function::{FunctionName, WholeName};
 
 const NDJSON: &str = "application/x-ndjson";
 

@@ -18,9 +18,9 @@ const TOKEN: &str = "token";
 
 /// Texts that stand in paths, with the expression that all good ones match.
 const NAMES: [(&str, &str, usize); 3] = [
-    ("name", "^[A-Za-z0-9][A-Za-z0-9_-]*$", crate::name::MAX_NAME),
+    ("name", "^[A-Za-z0-9][A-Za-z0-9_-]*$", function::MAX_NAME),
     ("key", "^[A-Za-z_][A-Za-z0-9_]*$", crate::secrets::KEY_BYTES),
-    ("token", "^[A-Za-z0-9][A-Za-z0-9_-]*$", crate::name::MAX_NAME),
+    ("token", "^[A-Za-z0-9][A-Za-z0-9_-]*$", function::MAX_NAME),
 ];
 
 /// Takes a body or none: a call without one has an empty event, and a secret may be empty.

@@ -14,10 +14,11 @@ use super::act::Act;
 use super::error::ApiError;
 use super::needs::Need;
 use super::{App, Asked, Door, body, needs, queries};
-use crate::access::{Caller, Label, Refusal, Remote, Secret};
+use crate::access::{Caller, Refusal, Remote, Secret};
 use crate::audit::{Action, UNANSWERED};
 use crate::connections::Visit;
-use crate::name::MAX_NAME;
+use function::Label;
+use function::MAX_NAME;
 
 /// Names the tenant whose functions an administrator means.
 pub const TENANT: HeaderName = HeaderName::from_static("lambswool-tenant");

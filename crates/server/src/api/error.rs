@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::deploy::DeployError;
-use crate::name::NameError;
 use crate::networks::NotAllowed;
 use crate::quotas::Exhausted;
 use crate::registry::StoreError;
 use crate::workshop::MakeError;
+use function::NameError;
 
 /// The body of every reply that is no success.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

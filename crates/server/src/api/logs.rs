@@ -21,7 +21,7 @@ use super::error::ApiError;
 use super::{App, Asked, ErrorBody, Named, Query, lines};
 use crate::access::Caller;
 use crate::logs::{Entry, Reader};
-use crate::name::WholeName;
+use function::WholeName;
 
 /// Which lines.
 #[derive(Debug, Deserialize, IntoParams)]

@@ -43,13 +43,12 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::access::{Admitted, Caller, Label, Tokens};
+use crate::access::{Admitted, Caller, Tokens};
 use crate::audit::Audit;
 use crate::capacity::Capacity;
 use crate::config::Config;
 use crate::deploy::Deployer;
 use crate::logs::Logs;
-use crate::name::{FunctionName, WholeName};
 use crate::networks::Networks;
 use crate::quotas::Quotas;
 use crate::registry::Registry;
@@ -57,6 +56,8 @@ use crate::secrets::Vault;
 use crate::state::State;
 use crate::stock::Stock;
 use crate::unenforced::Unenforced;
+use function::Label;
+use function::{FunctionName, WholeName};
 
 pub use self::packages::{Broken, Checked, PackageList, PackageSummary, Pruned};
 pub use audit::ActionList;

@@ -17,9 +17,9 @@ use super::budget::Budgets;
 use super::error::ApiError;
 use super::{App, ErrorBody, Named, body};
 use crate::logs::stamp;
-use crate::name::WholeName;
 use crate::secrets::SecretError;
 use crate::throwaway;
+use function::WholeName;
 
 /// Longest value that is read at all, in bytes.
 const VALUE_BYTES: u64 = 64 << 10;

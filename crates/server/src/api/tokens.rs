@@ -16,8 +16,9 @@ use super::act::Act;
 use super::budget::Budgets;
 use super::error::ApiError;
 use super::{App, Asked, ErrorBody, body};
-use crate::access::{Label, NewToken, Patterns, Scope, Secret, Token, TokenError};
+use crate::access::{NewToken, Patterns, Scope, Secret, Token, TokenError};
 use crate::logs::stamp;
+use function::Label;
 
 /// Longest request to make a token, in bytes.
 const REQUEST_BYTES: u64 = 64 << 10;

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::access::{Label, Scope};
-use crate::quantity::Span;
+use crate::access::Scope;
+use function::Label;
+use function::quantity::Span;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::quantity::Span;
+use function::quantity::Span;
 
 const UP: &str = "\
 Settings come from a file, then from WOOL_* variables, then from flags; the later wins. The file is --config FILE, else

@@ -7,8 +7,8 @@ use layers::{Store, base};
 use super::terminal::{Display, columns, say};
 use super::{state_root, write_json, write_out};
 use crate::cli::{Base, Global};
-use crate::quantity::Bytes;
 use crate::state::State;
+use function::quantity::Bytes;
 
 pub(super) fn base(global: &Global, command: &Base) -> Result<()> {
     let state = State::open(&state_root(global))?;

@@ -10,9 +10,9 @@ use crate::api::{ErrorDetail, FunctionDetail, WorkerStatus};
 use crate::cli::{Deploy, Global};
 use crate::client::{Client, ClientError};
 use crate::isolation::Instead;
-use crate::name::FunctionName;
 use crate::progress::{Event, Progress as _};
 use crate::unenforced::listed;
+use function::FunctionName;
 
 /// So many bytes are read without having asked the worker whether it takes them.
 const UNASKED: u64 = 16 << 20;

@@ -7,7 +7,7 @@ use super::{client, write_json, write_out};
 use crate::api::{FunctionList, FunctionSummary};
 use crate::cli::{Global, Ls};
 use crate::isolation::Reset;
-use crate::quantity::Bytes;
+use function::quantity::Bytes;
 
 pub(super) async fn list(global: &Global, ls: &Ls) -> Result<()> {
     let list: FunctionList =

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail};
 use bundle::code::skipped;
 use bytes::Bytes;
 
-use crate::quantity;
+use function::quantity;
 
 /// Directories that are not sent, beside what the worker leaves out.
 const SKIPPED: [&str; 2] = ["venv", "node_modules"];

@@ -9,7 +9,7 @@ use super::{client, write_json, write_out};
 use crate::api::{Checked, PackageList, PackageSummary, Pruned};
 use crate::cli::{Global, Packages, PackagesAction};
 use crate::client::Client;
-use crate::quantity::Bytes;
+use function::quantity::Bytes;
 
 pub(super) async fn packages(global: &Global, packages: &Packages) -> Result<()> {
     let client = client(global)?;

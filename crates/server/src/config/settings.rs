@@ -18,9 +18,9 @@ use sys::probe::total_memory;
 use super::Listed;
 use crate::access::Demand;
 use crate::networks::Pattern;
-use crate::quantity::{Bytes, Cpus, Span};
 use crate::quotas::TenantLimits;
 use crate::state;
+use function::quantity::{Bytes, Cpus, Span};
 
 /// What becomes of a package that has no wheel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

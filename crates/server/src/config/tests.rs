@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::quantity::{Bytes, Span};
+use function::quantity::{Bytes, Span};
 
 fn combine(file: &str, variables: &[(&str, &str)], flags: &Flags) -> Result<Config, ConfigError> {
     let variable =

@@ -38,10 +38,10 @@ pub(crate) use line::stamp;
 pub use line::{Entry, ParseError};
 
 use crate::bucket::Rate;
-use crate::name::{WholeName, directory};
 use crate::privilege;
 use crate::registry::Registry;
 use file::Files;
+use function::{WholeName, directory};
 use places::Place;
 use rate::{Buckets, Piece, Verdict};
 
@@ -278,7 +278,7 @@ mod tests {
     }
 
     fn name() -> WholeName {
-        WholeName::of(&line().handler)
+        line().handler.whole_name()
     }
 
     fn registry(root: &Path) -> Arc<Registry> {
@@ -416,7 +416,7 @@ mod tests {
         let logs = Arc::new(start(root.path(), &registry));
         // Whoever removes a log is asked in the writer's thread, which waits here meanwhile.
         let (go_on, waits) = sync_channel::<()>(0);
-        let (nobody, writer) = (WholeName::of(&another("nobody")), Arc::clone(&logs));
+        let (nobody, writer) = (another("nobody").whole_name(), Arc::clone(&logs));
         let (asked, is_asked) = oneshot::channel();
         let removal = tokio::spawn(async move {
             let is_back = move || asked.send(()).is_ok() && waits.recv().is_err();

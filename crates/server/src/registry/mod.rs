@@ -23,8 +23,8 @@ use thiserror::Error;
 
 pub use sqlite::Sqlite;
 
-use crate::access::Label;
-use crate::name::WholeName;
+use function::Label;
+use function::WholeName;
 
 /// One immutable version of a function, with what it was made from.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,7 +60,7 @@ impl Function {
     /// The same, and whose it is.
     #[must_use]
     pub fn whole_name(&self) -> WholeName {
-        WholeName::of(&self.current.handler)
+        self.current.handler.whole_name()
     }
 
     /// Whether a call holds its current version, which [`Registry::resolve`] gave it.
@@ -227,7 +227,7 @@ impl Registry {
     /// name was deployed since. A version of both is taken for the new one's.
     pub(crate) fn has(&self, handler: &Handler) -> bool {
         let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
-        functions.get(&WholeName::of(handler)).is_some_and(|known| known.has(&handler.id))
+        functions.get(&handler.whole_name()).is_some_and(|known| known.has(&handler.id))
     }
 
     /// A function.

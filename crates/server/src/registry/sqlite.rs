@@ -11,7 +11,7 @@ use rusqlite::{Connection, Row, params};
 use super::millis::{from_millis, to_millis};
 use super::{Function, Past, Store, StoreError, Version};
 use crate::database::{self, DatabaseError};
-use crate::name::WholeName;
+use function::WholeName;
 
 /// Step `n` takes schema `n` to `n + 1`.
 const MIGRATIONS: [&str; 3] = [

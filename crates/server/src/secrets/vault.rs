@@ -13,8 +13,8 @@ use zeroize::Zeroizing;
 use super::key::SecretKey;
 use super::seal::{NONCE_BYTES, Sealed, Sealer, purpose};
 use crate::database::{self, DatabaseError};
-use crate::name::WholeName;
 use crate::registry::millis::{from_millis, to_millis};
+use function::WholeName;
 
 const MIGRATIONS: [&str; 1] = ["CREATE TABLE secrets (
          tenant   TEXT NOT NULL,
@@ -231,7 +231,7 @@ impl Vault {
 
 impl SecretStore for Vault {
     fn read(&self, handler: &Handler) -> Result<SecretEnvironment, SecretsUnreadable> {
-        let owner = WholeName::of(handler);
+        let owner = handler.whole_name();
         let open = |(key, row): (String, Row)| {
             let opened = self.sealer.open(&row.sealed, &purpose_of(&owner, &key));
             // It was checked to be UTF-8 before it was sealed, and what opens is what was sealed.
@@ -249,7 +249,7 @@ impl SecretStore for Vault {
 
     fn names(&self, handler: &Handler) -> Vec<String> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.get(&WholeName::of(handler)).into_iter().flat_map(BTreeMap::keys).cloned().collect()
+        known.get(&handler.whole_name()).into_iter().flat_map(BTreeMap::keys).cloned().collect()
     }
 }
 

@@ -224,7 +224,7 @@ pub fn handler(name: &str, word: impl Fn(&str) -> Option<String>) -> Handler {
     Handler {
         id: HandlerId(Arc::from("")),
         name: name.to_owned(),
-        tenant: engine::DEFAULT_TENANT.to_owned(),
+        tenant: function::DEFAULT_TENANT.to_owned(),
         kind: Kind::Container,
         reset: Reset::Never,
         python: PythonSpec {

@@ -4,10 +4,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use engine::{DEFAULT_TENANT, Handler};
 use thiserror::Error;
 
-use crate::access::Label;
+use crate::label::{DEFAULT_TENANT, Label};
 
 /// Longest name, in bytes.
 pub const MAX_NAME: usize = 64;
@@ -67,14 +66,9 @@ impl WholeName {
         Self { tenant: tenant.to_string(), name: name.to_string() }
     }
 
-    /// The name of a handler's function.
+    /// A name that was checked before it was stored.
     #[must_use]
-    pub fn of(handler: &Handler) -> Self {
-        Self { tenant: handler.tenant.clone(), name: handler.name.clone() }
-    }
-
-    /// As a database has it.
-    pub(crate) fn stored(tenant: String, name: String) -> Self {
+    pub fn stored(tenant: String, name: String) -> Self {
         Self { tenant, name }
     }
 
@@ -98,7 +92,8 @@ impl WholeName {
 }
 
 /// A function's directory among others of its kind: no name begins with `@`.
-pub(crate) fn directory<'a>(tenant: &str, name: &'a str) -> Cow<'a, str> {
+#[must_use]
+pub fn directory<'a>(tenant: &str, name: &'a str) -> Cow<'a, str> {
     if tenant == DEFAULT_TENANT {
         Cow::Borrowed(name)
     } else {

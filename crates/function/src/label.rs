@@ -3,11 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use engine::DEFAULT_TENANT;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::name::FunctionName;
+use crate::name::{FunctionName, MAX_NAME};
+
+/// The tenant of a function that was given to no other.
+pub const DEFAULT_TENANT: &str = "default";
 
 /// A name of a token or a tenant: by the same rule as a function's, so that it stands anywhere without quoting.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -41,7 +43,7 @@ impl FromStr for Label {
     fn from_str(text: &str) -> Result<Self, LabelError> {
         match text.parse::<FunctionName>() {
             Ok(name) => Ok(Self(name.to_string())),
-            Err(_) => Err(LabelError(text.chars().take(2 * crate::name::MAX_NAME).collect())),
+            Err(_) => Err(LabelError(text.chars().take(2 * MAX_NAME).collect())),
         }
     }
 }

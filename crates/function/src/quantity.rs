@@ -4,10 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use sandbox::{NoProcessors, Processors};
 use serde::de::{Error as _, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
+
+use crate::{NoProcessors, Processors};
 
 /// A number of bytes: a plain number, or one with `KiB`, `MiB`, `GiB` or `TiB`. `KB`, `MB`, `GB` and `TB` are the same, as they are
 /// where a function says what it needs.

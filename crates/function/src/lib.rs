@@ -1,0 +1,28 @@
+//! The words in which a function is described: its name, its tenant, what it runs in, its limits and its network.
+//!
+//! ```text
+//!   bundle (reads them from files)    store (keeps them)    platform (checks them)    sandbox (is told them)
+//!        └──────────────────────────────────┴──────┬───────────────┴─────────────────────────┘
+//!                                               function: plain values, no I/O, no clock
+//! ```
+//!
+//! Every type here is a value: it is parsed from text, compared, and written back as the same text. Nothing here knows a
+//! directory, a process or a database, so that each of these words means the same on every machine.
+
+#![forbid(unsafe_code)]
+
+mod cpu;
+mod kind;
+mod label;
+mod limits;
+mod name;
+pub mod network;
+pub mod quantity;
+
+pub use cpu::{Cpu, CpuBounds, NoProcessors, Processors};
+pub use kind::{Kind, Reset};
+pub use label::{DEFAULT_TENANT, Label, LabelError};
+pub use limits::Limits;
+pub use name::{FunctionName, MAX_NAME, NameError, WholeName, directory};
+pub use network::{Destination, Network};
+pub use quantity::{Bytes, Cpus, Span};
