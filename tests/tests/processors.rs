@@ -88,7 +88,8 @@ fn who_asks_for_no_quota_has_none_whoever_had_the_group_before() {
     if !can_run() {
         return;
     }
-    let worker = Site::new().up_with(&[("WOOL_SPARES", "0"), ("WOOL_SLOTS", "0")]);
+    let worker =
+        Site::new().up_with(&[("WOOL_INTERNALS_SPARES", "0"), ("WOOL_INTERNALS_SLOTS", "0")]);
     for turn in 0..3 {
         let asks =
             with(&format!("# cpu = 0.05\n# cpu_weight = 7\n# pids = {}\n", 20 + turn), IDLES);
@@ -161,7 +162,7 @@ fn the_operators_default_and_most_hold_for_every_function() {
     if !can_run() {
         return;
     }
-    let settings = [("WOOL_CPU", "0.5"), ("WOOL_CPU_MOST", "1.5")];
+    let settings = [("WOOL_CPU_DEFAULT", "0.5"), ("WOOL_CPU_MAX", "1.5")];
     let worker = Site::new().up_with(&settings);
     drop(worker.try_out("silent", IDLES).expect(200));
     // Zygotes, too, until they have imported.
@@ -190,11 +191,11 @@ fn a_worker_that_is_strict_starts_only_where_everything_is_enforced() {
     let lacking = "lean,unsafe-without=limit-memory";
     let site = Site::new();
     let mut wool = site.command();
-    wool.env("WOOL_ISOLATION", lacking).args(["up", "--strict"]);
+    wool.env("WOOL_INTERNALS_CONTAINER_RECIPE", lacking).args(["up", "--strict"]);
     let refused = e2e::Said::from(wool.output().unwrap()).failed(1);
     assert!(refused.contains("this host does not enforce"), "{refused}");
     assert!(refused.contains("no limit on memory"), "{refused}");
-    let worker = site.up_with(&[("WOOL_ISOLATION", lacking)]);
+    let worker = site.up_with(&[("WOOL_INTERNALS_CONTAINER_RECIPE", lacking)]);
     let deployed = worker.deploy("told", IDLES).expect(201).json();
     let what = |one: &serde_json::Value| one["what"].as_str().unwrap().to_owned();
     let mut unenforced: Vec<_> =
@@ -259,7 +260,7 @@ fn machines_that_come_from_one_have_the_operators_most_together() {
     if !can_run_machines() {
         return;
     }
-    let worker = Site::new().up_with(&[("WOOL_CPU_MOST", "0.5")]);
+    let worker = Site::new().up_with(&[("WOOL_CPU_MAX", "0.5")]);
     let machine = "# isolation = \"microvm\"\n";
     drop(worker.try_out("inside", &with(machine, IDLES)).expect(200));
     // The monitor that holds them all.

@@ -443,7 +443,8 @@ fn what_a_build_weighs_counts_in_the_memory_that_caches_have() {
     }
     let index = Index::open();
     add(&index, "weighty", "held = b'x' * (200 << 20)\n    import time; time.sleep(8)");
-    let worker = Site::new().up_with(&[("WOOL_MEMORY", "1GiB"), ("WOOL_INDEXES", &index.url())]);
+    let worker =
+        Site::new().up_with(&[("WOOL_CACHE_MEMORY", "1GiB"), ("WOOL_INDEXES", &index.url())]);
     let used = || worker.status()["engine"]["memory"]["used_bytes"].as_u64().unwrap() >> 20;
     assert!(used() < 100, "{}", used());
     std::thread::scope(|scope| {

@@ -99,7 +99,7 @@ fn prepare(user: &User, config: &Config, up: &Up) -> Result<Command> {
     let options = WardenOptions {
         program: parts::warden_program()?,
         state: state.clone(),
-        isolation: config.isolation,
+        isolation: config.internals.container_recipe,
         waiting: None,
     };
     let warden = container::start_waiting(&options, up.detach)?;

@@ -95,7 +95,7 @@ impl Capacity {
 /// How many sandboxes a zygote counts as: itself, and the slots and spare forks that it keeps ready.
 #[must_use]
 pub fn of_a_zygote(config: &Config) -> usize {
-    1 + config.slots + config.spares
+    1 + config.internals.slots + config.internals.spares
 }
 
 /// Calls that may wait, each with a connection of its own: half of the descriptors that are left to connections, so that
@@ -133,7 +133,7 @@ impl Doors {
         let (tcp_bundles, unix_bundles) = (bundles, (bundles / 8).max(1));
         let taken = unix + tcp_bundles + unix_bundles + 2 * spare;
         let fit = quarter.saturating_sub(taken).clamp(1, MOST_CONNECTIONS);
-        let tcp = config.connections.map_or(fit, |set| set.clamp(1, fit));
+        let tcp = config.internals.connections.map_or(fit, |set| set.clamp(1, fit));
         Self { tcp, unix, spare, tcp_bundles, unix_bundles }
     }
 }
@@ -141,6 +141,7 @@ impl Doors {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Internals;
 
     const AMPLE: Means = Means {
         descriptors: 1 << 20,
@@ -184,7 +185,8 @@ mod tests {
     fn connections_never_take_more_descriptors_than_are_left_to_them() {
         for descriptors in [64, 300, 1024, 4096, 20_000, 1 << 20] {
             for connections in [None, Some(0), Some(10), Some(usize::MAX)] {
-                let config = Config { connections, ..Config::default() };
+                let internals = Internals { connections, ..Internals::default() };
+                let config = Config { internals, ..Config::default() };
                 let Doors { tcp, unix, spare, tcp_bundles, unix_bundles } =
                     Doors::of(&config, descriptors);
                 let bundles = tcp_bundles.min(unix_bundles);
@@ -193,7 +195,8 @@ mod tests {
                 assert!(tcp > 0 && unix > 0 && spare > 0 && bundles > 0, "{descriptors}");
             }
         }
-        let few = Config { connections: Some(7), ..Config::default() };
+        let internals = Internals { connections: Some(7), ..Internals::default() };
+        let few = Config { internals, ..Config::default() };
         assert_eq!(Doors::of(&few, 1024).tcp, 7);
     }
 }

@@ -1,12 +1,21 @@
 //! Settings: a TOML file, then `WOOL_*` variables, then flags; the later wins. Unknown keys are errors.
 //!
+//! ```text
+//!   settings! { /// words  key: Type = default, "example"; }
+//!      └─► a field of Config · a key of the file · the variable WOOL_KEY · a line of `wool up --help` · a row of the page
+//! ```
+//!
 //! The file is `--config FILE`, else the first of `$XDG_CONFIG_HOME/lambswool/config.toml` and
-//! `/etc/lambswool/config.toml` that exists. Every key `k` has a variable `WOOL_K` (`log_bytes` → `WOOL_LOG_BYTES`).
+//! `/etc/lambswool/config.toml` that exists. The table `[internals]` is for measurements and tests; its key `k` has the
+//! variable `WOOL_INTERNALS_K`.
 
+mod declared;
+mod internals;
 mod listed;
+mod page;
 mod settings;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -18,8 +27,15 @@ use thiserror::Error;
 use toml::{Table, Value};
 
 use crate::access::{Demand, Unprotected};
+pub use declared::Setting;
+pub use internals::Internals;
 pub use listed::Listed;
+pub use page::{help, rows};
 pub use settings::{BuildFromSource, Config};
+
+/// The table of [`Internals`], and what its variables begin with behind `WOOL_`.
+const INTERNALS: &str = "internals";
+const INTERNALS_PREFIX: &str = "internals_";
 
 /// Why the settings cannot be used.
 #[derive(Debug, Error)]
@@ -44,7 +60,7 @@ pub enum ConfigError {
     /// A key is unknown or a value does not fit.
     #[error("{setting} does not fit: {reason}")]
     Value {
-        /// Where it was said: `--listen`, `WOOL_SLOTS`, `slots in c.toml`.
+        /// Where it was said: `--listen`, `WOOL_INTERNALS_SLOTS`, `slots in c.toml`.
         setting: String,
         /// What does not fit.
         reason: String,
@@ -62,7 +78,7 @@ pub enum ConfigError {
     HalfOfTls,
     /// Zygotes are asked for where nothing can be forked.
     #[error(
-        "nothing can be forked in isolation \"{0}\", whose sandboxes have a mount namespace of their own: leave `zygotes` out, or choose an isolation without own=mnt"
+        "nothing can be forked in the container recipe \"{0}\", whose sandboxes have a mount namespace of their own: leave `zygotes` out, or choose a recipe without own=mnt"
     )]
     NothingForks(Isolation),
     /// A place of packages is none.
@@ -88,7 +104,9 @@ pub enum ConfigError {
         why: &'static str,
     },
     /// Only the zygotes of a tree are asked for, and no tree is given.
-    #[error("zygotes = \"static\" makes those of a given tree: name its file with zygote_seed")]
+    #[error(
+        "zygotes = \"static\" makes those of a given tree: name its file with zygote_seed in [internals]"
+    )]
     NoSeed,
 }
 
@@ -148,11 +166,22 @@ impl Config {
             let of_file = |key: &String| (key.clone(), format!("{key} in {}", path.display()));
             sources.extend(table.keys().map(of_file));
         }
-        for key in keys() {
-            let name = format!("WOOL_{}", key.to_uppercase());
-            if let Some(text) = variable(&name).filter(|text| !text.is_empty()) {
-                table.insert(key.clone(), scalar(&text));
-                sources.insert(key, name);
+        let of_variable = |name: &str| variable(name).filter(|text| !text.is_empty());
+        for setting in Self::DECLARED {
+            let name = setting.variable("");
+            if let Some(text) = of_variable(&name) {
+                table.insert(setting.key.to_owned(), scalar(&text));
+                sources.insert(setting.key.to_owned(), name);
+            }
+        }
+        for setting in Internals::DECLARED {
+            let name = setting.variable(INTERNALS_PREFIX);
+            if let Some(text) = of_variable(&name) {
+                let inner = table.entry(INTERNALS).or_insert_with(|| Value::Table(Table::new()));
+                if let Value::Table(inner) = inner {
+                    inner.insert(setting.key.to_owned(), scalar(&text));
+                    sources.insert(format!("{INTERNALS}.{}", setting.key), name);
+                }
             }
         }
         let said = [
@@ -182,10 +211,10 @@ impl Config {
         let tls = config.tls_certificate.is_some();
         let asks = tls && config.tokens != Demand::Off;
         Unprotected::check(config.listen, tls, asks).map_err(ConfigError::Unprotected)?;
-        if !config.isolation.forks() && config.zygotes() != ZygotePolicy::None {
-            return Err(ConfigError::NothingForks(config.isolation));
+        if !config.internals.container_recipe.forks() && config.zygotes() != ZygotePolicy::None {
+            return Err(ConfigError::NothingForks(config.internals.container_recipe));
         }
-        if config.zygotes() == ZygotePolicy::Static && config.zygote_seed.is_none() {
+        if config.zygotes() == ZygotePolicy::Static && config.internals.zygote_seed.is_none() {
             return Err(ConfigError::NoSeed);
         }
         if config.client_timeout.0.is_zero() {
@@ -214,14 +243,23 @@ fn unfit(
     sources: &BTreeMap<String, String>,
     error: &toml::de::Error,
 ) -> ConfigError {
-    let alone = |(key, value): (&String, &Value)| {
-        let one = Table::from_iter([(key.clone(), value.clone())]);
-        let error = one.try_into::<Config>().err()?;
-        Some((key.clone(), error.message().to_owned()))
-    };
-    let (key, reason) = (table.iter().find_map(alone))
+    let (key, reason) = first_unfit::<Config>(table)
         .unwrap_or_else(|| ("a setting".to_owned(), error.message().to_owned()));
+    let inner = table.get(INTERNALS).filter(|_| key == INTERNALS).and_then(Value::as_table);
+    let (key, reason) = match inner.and_then(first_unfit::<Internals>) {
+        Some((inner, reason)) => (format!("{INTERNALS}.{inner}"), reason),
+        None => (key, reason),
+    };
     ConfigError::Value { setting: sources.get(&key).cloned().unwrap_or(key), reason }
+}
+
+/// The first key whose value alone does not fit, and why.
+fn first_unfit<T: serde::de::DeserializeOwned>(table: &Table) -> Option<(String, String)> {
+    table.iter().find_map(|(key, value)| {
+        let one = Table::from_iter([(key.clone(), value.clone())]);
+        let error = one.try_into::<T>().err()?;
+        Some((key.clone(), error.message().to_owned()))
+    })
 }
 
 /// Refuses variables that look like settings and are none: a misspelt one would silently mean nothing.
@@ -231,11 +269,12 @@ fn unfit(
 pub fn refuse_unknown(variables: impl Iterator<Item = OsString>) -> Result<(), ConfigError> {
     // What is read besides the settings, by the command line and by the worker's log.
     const OTHERS: [&str; 7] = ["URL", "CONFIG", "TOKEN", "TOKEN_FILE", "CA", "TENANT", "LOG"];
-    let known = keys();
+    let of_settings = Config::DECLARED.iter().map(|setting| setting.variable(""));
+    let internal = Internals::DECLARED.iter().map(|setting| setting.variable(INTERNALS_PREFIX));
+    let known: BTreeSet<String> = of_settings.chain(internal).collect();
     let is_unknown = |name: &String| {
-        name.strip_prefix("WOOL_").is_some_and(|name| {
-            !OTHERS.contains(&name) && !known.iter().any(|key| key.to_uppercase() == name)
-        })
+        name.strip_prefix("WOOL_").is_some_and(|rest| !OTHERS.contains(&rest))
+            && !known.contains(name)
     };
     let mut unknown: Vec<String> =
         variables.filter_map(|name| name.into_string().ok()).filter(is_unknown).collect();
@@ -244,36 +283,6 @@ pub fn refuse_unknown(variables: impl Iterator<Item = OsString>) -> Result<(), C
     }
     unknown.sort();
     Err(ConfigError::Variables(unknown.join(", ")))
-}
-
-/// Every key that a configuration may hold.
-pub(crate) fn keys() -> Vec<String> {
-    // A key whose default is "none" is missing from the table that the defaults make.
-    let optional = [
-        "tls_certificate",
-        "tls_key",
-        "admin_group",
-        "secret_key_file",
-        "user",
-        "python",
-        "run_bodies",
-        "deploy_bodies",
-        "connections",
-        "memory",
-        "handler_cache_bytes",
-        "zygote_bytes",
-        "zygotes",
-        "zygote_seed",
-        "build_memory",
-        "sandboxes",
-        "creations",
-        "cpu_most",
-        "cpu",
-    ];
-    let mut keys: Vec<String> =
-        Table::try_from(Config::default()).unwrap_or_default().keys().cloned().collect();
-    keys.extend(optional.map(str::to_owned));
-    keys
 }
 
 /// A variable's text as TOML would have it: `true` and `10` are no strings, all else is.

@@ -62,7 +62,7 @@ impl Layered {
             (Some(asked), Some(most)) if asked > most => Err(MakeError::Function {
                 step: "manifest",
                 message: format!(
-                    "it asks for {asked} processors, and this worker gives no function more than {most}: ask for at most cpu = {most}, or have the operator raise cpu_most"
+                    "it asks for {asked} processors, and this worker gives no function more than {most}: ask for at most cpu = {most}, or have the operator raise cpu_max"
                 ),
             }),
             _ => Ok(()),

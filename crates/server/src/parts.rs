@@ -72,21 +72,24 @@ pub async fn real(config: &Config, state: &State, waiting: Option<i32>) -> Resul
     let options = WardenOptions {
         program: warden_program()?,
         state: state.root().to_owned(),
-        isolation: config.isolation,
+        isolation: config.internals.container_recipe,
         waiting,
     };
-    if config.isolation != Isolation::default() {
-        let weaker = config.isolation.weaker();
+    if config.internals.container_recipe != Isolation::default() {
+        let weaker = config.internals.container_recipe.weaker();
         let weaker = if weaker.is_empty() { "nothing".to_owned() } else { weaker.join("; ") };
-        tracing::warn!(isolation = %config.isolation, weaker, "not the default isolation: for measurements");
+        tracing::warn!(isolation = %config.internals.container_recipe, weaker, "not the default isolation: for measurements");
     }
     let (socket, process) = container::launch(&options).await?;
     let client = Client::new(socket).await.context("the warden does not answer")?;
     say_which_cgroups(client.host().cgroups);
     let unenforced = unenforced(client.host(), config)?;
     let sandboxes = client.host().sandboxes;
-    let options =
-        ContainerOptions { slots: config.slots, spares: config.spares, cpu: config.cpu_bounds() };
+    let options = ContainerOptions {
+        slots: config.internals.slots,
+        spares: config.internals.spares,
+        cpu: config.cpu_bounds(),
+    };
     let containers = Containers::bounded(client, options, networks::rules(config));
     let counting = tokio::spawn(count(containers.clone()));
     let provider: Arc<dyn Provider> =

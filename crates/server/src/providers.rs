@@ -25,7 +25,7 @@ impl Providers {
             Machines::new(
                 &containers,
                 state,
-                config.spares,
+                config.internals.spares,
                 config.cpu_bounds().bounded(Cpu::default()),
                 // As old as a machine gets that was never on disk.
                 Keep { bytes: config.snapshot_bytes.0, age: EngineConfig::default().zygote_age },

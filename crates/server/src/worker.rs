@@ -105,7 +105,8 @@ impl Worker {
         let unix = listen::bind_unix(&state, admitted.group)?;
         let metrics = recorder()?;
         let registry = Arc::new(Registry::open(Box::new(Sqlite::open(&state.registry())?))?);
-        let rotation = Rotation { bytes: config.log_bytes.0, files: config.log_files.max(1) };
+        let rotation =
+            Rotation { bytes: config.log_bytes.0, files: config.internals.log_files.max(1) };
         let (each_second, burst) = (config.log_rate.0 as f64, config.log_bytes.0 as f64);
         let rate = Rate { each_second, burst };
         let logs = Logs::start(&state.logs(), rotation, rate, Arc::clone(&registry));
@@ -223,7 +224,7 @@ impl Worker {
         });
         tokio::spawn(upkeep(app.metrics.clone(), stop.clone()));
         tokio::spawn(keep_a_thread(stop.clone()));
-        let (engine, proc) = (Arc::clone(&app.engine), app.config.proc.clone());
+        let (engine, proc) = (Arc::clone(&app.engine), app.config.internals.proc.clone());
         tokio::spawn(pressure::watch(engine, builds.clone(), proc, stop.clone()));
         tokio::spawn(Arc::clone(&app.stock).keep_to_budget(stop.clone()));
         let tls = certificates.as_ref().map(Certificates::acceptor).transpose()?;
@@ -301,14 +302,14 @@ fn engine_config(config: &Config) -> EngineConfig {
     EngineConfig {
         handler_cache: config.handler_cache,
         memory_bytes: config
-            .memory
-            .map_or_else(|| Memory::look(&config.proc).available / 2, |bytes| bytes.0),
-        handler_cache_bytes: cap(config.handler_cache_bytes),
-        zygote_bytes: cap(config.zygote_bytes),
+            .cache_memory
+            .map_or_else(|| Memory::look(&config.internals.proc).available / 2, |bytes| bytes.0),
+        handler_cache_bytes: cap(config.internals.handler_cache_bytes),
+        zygote_bytes: cap(config.internals.zygote_bytes),
         idle: config.idle.0,
-        zygote_idle: config.zygote_idle.0,
+        zygote_idle: config.internals.zygote_idle.0,
         zygotes: config.zygotes(),
-        creations: config.creations.unwrap_or(defaults.creations),
+        creations: config.internals.creations.unwrap_or(defaults.creations),
         zygote_sandboxes: capacity::of_a_zygote(config),
         reply_bytes: usize::try_from(config.reply_body.0).unwrap_or(usize::MAX),
         ..defaults
@@ -317,7 +318,7 @@ fn engine_config(config: &Config) -> EngineConfig {
 
 /// The tree of zygotes to start from.
 fn seed(config: &Config) -> Result<Option<ZygoteTree>> {
-    let Some(file) = &config.zygote_seed else { return Ok(None) };
+    let Some(file) = &config.internals.zygote_seed else { return Ok(None) };
     let text = std::fs::read(file)
         .with_context(|| format!("cannot read the tree of zygotes {}", file.display()))?;
     let tree = api::read_tree(&text).with_context(|| {
@@ -384,7 +385,7 @@ async fn prepare(app: &App, given: Option<ZygoteTree>) {
     if let Some(tree) = given {
         app.engine.plant(&tree, &packed).await;
     }
-    for handler in packed.iter().take(app.config.prepared) {
+    for handler in packed.iter().take(app.config.internals.prepared) {
         app.engine.prepare(handler).await;
     }
 }

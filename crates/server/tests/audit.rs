@@ -170,7 +170,7 @@ async fn a_deploy_whose_client_hung_up_is_told_with_its_end() {
 
 #[tokio::test]
 async fn who_is_refused_and_leaves_before_it_is_told_so_is_among_the_refused() {
-    let world = World::with(|config| config.connections = Some(1)).await;
+    let world = World::with(|config| config.internals.connections = Some(1)).await;
     let ci = world.token(json!({ "name": "ci", "scopes": ["read"] })).await;
     let head = "DELETE /v1/functions/f HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9";
     let half = format!("{head}\r\nauthorization: Bearer {}\r\n\r\n[", ci.reveal());

@@ -47,7 +47,7 @@ async fn busy(world: &World, instances: usize) {
 
 #[tokio::test]
 async fn connections_that_ask_nothing_make_room_for_who_asks() {
-    let world = World::with(|config| config.connections = Some(4)).await;
+    let world = World::with(|config| config.internals.connections = Some(4)).await;
     let mut silent = Vec::new();
     for number in 0..40 {
         let mut stream = connect(&world.url).await;
@@ -64,7 +64,7 @@ async fn connections_that_ask_nothing_make_room_for_who_asks() {
 
 #[tokio::test]
 async fn who_comes_while_every_connection_is_busy_is_told_to_come_back() {
-    let world = World::with(|config| config.connections = Some(2)).await;
+    let world = World::with(|config| config.internals.connections = Some(2)).await;
     world.deploy("f", "module = sleep:60000\ntimeout = 60000").await;
     let mut calls = JoinSet::new();
     for _ in 0..2 {
@@ -100,7 +100,7 @@ async fn half(world: &World, head: &str) -> TcpStream {
 
 #[tokio::test]
 async fn who_shows_no_token_keeps_nobody_who_has_one_out() {
-    let world = World::with(|config| config.connections = Some(2)).await;
+    let world = World::with(|config| config.internals.connections = Some(2)).await;
     let token = world.token(json!({ "name": "ci", "scopes": ["read"] })).await;
     let wrong = format!("POST /run/f?{}", "x".repeat(100));
     let mut silent = Vec::new();
@@ -120,7 +120,7 @@ async fn who_shows_no_token_keeps_nobody_who_has_one_out() {
 
 #[tokio::test]
 async fn half_a_request_keeps_no_connection_where_anybody_is_let_in_either() {
-    let world = World::with(|config| config.connections = Some(2)).await;
+    let world = World::with(|config| config.internals.connections = Some(2)).await;
     let mut silent = Vec::new();
     for head in ["POST /run/f", "PUT /v1/functions/f"] {
         for _ in 0..4 {
@@ -155,7 +155,7 @@ async fn who_is_refused_is_told_so_when_its_body_comes_later() {
 #[tokio::test]
 async fn an_answer_that_nobody_reads_is_given_up() {
     let world = World::with(|config| {
-        config.connections = Some(1);
+        config.internals.connections = Some(1);
         config.client_timeout = Span(Duration::from_millis(300));
         config.run_body = Size(64 << 20);
         config.reply_body = Size(64 << 20);
@@ -212,7 +212,7 @@ async fn calls_whose_bodies_are_too_many_bytes_together_are_told_to_come_back() 
     let world = World::with(|config| {
         config.run_body = Size(1 << 20);
         config.reply_body = Size(1 << 20);
-        config.run_bodies = Some(Size(2 << 20));
+        config.internals.run_bodies = Some(Size(2 << 20));
     })
     .await;
     world.deploy("slow", "module = sleep:60000\ntimeout = 60000").await;
@@ -255,9 +255,9 @@ async fn a_tenant_whose_bodies_never_end_leaves_room_to_another() {
     let world = World::with(|config| {
         config.run_body = Size(1 << 20);
         config.reply_body = Size(1 << 20);
-        config.run_bodies = Some(Size(4 << 20));
+        config.internals.run_bodies = Some(Size(4 << 20));
         config.deploy_body = Size(1 << 20);
-        config.deploy_bodies = Some(Size(4 << 20));
+        config.internals.deploy_bodies = Some(Size(4 << 20));
     })
     .await;
     let (acme, zeta) = (
@@ -299,7 +299,7 @@ async fn replies_that_a_tenant_does_not_read_are_bounded_and_leave_room_to_anoth
     const REPLY: u64 = 16 << 20;
     let world = World::with(|config| {
         config.reply_body = Size(REPLY);
-        config.run_bodies = Some(Size(5 * REPLY));
+        config.internals.run_bodies = Some(Size(5 * REPLY));
     })
     .await;
     let large = format!("module = large:{REPLY}");
@@ -335,7 +335,7 @@ async fn replies_that_a_tenant_does_not_read_are_bounded_and_leave_room_to_anoth
 async fn bundles_that_are_too_many_bytes_together_are_told_to_come_back() {
     let world = World::with(|config| {
         config.deploy_body = Size(1 << 20);
-        config.deploy_bodies = Some(Size(2 << 20));
+        config.internals.deploy_bodies = Some(Size(2 << 20));
     })
     .await;
     let large = "\n".repeat(700_000);
@@ -411,7 +411,7 @@ async fn every_refusal_says_what_is_wrong_as_json() {
 
 #[tokio::test]
 async fn who_follows_many_logs_keeps_no_connection_from_others() {
-    let world = World::with(|config| config.connections = Some(40)).await;
+    let world = World::with(|config| config.internals.connections = Some(40)).await;
     let (acme, zeta) = (
         tenant(&world, "acme", "module = echo").await,
         tenant(&world, "zeta", "module = echo").await,
@@ -449,7 +449,7 @@ async fn who_follows_many_logs_keeps_no_connection_from_others() {
 #[tokio::test]
 async fn long_logs_that_a_tenant_does_not_read_are_few_and_leave_the_others_theirs() {
     let world = World::with(|config| {
-        config.connections = Some(40);
+        config.internals.connections = Some(40);
         config.log_rate = Size(1 << 30);
     })
     .await;

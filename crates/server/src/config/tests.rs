@@ -36,9 +36,12 @@ fn a_setting_that_does_not_fit_is_named_with_where_it_was_said() {
     };
     let queue = ("WOOL_QUEUE", "7");
     assert!(said("idle = 1", &[queue], Some("foo")).starts_with("--listen does not fit: "));
-    let slots = said("idle = 1", &[queue, ("WOOL_SLOTS", "-1")], None);
-    assert!(slots.starts_with("WOOL_SLOTS does not fit: ") && slots.contains("-1"), "{slots}");
-    let file = said("idle = 1\nqueue = 'x'", &[("WOOL_SLOTS", "1")], None);
+    let slots = said("idle = 1", &[queue, ("WOOL_INTERNALS_SLOTS", "-1")], None);
+    assert!(
+        slots.starts_with("WOOL_INTERNALS_SLOTS does not fit: ") && slots.contains("-1"),
+        "{slots}"
+    );
+    let file = said("idle = 1\nqueue = 'x'", &[("WOOL_INTERNALS_SLOTS", "1")], None);
     assert!(file.starts_with("queue in c.toml does not fit: "), "{file}");
 }
 
@@ -56,9 +59,11 @@ fn a_setting_with_which_nothing_could_be_done_is_refused() {
 #[test]
 fn a_variable_that_is_no_setting_is_refused() {
     let refused = |names: &[&str]| refuse_unknown(names.iter().map(OsString::from));
-    let known = ["WOOL_MEMORY", "WOOL_STATE", "WOOL_TOKEN_FILE", "WOOL_LOG", "WOOLLY", "PATH"];
+    let known =
+        ["WOOL_CACHE_MEMORY", "WOOL_STATE", "WOOL_TOKEN_FILE", "WOOL_LOG", "WOOLLY", "PATH"];
     assert!(refused(&known).is_ok());
-    let error = refused(&["WOOL_MEMORY", "WOOL_SLTOS", "WOOL_MEMROY"]).unwrap_err().to_string();
+    let error =
+        refused(&["WOOL_CACHE_MEMORY", "WOOL_SLTOS", "WOOL_MEMROY"]).unwrap_err().to_string();
     assert!(error.starts_with("WOOL_MEMROY, WOOL_SLTOS: no such setting"), "{error}");
 }
 
@@ -103,23 +108,31 @@ fn indexes_are_a_list_or_one_text_and_hold_no_credentials() {
 
 #[test]
 fn zygotes_are_refused_where_nothing_can_be_forked() {
-    let general = ("WOOL_ISOLATION", "general");
+    let general = ("WOOL_INTERNALS_CONTAINER_RECIPE", "general");
     let config = combine("", &[general], &Flags::default()).unwrap();
-    assert_eq!((config.isolation, config.zygotes()), (Isolation::GENERAL, ZygotePolicy::None));
+    assert_eq!(
+        (config.internals.container_recipe, config.zygotes()),
+        (Isolation::GENERAL, ZygotePolicy::None)
+    );
     let refused = combine("zygotes = 'root'", &[general], &Flags::default()).unwrap_err();
     assert!(matches!(refused, ConfigError::NothingForks(Isolation::GENERAL)), "{refused}");
-    assert!(combine("isolation = 'sock'\nzygotes = 'root'", &[], &Flags::default()).is_ok());
-    let misspelt = combine("isolation = 'docker'", &[], &Flags::default()).unwrap_err();
+    assert!(
+        combine("zygotes = 'root'\n[internals]\ncontainer_recipe = 'sock'", &[], &Flags::default())
+            .is_ok()
+    );
+    let misspelt =
+        combine("[internals]\ncontainer_recipe = 'docker'", &[], &Flags::default()).unwrap_err();
     assert!(misspelt.to_string().contains("lean, sock or general"), "{misspelt}");
 }
 
 #[test]
 fn processors_are_numbers_in_a_file_and_texts_in_a_variable() {
-    let config = combine("cpu = 0.5", &[("WOOL_CPU_MOST", "1.5")], &Flags::default()).unwrap();
+    let config =
+        combine("cpu_default = 0.5", &[("WOOL_CPU_MAX", "1.5")], &Flags::default()).unwrap();
     let bounds = config.cpu_bounds();
     assert_eq!(bounds.default.unwrap().number(), 0.5);
     assert_eq!(bounds.most.unwrap().number(), 1.5);
-    let refused = combine("cpu = '50%'", &[], &Flags::default()).unwrap_err().to_string();
+    let refused = combine("cpu_default = '50%'", &[], &Flags::default()).unwrap_err().to_string();
     assert!(refused.contains("0.5 for half of one"), "{refused}");
     assert!(combine("", &[], &Flags { strict: true, ..Flags::default() }).unwrap().strict);
 }
@@ -128,7 +141,11 @@ fn processors_are_numbers_in_a_file_and_texts_in_a_variable() {
 fn a_static_tree_has_to_be_named() {
     let refused = combine("zygotes = 'static'", &[], &Flags::default()).unwrap_err();
     assert!(refused.to_string().contains("zygote_seed"), "{refused}");
-    let named = combine("zygotes = 'static'\nzygote_seed = 'tree.json'", &[], &Flags::default());
+    let named = combine(
+        "zygotes = 'static'\n[internals]\nzygote_seed = 'tree.json'",
+        &[],
+        &Flags::default(),
+    );
     assert_eq!(named.unwrap().zygotes(), ZygotePolicy::Static);
 }
 
@@ -136,13 +153,17 @@ fn a_static_tree_has_to_be_named() {
 fn every_setting_has_a_variable() {
     let optional = combine(
         "",
-        &[("WOOL_CREATIONS", "3"), ("WOOL_PYTHON", "3.12"), ("WOOL_ZYGOTE_BYTES", "1GiB")],
+        &[
+            ("WOOL_INTERNALS_CREATIONS", "3"),
+            ("WOOL_PYTHON", "3.12"),
+            ("WOOL_INTERNALS_ZYGOTE_BYTES", "1GiB"),
+        ],
         &Flags::default(),
     );
     let config = optional.unwrap();
-    assert_eq!((config.creations, config.python.as_deref()), (Some(3), Some("3.12")));
-    assert_eq!(config.zygote_bytes, Some(Bytes(1 << 30)));
-    assert_eq!(keys().len(), 55);
+    assert_eq!((config.internals.creations, config.python.as_deref()), (Some(3), Some("3.12")));
+    assert_eq!(config.internals.zygote_bytes, Some(Bytes(1 << 30)));
+    assert_eq!((Config::DECLARED.len(), Internals::DECLARED.len()), (40, 15));
 }
 
 #[test]

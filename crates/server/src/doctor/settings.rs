@@ -14,14 +14,14 @@ use crate::unenforced::{self, Enforcement};
 const FEW: usize = 64;
 
 pub(super) fn all(host: &Host, config: &Config) -> [Finding; 4] {
-    let isolation = isolation(host.kernel, config.isolation);
+    let isolation = isolation(host.kernel, config.internals.container_recipe);
     [isolation, limits(host, config), network(config), capacity(host, config)]
 }
 
 /// Which limits and lines of defence a worker with these settings would not enforce here.
 fn limits(host: &Host, config: &Config) -> Finding {
     let what = "limits";
-    let missing = Enforcement::probed(host, config.isolation).unenforced();
+    let missing = Enforcement::probed(host, config.internals.container_recipe).unenforced();
     if missing.is_empty() {
         return Finding::ok(what, "all enforced");
     }
@@ -63,7 +63,7 @@ fn isolation(kernel: Kernel, set: Isolation) -> Finding {
     Finding::degraded(
         what,
         found,
-        format!("{}: leave `isolation` out for \"{}\"", costs.join("; "), Isolation::LEAN),
+        format!("{}: leave `container_recipe` out for \"{}\"", costs.join("; "), Isolation::LEAN),
     )
 }
 
