@@ -86,7 +86,7 @@ async fn a_death_is_told_with_its_cause_and_leaves_no_instance() {
             matches!(&result, Err(CallError::Died(cause)) if *cause == death),
             "{module}: {result:?}"
         );
-        assert_eq!(world.census().instances, 0, "{module}");
+        world.until(module, |census| census.instances == 0).await;
     }
 }
 
@@ -140,7 +140,7 @@ async fn an_answer_that_breaks_the_protocol_is_refused_and_leaves_no_instance() 
     for module in ["garbage", "nonsense", "another"] {
         let (world, result) = outcome(module, EngineConfig::default()).await;
         assert!(matches!(result, Err(CallError::BadAnswer(_))), "{module}: {result:?}");
-        assert_eq!(world.census().instances, 0, "{module}");
+        world.until(module, |census| census.instances == 0).await;
     }
 }
 
@@ -151,7 +151,7 @@ async fn an_answer_may_be_as_large_as_allowed_and_no_larger() {
     assert_eq!(result.unwrap().body.len(), 100_000);
     let (world, result) = outcome("large:100001", config).await;
     assert!(matches!(result, Err(CallError::BadAnswer(_))));
-    assert_eq!(world.census().instances, 0);
+    world.until("it is gone", |census| census.instances == 0).await;
     // Shorter than a frame of output may be, which the decoder therefore lets pass.
     let config = EngineConfig { reply_bytes: 10, ..EngineConfig::default() };
     assert!(matches!(outcome("large:11", config).await.1, Err(CallError::BadAnswer(_))));
@@ -170,7 +170,7 @@ async fn a_call_or_a_load_that_takes_too_long_is_ended_and_its_sandbox_destroyed
             "{module}"
         );
         assert!(begun.elapsed() < Duration::from_secs(10), "{module}");
-        assert_eq!(world.census().instances, 0, "{module}");
+        world.until(module, |census| census.instances == 0).await;
     }
 }
 
@@ -242,7 +242,7 @@ async fn more_messages_than_are_read_for_one_call_end_it() {
     for module in ["drum:48", "repeat:48"] {
         let (world, result) = outcome(module, config.clone()).await;
         assert!(matches!(result, Err(CallError::BadAnswer(_))), "{module}: {result:?}");
-        assert_eq!(world.census().instances, 0, "{module}");
+        world.until(module, |census| census.instances == 0).await;
     }
 }
 
@@ -281,7 +281,10 @@ async fn handlers_that_come_and_go_leave_nothing_behind() {
         let module = ["echo", "unloadable", "exit:1", "garbage"][number % 4];
         world.call(&Arc::new(handler(&format!("h{number}"), module))).await;
     }
-    let status = world.engine.status();
-    assert_eq!((status.handlers, status.instances.busy, status.instances.idle), (0, 0, 0));
-    assert_eq!(world.census().instances, 0);
+    world.until("all are gone", |census| census.instances == 0).await;
+    eventually("nothing is known of any", || {
+        let status = world.engine.status();
+        (status.handlers, status.instances.busy, status.instances.idle) == (0, 0, 0)
+    })
+    .await;
 }
