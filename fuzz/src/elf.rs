@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 
 use layers::fuzzed;
 use microvm::image::Image;
-use microvm::layout::{PROGRAM, USER_END};
-use microvm::space::Space;
+use microvm::memory::Space;
+use microvm::memory::layout::{PROGRAM, USER_END};
 use tempfile::TempDir;
 
 use crate::scratch::scratch;

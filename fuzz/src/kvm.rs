@@ -5,8 +5,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use microvm::hypervisor::Hypervisor;
-use microvm::stop::Stopper;
+use microvm::machine::Hypervisor;
+use microvm::machine::Stopper;
 
 /// The host's KVM. Where there is none the target has nothing to do: that is printed once, and is a failure where
 /// `LAMBSWOOL_REQUIRE` names `kvm`.

@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use microvm::hypervisor::Hypervisor;
-use microvm::layout::{MAP_START, PAGE};
 use microvm::linux::{Options, Pause, Process, Template};
-use microvm::scan::Scanner;
+use microvm::machine::Hypervisor;
+use microvm::memory::Scanner;
+use microvm::memory::layout::{MAP_START, PAGE};
 use microvm::vfs::TreeBuilder;
 use tempfile::TempDir;
 

@@ -4,8 +4,8 @@
 use std::fs;
 use std::time::Duration;
 
-use microvm::hypervisor::Hypervisor;
 use microvm::linux::{Options, Pause, Process};
+use microvm::machine::Hypervisor;
 use microvm::unikernel::{Ended, Unikernel};
 use microvm::vfs::TreeBuilder;
 

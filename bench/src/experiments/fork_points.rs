@@ -4,7 +4,7 @@
 //! loaded and nothing executed.
 
 use anyhow::Result;
-use microvm::hypervisor::Hypervisor;
+use microvm::machine::Hypervisor;
 
 use super::{on_kvm, take_turns};
 use crate::guests::{Frozen, Guest, Point, Way, python};

@@ -5,7 +5,7 @@
 //! fork of the monitor, on small pages and on huge ones.
 
 use anyhow::Result;
-use microvm::hypervisor::Hypervisor;
+use microvm::machine::Hypervisor;
 
 use super::{Measured, at_least, at_most, on_kvm, take_turns};
 use crate::baselines::first_byte;

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 
 use anyhow::Result;
-use microvm::hypervisor::Hypervisor;
+use microvm::machine::Hypervisor;
 
 use super::{Measured, on_kvm, take_turns};
 use crate::guests::{Forking, Frozen, Guest, Point, Program, Way, build};

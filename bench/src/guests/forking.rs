@@ -16,9 +16,9 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use microvm::arena::Memory;
-use microvm::hypervisor::Hypervisor;
 use microvm::linux::{Forked, Process};
+use microvm::machine::Hypervisor;
+use microvm::memory::MemoryKind;
 use rustix::process::{WaitOptions, waitpid};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
@@ -59,8 +59,8 @@ struct Returned {
 /// The monitor's side: forks for each byte of standard input, until that ends.
 pub(crate) fn monitor(mut words: impl Iterator<Item = String>) -> Result<()> {
     let memory = match words.next().as_deref() {
-        Some(HUGE) => Memory::AnonymousHuge,
-        Some(SMALL) => Memory::Anonymous,
+        Some(HUGE) => MemoryKind::AnonymousHuge,
+        Some(SMALL) => MemoryKind::Anonymous,
         other => bail!("pages are {HUGE} or {SMALL}, not {other:?}"),
     };
     let dir = PathBuf::from(words.next().context("no directory")?);

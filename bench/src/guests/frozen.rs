@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 
 use anyhow::{Context as _, Result, ensure};
-use microvm::arena::Memory;
-use microvm::hypervisor::Hypervisor;
 use microvm::linux::{Pause, Process, Template};
-use microvm::scan::Scanner;
+use microvm::machine::Hypervisor;
+use microvm::memory::MemoryKind;
+use microvm::memory::Scanner;
 
 use super::{Answered, Program, ask};
 use crate::load::{Pending, Shot, Target};
@@ -35,7 +35,7 @@ impl Frozen {
     /// Prepares one.
     pub(crate) fn make(program: &Program, point: Point) -> Result<Box<Self>> {
         let host = Hypervisor::open()?;
-        let mut process = program.start(&host, Memory::File)?;
+        let mut process = program.start(&host, MemoryKind::File)?;
         let bytes = match point {
             Point::Loaded => program.waits,
             Point::Waiting(number) => {
@@ -113,7 +113,7 @@ impl Guest {
                 answered
             }
             Way::Start(host, program, before) => {
-                let mut process = program.start(host, Memory::File)?;
+                let mut process = program.start(host, MemoryKind::File)?;
                 let mut answered = ask(&mut process, program.waits)?;
                 for _ in 0..*before {
                     answered = ask(&mut process, 1)?;

@@ -14,9 +14,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use microvm::arena::Memory;
-use microvm::hypervisor::Hypervisor;
 use microvm::linux::{Options, Pause, Process};
+use microvm::machine::Hypervisor;
+use microvm::memory::MemoryKind;
 use microvm::vfs::TreeBuilder;
 
 pub(crate) use forking::{Forking, ROLE, monitor};
@@ -56,7 +56,7 @@ impl Program {
     }
 
     /// Loads it; it has not run yet.
-    fn start(&self, host: &Hypervisor, memory: Memory) -> Result<Process> {
+    fn start(&self, host: &Hypervisor, memory: MemoryKind) -> Result<Process> {
         let mut tree = TreeBuilder::default();
         for (at, dir) in &self.layers {
             tree = tree.layer(at, dir).context("read the program")?;

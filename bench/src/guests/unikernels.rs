@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use microvm::hypervisor::Hypervisor;
-use microvm::scan::Scanner;
+use microvm::machine::Hypervisor;
+use microvm::memory::Scanner;
 use microvm::unikernel::{Ended, Template, Unikernel};
 
 use crate::load::{Pending, Shot, Target};

@@ -8,9 +8,9 @@ use goblin::elf::program_header::{PT_INTERP, PT_LOAD, ProgramHeader};
 use rustix::io::Errno;
 use thiserror::Error;
 
-use crate::layout::{BLOCK, PAGE, USER_END, page_down, page_up};
-use crate::rights::Rights;
-use crate::space::{Place, Space};
+use crate::memory::layout::{BLOCK, PAGE, USER_END, page_down, page_up};
+use crate::memory::rights::Rights;
+use crate::memory::space::{Place, Space};
 
 /// Longest path of an interpreter.
 const PATH_MAX: u64 = 4096;
@@ -242,7 +242,7 @@ mod tests {
             }
             if let Ok(image) = Image::parse(&file) {
                 let mut space = Space::new().unwrap();
-                let _ = image.load(&file, &mut space, crate::layout::PROGRAM);
+                let _ = image.load(&file, &mut space, crate::memory::layout::PROGRAM);
             }
         }
     }
@@ -266,9 +266,9 @@ mod tests {
         assert_eq!(large.huge_code(), Some(0xf_5000));
 
         let mut space = Space::new().unwrap();
-        let loaded = large.load(&[], &mut space, crate::layout::PROGRAM).unwrap();
+        let loaded = large.load(&[], &mut space, crate::memory::layout::PROGRAM).unwrap();
         assert!((loaded.bias + 0xf_6000).is_multiple_of(BLOCK), "{loaded:x?}");
-        assert!(loaded.bias >= crate::layout::PROGRAM, "{loaded:x?}");
+        assert!(loaded.bias >= crate::memory::layout::PROGRAM, "{loaded:x?}");
         let lowest = space.map(Place::BlockAt(0xf_5000), 5 * BLOCK, Rights::READ).unwrap();
         assert!((lowest + 0xf_5000).is_multiple_of(BLOCK), "{lowest:x}");
     }

@@ -47,23 +47,10 @@
 
 #![cfg(target_arch = "x86_64")]
 
-pub mod arena;
-pub mod cpu;
-mod file_mappings;
-pub mod hypervisor;
 pub mod image;
-pub mod layout;
 pub mod linux;
+pub mod machine;
+pub mod memory;
 pub mod mutant;
-mod processor;
-pub mod regions;
-mod rewind;
-pub mod rights;
-pub mod ring0;
-pub mod scan;
-pub mod space;
-pub mod stop;
-pub mod tables;
 pub mod unikernel;
-pub mod vcpu;
 pub mod vfs;

@@ -13,13 +13,13 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use thiserror::Error;
 
-use crate::hypervisor::Hypervisor;
 use crate::image::{Image, ImageError};
-use crate::layout::{BLOCK, Places, STACK_BYTES};
-use crate::rights::Rights;
-use crate::space::{Place, Space};
-use crate::stop::Stopper;
-use crate::vcpu::{Exit, Fault, Vcpu, VcpuError};
+use crate::machine::Hypervisor;
+use crate::machine::Stopper;
+use crate::machine::{Exit, Fault, Vcpu, VcpuError};
+use crate::memory::layout::{BLOCK, Places, STACK_BYTES};
+use crate::memory::rights::Rights;
+use crate::memory::space::{Place, Space};
 
 /// Most bytes that a call moves.
 const MOST_BYTES: u64 = 16 << 20;
@@ -246,7 +246,7 @@ impl Unikernel {
     fn grow(&mut self, length: u64) -> u64 {
         match self.space.map(Place::FixedIfFree(self.heap), length, Rights::WRITE) {
             Ok(start) => {
-                self.heap = start + crate::layout::page_up(length);
+                self.heap = start + crate::memory::layout::page_up(length);
                 start
             }
             Err(_) => REFUSED,

@@ -3,9 +3,9 @@
 mod machine;
 
 use machine::{compile, kvm};
-use microvm::hypervisor::Hypervisor;
 use microvm::linux::{Options, Pause, Process, Template};
-use microvm::scan::Scanner;
+use microvm::machine::Hypervisor;
+use microvm::memory::Scanner;
 use microvm::vfs::TreeBuilder;
 use rustix::time::{ClockId, clock_gettime};
 

@@ -7,10 +7,10 @@ mod machine;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use machine::{compile, kvm};
-use microvm::arena::Memory;
-use microvm::hypervisor::Hypervisor;
 use microvm::linux::{ForkError, Forked, Options, Pause, Process, Template};
-use microvm::scan::Scanner;
+use microvm::machine::Hypervisor;
+use microvm::memory::MemoryKind;
+use microvm::memory::Scanner;
 use microvm::vfs::TreeBuilder;
 use rustix::process::{WaitOptions, waitpid};
 
@@ -46,7 +46,7 @@ const PROGRAM: &str = r##"
     }
 "##;
 
-fn start(memory: Memory, host: &Hypervisor, directory: &std::path::Path) -> Process {
+fn start(memory: MemoryKind, host: &Hypervisor, directory: &std::path::Path) -> Process {
     let tree = TreeBuilder::default().layer("/", directory).unwrap().devices();
     let tree = tree.scratch("/tmp").build(1 << 20, 16);
     let options = Options { program: vec!["/program".into()], channel: true, ..Options::default() };
@@ -99,7 +99,7 @@ fn a_fork_goes_on_where_its_original_stands_and_neither_sees_the_other(
     host: &Hypervisor,
     directory: &std::path::Path,
 ) {
-    for memory in [Memory::Anonymous, Memory::AnonymousHuge] {
+    for memory in [MemoryKind::Anonymous, MemoryKind::AnonymousHuge] {
         counts_apart(start(memory, host, directory), host);
     }
 }
@@ -108,7 +108,7 @@ fn a_clone_of_a_template_can_be_forked_and_the_fork_be_reset(
     host: &Hypervisor,
     directory: &std::path::Path,
 ) {
-    let template = Template::seal(start(Memory::File, host, directory)).unwrap();
+    let template = Template::seal(start(MemoryKind::File, host, directory)).unwrap();
     counts_apart(template.spawn(host).unwrap(), host);
     fork(template.spawn(host).unwrap(), host, |mut clone| {
         // The clone's own pages, not the original's.
@@ -121,12 +121,12 @@ fn a_clone_of_a_template_can_be_forked_and_the_fork_be_reset(
 }
 
 fn memory_that_both_would_write_to_is_not_forked(host: &Hypervisor, directory: &std::path::Path) {
-    let refused = start(Memory::File, host, directory).fork(host);
+    let refused = start(MemoryKind::File, host, directory).fork(host);
     assert!(matches!(refused, Err(ForkError::Shared)), "{refused:?}");
 }
 
 fn a_monitor_with_threads_is_not_forked(host: &Hypervisor, directory: &std::path::Path) {
-    let process = start(Memory::Anonymous, host, directory);
+    let process = start(MemoryKind::Anonymous, host, directory);
     let (over, wait) = std::sync::mpsc::channel::<()>();
     let other = std::thread::spawn(move || wait.recv().is_err());
     let refused = process.fork(host);

@@ -5,8 +5,8 @@ mod machine;
 use std::collections::BTreeSet;
 
 use machine::{compile, kvm};
-use microvm::hypervisor::Hypervisor;
 use microvm::linux::{Options, Pause, Process, Template};
+use microvm::machine::Hypervisor;
 use microvm::vfs::TreeBuilder;
 
 /// For each byte that it reads, says the addresses of its code, its stack, its break, a mapping and the kernel's shared object.

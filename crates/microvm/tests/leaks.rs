@@ -4,7 +4,7 @@ mod machine;
 
 use machine::{compile, kvm};
 use microvm::linux::{Options, Pause, Process, Template};
-use microvm::scan::Scanner;
+use microvm::memory::Scanner;
 use microvm::vfs::TreeBuilder;
 
 /// Descriptors and mappings of machines: those of files, of KVM's own and of a guest's size.

@@ -6,10 +6,10 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use machine::{compile, kvm};
-use microvm::hypervisor::Hypervisor;
-use microvm::layout::ARENA_BYTES;
 use microvm::linux::{MOST_LAYER_FILES, Options, Pause, Process, Template};
-use microvm::scan::Scanner;
+use microvm::machine::Hypervisor;
+use microvm::memory::Scanner;
+use microvm::memory::layout::ARENA_BYTES;
 use microvm::vfs::TreeBuilder;
 use tempfile::TempDir;
 

@@ -8,11 +8,11 @@ mod machine;
 use std::os::unix::fs::FileExt as _;
 
 use machine::{compile, kvm};
-use microvm::hypervisor::Hypervisor;
-use microvm::layout::PAGE;
 use microvm::linux::{Options, Pause, Process, Template};
+use microvm::machine::Hypervisor;
+use microvm::memory::Scanner;
+use microvm::memory::layout::PAGE;
 use microvm::mutant::{Mutant, with};
-use microvm::scan::Scanner;
 use microvm::vfs::TreeBuilder;
 
 /// Each letter changes something that one mutant leaves as it is; `w` writes where that is not allowed.

@@ -4,9 +4,9 @@ mod machine;
 
 use layers::{Silent, Store, base, python};
 use machine::kvm;
-use microvm::hypervisor::Hypervisor;
 use microvm::linux::{Build, Options, Pause, Process, Template};
-use microvm::scan::Scanner;
+use microvm::machine::Hypervisor;
+use microvm::memory::Scanner;
 use microvm::vfs::{Tree, TreeBuilder};
 use sandbox::wire::{Convention, Decoder, Load, Reply, Request};
 

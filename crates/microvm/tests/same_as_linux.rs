@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::Command;
 
 use machine::{compile, kvm};
-use microvm::hypervisor::Hypervisor;
 use microvm::linux::{Options, Pause, Process};
+use microvm::machine::Hypervisor;
 use microvm::vfs::TreeBuilder;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};

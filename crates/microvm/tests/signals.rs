@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use machine::{compile, kvm};
 use microvm::linux::{Options, Pause, Process, Template};
-use microvm::scan::Scanner;
+use microvm::memory::Scanner;
 use microvm::vfs::TreeBuilder;
 
 const HEAD: &str = r#"
@@ -340,7 +340,7 @@ fn clones_have_no_alarm_and_a_reset_takes_one_away() {
     }
 }
 
-fn start(host: &microvm::hypervisor::Hypervisor, source: &str) -> Process {
+fn start(host: &microvm::machine::Hypervisor, source: &str) -> Process {
     let directory = tempfile::tempdir().unwrap();
     let program = compile(&format!("{HEAD}{source}"), &["-static", "-pthread"]);
     std::fs::write(directory.path().join("program"), program).unwrap();

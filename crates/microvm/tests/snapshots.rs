@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use machine::{compile, kvm};
-use microvm::hypervisor::Hypervisor;
 use microvm::linux::{Build, Options, Pause, Process, RestoreError, SaveError, Template, VERSION};
+use microvm::machine::Hypervisor;
 use microvm::vfs::{Tree, TreeBuilder};
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use machine::{compile, kvm};
-use microvm::hypervisor::Hypervisor;
 use microvm::linux::{Options, Pause, Process, Template};
-use microvm::scan::Scanner;
+use microvm::machine::Hypervisor;
+use microvm::memory::Scanner;
 use microvm::vfs::TreeBuilder;
 
 const HEAD: &str = r#"

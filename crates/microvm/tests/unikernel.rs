@@ -5,7 +5,7 @@ mod machine;
 use std::time::{Duration, Instant};
 
 use machine::{assembly, kvm, unikernel};
-use microvm::scan::Scanner;
+use microvm::memory::Scanner;
 use microvm::unikernel::{Ended, Template, Unikernel};
 
 /// Runs a program to its first end; returns that and its output.

@@ -5,8 +5,8 @@ use std::io::{Read, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use microvm::hypervisor::Hypervisor;
-use microvm::scan::Scanner;
+use microvm::machine::Hypervisor;
+use microvm::memory::Scanner;
 use sys::process::without_capabilities;
 use vmm::monitor::{examine, jail, serve, unikernel};
 

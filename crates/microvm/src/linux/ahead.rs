@@ -17,14 +17,14 @@ use std::ops::Range;
 
 use super::clock_page::{LIST, page_of};
 use super::process::Process;
-use crate::arena::{Arena, length_of};
-use crate::layout::{PAGE, USER_END, pages as pages_of};
-use crate::regions::Regions;
-use crate::rights::Rights;
-use crate::scan::Scanner;
-use crate::space::Space;
-use crate::tables;
-use crate::vcpu::{Exit, Vcpu, VcpuError};
+use crate::machine::{Exit, Vcpu, VcpuError};
+use crate::memory::arena::{Arena, length_of};
+use crate::memory::layout::{PAGE, USER_END, pages as pages_of};
+use crate::memory::regions::Regions;
+use crate::memory::rights::Rights;
+use crate::memory::scan::Scanner;
+use crate::memory::space::Space;
+use crate::memory::tables;
 
 /// Pages, at most.
 const MOST: usize = 4096;
@@ -210,9 +210,9 @@ mod tests {
     use super::super::clock_page::touching;
     use super::super::{Options, Template};
     use super::*;
-    use crate::hypervisor::Hypervisor;
-    use crate::layout::STACK_BYTES;
-    use crate::rights::Rights;
+    use crate::machine::Hypervisor;
+    use crate::memory::layout::STACK_BYTES;
+    use crate::memory::rights::Rights;
     use crate::vfs::TreeBuilder;
 
     /// It is never run.

@@ -1,7 +1,7 @@
 //! The timer that interrupts a program: `alarm` and `setitimer` of real time, which send SIGALRM.
 //!
 //! ```text
-//!   set ──► its time comes ──► the guest computes: KVM_RUN comes back, see crate::stop ──┐
+//!   set ──► its time comes ──► the guest computes: KVM_RUN comes back, see crate::machine::stop ──┐
 //!            ▲                 a call waits: it waits no longer than until then ─────────┴─► the signal ──► gone, or set anew
 //!            └──────────────────────────────────── it repeats itself ─────────────────────────────────────────┘
 //! ```

@@ -7,7 +7,7 @@ use super::{
     Answer, alarm, alone, clock, descriptors, futex, identity, memory, paths, ready,
     resource_limits, signals, sockets, status, threads, transfer,
 };
-use crate::vcpu::VcpuError;
+use crate::machine::VcpuError;
 
 /// How a system call ends.
 #[derive(Debug)]

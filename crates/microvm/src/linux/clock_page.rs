@@ -16,18 +16,18 @@
 //! where something came in between.
 //!
 //! A host whose kernel does not trust the counter itself, or whose machines read another one, gets no bases: then each
-//! look at a clock leaves the machine ([`crate::hypervisor::Hypervisor::ticks`] says which it is).
+//! look at a clock leaves the machine ([`crate::machine::Hypervisor::ticks`] says which it is).
 
 use std::ops::Range;
 
 use rustix::time::{ClockId, clock_gettime};
 
 use super::clock::{MONOTONIC, REALTIME};
-use crate::arena::Frozen;
-use crate::hypervisor::{Ticks, read_ticks};
-use crate::layout::{PAGE, page_up};
-use crate::rights::Rights;
-use crate::space::{Place, Space, SpaceState};
+use crate::machine::{Ticks, read_ticks};
+use crate::memory::arena::Frozen;
+use crate::memory::layout::{PAGE, page_up};
+use crate::memory::rights::Rights;
+use crate::memory::space::{Place, Space, SpaceState};
 
 /// Offset of the clocks' bases in the page.
 const BASES: u64 = 32;

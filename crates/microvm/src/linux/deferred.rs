@@ -19,8 +19,8 @@ use rustix::io::Errno;
 
 use super::memory::{FIXED, fill};
 use super::process::Process;
-use crate::layout::{PAGE, page_up};
-use crate::rights::Rights;
+use crate::memory::layout::{PAGE, page_up};
+use crate::memory::rights::Rights;
 use crate::vfs::NodeId;
 
 const MMAP: u64 = libc::SYS_mmap.cast_unsigned();

@@ -27,9 +27,9 @@ use super::alarm::Alarm;
 use super::clock_page::ClockPage;
 use super::identity::another;
 use super::process::{Process, keep_time};
-use crate::cpu::CpuState;
-use crate::hypervisor::Hypervisor;
-use crate::vcpu::{Vcpu, VcpuError};
+use crate::machine::Hypervisor;
+use crate::machine::cpu::CpuState;
+use crate::machine::{Vcpu, VcpuError};
 
 /// On which side of a fork this is.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub enum Forked {
     /// In the monitor that was forked: its guest as before, and the process that has to be waited for.
     Original(Process, Pid),
     /// In the new process: a guest that stands where the original does. Its randomness is a sibling's until somebody
-    /// wakes it, and a [`crate::scan::Scanner`] of the original's looks at the original: open another one.
+    /// wakes it, and a [`crate::memory::scan::Scanner`] of the original's looks at the original: open another one.
     Clone(Process),
 }
 
@@ -124,7 +124,7 @@ mod tests {
     use super::super::clock_page::says;
     use super::super::{Options, Template};
     use super::*;
-    use crate::arena::Memory;
+    use crate::memory::arena::MemoryKind;
     use crate::vfs::TreeBuilder;
 
     /// It is never run.
@@ -155,7 +155,7 @@ mod tests {
 
     /// A machine whose guest was told a minute more than it is, as if the host's clock had been slewed for long; and what it
     /// was told.
-    fn ahead(host: &Hypervisor, memory: Memory) -> (Process, u64) {
+    fn ahead(host: &Hypervisor, memory: MemoryKind) -> (Process, u64) {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("program"), PROGRAM).unwrap();
         let tree = TreeBuilder::default().layer("/", directory.path()).unwrap().devices();
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn the_clock_of_a_forked_clone_does_not_go_back_behind_what_its_original_was_told() {
         let Some(host) = host() else { return };
-        let (mut process, told) = ahead(&host, Memory::Anonymous);
+        let (mut process, told) = ahead(&host, MemoryKind::Anonymous);
         let prepared = CpuState::save(&mut process.vcpu).unwrap();
         // On the same side, where nothing else is different: a test's process has threads, and cannot be forked.
         let mut clone = process.adopt(&host, &prepared).unwrap();
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn clones_begin_where_their_templates_clock_was_and_have_a_page_each() {
         let Some(host) = host() else { return };
-        let (process, told) = ahead(&host, Memory::File);
+        let (process, told) = ahead(&host, MemoryKind::File);
         let template = Template::seal(process).unwrap();
         let [mut first, mut second] = [0; 2].map(|_| template.spawn(&host).unwrap());
         let began = tells(&mut first);

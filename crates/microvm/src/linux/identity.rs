@@ -12,8 +12,8 @@ use super::process::Process;
 use super::record::Record;
 use super::start::USER;
 use super::{Answer, clock};
-use crate::layout::USER_HALF_END;
-use crate::stop::Stopper;
+use crate::machine::Stopper;
+use crate::memory::layout::USER_HALF_END;
 
 /// The number of a process that was started here, and is nobody's clone.
 pub(super) const PID: u64 = 1;

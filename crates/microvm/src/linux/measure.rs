@@ -3,8 +3,8 @@
 use std::io;
 
 use super::process::Process;
-use crate::layout::ARENA_BYTES;
-use crate::scan::Scanner;
+use crate::memory::layout::ARENA_BYTES;
+use crate::memory::scan::Scanner;
 
 impl Process {
     /// Bounds what it uses from now on: bytes of memory beyond what was mapped when the first machine was frozen that it comes

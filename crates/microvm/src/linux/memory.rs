@@ -9,11 +9,11 @@ use super::deferred::{self, Deferred};
 use super::files::Object;
 use super::process::Process;
 use super::{Answer, flags, resource_limits};
-use crate::file_mappings::FileMapping;
 use crate::image::Image;
-use crate::layout::{BLOCK, BREAK_END, PAGE, USER_END, page_up};
-use crate::rights::Rights;
-use crate::space::Place;
+use crate::memory::file_mappings::FileMapping;
+use crate::memory::layout::{BLOCK, BREAK_END, PAGE, USER_END, page_up};
+use crate::memory::rights::Rights;
+use crate::memory::space::Place;
 use crate::vfs::{Contents, Device, NodeId};
 
 const KIND: u64 = 0xf;

@@ -57,7 +57,9 @@ pub use files::{MOST_LAYER_FILES, Stream};
 pub use fork::{ForkError, Forked};
 pub use process::{Options, Pause, Process, ProcessError};
 pub use snapshot::{Build, RestoreError, SaveError, VERSION};
-pub use template::{Reset, Template};
+pub use template::Template;
+
+pub use crate::memory::Reset;
 
 use rustix::io::Errno;
 

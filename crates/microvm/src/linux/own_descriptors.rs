@@ -96,7 +96,7 @@ pub(super) fn describe_link(descriptor: u64) -> Record<144> {
         .int(28, user)
         .int(32, user)
         .long(48, 64)
-        .long(56, crate::layout::PAGE)
+        .long(56, crate::memory::layout::PAGE)
 }
 
 /// Inodes of links are above those of all nodes.

@@ -8,7 +8,7 @@ use super::process::Process;
 use super::record::long_at;
 use super::start::USER;
 use super::{Answer, flags, memory, own_descriptors, proc};
-use crate::layout::PAGE;
+use crate::memory::layout::PAGE;
 use crate::vfs::{Contents, Found, Kind, Moment, NodeId, READ, SEARCH, Times, Tree, WRITE};
 
 /// AT_FDCWD: relative paths start at the current directory.

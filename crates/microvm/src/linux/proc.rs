@@ -9,9 +9,9 @@ use super::clock::since_start;
 use super::identity::hundredths;
 use super::process::Process;
 use super::start::USER;
-use crate::file_mappings::FileMapping;
-use crate::layout::{PAGE, USER_END};
-use crate::rights::Rights;
+use crate::memory::file_mappings::FileMapping;
+use crate::memory::layout::{PAGE, USER_END};
+use crate::memory::rights::Rights;
 use crate::vfs::{NodeId, Told};
 
 /// What a machine without a limit is told to have: one that imports, and whose clones have limits of their own. What libraries

@@ -29,17 +29,17 @@ use super::signals::Signals;
 use super::start;
 use super::template::Kernel;
 use super::threads::{self, Standing, Threads};
-use crate::arena::Memory;
-use crate::file_mappings::FileMapping;
-use crate::hypervisor::Hypervisor;
 use crate::image::{Image, ImageError, Loaded};
-use crate::layout::{Places, USER_END};
-use crate::rights::Rights;
-use crate::ring0::PATCHED;
-use crate::space::Space;
-use crate::stop::{Running, Stopper};
-use crate::tables;
-use crate::vcpu::{Exit, Fault, Vcpu, VcpuError};
+use crate::machine::Hypervisor;
+use crate::machine::{Exit, Fault, Vcpu, VcpuError};
+use crate::machine::{Running, Stopper};
+use crate::memory::arena::MemoryKind;
+use crate::memory::file_mappings::FileMapping;
+use crate::memory::layout::{Places, USER_END};
+use crate::memory::rights::Rights;
+use crate::memory::ring0::PATCHED;
+use crate::memory::space::Space;
+use crate::memory::tables;
 use crate::vfs::{Branch, NodeId, Tree};
 
 /// Beyond all numbers of system calls that Linux has.
@@ -139,7 +139,7 @@ impl Process {
     /// # Errors
     /// When there is no such program, or the host refuses a machine.
     pub fn start(host: &Hypervisor, tree: Tree, options: &Options) -> Result<Self, ProcessError> {
-        Self::start_in(Memory::File, host, tree, options)
+        Self::start_in(MemoryKind::File, host, tree, options)
     }
 
     /// As [`Process::start`], in memory of this kind.
@@ -147,7 +147,7 @@ impl Process {
     /// # Errors
     /// As for [`Process::start`].
     pub fn start_in(
-        memory: Memory,
+        memory: MemoryKind,
         host: &Hypervisor,
         tree: Tree,
         options: &Options,
@@ -442,7 +442,7 @@ impl Process {
     /// long. Only code that nobody can write is patched: what can be written may be data, or be checked by its writer.
     fn patch(&mut self, site: u64) {
         const SYSCALL_BYTES: [u8; 2] = [0x0f, 0x05];
-        let in_one_page = site % crate::layout::PAGE < crate::layout::PAGE - 1;
+        let in_one_page = site % crate::memory::layout::PAGE < crate::memory::layout::PAGE - 1;
         let code = Rights::EXECUTE;
         let rights = self.space.regions().at(site).map_or(Rights::NONE, |(_, rights)| rights);
         if !in_one_page || rights != code {

@@ -24,7 +24,7 @@ use super::signals;
 use super::start::USER;
 use super::threads::Standing;
 use super::{Answer, identity};
-use crate::layout::STACK_BYTES;
+use crate::memory::layout::STACK_BYTES;
 
 const INFINITE: u64 = libc::RLIM_INFINITY;
 /// How many kinds there are: RLIM_NLIMITS.

@@ -45,11 +45,11 @@ use super::resource_limits::ResourceLimits;
 use super::signals::{SavedSignals, Signals};
 use super::template::{Kernel, Template};
 use super::threads::{SavedThreads, Threads};
-use crate::arena::Frozen;
-use crate::cpu::{CpuState, SavedCpu};
-use crate::hypervisor::Hypervisor;
-use crate::space::{Impossible, SavedSpace, Space, SpaceState};
-use crate::vcpu::Vcpu;
+use crate::machine::Hypervisor;
+use crate::machine::Vcpu;
+use crate::machine::cpu::{CpuState, SavedCpu};
+use crate::memory::arena::Frozen;
+use crate::memory::space::{Impossible, SavedSpace, Space, SpaceState};
 use crate::vfs::{Kind, NodeId, SavedScratch, Tree};
 use facts::Facts;
 

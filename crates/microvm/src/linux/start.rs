@@ -5,9 +5,9 @@ use std::io;
 use super::clock_page;
 use super::process::{Options, ProcessError};
 use crate::image::{Image, ImageError, Loaded};
-use crate::layout::{Places, STACK_BYTES};
-use crate::rights::Rights;
-use crate::space::{Place, Space};
+use crate::memory::layout::{Places, STACK_BYTES};
+use crate::memory::rights::Rights;
+use crate::memory::space::{Place, Space};
 
 /// Most bytes of arguments and environment.
 const MOST_BYTES: u64 = 1 << 20;
@@ -56,7 +56,7 @@ pub(super) fn lay_out(
         (libc::AT_PHDR, program.headers),
         (libc::AT_PHENT, 56),
         (libc::AT_PHNUM, u64::from(image.headers.1)),
-        (libc::AT_PAGESZ, crate::layout::PAGE),
+        (libc::AT_PAGESZ, crate::memory::layout::PAGE),
         (libc::AT_BASE, interpreter.map_or(0, |it| it.bias)),
         (libc::AT_FLAGS, 0),
         (libc::AT_ENTRY, program.entry),

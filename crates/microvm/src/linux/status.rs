@@ -9,7 +9,7 @@ use super::process::Process;
 use super::record::Record;
 use super::start::USER;
 use super::{Answer, flags, own_descriptors};
-use crate::layout::PAGE;
+use crate::memory::layout::PAGE;
 use crate::vfs::{Contents, Kind, Moment, NodeId, Times, Tree};
 
 pub(super) fn stat(

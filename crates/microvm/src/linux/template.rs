@@ -36,12 +36,12 @@ use super::process::{Process, ProcessError, keep_time};
 use super::resource_limits::{self, ResourceLimits};
 use super::signals::Signals;
 use super::threads::Threads;
-use crate::arena::Frozen;
-use crate::cpu::CpuState;
-use crate::hypervisor::Hypervisor;
-use crate::scan::Scanner;
-use crate::space::{Space, SpaceState};
-use crate::vcpu::Vcpu;
+use crate::machine::Hypervisor;
+use crate::machine::Vcpu;
+use crate::machine::cpu::CpuState;
+use crate::memory::arena::Frozen;
+use crate::memory::scan::Scanner;
+use crate::memory::space::{Reset, Space, SpaceState};
 use crate::vfs::{NodeId, Tree};
 
 /// A frozen process.
@@ -72,15 +72,6 @@ pub(super) struct Kernel {
     pub(super) alarm: Alarm,
     pub(super) limits: ResourceLimits,
     pub(super) name: [u8; 16],
-}
-
-/// What a reset did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reset {
-    /// Pages that were copied back.
-    pub pages: u64,
-    /// Ranges whose rights had changed.
-    pub flushed: usize,
 }
 
 impl Template {

@@ -23,9 +23,9 @@ use super::identity::FIRST_THREAD;
 use super::process::{Pause, Process};
 use super::signals::{self, OwnSignals};
 use super::{Answer, alarm, clock};
-use crate::cpu::Context;
-use crate::layout::USER_HALF_END;
-use crate::vcpu::VcpuError;
+use crate::machine::VcpuError;
+use crate::machine::cpu::Context;
+use crate::memory::layout::USER_HALF_END;
 pub(super) use saved::SavedThreads;
 
 /// Threads of a process at most.

@@ -14,7 +14,7 @@ use super::record::long_at;
 use super::signals::{self, Addressee};
 use super::threads::{self, Wait};
 use super::{Answer, flags, memory, proc, resource_limits, sockets};
-use crate::space::Space;
+use crate::memory::space::Space;
 use crate::vfs::{Contents, Device, NodeId};
 
 /// Most bytes that one call moves, all its parts together.

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::{Unikernel, UnikernelError};
-use crate::arena::Frozen;
-use crate::cpu::CpuState;
-use crate::hypervisor::Hypervisor;
-use crate::scan::Scanner;
-use crate::space::{Space, SpaceState};
-use crate::stop::Stopper;
-use crate::vcpu::Vcpu;
+use crate::machine::Hypervisor;
+use crate::machine::Stopper;
+use crate::machine::Vcpu;
+use crate::machine::cpu::CpuState;
+use crate::memory::arena::Frozen;
+use crate::memory::scan::Scanner;
+use crate::memory::space::{Space, SpaceState};
 
 /// A frozen unikernel.
 #[derive(Debug)]

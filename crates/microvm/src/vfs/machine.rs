@@ -127,7 +127,7 @@ const LINKS: [(&str, &str); 6] = [
 
 impl TreeBuilder {
     /// Puts texts about the process and its machine into `/proc` and `/sys`, and links to its descriptors into `/dev`.
-    /// `cpuinfo` is what `/proc/cpuinfo` says: [`Hypervisor::cpuinfo`](crate::hypervisor::Hypervisor::cpuinfo).
+    /// `cpuinfo` is what `/proc/cpuinfo` says: [`Hypervisor::cpuinfo`](crate::machine::Hypervisor::cpuinfo).
     #[must_use]
     pub fn machine(self, cpuinfo: impl Into<Vec<u8>>) -> Self {
         let tree = self.proc().text("/proc/cpuinfo", cpuinfo);

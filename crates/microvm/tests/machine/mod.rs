@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use microvm::hypervisor::Hypervisor;
 use microvm::linux::{Options, Pause, Process};
+use microvm::machine::Hypervisor;
 use microvm::vfs::TreeBuilder;
 use skips::skip;
 

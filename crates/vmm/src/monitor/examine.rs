@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use microvm::hypervisor::Hypervisor;
-use microvm::scan::Scanner;
+use microvm::machine::Hypervisor;
+use microvm::memory::Scanner;
 use microvm::unikernel::{Ended, Unikernel, UnikernelError};
 
 use crate::Examination;

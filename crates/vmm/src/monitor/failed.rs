@@ -29,7 +29,7 @@ fn is_exhausted(error: &(dyn Error + 'static)) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use microvm::vcpu::VcpuError;
+    use microvm::machine::VcpuError;
 
     use super::*;
 

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use microvm::hypervisor::Hypervisor;
 use microvm::linux::{Process, Template};
-use microvm::scan::Scanner;
+use microvm::machine::Hypervisor;
+use microvm::memory::Scanner;
 use sandbox::Limits;
 
 use super::pristine::Function;

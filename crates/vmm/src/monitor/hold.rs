@@ -13,7 +13,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use microvm::stop::Stopper;
+use microvm::machine::Stopper;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::conversation::Channel;

@@ -2,8 +2,8 @@
 
 use std::os::fd::OwnedFd;
 
-use microvm::hypervisor::Hypervisor;
 use microvm::linux::{Options, Pause, Process, ProcessError, RestoreError, SaveError, Template};
+use microvm::machine::Hypervisor;
 use microvm::vfs::{LayerError, Tree, TreeBuilder};
 use rustix::io::Errno;
 use sandbox::Imports;

@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use microvm::hypervisor::{Hypervisor, HypervisorError};
-use microvm::scan::Scanner;
+use microvm::machine::{Hypervisor, HypervisorError};
+use microvm::memory::Scanner;
 use microvm::vfs::Branch;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sandbox::{Imports, Limits, LoadedFile};

@@ -6,8 +6,8 @@ use std::io::{BufReader, BufWriter};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use microvm::hypervisor::Hypervisor;
 use microvm::linux::{Build, Template};
+use microvm::machine::Hypervisor;
 use sandbox::chain;
 
 use super::family::Family;

@@ -12,10 +12,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use microvm::hypervisor::Hypervisor;
 use microvm::linux::{Pause, Process, Template};
-use microvm::scan::Scanner;
-use microvm::stop::Stopper;
+use microvm::machine::Hypervisor;
+use microvm::machine::Stopper;
+use microvm::memory::Scanner;
 
 use super::clone::RunningClone;
 use super::family::Family;

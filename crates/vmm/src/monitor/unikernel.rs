@@ -2,9 +2,9 @@
 
 use std::io::{self, Write as _};
 
-use microvm::hypervisor::Hypervisor;
+use microvm::machine::Fault;
+use microvm::machine::Hypervisor;
 use microvm::unikernel::{Ended, Unikernel, UnikernelError};
-use microvm::vcpu::Fault;
 use thiserror::Error;
 
 /// Why it has no result.

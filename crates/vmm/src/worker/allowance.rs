@@ -15,7 +15,7 @@ const MONITOR: u64 = 256 << 20;
 const MACHINE: u64 = 192 << 20;
 /// Bytes of memory that a machine can have at all.
 #[cfg(target_arch = "x86_64")]
-const MOST: u64 = microvm::layout::USER_END;
+const MOST: u64 = microvm::memory::layout::USER_END;
 /// There is none.
 #[cfg(not(target_arch = "x86_64"))]
 const MOST: u64 = 0;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   frame    return address │ ucontext │ siginfo
-//!                                 └─ fpregs ─► floating point and vectors, at a multiple of 64     (crate::cpu::extended)
+//!                                 └─ fpregs ─► floating point and vectors, at a multiple of 64     (crate::machine::cpu::xsave_frame)
 //!   … below the red zone, or at the alternate stack's end
 //! ```
 //! A handler begins with these states as a program finds them at its start, and leaves them as it likes: they come back from the
@@ -11,12 +11,12 @@
 use rustix::io::Errno;
 
 use super::{Info, KILL, NO_DEFER, ON_STACK, RESET, STOP, bit, interrupt};
-use crate::cpu::extended;
-use crate::layout::USER_HALF_END;
 use crate::linux::call::Flow;
 use crate::linux::process::Process;
 use crate::linux::record::{Record, long_at};
-use crate::vcpu::Fault;
+use crate::machine::Fault;
+use crate::machine::cpu::xsave_frame;
+use crate::memory::layout::USER_HALF_END;
 
 /// What the frame on the stack consists of: return address, `ucontext`, `siginfo`.
 const CONTEXT_AT: usize = 8;
@@ -46,7 +46,7 @@ pub(super) fn push(process: &mut Process, info: Info, at: Fault) -> Result<(), E
     } else {
         at.rsp.wrapping_sub(RED_ZONE)
     };
-    let extended = extended::save(&process.vcpu).map_err(|_| Errno::FAULT)?;
+    let extended = xsave_frame::save(&process.vcpu).map_err(|_| Errno::FAULT)?;
     let states = top.wrapping_sub(extended.len() as u64) & !63;
     // As after a call: a multiple of 16, less the return address.
     let frame = (states.wrapping_sub(FRAME_BYTES as u64) & !15).wrapping_sub(8);
@@ -97,7 +97,7 @@ pub(super) fn push(process: &mut Process, info: Info, at: Fault) -> Result<(), E
         .long(INFO_AT + 16, detail);
     process.space.write(states, extended.len() as u64)?.copy_from_slice(&extended);
     process.space.write(frame, FRAME_BYTES as u64)?.copy_from_slice(record.bytes());
-    extended::begin(&process.vcpu).map_err(|_| Errno::FAULT)?;
+    xsave_frame::begin(&process.vcpu).map_err(|_| Errno::FAULT)?;
 
     process.vcpu.enter(action.handler, frame, 0);
     let registers = process.vcpu.registers();
@@ -149,13 +149,13 @@ pub(in crate::linux) fn sigreturn(process: &mut Process) -> Flow {
 /// Extended states as a frame says, wherever the guest says that they are; as at first where it says nowhere.
 fn restore(process: &Process, states: u64) -> Result<(), Errno> {
     let restored = if states == 0 {
-        extended::begin(&process.vcpu)
+        xsave_frame::begin(&process.vcpu)
     } else {
         let head = process.space.read(states, LEGACY)?;
-        let length = process.vcpu.states().claimed(head) as u64;
+        let length = xsave_frame::claimed(process.vcpu.states(), head) as u64;
         // What ends with the legacy part has no magic number behind it, and perhaps nothing.
         let behind = if length > LEGACY { 4 } else { 0 };
-        extended::restore(&process.vcpu, process.space.read(states, length + behind)?)
+        xsave_frame::restore(&process.vcpu, process.space.read(states, length + behind)?)
     };
     restored.map_err(|_| Errno::FAULT)
 }

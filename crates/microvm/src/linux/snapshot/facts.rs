@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Build, RestoreError};
-use crate::hypervisor::Hypervisor;
+use crate::machine::Hypervisor;
 use crate::vfs::Tree;
 
 /// Of the monitor, the host and the layers.

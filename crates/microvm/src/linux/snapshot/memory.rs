@@ -4,10 +4,10 @@ use std::io::{self, Read, Write};
 use std::ops::Range;
 
 use super::RestoreError;
-use crate::arena::Frozen;
-use crate::layout::{BLOCK, PAGE, pages};
-use crate::regions::Regions;
-use crate::space::Space;
+use crate::memory::arena::Frozen;
+use crate::memory::layout::{BLOCK, PAGE, pages};
+use crate::memory::regions::Regions;
+use crate::memory::space::Space;
 
 /// A page of zeros.
 const NOTHING: [u8; 4096] = [0; 4096];

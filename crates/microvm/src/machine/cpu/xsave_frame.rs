@@ -13,15 +13,15 @@
 
 use kvm_bindings::kvm_xsave;
 
-use crate::vcpu::{Vcpu, VcpuError, step};
+use crate::machine::exit::{VcpuError, step};
+use crate::machine::extended_states::{ExtendedStates, HEADER_END, LEGACY_BYTES};
+use crate::machine::vcpu::Vcpu;
 
 /// Where in it something is, and how long.
-const LEGACY: usize = 512;
 const CONTROL: usize = 0;
 const MXCSR: usize = 24;
 const SOFTWARE: usize = 464;
-const IN_USE: usize = LEGACY;
-const HEADER_END: usize = LEGACY + 64;
+const IN_USE: usize = LEGACY_BYTES;
 /// What FXSAVE writes of it: the rest is the kernel's, and means nothing to the processor.
 const OF_PROCESSOR: usize = 416;
 const FIRST_MAGIC: u32 = 0x4650_5853;
@@ -31,32 +31,12 @@ const LEAST: u64 = 3;
 /// Of MXCSR, those bits that mean something.
 const MXCSR_BITS: u32 = 0xffff;
 
-/// Which extended states a machine's guest has.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct States {
-    /// By their bits in XCR0.
-    pub(crate) allowed: u64,
-    /// Bytes up to the end of the last of them.
-    pub(crate) bytes: usize,
-}
-
-impl States {
-    /// Of those allowed, by what the processor says of each: its number, its bytes and where they begin.
-    pub(crate) fn of(allowed: u64, parts: impl Iterator<Item = (u32, u32, u32)>) -> Self {
-        let has = |number: u32| number < 64 && allowed >> number & 1 != 0;
-        let ends = parts.filter(|(number, ..)| *number >= 2 && has(*number));
-        let ends = ends.map(|(_, bytes, at)| bytes.saturating_add(at) as usize);
-        let bytes = ends.max().unwrap_or(0).clamp(HEADER_END, size_of::<kvm_xsave>());
-        Self { allowed, bytes }
-    }
-
-    /// Bytes that a guest's frame has, by its first 512: up to the last magic number, or those 512.
-    pub(crate) fn claimed(self, head: &[u8]) -> usize {
-        let [first, all, _, _, bytes] = std::array::from_fn(|at| word(head, SOFTWARE + at * 4));
-        let length = usize::try_from(bytes).unwrap_or(0);
-        let is_whole = first == FIRST_MAGIC && all == bytes.wrapping_add(4);
-        if is_whole && (HEADER_END..=self.bytes).contains(&length) { length } else { LEGACY }
-    }
+/// Bytes that a guest's frame has, by its first 512: up to the last magic number, or those 512.
+pub(crate) fn claimed(states: ExtendedStates, head: &[u8]) -> usize {
+    let [first, all, _, _, bytes] = std::array::from_fn(|at| word(head, SOFTWARE + at * 4));
+    let length = usize::try_from(bytes).unwrap_or(0);
+    let is_whole = first == FIRST_MAGIC && all == bytes.wrapping_add(4);
+    if is_whole && (HEADER_END..=states.bytes).contains(&length) { length } else { LEGACY_BYTES }
 }
 
 /// What a frame has of the processor as it stands.
@@ -64,7 +44,7 @@ impl States {
 /// # Errors
 /// When KVM does not tell.
 pub(crate) fn save(vcpu: &Vcpu) -> Result<Vec<u8>, VcpuError> {
-    let States { allowed, bytes: length } = vcpu.states();
+    let ExtendedStates { allowed, bytes: length } = vcpu.states();
     let xsave = vcpu.fd().get_xsave().map_err(step("read extended states"))?;
     let words = xsave.region.iter().flat_map(|word| word.to_le_bytes());
     let mut bytes: Vec<u8> = words.take(length).collect();
@@ -87,13 +67,13 @@ pub(crate) fn save(vcpu: &Vcpu) -> Result<Vec<u8>, VcpuError> {
 pub(crate) fn begin(vcpu: &Vcpu) -> Result<(), VcpuError> {
     const MASKED: u16 = 0x37f;
     const MASKED_SSE: u32 = 0x1f80;
-    let mut bytes = [0; LEGACY];
+    let mut bytes = [0; LEGACY_BYTES];
     bytes[CONTROL..CONTROL + 2].copy_from_slice(&MASKED.to_le_bytes());
     bytes[MXCSR..MXCSR + 4].copy_from_slice(&MASKED_SSE.to_le_bytes());
     restore(vcpu, &bytes)
 }
 
-/// Puts back what a frame says: what was [`States::claimed`], with the last magic number behind it.
+/// Puts back what a frame says: what was [`claimed`], with the last magic number behind it.
 ///
 /// # Errors
 /// When KVM refuses.
@@ -104,7 +84,7 @@ pub(crate) fn restore(vcpu: &Vcpu, frame: &[u8]) -> Result<(), VcpuError> {
 }
 
 /// What KVM is told, whatever the frame says.
-fn image(states: States, frame: &[u8]) -> Box<kvm_xsave> {
+fn image(states: ExtendedStates, frame: &[u8]) -> Box<kvm_xsave> {
     let end = frame.len().saturating_sub(4);
     let is_whole = end >= HEADER_END && end <= states.bytes && word(frame, end) == LAST_MAGIC;
     let wide = |at: usize| u64::from(word(frame, at)) | u64::from(word(frame, at + 4)) << 32;
@@ -136,24 +116,16 @@ mod tests {
     use super::*;
 
     /// x87, SSE and AVX.
-    const STATES: States = States { allowed: 7, bytes: 832 };
-
-    #[test]
-    fn a_frame_is_as_long_as_its_last_state_and_no_longer_than_what_kvm_writes() {
-        let parts = [(2, 256, 576), (5, 64, 1088), (9, 8, 2688), (17, 64, 4032)];
-        let of = |allowed: u64| States::of(allowed, parts.into_iter()).bytes;
-        assert_eq!([of(3), of(7), of(0x27), of(0x207)], [576, 832, 1152, 2696]);
-        assert_eq!(States::of(7, [(2, u32::MAX, 576)].into_iter()).bytes, 4096);
-    }
+    const STATES: ExtendedStates = ExtendedStates { allowed: 7, bytes: 832 };
 
     #[test]
     fn without_its_magic_numbers_a_frame_is_x87_and_sse() {
         let mut frame = vec![0x55; STATES.bytes + 4];
-        assert_eq!(STATES.claimed(&frame[..LEGACY]), LEGACY);
+        assert_eq!(claimed(STATES, &frame[..LEGACY_BYTES]), LEGACY_BYTES);
         frame[SOFTWARE..SOFTWARE + 4].copy_from_slice(&FIRST_MAGIC.to_le_bytes());
         frame[SOFTWARE + 4..SOFTWARE + 8].copy_from_slice(&836_u32.to_le_bytes());
         frame[SOFTWARE + 16..SOFTWARE + 20].copy_from_slice(&832_u32.to_le_bytes());
-        assert_eq!(STATES.claimed(&frame[..LEGACY]), 832);
+        assert_eq!(claimed(STATES, &frame[..LEGACY_BYTES]), 832);
         assert_eq!(image(STATES, &frame).region[IN_USE / 4], 3, "the last one is missing");
         frame[832..].copy_from_slice(&LAST_MAGIC.to_le_bytes());
         let whole = image(STATES, &frame);
@@ -173,7 +145,7 @@ mod tests {
             prop_assert_eq!(region[MXCSR / 4] & !MXCSR_BITS, 0);
             prop_assert_eq!(u64::from(region[IN_USE / 4]) & !STATES.allowed, 0);
             prop_assert!(region[IN_USE / 4 + 1..HEADER_END / 4].iter().all(|word| *word == 0));
-            prop_assert!(STATES.claimed(&frame) <= STATES.bytes);
+            prop_assert!(claimed(STATES, &frame) <= STATES.bytes);
         }
     }
 }

@@ -14,8 +14,8 @@
 use std::ops::Range;
 
 use super::Space;
-use crate::layout::{PAGE, page_down};
-use crate::rights::Rights;
+use crate::memory::layout::{PAGE, page_down};
+use crate::memory::rights::Rights;
 
 /// Bytes that a stack has at first, and grows by.
 const STEP: u64 = 256 << 10;

@@ -4,8 +4,8 @@
 //! monitor; the monitor puts the processor back at CPL 3 itself, so no stub returns, and no instruction that returns
 //! exists in ring 0.
 
-use crate::arena::Arena;
-use crate::layout::{HIGH, MONITOR, ring0};
+use crate::memory::arena::Arena;
+use crate::memory::layout::{HIGH, MONITOR, ring0};
 
 /// The port on which the stub of `syscall` hands over. The stub of exception n uses port n.
 pub const SYSCALL: u16 = 0xf0;

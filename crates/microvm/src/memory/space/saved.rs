@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::limits::MOST_REGIONS;
 use super::stacks::{PROMISED, RESERVED};
 use super::{Space, SpaceState};
-use crate::file_mappings::FileMapping;
-use crate::layout::{BREAK_END, PAGE, Places, USER_END, USER_START};
-use crate::rights::Rights;
-use crate::tables;
+use crate::memory::file_mappings::FileMapping;
+use crate::memory::layout::{BREAK_END, PAGE, Places, USER_END, USER_START};
+use crate::memory::rights::Rights;
+use crate::memory::tables;
 use crate::vfs::NodeId;
 
 /// What is mapped, and where the break is.
@@ -164,7 +164,7 @@ mod tests {
 
     use super::super::Place;
     use super::*;
-    use crate::layout::{BLOCK, MAP_START, pages};
+    use crate::memory::layout::{BLOCK, MAP_START, pages};
 
     const VDSO: u64 = 0x1000_0000;
     const RIGHTS: [Rights; 4] = [Rights::READ, Rights::WRITE, Rights::EXECUTE, Rights::NONE];

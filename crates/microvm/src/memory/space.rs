@@ -1,11 +1,13 @@
 //! A guest's address space: its regions, the page tables that say the same to the processor, and the memory behind them.
 //!
 //! Three rules keep the three in step. A right that is added needs nothing more than the entry. A right that is taken
-//! away is flushed before the guest runs again. Memory that is unmapped is given back at once, so that whoever maps the
+//! away is flushed before the guest runs again. MemoryKind that is unmapped is given back at once, so that whoever maps the
 //! address next finds zeros.
 
+mod journal;
 mod limits;
 mod resize;
+mod rewind;
 mod saved;
 mod stacks;
 mod units;
@@ -16,15 +18,16 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use crate::arena::{Arena, Frozen, Memory};
-use crate::file_mappings::{FileMapping, FileMappings};
-use crate::layout::{
+use crate::memory::arena::{Arena, Frozen, MemoryKind};
+use crate::memory::file_mappings::{FileMapping, FileMappings};
+use crate::memory::layout::{
     BLOCK, BREAK_END, LOW_END, MAP_START, PAGE, PROGRAM, USER_END, USER_START, page_down, page_up,
 };
-use crate::regions::Regions;
-use crate::rewind::Journal;
-use crate::rights::Rights;
-use crate::tables;
+use crate::memory::regions::Regions;
+use crate::memory::rights::Rights;
+use crate::memory::tables;
+use journal::Journal;
+pub use rewind::Reset;
 pub(crate) use saved::{Impossible, SavedSpace};
 pub use units::Units;
 
@@ -40,7 +43,7 @@ pub struct Space {
     pub(crate) arena: Arena,
     pub(crate) state: SpaceState,
     /// What a reset has to undo; in a clone only.
-    pub(crate) journal: Journal,
+    journal: Journal,
     /// Most bytes that may be mapped.
     limit: u64,
     /// The same as the guest has set it for itself, where what cannot be touched counts, too: `RLIMIT_AS`.
@@ -93,17 +96,17 @@ impl Space {
     /// # Errors
     /// When the host has no memory for it.
     pub fn new() -> io::Result<Self> {
-        Self::made_of(Memory::File)
+        Self::made_of(MemoryKind::File)
     }
 
     /// As [`Space::new`], with memory of this kind.
     ///
     /// # Errors
     /// As for [`Space::new`].
-    pub fn made_of(memory: Memory) -> io::Result<Self> {
+    pub fn made_of(memory: MemoryKind) -> io::Result<Self> {
         let mut arena = Arena::made_of(memory)?;
         tables::lay_out(&mut arena);
-        crate::ring0::lay_out(&mut arena);
+        crate::memory::ring0::lay_out(&mut arena);
         Ok(Self::of(
             arena,
             SpaceState { floor: MAP_START, huge: MAP_START, ..SpaceState::default() },

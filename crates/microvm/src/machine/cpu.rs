@@ -3,16 +3,17 @@
 //! Control registers, descriptor tables and model-specific registers are out of a guest's reach: they need ring 0, of
 //! which it has two instructions. They are part of the system registers all the same, and are put back with them.
 
-pub(crate) mod extended;
 mod saved;
+pub(crate) mod xsave_frame;
 
 use std::sync::Arc;
 
 use kvm_bindings::{kvm_regs, kvm_sregs, kvm_vcpu_events, kvm_xsave};
 use kvm_ioctls::{SyncReg, VcpuFd};
 
+use crate::machine::exit::{VcpuError, step};
+use crate::machine::vcpu::Vcpu;
 use crate::mutant::{self, Mutant};
-use crate::vcpu::{Vcpu, VcpuError, step};
 pub(crate) use saved::SavedCpu;
 
 /// The state of a processor between two instructions of its guest.

@@ -1,7 +1,7 @@
 //! The arena: all memory of a guest, in one mapping.
 //!
 //! It is mapped twice in the sense of the hardware: here, and through KVM's memory slots in the guest. The guest runs
-//! only inside [`crate::vcpu::Vcpu::run`], which borrows the arena mutably; at any other time nobody else writes here, so
+//! only inside [`crate::machine::Vcpu::run`], which borrows the arena mutably; at any other time nobody else writes here, so
 //! plain slices are sound, and an argument that was read once cannot change underneath the monitor.
 
 mod huge;
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use rustix::mm::{madvise, mmap_anonymous, mprotect};
 
-use crate::layout::{ARENA_BYTES, BLOCK};
+use crate::memory::layout::{ARENA_BYTES, BLOCK};
 use huge::Huge;
 pub(crate) use mapping::length_of;
 use mapping::{map_file, offset, reserve, unmap};
@@ -36,7 +36,7 @@ pub struct Arena {
 
 /// What a guest's memory is made of, which decides how the guest is cloned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Memory {
+pub enum MemoryKind {
     /// A file, which is sealed and then mapped by each clone: [`crate::linux::Template`].
     #[default]
     File,
@@ -78,8 +78,8 @@ impl Arena {
     ///
     /// # Errors
     /// As for [`Arena::new`].
-    pub fn made_of(memory: Memory) -> io::Result<Self> {
-        if memory == Memory::File {
+    pub fn made_of(memory: MemoryKind) -> io::Result<Self> {
+        if memory == MemoryKind::File {
             return Self::new();
         }
         let arena = Self { base: reserve()?, backing: Backing::Anonymous, huge: Huge::default() };
@@ -87,7 +87,7 @@ impl Arena {
         let (at, length) = (arena.at(&all), length_of(&all));
         // SAFETY: the address space is the arena's, and nothing was there yet.
         unsafe { mprotect(at.cast(), length, MprotectFlags::READ | MprotectFlags::WRITE) }?;
-        if memory == Memory::AnonymousHuge {
+        if memory == MemoryKind::AnonymousHuge {
             // SAFETY: says how the range is to be held, and changes nothing in it. A host without huge pages refuses: then
             // they are small.
             let _ = unsafe { madvise(at.cast(), length, Advice::LinuxHugepage) };
@@ -363,7 +363,7 @@ fn filled(file: &File, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::PAGE;
+    use crate::memory::layout::PAGE;
 
     #[test]
     fn huge_pages_of_an_origin_take_little_more_than_what_counts() {

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::layout::USER_END;
+use crate::memory::layout::USER_END;
 
 /// A set of units, by whether each is in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

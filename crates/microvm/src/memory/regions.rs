@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::layout::page_down;
-use crate::rights::Rights;
+use crate::memory::layout::page_down;
+use crate::memory::rights::Rights;
 
 /// Mapped ranges of whole pages: disjoint, and neighbours of equal rights are one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -178,7 +178,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::layout::PAGE;
+    use crate::memory::layout::PAGE;
 
     const RIGHTS: [Rights; 4] = [Rights::NONE, Rights::READ, Rights::WRITE, Rights::HIDDEN];
 

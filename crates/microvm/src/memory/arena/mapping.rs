@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-use crate::layout::{ARENA_BYTES, BLOCK};
+use crate::memory::layout::{ARENA_BYTES, BLOCK};
 
 /// Gives all of it back. Once, by who owns it.
 pub(super) fn unmap(base: NonNull<u8>) {

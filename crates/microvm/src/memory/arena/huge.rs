@@ -13,7 +13,7 @@ use std::ops::Range;
 use rustix::mm::{Advice, madvise};
 
 use super::{Arena, Backing, Frozen, length_of};
-use crate::layout::{BLOCK, PAGE, USER_END, pages};
+use crate::memory::layout::{BLOCK, PAGE, USER_END, pages};
 
 const MANY: usize = 1792;
 const _: () = assert!(MANY as u64 * BLOCK == USER_END);

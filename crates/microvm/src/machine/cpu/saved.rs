@@ -5,8 +5,8 @@ use kvm_bindings::kvm_regs;
 use serde::{Deserialize, Serialize};
 
 use super::CpuState;
-use crate::layout::USER_HALF_END;
-use crate::vcpu::flags_of_guest;
+use crate::machine::vcpu::flags_of_guest;
+use crate::memory::layout::USER_HALF_END;
 
 /// What a guest can set of its processor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 
 use kvm_bindings::kvm_cpuid_entry2;
 
+use super::hypervisor::Hypervisor;
+
 /// A register of CPUID.
 #[derive(Clone, Copy)]
 enum Register {
@@ -81,8 +83,17 @@ const LAST: Word = (
 /// Set by an operating system in CPUID, and by nothing here: keys of protection stay off.
 const OFF: [&str; 2] = ["pku", "ospke"];
 
+impl Hypervisor {
+    /// The text of `/proc/cpuinfo` for guests.
+    #[must_use]
+    pub fn cpuinfo(&self) -> String {
+        let kilohertz = self.ticks().ok().map(|ticks| ticks.kilohertz);
+        cpuinfo(self.cpuid.as_slice(), kilohertz)
+    }
+}
+
 /// The text, of the leaves that a guest is told and of the counter's speed where that is known.
-pub(crate) fn cpuinfo(leaves: &[kvm_cpuid_entry2], kilohertz: Option<u32>) -> String {
+fn cpuinfo(leaves: &[kvm_cpuid_entry2], kilohertz: Option<u32>) -> String {
     let leaf = |function, index| {
         leaves.iter().find(|leaf| (leaf.function, leaf.index) == (function, index))
     };

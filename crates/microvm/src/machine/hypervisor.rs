@@ -5,16 +5,9 @@ use std::sync::OnceLock;
 
 use kvm_bindings::{CpuId, KVM_MAX_CPUID_ENTRIES};
 use kvm_ioctls::{Cap, Kvm};
-use rustix::io::Errno;
 use thiserror::Error;
 
-use crate::cpu::extended::States;
-use crate::layout::{PAGE, PROGRAM};
-use crate::processor;
-use crate::rights::Rights;
-use crate::ring0::HYPERCALL;
-use crate::space::{Place, Space};
-use crate::vcpu::{Vcpu, VcpuError, step};
+use super::extended_states::ExtendedStates;
 
 /// x87, SSE, AVX, the three parts of AVX-512 and the rights of protection keys: what fits into the 4 KiB that
 /// KVM_GET_XSAVE returns. No AMX, which needs a permission and 8 KiB more.
@@ -38,12 +31,12 @@ const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 pub struct Hypervisor {
     pub(crate) kvm: Kvm,
     pub(crate) cpuid: CpuId,
-    pub(crate) states: States,
+    pub(crate) states: ExtendedStates,
     /// Which start of the host's this is; none where it does not say.
     pub(crate) boot: Option<String>,
-    /// Whether the host's kernel trusts the processor's counter of ticks.
-    trusts_ticks: bool,
-    ticks: OnceLock<Result<Ticks, NoTicks>>,
+    /// Whether the host's kernel keeps time by the processor's counter of ticks.
+    pub(super) trusts_ticks: bool,
+    pub(super) ticks: OnceLock<Result<Ticks, NoTicks>>,
 }
 
 /// The processor's counter of ticks (TSC), as guests read it: the host's own value.
@@ -73,12 +66,6 @@ impl Ticks {
     pub(crate) fn rate(self) -> u64 {
         (1_000_000 << 32) / u64::from(self.kilohertz)
     }
-}
-
-/// The counter, now.
-pub(crate) fn read_ticks() -> u64 {
-    // SAFETY: every x86-64 processor has the instruction, and Linux lets every process execute it.
-    unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 /// Why there can be no machines on this host.
@@ -131,19 +118,13 @@ impl Hypervisor {
             }
         }
         let parts = cpuid.as_slice().iter().filter(|leaf| leaf.function == STATE_LEAF);
-        let states = States::of(allowed, parts.map(|leaf| (leaf.index, leaf.eax, leaf.ebx)));
+        let states =
+            ExtendedStates::of(allowed, parts.map(|leaf| (leaf.index, leaf.eax, leaf.ebx)));
         let source = std::fs::read_to_string(CLOCK_SOURCE).unwrap_or_default();
         // A virtual machine's kernel reads the counter through either of the two.
         let trusts_ticks = matches!(source.trim(), "tsc" | "kvm-clock");
         let boot = std::fs::read_to_string(BOOT).ok().map(|id| id.trim().to_owned());
         Ok(Self { kvm, cpuid, states, boot, trusts_ticks, ticks: OnceLock::new() })
-    }
-
-    /// What `/proc/cpuinfo` says to a guest: see [`processor`].
-    #[must_use]
-    pub fn cpuinfo(&self) -> String {
-        let kilohertz = self.ticks().ok().map(|ticks| ticks.kilohertz);
-        processor::cpuinfo(self.cpuid.as_slice(), kilohertz)
     }
 
     /// Makes a machine and drops it, a quarter of a millisecond: KVM opens also where it can make none.
@@ -175,61 +156,5 @@ impl Hypervisor {
         }
         hasher.update(&self.states.allowed.to_le_bytes());
         *hasher.finalize().as_bytes()
-    }
-
-    /// Whether guests can tell the time from the processor's counter: the first to ask has a tiny guest read it.
-    ///
-    /// # Errors
-    /// When they cannot: they ask the monitor then, each time.
-    pub fn ticks(&self) -> Result<Ticks, NoTicks> {
-        *self.ticks.get_or_init(|| self.try_ticks())
-    }
-
-    fn try_ticks(&self) -> Result<Ticks, NoTicks> {
-        if !self.trusts_ticks {
-            return Err(NoTicks::Distrusted);
-        }
-        for unshifted in [false, true] {
-            match self.compare_ticks(unshifted) {
-                Ok(Some(kilohertz)) => return Ok(Ticks { kilohertz, unshifted }),
-                Ok(None) => {}
-                Err(_) => return Err(NoTicks::Speed),
-            }
-        }
-        Err(NoTicks::Differs)
-    }
-
-    /// How fast the counter runs, if a guest reads the host's.
-    fn compare_ticks(&self, unshifted: bool) -> Result<Option<u32>, VcpuError> {
-        // rdtsc; shl rdx, 32; or rax, rdx; out 0xf2, al
-        const CODE: [u8; 11] = [
-            0x0f,
-            0x31,
-            0x48,
-            0xc1,
-            0xe2,
-            0x20,
-            0x48,
-            0x09,
-            0xd0,
-            0xe6,
-            HYPERCALL.to_le_bytes()[0],
-        ];
-        let lost = |error: io::Error| VcpuError::Lost(error.to_string());
-        let refused = |errno: Errno| lost(errno.into());
-        let mut space = Space::new().map_err(lost)?;
-        let at = space.map(Place::Hint(PROGRAM), PAGE, Rights::WRITE).map_err(refused)?;
-        let code = space.write(at, CODE.len() as u64).map_err(refused)?;
-        code.copy_from_slice(&CODE);
-        space.protect(at, PAGE, Rights::EXECUTE).map_err(refused)?;
-        let mut vcpu = Vcpu::new(self, &space, at, 0)?;
-        if unshifted {
-            vcpu.unshift_ticks()?;
-        }
-        let kilohertz = vcpu.fd().get_tsc_khz().map_err(step("ask for the counter's speed"))?;
-        let before = read_ticks();
-        vcpu.run(&mut space)?;
-        let inside = vcpu.registers().rax;
-        Ok(Some(kilohertz).filter(|_| (before..=read_ticks()).contains(&inside)))
     }
 }

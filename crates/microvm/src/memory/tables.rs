@@ -7,9 +7,11 @@
 use std::io;
 use std::ops::Range;
 
-use crate::arena::Arena;
-use crate::layout::{BLOCK, HIGH, MONITOR, PAGE, USER_END, page_down, pages, ring0, tables};
-use crate::rights::Rights;
+use crate::memory::arena::Arena;
+use crate::memory::layout::{
+    BLOCK, HIGH, MONITOR, PAGE, USER_END, page_down, pages, ring0, tables,
+};
+use crate::memory::rights::Rights;
 
 const ACCESSED: u64 = 0x20;
 const DIRTY: u64 = 0x40;

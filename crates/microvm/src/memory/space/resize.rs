@@ -3,8 +3,8 @@
 use rustix::io::Errno;
 
 use super::{Place, Space};
-use crate::layout::{BLOCK, BREAK_END, PAGE, USER_END, page_up, pages};
-use crate::rights::Rights;
+use crate::memory::layout::{BLOCK, BREAK_END, PAGE, USER_END, page_up, pages};
+use crate::memory::rights::Rights;
 
 impl Space {
     /// `mremap` with MREMAP_MAYMOVE or without; it cannot be told where to move to. What is new is zero, also where a file

@@ -20,21 +20,22 @@ use kvm_bindings::{
     kvm_segment, kvm_sregs, kvm_userspace_memory_region, kvm_xcr, kvm_xcrs,
 };
 use kvm_ioctls::{SyncReg, VcpuExit, VcpuFd, VmFd};
-use thiserror::Error;
 
-use crate::cpu::extended::States;
-use crate::hypervisor::Hypervisor;
-use crate::layout::{ARENA_BYTES, HIGH, MONITOR, MONITOR_BYTES, USER_HALF_END, ring0, tables};
-use crate::ring0::{
+use super::exit::{Exit, Fault, PAGE_FAULT, VcpuError, step};
+use super::extended_states::ExtendedStates;
+use super::hypervisor::Hypervisor;
+use super::stop;
+use crate::memory::layout::{
+    ARENA_BYTES, HIGH, MONITOR, MONITOR_BYTES, USER_HALF_END, ring0, tables,
+};
+use crate::memory::ring0::{
     GDT_LIMIT, HYPERCALL, IDT_LIMIT, KERNEL_CODE, PATCHED, SYSCALL, TASK, TASK_LIMIT, USER_CODE,
     USER_DATA,
 };
-use crate::space::{Space, Units};
-use crate::stop;
+use crate::memory::space::{Space, Units};
 
-/// Of a processor, for which `kvm-ioctls` has no method on x86-64.
+/// KVM_SET_DEVICE_ATTR of a processor, for which `kvm-ioctls` has no method on x86-64.
 const KVM_SET_DEVICE_ATTR: libc::c_ulong = 0x4018_aee1;
-const PAGE_FAULT: u8 = 14;
 const GENERAL_PROTECTION: u8 = 13;
 /// RFLAGS that a guest may choose (CF PF AF ZF SF TF DF OF AC ID), and those that are always set: bit 1, and IOPL 3,
 /// because some hypervisors look at it and others at the I/O bitmap. Interrupts stay off: nobody sends any.
@@ -51,73 +52,12 @@ pub struct Vcpu {
     /// Memory slots made so far, and the units that they cover.
     slots: u32,
     units: Units,
-    states: States,
-}
-
-/// Why the guest stopped running.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// A Linux system call; registers as the guest set them.
-    Syscall {
-        /// The address of the `syscall` instruction, unless it was patched already.
-        site: Option<u64>,
-    },
-    /// A unikernel's hypercall.
-    Hypercall,
-    /// An exception.
-    Fault(Fault),
-    /// Somebody outside asked for it.
-    Stopped,
-}
-
-impl Fault {
-    /// Whether something was touched that may not be.
-    pub(crate) fn is_of_page(&self) -> bool {
-        self.vector == PAGE_FAULT
-    }
-}
-
-/// An exception of a guest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// Its number: 0 division, 6 invalid opcode, 13 general protection, 14 page.
-    pub vector: u8,
-    /// What the processor says beside, or 0.
-    pub code: u64,
-    /// The address that was touched, if this is a page fault.
-    pub address: u64,
-    /// The instruction.
-    pub rip: u64,
-    /// The stack pointer.
-    pub rsp: u64,
-    /// The flags.
-    pub rflags: u64,
-}
-
-/// Why a machine can no longer be used, or was never made.
-#[derive(Debug, Error)]
-pub enum VcpuError {
-    /// KVM refused a step.
-    #[error("{step}")]
-    Kvm {
-        /// Which.
-        step: &'static str,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// KVM came back in a way in which no guest of ours can make it come back.
-    #[error("the machine is lost: KVM came back with {0}")]
-    Lost(String),
+    states: ExtendedStates,
 }
 
 /// Flags as a guest can have them.
 pub(crate) const fn flags_of_guest(rflags: u64) -> u64 {
     rflags & FLAGS_OF_GUEST | FLAGS_ALWAYS
-}
-
-pub(crate) fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> VcpuError {
-    move |source| VcpuError::Kvm { step, source: source.into() }
 }
 
 impl Vcpu {
@@ -281,7 +221,7 @@ impl Vcpu {
     }
 
     /// Which extended states its guest has.
-    pub(crate) fn states(&self) -> States {
+    pub(crate) fn states(&self) -> ExtendedStates {
         self.states
     }
 

@@ -1,4 +1,4 @@
-//! Which addresses show which file, beside what [`crate::regions`] says of them. Plain data.
+//! Which addresses show which file, beside what [`crate::memory::regions`] says of them. Plain data.
 //!
 //! A file's pages are copied when they are mapped. Two things have to find the file again: whoever gives pages back
 //! (`MADV_DONTNEED`) reads the file there afterwards, and whoever has mapped it to share it sees what is written to it.
@@ -6,7 +6,7 @@
 //! Where a shared mapping can be written to, its pages and not the file are what holds: before anybody looks at the file
 //! they are copied back. So bytes of a file that are shared where one can write are shared nowhere else.
 //!
-//! A guest may have [65 530 of them](crate::space), and a call may be about all of them. No deadline reaches the monitor inside a
+//! A guest may have [65 530 of them](crate::memory::space), and a call may be about all of them. No deadline reaches the monitor inside a
 //! call. So what such a call asks for each of them ([`FileMappings::written`], [`FileMappings::show`]) is found by file and offset,
 //! and never by looking at all the others.
 //!

@@ -5,7 +5,7 @@ use std::ops::Range;
 use rustix::io::Errno;
 
 use super::{Space, SpaceState};
-use crate::rights::Rights;
+use crate::memory::rights::Rights;
 
 /// More mappings than this are refused, as Linux does.
 pub(super) const MOST_REGIONS: usize = 65_530;

@@ -2,14 +2,21 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::ops::Range;
 
-use crate::arena::Arena;
-use crate::layout::{ARENA_BYTES, BLOCK, MONITOR, PAGE, pages};
-use crate::linux::Reset;
+use super::{Space, SpaceState};
+use crate::memory::arena::Arena;
+use crate::memory::layout::{ARENA_BYTES, MONITOR, PAGE, pages};
+use crate::memory::scan::Scanner;
 use crate::mutant::{self, Mutant};
-use crate::scan::Scanner;
-use crate::space::{Space, SpaceState};
+
+/// What a reset did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reset {
+    /// Pages whose bytes were copied back from the template.
+    pub pages: u64,
+    /// Ranges of page-table entries that the processor had to forget.
+    pub flushed: usize,
+}
 
 impl Space {
     /// Puts a clone back to the state that it was cloned in.
@@ -101,49 +108,5 @@ impl Space {
             found.push(format!("mappings: {:x?} instead of {state:x?}", self.state));
         }
         Ok(found)
-    }
-}
-
-/// Which entries of the page tables a clone has changed since it was cloned or reset.
-#[derive(Debug, Default)]
-pub(crate) struct Journal {
-    /// Where it shares pages with what it was cloned from.
-    inherited: Vec<Range<u64>>,
-    /// How far the zones of its own memory were used.
-    growth: [u64; 2],
-}
-
-impl Journal {
-    /// Beyond this many ranges one covers them all.
-    const MOST: usize = 64;
-
-    pub(crate) fn note(&mut self, arena: &Arena, range: &Range<u64>) {
-        let Some(origin) = arena.origin() else { return };
-        for (zone, top) in origin.growth().iter().zip(&mut self.growth) {
-            if range.start < zone.end && zone.start < range.end {
-                *top = (*top).max(range.end.min(zone.end));
-            }
-        }
-        for part in arena.inherited(range.clone()) {
-            match self.inherited.last_mut() {
-                Some(last) if last.end == part.start => last.end = part.end,
-                Some(last) if *last == part => {}
-                _ => self.inherited.push(part),
-            }
-        }
-        if self.inherited.len() > Self::MOST {
-            let start = self.inherited.iter().map(|part| part.start).min().unwrap_or(0);
-            let end = self.inherited.iter().map(|part| part.end).max().unwrap_or(0);
-            self.inherited.clear();
-            self.inherited.push(start..end);
-        }
-    }
-
-    /// What is to be undone: the ranges to be flushed, and the growth to be given back.
-    fn take(&mut self, growth: &[Range<u64>; 2]) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
-        let journal = std::mem::take(self);
-        let used = growth.iter().zip(journal.growth);
-        let used = used.map(|(zone, top)| zone.start..top.next_multiple_of(BLOCK).min(zone.end));
-        (journal.inherited, used.filter(|zone| !zone.is_empty()).collect())
     }
 }

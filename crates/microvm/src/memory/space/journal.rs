@@ -1,0 +1,51 @@
+//! What a clone has to undo in its page tables when it is reset.
+
+use std::ops::Range;
+
+use crate::memory::arena::Arena;
+use crate::memory::layout::BLOCK;
+
+/// Which entries of the page tables a clone has changed since it was cloned or reset.
+#[derive(Debug, Default)]
+pub(crate) struct Journal {
+    /// Where it shares pages with what it was cloned from.
+    inherited: Vec<Range<u64>>,
+    /// How far each zone of its own memory was used: the highest address.
+    growth: [u64; 2],
+}
+
+impl Journal {
+    /// Ranges noted one by one; beyond that, one range covers them all.
+    const MAX_RANGES: usize = 64;
+
+    /// Notes that the entries of `range` change.
+    pub(crate) fn note(&mut self, arena: &Arena, range: &Range<u64>) {
+        let Some(origin) = arena.origin() else { return };
+        for (zone, top) in origin.growth().iter().zip(&mut self.growth) {
+            if range.start < zone.end && zone.start < range.end {
+                *top = (*top).max(range.end.min(zone.end));
+            }
+        }
+        for part in arena.inherited(range.clone()) {
+            match self.inherited.last_mut() {
+                Some(last) if last.end == part.start => last.end = part.end,
+                Some(last) if *last == part => {}
+                _ => self.inherited.push(part),
+            }
+        }
+        if self.inherited.len() > Self::MAX_RANGES {
+            let start = self.inherited.iter().map(|part| part.start).min().unwrap_or(0);
+            let end = self.inherited.iter().map(|part| part.end).max().unwrap_or(0);
+            self.inherited.clear();
+            self.inherited.push(start..end);
+        }
+    }
+
+    /// What is to be undone: the ranges to be flushed, and the growth to be given back.
+    pub(super) fn take(&mut self, growth: &[Range<u64>; 2]) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
+        let journal = std::mem::take(self);
+        let used = growth.iter().zip(journal.growth);
+        let used = used.map(|(zone, top)| zone.start..top.next_multiple_of(BLOCK).min(zone.end));
+        (journal.inherited, used.filter(|zone| !zone.is_empty()).collect())
+    }
+}
