@@ -5,9 +5,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use super::branch::Branch;
 use super::layer::{Entry, Layer, LayerError, What};
-use super::node::{Contents, Device, Named, Node, NodeId, Times, Told};
-use super::tree::{MOST_NODES, ROOT, SCRATCH, Tree};
+use super::node::{Contents, Device, MAX_NODES, Named, Node, NodeId, ROOT, SCRATCH, Times, Told};
+use super::sealed::Sealed;
+use super::tree::Tree;
 
 /// A tree in the making, or a branch of one.
 #[derive(Debug)]
@@ -143,11 +145,6 @@ impl TreeBuilder {
         Tree::new(self.nodes, self.layers, self.scratch, (scratch_bytes, scratch_nodes))
     }
 
-    /// What cannot be written to, as a part of a tree.
-    pub(super) fn into_sealed(self) -> (Vec<Node>, Vec<Layer>) {
-        (self.nodes, self.layers)
-    }
-
     fn make_directories(&mut self, path: &[u8]) -> NodeId {
         self.descend(NodeId(self.first), path)
     }
@@ -174,7 +171,7 @@ impl TreeBuilder {
     }
 
     fn add(&mut self, parent: NodeId, name: &[u8], node: Node) -> NodeId {
-        let index = u32::try_from(self.nodes.len()).unwrap_or(MOST_NODES).min(MOST_NODES - 1);
+        let index = u32::try_from(self.nodes.len()).unwrap_or(MAX_NODES).min(MAX_NODES - 1);
         let id = NodeId(self.first + index);
         self.nodes.push(node);
         self.link(parent, name, id);
@@ -188,5 +185,19 @@ impl TreeBuilder {
         {
             entries.insert(name.to_vec(), Named::built(id));
         }
+    }
+}
+
+impl Branch {
+    /// Reads an open directory. `number`, from 1 to [`Branch::MAX`], says which of a tree's branches
+    /// it can be.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn read(number: u8, directory: OwnedFd) -> Result<Self, LayerError> {
+        let number = number.clamp(1, Self::MAX);
+        let builder = TreeBuilder::numbered(u32::from(number) * MAX_NODES);
+        let TreeBuilder { nodes, layers, .. } = builder.layer_of("/", directory)?;
+        Ok(Self { number, sealed: Sealed::new(nodes, layers) })
     }
 }

@@ -4,7 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// A node's name inside the monitor.
+/// The top of a tree.
+pub(super) const ROOT: NodeId = NodeId(0);
+/// Numbers from here on are scratch; those below are the same for all machines of a tree.
+pub(super) const SCRATCH: u32 = 1 << 31;
+/// Nodes of a tree, or of one branch. The bits above say which branch a node belongs to.
+pub(super) const MAX_NODES: u32 = 1 << 24;
+
+/// A node's number inside the monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub(crate) u32);
 
@@ -17,7 +24,7 @@ impl NodeId {
 
     /// Whether it is one that a machine made itself, and can write.
     pub(crate) fn is_scratch(self) -> bool {
-        self.0 >= super::tree::SCRATCH
+        self.0 >= SCRATCH
     }
 }
 

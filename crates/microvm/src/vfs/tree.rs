@@ -1,5 +1,6 @@
 //! The tree of names: built once, then looked up; only scratch changes.
 
+mod branches;
 mod saved;
 mod scratch;
 
@@ -11,7 +12,7 @@ use rustix::io::Errno;
 
 use super::branch::Branch;
 use super::layer::Layer;
-use super::node::{Contents, Named, Node, NodeId, Times};
+use super::node::{Contents, MAX_NODES, Named, Node, NodeId, ROOT, SCRATCH, Times};
 use super::sealed::Sealed;
 pub(crate) use saved::SavedScratch;
 
@@ -22,11 +23,6 @@ pub const WRITE: u32 = 2;
 /// Looking names up in a directory; executing a file.
 pub const SEARCH: u32 = 1;
 
-pub(super) const ROOT: NodeId = NodeId(0);
-/// Nodes from here on are scratch; those before are the same for all machines of a tree.
-pub(super) const SCRATCH: u32 = 1 << 31;
-/// Nodes of a tree, or of a branch, at most: the bits above say which branch.
-pub(super) const MOST_NODES: u32 = 1 << 24;
 /// Places in listings from here on are those of names that a guest made: behind all that a tree is built with.
 const FIRST_PLACE: u64 = 1 << 32;
 const MOST_LINKS: usize = 40;
@@ -36,9 +32,9 @@ const NAME_MAX: usize = 255;
 /// The files of one guest. Cloning copies its scratch and shares the rest.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    pub(super) sealed: Arc<Sealed>,
+    sealed: Arc<Sealed>,
     /// By number, from 1 on: the directory whose place the branch takes, and the branch.
-    pub(super) branches: Vec<Option<(NodeId, Arc<Branch>)>>,
+    branches: Vec<Option<(NodeId, Arc<Branch>)>>,
     scratch: Vec<Option<Node>>,
     room: Room,
     /// Bytes of scratch that are taken: contents, targets of links, and names.
@@ -281,7 +277,7 @@ impl Tree {
     fn node(&self, id: NodeId) -> Option<&Node> {
         match scratch_index(id) {
             Some(index) => self.scratch.get(index)?.as_ref(),
-            None => self.part(id)?.nodes.get((id.0 & (MOST_NODES - 1)) as usize),
+            None => self.part(id)?.nodes.get((id.0 & (MAX_NODES - 1)) as usize),
         }
     }
 }

@@ -6,7 +6,8 @@ use blake3::Hasher;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Node, NodeId, SCRATCH, Tree};
+use super::super::node::SCRATCH;
+use super::{Node, NodeId, Tree};
 use crate::vfs::{Contents, Kind, Named, Times};
 
 /// What a guest can have in scratch where a snapshot is made of it: empty files without a name, in which its streams are caught.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use rustix::io::Errno;
 
-use super::super::node::{Contents, Moment, Named, Node, NodeId, Times};
-use super::{Found, ROOT, Room, SCRATCH, SEARCH, Tree, WRITE, scratch_index};
+use super::super::node::{Contents, Moment, Named, Node, NodeId, ROOT, SCRATCH, Times};
+use super::{Found, Room, SEARCH, Tree, WRITE, scratch_index};
 
 /// Bytes that a name takes in its directory beyond its own.
 const NAME_BYTES: usize = size_of::<(Vec<u8>, Named)>();
