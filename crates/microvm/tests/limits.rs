@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use machine::{compile, kvm};
-use microvm::linux::{MOST_LAYER_FILES, Options, Pause, Process, Template};
+use microvm::linux::{MAX_LAYER_FILES, Options, Pause, Process, Template};
 use microvm::machine::Hypervisor;
 use microvm::memory::Scanner;
 use microvm::memory::layout::ARENA_BYTES;
@@ -483,7 +483,7 @@ fn a_guest_has_so_many_files_of_layers_open_and_no_more() {
         if (close(last - 1) || open("/many/199", O_RDONLY) < 0) return 244;
         return count;"#;
     let Some((status, _)) = run(source, 32 << 20, 1 << 20) else { return };
-    assert_eq!(usize::try_from(status).unwrap(), MOST_LAYER_FILES);
+    assert_eq!(usize::try_from(status).unwrap(), MAX_LAYER_FILES);
 }
 
 #[test]

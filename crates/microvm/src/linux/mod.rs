@@ -1,67 +1,34 @@
 //! The Linux personality: enough of Linux, in the monitor, for unmodified programs.
 //!
 //! ```text
-//!   guest ── system call ──► process ──► call::answer ──┬── memory     mmap, mprotect, mremap, brk
-//!                                                       ├── paths        open, mkdir, rename, unlink
-//!                                                       ├── status       stat, access, readlink, getdents
-//!                                                       ├── transfer     read, write, lseek
-//!                                                       ├── descriptors  close, dup, pipe, fcntl, flock
-//!                                                       ├── sockets      socketpair, sendto, recvfrom, shutdown
-//!                                                       ├── ready        poll, select
-//!                                                       ├── clock        clock_gettime, nanosleep (clock_page: without a call)
-//!                                                       ├── alarm        alarm, setitimer
-//!                                                       ├── threads      clone, futex, exit
-//!                                                       ├── signals      sigaction, sigaltstack
-//!                                                       ├── identity     getpid, uname, limits
-//!                                                       └── proc         texts below /proc
+//!   start         loads a program            run   enters the guest, answers its calls until it pauses
+//!     │                                       │
+//!     │    snapshot   templates, clones       ├──► syscalls      a table of numbers, and what answers them
+//!     │       │                               │      ├──► scheduling     turns of threads, signals, timers
+//!     │       │                               │      │       ├──► mapped_files    files that memory shows
+//!     └───────┴───────────────────────────────┴──────┴───────┴──► state   what is known of a process
+//!                                                                   └──► abi    registers, structures, flags
 //! ```
 //!
-//! Nothing of the host is passed through: descriptors are the monitor's own numbers, paths are looked up in the guest's
-//! own tree, and the program is the only process there is. What is not known is ENOSYS, noted once
-//! for each number.
+//! Nothing of the host is passed through: descriptors are the monitor's own numbers, paths are looked up
+//! in the guest's own tree, and the program is the only process there is. A call that is not in the table
+//! returns ENOSYS, and the monitor notes its number once.
 
-mod ahead;
-mod alarm;
-mod alone;
-mod call;
-mod clock;
-mod clock_page;
-mod conversation;
-mod deferred;
-mod descriptors;
-mod files;
-mod flags;
-mod fork;
-mod futex;
-mod identity;
-mod measure;
-mod memory;
-mod own_descriptors;
-mod paths;
-mod proc;
-mod process;
-mod ready;
-mod record;
-mod resource_limits;
-mod signals;
+mod abi;
+mod mapped_files;
+mod run;
+mod scheduling;
 mod snapshot;
-mod sockets;
 mod start;
-mod status;
-mod template;
-mod threads;
-mod transfer;
+mod state;
+mod syscalls;
 
-pub use call::SPARED;
-pub use files::{MOST_LAYER_FILES, Stream};
-pub use fork::{ForkError, Forked};
-pub use process::{Options, Pause, Process, ProcessError};
-pub use snapshot::{Build, RestoreError, SaveError, VERSION};
-pub use template::Template;
+pub use snapshot::{Build, ForkError, Forked, RestoreError, SaveError, Template, VERSION};
+pub use start::Options;
+pub use state::error::ProcessError;
+pub use state::files::{MAX_LAYER_FILES, Stream};
+pub use state::flow::Pause;
+pub use state::process::Process;
+pub use syscalls::table::SPARED;
 
 pub use crate::memory::Reset;
-
-use rustix::io::Errno;
-
-/// What a system call returns.
-type Answer = Result<u64, Errno>;

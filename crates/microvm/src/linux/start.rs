@@ -1,25 +1,41 @@
-//! What a program finds when it starts: arguments, environment and the auxiliary vector, on its stack.
+//! Starts a program: loads it and its interpreter, and lays out what it finds on its stack.
 
 use std::io;
 
-use super::clock_page;
-use super::process::{Options, ProcessError};
+use rustix::io::Errno;
+
 use crate::image::{Image, ImageError, Loaded};
+use crate::linux::state::alarm::Alarm;
+use crate::linux::state::clock_page;
+use crate::linux::state::clock_page::keep_time;
+use crate::linux::state::cpu_time::CpuTime;
+use crate::linux::state::error::ProcessError;
+use crate::linux::state::files::{Files, Object, Stream};
+use crate::linux::state::ids::{PID, USER};
+use crate::linux::state::kernel::Kernel;
+use crate::linux::state::process::Process;
+use crate::linux::state::resource_limits::ResourceLimits;
+use crate::linux::state::signals::Signals;
+use crate::linux::state::threads::Threads;
+use crate::machine::{Hypervisor, Vcpu};
+use crate::memory::arena::MemoryKind;
+use crate::memory::file_mappings::FileMapping;
 use crate::memory::layout::{Places, STACK_BYTES};
 use crate::memory::rights::Rights;
 use crate::memory::space::{Place, Space};
+use crate::vfs::{NodeId, Tree};
 
+/// The channel's descriptor.
+const CHANNEL: u64 = 3;
 /// Most bytes of arguments and environment.
 const MOST_BYTES: u64 = 1 << 20;
-/// User and group of every guest.
-pub(super) const USER: u64 = 1000;
 
 /// Maps the stack and fills its top; returns the stack pointer.
 ///
 /// ```text
 ///   rsp ► argc │ argv… 0 │ envp… 0 │ auxv… 0 0 │ padding │ 16 random bytes │ texts │ gap │ end
 /// ```
-pub(super) fn lay_out(
+fn lay_out(
     space: &mut Space,
     places: &Places,
     image: &Image,
@@ -92,10 +108,116 @@ pub(super) fn lay_out(
 }
 
 /// What `prctl(PR_GET_NAME)` says: the last part of the path, cut to fit.
-pub(super) fn name(path: &str) -> [u8; 16] {
+fn name(path: &str) -> [u8; 16] {
     let mut name = [0; 16];
     let last = path.rsplit('/').next().unwrap_or(path).as_bytes();
     let length = last.len().min(15);
     name[..length].copy_from_slice(&last[..length]);
     name
+}
+
+/// What to run.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The program's path in the guest's tree, and its arguments from the program's own name on.
+    pub program: Vec<String>,
+    /// Its environment, `NAME=value`.
+    pub environment: Vec<String>,
+    /// Whether descriptor 3 is a conversation with the monitor.
+    pub channel: bool,
+}
+
+impl Process {
+    /// Loads a program from the tree; it has not run yet.
+    ///
+    /// # Errors
+    /// When there is no such program, or the host refuses a machine.
+    pub fn start(host: &Hypervisor, tree: Tree, options: &Options) -> Result<Self, ProcessError> {
+        Self::start_in(MemoryKind::File, host, tree, options)
+    }
+
+    /// As [`Process::start`], in memory of this kind.
+    ///
+    /// # Errors
+    /// As for [`Process::start`].
+    pub fn start_in(
+        memory: MemoryKind,
+        host: &Hypervisor,
+        tree: Tree,
+        options: &Options,
+    ) -> Result<Self, ProcessError> {
+        let path = options.program.first().cloned().unwrap_or_default();
+        let (image, file, node) = program(&tree, &path)?;
+        let interpreter = image.interpreter.as_ref();
+        let interpreter = interpreter.map(|path| program(&tree, &String::from_utf8_lossy(path)));
+        let interpreter = interpreter.transpose()?;
+        let mut fixed = image.fixed();
+        fixed.extend(interpreter.iter().flat_map(|(image, ..)| image.fixed()));
+        let places = Places::draw(&fixed)?.ok_or(ImageError::Crowded)?;
+        let mut space = Space::made_of(memory)?;
+        space.map_from(places.maps);
+        let loaded = load(&mut space, &image, &file, node, places.program)?;
+        let interpreter = interpreter
+            .map(|(image, file, node)| load(&mut space, &image, &file, node, places.interpreter));
+        let interpreter = interpreter.transpose()?;
+        space.set_break(loaded.end + places.break_gap);
+        let stack = lay_out(&mut space, &places, &image, loaded, interpreter, options)?;
+        let entry = interpreter.unwrap_or(loaded).entry;
+        let vcpu = Vcpu::new(host, &space, entry, stack)?;
+        let clock = keep_time(host, &vcpu, 0)?;
+        let mut files = Files::default();
+        let none = |errno: Errno| io::Error::from(errno);
+        let null = tree.existing(Tree::ROOT, b"/dev/null", true).map_err(none)?;
+        let streams = [
+            Object::Node(null, None),
+            Object::Output(Stream::Stdout),
+            Object::Output(Stream::Stderr),
+            Object::Channel,
+        ];
+        let read_write = u64::from(libc::O_RDWR.cast_unsigned());
+        for object in streams.into_iter().take(if options.channel { 4 } else { 3 }) {
+            files.open(object, read_write).map_err(none)?;
+        }
+        debug_assert_eq!(files.get(CHANNEL).is_ok(), options.channel);
+        let kernel = Kernel {
+            tree,
+            files,
+            directory: Tree::ROOT,
+            umask: 0o022,
+            signals: Signals::default(),
+            name: name(&path),
+            threads: Threads::default(),
+            alarm: Alarm::default(),
+            limits: ResourceLimits::default(),
+        };
+        Ok(Self::assemble(vcpu, space, kernel, PID, clock, CpuTime::default()))
+    }
+}
+
+/// A program of the tree: its headers and its bytes, and which file it is.
+fn program(tree: &Tree, path: &str) -> Result<(Image, Vec<u8>, NodeId), ProcessError> {
+    let missing = |errno| ProcessError::NoProgram { path: path.to_owned(), errno };
+    let node = tree.existing(Tree::ROOT, path.as_bytes(), true).map_err(missing)?;
+    let host = tree.open(node).map_err(missing)?.ok_or_else(|| missing(Errno::ACCESS))?;
+    let mut file = Vec::new();
+    io::Read::read_to_end(&mut &*host, &mut file)?;
+    Ok((Image::parse(&file)?, file, node))
+}
+
+/// Loads a program of the tree, whose pages then are its file's.
+fn load(
+    space: &mut Space,
+    image: &Image,
+    file: &[u8],
+    node: NodeId,
+    base: u64,
+) -> Result<Loaded, ImageError> {
+    let loaded = image.load(file, space, base)?;
+    for (range, offset) in image.shown(loaded) {
+        space.show(
+            range,
+            FileMapping { node, offset, shared: false, writable: false, written: false },
+        );
+    }
+    Ok(loaded)
 }

@@ -18,7 +18,7 @@ use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 
 use landlock::{AccessNet, Ruleset, RulesetAttr, Scope};
-use microvm::linux::MOST_LAYER_FILES;
+use microvm::linux::MAX_LAYER_FILES;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sys::jail::{JailError, leave_root, step};
 use warden::uids::INNER;
@@ -59,7 +59,7 @@ const NAMESPACES: [(RawFd, LinkNameSpaceType, Wall); 5] = [
 /// Descriptors of a clone beside its guest's files.
 const OF_A_CLONE: u64 = 6;
 /// For as many machines as there can be, and all that their guests can have open.
-const DESCRIPTORS: u64 = MOST_MACHINES as u64 * (OF_A_CLONE + MOST_LAYER_FILES as u64);
+const DESCRIPTORS: u64 = MOST_MACHINES as u64 * (OF_A_CLONE + MAX_LAYER_FILES as u64);
 
 /// Goes to jail, for good. Once, by a process of one thread, before it reads from anybody. Returns the control socket.
 ///

@@ -1,0 +1,82 @@
+//! Copies of files that are put off until somebody could see that they are missing.
+//!
+//! A dynamic linker maps all of a library once, to find room for it, takes the rights from what lies behind its first part, and
+//! maps the parts over that: whatever was copied first is thrown away. So the bytes of a layer's file that is mapped to be looked
+//! at come when the guest touches one of them, when it asks for anything but that, or when it pauses. Until then the memory is
+//! hidden, so that a touch is a fault:
+//!
+//! ```text
+//!   mmap(0, …) ──► hidden ──┬── mmap(MAP_flags::MAP_FIXED) over a part ───────► that part is not owed any more
+//!                           ├── mprotect(PROT_NONE) of a part ─────► owed, and hidden afterwards, too
+//!                           └── a touch, any other call, a pause ──► copied, and as it was to be protected
+//! ```
+//! No more than one mapping is owed at a time, of few parts, and none while a process pauses: nobody else sees it so. Nothing is
+//! put off where a limit is near: what is hidden counts as one region, and may come to be as many as it has parts.
+
+use std::ops::Range;
+
+use rustix::io::Errno;
+
+use crate::linux::abi::flags;
+use crate::linux::mapped_files::bytes;
+use crate::linux::state::deferred::Deferred;
+use crate::linux::state::process::Process;
+use crate::memory::layout::page_up;
+use crate::memory::rights::Rights;
+
+const MMAP: u64 = libc::SYS_mmap.cast_unsigned();
+const MPROTECT: u64 = libc::SYS_mprotect.cast_unsigned();
+
+/// Parts that what is owed has at most, each with a hole behind it: libraries have a handful.
+const MAX_PARTS: usize = 16;
+
+/// Whether there is room for all regions that what is owed can come to be.
+pub(crate) fn has_room(process: &Process) -> bool {
+    process.space.has_room_for(2 * MAX_PARTS)
+}
+
+/// Before a call is answered: copies what is owed, but for calls that can do without.
+pub(crate) fn before_call(process: &mut Process, number: u64, arguments: [u64; 6]) {
+    if process.deferred.is_none() {
+        return;
+    }
+    let has_room = has_room(process);
+    let Some(deferred) = &mut process.deferred else { return };
+    let [start, length, protection, flags, ..] = arguments;
+    let can_wait = has_room && deferred.parts.len() < MAX_PARTS;
+    let can_do_without = match number {
+        _ if !can_wait => false,
+        MMAP => flags & flags::MAP_FIXED != 0,
+        MPROTECT if protection == 0 => deferred.hide(start..start.saturating_add(page_up(length))),
+        _ => false,
+    };
+    if !can_do_without {
+        settle(process);
+    }
+}
+
+/// Whether the guest may look at an address whose bytes are owed.
+pub(crate) fn is_owed(process: &Process, address: u64) -> bool {
+    process.deferred.as_ref().is_some_and(|deferred| deferred.hold(address))
+}
+
+/// Copies what is owed. What cannot be read is unmapped, so that whoever touches it gets a signal.
+pub(crate) fn settle(process: &mut Process) {
+    let Some(Deferred { parts, node, start, offset }) = process.deferred.take() else { return };
+    for (part, rights) in parts {
+        // What could not be mapped over a part may have left nothing there.
+        let regions = process.space.regions().inside(part);
+        let hidden: Vec<_> = regions.filter(|(_, now)| *now == Rights::HIDDEN).collect();
+        for (part, _) in hidden {
+            let copied = bytes::fill(process, part.clone(), node, offset + (part.start - start));
+            if let Err(errno) = copied.and_then(|()| protect(process, &part, rights)) {
+                tracing::warn!(%errno, "bytes of a file that a guest has mapped cannot be had");
+                let _ = process.space.unmap(part.start, part.end - part.start);
+            }
+        }
+    }
+}
+
+fn protect(process: &mut Process, part: &Range<u64>, rights: Rights) -> Result<(), Errno> {
+    process.space.protect(part.start, part.end - part.start, rights)
+}

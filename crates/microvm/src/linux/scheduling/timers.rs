@@ -1,0 +1,35 @@
+//! Timers that interrupt a program: its alarm, and its limit of processor time.
+
+use std::time::Instant;
+
+use crate::linux::scheduling::deliver::arrive;
+use crate::linux::state::flow::Flow;
+use crate::linux::state::process::Process;
+use crate::linux::state::signals::{ALRM, XCPU};
+use crate::linux::state::threads::Standing;
+
+/// Sends the signal if it is time. None: whoever runs goes on.
+pub(crate) fn ring(process: &mut Process, standing: Standing) -> Option<Flow> {
+    if process.kernel.alarm.has_come() { arrive(process, ALRM, standing) } else { None }
+}
+
+/// When the processor's time is over, if the process runs on from now.
+pub(crate) fn due(process: &Process) -> Option<Instant> {
+    let most = process.kernel.limits.processor()?;
+    Instant::now().checked_add(most.saturating_sub(process.used.now()))
+}
+
+/// Sends the signal if the processor's time is over. None: the running thread goes on.
+pub(crate) fn spend(process: &mut Process, standing: Standing) -> Option<Flow> {
+    let used = process.used.now();
+    if process.kernel.limits.processor().is_none_or(|most| used < most) {
+        return None;
+    }
+    let limits = &mut process.kernel.limits;
+    let [_, hard] = limits.all[libc::RLIMIT_CPU as usize];
+    if used.as_secs() >= hard {
+        return Some(Flow::Kill(libc::SIGKILL));
+    }
+    limits.next_warning = Some(used.as_secs() + 1);
+    arrive(process, XCPU, standing)
+}

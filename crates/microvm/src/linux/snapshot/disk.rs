@@ -1,0 +1,334 @@
+//! A template on disk, for a later monitor of the same build on the same host.
+//!
+//! ```text
+//!   "WOOLSNAP"  version │ length, facts │ length, state │ start, length, bytes; …; 0, 0
+//!                         what has to      what is no      the memory that holds anything,
+//!                         be equal         memory          by address
+//! ```
+//! The happy path: [`Template::save`] writes it, [`Template::restore`] compares the facts one by one, makes a space with the
+//! state's mappings, reads the memory into it, and freezes it as any other.
+//!
+//! | a file that | is refused as |
+//! | --- | --- |
+//! | is none, or of another format | [`RestoreError::Foreign`], [`RestoreError::Version`] |
+//! | another build of the monitor wrote | [`RestoreError::Build`]: addresses of ports and stubs are the build's |
+//! | was written where guests see another processor | [`RestoreError::Processor`]: a C library has chosen its routines |
+//! | was written before the host was started | [`RestoreError::Boot`]: what the guest was told would be in the future |
+//! | was written where the counter of ticks is another | [`RestoreError::Ticks`]: time would run too fast |
+//! | is of other layers | [`RestoreError::Layers`]: files are opened by name later |
+//! | says what no guest can have, or ends early | [`RestoreError::Damaged`], [`RestoreError::Read`] |
+//!
+//! **Whoever can write the file owns the guest**, as if he were its packages; whether it was written by the right one is for
+//! the caller to know. He owns no more than that: page tables and everything of ring 0 are made anew, of registers there is
+//! what a guest can set, and numbers are what a guest could have asked for. No bytes make the monitor panic.
+//!
+//! Only the usual machine is saved: one thread, nothing open of layers, no pipe, socket or lock, nothing in scratch but empty files without a
+//! name. What imports leave beside that makes [`SaveError::Unusual`], and the machine is made anew each time.
+
+mod facts;
+mod memory;
+
+use std::fs::File;
+use std::io::{self, Read, Seek as _, Write};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::linux::snapshot::template::Template;
+use crate::linux::state::alarm::Alarm;
+use crate::linux::state::cpu_time::CpuTime;
+use crate::linux::state::error::ProcessError;
+use crate::linux::state::files::{Files, SavedFiles};
+use crate::linux::state::kernel::Kernel;
+use crate::linux::state::resource_limits::ResourceLimits;
+use crate::linux::state::signals::{SavedSignals, Signals};
+use crate::linux::state::threads::{SavedThreads, Threads};
+use crate::machine::Hypervisor;
+use crate::machine::Vcpu;
+use crate::machine::cpu::{CpuState, SavedCpu};
+use crate::memory::arena::Frozen;
+use crate::memory::space::{Impossible, SavedSpace, Space, SpaceState};
+use crate::vfs::{Kind, NodeId, SavedScratch, Tree};
+use facts::Facts;
+
+/// Of the format; there is no conversion.
+pub const VERSION: u32 = 7;
+const MAGIC: &[u8; 8] = b"WOOLSNAP";
+/// Bytes of the facts, and of the state, at most: a state has up to 65 530 mappings.
+const MOST_FACTS: usize = 16 << 10;
+const MOST_STATE: usize = 8 << 20;
+/// Nanoseconds by which a guest's clock can be ahead of the host's: far more than it ever is.
+const MOST_AHEAD: u64 = 3600 * 1_000_000_000;
+
+/// Which build of the monitor: a hash of its executable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Build([u8; 32]);
+
+impl Build {
+    /// Of an executable.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn of(mut executable: &File) -> io::Result<Self> {
+        executable.rewind()?;
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(executable)?;
+        Ok(Self(*hasher.finalize().as_bytes()))
+    }
+}
+
+/// Why a template is not saved. It is as it was.
+#[derive(Debug, Error)]
+pub enum SaveError {
+    /// It has what no snapshot holds.
+    #[error("the machine has {0}")]
+    Unusual(&'static str),
+    /// There is no machine to compare it with.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// It could not be written.
+    #[error("write the snapshot")]
+    Write(#[from] io::Error),
+}
+
+/// Why a snapshot is refused. Nothing is left of it.
+#[derive(Debug, Error)]
+pub enum RestoreError {
+    /// It is none.
+    #[error("it is no snapshot")]
+    Foreign,
+    /// It has another format.
+    #[error("its format has version {0}, and this monitor writes {VERSION}")]
+    Version(u32),
+    /// Another build of the monitor wrote it.
+    #[error("another build of the monitor wrote it")]
+    Build,
+    /// Guests saw another processor, or other states of it.
+    #[error("it was made on another processor")]
+    Processor,
+    /// The host was started since.
+    #[error("the host was started since it was made")]
+    Boot,
+    /// Guests read another counter of ticks.
+    #[error("the processor's counter of ticks was another")]
+    Ticks,
+    /// The tree is another.
+    #[error("it was made from other layers")]
+    Layers,
+    /// It says what cannot be.
+    #[error("it is damaged: {0}")]
+    Damaged(&'static str),
+    /// It could not be read to its end.
+    #[error("read the snapshot")]
+    Read(#[from] io::Error),
+    /// The host has no machine for it, or KVM does not take its registers.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+}
+
+/// What a template is, but for its memory and its tree.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct State {
+    space: SavedSpace,
+    cpu: SavedCpu,
+    files: SavedFiles,
+    scratch: SavedScratch,
+    umask: u32,
+    signals: SavedSignals,
+    threads: SavedThreads,
+    limits: ResourceLimits,
+    name: [u8; 16],
+    pid: u64,
+    told: u64,
+    /// Nanoseconds.
+    used: u64,
+}
+
+impl Template {
+    /// Writes it. `build` is that of this program.
+    ///
+    /// # Errors
+    /// When it is not a usual machine, or cannot be written.
+    pub fn save(
+        &self,
+        host: &Hypervisor,
+        build: Build,
+        mut to: impl Write,
+    ) -> Result<(), SaveError> {
+        let facts = Facts::of(host, build, &self.kernel.tree);
+        let facts = facts.ok_or(SaveError::Unusual("a host that does not name its start"))?;
+        let state = self.state(host)?;
+        to.write_all(MAGIC)?;
+        to.write_all(&VERSION.to_le_bytes())?;
+        write_part(&mut to, &facts)?;
+        write_part(&mut to, &state)?;
+        memory::write(&self.frozen, &self.space.regions, &mut to)?;
+        Ok(to.flush()?)
+    }
+
+    fn state(&self, host: &Hypervisor) -> Result<State, SaveError> {
+        let fresh = fresh(host, &self.frozen, &self.space)?;
+        // Each field is named: one that is added later has to be decided about. What clones touch is learnt anew.
+        let Self { frozen: _, space, cpu, kernel, pid, told, used, touched: _ } = self;
+        // A template has no alarm.
+        let Kernel { tree, files, directory, umask, signals, threads, alarm: _, limits, name } =
+            kernel;
+        let limits = limits.clone();
+        if *directory != Tree::ROOT {
+            return Err(SaveError::Unusual("another current directory than the root"));
+        }
+        if space.files.show_scratch() {
+            return Err(SaveError::Unusual("files of its own mapped"));
+        }
+        let (umask, name, pid, told) = (*umask, *name, *pid, *told);
+        let used = u64::try_from(used.now().as_nanos()).unwrap_or(u64::MAX);
+        let (space, signals) = (space.to_saved(), signals.to_saved());
+        let unusual = SaveError::Unusual;
+        let scratch = tree.to_saved().ok_or(unusual("files of its own, or branches"))?;
+        let files =
+            files.to_saved().ok_or(unusual("files of layers open, pipes, sockets or locks"))?;
+        let threads = threads.to_saved().ok_or(unusual("more than one thread"))?;
+        let cpu = cpu.to_saved(&fresh).ok_or(unusual("system registers that no guest sets"))?;
+        Ok(State {
+            space,
+            cpu,
+            files,
+            scratch,
+            umask,
+            signals,
+            threads,
+            limits,
+            name,
+            pid,
+            told,
+            used,
+        })
+    }
+
+    /// Makes one of a snapshot. `build` is that of this program; `tree` is made from the layers that the first one was made
+    /// from, in the same way.
+    ///
+    /// # Errors
+    /// When the snapshot is not to be used here; see [`RestoreError`].
+    pub fn restore(
+        host: &Hypervisor,
+        build: Build,
+        tree: Tree,
+        mut from: impl Read,
+    ) -> Result<Self, RestoreError> {
+        read_head(&mut from)?;
+        let facts: Facts = read_part(&mut from, MOST_FACTS)?;
+        let here = Facts::of(host, build, &tree).ok_or(RestoreError::Boot)?;
+        facts.are(&here)?;
+        let state: State = read_part(&mut from, MOST_STATE)?;
+        let State {
+            space,
+            cpu,
+            files,
+            scratch,
+            umask,
+            signals,
+            threads,
+            limits,
+            name,
+            pid,
+            told,
+            used,
+        } = state;
+        let damaged = RestoreError::Damaged;
+        let tree = tree.with_saved(&scratch).ok_or(damaged("scratch"))?;
+        let files = Files::of_saved(&files, &tree).ok_or(damaged("descriptors"))?;
+        let signals = Signals::of_saved(&signals).ok_or(damaged("signals"))?;
+        let threads = Threads::of_saved(&threads).ok_or(damaged("threads"))?;
+        if told > now().saturating_add(MOST_AHEAD) {
+            return Err(damaged("the time"));
+        }
+        let (directory, umask) = (Tree::ROOT, umask & 0o777);
+        let alarm = Alarm::default();
+        let kernel =
+            Kernel { tree, files, directory, umask, signals, threads, alarm, limits, name };
+        // No others are mapped where one is saved.
+        let is_file = |node: NodeId| {
+            !node.is_scratch() && kernel.tree.existing_kind(node) == Some(Kind::File)
+        };
+        if !space.nodes().all(is_file) {
+            return Err(damaged("mappings of files"));
+        }
+        let mut space = space.to_space()?;
+        memory::read(&mut space, &mut from)?;
+        let (frozen, space) = space.freeze().map_err(ProcessError::Host)?;
+        let fresh = fresh(host, &frozen, &space)?;
+        let cpu = fresh.with_saved(&cpu).ok_or(damaged("registers"))?;
+        let used = CpuTime::so_much(Duration::from_nanos(used));
+        let touched = Mutex::default();
+        let template = Self { frozen, space, cpu, kernel, pid, told, used, touched };
+        // What KVM does not take is found now, and not when a call waits.
+        drop(template.spawn(host)?);
+        Ok(template)
+    }
+}
+
+impl From<Impossible> for RestoreError {
+    fn from(impossible: Impossible) -> Self {
+        match impossible {
+            Impossible::Mappings => Self::Damaged("mappings"),
+            Impossible::Host(error) => ProcessError::Host(error).into(),
+        }
+    }
+}
+
+/// The state of a machine that has not run.
+fn fresh(
+    host: &Hypervisor,
+    frozen: &Arc<Frozen>,
+    space: &SpaceState,
+) -> Result<CpuState, ProcessError> {
+    let space = Space::clone_of(frozen, space.clone())?;
+    Ok(CpuState::save(&mut Vcpu::new(host, &space, 0, 0)?)?)
+}
+
+/// Nanoseconds of the host's monotonic clock.
+fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let (seconds, rest) = (now.tv_sec.cast_unsigned(), now.tv_nsec.cast_unsigned());
+    seconds.saturating_mul(1_000_000_000).saturating_add(rest)
+}
+
+fn write_part(to: &mut impl Write, part: &impl Serialize) -> io::Result<()> {
+    let bytes = serde_json::to_vec(part)?;
+    let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
+    to.write_all(&length.to_le_bytes())?;
+    to.write_all(&bytes)
+}
+
+fn read_head(from: &mut impl Read) -> Result<(), RestoreError> {
+    let (mut magic, mut version) = ([0; 8], [0; 4]);
+    from.read_exact(&mut magic)?;
+    if magic != *MAGIC {
+        return Err(RestoreError::Foreign);
+    }
+    from.read_exact(&mut version)?;
+    match u32::from_le_bytes(version) {
+        VERSION => Ok(()),
+        other => Err(RestoreError::Version(other)),
+    }
+}
+
+fn read_part<T: for<'de> Deserialize<'de>>(
+    from: &mut impl Read,
+    most: usize,
+) -> Result<T, RestoreError> {
+    let mut length = [0; 4];
+    from.read_exact(&mut length)?;
+    let length = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
+    if length > most {
+        return Err(RestoreError::Damaged("the length of a part"));
+    }
+    let mut bytes = vec![0; length];
+    from.read_exact(&mut bytes)?;
+    serde_json::from_slice(&bytes).map_err(|_| RestoreError::Damaged("a part"))
+}

@@ -1,0 +1,270 @@
+//! What clones touch soon, touched before anybody waits for them.
+//!
+//! ```text
+//!   a clone, watched ── runs ──► marks in its page tables ── learn ──► Touched ──► pages of a further clone:
+//!                                                                        together, in the host's tables    `place`
+//!                                                                        one by one, in the guest's        `touch`
+//! ```
+//! A page that a machine touches for the first time is a fault of the guest's and, unless the page is there already, one of
+//! the host's; one that is first looked at and then written to is two of each. Those of the guest's cannot be had together:
+//! KVM enters a page into what it derives from the guest's tables when the guest touches it. So it does, by a routine
+//! that does nothing else ([`crate::linux::state::clock_page`]), before it has run anything of its own: nothing has to be put back
+//! afterwards but its registers.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+
+use crate::linux::state::clock_page::{LIST, page_of};
+use crate::linux::state::process::Process;
+use crate::machine::{Exit, Vcpu, VcpuError};
+use crate::memory::arena::{Arena, length_of};
+use crate::memory::layout::{PAGE, USER_END, pages as pages_of};
+use crate::memory::regions::Regions;
+use crate::memory::rights::Rights;
+use crate::memory::scan::Scanner;
+use crate::memory::space::Space;
+use crate::memory::tables;
+
+/// Pages, at most.
+const MOST: usize = 4096;
+/// Bytes of the list.
+const ROOM: usize = length_of(&LIST);
+/// In an address of the list: the page is written to.
+const WRITTEN: u32 = 1;
+/// Pages by their addresses; whether they are written to.
+type Pages = BTreeMap<u64, bool>;
+
+/// What clones of one template touch: first what one does that rehearses, later what at least two do of that one and two that
+/// have answered a call. What one alone touches may be nobody else's, and each page that is written ahead is memory of a clone's.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Touched {
+    pages: Pages,
+    /// What the first call has touched, until the second has come.
+    call: Option<Pages>,
+    complete: bool,
+}
+
+impl Touched {
+    /// Whether there is something to be learnt from a clone that answers a call.
+    pub(crate) fn wants_lessons(&self) -> bool {
+        !self.complete
+    }
+
+    /// Learns from a clone that was watched. The first one has rehearsed; those that come later have answered a call.
+    /// `regions` are those of the template.
+    pub(crate) fn learn(
+        &mut self,
+        regions: &Regions,
+        clone: &Process,
+        scanner: &Scanner,
+    ) -> io::Result<()> {
+        if !clone.watched {
+            return Err(io::Error::other("the clone was not watched"));
+        }
+        let arena = clone.space.arena();
+        let base = arena.address();
+        let frozen = arena.origin().ok_or_else(|| io::Error::other("it is nobody's clone"))?;
+        let differs = |page: &u64| {
+            let page = *page..page + PAGE;
+            arena.bytes(page.clone()) != frozen.bytes(page)
+        };
+        let mut used = Vec::new();
+        // What a clone has mapped since is nobody else's.
+        for part in arena.inherited(0..USER_END) {
+            used.extend(tables::used(arena, part.clone()));
+            // What the monitor wrote in the guest's stead, too, and not what it was given ahead. Before Linux 6.7 nobody can tell.
+            let private = scanner.private(base + part.start..base + part.end).unwrap_or_default();
+            let written = private.into_iter().map(|it| it.start - base..it.end - base);
+            used.extend(written.flat_map(pages_of).filter(differs).map(|page| (page, true)));
+        }
+        let mut pages = Pages::new();
+        for (page, written) in used {
+            // What a clone may do there from the start.
+            let may = |wanted| regions.allow(page..page + PAGE, wanted);
+            if may(Rights::READ) {
+                *pages.entry(page).or_default() |= written && may(Rights::WRITE);
+            }
+        }
+        while pages.len() > MOST {
+            pages.pop_last();
+        }
+        self.take(pages);
+        Ok(())
+    }
+
+    fn take(&mut self, pages: Pages) {
+        if self.pages.is_empty() {
+            self.pages = pages;
+            return;
+        }
+        let Some(before) = self.call.take() else {
+            self.call = Some(pages);
+            return;
+        };
+        self.pages = most_touch([&self.pages, &before, &pages]);
+        self.complete = true;
+    }
+
+    /// Has the host put them in their place.
+    pub(crate) fn place(&self, arena: &mut Arena) {
+        // Those that are written first: to make one of a huge page its own, the host takes the huge page away.
+        let written = self.pages.iter().filter(|(_, written)| **written);
+        for range in joined(written.map(|(page, _)| *page), PAGE) {
+            arena.expect(range, true);
+        }
+        let looked_at = self.pages.iter().filter(|(_, written)| !**written);
+        // As one where the host maps them together when it maps one page: asking for each takes longer.
+        for range in joined(looked_at.map(|(page, _)| *page), 16 * PAGE) {
+            arena.expect(range, false);
+        }
+    }
+
+    /// Has the guest touch them, by the routine at `routine`. The processor is in no particular state afterwards.
+    pub(crate) fn touch(
+        &self,
+        routine: u64,
+        vcpu: &mut Vcpu,
+        space: &mut Space,
+    ) -> Result<(), VcpuError> {
+        let addresses = self.pages.iter().filter_map(|(page, written)| {
+            Some(u32::try_from(*page).ok()? | if *written { WRITTEN } else { 0 })
+        });
+        let list: Vec<u8> = addresses.flat_map(u32::to_le_bytes).collect();
+        let page = page_of(&space.state);
+        let start = page + LIST.start;
+        for part in list.chunks(ROOM) {
+            let part_end = start + part.len() as u64;
+            space.arena_mut().bytes_mut(start..part_end).copy_from_slice(part);
+            run(routine, start..part_end, vcpu, space)?;
+        }
+        vcpu.settle()?;
+        space.arena_mut().bytes_mut(start..page + LIST.end).fill(0);
+        Ok(())
+    }
+}
+
+/// Has the processor forget which data segments a guest had selected. Where KVM runs guests natively, below another hypervisor, it
+/// does not reach these itself. As after [`Touched::touch`], its registers are to be set afterwards.
+pub(crate) fn forget_segments(
+    routine: u64,
+    vcpu: &mut Vcpu,
+    space: &mut Space,
+) -> Result<(), VcpuError> {
+    run(routine, 0..0, vcpu, space)
+}
+
+/// Runs the routine for a list of pages.
+fn run(
+    routine: u64,
+    list: Range<u64>,
+    vcpu: &mut Vcpu,
+    space: &mut Space,
+) -> Result<(), VcpuError> {
+    // What KVM left half done, and its registers as they are.
+    vcpu.settle()?;
+    vcpu.enter(routine, 0, 0);
+    let registers = vcpu.registers();
+    (registers.rdi, registers.rsi) = (list.start, list.end);
+    loop {
+        match vcpu.run(space)? {
+            Exit::Hypercall => return Ok(()),
+            // Of a stop that was meant for what ran before.
+            Exit::Stopped => {}
+            other => {
+                return Err(VcpuError::Lost(format!("{other:?} in a routine of the monitor's")));
+            }
+        }
+    }
+}
+
+/// What two of three touch; what two of them write is written.
+fn most_touch(three: [&Pages; 3]) -> Pages {
+    let mut count = BTreeMap::<u64, (usize, usize)>::new();
+    for (page, written) in three.into_iter().flatten() {
+        let (touched, wrote) = count.entry(*page).or_default();
+        *touched += 1;
+        *wrote += usize::from(*written);
+    }
+    let most = count.into_iter().filter(|(_, (touched, _))| *touched >= 2);
+    most.map(|(page, (_, wrote))| (page, wrote >= 2)).take(MOST).collect()
+}
+
+/// Pages that lie so close to each other as one range.
+fn joined(pages: impl Iterator<Item = u64>, close: u64) -> impl Iterator<Item = Range<u64>> {
+    let mut pages = pages.peekable();
+    std::iter::from_fn(move || {
+        let start = pages.next()?;
+        let mut range = start..start + PAGE;
+        while let Some(next) = pages.next_if(|next| *next < range.end + close) {
+            range.end = next + PAGE;
+        }
+        Some(range)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::linux::state::clock_page::touching;
+    use crate::linux::{Options, Template};
+    use crate::machine::Hypervisor;
+    use crate::memory::layout::STACK_BYTES;
+    use crate::memory::rights::Rights;
+    use crate::vfs::TreeBuilder;
+
+    /// It is never run.
+    const PROGRAM: &[u8] = include_bytes!("../../../../../fuzz/corpus/unikernels/static");
+
+    #[test]
+    fn what_two_of_a_rehearsal_and_two_calls_touch_is_learnt_and_what_one_alone_does_is_not() {
+        let mut touched = Touched::default();
+        touched.take(Pages::from([(1, false), (2, true)]));
+        assert!(touched.wants_lessons());
+        let much = (3..1000).map(|page| (page, true));
+        touched.take(much.chain([(1, true)]).collect());
+        assert!(touched.wants_lessons());
+        assert_eq!(touched.pages.len(), 2);
+        touched.take(Pages::from([(1, true), (3, true), (4, false), (5000, true)]));
+        assert_eq!(touched.pages, Pages::from([(1, true), (3, true), (4, false)]));
+        assert!(!touched.wants_lessons());
+    }
+
+    #[test]
+    fn a_guest_touches_the_pages_of_its_list_and_no_others() {
+        let Ok(host) = Hypervisor::open() else {
+            return skips::skip("kvm", "there is no /dev/kvm");
+        };
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("program"), PROGRAM).unwrap();
+        let tree = TreeBuilder::default().layer("/", directory.path()).unwrap().devices();
+        let options = Options { program: vec!["/program".into()], ..Options::default() };
+        let process = Process::start(&host, tree.build(0, 0), &options).unwrap();
+        let template = Template::seal(process).unwrap();
+        let mut clone = template.spawn(&host).unwrap();
+        clone.watch().unwrap();
+        let (stack, _) = clone
+            .space
+            .regions()
+            .iter()
+            .find(|(range, rights)| {
+                range.end - range.start == STACK_BYTES && rights.allow(Rights::WRITE)
+            })
+            .unwrap();
+        let (last, stack) = (stack.end - PAGE, stack.end - 20 * PAGE);
+        let pages = Pages::from([(last, false), (stack, true)]);
+        let touched = Touched { pages, ..Touched::default() };
+        let origin = clone.space.arena().origin().unwrap();
+        let routine = touching(origin, &clone.space.state).unwrap();
+        touched.touch(routine, &mut clone.vcpu, &mut clone.space).unwrap();
+        let mut used = tables::used(clone.space.arena(), 0..USER_END);
+        // What the routine itself needs.
+        let clock = page_of(&clone.space.state);
+        used.retain(|(page, _)| ![clock, clock + PAGE].contains(page));
+        assert_eq!(used, [(stack, true), (last, false)]);
+        let list = clone.space.arena().bytes(clock + LIST.start..clock + LIST.end);
+        assert_eq!(list, vec![0; ROOM], "the list is gone");
+    }
+}
