@@ -7,10 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use microvm::linux::{Process, Template};
 use microvm::machine::Hypervisor;
 use microvm::memory::Scanner;
-use sandbox::Limits;
 
-use super::pristine::Function;
-use crate::message::{Event, Place};
+use super::function::{Function, Loading};
+use crate::message::Event;
 
 /// Functions whose machines are shared by the clones that live, at most; each takes as much as a reference machine.
 const MOST_FUNCTIONS: usize = 16;
@@ -25,23 +24,6 @@ pub(super) struct Family {
     /// The least recently used first. A machine goes with the last clone that was made of it, and its secrets with it.
     functions: Mutex<Vec<(Loading, Weak<Function>)>>,
     lacking: Mutex<BTreeSet<u64>>,
-}
-
-/// Which code, loaded how and within which limits: equal ones lead to equal machines. The message itself is not kept: its
-/// environment may hold secrets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Loading {
-    layers: Vec<Place>,
-    message: blake3::Hash,
-    /// Bytes of memory, and of scratch, and files of scratch.
-    limits: (u64, u64, u32),
-}
-
-impl Loading {
-    pub(super) fn new(layers: Vec<Place>, message: &[u8], limits: Limits) -> Self {
-        let limits = (limits.memory_bytes, limits.scratch_bytes, limits.scratch_inodes);
-        Self { layers, message: blake3::hash(message), limits }
-    }
 }
 
 impl Family {

@@ -14,24 +14,16 @@ use std::sync::Arc;
 use microvm::linux::{Pause, Process, Template};
 use sandbox::wire::{Decoder, Reply};
 
-use super::clone::{End, RunningClone, Scale, wake};
 use super::conversation::{Answer, Boundary};
-use super::family::Loading;
+use super::function::{Function, Loading};
 use super::reference::{Trouble, Word};
+use super::running::{End, RunningClone, Scale, wake};
 use crate::message::Event;
 
 /// Bytes read at a time.
 const READ: usize = 16 << 10;
 /// Longest reply to `load` that is looked into.
 const REPLY_BYTES: usize = 64 << 20;
-
-/// A machine in which a function's code is loaded, frozen.
-#[derive(Debug)]
-pub(super) struct Function {
-    template: Template,
-    /// What it said while it loaded.
-    said: Vec<u8>,
-}
 
 /// What loading came to.
 enum Made {

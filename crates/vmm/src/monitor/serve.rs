@@ -16,11 +16,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sandbox::{Imports, Limits, LoadedFile};
 use sys::scm;
 
-use super::clone::RunningClone;
 use super::conversation::Channel;
 use super::family::{Family, tell};
 use super::hold::Watched;
 use super::reference::{Reference, Trouble};
+use super::running::RunningClone;
 use super::snapshot;
 use super::spare::{Spare, Spares, try_out};
 use crate::message::{Event, MAX_PACKET, Order, PACKAGES, Place};

@@ -17,10 +17,10 @@ use microvm::machine::Hypervisor;
 use microvm::machine::Stopper;
 use microvm::memory::Scanner;
 
-use super::clone::RunningClone;
 use super::family::Family;
 use super::hold::Hold;
 use super::reference::{Trouble, Word};
+use super::running::RunningClone;
 
 /// What making one may take: there is nobody yet whose limits would hold, and packages have a say in how a clone wakes.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -131,7 +131,7 @@ fn make(family: &Family, stopper: Stopper) -> Result<Process, Trouble> {
         process.watch()?;
     }
     // Its numbers are its own from here on: no two spares go on from one.
-    super::clone::wake(&mut process);
+    super::running::wake(&mut process);
     wait_idle(&mut process)?;
     Ok(process)
 }
@@ -145,7 +145,7 @@ fn wait_idle(process: &mut Process) -> Result<(), Trouble> {
 
 /// Has a clone do all that a load and a call do.
 fn rehearse(process: &mut Process) -> Result<(), Trouble> {
-    super::clone::wake(process);
+    super::running::wake(process);
     process.feed(&Word::Rehearse {}.encoded()?);
     wait_idle(process)
 }
@@ -162,7 +162,7 @@ pub(super) fn try_out(
     template.learn(&first, scanner)?;
     drop(first);
     let mut second = template.spawn_ahead(host)?;
-    super::clone::wake(&mut second);
+    super::running::wake(&mut second);
     wait_idle(&mut second)?;
     Ok(second.weigh(scanner).unwrap_or(0))
 }

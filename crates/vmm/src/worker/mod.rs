@@ -5,8 +5,10 @@ mod family;
 mod instance;
 mod machines;
 mod saving;
+mod shared;
 mod snapshots;
 mod warded;
 mod zygote;
 
-pub use machines::{Absent, Keep, Machines};
+pub use machines::{Keep, Machines};
+pub use shared::Absent;

@@ -12,7 +12,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::machines::Shared;
+use super::shared::Shared;
 use super::snapshots::{Origin, Snapshots};
 use crate::message::Event;
 
