@@ -16,7 +16,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use microvm::linux::{Forked, Process};
+use microvm::linux::{ForkSide, Process};
 use microvm::machine::Hypervisor;
 use microvm::memory::MemoryKind;
 use rustix::process::{WaitOptions, waitpid};
@@ -79,14 +79,14 @@ pub(crate) fn monitor(mut words: impl Iterator<Item = String>) -> Result<()> {
 fn clone(process: Process, host: &Hypervisor) -> Result<Process> {
     let began = Instant::now();
     match process.fork(host).context("clone by fork")? {
-        Forked::Clone(mut clone) => {
+        ForkSide::Clone(mut clone) => {
             let adopted = began.elapsed();
             let answer = ask(&mut clone, 1)?;
             say(&Cloned { adopted, answered: answer.at - began, own: answer.own })?;
             drop(clone);
             std::process::exit(0);
         }
-        Forked::Original(process, clone) => {
+        ForkSide::Original(process, clone) => {
             let after = began.elapsed();
             let ended = waitpid(Some(clone), WaitOptions::empty()).context("wait for a clone")?;
             ensure!(ended.is_some_and(|(_, status)| status.exit_status() == Some(0)), "{ended:?}");

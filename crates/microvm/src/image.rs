@@ -14,7 +14,7 @@ use crate::memory::space::{Place, Space};
 
 /// Longest path of an interpreter.
 const PATH_MAX: u64 = 4096;
-const MOST_SEGMENTS: u16 = 64;
+const MAX_SEGMENTS: u16 = 64;
 const ENTRY_BYTES: u64 = 56;
 
 /// A program's headers.
@@ -45,7 +45,7 @@ pub struct Segment {
 
 /// Where a program went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Loaded {
+pub struct Placement {
     /// What was added to its addresses.
     pub bias: u64,
     /// Where it starts.
@@ -104,7 +104,7 @@ impl Image {
         {
             return Err(ImageError::Foreign);
         }
-        if e_phnum == 0 || e_phnum > MOST_SEGMENTS || u64::from(e_phentsize) != ENTRY_BYTES {
+        if e_phnum == 0 || e_phnum > MAX_SEGMENTS || u64::from(e_phentsize) != ENTRY_BYTES {
             return Err(ImageError::Malformed("no sensible program headers".to_owned()));
         }
         let context = Ctx::new(Container::Big, Endian::Little);
@@ -158,7 +158,7 @@ impl Image {
     }
 
     /// Which pages show the file once it is loaded, and from which offset on.
-    pub(crate) fn shown(&self, loaded: Loaded) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
+    pub(crate) fn shown(&self, loaded: Placement) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
         let shown = self.segments.iter().filter(|segment| !segment.file.is_empty());
         shown.map(move |Segment { memory, file, .. }| {
             let start = memory.start + loaded.bias;
@@ -171,12 +171,12 @@ impl Image {
     ///
     /// # Errors
     /// When a segment does not fit into the guest, or lies where another is.
-    pub fn load(&self, file: &[u8], space: &mut Space, base: u64) -> Result<Loaded, ImageError> {
+    pub fn load(&self, file: &[u8], space: &mut Space, base: u64) -> Result<Placement, ImageError> {
         let code = self.huge_code_at().unwrap_or(0);
         let base = base + code.next_multiple_of(BLOCK) - code;
         let bias = if self.movable { base } else { 0 };
         let mut loaded =
-            Loaded { bias, entry: bias.wrapping_add(self.entry), headers: 0, end: bias };
+            Placement { bias, entry: bias.wrapping_add(self.entry), headers: 0, end: bias };
         for segment in &self.segments {
             let (start, end) = (bias + segment.memory.start, bias + segment.memory.end);
             let pages = page_down(start)..page_up(end);

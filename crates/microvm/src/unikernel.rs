@@ -22,7 +22,7 @@ use crate::memory::rights::Rights;
 use crate::memory::space::{Place, Space};
 
 /// Most bytes that a call moves.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 const REFUSED: u64 = u64::MAX;
 
 /// The hypercalls, by number.
@@ -203,14 +203,14 @@ impl Unikernel {
     }
 
     fn read(&self, start: u64, length: u64) -> Option<&[u8]> {
-        if length > MOST_BYTES {
+        if length > MAX_BYTES {
             return None;
         }
         self.space.read(start, length).ok()
     }
 
     fn write(&mut self, start: u64, length: u64) -> Option<&mut [u8]> {
-        if length > MOST_BYTES {
+        if length > MAX_BYTES {
             return None;
         }
         self.space.write(start, length).ok()

@@ -7,7 +7,7 @@ mod machine;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use machine::{compile, kvm};
-use microvm::linux::{ForkError, Forked, Options, Pause, Process, Template};
+use microvm::linux::{ForkError, ForkSide, Options, Pause, Process, Template};
 use microvm::machine::Hypervisor;
 use microvm::memory::MemoryKind;
 use microvm::memory::Scanner;
@@ -64,12 +64,12 @@ fn ask(process: &mut Process, letter: u8) -> u8 {
 /// Forks; the clone does this, and has to come through it. Returns the original.
 fn fork(process: Process, host: &Hypervisor, clone_does: impl FnOnce(Process)) -> Process {
     match process.fork(host).unwrap() {
-        Forked::Clone(clone) => {
+        ForkSide::Clone(clone) => {
             let passed = catch_unwind(AssertUnwindSafe(|| clone_does(clone))).is_ok();
             // SAFETY: ends the process at once; nothing of the original's is run twice.
             unsafe { libc::_exit(i32::from(!passed)) }
         }
-        Forked::Original(process, clone) => {
+        ForkSide::Original(process, clone) => {
             let (_, status) = waitpid(Some(clone), WaitOptions::empty()).unwrap().unwrap();
             assert_eq!(status.exit_status(), Some(0), "the clone failed: see above");
             process

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// Kinds that are kept: a guest can try any number.
-const MOST: usize = 256;
+const MAX_CALLS: usize = 256;
 
 /// Where they are kept: a number a line.
 #[must_use]
@@ -19,10 +19,10 @@ pub fn file(state: &Path) -> PathBuf {
 
 /// Those that libraries ask for and usually do without, having another way.
 #[cfg(target_arch = "x86_64")]
-const SPARED: &[i64] = microvm::linux::SPARED;
+const OPTIONAL_CALLS: &[i64] = microvm::linux::OPTIONAL_CALLS;
 /// Nobody runs there.
 #[cfg(not(target_arch = "x86_64"))]
-const SPARED: &[i64] = &[];
+const OPTIONAL_CALLS: &[i64] = &[];
 
 /// What has been tried, from what the file holds: first what programs may have failed for want of, then what libraries usually
 /// do without. By name and number.
@@ -31,7 +31,8 @@ pub fn told(text: &str) -> [Vec<String>; 2] {
     let (mut missed, mut spared) = (Vec::new(), Vec::new());
     for line in text.lines() {
         let call = line.parse::<u64>();
-        let is_spared = |call: &u64| SPARED.iter().any(|it| u64::try_from(*it) == Ok(*call));
+        let is_spared =
+            |call: &u64| OPTIONAL_CALLS.iter().any(|it| u64::try_from(*it) == Ok(*call));
         let list = if call.as_ref().is_ok_and(is_spared) { &mut spared } else { &mut missed };
         list.push(call.map_or_else(|_| line.to_owned(), named));
     }
@@ -54,14 +55,14 @@ impl Lacking {
     pub(crate) fn open(state: &Path) -> Self {
         let file = file(state);
         let text = fs::read_to_string(&file).unwrap_or_default();
-        let calls = text.lines().filter_map(|line| line.parse().ok()).take(MOST).collect();
+        let calls = text.lines().filter_map(|line| line.parse().ok()).take(MAX_CALLS).collect();
         Self { file, calls: Mutex::new(calls) }
     }
 
     /// Notes one. Whether it is new: who tells of it again and again is not heard, and takes nobody's time.
     pub(crate) fn note(&self, call: u64) -> bool {
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        if calls.len() >= MOST || !calls.insert(call) {
+        if calls.len() >= MAX_CALLS || !calls.insert(call) {
             return false;
         }
         let text: String = calls.iter().map(|call| format!("{call}\n")).collect();
@@ -105,7 +106,7 @@ mod tests {
         assert_eq!(fs::read_to_string(file(state.path())).unwrap(), "7\n9\n");
         let lacking = Lacking::open(state.path());
         let noted = (0..1000).filter(|call| lacking.note(*call)).count();
-        assert_eq!(noted, MOST - 2);
-        assert_eq!(fs::read_to_string(file(state.path())).unwrap().lines().count(), MOST);
+        assert_eq!(noted, MAX_CALLS - 2);
+        assert_eq!(fs::read_to_string(file(state.path())).unwrap().lines().count(), MAX_CALLS);
     }
 }

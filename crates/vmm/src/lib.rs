@@ -38,4 +38,4 @@ pub use worker::{Absent, Keep, Machines};
 pub const HAS_MACHINES: bool = cfg!(target_arch = "x86_64");
 
 /// Machines of one family at most.
-const MOST_MACHINES: u32 = 4096;
+const MAX_MACHINES: u32 = 4096;

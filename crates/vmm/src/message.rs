@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub const MAX_PACKET: usize = 64 << 10;
 
 /// Longest reason that is listened to, in bytes.
-const MOST_REASON: usize = 1 << 10;
+const MAX_REASON: usize = 1 << 10;
 
 /// What is told of a machine's last words at most, in bytes.
 pub const MAX_LAST_WORDS: usize = 4 << 10;
@@ -184,7 +184,7 @@ impl Event {
         | Self::Unusable { reason }
         | Self::Saved { failed: Some(reason) } = &mut self
         {
-            reason.truncate(reason.floor_char_boundary(MOST_REASON));
+            reason.truncate(reason.floor_char_boundary(MAX_REASON));
         }
         if let Self::Ended { said, .. } = &mut self {
             said.truncate(said.floor_char_boundary(MAX_LAST_WORDS));
@@ -204,9 +204,9 @@ mod tests {
             Event::Failed { number, reason, exhausted: false }
         };
         assert_eq!(failed("no memory").shortened(), failed("no memory"));
-        let long = "ä".repeat(MOST_REASON);
-        assert_eq!(failed(&long).shortened(), failed(&long[..MOST_REASON]));
-        let (long, odd) = (format!("a{long}"), MOST_REASON - 1);
+        let long = "ä".repeat(MAX_REASON);
+        assert_eq!(failed(&long).shortened(), failed(&long[..MAX_REASON]));
+        let (long, odd) = (format!("a{long}"), MAX_REASON - 1);
         let saved = |reason: &str| Event::Saved { failed: Some(reason.to_owned()) };
         assert_eq!(saved(&long).shortened(), saved(&long[..odd]));
     }

@@ -11,7 +11,7 @@ use sys::process::without_capabilities;
 use vmm::monitor::{examine, jail, serve, unikernel};
 
 /// Bytes of a unikernel's file at most: what has no end, a device for one, would be read until there is no memory.
-const MOST_PROGRAM: u64 = 256 << 20;
+const MAX_PROGRAM: u64 = 256 << 20;
 
 pub(super) fn start() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -52,7 +52,7 @@ pub(super) fn start() -> Result<ExitCode> {
 /// All of a file, if it can be a program.
 fn program(from: impl Read) -> Result<Vec<u8>> {
     let mut file = Vec::new();
-    from.take(MOST_PROGRAM + 1).read_to_end(&mut file)?;
-    ensure!(file.len() as u64 <= MOST_PROGRAM, "it has more than {} MiB", MOST_PROGRAM >> 20);
+    from.take(MAX_PROGRAM + 1).read_to_end(&mut file)?;
+    ensure!(file.len() as u64 <= MAX_PROGRAM, "it has more than {} MiB", MAX_PROGRAM >> 20);
     Ok(file)
 }

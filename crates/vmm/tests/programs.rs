@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 
 /// Time that a program gets: some spin.
-const PATIENCE: Duration = Duration::from_millis(300);
+const PROGRAM_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Whether the host has KVM. Where it has none that is printed, and is a failure where `LAMBSWOOL_REQUIRE` names `kvm`.
 fn has_kvm() -> bool {
@@ -80,7 +80,7 @@ fn no_program_ends_its_monitor_in_any_way_but_its_own() {
         let status = loop {
             match monitor.try_wait().unwrap() {
                 Some(status) => break Some(status),
-                None if begun.elapsed() > PATIENCE => break None,
+                None if begun.elapsed() > PROGRAM_TIMEOUT => break None,
                 None => sleep(Duration::from_millis(2)),
             }
         };

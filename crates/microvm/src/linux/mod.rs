@@ -23,12 +23,12 @@ mod start;
 mod state;
 mod syscalls;
 
-pub use snapshot::{Build, ForkError, Forked, RestoreError, SaveError, Template, VERSION};
+pub use snapshot::{Build, ForkError, ForkSide, RestoreError, SaveError, Template, VERSION};
 pub use start::Options;
 pub use state::error::ProcessError;
 pub use state::files::{MAX_LAYER_FILES, Stream};
 pub use state::flow::Pause;
 pub use state::process::Process;
-pub use syscalls::table::SPARED;
+pub use syscalls::table::OPTIONAL_CALLS;
 
 pub use crate::memory::Reset;

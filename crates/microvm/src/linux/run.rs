@@ -20,14 +20,14 @@ use crate::linux::state::error::ProcessError;
 use crate::linux::state::flow::{Flow, Pause};
 use crate::linux::state::kernel::Kernel;
 use crate::linux::state::process::Process;
-use crate::linux::state::threads::Standing;
+use crate::linux::state::threads::ThreadPosition;
 use crate::linux::syscalls::table;
 use crate::machine::{Exit, Fault, Running};
 use crate::memory::rights::Rights;
 use crate::memory::ring0::PATCHED;
 
 /// Beyond all numbers of system calls that Linux has.
-const MOST_CALLS: u64 = 1024;
+const MAX_CALLS: u64 = 1024;
 
 impl Process {
     /// Runs it until it pauses. After [`Pause::Exited`] or [`Pause::Killed`] never again.
@@ -85,7 +85,7 @@ impl Process {
     /// The guest stands between two of its instructions: another thread may have its turn, or a signal come.
     fn interrupt(&mut self) -> Result<Option<Pause>, ProcessError> {
         for come in [timers::ring, timers::spend] {
-            match come(self, Standing::Between) {
+            match come(self, ThreadPosition::Between) {
                 Some(Flow::Kill(signal)) => return Ok(Some(Pause::Killed(signal, None))),
                 Some(Flow::Lost(error)) => return Err(error.into()),
                 _ => {}
@@ -132,7 +132,7 @@ impl Process {
             Flow::Answer(answer) => answer,
             Flow::Unknown => {
                 // No more than there could be: the guest invents numbers.
-                if number < MOST_CALLS && self.unknown.insert(number) {
+                if number < MAX_CALLS && self.unknown.insert(number) {
                     tracing::info!(
                         number,
                         "the guest tried a system call that does not exist here"
@@ -140,8 +140,8 @@ impl Process {
                 }
                 Err(Errno::NOSYS)
             }
-            Flow::Spared => {
-                self.spared.insert(number);
+            Flow::Optional => {
+                self.optional.insert(number);
                 Err(Errno::NOSYS)
             }
             Flow::Resumed => return Ok(None),

@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::io::Errno;
 
-use crate::image::{Image, ImageError, Loaded};
+use crate::image::{Image, ImageError, Placement};
 use crate::linux::state::alarm::Alarm;
 use crate::linux::state::clock_page;
 use crate::linux::state::clock_page::keep_time;
@@ -28,7 +28,7 @@ use crate::vfs::{NodeId, Tree};
 /// The channel's descriptor.
 const CHANNEL: u64 = 3;
 /// Most bytes of arguments and environment.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Maps the stack and fills its top; returns the stack pointer.
 ///
@@ -39,8 +39,8 @@ fn lay_out(
     space: &mut Space,
     places: &Places,
     image: &Image,
-    program: Loaded,
-    interpreter: Option<Loaded>,
+    program: Placement,
+    interpreter: Option<Placement>,
     options: &Options,
 ) -> Result<u64, ProcessError> {
     let bottom = places.stack_end - STACK_BYTES;
@@ -59,7 +59,7 @@ fn lay_out(
     let environment: Vec<u64> = options.environment.iter().map(|text| offset_of(text)).collect();
     let platform = offset_of("x86_64");
     let length = texts.len() as u64;
-    if length > MOST_BYTES {
+    if length > MAX_BYTES {
         return Err(ProcessError::Arguments);
     }
     let texts_at = (places.stack_end - places.stack_gap - length) & !15;
@@ -211,7 +211,7 @@ fn load(
     file: &[u8],
     node: NodeId,
     base: u64,
-) -> Result<Loaded, ImageError> {
+) -> Result<Placement, ImageError> {
     let loaded = image.load(file, space, base)?;
     for (range, offset) in image.shown(loaded) {
         space.show(

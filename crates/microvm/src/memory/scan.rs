@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use crate::mutant::{self, Mutant};
 
 /// Ranges that one call reports at most.
-const MOST: usize = 512;
+const MAX_RANGES: usize = 512;
 
 const FILE: u64 = 1 << 2;
 const PRESENT: u64 = 1 << 3;
@@ -40,7 +40,7 @@ struct Request {
 /// `struct page_region`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-struct Found {
+struct PageRegion {
     start: u64,
     end: u64,
     categories: u64,
@@ -60,7 +60,7 @@ impl Scanner {
     /// # Errors
     /// When it cannot be opened.
     pub fn open() -> io::Result<Self> {
-        Ok(Self { pagemap: File::open("/proc/self/pagemap")?, room: MOST })
+        Ok(Self { pagemap: File::open("/proc/self/pagemap")?, room: MAX_RANGES })
     }
 
     /// With room for fewer ranges, so that walks stop early.
@@ -95,7 +95,7 @@ impl Scanner {
     ) -> io::Result<Vec<Range<u64>>> {
         let places =
             if mutant::leaves_out(Mutant::OnlyInMemory) { PRESENT } else { PRESENT | SWAPPED };
-        let mut list = Vec::<Found>::with_capacity(self.room);
+        let mut list = Vec::<PageRegion>::with_capacity(self.room);
         let mut all = Vec::new();
         let mut from = range.start;
         while from < range.end {

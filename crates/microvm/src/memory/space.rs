@@ -28,7 +28,7 @@ use crate::memory::rights::Rights;
 use crate::memory::tables;
 use journal::Journal;
 pub use rewind::Reset;
-pub(crate) use saved::{Impossible, SavedSpace};
+pub(crate) use saved::{SavedSpace, SpaceRestoreError};
 pub use units::Units;
 
 /// Bytes of a clone's own zone for what is smaller than a block, unless that is more than half of it.

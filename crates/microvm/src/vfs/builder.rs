@@ -6,8 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::branch::Branch;
-use super::layer::{Entry, Layer, LayerError, What};
-use super::node::{Contents, Device, MAX_NODES, Named, Node, NodeId, ROOT, SCRATCH, Times, Told};
+use super::layer::{Layer, LayerEntry, LayerEntryKind, LayerError};
+use super::node::{
+    Contents, Device, DirectoryEntry, GeneratedFile, MAX_NODES, Node, NodeId, ROOT, SCRATCH, Times,
+};
 use super::sealed::Sealed;
 use super::tree::Tree;
 
@@ -54,7 +56,7 @@ impl TreeBuilder {
         Ok(self.add_layer(at, Layer::index(directory)?))
     }
 
-    fn add_layer(mut self, at: &str, (layer, entries): (Layer, Vec<Entry>)) -> Self {
+    fn add_layer(mut self, at: &str, (layer, entries): (Layer, Vec<LayerEntry>)) -> Self {
         let number = self.layers.len();
         self.layers.push(layer);
         let top = self.make_directories(at.as_bytes());
@@ -66,14 +68,14 @@ impl TreeBuilder {
             };
             let parent = self.descend(top, before);
             let contents = match entry.what {
-                What::Directory => {
+                LayerEntryKind::Directory => {
                     self.child(parent, name, entry.mode);
                     continue;
                 }
-                What::File(size) => {
+                LayerEntryKind::File(size) => {
                     Contents::Sealed { layer: number, path: entry.path.clone(), size }
                 }
-                What::Link(target) => Contents::Link(target),
+                LayerEntryKind::Link(target) => Contents::Link(target),
             };
             let (mode, times) = (entry.mode, Times::of(entry.modified));
             self.add(parent, name, Node { contents, parent, mode, times, links: 1 });
@@ -119,8 +121,8 @@ impl TreeBuilder {
     }
 
     /// Puts a text at an absolute path that is made when it is read.
-    pub(super) fn told(self, at: &str, told: Told) -> Self {
-        self.single(at, Contents::Told(told), 0o444)
+    pub(super) fn generated(self, at: &str, file: GeneratedFile) -> Self {
+        self.single(at, Contents::Generated(file), 0o444)
     }
 
     /// Puts the directory of the process's descriptors at an absolute path.
@@ -157,7 +159,7 @@ impl TreeBuilder {
     /// The directory of this name, made if it is not there.
     fn child(&mut self, parent: NodeId, name: &[u8], mode: u32) -> NodeId {
         if let Some(Contents::Directory(entries)) = self.contents(parent)
-            && let Some(Named { node, .. }) = entries.get(name)
+            && let Some(DirectoryEntry { node, .. }) = entries.get(name)
             && matches!(self.contents(*node), Some(Contents::Directory(_)))
         {
             return *node;
@@ -183,7 +185,7 @@ impl TreeBuilder {
         if let Some(Contents::Directory(entries)) =
             self.nodes.get_mut(index).map(|node| &mut node.contents)
         {
-            entries.insert(name.to_vec(), Named::built(id));
+            entries.insert(name.to_vec(), DirectoryEntry::built(id));
         }
     }
 }

@@ -11,21 +11,21 @@ use thiserror::Error;
 
 use super::node::Moment;
 
-/// An open layer. What is below its directory must not change while it is used.
+/// An open layer. LayerEntryKind is below its directory must not change while it is used.
 #[derive(Debug)]
 pub struct Layer {
     root: OwnedFd,
 }
 
 /// One name of a layer.
-pub(crate) struct Entry {
+pub(crate) struct LayerEntry {
     pub(crate) path: PathBuf,
-    pub(crate) what: What,
+    pub(crate) what: LayerEntryKind,
     pub(crate) mode: u32,
     pub(crate) modified: Moment,
 }
 
-pub(crate) enum What {
+pub(crate) enum LayerEntryKind {
     Directory,
     File(u64),
     Link(Vec<u8>),
@@ -41,7 +41,7 @@ pub struct LayerError {
 
 impl Layer {
     /// Opens the directory and lists everything below it. See [`Layer::index`].
-    pub(crate) fn open(path: &Path) -> Result<(Self, Vec<Entry>), LayerError> {
+    pub(crate) fn open(path: &Path) -> Result<(Self, Vec<LayerEntry>), LayerError> {
         let failed = |source| LayerError { path: path.to_owned(), source };
         Self::index(File::open(path).map_err(failed)?.into())
     }
@@ -49,7 +49,7 @@ impl Layer {
     /// Lists everything below an open directory, parents first and names in order, so that the same layer is numbered in the
     /// same way each time. Sockets, devices and the like are left out, and what is
     /// mounted there. No path outside the directory is looked at: whoever does this need not see any.
-    pub(crate) fn index(root: OwnedFd) -> Result<(Self, Vec<Entry>), LayerError> {
+    pub(crate) fn index(root: OwnedFd) -> Result<(Self, Vec<LayerEntry>), LayerError> {
         let layer = Self { root };
         let mut entries = Vec::new();
         let mut open = vec![PathBuf::new()];
@@ -64,7 +64,7 @@ impl Layer {
     fn list(
         &self,
         directory: &Path,
-        entries: &mut Vec<Entry>,
+        entries: &mut Vec<LayerEntry>,
         open: &mut Vec<PathBuf>,
     ) -> io::Result<()> {
         let here = match directory.as_os_str().is_empty() {
@@ -86,19 +86,21 @@ impl Layer {
             let what = match FileType::from_raw_mode(status.st_mode) {
                 FileType::Directory => {
                     open.push(path.clone());
-                    What::Directory
+                    LayerEntryKind::Directory
                 }
-                FileType::RegularFile => What::File(u64::try_from(status.st_size).unwrap_or(0)),
+                FileType::RegularFile => {
+                    LayerEntryKind::File(u64::try_from(status.st_size).unwrap_or(0))
+                }
                 FileType::Symlink => {
                     let target = readlinkat(&here, name.as_c_str(), Vec::new())?;
-                    What::Link(target.into_bytes())
+                    LayerEntryKind::Link(target.into_bytes())
                 }
                 _ => continue,
             };
             let nanoseconds = u32::try_from(status.st_mtime_nsec).unwrap_or(0);
             let modified = Moment { seconds: status.st_mtime, nanoseconds };
             let mode = status.st_mode & 0o777;
-            entries.push(Entry { path, what, mode, modified });
+            entries.push(LayerEntry { path, what, mode, modified });
         }
         Ok(())
     }

@@ -1,24 +1,24 @@
 //! Texts about the machine: `/proc`, `/sys/devices/system/cpu` and `/sys/fs/cgroup`, with the names that containers have.
 //!
-//! A machine has one processor, and its own limit of memory. What changes is told by the process ([`Told`]); all else is put
+//! A machine has one processor, and its own limit of memory. What changes is told by the process ([`GeneratedFile`]); all else is put
 //! there once.
 
 use super::builder::TreeBuilder;
-use super::node::Told;
+use super::node::GeneratedFile;
 
 /// `/proc`, as the process tells it.
-const TOLD: [(&str, Told); 11] = [
-    ("/proc/self/comm", Told::Name),
-    ("/proc/self/limits", Told::Limits),
-    ("/proc/self/maps", Told::Maps),
-    ("/proc/self/stat", Told::Stat),
-    ("/proc/self/statm", Told::StatMemory),
-    ("/proc/self/status", Told::Status),
-    ("/proc/loadavg", Told::Load),
-    ("/proc/meminfo", Told::Memory),
-    ("/proc/stat", Told::System),
-    ("/proc/uptime", Told::Uptime),
-    ("/sys/fs/cgroup/memory.current", Told::MemoryUse),
+const GENERATED: [(&str, GeneratedFile); 11] = [
+    ("/proc/self/comm", GeneratedFile::Name),
+    ("/proc/self/limits", GeneratedFile::Limits),
+    ("/proc/self/maps", GeneratedFile::Maps),
+    ("/proc/self/stat", GeneratedFile::Stat),
+    ("/proc/self/statm", GeneratedFile::StatMemory),
+    ("/proc/self/status", GeneratedFile::Status),
+    ("/proc/loadavg", GeneratedFile::Load),
+    ("/proc/meminfo", GeneratedFile::Memory),
+    ("/proc/stat", GeneratedFile::System),
+    ("/proc/uptime", GeneratedFile::Uptime),
+    ("/sys/fs/cgroup/memory.current", GeneratedFile::MemoryUse),
 ];
 
 const MEMORY_LIMITS: [&str; 3] = [
@@ -143,8 +143,8 @@ impl TreeBuilder {
     /// Puts texts about the process into `/proc`, and links to its descriptors into `/dev`.
     #[must_use]
     pub fn proc(self) -> Self {
-        let tree = TOLD.into_iter().fold(self, |tree, (at, told)| tree.told(at, told));
-        let limit = |tree: Self, at: &&str| tree.told(at, Told::MemoryLimit);
+        let tree = GENERATED.into_iter().fold(self, |tree, (at, file)| tree.generated(at, file));
+        let limit = |tree: Self, at: &&str| tree.generated(at, GeneratedFile::MemoryLimit);
         let tree = MEMORY_LIMITS.iter().fold(tree, limit);
         let tree = PROC.into_iter().fold(tree, |tree, (at, text)| tree.text(at, text));
         let tree = tree.descriptors("/proc/self/fd");

@@ -23,6 +23,6 @@ mod tree;
 pub use branch::Branch;
 pub use builder::TreeBuilder;
 pub use layer::{Layer, LayerError};
-pub use node::{Contents, Device, Kind, Moment, Named, NodeId, Times, Told};
+pub use node::{Contents, Device, DirectoryEntry, GeneratedFile, Kind, Moment, NodeId, Times};
 pub(crate) use tree::SavedScratch;
-pub use tree::{Found, READ, SEARCH, Tree, WRITE};
+pub use tree::{Lookup, READ, SEARCH, Tree, WRITE};

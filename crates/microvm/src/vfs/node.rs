@@ -30,7 +30,7 @@ impl NodeId {
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct DirectoryEntry {
     /// The node.
     pub node: NodeId,
     /// Where in a listing the name comes. No other name of its directory ever had the place, and a name that is changed within
@@ -38,7 +38,7 @@ pub struct Named {
     pub place: u64,
 }
 
-impl Named {
+impl DirectoryEntry {
     /// A name that a tree is built with: of each node there is one.
     pub(super) fn built(node: NodeId) -> Self {
         Self { node, place: u64::from(node.0) }
@@ -101,7 +101,7 @@ pub enum Device {
 
 /// Texts that a guest finds below `/proc`: what the monitor knows when they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum GeneratedFile {
     /// `self/limits`.
     Limits,
     /// `self/comm`.
@@ -132,7 +132,7 @@ pub enum Told {
 #[derive(Clone, Debug)]
 pub enum Contents {
     /// Names and what they stand for.
-    Directory(BTreeMap<Vec<u8>, Named>),
+    Directory(BTreeMap<Vec<u8>, DirectoryEntry>),
     /// A file of a read-only layer: which layer, where in it, and how long it is.
     Sealed {
         /// Its number in the tree.
@@ -149,7 +149,7 @@ pub enum Contents {
     /// A device.
     Device(Device),
     /// A text below `/proc`, or of the machine's cgroup.
-    Told(Told),
+    Generated(GeneratedFile),
     /// `/proc/self/fd`: a directory without names of its own.
     Descriptors,
 }
@@ -172,7 +172,7 @@ impl Contents {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Directory(_) | Self::Descriptors => Kind::Directory,
-            Self::Sealed { .. } | Self::Bytes(_) | Self::Told(_) => Kind::File,
+            Self::Sealed { .. } | Self::Bytes(_) | Self::Generated(_) => Kind::File,
             Self::Link(_) => Kind::Link,
             Self::Device(_) => Kind::Device,
         }
@@ -185,7 +185,7 @@ impl Contents {
             Self::Directory(_) => 4096,
             Self::Sealed { size, .. } => *size,
             Self::Bytes(bytes) | Self::Link(bytes) => bytes.len() as u64,
-            Self::Device(_) | Self::Told(_) | Self::Descriptors => 0,
+            Self::Device(_) | Self::Generated(_) | Self::Descriptors => 0,
         }
     }
 }

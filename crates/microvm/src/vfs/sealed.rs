@@ -20,7 +20,7 @@ pub(super) struct Sealed {
 
 impl Sealed {
     /// Entries of files that nobody has open any more are kept up to this many in all.
-    const MOST_STALE: usize = 1024;
+    const MAX_STALE: usize = 1024;
 
     pub(super) fn new(nodes: Vec<Node>, layers: Vec<Layer>) -> Self {
         Self { nodes, layers, opened: Mutex::default() }
@@ -34,7 +34,7 @@ impl Sealed {
         }
         let layer = self.layers.get(layer).ok_or(io::ErrorKind::NotFound)?;
         let file = Arc::new(layer.file(path)?);
-        if opened.len() >= Self::MOST_STALE {
+        if opened.len() >= Self::MAX_STALE {
             opened.retain(|_, file| file.strong_count() > 0);
         }
         opened.insert(id, Arc::downgrade(&file));

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::branch::Branch;
 use super::layer::Layer;
-use super::node::{Contents, MAX_NODES, Named, Node, NodeId, ROOT, SCRATCH, Times};
+use super::node::{Contents, DirectoryEntry, MAX_NODES, Node, NodeId, ROOT, SCRATCH, Times};
 use super::sealed::Sealed;
 pub(crate) use saved::SavedScratch;
 
@@ -25,7 +25,7 @@ pub const SEARCH: u32 = 1;
 
 /// Places in listings from here on are those of names that a guest made: behind all that a tree is built with.
 const FIRST_PLACE: u64 = 1 << 32;
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 const PATH_MAX: usize = 4096;
 const NAME_MAX: usize = 255;
 
@@ -41,7 +41,7 @@ pub struct Tree {
     used: u64,
     /// Names beyond the first that nodes of scratch have.
     further_names: u32,
-    /// The place in a listing that the next name gets: see [`Named`].
+    /// The place in a listing that the next name gets: see [`DirectoryEntry`].
     places: u64,
 }
 
@@ -54,7 +54,7 @@ struct Room {
 
 /// Where a path leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct Lookup {
     /// The directory that holds the last name.
     pub directory: NodeId,
     /// The last name; empty when the path names the directory itself.
@@ -92,7 +92,7 @@ impl Tree {
     ///
     /// # Errors
     /// Those of path resolution: ENOENT for a directory that is not there, ENOTDIR, EACCES, ELOOP, ENAMETOOLONG.
-    pub fn find(&self, from: NodeId, path: &[u8], follow: bool) -> Result<Found, Errno> {
+    pub fn find(&self, from: NodeId, path: &[u8], follow: bool) -> Result<Lookup, Errno> {
         if path.is_empty() {
             return Err(Errno::NOENT);
         }
@@ -123,7 +123,7 @@ impl Tree {
             };
             let Some(node) = node else {
                 return if last {
-                    Ok(Found { directory: at, name, node: None, slash: must_be_directory })
+                    Ok(Lookup { directory: at, name, node: None, slash: must_be_directory })
                 } else {
                     Err(Errno::NOENT)
                 };
@@ -131,7 +131,7 @@ impl Tree {
             match self.contents(node) {
                 Contents::Link(target) if !last || follow || must_be_directory => {
                     links += 1;
-                    if links > MOST_LINKS {
+                    if links > MAX_LINKS {
                         return Err(Errno::LOOP);
                     }
                     if target.first() == Some(&b'/') {
@@ -140,7 +140,7 @@ impl Tree {
                     must_be_directory |= last && target.ends_with(b"/");
                     push(&mut rest, target);
                     if rest.is_empty() {
-                        return Ok(Found {
+                        return Ok(Lookup {
                             directory: ROOT,
                             name: Vec::new(),
                             node: Some(ROOT),
@@ -151,7 +151,7 @@ impl Tree {
                 Contents::Directory(_) | Contents::Descriptors if !last => at = node,
                 _ if !last => return Err(Errno::NOTDIR),
                 Contents::Directory(_) | Contents::Descriptors => {
-                    return Ok(Found {
+                    return Ok(Lookup {
                         directory: at,
                         name,
                         node: Some(node),
@@ -160,7 +160,7 @@ impl Tree {
                 }
                 _ if must_be_directory => return Err(Errno::NOTDIR),
                 _ => {
-                    return Ok(Found {
+                    return Ok(Lookup {
                         directory: at,
                         name,
                         node: Some(node),
@@ -169,7 +169,7 @@ impl Tree {
                 }
             }
         }
-        Ok(Found { directory: at, name: Vec::new(), node: Some(at), slash: must_be_directory })
+        Ok(Lookup { directory: at, name: Vec::new(), node: Some(at), slash: must_be_directory })
     }
 
     /// As [`Tree::find`], of what must be there.
@@ -214,8 +214,8 @@ impl Tree {
     ///
     /// # Errors
     /// ENOTDIR.
-    pub fn entries(&self, id: NodeId) -> Result<&BTreeMap<Vec<u8>, Named>, Errno> {
-        static NONE: BTreeMap<Vec<u8>, Named> = BTreeMap::new();
+    pub fn entries(&self, id: NodeId) -> Result<&BTreeMap<Vec<u8>, DirectoryEntry>, Errno> {
+        static NONE: BTreeMap<Vec<u8>, DirectoryEntry> = BTreeMap::new();
         match self.contents(id) {
             Contents::Directory(entries) => Ok(entries),
             // Its names are those of the process's descriptors, which the tree does not know.

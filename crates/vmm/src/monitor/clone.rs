@@ -14,8 +14,8 @@ use microvm::linux::Process;
 use sandbox::Death;
 
 use super::pristine;
-use super::reference::Trouble;
-use super::running::{End, RunningClone, Scale};
+use super::reference::MonitorError;
+use super::running::{End, RunningClone, WeightReporter};
 use crate::message::Event;
 
 /// Bytes read at a time.
@@ -38,20 +38,20 @@ impl RunningClone {
         self.family.tell(&Event::Gone { number: self.number });
     }
 
-    fn converse(&self, spare: Option<Process>) -> Result<End, Trouble> {
+    fn converse(&self, spare: Option<Process>) -> Result<End, MonitorError> {
         let mut process = match spare {
             // It is awake.
             Some(spare) => self.bound(spare),
             None => self.spawn(&self.family.template)?,
         };
         for (place, branch) in &self.layers {
-            process.attach(&place.at, Arc::clone(branch)).map_err(Trouble::Attach)?;
+            process.attach(&place.at, Arc::clone(branch)).map_err(MonitorError::Attach)?;
         }
         self.family.tell(&Event::Cloned { number: self.number });
         if let ControlFlow::Break(end) = self.run(&mut process)? {
             return Ok(end);
         }
-        let mut scale = Scale::default();
+        let mut scale = WeightReporter::default();
         let mut buffer = vec![0; READ];
         loop {
             let count = self.hold.read(&self.channel, &mut buffer);
@@ -71,8 +71,8 @@ impl RunningClone {
 }
 
 /// A defect that shows in one clone is that clone's end, told like any other, and its family goes on.
-fn contained(life: impl FnOnce() -> Result<End, Trouble>) -> Result<End, Trouble> {
-    catch_unwind(AssertUnwindSafe(life)).unwrap_or(Err(Trouble::Panicked))
+fn contained(life: impl FnOnce() -> Result<End, MonitorError>) -> Result<End, MonitorError> {
+    catch_unwind(AssertUnwindSafe(life)).unwrap_or(Err(MonitorError::Panicked))
 }
 
 #[cfg(test)]
@@ -82,7 +82,10 @@ mod tests {
     #[test]
     fn a_thread_that_panics_is_told_of_as_any_other_trouble() {
         assert!(matches!(contained(|| Ok(None)), Ok(None)));
-        assert!(matches!(contained(|| Err(Trouble::Unexpected)), Err(Trouble::Unexpected)));
-        assert!(matches!(contained(|| panic!("a defect")), Err(Trouble::Panicked)));
+        assert!(matches!(
+            contained(|| Err(MonitorError::Unexpected)),
+            Err(MonitorError::Unexpected)
+        ));
+        assert!(matches!(contained(|| panic!("a defect")), Err(MonitorError::Panicked)));
     }
 }

@@ -12,7 +12,7 @@ use super::function::{Function, Loading};
 use crate::message::Event;
 
 /// Functions whose machines are shared by the clones that live, at most; each takes as much as a reference machine.
-const MOST_FUNCTIONS: usize = 16;
+const MAX_FUNCTIONS: usize = 16;
 
 /// What clones are made of.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Family {
 
     /// Tells the worker of system calls that no guest of the family has tried before and that do not exist.
     pub(super) fn note_lacking(&self, process: &Process) {
-        let calls = [process.unknown_calls(), process.spared_calls()];
+        let calls = [process.unknown_calls(), process.optional_calls()];
         if calls.iter().all(|calls| calls.is_empty()) {
             return;
         }
@@ -72,7 +72,7 @@ impl Family {
     pub(super) fn share(&self, loading: Loading, function: &Arc<Function>) {
         let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
         functions.push((loading, Arc::downgrade(function)));
-        if functions.len() > MOST_FUNCTIONS {
+        if functions.len() > MAX_FUNCTIONS {
             functions.remove(0);
         }
     }

@@ -24,7 +24,7 @@ use sys::jail::{JailError, leave_root, step};
 use warden::uids::INNER;
 
 use super::filter;
-use crate::MOST_MACHINES;
+use crate::MAX_MACHINES;
 
 /// A wall of the jail, as tests name it that take it away to see what it stops. What is shipped has no way to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ const NAMESPACES: [(RawFd, LinkNameSpaceType, Wall); 5] = [
 /// Descriptors of a clone beside its guest's files.
 const OF_A_CLONE: u64 = 6;
 /// For as many machines as there can be, and all that their guests can have open.
-const DESCRIPTORS: u64 = MOST_MACHINES as u64 * (OF_A_CLONE + MAX_LAYER_FILES as u64);
+const DESCRIPTORS: u64 = MAX_MACHINES as u64 * (OF_A_CLONE + MAX_LAYER_FILES as u64);
 
 /// Goes to jail, for good. Once, by a process of one thread, before it reads from anybody. Returns the control socket.
 ///

@@ -16,8 +16,8 @@ use sandbox::wire::{Decoder, Reply};
 
 use super::conversation::{Answer, Boundary};
 use super::function::{Function, Loading};
-use super::reference::{Trouble, Word};
-use super::running::{End, RunningClone, Scale, wake};
+use super::reference::{GuestOrder, MonitorError};
+use super::running::{End, RunningClone, WeightReporter, wake};
 use crate::message::Event;
 
 /// Bytes read at a time.
@@ -26,7 +26,7 @@ const READ: usize = 16 << 10;
 const REPLY_BYTES: usize = 64 << 20;
 
 /// What loading came to.
-enum Made {
+enum LoadOutcome {
     /// It can be called.
     Loaded(Arc<Function>),
     /// It cannot: this was said.
@@ -36,7 +36,7 @@ enum Made {
 }
 
 /// Runs on the clone's own thread, to its end.
-pub(super) fn live(clone: &RunningClone) -> Result<End, Trouble> {
+pub(super) fn live(clone: &RunningClone) -> Result<End, MonitorError> {
     clone.family.tell(&Event::Cloned { number: clone.number });
     let mut input = Input { boundary: Boundary::default(), ahead: Vec::new() };
     let mut message = Vec::new();
@@ -48,20 +48,20 @@ pub(super) fn live(clone: &RunningClone) -> Result<End, Trouble> {
     }
     let layers = clone.layers.iter().map(|(place, _)| place.clone()).collect();
     let loading = Loading::new(layers, &message, clone.limits);
-    let mut scale = Scale::default();
+    let mut scale = WeightReporter::default();
     let function = match clone.family.loaded(&loading) {
         Some(function) => function,
         None => match load(clone, &message)? {
-            Made::Loaded(function) => {
+            LoadOutcome::Loaded(function) => {
                 clone.family.share(loading, &function);
                 function
             }
-            Made::Failed(said) => {
+            LoadOutcome::Failed(said) => {
                 clone.channel.write(&said);
                 clone.channel.outlast();
                 return Ok(None);
             }
-            Made::Over(end) => return Ok(end),
+            LoadOutcome::Over(end) => return Ok(end),
         },
     };
     drop(message);
@@ -87,54 +87,54 @@ pub(super) fn live(clone: &RunningClone) -> Result<End, Trouble> {
 }
 
 /// Loads the code into a clone of the reference machine and freezes that.
-fn load(clone: &RunningClone, message: &[u8]) -> Result<Made, Trouble> {
+fn load(clone: &RunningClone, message: &[u8]) -> Result<LoadOutcome, MonitorError> {
     let mut process = clone.spawn(&clone.family.template)?;
     for (place, branch) in &clone.layers {
-        process.attach(&place.at, Arc::clone(branch)).map_err(Trouble::Attach)?;
+        process.attach(&place.at, Arc::clone(branch)).map_err(MonitorError::Attach)?;
     }
     process.feed(message);
     let heard = hear(clone, &mut process);
     clone.family.note_lacking(&process);
     let mut said = match heard? {
-        Heard::Said(said) => said,
-        Heard::Over(end) => return Ok(Made::Over(end)),
+        GuestOutput::Said(said) => said,
+        GuestOutput::Over(end) => return Ok(LoadOutcome::Over(end)),
     };
     if said.len() > REPLY_BYTES {
-        return Ok(Made::Failed(said));
+        return Ok(LoadOutcome::Failed(said));
     }
     if !is_loaded(&said) {
-        return Ok(Made::Failed(said));
+        return Ok(LoadOutcome::Failed(said));
     }
-    process.feed(&Word::Settle {}.encoded()?);
+    process.feed(&GuestOrder::Settle {}.encoded()?);
     match hear(clone, &mut process)? {
         // Of its threads: that has no answer.
-        Heard::Said(more) => said.extend(more),
-        Heard::Over(end) => return Ok(Made::Over(end)),
+        GuestOutput::Said(more) => said.extend(more),
+        GuestOutput::Over(end) => return Ok(LoadOutcome::Over(end)),
     }
     let template = Template::seal_clone(process, &clone.family.scanner)?;
-    Ok(Made::Loaded(Arc::new(Function { template, said })))
+    Ok(LoadOutcome::Loaded(Arc::new(Function { template, said })))
 }
 
 /// What a guest does before it waits for its channel.
-enum Heard {
+enum GuestOutput {
     /// It says this: all of it, or more than is looked into.
     Said(Vec<u8>),
     /// It ends, or nobody wants it any more.
     Over(End),
 }
 
-fn hear(clone: &RunningClone, process: &mut Process) -> Result<Heard, Trouble> {
+fn hear(clone: &RunningClone, process: &mut Process) -> Result<GuestOutput, MonitorError> {
     let mut said = Vec::new();
     loop {
         let pause = process.run()?;
         said.extend(process.take_said());
         drop(process.take_output());
         if said.len() > REPLY_BYTES {
-            return Ok(Heard::Said(said));
+            return Ok(GuestOutput::Said(said));
         }
         let end = match pause {
             Pause::Spoke => continue,
-            Pause::Idle => return Ok(Heard::Said(said)),
+            Pause::Idle => return Ok(GuestOutput::Said(said)),
             Pause::Stopped if clone.hold.outlast() => continue,
             Pause::Stopped => None,
             Pause::Stuck => {
@@ -147,7 +147,7 @@ fn hear(clone: &RunningClone, process: &mut Process) -> Result<Heard, Trouble> {
         if end.is_some() {
             clone.note_last_words(process);
         }
-        return Ok(Heard::Over(end));
+        return Ok(GuestOutput::Over(end));
     }
 }
 
@@ -169,7 +169,7 @@ fn call(
     clone: &RunningClone,
     input: &mut Input,
     process: &mut Process,
-) -> Result<ControlFlow<End>, Trouble> {
+) -> Result<ControlFlow<End>, MonitorError> {
     // What a clone does when it wakes is done before anybody waits for it.
     if let ControlFlow::Break(end) = clone.run(process)? {
         return Ok(ControlFlow::Break(end));

@@ -31,7 +31,7 @@ const ENVIRONMENT: [&str; 9] = [
 
 /// Why a machine could not be made, or was lost.
 #[derive(Debug, Error)]
-pub(super) enum Trouble {
+pub(super) enum MonitorError {
     #[error(transparent)]
     Layer(#[from] LayerError),
     #[error(transparent)]
@@ -57,7 +57,7 @@ pub(super) enum Trouble {
 /// A message of the monitor's own to the guest.
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-pub(super) enum Word<'a> {
+pub(super) enum GuestOrder<'a> {
     /// To a reference machine.
     Import { modules: &'a [String], path: &'a [String] },
     /// To a reference machine: nothing is imported any more. To a clone that has loaded: it will be cloned itself.
@@ -66,7 +66,7 @@ pub(super) enum Word<'a> {
     Rehearse {},
 }
 
-impl Word<'_> {
+impl GuestOrder<'_> {
     pub(super) fn encoded(&self) -> Result<Vec<u8>, FrameError> {
         let mut bytes = Vec::new();
         // Plain data: it can be written.
@@ -88,7 +88,7 @@ impl Reference {
         host: &Hypervisor,
         interpreter: &str,
         layers: impl IntoIterator<Item = (String, OwnedFd)>,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, MonitorError> {
         let tree = tree(host, layers)?;
         let program = [interpreter, "-I", "-S", "-B", AGENT, "reference"];
         let program = program.map(str::to_owned).to_vec();
@@ -96,10 +96,10 @@ impl Reference {
         let options = Options { program, environment, channel: true };
         let process = Process::start(host, tree, &options)?;
         let mut reference = Self { process, decoder: Decoder::new(REPORT_BYTES) };
-        let ready = reference.hear()?.ok_or(Trouble::Unexpected)?;
+        let ready = reference.hear()?.ok_or(MonitorError::Unexpected)?;
         match Reply::decode(ready) {
             Ok((Reply::Ready { .. }, _)) => Ok(reference),
-            _ => Err(Trouble::Unexpected),
+            _ => Err(MonitorError::Unexpected),
         }
     }
 
@@ -108,40 +108,40 @@ impl Reference {
         &mut self,
         modules: &[String],
         path: &[String],
-    ) -> Result<Imports, Trouble> {
-        self.say(&Word::Import { modules, path })?;
-        let report = self.hear()?.ok_or(Trouble::Unexpected)?;
-        serde_json::from_slice(&report.body).map_err(|_| Trouble::Unexpected)
+    ) -> Result<Imports, MonitorError> {
+        self.say(&GuestOrder::Import { modules, path })?;
+        let report = self.hear()?.ok_or(MonitorError::Unexpected)?;
+        serde_json::from_slice(&report.body).map_err(|_| MonitorError::Unexpected)
     }
 
     /// System calls that it tried and that do not exist here.
     pub(super) fn missed_calls(&self) -> impl Iterator<Item = u64> + '_ {
-        let calls = [self.process.unknown_calls(), self.process.spared_calls()];
+        let calls = [self.process.unknown_calls(), self.process.optional_calls()];
         calls.into_iter().flatten().copied()
     }
 
     /// Freezes it.
-    pub(super) fn freeze(mut self) -> Result<Template, Trouble> {
-        self.say(&Word::Settle {})?;
+    pub(super) fn freeze(mut self) -> Result<Template, MonitorError> {
+        self.say(&GuestOrder::Settle {})?;
         match self.hear()? {
             None => Ok(Template::seal(self.process)?),
-            Some(_) => Err(Trouble::Unexpected),
+            Some(_) => Err(MonitorError::Unexpected),
         }
     }
 
-    fn say(&mut self, word: &Word<'_>) -> Result<(), Trouble> {
+    fn say(&mut self, word: &GuestOrder<'_>) -> Result<(), MonitorError> {
         self.process.feed(&word.encoded()?);
         Ok(())
     }
 
     /// What it says before it waits again.
-    fn hear(&mut self) -> Result<Option<Frame>, Trouble> {
+    fn hear(&mut self) -> Result<Option<Frame>, MonitorError> {
         match self.process.run()? {
             Pause::Idle => {
                 self.decoder.push(&self.process.take_said());
                 Ok(self.decoder.next_frame()?)
             }
-            pause => Err(Trouble::Ended(pause, words(&mut self.process))),
+            pause => Err(MonitorError::Ended(pause, words(&mut self.process))),
         }
     }
 }

@@ -12,7 +12,7 @@ use sandbox::{Death, Limits};
 use super::conversation::{Answer, Channel};
 use super::family::Family;
 use super::hold::Hold;
-use super::reference::Trouble;
+use super::reference::MonitorError;
 use crate::message::{Event, MAX_LAST_WORDS, Place};
 
 /// A clone, and what it lives by.
@@ -36,7 +36,7 @@ pub(super) type End = Option<Death>;
 
 impl RunningClone {
     /// A machine that goes on where the template stands, woken, within this clone's limits.
-    pub(super) fn spawn(&self, template: &Template) -> Result<Process, Trouble> {
+    pub(super) fn spawn(&self, template: &Template) -> Result<Process, MonitorError> {
         let mut process = self.bound(template.spawn(&self.family.host)?);
         wake(&mut process);
         Ok(process)
@@ -53,7 +53,7 @@ impl RunningClone {
     }
 
     /// Runs it until it waits for its channel, passing on what it says.
-    pub(super) fn run(&self, process: &mut Process) -> Result<ControlFlow<End>, Trouble> {
+    pub(super) fn run(&self, process: &mut Process) -> Result<ControlFlow<End>, MonitorError> {
         self.run_until(process, None)
     }
 
@@ -62,7 +62,7 @@ impl RunningClone {
         &self,
         process: &mut Process,
         answer: Option<&mut Answer>,
-    ) -> Result<ControlFlow<End>, Trouble> {
+    ) -> Result<ControlFlow<End>, MonitorError> {
         let outcome = self.pass_on(process, answer);
         // However that ended: what is missing is often why.
         self.family.note_lacking(process);
@@ -80,7 +80,7 @@ impl RunningClone {
         &self,
         process: &mut Process,
         mut answer: Option<&mut Answer>,
-    ) -> Result<ControlFlow<End>, Trouble> {
+    ) -> Result<ControlFlow<End>, MonitorError> {
         loop {
             let pause = process.run()?;
             let mut said = process.take_said();
@@ -129,11 +129,11 @@ pub(super) fn wake(process: &mut Process) {
 /// Tells what a clone weighs: after its first call, and then ever more rarely, since it takes some hundred microseconds.
 /// Not after its load: a call waits for the end of that.
 #[derive(Debug, Default)]
-pub(super) struct Scale {
+pub(super) struct WeightReporter {
     rounds: u32,
 }
 
-impl Scale {
+impl WeightReporter {
     /// It has run once more. From its first call others learn what they will touch.
     pub(super) fn note(&mut self, clone: &RunningClone, process: &Process) {
         self.rounds = self.rounds.saturating_add(1);

@@ -19,7 +19,7 @@ use sys::scm;
 use super::conversation::Channel;
 use super::family::{Family, tell};
 use super::hold::Watched;
-use super::reference::{Reference, Trouble};
+use super::reference::{MonitorError, Reference};
 use super::running::RunningClone;
 use super::snapshot;
 use super::spare::{Spare, Spares, try_out};
@@ -28,7 +28,7 @@ use crate::message::{Event, MAX_PACKET, Order, PACKAGES, Place};
 /// Bytes of files in one packet, at most.
 const FILES_BYTES: usize = MAX_PACKET / 2;
 /// Layers whose index is kept; beyond, all are read again.
-const MOST_BRANCHES: usize = 256;
+const MAX_BRANCHES: usize = 256;
 
 /// Serves one family until the worker closes the control socket. What happens on the way to the worker is told to it; what
 /// is left is an error of the socket. `program` is this process's executable. Without a `host` it says so, and ends.
@@ -79,7 +79,7 @@ pub fn serve(
                 snapshot::restore(&host, &program, layers, fds)
                     .map(|template| Some((template, spares)))
             }
-            _ => Err(Trouble::Unexpected),
+            _ => Err(MonitorError::Unexpected),
         };
         let frozen = outcome.and_then(|frozen| {
             let Some((template, spares)) = frozen else { return Ok(None) };
@@ -204,7 +204,7 @@ impl Nursery {
             | Order::Freeze { .. }
             | Order::Restore { .. }
             | Order::Save {} => {
-                self.family.tell(&Event::failed(None, &Trouble::Unexpected));
+                self.family.tell(&Event::failed(None, &MonitorError::Unexpected));
             }
         }
     }
@@ -262,10 +262,10 @@ impl Nursery {
         &mut self,
         places: Vec<Place>,
         fds: Vec<OwnedFd>,
-    ) -> Result<(Channel, Vec<(Place, Arc<Branch>)>), Trouble> {
+    ) -> Result<(Channel, Vec<(Place, Arc<Branch>)>), MonitorError> {
         let mut fds = fds.into_iter();
-        let channel = Channel::new(fds.next().ok_or(Trouble::Unexpected)?);
-        if self.branches.len() > MOST_BRANCHES {
+        let channel = Channel::new(fds.next().ok_or(MonitorError::Unexpected)?);
+        if self.branches.len() > MAX_BRANCHES {
             self.branches.clear();
         }
         let mut layers = Vec::new();

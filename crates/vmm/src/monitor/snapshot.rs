@@ -11,7 +11,7 @@ use microvm::machine::Hypervisor;
 use sandbox::chain;
 
 use super::family::Family;
-use super::reference::{Trouble, tree};
+use super::reference::{MonitorError, tree};
 use crate::message::Event;
 
 /// Makes the template again. The first descriptor is the snapshot's, the others are the layers'.
@@ -20,9 +20,9 @@ pub(super) fn restore(
     program: &File,
     layers: Vec<String>,
     fds: Vec<OwnedFd>,
-) -> Result<Template, Trouble> {
+) -> Result<Template, MonitorError> {
     let mut fds = fds.into_iter();
-    let snapshot = BufReader::new(File::from(fds.next().ok_or(Trouble::Unexpected)?));
+    let snapshot = BufReader::new(File::from(fds.next().ok_or(MonitorError::Unexpected)?));
     let tree = tree(host, layers.into_iter().zip(fds))?;
     Ok(Template::restore(host, Build::of(program)?, tree, snapshot)?)
 }
@@ -39,8 +39,8 @@ pub(super) fn save(family: &Arc<Family>, program: File, fds: Vec<OwnedFd>) {
     }
 }
 
-fn try_save(family: &Family, program: &File, fds: Vec<OwnedFd>) -> Result<(), Trouble> {
-    let pipe = fds.into_iter().next().ok_or(Trouble::Unexpected)?;
+fn try_save(family: &Family, program: &File, fds: Vec<OwnedFd>) -> Result<(), MonitorError> {
+    let pipe = fds.into_iter().next().ok_or(MonitorError::Unexpected)?;
     let build = Build::of(program)?;
     Ok(family.template.save(&family.host, build, BufWriter::new(File::from(pipe)))?)
 }

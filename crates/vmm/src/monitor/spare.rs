@@ -19,11 +19,11 @@ use microvm::memory::Scanner;
 
 use super::family::Family;
 use super::hold::Hold;
-use super::reference::{Trouble, Word};
+use super::reference::{GuestOrder, MonitorError};
 use super::running::RunningClone;
 
 /// What making one may take: there is nobody yet whose limits would hold, and packages have a say in how a clone wakes.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REHEARSAL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of memory beyond the reference machine's.
 const ROOM: u64 = 64 << 20;
 
@@ -55,12 +55,12 @@ impl Spares {
 
     /// How long until one of them has to be looked after: see [`Spares::check`].
     pub(super) fn due(&self) -> Option<Duration> {
-        self.unready().map(|spare| PATIENCE.saturating_sub(spare.since.elapsed())).min()
+        self.unready().map(|spare| REHEARSAL_TIMEOUT.saturating_sub(spare.since.elapsed())).min()
     }
 
     /// Stops those that take too long.
     pub(super) fn check(&self) {
-        let overdue = self.unready().filter(|spare| spare.since.elapsed() >= PATIENCE);
+        let overdue = self.unready().filter(|spare| spare.since.elapsed() >= REHEARSAL_TIMEOUT);
         overdue.for_each(|spare| spare.hold.stopper().stop());
     }
 
@@ -117,7 +117,7 @@ fn wait(family: &Family, given: &Receiver<RunningClone>, told: &OnceLock<bool>, 
     }
 }
 
-fn make(family: &Family, stopper: Stopper) -> Result<Process, Trouble> {
+fn make(family: &Family, stopper: Stopper) -> Result<Process, MonitorError> {
     let is_lesson = family.template.wants_lessons();
     let mut process = if is_lesson {
         // What was touched ahead cannot be seen to be touched.
@@ -136,17 +136,17 @@ fn make(family: &Family, stopper: Stopper) -> Result<Process, Trouble> {
     Ok(process)
 }
 
-fn wait_idle(process: &mut Process) -> Result<(), Trouble> {
+fn wait_idle(process: &mut Process) -> Result<(), MonitorError> {
     match process.run()? {
         Pause::Idle => Ok(()),
-        pause => Err(Trouble::Ended(pause, String::new())),
+        pause => Err(MonitorError::Ended(pause, String::new())),
     }
 }
 
 /// Has a clone do all that a load and a call do.
-fn rehearse(process: &mut Process) -> Result<(), Trouble> {
+fn rehearse(process: &mut Process) -> Result<(), MonitorError> {
     super::running::wake(process);
-    process.feed(&Word::Rehearse {}.encoded()?);
+    process.feed(&GuestOrder::Rehearse {}.encoded()?);
     wait_idle(process)
 }
 
@@ -155,7 +155,7 @@ pub(super) fn try_out(
     template: &Template,
     host: &Hypervisor,
     scanner: &Scanner,
-) -> Result<u64, Trouble> {
+) -> Result<u64, MonitorError> {
     let mut first = template.spawn(host)?;
     first.watch()?;
     rehearse(&mut first)?;

@@ -15,10 +15,10 @@ const MONITOR: u64 = 256 << 20;
 const MACHINE: u64 = 192 << 20;
 /// Bytes of memory that a machine can have at all.
 #[cfg(target_arch = "x86_64")]
-const MOST: u64 = microvm::memory::layout::USER_END;
+const MAX_ALLOWANCE: u64 = microvm::memory::layout::USER_END;
 /// There is none.
 #[cfg(not(target_arch = "x86_64"))]
-const MOST: u64 = 0;
+const MAX_ALLOWANCE: u64 = 0;
 
 /// Of one family.
 #[derive(Debug)]
@@ -78,8 +78,8 @@ fn ample(bytes: u64) -> u64 {
 /// Bytes that a machine can come to have within its limits, beside `given` that it shares until it writes there. One that is
 /// reset has the machine beside it that it goes back to.
 pub(super) fn of_machine(limits: Limits, given: u64, reset: bool) -> u64 {
-    let own = limits.memory_bytes.min(MOST).saturating_add(limits.scratch_bytes);
-    let own = own.saturating_add(given.min(MOST));
+    let own = limits.memory_bytes.min(MAX_ALLOWANCE).saturating_add(limits.scratch_bytes);
+    let own = own.saturating_add(given.min(MAX_ALLOWANCE));
     let machines = if reset { 2 } else { 1 };
     own.saturating_mul(machines).saturating_add(MACHINE)
 }

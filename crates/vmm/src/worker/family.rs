@@ -20,19 +20,19 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, watch};
 
 use super::allowance::Allowance;
-use super::warded::Warded;
+use super::warded::MonitorProcess;
 use crate::lacking::Lacking;
 use crate::message::{Event, MAX_PACKET, Order};
 
 /// Bytes that the files take that a reference machine says it has loaded, at most: some 300 000 files.
-const MOST_FILES_BYTES: usize = 64 << 20;
+const MAX_FILES_BYTES: usize = 64 << 20;
 /// Bytes that an event takes that waits to be asked for, beside what it tells.
 const OF_AN_EVENT: usize = 256;
 
 /// A monitor and its machines. It ends when the last who holds it lets go: the zygote, and every instance.
 #[derive(Debug)]
 pub(super) struct Family {
-    pub(super) warded: Warded,
+    pub(super) warded: MonitorProcess,
     wire: Arc<Wire>,
     reader: tokio::task::JoinHandle<()>,
 }
@@ -120,7 +120,7 @@ impl State {
 impl Family {
     /// Takes over a started monitor. What it says of the reference machine comes out of the receiver.
     pub(super) fn new(
-        warded: Warded,
+        warded: MonitorProcess,
         control: OwnedFd,
         lacking: Arc<Lacking>,
         allowance: Allowance,
@@ -292,7 +292,7 @@ async fn read(wire: Arc<Wire>, tell: mpsc::UnboundedSender<Event>) {
             let may_be = match &event {
                 Event::Files { files: more } => {
                     files = more.iter().map(held).fold(files + OF_AN_EVENT, usize::saturating_add);
-                    files <= MOST_FILES_BYTES
+                    files <= MAX_FILES_BYTES
                 }
                 _ => wire.owes(),
             };

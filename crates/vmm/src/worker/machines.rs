@@ -17,7 +17,7 @@ use crate::HAS_MACHINES;
 use crate::lacking::Lacking;
 
 /// Clones that a family keeps ready, at most: each costs about a megabyte and some milliseconds.
-const MOST_SPARES: usize = 2;
+const MAX_SPARES: usize = 2;
 
 /// Makes micro-VMs.
 #[derive(Debug, Clone)]
@@ -50,7 +50,7 @@ impl Machines {
         // Whether it can be used is seen when the first monitor starts, as root.
         Absent::check(HAS_MACHINES, Path::new("/dev/kvm"))?;
         let (containers, lacking) = (containers.clone(), Arc::new(Lacking::open(state)));
-        let (spares, snapshots) = (spares.min(MOST_SPARES), open(state, keep));
+        let (spares, snapshots) = (spares.min(MAX_SPARES), open(state, keep));
         let (saving, absent) = (Semaphore::new(1), OnceLock::new());
         let shared = Shared { containers, cpu, spares, lacking, snapshots, saving, absent };
         Ok(Self { shared: Arc::new(shared) })

@@ -17,7 +17,7 @@ use super::snapshots::{Origin, Snapshots};
 use crate::message::Event;
 
 /// Longest that a monitor may take: some hundred megabytes, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const SAVE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes that are read at a time.
 const READ: usize = 256 << 10;
 
@@ -46,7 +46,7 @@ impl Saving {
     pub(super) async fn finish(mut self, shared: Arc<Shared>) {
         let Some(snapshots) = &shared.snapshots else { return };
         let Ok(_turn) = shared.saving.acquire().await else { return };
-        match timeout(PATIENCE, self.write(snapshots)).await {
+        match timeout(SAVE_TIMEOUT, self.write(snapshots)).await {
             Ok(Ok(Some(bytes))) => {
                 tracing::info!(bytes, "a snapshot of a reference machine was written")
             }

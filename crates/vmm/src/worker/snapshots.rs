@@ -6,7 +6,7 @@
 //!   STATE/snapshots/ID.N.new   one that is being written
 //!
 //!   begin ─► push … ─► finish: hash, rename, the least recently used go   (dropped before: removed)
-//!   find ──► Found: opened, its hash is right, its header is that of what is wanted, it is not too old
+//!   find ──► StoredSnapshot: opened, its hash is right, its header is that of what is wanted, it is not too old
 //!        └─► removed, with a word in the log
 //! ```
 //! ID is a hash of what the machine is made from ([`Origin`]). The hash in front is BLAKE3 of everything behind it, keyed: the
@@ -67,7 +67,7 @@ struct Header {
 
 /// A snapshot that can be restored.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct StoredSnapshot {
     /// Open for reading, where the monitor's part begins.
     pub(super) file: File,
     pub(super) imports: Imports,
@@ -137,7 +137,7 @@ impl Snapshots {
     }
 
     /// That of a machine, if there is a good one. Reads all of it.
-    pub(super) fn find(&self, origin: &Origin) -> Option<Found> {
+    pub(super) fn find(&self, origin: &Origin) -> Option<StoredSnapshot> {
         let path = self.path(origin);
         let unfit = match self.check(&path, origin) {
             Ok(found) => return Some(found),
@@ -152,7 +152,7 @@ impl Snapshots {
         None
     }
 
-    fn check(&self, path: &Path, origin: &Origin) -> Result<Found, Unfit> {
+    fn check(&self, path: &Path, origin: &Origin) -> Result<StoredSnapshot, Unfit> {
         // Of a pipe the other end would be waited for.
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
         let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -182,7 +182,7 @@ impl Snapshots {
         let age = age.filter(|age| *age < self.most_age).ok_or(Unfit::Old)?;
         // It was used.
         file.set_modified(SystemTime::now())?;
-        Ok(Found { file, imports: header.imports, age })
+        Ok(StoredSnapshot { file, imports: header.imports, age })
     }
 
     /// Begins to write that of a machine, whose interpreter started just `age` ago.

@@ -10,12 +10,12 @@ use warden::protocol::{Answer, Command, Files};
 
 /// A running monitor. Dropping it has the warden destroy it, with all its machines.
 #[derive(Debug)]
-pub(super) struct Warded {
+pub(super) struct MonitorProcess {
     handle: Handle,
     pub(super) process: PidFd,
 }
 
-impl Warded {
+impl MonitorProcess {
     /// Has the warden start one. Returns the control socket beside.
     pub(super) async fn start(
         containers: &Containers,

@@ -18,17 +18,17 @@ use super::family::{Family, Stage, answer};
 use super::instance::MachineInstance;
 use super::saving::{self, Saving};
 use super::shared::Shared;
-use super::snapshots::{Found, Origin};
-use super::warded::Warded;
-use crate::MOST_MACHINES;
+use super::snapshots::{Origin, StoredSnapshot};
+use super::warded::MonitorProcess;
+use crate::MAX_MACHINES;
 use crate::message::{CODE, Event, GUEST, Order, PACKAGES, Place};
 
 /// Threads of a monitor: one for each clone, and one of the kernel's own for each.
-const THREADS: u32 = 2 * MOST_MACHINES;
+const THREADS: u32 = 2 * MAX_MACHINES;
 /// Longest list of modules in one order.
 const MODULES_BYTES: usize = 32 << 10;
 /// Layers whose descriptors are kept at hand.
-const MOST_LAYERS: usize = 64;
+const MAX_LAYERS: usize = 64;
 
 /// A frozen machine that clones are made of.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl MachineZygote {
         shared: &Arc<Shared>,
         spec: &ZygoteSpec,
         modules: &[String],
-        found: Found,
+        found: StoredSnapshot,
     ) -> Result<Self, ProviderError> {
         let Monitor { family, mut told, layers, places } = Monitor::start(shared, spec).await?;
         let fds: Vec<_> =
@@ -235,7 +235,7 @@ impl MachineZygote {
         let fds = self.family.warded.open(vec![name.clone()]).await?;
         let fd = Arc::new(fds.into_iter().next().ok_or_else(|| unexpected(&self.family))?);
         let mut opened = self.opened();
-        if opened.len() >= MOST_LAYERS {
+        if opened.len() >= MAX_LAYERS {
             opened.clear();
         }
         opened.insert(name, Arc::clone(&fd));
@@ -266,7 +266,7 @@ impl Monitor {
             scratch_inodes: 0,
             cpu: shared.cpu,
         };
-        let (warded, control) = Warded::start(&shared.containers, limits).await?;
+        let (warded, control) = MonitorProcess::start(&shared.containers, limits).await?;
         let lacking = Arc::clone(&shared.lacking);
         let (family, mut told) = Family::new(warded, control, lacking, allowance)
             .map_err(ProviderError::step("watch the monitor"))?;
@@ -288,7 +288,7 @@ impl Monitor {
 }
 
 /// A good snapshot of a machine, if any are kept. All of it is read, which takes its time.
-async fn find(shared: &Arc<Shared>, origin: &Origin) -> Option<Found> {
+async fn find(shared: &Arc<Shared>, origin: &Origin) -> Option<StoredSnapshot> {
     let (shared, origin) = (Arc::clone(shared), origin.clone());
     let find = move || shared.snapshots.as_ref()?.find(&origin);
     tokio::task::spawn_blocking(find).await.ok().flatten()

@@ -21,7 +21,7 @@ use crate::plan::Plan;
 pub(crate) const PLAN: &str = "plan";
 
 /// Seconds that an attack may take on a slow machine.
-const PATIENCE: i64 = 120;
+const ATTACK_TIMEOUT: i64 = 120;
 
 /// See the module's words.
 pub(crate) struct Stage {
@@ -152,7 +152,7 @@ impl Stage {
 /// What it says of its attempt, or how it ended.
 async fn hear(monitor: &Started) -> String {
     let mut fds = [PollFd::new(&monitor.control, PollFlags::IN)];
-    let patience = Timespec { tv_sec: PATIENCE, tv_nsec: 0 };
+    let patience = Timespec { tv_sec: ATTACK_TIMEOUT, tv_nsec: 0 };
     assert!(poll(&mut fds, Some(&patience)).unwrap() > 0, "it neither speaks nor ends");
     let mut said = [0; 200];
     let count = rustix::io::read(&monitor.control, &mut said).unwrap_or(0);

@@ -4,23 +4,23 @@ use rustix::io::Errno;
 
 use crate::linux::abi::registers::{Answer, register};
 use crate::linux::mapped_files::deferred;
-use crate::linux::scheduling::frame::{Info, push};
+use crate::linux::scheduling::frame::{SignalInfo, push};
 use crate::linux::scheduling::switch::{go_behind_call, interrupted, is_restarted, turn_to};
 use crate::linux::state::flow::{Flow, Pause};
 use crate::linux::state::process::Process;
 use crate::linux::state::signals::{
     Action, Addressee, BUS, FPE, ILL, SEGV, Signals, TRAP, bit, ignored,
 };
-use crate::linux::state::threads::Standing;
+use crate::linux::state::threads::ThreadPosition;
 use crate::machine::Fault;
 use crate::memory::layout::PAGE;
 
 const RESTART: u64 = 0x1000_0000;
 
 /// Which thread a signal to the process comes to: as on Linux the first one, else the one that runs, else any that takes it.
-pub(crate) fn receiver(process: &Process, number: usize, standing: Standing) -> u64 {
+pub(crate) fn receiver(process: &Process, number: usize, standing: ThreadPosition) -> u64 {
     let Signals { mask, .. } = process.kernel.signals;
-    let is_taken = mask & bit(number) == 0 && !matches!(standing, Standing::Ended);
+    let is_taken = mask & bit(number) == 0 && !matches!(standing, ThreadPosition::Ended);
     process.kernel.threads.receiver(number, is_taken)
 }
 
@@ -45,7 +45,11 @@ pub(crate) fn raise(process: &mut Process, to: Addressee, number: usize, answer:
 }
 
 /// A signal that nobody in the process has sent just now. None: nothing changes for whoever runs.
-pub(crate) fn arrive(process: &mut Process, number: usize, standing: Standing) -> Option<Flow> {
+pub(crate) fn arrive(
+    process: &mut Process,
+    number: usize,
+    standing: ThreadPosition,
+) -> Option<Flow> {
     let to = Addressee::Process;
     let receiver = receiver(process, number, standing);
     if receiver != process.kernel.threads.running() {
@@ -56,12 +60,12 @@ pub(crate) fn arrive(process: &mut Process, number: usize, standing: Standing) -
     if ignored(number, handler) {
         return None;
     }
-    if mask & bit(number) != 0 || matches!(standing, Standing::Ended) {
+    if mask & bit(number) != 0 || matches!(standing, ThreadPosition::Ended) {
         process.kernel.signals.waiting |= bit(number);
         return None;
     }
     let call = process.vcpu.registers().rax;
-    let Standing::Waiting(wait, until) = standing else {
+    let ThreadPosition::Waiting(wait, until) = standing else {
         // A call that waits for a change is looked at again and again, and waits all the while.
         if let Some(until) = go_behind_call(process) {
             let registers = process.vcpu.registers();
@@ -89,7 +93,7 @@ pub(crate) fn arrive_at_other(
     to: Addressee,
     number: usize,
     receiver: u64,
-    standing: Standing,
+    standing: ThreadPosition,
 ) -> Option<Flow> {
     let Action { handler, flags, .. } = process.kernel.signals.actions[number];
     if process.kernel.threads.blocks(receiver, number) {
@@ -129,7 +133,7 @@ pub(crate) fn interrupt(process: &mut Process, to: Addressee, first: usize) -> F
         let registers = process.vcpu.registers();
         let (rip, rsp, rflags) = (registers.rip, registers.rsp, registers.rflags);
         let at = Fault { vector: 0, code: 0, address: 0, rip, rsp, rflags };
-        let info = Info::sent(process, to, number);
+        let info = SignalInfo::sent(process, to, number);
         if push(process, info, at).is_err() {
             return Flow::Kill(libc::SIGSEGV);
         }
@@ -155,7 +159,7 @@ impl Process {
         let action = self.kernel.signals.actions[signal];
         let blocked = self.kernel.signals.mask & bit(signal) != 0;
         let number = i32::try_from(signal).unwrap_or(0);
-        let info = Info { number: signal, code, detail: fault.address };
+        let info = SignalInfo { number: signal, code, detail: fault.address };
         if blocked || action.handler < 2 || push(self, info, fault).is_err() {
             return Some(Pause::Killed(number, Some(fault)));
         }

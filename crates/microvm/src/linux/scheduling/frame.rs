@@ -38,7 +38,7 @@ const NO_DEFER: u64 = 0x4000_0000;
 
 /// A signal as its handler is told of it: `siginfo_t`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Info {
+pub(crate) struct SignalInfo {
     pub(crate) number: usize,
     /// How it came: SI_*, or what was wrong.
     pub(crate) code: i32,
@@ -46,7 +46,7 @@ pub(crate) struct Info {
     pub(crate) detail: u64,
 }
 
-impl Info {
+impl SignalInfo {
     /// Of one that the process sent itself, or one of its threads.
     pub(crate) fn sent(process: &Process, to: Addressee, number: usize) -> Self {
         let code = match to {
@@ -58,8 +58,8 @@ impl Info {
 }
 
 /// Builds the frame and goes to the handler.
-pub(crate) fn push(process: &mut Process, info: Info, at: Fault) -> Result<(), Errno> {
-    let Info { number: signal, code, detail } = info;
+pub(crate) fn push(process: &mut Process, info: SignalInfo, at: Fault) -> Result<(), Errno> {
+    let SignalInfo { number: signal, code, detail } = info;
     let action = process.kernel.signals.actions[signal];
     if action.handler >= USER_HALF_END {
         return Err(Errno::FAULT);

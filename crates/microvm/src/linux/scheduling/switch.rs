@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use crate::linux::abi::record::Record;
 use crate::linux::state::flow::Flow;
 use crate::linux::state::process::Process;
-use crate::linux::state::threads::{Standing, State, Thread, Wait};
+use crate::linux::state::threads::{State, Thread, ThreadPosition, Wait};
 use crate::machine::VcpuError;
 use crate::machine::cpu::Context;
 
@@ -21,14 +21,14 @@ pub(crate) fn give_way(process: &mut Process) -> Result<(), VcpuError> {
 pub(crate) fn turn_to(
     process: &mut Process,
     number: u64,
-    standing: Standing,
+    standing: ThreadPosition,
     restarts: bool,
 ) -> Result<(), VcpuError> {
     let Some(at) = process.kernel.threads.place(number) else { return Ok(()) };
     match standing {
-        Standing::Between => put_aside_ready(process)?,
-        Standing::Waiting(wait, until) => put_aside(process, State::Waiting(wait, until))?,
-        Standing::Ended => {}
+        ThreadPosition::Between => put_aside_ready(process)?,
+        ThreadPosition::Waiting(wait, until) => put_aside(process, State::Waiting(wait, until))?,
+        ThreadPosition::Ended => {}
     }
     let thread = &mut process.kernel.threads.others[at];
     match thread.state {

@@ -6,10 +6,10 @@ use crate::linux::scheduling::deliver::arrive;
 use crate::linux::state::flow::Flow;
 use crate::linux::state::process::Process;
 use crate::linux::state::signals::{ALRM, XCPU};
-use crate::linux::state::threads::Standing;
+use crate::linux::state::threads::ThreadPosition;
 
 /// Sends the signal if it is time. None: whoever runs goes on.
-pub(crate) fn ring(process: &mut Process, standing: Standing) -> Option<Flow> {
+pub(crate) fn ring(process: &mut Process, standing: ThreadPosition) -> Option<Flow> {
     if process.kernel.alarm.has_come() { arrive(process, ALRM, standing) } else { None }
 }
 
@@ -20,7 +20,7 @@ pub(crate) fn due(process: &Process) -> Option<Instant> {
 }
 
 /// Sends the signal if the processor's time is over. None: the running thread goes on.
-pub(crate) fn spend(process: &mut Process, standing: Standing) -> Option<Flow> {
+pub(crate) fn spend(process: &mut Process, standing: ThreadPosition) -> Option<Flow> {
     let used = process.used.now();
     if process.kernel.limits.processor().is_none_or(|most| used < most) {
         return None;

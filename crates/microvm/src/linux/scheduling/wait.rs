@@ -8,7 +8,7 @@ use crate::linux::scheduling::switch::{resumed, switch};
 use crate::linux::scheduling::timers;
 use crate::linux::state::flow::{Flow, Pause};
 use crate::linux::state::process::Process;
-use crate::linux::state::threads::{Standing, State, Thread, Wait};
+use crate::linux::state::threads::{State, Thread, ThreadPosition, Wait};
 
 /// Longest single sleep. A stop from outside is noticed after it.
 const NAP: Duration = Duration::from_millis(5);
@@ -16,7 +16,7 @@ const NAP: Duration = Duration::from_millis(5);
 /// Has the running thread wait, and another one run; alone, it sleeps.
 pub(crate) fn wait(process: &mut Process, wait: Wait, until: Option<Instant>) -> Flow {
     loop {
-        if let Some(flow) = timers::ring(process, Standing::Waiting(wait, until)) {
+        if let Some(flow) = timers::ring(process, ThreadPosition::Waiting(wait, until)) {
             return flow;
         }
         let threads = &mut process.kernel.threads;

@@ -50,7 +50,7 @@ use crate::machine::Hypervisor;
 use crate::machine::Vcpu;
 use crate::machine::cpu::{CpuState, SavedCpu};
 use crate::memory::arena::Frozen;
-use crate::memory::space::{Impossible, SavedSpace, Space, SpaceState};
+use crate::memory::space::{SavedSpace, Space, SpaceRestoreError, SpaceState};
 use crate::vfs::{Kind, NodeId, SavedScratch, Tree};
 use facts::Facts;
 
@@ -58,10 +58,10 @@ use facts::Facts;
 pub const VERSION: u32 = 7;
 const MAGIC: &[u8; 8] = b"WOOLSNAP";
 /// Bytes of the facts, and of the state, at most: a state has up to 65 530 mappings.
-const MOST_FACTS: usize = 16 << 10;
-const MOST_STATE: usize = 8 << 20;
+const MAX_FACTS: usize = 16 << 10;
+const MAX_STATE: usize = 8 << 20;
 /// Nanoseconds by which a guest's clock can be ahead of the host's: far more than it ever is.
-const MOST_AHEAD: u64 = 3600 * 1_000_000_000;
+const MAX_AHEAD: u64 = 3600 * 1_000_000_000;
 
 /// Which build of the monitor: a hash of its executable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -221,10 +221,10 @@ impl Template {
         mut from: impl Read,
     ) -> Result<Self, RestoreError> {
         read_head(&mut from)?;
-        let facts: Facts = read_part(&mut from, MOST_FACTS)?;
+        let facts: Facts = read_part(&mut from, MAX_FACTS)?;
         let here = Facts::of(host, build, &tree).ok_or(RestoreError::Boot)?;
         facts.are(&here)?;
-        let state: State = read_part(&mut from, MOST_STATE)?;
+        let state: State = read_part(&mut from, MAX_STATE)?;
         let State {
             space,
             cpu,
@@ -244,7 +244,7 @@ impl Template {
         let files = Files::of_saved(&files, &tree).ok_or(damaged("descriptors"))?;
         let signals = Signals::of_saved(&signals).ok_or(damaged("signals"))?;
         let threads = Threads::of_saved(&threads).ok_or(damaged("threads"))?;
-        if told > now().saturating_add(MOST_AHEAD) {
+        if told > now().saturating_add(MAX_AHEAD) {
             return Err(damaged("the time"));
         }
         let (directory, umask) = (Tree::ROOT, umask & 0o777);
@@ -272,11 +272,11 @@ impl Template {
     }
 }
 
-impl From<Impossible> for RestoreError {
-    fn from(impossible: Impossible) -> Self {
+impl From<SpaceRestoreError> for RestoreError {
+    fn from(impossible: SpaceRestoreError) -> Self {
         match impossible {
-            Impossible::Mappings => Self::Damaged("mappings"),
-            Impossible::Host(error) => ProcessError::Host(error).into(),
+            SpaceRestoreError::Mappings => Self::Damaged("mappings"),
+            SpaceRestoreError::Host(error) => ProcessError::Host(error).into(),
         }
     }
 }

@@ -33,7 +33,7 @@ use crate::machine::{Vcpu, VcpuError};
 
 /// On which side of a fork this is.
 #[derive(Debug)]
-pub enum Forked {
+pub enum ForkSide {
     /// In the monitor that was forked: its guest as before, and the process that has to be waited for.
     Original(Process, Pid),
     /// In the new process: a guest that stands where the original does. Its randomness is a sibling's until somebody
@@ -71,7 +71,7 @@ impl Process {
     ///
     /// # Errors
     /// When the memory is not copied by a fork, when there are other threads, or when the host refuses.
-    pub fn fork(mut self, host: &Hypervisor) -> Result<Forked, ForkError> {
+    pub fn fork(mut self, host: &Hypervisor) -> Result<ForkSide, ForkError> {
         if !self.space.arena().is_copied_by_fork() {
             return Err(ForkError::Shared);
         }
@@ -82,9 +82,9 @@ impl Process {
         // SAFETY: no other thread holds a lock or is in the middle of anything.
         match unsafe { libc::fork() } {
             -1 => Err(ForkError::Fork(io::Error::last_os_error())),
-            0 => Ok(Forked::Clone(self.adopt(host, &prepared)?)),
+            0 => Ok(ForkSide::Clone(self.adopt(host, &prepared)?)),
             child => match Pid::from_raw(child) {
-                Some(child) => Ok(Forked::Original(self, child)),
+                Some(child) => Ok(ForkSide::Original(self, child)),
                 None => Err(ForkError::Fork(io::ErrorKind::InvalidData.into())),
             },
         }

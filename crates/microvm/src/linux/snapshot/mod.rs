@@ -13,5 +13,5 @@ mod template;
 mod touched;
 
 pub use disk::{Build, RestoreError, SaveError, VERSION};
-pub use fork::{ForkError, Forked};
+pub use fork::{ForkError, ForkSide};
 pub use template::Template;

@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::linux::snapshot::touched::{Touched, forget_segments};
+use crate::linux::snapshot::touched::{TouchedPages, forget_segments};
 use crate::linux::state::alarm::Alarm;
 use crate::linux::state::clock_page::{ClockPage, keep_time, touching};
 use crate::linux::state::cpu_time::CpuTime;
@@ -54,7 +54,7 @@ pub struct Template {
     pub(crate) told: u64,
     /// What the process had used of the processor: each clone has used as much.
     pub(crate) used: CpuTime,
-    pub(crate) touched: Mutex<Arc<Touched>>,
+    pub(crate) touched: Mutex<Arc<TouchedPages>>,
 }
 
 impl Template {
@@ -94,7 +94,7 @@ impl Template {
             prompt: _,
             stopper: _,
             unknown: _,
-            spared: _,
+            optional: _,
             calls: _,
             patched: _,
             watched: _,
@@ -123,7 +123,7 @@ impl Template {
     /// # Errors
     /// When the clone was not watched.
     pub fn learn(&self, clone: &Process, scanner: &Scanner) -> io::Result<()> {
-        let mut touched = Touched::clone(&self.touched());
+        let mut touched = TouchedPages::clone(&self.touched());
         touched.learn(&self.space.regions, clone, scanner)?;
         *self.touched.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(touched);
         Ok(())
@@ -135,7 +135,7 @@ impl Template {
         self.touched().wants_lessons()
     }
 
-    fn touched(&self) -> Arc<Touched> {
+    fn touched(&self) -> Arc<TouchedPages> {
         Arc::clone(&self.touched.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -206,7 +206,7 @@ impl Template {
             // A stop that came meanwhile is not lost: nobody would send another one.
             stopper: _,
             unknown: _,
-            spared: _,
+            optional: _,
             calls: _,
             patched: _,
             watched,

@@ -1,7 +1,7 @@
 //! What clones touch soon, touched before anybody waits for them.
 //!
 //! ```text
-//!   a clone, watched ── runs ──► marks in its page tables ── learn ──► Touched ──► pages of a further clone:
+//!   a clone, watched ── runs ──► marks in its page tables ── learn ──► TouchedPages ──► pages of a further clone:
 //!                                                                        together, in the host's tables    `place`
 //!                                                                        one by one, in the guest's        `touch`
 //! ```
@@ -27,7 +27,7 @@ use crate::memory::space::Space;
 use crate::memory::tables;
 
 /// Pages, at most.
-const MOST: usize = 4096;
+const MAX_PAGES: usize = 4096;
 /// Bytes of the list.
 const ROOM: usize = length_of(&LIST);
 /// In an address of the list: the page is written to.
@@ -38,14 +38,14 @@ type Pages = BTreeMap<u64, bool>;
 /// What clones of one template touch: first what one does that rehearses, later what at least two do of that one and two that
 /// have answered a call. What one alone touches may be nobody else's, and each page that is written ahead is memory of a clone's.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Touched {
+pub(crate) struct TouchedPages {
     pages: Pages,
     /// What the first call has touched, until the second has come.
     call: Option<Pages>,
     complete: bool,
 }
 
-impl Touched {
+impl TouchedPages {
     /// Whether there is something to be learnt from a clone that answers a call.
     pub(crate) fn wants_lessons(&self) -> bool {
         !self.complete
@@ -86,7 +86,7 @@ impl Touched {
                 *pages.entry(page).or_default() |= written && may(Rights::WRITE);
             }
         }
-        while pages.len() > MOST {
+        while pages.len() > MAX_PAGES {
             pages.pop_last();
         }
         self.take(pages);
@@ -145,7 +145,7 @@ impl Touched {
 }
 
 /// Has the processor forget which data segments a guest had selected. Where KVM runs guests natively, below another hypervisor, it
-/// does not reach these itself. As after [`Touched::touch`], its registers are to be set afterwards.
+/// does not reach these itself. As after [`TouchedPages::touch`], its registers are to be set afterwards.
 pub(crate) fn forget_segments(
     routine: u64,
     vcpu: &mut Vcpu,
@@ -187,7 +187,7 @@ fn most_touch(three: [&Pages; 3]) -> Pages {
         *wrote += usize::from(*written);
     }
     let most = count.into_iter().filter(|(_, (touched, _))| *touched >= 2);
-    most.map(|(page, (_, wrote))| (page, wrote >= 2)).take(MOST).collect()
+    most.map(|(page, (_, wrote))| (page, wrote >= 2)).take(MAX_PAGES).collect()
 }
 
 /// Pages that lie so close to each other as one range.
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn what_two_of_a_rehearsal_and_two_calls_touch_is_learnt_and_what_one_alone_does_is_not() {
-        let mut touched = Touched::default();
+        let mut touched = TouchedPages::default();
         touched.take(Pages::from([(1, false), (2, true)]));
         assert!(touched.wants_lessons());
         let much = (3..1000).map(|page| (page, true));
@@ -255,7 +255,7 @@ mod tests {
             .unwrap();
         let (last, stack) = (stack.end - PAGE, stack.end - 20 * PAGE);
         let pages = Pages::from([(last, false), (stack, true)]);
-        let touched = Touched { pages, ..Touched::default() };
+        let touched = TouchedPages { pages, ..TouchedPages::default() };
         let origin = clone.space.arena().origin().unwrap();
         let routine = touching(origin, &clone.space.state).unwrap();
         touched.touch(routine, &mut clone.vcpu, &mut clone.space).unwrap();

@@ -146,7 +146,7 @@ impl ClockPage {
         if space.regions().at(page).is_none_or(|(_, rights)| rights != Rights::READ) {
             return;
         }
-        let Look { real, boot, now } = look(self.nominal);
+        let HostClocks { real, boot, now } = look(self.nominal);
         self.measure(now);
         let (base, rate) = next(self.seen, now, self.rate);
         let ahead = base.monotonic - now.monotonic;
@@ -212,17 +212,17 @@ fn scaled(ticks: u64, rate: u64) -> u64 {
 }
 
 /// The host's clocks at one moment.
-struct Look {
+struct HostClocks {
     real: u64,
     boot: u64,
     now: Moment,
 }
 
 /// Looks at them, by a counter that is said to run as fast as this.
-fn look(nominal: u64) -> Look {
+fn look(nominal: u64) -> HostClocks {
     let clocks = || [ClockId::Realtime, ClockId::Boottime, ClockId::Monotonic].map(read);
     let ([real, boot, monotonic], ticks) = at_once(read_ticks, clocks, nominal);
-    Look { real, boot, now: Moment { ticks, monotonic } }
+    HostClocks { real, boot, now: Moment { ticks, monotonic } }
 }
 
 /// What was read, and the counter right behind it: a guest is then behind the host's clocks by nanoseconds, and never

@@ -8,9 +8,9 @@ use crate::linux::state::process::Process;
 use crate::vfs::Contents;
 
 /// Bytes that a process may have said without anybody taking them.
-const MOST_UNTAKEN: usize = 64 << 20;
+const MAX_UNTAKEN: usize = 64 << 20;
 /// Pieces of output that nobody has taken: as many bytes again, with what each takes beside its own.
-const MOST_ENTRIES: usize = 1 << 20;
+const MAX_ENTRIES: usize = 1 << 20;
 
 impl Process {
     /// What it reads from the channel next.
@@ -72,7 +72,7 @@ impl Process {
             return Ok(0);
         }
         let untaken = untaken(self.untaken, bytes)?;
-        let full = self.output.len() == MOST_ENTRIES;
+        let full = self.output.len() == MAX_ENTRIES;
         match self.output.last_mut() {
             // One list entry for each byte would take many times what it holds.
             Some((last, before)) if *last == stream => before.extend_from_slice(bytes),
@@ -88,5 +88,5 @@ impl Process {
 /// How much is untaken with these bytes; ENOSPC when that is too much, before they are copied.
 fn untaken(before: usize, more: &[u8]) -> Result<usize, Errno> {
     let after = before + more.len();
-    if after > MOST_UNTAKEN { Err(Errno::NOSPC) } else { Ok(after) }
+    if after > MAX_UNTAKEN { Err(Errno::NOSPC) } else { Ok(after) }
 }

@@ -10,8 +10,8 @@ pub(crate) enum Flow {
     Answer(Answer),
     /// There is no such call.
     Unknown,
-    /// The same of one in [`SPARED`](crate::linux::SPARED).
-    Spared,
+    /// The same of one in [`OPTIONAL_CALLS`](crate::linux::OPTIONAL_CALLS).
+    Optional,
     /// Registers are as they shall be already.
     Resumed,
     /// The process ends.

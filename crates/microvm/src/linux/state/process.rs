@@ -43,7 +43,7 @@ pub struct Process {
     pub(crate) stopper: Stopper,
     pub(crate) unknown: BTreeSet<u64>,
     /// And those that programs do without.
-    pub(crate) spared: BTreeSet<u64>,
+    pub(crate) optional: BTreeSet<u64>,
     pub(crate) calls: u64,
     pub(crate) patched: u64,
     /// Whether its page tables tell what it has touched: [`Process::watch`].
@@ -77,7 +77,7 @@ impl Process {
             prompt: false,
             stopper: Stopper::default(),
             unknown: BTreeSet::new(),
-            spared: BTreeSet::new(),
+            optional: BTreeSet::new(),
             calls: 0,
             patched: 0,
             watched: false,
@@ -170,10 +170,10 @@ impl Process {
         &self.unknown
     }
 
-    /// The same of those that libraries usually do without: [`SPARED`](crate::linux::SPARED).
+    /// The same of those that libraries usually do without: [`OPTIONAL_CALLS`](crate::linux::OPTIONAL_CALLS).
     #[must_use]
-    pub fn spared_calls(&self) -> &BTreeSet<u64> {
-        &self.spared
+    pub fn optional_calls(&self) -> &BTreeSet<u64> {
+        &self.optional
     }
 
     /// How many system calls it made, and how many places were patched that made them.

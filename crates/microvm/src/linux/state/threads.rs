@@ -79,7 +79,7 @@ pub(crate) enum State {
 
 /// Where the running thread stands when a signal comes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Standing {
+pub(crate) enum ThreadPosition {
     /// Between two instructions.
     Between,
     /// In a call that waits for this, until then at the latest.

@@ -9,12 +9,12 @@ use crate::machine::Stopper;
 
 pub(crate) fn getrandom(process: &mut Process, target: u64, length: u64, flags: u64) -> Answer {
     const KNOWN: u64 = 7;
-    const MOST: u64 = 32 << 20;
+    const MAX_BYTES: u64 = 32 << 20;
     if flags & !KNOWN != 0 {
         return Err(Errno::INVAL);
     }
     let stopper = process.stopper();
-    fill_random(process.space.write(target, length.min(MOST))?, &stopper)
+    fill_random(process.space.write(target, length.min(MAX_BYTES))?, &stopper)
 }
 
 /// Randomness of the host's: how much of the target it filled before it was stopped. The host makes some hundred megabytes

@@ -12,7 +12,7 @@ use crate::linux::state::process::Process;
 use crate::linux::state::signals::{
     Action, Addressee, AlternateStack, KILL, LEAST_STACK, MAX_SIGNAL, STOP, Signals, bit, ignored,
 };
-use crate::linux::state::threads::{Standing, Wait};
+use crate::linux::state::threads::{ThreadPosition, Wait};
 
 /// Bytes of a set of signals.
 const SET_BYTES: u64 = 8;
@@ -112,12 +112,12 @@ fn send(process: &mut Process, thread: Option<u64>, signal: i32) -> Flow {
         return Flow::Answer(Ok(0));
     }
     let to = if thread.is_some() { Addressee::Thread } else { Addressee::Process };
-    let receiver = thread.unwrap_or_else(|| receiver(process, number, Standing::Between));
+    let receiver = thread.unwrap_or_else(|| receiver(process, number, ThreadPosition::Between));
     if receiver == process.kernel.threads.running() {
         return raise(process, to, number, Ok(0));
     }
     process.vcpu.registers().rax = register(Ok(0));
-    let arrived = arrive_at_other(process, to, number, receiver, Standing::Between);
+    let arrived = arrive_at_other(process, to, number, receiver, ThreadPosition::Between);
     arrived.unwrap_or(Flow::Answer(Ok(0)))
 }
 

@@ -2,13 +2,12 @@
 
 use rustix::io::Errno;
 
-use crate::linux::abi::registers::{fd, mode, signed};
+use crate::linux::abi::registers::{Answer, fd, mode, signed};
 use crate::linux::scheduling::deliver::raise;
 use crate::linux::state::flow::Flow;
 use crate::linux::state::ids::USER;
 use crate::linux::state::process::Process;
-use crate::linux::state::signals::Addressee;
-use crate::linux::state::signals::XFSZ;
+use crate::linux::state::signals::{Addressee, XFSZ};
 use crate::linux::syscalls::files::{
     descriptors, inet_sockets, paths, ready, socket_pairs, status, transfer,
 };
@@ -17,7 +16,7 @@ use crate::linux::syscalls::{
 };
 
 /// Calls that are not there, and that C libraries, allocators and event loops ask for and usually do without.
-pub const SPARED: &[libc::c_long] = &[
+pub const OPTIONAL_CALLS: &[libc::c_long] = &[
     libc::SYS_epoll_create,
     libc::SYS_epoll_create1,
     libc::SYS_clone3,
@@ -29,42 +28,68 @@ pub const SPARED: &[libc::c_long] = &[
 
 /// Answers a system call.
 pub(crate) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) -> Flow {
-    let [a, b, c, d, e, _] = arguments;
     let Ok(number) = libc::c_long::try_from(number) else { return Flow::Unknown };
-    match number {
-        libc::SYS_read => return transfer::read(process, a, b, c),
-        libc::SYS_readv => return transfer::readv(process, a, b, c),
-        libc::SYS_write => return transfer::write(process, a, b, c),
-        libc::SYS_writev => return transfer::writev(process, a, b, c),
-        libc::SYS_sendto => return socket_pairs::send_to(process, arguments),
-        libc::SYS_sendmsg => return socket_pairs::send_message(process, a, b, c),
-        libc::SYS_recvfrom => return socket_pairs::receive_from(process, arguments),
-        libc::SYS_recvmsg => return socket_pairs::receive_message(process, a, b, c),
-        libc::SYS_preadv => return transfer::at(process, arguments, false, false),
-        libc::SYS_pwritev => return transfer::at(process, arguments, true, false),
-        libc::SYS_preadv2 => return transfer::at(process, arguments, false, true),
-        libc::SYS_pwritev2 => return transfer::at(process, arguments, true, true),
-        libc::SYS_poll => return ready::poll(process, a, b, signed(c)),
-        libc::SYS_ppoll => return ready::ppoll(process, arguments),
-        libc::SYS_select => return ready::select(process, arguments),
-        libc::SYS_pselect6 => return ready::pselect(process, arguments),
-        libc::SYS_flock => return descriptors::flock(process, a, b),
-        libc::SYS_exit => return threads::exit(process, signed(a) & 0xff),
-        libc::SYS_exit_group => return Flow::Exit(signed(a) & 0xff),
-        libc::SYS_clone => return threads::start(process, arguments),
-        libc::SYS_futex => return futex::futex(process, arguments),
-        libc::SYS_nanosleep => return clock::nanosleep(process, a, b),
-        libc::SYS_clock_nanosleep => return clock::clock_nanosleep(process, a, b, c, d),
-        libc::SYS_setitimer => return alarm::set(process, a, b, c),
-        libc::SYS_pause => return signals::pause(process),
-        libc::SYS_rt_sigprocmask => return signals::sigprocmask(process, a, b, c, d),
-        libc::SYS_rt_sigreturn => return signals::sigreturn(process),
-        libc::SYS_kill => return signals::kill(process, signed(a), signed(b)),
-        libc::SYS_tkill => return signals::kill_thread(process, fd(a), signed(b)),
-        libc::SYS_tgkill => return signals::kill_thread(process, fd(b), signed(c)),
-        _ => {}
+    if let Some(flow) = waiting_call(process, number, arguments) {
+        return flow;
     }
-    let answer = match number {
+    let answer = memory_call(process, number, arguments)
+        .or_else(|| descriptor_call(process, number, arguments))
+        .or_else(|| name_call(process, number, arguments))
+        .or_else(|| time_or_signal_call(process, number, arguments))
+        .or_else(|| identity_call(process, number, arguments))
+        .or_else(|| refused_call(number));
+    match answer {
+        Some(Err(Errno::FBIG)) if process.kernel.limits.signals_length() => {
+            raise(process, Addressee::Thread, XFSZ, Err(Errno::FBIG))
+        }
+        Some(answer) => Flow::Answer(answer),
+        None if OPTIONAL_CALLS.contains(&number) => Flow::Optional,
+        None => Flow::Unknown,
+    }
+}
+
+/// Calls that may wait, end a thread, or go on elsewhere.
+fn waiting_call(process: &mut Process, number: libc::c_long, arguments: [u64; 6]) -> Option<Flow> {
+    let [a, b, c, d, ..] = arguments;
+    Some(match number {
+        libc::SYS_read => transfer::read(process, a, b, c),
+        libc::SYS_readv => transfer::readv(process, a, b, c),
+        libc::SYS_write => transfer::write(process, a, b, c),
+        libc::SYS_writev => transfer::writev(process, a, b, c),
+        libc::SYS_sendto => socket_pairs::send_to(process, arguments),
+        libc::SYS_sendmsg => socket_pairs::send_message(process, a, b, c),
+        libc::SYS_recvfrom => socket_pairs::receive_from(process, arguments),
+        libc::SYS_recvmsg => socket_pairs::receive_message(process, a, b, c),
+        libc::SYS_preadv => transfer::at(process, arguments, false, false),
+        libc::SYS_pwritev => transfer::at(process, arguments, true, false),
+        libc::SYS_preadv2 => transfer::at(process, arguments, false, true),
+        libc::SYS_pwritev2 => transfer::at(process, arguments, true, true),
+        libc::SYS_poll => ready::poll(process, a, b, signed(c)),
+        libc::SYS_ppoll => ready::ppoll(process, arguments),
+        libc::SYS_select => ready::select(process, arguments),
+        libc::SYS_pselect6 => ready::pselect(process, arguments),
+        libc::SYS_flock => descriptors::flock(process, a, b),
+        libc::SYS_exit => threads::exit(process, signed(a) & 0xff),
+        libc::SYS_exit_group => Flow::Exit(signed(a) & 0xff),
+        libc::SYS_clone => threads::start(process, arguments),
+        libc::SYS_futex => futex::futex(process, arguments),
+        libc::SYS_nanosleep => clock::nanosleep(process, a, b),
+        libc::SYS_clock_nanosleep => clock::clock_nanosleep(process, a, b, c, d),
+        libc::SYS_setitimer => alarm::set(process, a, b, c),
+        libc::SYS_pause => signals::pause(process),
+        libc::SYS_rt_sigprocmask => signals::sigprocmask(process, a, b, c, d),
+        libc::SYS_rt_sigreturn => signals::sigreturn(process),
+        libc::SYS_kill => signals::kill(process, signed(a), signed(b)),
+        libc::SYS_tkill => signals::kill_thread(process, fd(a), signed(b)),
+        libc::SYS_tgkill => signals::kill_thread(process, fd(b), signed(c)),
+        _ => return None,
+    })
+}
+
+/// Calls about memory.
+fn memory_call(process: &mut Process, number: libc::c_long, arguments: [u64; 6]) -> Option<Answer> {
+    let [a, b, c, d, ..] = arguments;
+    Some(match number {
         libc::SYS_mmap => memory::mmap(process, arguments),
         libc::SYS_mprotect => memory::mprotect(process, a, b, c),
         libc::SYS_munmap => memory::munmap(process, a, b),
@@ -72,7 +97,18 @@ pub(crate) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_madvise => memory::madvise(process, a, b, c),
         libc::SYS_msync => memory::msync(process, a, b),
         libc::SYS_brk => memory::brk(process, a),
+        _ => return None,
+    })
+}
 
+/// Calls about descriptors, and the bytes behind them.
+fn descriptor_call(
+    process: &mut Process,
+    number: libc::c_long,
+    arguments: [u64; 6],
+) -> Option<Answer> {
+    let [a, b, c, d, e, ..] = arguments;
+    Some(match number {
         libc::SYS_pread64 => transfer::pread(process, a, b, c, d),
         libc::SYS_pwrite64 => transfer::pwrite(process, a, b, c, d),
         libc::SYS_lseek => transfer::lseek(process, a, b, c),
@@ -107,7 +143,14 @@ pub(crate) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_fsync | libc::SYS_fdatasync => descriptors::sync(process, a),
         libc::SYS_syncfs => process.kernel.files.get(fd(a)).map(|_| 0),
         libc::SYS_fadvise64 => process.kernel.files.get(fd(a)).map(|_| 0),
+        _ => return None,
+    })
+}
 
+/// Calls about names of the tree.
+fn name_call(process: &mut Process, number: libc::c_long, arguments: [u64; 6]) -> Option<Answer> {
+    let [a, b, c, d, e, ..] = arguments;
+    Some(match number {
         libc::SYS_open => paths::open(process, paths::HERE, a, b, c),
         libc::SYS_creat => paths::open(process, paths::HERE, a, paths::CREAT_FLAGS, b),
         libc::SYS_openat => paths::open(process, a, b, c, d),
@@ -148,7 +191,20 @@ pub(crate) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_statfs => status::statfs(process, a, b),
         libc::SYS_fstatfs => status::fstatfs(process, a, b),
         libc::SYS_umask => Ok(u64::from(paths::umask(process, mode(a)))),
+        libc::SYS_mknod => paths::mknod(process, paths::HERE, a, b),
+        libc::SYS_mknodat => paths::mknod(process, a, b, c),
+        _ => return None,
+    })
+}
 
+/// Calls that tell the time, or say what is to be done about signals.
+fn time_or_signal_call(
+    process: &mut Process,
+    number: libc::c_long,
+    arguments: [u64; 6],
+) -> Option<Answer> {
+    let [a, b, c, d, ..] = arguments;
+    Some(match number {
         libc::SYS_clock_gettime => clock::gettime(process, a, b),
         libc::SYS_clock_getres => clock::getres(process, a, b),
         libc::SYS_gettimeofday => clock::gettimeofday(process, a),
@@ -159,7 +215,18 @@ pub(crate) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         libc::SYS_rt_sigaction => signals::sigaction(process, a, b, c, d),
         libc::SYS_rt_sigpending => signals::sigpending(process, a, b),
         libc::SYS_sigaltstack => signals::sigaltstack(process, a, b),
+        _ => return None,
+    })
+}
 
+/// Calls about the process itself, its limits, and the machine that it runs on.
+fn identity_call(
+    process: &mut Process,
+    number: libc::c_long,
+    arguments: [u64; 6],
+) -> Option<Answer> {
+    let [a, b, c, d, ..] = arguments;
+    Some(match number {
         libc::SYS_arch_prctl => identity::arch_prctl(process, a, b),
         libc::SYS_prctl => identity::prctl(process, a, b),
         libc::SYS_uname => identity::uname(process, a),
@@ -196,6 +263,13 @@ pub(crate) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
             Ok(0)
         }
         libc::SYS_set_robust_list => Ok(0),
+        _ => return None,
+    })
+}
+
+/// Calls that exist, and that no guest may use.
+fn refused_call(number: libc::c_long) -> Option<Answer> {
+    Some(match number {
         // No children: refused, and not noted as missing. As what is not there: a limit would be tried again.
         libc::SYS_fork | libc::SYS_vfork => Err(Errno::NOSYS),
         libc::SYS_execve | libc::SYS_execveat => Err(Errno::ACCESS),
@@ -214,15 +288,8 @@ pub(crate) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
         | libc::SYS_lremovexattr
         | libc::SYS_fremovexattr => Err(Errno::NOTSUP),
         libc::SYS_clock_settime | libc::SYS_settimeofday => Err(Errno::PERM),
-        libc::SYS_mknod => paths::mknod(process, paths::HERE, a, b),
-        libc::SYS_mknodat => paths::mknod(process, a, b, c),
         // Whatever was linked to a C library of today's asks for it once.
         libc::SYS_rseq => Err(Errno::NOSYS),
-        number if SPARED.contains(&number) => return Flow::Spared,
-        _ => return Flow::Unknown,
-    };
-    if answer == Err(Errno::FBIG) && process.kernel.limits.signals_length() {
-        return raise(process, Addressee::Thread, XFSZ, answer);
-    }
-    Flow::Answer(answer)
+        _ => return None,
+    })
 }

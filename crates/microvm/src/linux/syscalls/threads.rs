@@ -10,7 +10,7 @@ use crate::linux::scheduling::timers;
 use crate::linux::scheduling::wait::sleep_until;
 use crate::linux::state::flow::Flow;
 use crate::linux::state::process::Process;
-use crate::linux::state::threads::{ANY, Identity, MAX_THREADS, Standing, State, Thread};
+use crate::linux::state::threads::{ANY, Identity, MAX_THREADS, State, Thread, ThreadPosition};
 use crate::machine::VcpuError;
 use crate::machine::cpu::Context;
 use crate::memory::layout::USER_HALF_END;
@@ -78,7 +78,7 @@ pub(crate) fn exit(process: &mut Process, status: i32) -> Flow {
         return Flow::Lost(error);
     }
     loop {
-        if let Some(flow) = timers::ring(process, Standing::Ended) {
+        if let Some(flow) = timers::ring(process, ThreadPosition::Ended) {
             return flow;
         }
         let threads = &mut process.kernel.threads;

@@ -36,7 +36,7 @@ impl Default for Huge {
 impl Huge {
     /// Ranges that there are at most: each is up to two mappings of the host's more, of which all machines of a monitor have
     /// 65 530 together.
-    const MOST_RANGES: usize = 32;
+    const MAX_RANGES: usize = 32;
 
     fn set(&mut self, range: &Range<u64>, whether: bool) {
         self.blocks[touches(range)].fill(whether);
@@ -57,7 +57,7 @@ impl Huge {
     }
 
     fn are_too_many(&self) -> bool {
-        self.touched(&(0..USER_END)).len() > Self::MOST_RANGES
+        self.touched(&(0..USER_END)).len() > Self::MAX_RANGES
     }
 }
 
@@ -176,7 +176,7 @@ mod tests {
         huge.set(&(2 * BLOCK + 5..2 * BLOCK + 6), false);
         assert_eq!(huge.touched(&(0..3 * BLOCK)), vec![BLOCK..2 * BLOCK]);
         // There are three.
-        for block in 3..=Huge::MOST_RANGES as u64 {
+        for block in 3..=Huge::MAX_RANGES as u64 {
             assert!(!huge.are_too_many());
             huge.set(&((10 + 2 * block) * BLOCK..(11 + 2 * block) * BLOCK), true);
         }

@@ -8,7 +8,7 @@ use super::{Space, SpaceState};
 use crate::memory::rights::Rights;
 
 /// More mappings than this are refused, as Linux does.
-pub(super) const MOST_REGIONS: usize = 65_530;
+pub(super) const MAX_REGIONS: usize = 65_530;
 
 impl Space {
     /// Bytes that count already where a limit begins: [`Space::allow`].
@@ -43,7 +43,7 @@ impl Space {
         let SpaceState { regions, files, shared, stacks, .. } = &self.state;
         let noted = files.count().max(shared.count()).max(stacks.count());
         let now = regions.count().max(noted);
-        let too_many = more > 0 && now + more > MOST_REGIONS;
+        let too_many = more > 0 && now + more > MAX_REGIONS;
         if too_many { Err(Errno::NOMEM) } else { Ok(()) }
     }
 

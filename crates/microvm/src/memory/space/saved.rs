@@ -4,7 +4,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use super::limits::MOST_REGIONS;
+use super::limits::MAX_REGIONS;
 use super::stacks::{PROMISED, RESERVED};
 use super::{Space, SpaceState};
 use crate::memory::file_mappings::FileMapping;
@@ -38,7 +38,7 @@ type SavedMapping = (u64, u64, u32, u64, bool);
 
 /// Why there is no such space.
 #[derive(Debug)]
-pub(crate) enum Impossible {
+pub(crate) enum SpaceRestoreError {
     /// No guest could have mapped this.
     Mappings,
     /// The host has no memory for it.
@@ -81,34 +81,34 @@ impl SavedSpace {
     }
 
     /// A space with these mappings, in which all memory is zero.
-    pub(crate) fn to_space(&self) -> Result<Space, Impossible> {
+    pub(crate) fn to_space(&self) -> Result<Space, SpaceRestoreError> {
         let Self { regions, program_break, given, vdso, files, shared, stacks } = self;
         let (start, now) = program_break;
-        if regions.len() > MOST_REGIONS
-            || files.len() > MOST_REGIONS
-            || shared.len() > MOST_REGIONS
-            || stacks.len() > MOST_REGIONS
+        if regions.len() > MAX_REGIONS
+            || files.len() > MAX_REGIONS
+            || shared.len() > MAX_REGIONS
+            || stacks.len() > MAX_REGIONS
             || start > now
             || *now > BREAK_END
             || !Places::can_have_vdso(*vdso)
         {
-            return Err(Impossible::Mappings);
+            return Err(SpaceRestoreError::Mappings);
         }
-        let mut space = Space::new().map_err(Impossible::Host)?;
+        let mut space = Space::new().map_err(SpaceRestoreError::Host)?;
         let mut behind = USER_START;
         for &(start, end, rights) in regions {
-            let rights = Rights::of_bits(rights).ok_or(Impossible::Mappings)?;
+            let rights = Rights::of_bits(rights).ok_or(SpaceRestoreError::Mappings)?;
             let whole = start.is_multiple_of(PAGE) && end.is_multiple_of(PAGE);
             if !whole || start < behind || end <= start || end > USER_END {
-                return Err(Impossible::Mappings);
+                return Err(SpaceRestoreError::Mappings);
             }
             space.state.regions.set(start..end, rights);
             space.state.units.cover(&(start..end));
-            tables::set(&mut space.arena, start..end, rights).map_err(Impossible::Host)?;
+            tables::set(&mut space.arena, start..end, rights).map_err(SpaceRestoreError::Host)?;
             behind = end;
         }
         if *given > space.state.regions.counted() {
-            return Err(Impossible::Mappings);
+            return Err(SpaceRestoreError::Mappings);
         }
         let mut behind = USER_START;
         for &(start, end, node, offset, shared) in files {
@@ -120,7 +120,7 @@ impl SavedSpace {
                 || end <= start
                 || !space.state.regions.cover(start..end)
             {
-                return Err(Impossible::Mappings);
+                return Err(SpaceRestoreError::Mappings);
             }
             let node = NodeId(node);
             let (writable, written) = (false, false);
@@ -132,7 +132,7 @@ impl SavedSpace {
         for &(start, end) in shared {
             let whole = start.is_multiple_of(PAGE) && end.is_multiple_of(PAGE);
             if !whole || start < behind || end <= start || !space.state.regions.cover(start..end) {
-                return Err(Impossible::Mappings);
+                return Err(SpaceRestoreError::Mappings);
             }
             space.share(start..end);
             behind = end;
@@ -142,10 +142,10 @@ impl SavedSpace {
             let whole = start.is_multiple_of(PAGE) && end.is_multiple_of(PAGE);
             let regions = &space.state.regions;
             if !whole || start < behind || end <= start || !regions.cover(start..end) {
-                return Err(Impossible::Mappings);
+                return Err(SpaceRestoreError::Mappings);
             }
             if regions.inside(start..end).any(|(_, rights)| rights != Rights::NONE) {
-                return Err(Impossible::Mappings);
+                return Err(SpaceRestoreError::Mappings);
             }
             let what = if promised { PROMISED } else { RESERVED };
             space.state.stacks.set(start..end, what);
@@ -226,7 +226,7 @@ mod tests {
             &[(page(0), page(2), 3), (page(1), page(3), 3)],
         ] {
             let space = saved(regions, (0, 0), 0);
-            assert!(matches!(space, Err(Impossible::Mappings)), "{regions:x?}");
+            assert!(matches!(space, Err(SpaceRestoreError::Mappings)), "{regions:x?}");
         }
         let all = |files: &[SavedMapping], shared: &[(u64, u64)], stacks: &[(u64, u64, bool)]| {
             let regions = vec![(page(0), page(4), 3), (page(4), page(8), 0)];
@@ -245,7 +245,10 @@ mod tests {
             &[(page(4), page(5) + 1, true)],
             &[(page(4), page(6), true), (page(5), page(7), false)],
         ] {
-            assert!(matches!(all(&[], &[], stacks), Err(Impossible::Mappings)), "{stacks:x?}");
+            assert!(
+                matches!(all(&[], &[], stacks), Err(SpaceRestoreError::Mappings)),
+                "{stacks:x?}"
+            );
         }
         for shared in [
             &[(page(0), page(9))][..],
@@ -253,7 +256,7 @@ mod tests {
             &[(page(1), page(2) + 1)],
             &[(page(0), page(2)), (page(1), page(3))],
         ] {
-            assert!(matches!(with(&[], shared), Err(Impossible::Mappings)), "{shared:x?}");
+            assert!(matches!(with(&[], shared), Err(SpaceRestoreError::Mappings)), "{shared:x?}");
         }
         assert!(
             shows(&[(page(0), page(1), 5, PAGE, true), (page(1), page(4), 6, 0, false)]).is_ok()
@@ -266,11 +269,14 @@ mod tests {
             &[(page(1), page(2), 5, !(PAGE - 1), true)],
             &[(page(1), page(3), 5, 0, true), (page(2), page(4), 5, 0, true)],
         ] {
-            assert!(matches!(shows(files), Err(Impossible::Mappings)), "{files:x?}");
+            assert!(matches!(shows(files), Err(SpaceRestoreError::Mappings)), "{files:x?}");
         }
         for (program_break, given) in [((2, 1), 0), ((0, BREAK_END + 1), 0), ((0, 0), 1)] {
             let space = saved(&[], program_break, given);
-            assert!(matches!(space, Err(Impossible::Mappings)), "{program_break:x?} {given}");
+            assert!(
+                matches!(space, Err(SpaceRestoreError::Mappings)),
+                "{program_break:x?} {given}"
+            );
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::node::SCRATCH;
 use super::{Node, NodeId, Tree};
-use crate::vfs::{Contents, Kind, Named, Times};
+use crate::vfs::{Contents, DirectoryEntry, Kind, Times};
 
 /// What a guest can have in scratch where a snapshot is made of it: empty files without a name, in which its streams are caught.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ struct Nameless {
 }
 
 /// Files without a name at most: as many as descriptors.
-const MOST_NAMELESS: usize = 1024;
+const MAX_NAMELESS: usize = 1024;
 
 impl Tree {
     /// What a snapshot has of it; none where it has branches, or more in its scratch than empty files without a name.
@@ -41,13 +41,13 @@ impl Tree {
             Some(node) => nameless(node, tops).map(Some),
         };
         let all = scratch[tops..].iter().map(save).collect::<Option<Vec<_>>>()?;
-        (all.len() <= MOST_NAMELESS).then_some(SavedScratch(all))
+        (all.len() <= MAX_NAMELESS).then_some(SavedScratch(all))
     }
 
     /// A tree that was just built with what a snapshot has; none where it says what cannot be.
     pub(crate) fn with_saved(mut self, saved: &SavedScratch) -> Option<Self> {
         let tops = self.scratch.len();
-        if saved.0.len() > MOST_NAMELESS {
+        if saved.0.len() > MAX_NAMELESS {
             return None;
         }
         for file in &saved.0 {
@@ -103,7 +103,7 @@ fn digest_of(hasher: &mut Hasher, contents: &Contents) {
         Contents::Directory(entries) => {
             number(hasher, 0);
             number(hasher, entries.len() as u64);
-            for (name, Named { node, .. }) in entries {
+            for (name, DirectoryEntry { node, .. }) in entries {
                 text(hasher, name);
                 number(hasher, u64::from(node.0));
             }
@@ -127,7 +127,7 @@ fn digest_of(hasher: &mut Hasher, contents: &Contents) {
             text(hasher, format!("{device:?}").as_bytes());
         }
         Contents::Descriptors => number(hasher, 6),
-        Contents::Told(what) => {
+        Contents::Generated(what) => {
             number(hasher, 5);
             text(hasher, format!("{what:?}").as_bytes());
         }
@@ -201,6 +201,6 @@ mod tests {
         let odd =
             SavedScratch(vec![Some(Nameless { parent: 1, mode: 0o600, times: Times::default() })]);
         assert!(built.clone().with_saved(&odd).is_none());
-        assert!(built.with_saved(&SavedScratch(vec![None; MOST_NAMELESS + 1])).is_none());
+        assert!(built.with_saved(&SavedScratch(vec![None; MAX_NAMELESS + 1])).is_none());
     }
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use rustix::io::Errno;
 
-use super::super::node::{Contents, Moment, Named, Node, NodeId, ROOT, SCRATCH, Times};
-use super::{Found, Room, SEARCH, Tree, WRITE, scratch_index};
+use super::super::node::{Contents, DirectoryEntry, Moment, Node, NodeId, ROOT, SCRATCH, Times};
+use super::{Lookup, Room, SEARCH, Tree, WRITE, scratch_index};
 
 /// Bytes that a name takes in its directory beyond its own.
-const NAME_BYTES: usize = size_of::<(Vec<u8>, Named)>();
+const NAME_BYTES: usize = size_of::<(Vec<u8>, DirectoryEntry)>();
 
 impl Tree {
     /// Says how much there may be in the scratch directories together: bytes of contents, links and names, and nodes.
@@ -62,10 +62,10 @@ impl Tree {
     }
 
     /// A new name of a node's, behind all that there were.
-    fn named(&mut self, node: NodeId) -> Named {
+    fn named(&mut self, node: NodeId) -> DirectoryEntry {
         let place = self.places;
         self.places += 1;
-        Named { node, place }
+        DirectoryEntry { node, place }
     }
 
     /// ENOSPC where `more` bytes would be too many.
@@ -97,7 +97,7 @@ impl Tree {
     ///
     /// # Errors
     /// EROFS outside scratch; EACCES; ENOTDIR or EISDIR when it is not the wanted kind; ENOTEMPTY.
-    pub fn remove(&mut self, found: &Found, wanted_directory: bool) -> Result<NodeId, Errno> {
+    pub fn remove(&mut self, found: &Lookup, wanted_directory: bool) -> Result<NodeId, Errno> {
         let node = found.node.ok_or(Errno::NOENT)?;
         self.permit(found.directory, WRITE | SEARCH)?;
         self.check_kind(node, wanted_directory)?;
@@ -156,7 +156,7 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Tree::remove`] and [`Tree::create`]; EINVAL for a directory into itself.
-    pub fn rename(&mut self, from: &Found, to: &Found) -> Result<Option<NodeId>, Errno> {
+    pub fn rename(&mut self, from: &Lookup, to: &Lookup) -> Result<Option<NodeId>, Errno> {
         let node = from.node.ok_or(Errno::NOENT)?;
         if to.node == Some(node) {
             return Ok(None);
@@ -343,7 +343,10 @@ impl Tree {
         }
     }
 
-    fn scratch_entries(&mut self, id: NodeId) -> Result<&mut BTreeMap<Vec<u8>, Named>, Errno> {
+    fn scratch_entries(
+        &mut self,
+        id: NodeId,
+    ) -> Result<&mut BTreeMap<Vec<u8>, DirectoryEntry>, Errno> {
         match self.scratch_mut(id) {
             Some(Node { contents: Contents::Directory(entries), .. }) => Ok(entries),
             _ => Err(Errno::ROFS),

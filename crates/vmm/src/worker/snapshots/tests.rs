@@ -45,7 +45,7 @@ fn write(
     writing.finish()
 }
 
-fn read(found: Found) -> Vec<u8> {
+fn read(found: StoredSnapshot) -> Vec<u8> {
     let mut bytes = Vec::new();
     { found.file }.read_to_end(&mut bytes).unwrap();
     bytes

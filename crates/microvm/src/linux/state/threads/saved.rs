@@ -7,7 +7,7 @@ use super::{Identity, Threads};
 use crate::linux::state::ids::FIRST_THREAD;
 
 /// Highest number that a thread of a snapshot can have had: what comes after it are numbers, too.
-const MOST_NUMBER: u64 = u32::MAX as u64;
+const MAX_NUMBER: u64 = u32::MAX as u64;
 
 /// What is known of threads where the first one is alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ impl Threads {
     pub(crate) fn to_saved(&self) -> Option<SavedThreads> {
         // Since when it runs, until when a call of its waits and who was passed over is this monitor's matter: it waits for its channel.
         let Self { running, since: _, until: _, others, last, passed: _, repeats: _ } = self;
-        let alone = others.is_empty() && running.number == FIRST_THREAD && *last <= MOST_NUMBER;
+        let alone = others.is_empty() && running.number == FIRST_THREAD && *last <= MAX_NUMBER;
         alone.then_some(SavedThreads { tells: running.tells, last: *last })
     }
 
@@ -31,6 +31,6 @@ impl Threads {
         let SavedThreads { tells, last } = *saved;
         let running = Identity { number: FIRST_THREAD, tells };
         let threads = Self { running, last, ..Self::default() };
-        (FIRST_THREAD..=MOST_NUMBER).contains(&last).then_some(threads)
+        (FIRST_THREAD..=MAX_NUMBER).contains(&last).then_some(threads)
     }
 }

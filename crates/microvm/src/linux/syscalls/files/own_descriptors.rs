@@ -11,10 +11,10 @@ use crate::linux::abi::registers::Answer;
 use crate::linux::state::files::{Object, Stream};
 use crate::linux::state::ids::USER;
 use crate::linux::state::process::Process;
-use crate::vfs::{Contents, Found, NodeId};
+use crate::vfs::{Contents, Lookup, NodeId};
 
 /// The descriptor that a path leads to, if it leads to one that is open.
-pub(crate) fn found(process: &Process, found: &Found) -> Option<u64> {
+pub(crate) fn found(process: &Process, found: &Lookup) -> Option<u64> {
     let is_there = found.node.is_none()
         && matches!(process.kernel.tree.contents(found.directory), Contents::Descriptors);
     let name = is_there.then(|| std::str::from_utf8(&found.name).ok())??;

@@ -12,7 +12,7 @@ use crate::linux::state::ids::USER;
 use crate::linux::state::process::Process;
 use crate::linux::syscalls::files::{own_descriptors, proc};
 use crate::memory::layout::PAGE;
-use crate::vfs::{Contents, Found, Kind, Moment, NodeId, READ, SEARCH, Times, Tree, WRITE};
+use crate::vfs::{Contents, Kind, Lookup, Moment, NodeId, READ, SEARCH, Times, Tree, WRITE};
 
 /// AT_FDCWD: relative paths start at the current directory.
 pub(crate) const HERE: u64 = 0xffff_ff9c;
@@ -75,7 +75,7 @@ pub(crate) fn find(
     directory: u64,
     at: u64,
     follow: bool,
-) -> Result<Found, Errno> {
+) -> Result<Lookup, Errno> {
     let path = path(process, at)?;
     if path.is_empty() {
         return Err(Errno::NOENT);
@@ -95,7 +95,7 @@ pub(crate) fn find(
 
 /// A name that is to be made, taken away or moved: the name itself, whatever it links to. Says whether a slash follows it:
 /// then only a directory will do.
-fn find_name(process: &Process, directory: u64, at: u64) -> Result<(Found, bool), Errno> {
+fn find_name(process: &Process, directory: u64, at: u64) -> Result<(Lookup, bool), Errno> {
     let path = path(process, at)?;
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     let name = if end == 0 { &path[..] } else { &path[..end] };
@@ -104,7 +104,7 @@ fn find_name(process: &Process, directory: u64, at: u64) -> Result<(Found, bool)
 }
 
 /// Whether a name cannot be taken away or moved.
-fn is_dots(found: &Found) -> bool {
+fn is_dots(found: &Lookup) -> bool {
     matches!(found.name.as_slice(), b"" | b"." | b"..")
 }
 
@@ -166,7 +166,7 @@ pub(crate) fn open(
         }
         Contents::Directory(_) | Contents::Descriptors => {}
         _ if flags & DIRECTORY != 0 => return Err(Errno::NOTDIR),
-        Contents::Told(_) if writes => return Err(Errno::ACCESS),
+        Contents::Generated(_) if writes => return Err(Errno::ACCESS),
         Contents::Sealed { .. } | Contents::Bytes(_)
             if (writes || flags & TRUNCATE != 0) && !writable =>
         {
@@ -258,7 +258,7 @@ pub(crate) fn mknod(process: &mut Process, directory: u64, at: u64, bits: u64) -
     make(process, &found, Contents::Bytes(Vec::new()), mode(bits) & !process.kernel.umask)
 }
 
-fn make(process: &mut Process, found: &Found, contents: Contents, bits: u32) -> Answer {
+fn make(process: &mut Process, found: &Lookup, contents: Contents, bits: u32) -> Answer {
     if found.node.is_some() {
         return Err(Errno::EXIST);
     }

@@ -11,7 +11,7 @@ use crate::linux::state::process::Process;
 use crate::memory::space::Space;
 
 /// What a single part comes to.
-pub(crate) enum Moved {
+pub(crate) enum Progress {
     Bytes(u64),
     /// Nothing can be moved until somebody else does something.
     Blocked(Pause),
@@ -58,18 +58,18 @@ pub(crate) fn receive(
     behind: Option<u64>,
     target: u64,
     length: u64,
-) -> Result<Moved, Errno> {
+) -> Result<Progress, Errno> {
     let pipe = process.kernel.files.pipe_mut(pipe)?;
     let seen = usize::try_from(behind.unwrap_or(0)).unwrap_or(usize::MAX).min(pipe.bytes.len());
     if seen == pipe.bytes.len() {
         return match () {
             () if pipe.reset => Err(Errno::CONNRESET),
-            () if pipe.ends() => Ok(Moved::Bytes(0)),
-            () => Ok(Moved::Blocked(Pause::Stuck)),
+            () if pipe.ends() => Ok(Progress::Bytes(0)),
+            () => Ok(Progress::Blocked(Pause::Stuck)),
         };
     }
     if behind.is_none() {
-        return drain(&mut pipe.bytes, &mut process.space, target, length).map(Moved::Bytes);
+        return drain(&mut pipe.bytes, &mut process.space, target, length).map(Progress::Bytes);
     }
     let rest = pipe.bytes.range(seen..);
     let target = process.space.write(target, length.min(rest.len() as u64))?;
@@ -77,5 +77,5 @@ pub(crate) fn receive(
     for (place, byte) in target.iter_mut().zip(rest) {
         *place = *byte;
     }
-    Ok(Moved::Bytes(count))
+    Ok(Progress::Bytes(count))
 }

@@ -11,7 +11,7 @@ use crate::linux::state::process::Process;
 use crate::memory::file_mappings::FileMapping;
 use crate::memory::layout::{PAGE, USER_END};
 use crate::memory::rights::Rights;
-use crate::vfs::{NodeId, Told};
+use crate::vfs::{GeneratedFile, NodeId};
 
 /// What a machine without a limit is told to have: one that imports, and whose clones have limits of their own. What libraries
 /// size by it then should fit into those.
@@ -29,13 +29,13 @@ pub(crate) fn memory(process: &Process) -> (u64, u64) {
 }
 
 /// Bytes that are told at once at most, as Linux tells no more than it has room for: whoever wants the rest asks again.
-const MOST: u64 = 64 << 10;
+const MAX_PART: u64 = 64 << 10;
 
 /// Of the text as it is now: what is there from an offset on, or a part of it.
-pub(crate) fn tell(process: &Process, what: Told, offset: u64, length: u64) -> Vec<u8> {
-    let mut part = Part { before: offset, left: length.min(MOST), bytes: Vec::new() };
+pub(crate) fn tell(process: &Process, what: GeneratedFile, offset: u64, length: u64) -> Vec<u8> {
+    let mut part = Part { before: offset, left: length.min(MAX_PART), bytes: Vec::new() };
     match what {
-        Told::Maps => maps(process, &mut part),
+        GeneratedFile::Maps => maps(process, &mut part),
         what => part.take(&whole(process, what)),
     }
     part.bytes
@@ -65,32 +65,32 @@ impl Part {
 }
 
 /// One that is short.
-fn whole(process: &Process, what: Told) -> Vec<u8> {
+fn whole(process: &Process, what: GeneratedFile) -> Vec<u8> {
     match what {
-        Told::Maps => Vec::new(),
-        Told::Name => {
+        GeneratedFile::Maps => Vec::new(),
+        GeneratedFile::Name => {
             let mut name = name(process).to_vec();
             name.push(b'\n');
             name
         }
-        Told::Limits => process.kernel.limits.table().into_bytes(),
-        Told::MemoryLimit => format!("{}\n", memory(process).0).into_bytes(),
-        Told::MemoryUse => {
+        GeneratedFile::Limits => process.kernel.limits.table().into_bytes(),
+        GeneratedFile::MemoryLimit => format!("{}\n", memory(process).0).into_bytes(),
+        GeneratedFile::MemoryUse => {
             let (most, left) = memory(process);
             format!("{}\n", most - left).into_bytes()
         }
-        Told::Stat => stat(process),
-        Told::Status => status(process),
-        Told::StatMemory => {
+        GeneratedFile::Stat => stat(process),
+        GeneratedFile::Status => status(process),
+        GeneratedFile::StatMemory => {
             let (mapped, counted) = (mapped(process) / PAGE, counted(process) / PAGE);
             format!("{mapped} {counted} 0 0 0 {counted} 0\n").into_bytes()
         }
-        Told::Load => format!("0.00 0.00 0.00 1/1 {}\n", process.pid).into_bytes(),
-        Told::Memory => {
+        GeneratedFile::Load => format!("0.00 0.00 0.00 1/1 {}\n", process.pid).into_bytes(),
+        GeneratedFile::Memory => {
             let (most, left) = memory(process);
             meminfo(most >> 10, left >> 10).into_bytes()
         }
-        Told::System => {
+        GeneratedFile::System => {
             let now = host_clock::now().seconds;
             let started = now.saturating_sub_unsigned(host_clock::since_start().as_secs());
             let times = format!("{} 0 0 {} 0 0 0 0 0 0", used(process), idle(process));
@@ -100,7 +100,7 @@ fn whole(process: &Process, what: Told) -> Vec<u8> {
             );
             format!("cpu  {times}\ncpu0 {times}\n{rest}").into_bytes()
         }
-        Told::Uptime => {
+        GeneratedFile::Uptime => {
             let seconds = |hundredths: u64| format!("{}.{:02}", hundredths / 100, hundredths % 100);
             let (up, idle) = (host_clock::hundredths(host_clock::since_start()), idle(process));
             format!("{} {}\n", seconds(up), seconds(idle)).into_bytes()
@@ -254,13 +254,13 @@ fn maps(process: &Process, part: &mut Part) {
 
 /// Of a file that is mapped: no longer than a path can be.
 fn path(process: &Process, node: NodeId) -> Vec<u8> {
-    const MOST: usize = libc::PATH_MAX as usize;
+    const MAX_PATH: usize = libc::PATH_MAX as usize;
     match process.kernel.tree.links(node) {
         0 => b"(deleted)".to_vec(),
         _ => process
             .kernel
             .tree
-            .path_of_at_most(node, MOST)
+            .path_of_at_most(node, MAX_PATH)
             .unwrap_or_else(|| b"(too long)".to_vec()),
     }
 }

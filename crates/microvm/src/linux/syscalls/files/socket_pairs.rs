@@ -15,10 +15,10 @@ use crate::linux::state::files::{Object, PIPE_BYTES};
 use crate::linux::state::flow::Flow;
 use crate::linux::state::process::Process;
 use crate::linux::syscalls::files::inet_sockets;
-use crate::linux::syscalls::files::pipe_ends::{Moved, ends, receive, take_reset};
-use crate::linux::syscalls::files::transfer::{MOST_PARTS, Manner, send, transfer, vector};
+use crate::linux::syscalls::files::pipe_ends::{Progress, ends, receive, take_reset};
+use crate::linux::syscalls::files::transfer::{MAX_PARTS, TransferMode, send, transfer, vector};
 
-/// Told to be looked at, and not taken.
+/// GeneratedFile to be looked at, and not taken.
 const PEEK: i32 = libc::MSG_PEEK;
 /// Bytes of a `struct msghdr`.
 const HEAD_BYTES: u64 = 56;
@@ -99,9 +99,9 @@ fn send_parts(
     }
 }
 
-fn manner(flags: u64) -> Manner {
+fn manner(flags: u64) -> TransferMode {
     let has = |flag: i32| signed(flags) & flag != 0;
-    Manner { waits: !has(libc::MSG_DONTWAIT), signals: !has(libc::MSG_NOSIGNAL) }
+    TransferMode { waits: !has(libc::MSG_DONTWAIT), signals: !has(libc::MSG_NOSIGNAL) }
 }
 
 /// `recvfrom`, and with it `recv`. Whoever sent it has no address.
@@ -159,7 +159,7 @@ fn receive_parts(
     let mut seen = (signed(flags) & PEEK != 0).then_some(0);
     transfer(process, fd_, &parts, manner(flags), |process, _, target, length| {
         let moved = receive(process, pipe, seen, target, length)?;
-        if let (Some(seen), Moved::Bytes(count)) = (&mut seen, &moved) {
+        if let (Some(seen), Progress::Bytes(count)) = (&mut seen, &moved) {
             *seen += count;
         }
         Ok(moved)
@@ -195,7 +195,7 @@ impl Head {
     }
 
     fn parts(&self, process: &Process) -> Result<Vec<(u64, u64)>, Errno> {
-        if self.count > MOST_PARTS {
+        if self.count > MAX_PARTS {
             return Err(Errno::MSGSIZE);
         }
         vector(process, self.parts, self.count)

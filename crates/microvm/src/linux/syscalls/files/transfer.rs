@@ -14,30 +14,30 @@ use crate::linux::state::host_clock;
 use crate::linux::state::process::Process;
 use crate::linux::state::signals::{Addressee, PIPE, XFSZ};
 use crate::linux::state::threads::Wait;
-use crate::linux::syscalls::files::pipe_ends::{Moved, drain};
+use crate::linux::syscalls::files::pipe_ends::{Progress, drain};
 use crate::linux::syscalls::files::{pipe_ends, proc};
 use crate::linux::syscalls::random;
 use crate::memory::space::Space;
 use crate::vfs::{Contents, Device, NodeId};
 
 /// Most bytes that one call moves, all its parts together.
-const MOST: u64 = 0x7fff_f000;
-pub(crate) const MOST_PARTS: u64 = 1024;
+const MAX_TRANSFER: u64 = 0x7fff_f000;
+pub(crate) const MAX_PARTS: u64 = 1024;
 
 pub(crate) fn read(process: &mut Process, fd_: u64, target: u64, length: u64) -> Flow {
-    transfer(process, fd_, &[(target, length)], Manner::USUAL, receive)
+    transfer(process, fd_, &[(target, length)], TransferMode::USUAL, receive)
 }
 
 pub(crate) fn readv(process: &mut Process, fd_: u64, parts: u64, count: u64) -> Flow {
     match vector(process, parts, count) {
-        Ok(parts) => transfer(process, fd_, &parts, Manner::USUAL, receive),
+        Ok(parts) => transfer(process, fd_, &parts, TransferMode::USUAL, receive),
         Err(errno) => Flow::Answer(Err(errno)),
     }
 }
 
 pub(crate) fn write(process: &mut Process, fd_: u64, source: u64, length: u64) -> Flow {
     let parts = [(source, length)];
-    transfer(process, fd_, &parts, Manner::USUAL, send(&parts, Manner::USUAL))
+    transfer(process, fd_, &parts, TransferMode::USUAL, send(&parts, TransferMode::USUAL))
 }
 
 pub(crate) fn writev(process: &mut Process, fd_: u64, parts: u64, count: u64) -> Flow {
@@ -49,21 +49,23 @@ pub(crate) fn writev(process: &mut Process, fd_: u64, parts: u64, count: u64) ->
         {
             Flow::Answer(Ok(0))
         }
-        Ok(parts) => transfer(process, fd_, &parts, Manner::USUAL, send(&parts, Manner::USUAL)),
+        Ok(parts) => {
+            transfer(process, fd_, &parts, TransferMode::USUAL, send(&parts, TransferMode::USUAL))
+        }
         Err(errno) => Flow::Answer(Err(errno)),
     }
 }
 
 /// What a call does that cannot move anything.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Manner {
+pub(crate) struct TransferMode {
     /// It waits, unless its descriptor is told not to.
     pub(crate) waits: bool,
     /// It sends SIGPIPE where nobody reads.
     pub(crate) signals: bool,
 }
 
-impl Manner {
+impl TransferMode {
     const USUAL: Self = Self { waits: true, signals: true };
 }
 
@@ -72,10 +74,10 @@ pub(crate) fn transfer(
     process: &mut Process,
     fd_: u64,
     parts: &[(u64, u64)],
-    manner: Manner,
-    mut step: impl FnMut(&mut Process, u64, u64, u64) -> Result<Moved, Errno>,
+    manner: TransferMode,
+    mut step: impl FnMut(&mut Process, u64, u64, u64) -> Result<Progress, Errno>,
 ) -> Flow {
-    let (mut total, mut left) = (0, MOST);
+    let (mut total, mut left) = (0, MAX_TRANSFER);
     let stopper = process.stopper();
     // An empty part moves nothing, but if all are empty the descriptor is checked all the same.
     let mut some = parts.iter().filter(|(_, length)| *length > 0).peekable();
@@ -83,17 +85,17 @@ pub(crate) fn transfer(
     for &(address, length) in some.chain(none) {
         let length = length.min(left);
         match step(process, fd(fd_), address, length) {
-            Ok(Moved::Bytes(count)) => {
+            Ok(Progress::Bytes(count)) => {
                 (total, left) = (total + count, left - count);
                 // Parts may name the same memory over and over: a stop does not wait for all of them.
                 if count < length || left == 0 || stopper.wanted() {
                     break;
                 }
             }
-            Ok(Moved::Blocked(_)) if total == 0 && !manner.waits => {
+            Ok(Progress::Blocked(_)) if total == 0 && !manner.waits => {
                 return Flow::Answer(Err(Errno::AGAIN));
             }
-            Ok(Moved::Blocked(pause)) if total == 0 => return blocked(process, fd_, pause),
+            Ok(Progress::Blocked(pause)) if total == 0 => return blocked(process, fd_, pause),
             Err(Errno::PIPE) if manner.signals => {
                 let answer = if total == 0 { Err(Errno::PIPE) } else { Ok(total) };
                 return raise(process, Addressee::Thread, PIPE, answer);
@@ -109,7 +111,7 @@ pub(crate) fn transfer(
                 }
                 return Flow::Answer(Err(errno));
             }
-            Ok(Moved::Blocked(_)) | Err(_) => break,
+            Ok(Progress::Blocked(_)) | Err(_) => break,
         }
     }
     Flow::Answer(Ok(total))
@@ -127,7 +129,7 @@ fn blocked(process: &mut Process, fd_: u64, pause: Pause) -> Flow {
 
 /// The parts of an `iovec` array, copied once.
 pub(crate) fn vector(process: &Process, parts: u64, count: u64) -> Result<Vec<(u64, u64)>, Errno> {
-    if count > MOST_PARTS {
+    if count > MAX_PARTS {
         return Err(Errno::INVAL);
     }
     let bytes = process.space.read(parts, count * 16)?;
@@ -140,7 +142,7 @@ pub(crate) fn vector(process: &Process, parts: u64, count: u64) -> Result<Vec<(u
     }
 }
 
-fn receive(process: &mut Process, fd_: u64, target: u64, length: u64) -> Result<Moved, Errno> {
+fn receive(process: &mut Process, fd_: u64, target: u64, length: u64) -> Result<Progress, Errno> {
     let open = process.kernel.files.get(fd_)?;
     if open.flags & flags::ACCESS_MODE == flags::WRITE_ONLY {
         return Err(Errno::BADF);
@@ -155,13 +157,13 @@ fn receive(process: &mut Process, fd_: u64, target: u64, length: u64) -> Result<
         Object::PipeReader(pipe) => {
             let pipe = process.kernel.files.pipe_mut(pipe)?;
             if pipe.bytes.is_empty() && pipe.writers > 0 && length > 0 {
-                return Ok(Moved::Blocked(Pause::Stuck));
+                return Ok(Progress::Blocked(Pause::Stuck));
             }
             drain(&mut pipe.bytes, &mut process.space, target, length)?
         }
         Object::Channel => {
             if process.incoming.is_empty() && process.open && length > 0 {
-                return Ok(Moved::Blocked(Pause::Idle));
+                return Ok(Progress::Blocked(Pause::Idle));
             }
             drain(&mut process.incoming, &mut process.space, target, length)?
         }
@@ -172,7 +174,7 @@ fn receive(process: &mut Process, fd_: u64, target: u64, length: u64) -> Result<
         }
         Object::PipeWriter(_) | Object::Output(_) => return Err(Errno::BADF),
     };
-    Ok(Moved::Bytes(count))
+    Ok(Progress::Bytes(count))
 }
 
 fn read_node(
@@ -199,7 +201,7 @@ fn read_node(
             return bytes::read_at(file, target, offset);
         }
         Contents::Bytes(bytes) => return copy(bytes, &mut process.space, target, length, offset),
-        Contents::Told(what) => {
+        Contents::Generated(what) => {
             let text = proc::tell(process, *what, offset, length);
             return copy(&text, &mut process.space, target, length, 0);
         }
@@ -232,8 +234,8 @@ fn copy(
 /// Puts one part after another; before the first it may wait until there is room for all of them.
 pub(crate) fn send(
     parts: &[(u64, u64)],
-    manner: Manner,
-) -> impl FnMut(&mut Process, u64, u64, u64) -> Result<Moved, Errno> + use<> {
+    manner: TransferMode,
+) -> impl FnMut(&mut Process, u64, u64, u64) -> Result<Progress, Errno> + use<> {
     let mut all = parts.iter().fold(0_u64, |all, (_, length)| all.saturating_add(*length));
     move |process, fd_, source, length| {
         let whole = all;
@@ -249,7 +251,7 @@ fn put(
     source: u64,
     length: u64,
     (whole, waits): (u64, bool),
-) -> Result<Moved, Errno> {
+) -> Result<Progress, Errno> {
     let open = process.kernel.files.get(fd_)?;
     if open.flags & flags::ACCESS_MODE == 0 {
         return Err(Errno::BADF);
@@ -279,7 +281,7 @@ fn put(
             }
             let room = state.room() as u64;
             if length > 0 && room < if is_one { whole } else { 1 } {
-                return Ok(Moved::Blocked(Pause::Stuck));
+                return Ok(Progress::Blocked(Pause::Stuck));
             }
             let bytes = process.space.read(source, length.min(room))?;
             state.bytes.extend(bytes);
@@ -289,7 +291,7 @@ fn put(
         Object::Output(stream) => process.print(stream, source, length)?,
         Object::PipeReader(_) => return Err(Errno::BADF),
     };
-    Ok(Moved::Bytes(count))
+    Ok(Progress::Bytes(count))
 }
 
 fn write_node(
@@ -316,7 +318,10 @@ fn write_node(
             return Ok(length);
         }
         Contents::Sealed { .. } => return Err(Errno::ROFS),
-        Contents::Directory(_) | Contents::Descriptors | Contents::Link(_) | Contents::Told(_) => {
+        Contents::Directory(_)
+        | Contents::Descriptors
+        | Contents::Link(_)
+        | Contents::Generated(_) => {
             return Err(Errno::BADF);
         }
     }
@@ -338,7 +343,7 @@ pub(crate) fn pread(
         Object::Node(..) if open.flags & flags::ACCESS_MODE == flags::WRITE_ONLY => {
             Err(Errno::BADF)
         }
-        Object::Node(..) => read_node(process, fd(fd_), target, length.min(MOST), offset),
+        Object::Node(..) => read_node(process, fd(fd_), target, length.min(MAX_TRANSFER), offset),
         _ => Err(Errno::SPIPE),
     }
 }
@@ -360,7 +365,7 @@ pub(crate) fn pwrite(
             // Linux appends to a file that is open for that, whatever the offset (pwrite(2), BUGS).
             let append = open.flags & flags::APPEND != 0;
             let offset = if append { process.kernel.tree.contents(node).size() } else { offset };
-            write_node(process, node, source, length.min(MOST), offset)
+            write_node(process, node, source, length.min(MAX_TRANSFER), offset)
         }
         _ => Err(Errno::SPIPE),
     }
@@ -384,11 +389,11 @@ pub(crate) fn at(process: &mut Process, arguments: [u64; 6], writes: bool, secon
         Err(errno) => return Flow::Answer(Err(errno)),
     };
     let mut offset = offset;
-    transfer(process, fd_, &parts, Manner::USUAL, |process, fd_, address, length| {
+    transfer(process, fd_, &parts, TransferMode::USUAL, |process, fd_, address, length| {
         let one = if writes { pwrite } else { pread };
         let count = one(process, fd_, address, length, offset)?;
         offset += count;
-        Ok(Moved::Bytes(count))
+        Ok(Progress::Bytes(count))
     })
 }
 
