@@ -1,4 +1,5 @@
-//! ELF files: what a program asks to be loaded, and where. Reads headers only; any bytes may be given.
+//! ELF files: which parts of a program are loaded, and where. Only headers are interpreted, and any
+//! bytes may be given.
 
 use std::ops::Range;
 
@@ -12,7 +13,7 @@ use crate::memory::layout::{BLOCK, PAGE, USER_END, page_down, page_up};
 use crate::memory::rights::Rights;
 use crate::memory::space::{Place, Space};
 
-/// Longest path of an interpreter.
+/// Bytes of an interpreter's path at most.
 const PATH_MAX: u64 = 4096;
 const MAX_SEGMENTS: u16 = 64;
 const ENTRY_BYTES: u64 = 56;
@@ -20,61 +21,61 @@ const ENTRY_BYTES: u64 = 56;
 /// A program's headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// Whether it can be loaded anywhere; otherwise it is linked for fixed addresses.
+    /// Whether it may be loaded at any address; otherwise it is linked for fixed ones.
     pub movable: bool,
-    /// Where it starts, before it is moved.
+    /// Address of its first instruction, before it is moved.
     pub entry: u64,
-    /// What to load.
+    /// The parts to load.
     pub segments: Vec<Segment>,
-    /// The dynamic linker that it wants to be started by.
+    /// Path of the dynamic linker that starts it.
     pub interpreter: Option<Vec<u8>>,
-    /// Where its program headers are in the file, and how many.
+    /// Offset of its program headers in the file, and their number.
     pub headers: (u64, u16),
 }
 
 /// A part of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Where it goes, before it is moved.
+    /// Addresses, before it is moved.
     pub memory: Range<u64>,
-    /// What of the file it begins with; the rest is zero.
+    /// Offsets in the file of the bytes that it begins with; the rest is zero.
     pub file: Range<u64>,
-    /// What the program may do with it.
+    /// Rights of the program to these pages.
     pub rights: Rights,
 }
 
-/// Where a program went.
+/// The addresses of a program that was loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// What was added to its addresses.
+    /// Bytes by which it was moved.
     pub bias: u64,
-    /// Where it starts.
+    /// Address of its first instruction.
     pub entry: u64,
-    /// Where its program headers are in memory; 0 when they are not loaded.
+    /// Address of its program headers; 0 when they are not loaded.
     pub headers: u64,
     /// The first address behind it.
     pub end: u64,
 }
 
-/// Why a file is no program of ours.
+/// Why a file cannot be loaded as a program.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ImageError {
-    /// It is no ELF file, or cut short.
+    /// No ELF file, or one that is cut short.
     #[error("not an ELF file: {0}")]
     Malformed(String),
-    /// It is one, for something else.
+    /// An ELF file of another processor, or not of a program.
     #[error("not a program for x86-64 Linux")]
     Foreign,
-    /// A segment lies where no program can be.
+    /// A segment at an address where programs cannot lie, or that reaches beyond the file.
     #[error("a segment at {0:#x} that cannot be loaded")]
     Segment(u64),
-    /// What it is linked to leaves no room for what a program finds when it starts.
+    /// The program's fixed addresses leave no room for stack, heap and mappings.
     #[error(
         "the program is linked to addresses among which no place is left for its stack: link it elsewhere, as a \
          position-independent program, or with less static data"
     )]
     Crowded,
-    /// There is no memory for it.
+    /// The guest has no memory for a segment.
     #[error("no room in the guest for the segment at {0:#x}")]
     Room(u64, #[source] Errno),
 }
@@ -88,7 +89,7 @@ impl Image {
         Self::parse_start(file, file.len() as u64)
     }
 
-    /// As [`Image::parse`], of a file's first bytes and its length: the headers lie there.
+    /// Reads the headers from a file's first bytes; `length` is the whole file's.
     ///
     /// # Errors
     /// As [`Image::parse`].
@@ -134,21 +135,21 @@ impl Image {
         Ok(image)
     }
 
-    /// Where it has to be; nowhere, where it can be moved.
+    /// The pages that a program for fixed addresses needs; none when it can be moved.
     pub(crate) fn fixed(&self) -> Vec<Range<u64>> {
         let segments = self.segments.iter().filter(|_| !self.movable);
         segments.map(|it| page_down(it.memory.start)..page_up(it.memory.end)).collect()
     }
 
-    /// How far behind its lowest address the code begins that fills a block: it is worth placing the image so that a block
-    /// begins there, which a huge page then covers. None when no code fills one.
+    /// Bytes from its lowest address to the code that fills a block. An image placed so that a
+    /// block begins there has its code on a huge page. None when no code fills a block.
     #[must_use]
     pub fn huge_code(&self) -> Option<u64> {
         let lowest = self.segments.iter().map(|segment| page_down(segment.memory.start)).min()?;
         Some(self.huge_code_at()? - lowest)
     }
 
-    /// The same, as an address before it is moved.
+    /// As [`Image::huge_code`], as an address before the image is moved.
     fn huge_code_at(&self) -> Option<u64> {
         let fills = |segment: &&Segment| {
             let length = segment.memory.end - segment.memory.start;
@@ -157,7 +158,7 @@ impl Image {
         self.segments.iter().find(fills).map(|code| page_down(code.memory.start))
     }
 
-    /// Which pages show the file once it is loaded, and from which offset on.
+    /// Pages that show the file once it is loaded, each range with its offset in the file.
     pub(crate) fn shown(&self, loaded: Placement) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
         let shown = self.segments.iter().filter(|segment| !segment.file.is_empty());
         shown.map(move |Segment { memory, file, .. }| {
@@ -167,7 +168,8 @@ impl Image {
         })
     }
 
-    /// Loads it from the file that it was parsed from, moved to `base` or as little behind it as its code needs.
+    /// Copies its segments from `file`, the one that it was parsed from, to `base` or to the next
+    /// address behind it where its code begins a block.
     ///
     /// # Errors
     /// When a segment does not fit into the guest, or lies where another is.
@@ -235,7 +237,8 @@ mod tests {
         ) {
             let mut file = std::fs::read("/proc/self/exe").unwrap();
             for (at, byte) in patches {
-                // The headers lie in the first bytes; patch nothing that makes it foreign right away.
+                // The headers lie in the first bytes; patch nothing that makes it foreign right
+                // away.
                 if at >= 20 {
                     file[at] = byte;
                 }

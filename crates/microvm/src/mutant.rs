@@ -1,8 +1,8 @@
-//! Mutants of a reset: each leaves out one step that a reset needs, so that tests can be seen to notice.
+//! Mutants of a reset: each leaves out one step, so that a test shows that it would notice.
 //!
-//! Only builds with debug assertions have them: what is shipped leaves nothing out.
+//! Only builds with debug assertions have them: a release leaves nothing out.
 
-/// What is left out.
+/// The step that is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
     /// Floating point and vectors are not put back.
@@ -20,7 +20,7 @@ std::thread_local! {
     static ACTIVE: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
 }
 
-/// Does something on this thread as the mutant would.
+/// Runs `something` on this thread as the mutant.
 #[cfg(debug_assertions)]
 pub fn with<T>(mutant: Mutant, something: impl FnOnce() -> T) -> T {
     ACTIVE.set(Some(mutant));
@@ -29,13 +29,13 @@ pub fn with<T>(mutant: Mutant, something: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Whether this step is left out.
+/// Whether the current mutant leaves this step out.
 #[cfg(debug_assertions)]
 pub(crate) fn leaves_out(step: Mutant) -> bool {
     ACTIVE.get() == Some(step)
 }
 
-/// Whether this step is left out: never.
+/// Never, in a release.
 #[cfg(not(debug_assertions))]
 pub(crate) const fn leaves_out(_: Mutant) -> bool {
     false

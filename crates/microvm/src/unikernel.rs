@@ -1,8 +1,8 @@
-//! Unikernel mode: a static program that speaks ten hypercalls and no Linux system call at all.
+//! Unikernel mode: a static program that makes ten hypercalls and no Linux system call.
 //!
-//! It is the smallest surface that a guest of ours can have. The number goes into RAX, arguments into RDI and RSI; the
-//! program executes `out 0xf2, al` and finds the result in RAX: -1 for what cannot be done. `guest/unikernel/wool.h` says
-//! the same in C.
+//! It is the smallest interface that a guest can have here. The number goes into RAX, arguments
+//! into RDI and RSI; the program executes `out 0xf2, al` and finds the result in RAX, -1 for an
+//! error. `guest/unikernel/wool.h` is the same in C.
 
 mod template;
 
@@ -21,7 +21,7 @@ use crate::memory::layout::{BLOCK, Places, STACK_BYTES};
 use crate::memory::rights::Rights;
 use crate::memory::space::{Place, Space};
 
-/// Most bytes that a call moves.
+/// Bytes that one call moves.
 const MAX_BYTES: u64 = 16 << 20;
 const REFUSED: u64 = u64::MAX;
 
@@ -39,10 +39,10 @@ mod call {
     pub(super) const READY: u64 = 9;
 }
 
-/// A running unikernel.
+/// A machine with a static program in it.
 #[derive(Debug)]
 pub struct Unikernel {
-    // Before the space: KVM's slots refer to it.
+    // Before the space, because KVM's slots refer to it.
     vcpu: Vcpu,
     space: Space,
     stopper: Stopper,
@@ -55,39 +55,39 @@ pub struct Unikernel {
 /// Why a unikernel gave control back.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It exited.
+    /// It exited with this code.
     Exited(u64),
-    /// It did something that its own rights do not allow.
+    /// It faulted: its own rights do not allow what it did.
     Faulted(Fault),
-    /// It was stopped from outside, and can be run again.
+    /// It was stopped from outside; run it again to go on.
     Stopped,
-    /// It waits for its first request, and can be run again.
+    /// It waits for its first request; set one and run it again.
     Ready,
-    /// It answers the request, and can be run again.
+    /// It answered the request with these bytes; run it again to go on.
     Sent(Vec<u8>),
 }
 
-/// Why there is no unikernel.
+/// Why a file makes no unikernel.
 #[derive(Debug, Error)]
 pub enum UnikernelError {
-    /// The file is none.
+    /// The file is no program for x86-64.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// It is linked against something.
+    /// It needs a dynamic linker.
     #[error(
         "a unikernel must be linked statically (-static -nostdlib): this one wants an interpreter"
     )]
     Dynamic,
-    /// The host has no memory.
+    /// The host has no memory for it.
     #[error("take memory for the guest")]
     Memory(#[source] io::Error),
-    /// The machine.
+    /// KVM refused its machine, or lost it.
     #[error(transparent)]
     Vcpu(#[from] VcpuError),
 }
 
 impl Unikernel {
-    /// Loads a static program; it has not run yet.
+    /// Loads a static program, which has not run yet.
     ///
     /// # Errors
     /// When it is no such program, or the host refuses a machine.
@@ -104,7 +104,7 @@ impl Unikernel {
         let room = |errno| ImageError::Room(bottom, errno);
         let stack = Place::FixedIfFree(bottom);
         space.map(stack, STACK_BYTES, Rights::WRITE).map_err(room)?;
-        // As after a call: what the compiler expects of the stack at a function's first instruction.
+        // As after a call: compilers expect that alignment at a function's first instruction.
         let vcpu = Vcpu::new(host, &space, loaded.entry, places.stack_end - places.stack_gap - 8)?;
         Ok(Self {
             vcpu,
@@ -118,18 +118,18 @@ impl Unikernel {
         })
     }
 
-    /// What stops it from another thread.
+    /// Stops it from another thread.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
-    /// What the next RECEIVE gets.
+    /// Sets the request that the next RECEIVE returns.
     pub fn set_request(&mut self, request: Vec<u8>) {
         self.request = request;
     }
 
-    /// Runs it until it has something to say; `log` takes its output.
+    /// Runs it until it gives control back; `log` takes its output.
     ///
     /// # Errors
     /// When the machine is lost.
@@ -144,7 +144,7 @@ impl Unikernel {
                 Exit::Stopped => {}
                 Exit::Fault(fault) => return Ok(Ended::Faulted(fault)),
                 Exit::Syscall { .. } => {
-                    // It has no Linux: to it the instruction does not exist.
+                    // It has no Linux: the instruction does not exist for it.
                     let registers = self.vcpu.registers();
                     let (rip, rsp, rflags) = (registers.rip, registers.rsp, registers.rflags);
                     let fault = Fault { vector: 6, code: 0, address: 0, rip, rsp, rflags };
@@ -232,7 +232,7 @@ impl Unikernel {
         length
     }
 
-    /// As much of `bytes` as fits; returns how long they are altogether.
+    /// Writes as much of `bytes` as fits; returns their whole length.
     fn give(&mut self, bytes: &[u8], start: u64, room: u64) -> u64 {
         let length = bytes.len() as u64;
         let fits = length.min(room);
@@ -242,7 +242,7 @@ impl Unikernel {
         length
     }
 
-    /// More memory, behind what was given before; returns where it begins.
+    /// Adds memory behind the heap; returns where it begins.
     fn grow(&mut self, length: u64) -> u64 {
         match self.space.map(Place::FixedIfFree(self.heap), length, Rights::WRITE) {
             Ok(start) => {

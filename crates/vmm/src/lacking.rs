@@ -1,5 +1,5 @@
-//! Which system calls functions have tried that micro-VMs do not have: kept in the state directory for `wool doctor
-//! --microvm`.
+//! System calls that functions tried and micro-VMs do not have: kept in the state directory for
+//! `wool doctor --microvm`.
 
 mod names;
 
@@ -8,24 +8,24 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Kinds that are kept: a guest can try any number.
+/// Numbers that are kept: a guest can try any.
 const MAX_CALLS: usize = 256;
 
-/// Where they are kept: a number a line.
+/// The file in a state directory: a number a line.
 #[must_use]
 pub fn file(state: &Path) -> PathBuf {
     state.join("microvm-lacking")
 }
 
-/// Those that libraries ask for and usually do without, having another way.
+/// Calls that libraries try and can do without.
 #[cfg(target_arch = "x86_64")]
 const OPTIONAL_CALLS: &[i64] = microvm::linux::OPTIONAL_CALLS;
-/// Nobody runs there.
+/// No guests run on this processor.
 #[cfg(not(target_arch = "x86_64"))]
 const OPTIONAL_CALLS: &[i64] = &[];
 
-/// What has been tried, from what the file holds: first what programs may have failed for want of, then what libraries usually
-/// do without. By name and number.
+/// The calls in the text of a file, by name and number: first those that programs may have failed
+/// without, then those that libraries can do without.
 #[must_use]
 pub fn told(text: &str) -> [Vec<String>; 2] {
     let (mut missed, mut spared) = (Vec::new(), Vec::new());
@@ -43,7 +43,7 @@ fn named(call: u64) -> String {
     names::name(call).map_or_else(|| call.to_string(), |name| format!("{name} ({call})"))
 }
 
-/// Those that are known.
+/// The numbers that are known, and their file.
 #[derive(Debug)]
 pub(crate) struct Lacking {
     file: PathBuf,
@@ -51,7 +51,7 @@ pub(crate) struct Lacking {
 }
 
 impl Lacking {
-    /// Goes on from what a state directory holds.
+    /// Reads the file of a state directory.
     pub(crate) fn open(state: &Path) -> Self {
         let file = file(state);
         let text = fs::read_to_string(&file).unwrap_or_default();
@@ -59,7 +59,7 @@ impl Lacking {
         Self { file, calls: Mutex::new(calls) }
     }
 
-    /// Notes one. Whether it is new: who tells of it again and again is not heard, and takes nobody's time.
+    /// Notes a call. Returns whether it is new: repeated calls are neither logged nor written.
     pub(crate) fn note(&self, call: u64) -> bool {
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         if calls.len() >= MAX_CALLS || !calls.insert(call) {

@@ -3,24 +3,25 @@
 //! ```text
 //!   worker: Machines (Provider) ──► warden ── starts ──► wool-vmm, jailed: one for each family
 //!      │                                                   │
-//!      ├── control socket: orders, layers' descriptors ──► ├── reference machine, frozen once it has imported
+//!      ├── control socket: orders, layers' descriptors ──► ├── reference machine, frozen after its imports
 //!      └── a channel for each instance: sandbox::wire ───► └── clones of it, a thread each
 //! ```
 //!
-//! A *family* is a reference machine and its clones. To the engine the reference machine is a zygote and a clone an
-//! instance; what they say to the engine is the same as a container's guest says. A machine that waits for its
-//! channel does not run, so that pausing it costs nothing; one that does something else between its calls is held.
+//! A *family* is a reference machine and its clones. For the engine the reference machine is a
+//! zygote and a clone an instance, which speak like a container's guest. A machine that waits for
+//! its channel does not run, so pausing it costs nothing; a machine that runs on between its calls
+//! is held.
 //!
 //! | if | then |
 //! | --- | --- |
-//! | a guest faults, exits or wants too much | its channel closes; the worker is told why |
-//! | a worker lets go of a channel | its machine is stopped, wherever it is, and dropped |
+//! | a guest faults, exits or exceeds a limit | its channel closes; the worker is told why |
+//! | a worker drops a channel | its machine is stopped, wherever it is, and dropped |
 //! | a monitor dies | the calls of its family fail, and nothing else |
 //! | the worker dies | the control socket closes: the monitor ends, and all machines with it |
-//! | a snapshot of a reference machine is not what it should be | it is removed, and the machine made anew |
+//! | a snapshot of a reference machine is damaged or foreign | it is removed, and the machine made anew |
 //!
-//! Machines are for x86-64. For another processor the worker's side is built without a monitor: [`Machines::new`] says that
-//! there are none.
+//! Machines are for x86-64. For another processor the worker's side is built without a monitor, and
+//! [`Machines::new`] refuses.
 
 #![forbid(unsafe_code)]
 
@@ -34,8 +35,8 @@ mod worker;
 pub use examination::Examination;
 pub use worker::{Absent, Keep, Machines};
 
-/// Whether there is a monitor for the processor that this was built for.
+/// Whether this program was built for a processor with a monitor.
 pub const HAS_MACHINES: bool = cfg!(target_arch = "x86_64");
 
-/// Machines of one family at most.
+/// Machines of one family.
 const MAX_MACHINES: u32 = 4096;

@@ -1,170 +1,175 @@
-//! What the worker and a monitor say to each other: one JSON object a packet, descriptors beside it.
+//! Messages between the worker and a monitor: one JSON object a packet, with descriptors beside it.
 
 use sandbox::{Death, Imports, Limits, LoadedFile};
 use serde::{Deserialize, Serialize};
 
-/// Longest packet either side accepts, in bytes.
+/// Bytes of a packet, on either side.
 pub const MAX_PACKET: usize = 64 << 10;
 
-/// Longest reason that is listened to, in bytes.
+/// Bytes of a reason that the worker keeps.
 const MAX_REASON: usize = 1 << 10;
 
-/// What is told of a machine's last words at most, in bytes.
+/// Bytes of a guest's last words.
 pub const MAX_LAST_WORDS: usize = 4 << 10;
 
-/// Where packages go.
+/// Path of packages in a guest.
 pub const PACKAGES: &str = "/opt/python";
-/// Where code goes.
+/// Path of a function's code in a guest.
 pub const CODE: &str = "/var/task";
-/// Where Lambswool's own Python goes.
+/// Path of Lambswool's own Python in a guest.
 pub const GUEST: &str = "/opt/lambswool";
 
-/// From the worker.
+/// An order of the worker's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Order {
-    /// After [`Event::Up`]: start the reference machine. A descriptor for each layer comes along. Answered by
-    /// [`Event::Ready`].
+    /// After [`Event::Up`]: start the reference machine. With a descriptor for each layer. Answered
+    /// by [`Event::Ready`].
     Refer {
         /// The interpreter's path in the base.
         interpreter: String,
-        /// Where each layer goes, the base first.
+        /// Path of each layer, the base first.
         layers: Vec<String>,
     },
-    /// Instead of all of these until [`Order::Freeze`]: make the frozen reference machine of a snapshot. The file's
-    /// descriptor comes along, at the snapshot's beginning, then one for each layer. Answered by [`Event::Frozen`].
+    /// Instead of all these orders up to [`Order::Freeze`]: make the frozen reference machine from
+    /// a snapshot. With the file's descriptor, at the snapshot's beginning, then one for each
+    /// layer. Answered by [`Event::Frozen`].
     Restore {
-        /// Where each layer goes, as for the machine that was saved.
+        /// Path of each layer, as for the saved machine.
         layers: Vec<String>,
         /// As for [`Order::Freeze`].
         spares: usize,
     },
-    /// Import these modules in it. Answered by [`Event::Imported`].
+    /// Import modules in the reference machine. Answered by [`Event::Imported`].
     Import {
-        /// Which.
+        /// Names of the modules.
         modules: Vec<String>,
-        /// What stands before the standard library on `sys.path`.
+        /// Directories before the standard library on `sys.path`.
         path: Vec<String>,
     },
-    /// Freeze it. Answered by [`Event::Frozen`].
+    /// Freeze the reference machine. Answered by [`Event::Frozen`].
     Freeze {
-        /// Clones to keep ready, for those that are ordered.
+        /// Number of clones to keep ready.
         spares: usize,
     },
-    /// Write a snapshot of the frozen one. A pipe's descriptor comes along, which is closed at the end. Answered by
-    /// [`Event::Saved`].
+    /// Write a snapshot of the frozen machine to a pipe. With the pipe's descriptor, which is
+    /// closed at the end. Answered by [`Event::Saved`].
     Save {},
-    /// Make a clone. The channel's descriptor comes along, then one for each layer. Answered by [`Event::Cloned`].
+    /// Make a clone. With the channel's descriptor, then one for each layer. Answered by
+    /// [`Event::Cloned`].
     Clone {
-        /// Its name; never reused.
+        /// The clone's number, which is never reused.
         number: u64,
         /// Layers beyond the reference machine's.
         layers: Vec<Place>,
-        /// Its limits.
+        /// Limits of the clone.
         limits: Limits,
-        /// Whether it goes back, after each call, to where its code had just been loaded.
+        /// Whether it is reset after each call to where its code had just been loaded.
         reset: bool,
     },
-    /// A clone's call is over: unless it waits for its channel within a moment it runs no further. Not answered.
+    /// A clone's call is over: unless it waits for its channel within a moment, it is held. Not
+    /// answered.
     Rest {
-        /// Which.
+        /// The clone's number.
         number: u64,
     },
-    /// A clone that was told to rest will be called. Not answered.
+    /// A resting clone will be called. Not answered.
     Go {
-        /// Which.
+        /// The clone's number.
         number: u64,
     },
 }
 
-/// A layer of a clone's own.
+/// A layer of a clone's own, and its path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Place {
     /// The layer's name; equal names mean equal contents.
     pub layer: String,
-    /// Where it goes.
+    /// Path in the guest.
     pub at: String,
 }
 
-/// From a monitor.
+/// An event of a monitor's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "kebab-case")]
 pub enum Event {
-    /// First of all, before any order: KVM makes machines here.
+    /// The first event, before any order: KVM can make machines here.
     Up {},
-    /// Instead of [`Event::Up`]: it makes none, and this will not pass by itself. Nothing follows.
+    /// Instead of [`Event::Up`]: KVM cannot, and this will not pass by itself. Nothing follows.
     Unusable {
-        /// Why, and what to do about it.
+        /// The reason, and what to do about it.
         reason: String,
     },
     /// The reference machine's interpreter is up.
     Ready {},
-    /// Some of the files that an import has loaded: before [`Event::Imported`], as many packets as it takes.
+    /// Some of the files that an import has loaded, before [`Event::Imported`]; in as many packets
+    /// as needed.
     Files {
-        /// In the order in which their imports ended.
+        /// The files, in the order in which their imports ended.
         files: Vec<LoadedFile>,
     },
-    /// What an import did, the files apart.
+    /// The effects of an import, but for its files.
     Imported {
-        /// See [`Imports`].
+        /// See [`Imports`], without its files.
         imports: Imports,
     },
-    /// Clones can be made.
+    /// The reference machine is frozen, and clones can be made.
     Frozen {
-        /// Bytes that a clone has of its own once it waits for its code.
+        /// Bytes of a clone's own when it waits for its code.
         clone_bytes: u64,
-        /// Bytes that a clone has mapped from the start: beside its limit, what it can come to have of its own.
+        /// Bytes that a clone shares from the start: it may come to own them beside its limit.
         given_bytes: u64,
     },
-    /// What was written to the pipe is a whole snapshot; or it is none, for this reason.
+    /// The snapshot is complete, or was not written.
     Saved {
-        /// Why not.
+        /// Why it was not written.
         failed: Option<String>,
     },
     /// A clone waits for its code.
     Cloned {
-        /// Which.
+        /// The clone's number.
         number: u64,
     },
-    /// An order was not carried out. Without a number: the reference machine is lost, and nothing follows.
+    /// An order failed. Without a number the reference machine is lost, and nothing follows.
     Failed {
-        /// Which clone there is not.
+        /// Number of the clone that was not made.
         number: Option<u64>,
-        /// Why.
+        /// The reason, with its causes.
         reason: String,
-        /// The host is out of something: try later.
+        /// Whether the host was out of something, so that a later try may succeed.
         exhausted: bool,
     },
-    /// What a clone weighs.
+    /// The memory of a clone.
     Weighs {
-        /// Which.
+        /// The clone's number.
         number: u64,
-        /// Bytes that are its own.
+        /// Bytes that it does not share.
         bytes: u64,
     },
     /// A clone's guest has ended; its channel is closed.
     Ended {
-        /// Which.
+        /// The clone's number.
         number: u64,
-        /// How.
+        /// How the guest ended.
         death: Death,
-        /// The end of what it wrote to its standard error and did not say itself, at most [`MAX_LAST_WORDS`] bytes.
+        /// The end of its standard error that it did not send itself, at most [`MAX_LAST_WORDS`]
+        /// bytes.
         said: String,
     },
-    /// A clone's memory was given back, however it came to that. Nothing more is told of it.
+    /// A clone's memory was given back. No event of it follows.
     Gone {
-        /// Which.
+        /// The clone's number.
         number: u64,
     },
-    /// A guest tried a system call that does not exist here; once for each kind.
+    /// A guest tried a system call that does not exist here; once for each number.
     Lacks {
-        /// Its number.
+        /// The call's number on x86-64.
         call: u64,
     },
 }
 
 impl Order {
-    /// Whether the monitor answers it with what concerns its reference machine.
+    /// Whether the monitor answers the order with an event about its reference machine.
     pub(crate) fn is_answered(&self) -> bool {
         match self {
             Self::Refer { .. }
@@ -178,7 +183,8 @@ impl Order {
 }
 
 impl Event {
-    /// With a reason that is no longer than reasons are: it stands in logs, and in what callers are told.
+    /// The event with its reason cut to [`MAX_REASON`] bytes, because reasons stand in logs and
+    /// answers to callers.
     pub(crate) fn shortened(mut self) -> Self {
         if let Self::Failed { reason, .. }
         | Self::Unusable { reason }

@@ -10,7 +10,8 @@ use microvm::memory::Scanner;
 use sys::process::without_capabilities;
 use vmm::monitor::{examine, jail, serve, unikernel};
 
-/// Bytes of a unikernel's file at most: what has no end, a device for one, would be read until there is no memory.
+/// Bytes of a unikernel's file at most: what has no end, a device for one, would be read until
+/// there is no memory.
 const MAX_PROGRAM: u64 = 256 << 20;
 
 pub(super) fn start() -> Result<ExitCode> {

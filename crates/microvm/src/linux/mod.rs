@@ -10,9 +10,9 @@
 //!                                                                   └──► abi    registers, structures, flags
 //! ```
 //!
-//! Nothing of the host is passed through: descriptors are the monitor's own numbers, paths are looked up
-//! in the guest's own tree, and the program is the only process there is. A call that is not in the table
-//! returns ENOSYS, and the monitor notes its number once.
+//! Nothing of the host is passed through: descriptors are the monitor's own numbers, paths are
+//! looked up in the guest's own tree, and the program is the only process there is. A call that is
+//! not in the table returns ENOSYS, and the monitor notes its number once.
 
 mod abi;
 mod mapped_files;

@@ -1,14 +1,14 @@
-//! The one process of a machine, from its start to its end.
+//! Runs a process until it pauses, and answers its faults and system calls meanwhile.
 //!
 //! ```text
-//!   start ──► run ──► Pause::Idle     it waits on the channel for what is not there yet: feed it, run again
-//!              ▲  ├──► Pause::Spoke    what it said is there to be taken: run again
-//!              │  └──► Pause::Stopped  somebody outside asked for it: run again
+//!   start ──► run ──► Pause::Idle     its channel is empty: feed it, run again
+//!              ▲  ├──► Pause::Spoke    it wrote to its channel: take that, run again
+//!              │  └──► Pause::Stopped  its stopper asked for it: run again
 //!              └──────┘
 //!                 └──► Pause::Exited | Killed                 over
 //! ```
 //!
-//! While a process is idle it stands before its `read`, with nothing half done: that is where it can be snapshot.
+//! An idle process stands before its `read`, with nothing half done: there it can be frozen.
 
 use rustix::io::Errno;
 
@@ -26,11 +26,11 @@ use crate::machine::{Exit, Fault, Running};
 use crate::memory::rights::Rights;
 use crate::memory::ring0::PATCHED;
 
-/// Beyond all numbers of system calls that Linux has.
+/// A number beyond all of Linux's system calls.
 const MAX_CALLS: u64 = 1024;
 
 impl Process {
-    /// Runs it until it pauses. After [`Pause::Exited`] or [`Pause::Killed`] never again.
+    /// Runs the process until it pauses. Not after [`Pause::Exited`] or [`Pause::Killed`].
     ///
     /// # Errors
     /// When the machine is lost.
@@ -69,7 +69,7 @@ impl Process {
                     None
                 }
                 Exit::Fault(fault) => self.deliver(fault),
-                // Not a unikernel: to it the port is closed.
+                // A port of unikernels, which is closed to Linux programs.
                 Exit::Hypercall => {
                     let registers = self.vcpu.registers();
                     let (rip, rsp, rflags) = (registers.rip, registers.rsp, registers.rflags);
@@ -82,7 +82,7 @@ impl Process {
         }
     }
 
-    /// The guest stands between two of its instructions: another thread may have its turn, or a signal come.
+    /// Between two instructions of the guest: a timer may be due, or another thread's turn.
     fn interrupt(&mut self) -> Result<Option<Pause>, ProcessError> {
         for come in [timers::ring, timers::spend] {
             match come(self, ThreadPosition::Between) {
@@ -97,7 +97,8 @@ impl Process {
         Ok(None)
     }
 
-    /// Has there be what the guest touched, if it was promised. Whether it was.
+    /// Provides memory that was promised when the guest touches it. Returns whether it was
+    /// promised.
     fn supply(&mut self, address: u64) -> bool {
         let is_owed = deferred::is_owed(self, address);
         if is_owed {
@@ -131,7 +132,7 @@ impl Process {
         let answer = match flow {
             Flow::Answer(answer) => answer,
             Flow::Unknown => {
-                // No more than there could be: the guest invents numbers.
+                // Bounded, because a guest can invent numbers.
                 if number < MAX_CALLS && self.unknown.insert(number) {
                     tracing::info!(
                         number,
@@ -161,8 +162,9 @@ impl Process {
         Ok(None)
     }
 
-    /// Makes a place that makes system calls hand over by itself next time, without ring 0. Both instructions are two bytes
-    /// long. Only code that nobody can write is patched: what can be written may be data, or be checked by its writer.
+    /// Patches an instruction that made a system call, so that it leaves the machine without ring 0
+    /// next time. Both instructions are two bytes long. Only code that cannot be written is
+    /// patched: writable code may be data, or be compared by the program.
     fn patch(&mut self, site: u64) {
         const SYSCALL_BYTES: [u8; 2] = [0x0f, 0x05];
         let in_one_page = site % crate::memory::layout::PAGE < crate::memory::layout::PAGE - 1;

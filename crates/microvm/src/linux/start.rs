@@ -1,4 +1,4 @@
-//! Starts a program: loads it and its interpreter, and lays out what it finds on its stack.
+//! Starts a program: loads it and its interpreter, and writes its arguments onto its stack.
 
 use std::io;
 
@@ -25,9 +25,9 @@ use crate::memory::rights::Rights;
 use crate::memory::space::{Place, Space};
 use crate::vfs::{NodeId, Tree};
 
-/// The channel's descriptor.
+/// The descriptor of the channel to the worker.
 const CHANNEL: u64 = 3;
-/// Most bytes of arguments and environment.
+/// Bytes of arguments and environment.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Maps the stack and fills its top; returns the stack pointer.
@@ -83,7 +83,7 @@ fn lay_out(
         (libc::AT_SECURE, 0),
         (libc::AT_CLKTCK, 100),
         (libc::AT_RANDOM, random_at),
-        // FSGSBASE may be used.
+        // AT_HWCAP2: the program may use FSGSBASE.
         (libc::AT_HWCAP2, 2),
         (libc::AT_SYSINFO_EHDR, places.vdso),
         (libc::AT_PLATFORM, texts_at + platform),
@@ -107,7 +107,7 @@ fn lay_out(
     Ok(stack)
 }
 
-/// What `prctl(PR_GET_NAME)` says: the last part of the path, cut to fit.
+/// The name for `prctl(PR_GET_NAME)`: the last part of the path, cut to fit.
 fn name(path: &str) -> [u8; 16] {
     let mut name = [0; 16];
     let last = path.rsplit('/').next().unwrap_or(path).as_bytes();
@@ -116,19 +116,19 @@ fn name(path: &str) -> [u8; 16] {
     name
 }
 
-/// What to run.
+/// The program to run, and how.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The program's path in the guest's tree, and its arguments from the program's own name on.
     pub program: Vec<String>,
-    /// Its environment, `NAME=value`.
+    /// Its environment, as `NAME=value`.
     pub environment: Vec<String>,
-    /// Whether descriptor 3 is a conversation with the monitor.
+    /// Whether descriptor 3 is a channel to the monitor.
     pub channel: bool,
 }
 
 impl Process {
-    /// Loads a program from the tree; it has not run yet.
+    /// Loads a program of the tree, which has not run yet.
     ///
     /// # Errors
     /// When there is no such program, or the host refuses a machine.
@@ -194,7 +194,7 @@ impl Process {
     }
 }
 
-/// A program of the tree: its headers and its bytes, and which file it is.
+/// A program of the tree: its headers, its bytes, and its node.
 fn program(tree: &Tree, path: &str) -> Result<(Image, Vec<u8>, NodeId), ProcessError> {
     let missing = |errno| ProcessError::NoProgram { path: path.to_owned(), errno };
     let node = tree.existing(Tree::ROOT, path.as_bytes(), true).map_err(missing)?;
@@ -204,7 +204,7 @@ fn program(tree: &Tree, path: &str) -> Result<(Image, Vec<u8>, NodeId), ProcessE
     Ok((Image::parse(&file)?, file, node))
 }
 
-/// Loads a program of the tree, whose pages then are its file's.
+/// Loads a program of the tree, and notes that its pages show the file.
 fn load(
     space: &mut Space,
     image: &Image,

@@ -1,7 +1,7 @@
-//! What a processor holds that a guest can change, to be put back.
+//! The state of a processor that a guest can change, to be saved and put back.
 //!
-//! Control registers, descriptor tables and model-specific registers are out of a guest's reach: they need ring 0, of
-//! which it has two instructions. They are part of the system registers all the same, and are put back with them.
+//! Control registers, descriptor tables and model-specific registers need ring 0, where a guest has
+//! two instructions only. They are put back all the same, as part of the system registers.
 
 mod saved;
 pub(crate) mod xsave_frame;
@@ -47,8 +47,9 @@ impl PartialEq for CpuState {
     }
 }
 
-/// The extended states without XSTATE_BV, which says which of them may differ from what they were at first. The processor
-/// may say so of one that does not (SDM 13.6), after any switch of the host's threads; KVM writes all of them out.
+/// The extended states without XSTATE_BV, the mask of states that differ from their initial values.
+/// The processor may set a bit of a state that does not differ (SDM 13.6), after any switch of the
+/// host's threads; KVM writes all states out.
 fn extended(state: &CpuState) -> (&[u32], &[u32]) {
     const XSTATE_BV: usize = 512 / 4;
     let (before, after) = state.xsave.region.split_at(XSTATE_BV);
@@ -56,7 +57,7 @@ fn extended(state: &CpuState) -> (&[u32], &[u32]) {
 }
 
 impl CpuState {
-    /// Reads it. The guest must stand between two instructions: nothing half done.
+    /// Reads the state. The guest must stand between two instructions, with nothing half done.
     ///
     /// # Errors
     /// When KVM refuses.
@@ -67,21 +68,22 @@ impl CpuState {
         let sregs = fd.get_sregs().map_err(step("read system registers"))?;
         let mut events = fd.get_vcpu_events().map_err(step("read events"))?;
         if events.exception.injected == 0 && events.exception.pending == 0 {
-            // What is left of the last exception means nothing, and KVM leaves it standing.
+            // What is left of the last exception means nothing, but KVM does not clear it.
             events.exception = Default::default();
         }
         let xsave = Box::new(fd.get_xsave().map_err(step("read extended states"))?);
         Ok(Self { regs, sregs, events, xsave })
     }
 
-    /// Puts it back; it holds from the next entry on.
+    /// Puts the state back, from the next entry on.
     ///
     /// # Errors
     /// When KVM refuses.
     pub(crate) fn restore(&self, vcpu: &mut Vcpu) -> Result<(), VcpuError> {
         let fd = vcpu.fd_mut();
         if !mutant::leaves_out(Mutant::NoXsave) {
-            // SAFETY: 4 KiB is all that KVM reads while no state beyond AVX-512 is allowed, which CPUID sees to.
+            // SAFETY: KVM reads 4 KiB while no state beyond AVX-512 is allowed, which CPUID
+            // ensures.
             unsafe { fd.set_xsave(&self.xsave) }.map_err(step("put extended states back"))?;
         }
         let shared = fd.sync_regs_mut();
@@ -93,7 +95,7 @@ impl CpuState {
     }
 }
 
-/// The part of a processor's state that is a thread's own, between two instructions of its.
+/// The part of a processor's state that belongs to a thread, between two of its instructions.
 #[derive(Clone)]
 pub(crate) struct Context {
     regs: kvm_regs,
@@ -109,10 +111,10 @@ impl std::fmt::Debug for Context {
 }
 
 impl Context {
-    /// Bytes beyond its own size.
+    /// Bytes that it holds beyond its own size.
     pub(crate) const HELD: u64 = size_of::<kvm_xsave>() as u64;
 
-    /// That of the thread that has just made a call, behind the call.
+    /// Saves the thread that has just made a call, as it stands behind the call.
     pub(crate) fn save(vcpu: &mut Vcpu) -> Result<Self, VcpuError> {
         vcpu.settle()?;
         let xsave = Arc::new(vcpu.fd().get_xsave().map_err(step("read extended states"))?);
@@ -121,7 +123,8 @@ impl Context {
         Ok(Self { regs: shared.regs, bases, xsave })
     }
 
-    /// Has the processor go on with it. Nothing of another one is half done then: see [`Vcpu::settle`].
+    /// Loads the thread into the processor. Nothing of another thread may be half done: see
+    /// [`Vcpu::settle`].
     pub(crate) fn restore(&self, vcpu: &mut Vcpu) -> Result<(), VcpuError> {
         let fd = vcpu.fd_mut();
         // SAFETY: as in `CpuState::restore`.
@@ -135,23 +138,24 @@ impl Context {
         Ok(())
     }
 
-    /// The number of the call that it waits in.
+    /// The number of the call in which the thread waits.
     pub(crate) fn call(&self) -> u64 {
         self.regs.rax
     }
 
-    /// What its call returns.
+    /// Sets what the thread's call returns.
     pub(crate) fn set_answer(&mut self, answer: u64) {
         self.regs.rax = answer;
     }
 
-    /// Has it make its call once more, and says where that is: `syscall` and what it is patched to are two bytes long.
+    /// Moves the thread back before its call, which it makes once more, and returns the address.
+    /// `syscall` and its patch are two bytes long.
     pub(crate) fn go_before_call(&mut self) -> u64 {
         self.regs.rip = self.regs.rip.wrapping_sub(2);
         self.regs.rip
     }
 
-    /// Gives it a stack and a base of FS of its own.
+    /// Gives the thread its own stack and its own base of FS.
     pub(crate) fn set_stack(&mut self, stack: u64, fs: u64) {
         self.regs.rsp = stack;
         self.bases[0] = fs;

@@ -1,8 +1,9 @@
-//! What a guest reads of its processor: `/proc/cpuinfo`, made of what CPUID tells the guest. So no library finds a name there
-//! whose instructions it cannot use.
+//! `/proc/cpuinfo` of a guest, made from the CPUID that the guest sees. No library finds a feature
+//! there whose instructions it cannot use.
 //!
-//! Names are those of Linux (`arch/x86/include/asm/cpufeatures.h`), in the order of its words, of those features that are bits
-//! of CPUID. What Linux only finds out itself (`constant_tsc`, `rep_good`, `cpuid` and the like) is left out.
+//! Names are Linux's (`arch/x86/include/asm/cpufeatures.h`), in the order of its words, of those
+//! features that are bits of CPUID. Features that Linux derives itself (`constant_tsc`, `rep_good`,
+//! `cpuid` and the like) are left out.
 
 use std::fmt::Write as _;
 
@@ -19,7 +20,8 @@ enum Register {
     Edx,
 }
 
-/// A leaf, a part of it, a register, and the names of its bits from the lowest on; `-` is none.
+/// A leaf, its sub-leaf, a register, and the names of the register's bits from the lowest on; `-`
+/// for none.
 type Word = (u32, u32, Register, &'static str);
 
 const WORDS: [Word; 8] = [
@@ -72,7 +74,7 @@ const WORDS: [Word; 8] = [
          - la57 - - - - - rdpid - bus_lock_detect cldemote - movdiri movdir64b enqcmd sgx_lc",
     ),
 ];
-/// And those of the last word, which Linux shows last.
+/// The word that Linux shows last.
 const LAST: Word = (
     7,
     0,
@@ -80,7 +82,7 @@ const LAST: Word = (
     "- - avx512_4vnniw avx512_4fmaps fsrm uintr - - avx512_vp2intersect - md_clear - - - serialize - tsxldtrk - pconfig \
      arch_lbr ibt - amx_bf16 avx512_fp16 amx_tile amx_int8 - - flush_l1d arch_capabilities - -",
 );
-/// Set by an operating system in CPUID, and by nothing here: keys of protection stay off.
+/// Bits that an operating system sets in CPUID and the monitor does not: protection keys stay off.
 const OFF: [&str; 2] = ["pku", "ospke"];
 
 impl Hypervisor {
@@ -92,7 +94,7 @@ impl Hypervisor {
     }
 }
 
-/// The text, of the leaves that a guest is told and of the counter's speed where that is known.
+/// The text for these leaves; `kilohertz` is the counter's speed, where it is known.
 fn cpuinfo(leaves: &[kvm_cpuid_entry2], kilohertz: Option<u32>) -> String {
     let leaf = |function, index| {
         leaves.iter().find(|leaf| (leaf.function, leaf.index) == (function, index))
@@ -118,7 +120,7 @@ fn cpuinfo(leaves: &[kvm_cpuid_entry2], kilohertz: Option<u32>) -> String {
     let flush = leaf(1, 0).map_or(64, |leaf| (leaf.ebx >> 8 & 0xff) * 8);
     let sizes =
         leaf(0x8000_0008, 0).map_or((36, 48), |leaf| (leaf.eax & 0xff, leaf.eax >> 8 & 0xff));
-    // Beyond a megabyte a processor of today's has; of leaf 0x80000006, in kilobytes.
+    // The second-level cache, leaf 0x80000006, in kilobytes. Intel's and AMD's agree on it.
     let cache = leaf(0x8000_0006, 0).map_or(0, |leaf| leaf.ecx >> 16);
     let mut text = format!(
         "processor\t: 0\nvendor_id\t: {}\ncpu family\t: {family}\nmodel\t\t: {model}\nmodel name\t: {}\nstepping\t: {}\n",
@@ -152,7 +154,7 @@ fn cpuinfo(leaves: &[kvm_cpuid_entry2], kilohertz: Option<u32>) -> String {
     text
 }
 
-/// Names of what there is.
+/// Names of the features that the guest has.
 fn flags<'a>(leaf: impl Fn(u32, u32) -> Option<&'a kvm_cpuid_entry2>) -> Vec<&'static str> {
     let mut all = Vec::new();
     for (function, index, register, names) in WORDS.into_iter().chain([LAST]) {
@@ -170,7 +172,7 @@ fn flags<'a>(leaf: impl Fn(u32, u32) -> Option<&'a kvm_cpuid_entry2>) -> Vec<&'s
     all
 }
 
-/// Tiles take a state that guests do not have.
+/// Whether a feature is one of AMX, whose state guests do not have.
 fn is_tile(name: &str) -> bool {
     name.starts_with("amx_")
 }
@@ -210,7 +212,7 @@ mod tests {
             "model name\t: A machine",
             "stepping\t: 1",
             "cpu MHz\t\t: 2445.406",
-            // No keys of protection, and no tiles.
+            // No protection keys, and no tiles.
             "flags\t\t: sse2 fma avx avx2 avx512f",
             "clflush size\t: 64",
         ] {

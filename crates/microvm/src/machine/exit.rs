@@ -1,4 +1,4 @@
-//! How a guest hands over to the monitor, and how a machine is lost. Plain data.
+//! How a guest hands over to the monitor, and why a machine cannot go on. Plain data.
 
 use std::io;
 
@@ -15,16 +15,16 @@ pub enum Exit {
         /// The address of the `syscall` instruction, unless it was patched already.
         site: Option<u64>,
     },
-    /// A unikernel's hypercall.
+    /// A hypercall of a unikernel: `out` to its port.
     Hypercall,
     /// An exception.
     Fault(Fault),
-    /// Somebody outside asked for it.
+    /// [`Stopper::stop`](super::Stopper::stop), or a timer of the monitor's.
     Stopped,
 }
 
 impl Fault {
-    /// Whether something was touched that may not be.
+    /// Whether the guest touched a page without the right to it.
     pub(crate) fn is_of_page(&self) -> bool {
         self.vector == PAGE_FAULT
     }
@@ -33,38 +33,38 @@ impl Fault {
 /// An exception of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Its number: 0 division, 6 invalid opcode, 13 general protection, 14 page.
+    /// The vector: 0 division, 6 invalid opcode, 13 general protection, 14 page.
     pub vector: u8,
-    /// What the processor says beside, or 0.
+    /// The error code that the processor pushed, or 0.
     pub code: u64,
-    /// The address that was touched, if this is a page fault.
+    /// The address that was touched; 0 unless this is a page fault.
     pub address: u64,
-    /// The instruction.
+    /// Address of the instruction that faulted.
     pub rip: u64,
-    /// The stack pointer.
+    /// The stack pointer at that instruction.
     pub rsp: u64,
-    /// The flags.
+    /// The flags at that instruction.
     pub rflags: u64,
 }
 
-/// Why a machine can no longer be used, or was never made.
+/// Why a machine could not be made, or cannot be used any more.
 #[derive(Debug, Error)]
 pub enum VcpuError {
     /// KVM refused a step.
     #[error("{step}")]
     Kvm {
-        /// Which.
+        /// What the monitor wanted of KVM.
         step: &'static str,
-        /// Why.
+        /// The error of the ioctl.
         #[source]
         source: io::Error,
     },
-    /// KVM came back in a way in which no guest of ours can make it come back.
+    /// An exit of KVM's that no guest of ours can cause.
     #[error("the machine is lost: KVM came back with {0}")]
     Lost(String),
 }
 
-/// An error of KVM's as the named step's.
+/// An error of KVM's, as a failure of the named step.
 pub(crate) fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> VcpuError {
     move |source| VcpuError::Kvm { step, source: source.into() }
 }

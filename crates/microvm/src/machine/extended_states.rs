@@ -1,4 +1,4 @@
-//! Which extended states a guest has: x87, SSE, and what XCR0 allows beyond them.
+//! The extended states that a guest has: x87, SSE, and what XCR0 allows beyond them.
 
 use kvm_bindings::kvm_xsave;
 
@@ -7,7 +7,7 @@ pub(crate) const LEGACY_BYTES: usize = 512;
 /// Offset of the first state beyond them: a header of 64 bytes comes between (SDM 13.4).
 pub(crate) const HEADER_END: usize = LEGACY_BYTES + 64;
 
-/// The extended states of a machine's guest.
+/// The extended states of a guest, and their size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExtendedStates {
     /// A bit for each, as in XCR0.
@@ -17,7 +17,7 @@ pub(crate) struct ExtendedStates {
 }
 
 impl ExtendedStates {
-    /// The allowed states, with their layout as CPUID leaf 0xd tells it: number, bytes, offset.
+    /// The allowed states, with each part's number, bytes and offset from CPUID leaf 0xd.
     pub(crate) fn of(allowed: u64, parts: impl Iterator<Item = (u32, u32, u32)>) -> Self {
         let has = |number: u32| number < 64 && allowed >> number & 1 != 0;
         let ends = parts.filter(|(number, ..)| *number >= 2 && has(*number));

@@ -1,8 +1,9 @@
 //! Stopping a guest from outside, without a race.
 //!
-//! The signal is blocked in the thread that runs a guest, except inside KVM_RUN. One that arrives early stays pending
-//! and ends the next KVM_RUN at once; so no stop is ever lost. A handler that does nothing is there all the same: a stop
-//! that comes too late finds another thread, which it must not end.
+//! The thread that runs a guest blocks the signal except inside KVM_RUN. A signal that arrives
+//! early stays pending and ends the next KVM_RUN at once, so no stop is lost. A handler that does
+//! nothing is installed all the same: a stop that comes too late reaches another thread, which it
+//! must not end.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,15 +14,16 @@ use std::time::{Duration, Instant};
 
 use kvm_ioctls::VcpuFd;
 
-/// What was to be sooner is now: long enough for the guest to come out of where it cannot be interrupted.
+/// Delay of a timer whose moment has passed: enough for the guest to leave a place where it cannot
+/// be interrupted.
 const SOON: Duration = Duration::from_micros(50);
 
-/// Ends KVM_RUN. A real-time signal that no runtime of ours uses.
+/// The signal that ends KVM_RUN: a real-time signal that no runtime of ours uses.
 fn signal() -> libc::c_int {
     libc::SIGRTMIN() + 5
 }
 
-/// Stops whatever guest a machine runs, from any thread.
+/// Stops the guest of a machine, from any thread.
 #[derive(Clone, Debug, Default)]
 pub struct Stopper {
     inner: Arc<Inner>,
@@ -35,15 +37,16 @@ struct Inner {
 }
 
 impl Stopper {
-    /// Asks the guest to stop; it does within a scheduling delay. Any time, any number of times: a machine that is not
-    /// running stops as soon as it would run.
+    /// Asks the guest to stop, which it does within a scheduling delay. May be called at any time
+    /// and repeatedly: a machine that does not run stops as soon as it would run.
     pub fn stop(&self) {
         self.inner.wanted.store(true, Ordering::SeqCst);
         let thread = self.inner.thread.load(Ordering::SeqCst);
         if thread != 0 {
             let process = rustix::process::getpid().as_raw_pid();
             let signal = signal();
-            // SAFETY: a signal to a thread of this process. Should it have ended a moment ago, nobody gets it.
+            // SAFETY: a signal to a thread of this process. A thread that has ended receives
+            // nothing.
             unsafe { libc::syscall(libc::SYS_tgkill, process, thread, signal) };
         }
     }
@@ -54,7 +57,7 @@ impl Stopper {
         self.inner.wanted.load(Ordering::SeqCst)
     }
 
-    /// Forgets a stop that was asked for.
+    /// Withdraws a stop.
     pub fn clear(&self) {
         self.inner.wanted.store(false, Ordering::SeqCst);
     }
@@ -77,7 +80,7 @@ impl Stopper {
     }
 }
 
-/// While it lives, a [`Stopper`] reaches the thread.
+/// Has a [`Stopper`] reach the thread until it is dropped.
 pub(crate) struct Running<'a> {
     stopper: &'a Stopper,
     thread: libc::pid_t,
@@ -90,7 +93,7 @@ impl Running<'_> {
         self.stopper.wanted()
     }
 
-    /// Has KVM_RUN come back at this moment, as for a stop, though none is wanted: timer_create(2). One moment at a time.
+    /// Has KVM_RUN return at this moment, as for a stop, by timer_create(2). One moment at a time.
     ///
     /// # Errors
     /// When the host has no more timers (RLIMIT_SIGPENDING).
@@ -102,7 +105,8 @@ impl Running<'_> {
         }
     }
 
-    /// KVM_RUN came back, perhaps because the moment has come: if it is still wanted it is to be set anew.
+    /// KVM_RUN returned, perhaps because of the timer: a moment that is still wanted has to be set
+    /// anew.
     pub(crate) fn was_interrupted(&mut self) {
         if let Some(timer) = &mut self.timer {
             timer.set = None;
@@ -116,7 +120,8 @@ impl Drop for Running<'_> {
     }
 }
 
-/// A timer that sends a thread the signal. One that is still pending when it is gone ends the next KVM_RUN, once.
+/// A timer that sends the signal to a thread. A signal still pending when it is dropped ends the
+/// next KVM_RUN, once.
 struct Timer {
     timer: libc::timer_t,
     set: Option<Instant>,
@@ -130,7 +135,7 @@ impl Timer {
         event.sigev_signo = signal();
         event.sigev_notify_thread_id = thread;
         let mut timer = std::ptr::null_mut();
-        // SAFETY: the event and where the timer's name goes live on.
+        // SAFETY: the event and the place for the timer's id outlive the call.
         if unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) } < 0
         {
             return Err(io::Error::last_os_error());
@@ -144,13 +149,13 @@ impl Timer {
         }
         let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let left = moment.map(|moment| moment.saturating_duration_since(Instant::now()).max(SOON));
-        // None: it is stopped.
+        // None stops the timer.
         let value = left.map_or(zero, |left| libc::timespec {
             tv_sec: left.as_secs().try_into().unwrap_or(libc::time_t::MAX),
             tv_nsec: left.subsec_nanos().into(),
         });
         let times = libc::itimerspec { it_interval: zero, it_value: value };
-        // SAFETY: a timer of ours and valid times; the old ones are not asked for.
+        // SAFETY: our own timer and valid times; the old ones are not asked for.
         if unsafe { libc::timer_settime(self.timer, 0, &raw const times, std::ptr::null_mut()) } < 0
         {
             return Err(io::Error::last_os_error());
@@ -162,15 +167,16 @@ impl Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        // SAFETY: a timer of ours, which nobody deletes twice.
+        // SAFETY: our own timer, deleted once.
         unsafe { libc::timer_delete(self.timer) };
     }
 }
 
-/// Takes the pending signal after KVM_RUN was interrupted.
+/// Takes the pending signal after it ended KVM_RUN.
 pub(crate) fn acknowledge() {
     let (wanted, now) = (set(&[signal()]), libc::timespec { tv_sec: 0, tv_nsec: 0 });
-    // SAFETY: a valid set and time; nothing is asked about the signal. When none is pending it returns at once.
+    // SAFETY: a valid set and time; nothing is asked about the signal. When none is pending it
+    // returns at once.
     unsafe { libc::sigtimedwait(&wanted, std::ptr::null_mut(), &now) };
 }
 

@@ -1,5 +1,5 @@
-//! Whether guests can tell the time from the processor's counter of ticks: a tiny guest reads it, and
-//! the host compares.
+//! Whether guests can tell the time from the processor's counter of ticks: a tiny guest reads it,
+//! and the host compares.
 
 use std::io;
 
@@ -20,10 +20,11 @@ pub(crate) fn read_ticks() -> u64 {
 }
 
 impl Hypervisor {
-    /// Whether guests can tell the time from the processor's counter: the first to ask has a tiny guest read it.
+    /// Whether guests can tell the time from the processor's counter. The first call runs a tiny
+    /// guest.
     ///
     /// # Errors
-    /// When they cannot: they ask the monitor then, each time.
+    /// When they cannot: then a guest asks the monitor for the time, each time.
     pub fn ticks(&self) -> Result<Ticks, NoTicks> {
         *self.ticks.get_or_init(|| self.try_ticks())
     }
@@ -42,7 +43,7 @@ impl Hypervisor {
         Err(NoTicks::Differs)
     }
 
-    /// How fast the counter runs, if a guest reads the host's.
+    /// The counter's speed in kHz, if a guest reads the host's value.
     fn compare_ticks(&self, unshifted: bool) -> Result<Option<u32>, VcpuError> {
         // rdtsc; shl rdx, 32; or rax, rdx; out 0xf2, al
         const CODE: [u8; 11] = [

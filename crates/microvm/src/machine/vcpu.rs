@@ -1,16 +1,16 @@
-//! The one processor of a machine: how it enters the guest, and the few ways in which it comes back.
+//! The one processor of a machine: how it enters the guest, and the few ways in which it returns.
 //!
 //! ```text
-//!   CPL 3 ── out 0xf1 (a patched `syscall`) ───────────────────────────────► Exit::Syscall, no ring 0 at all
-//!   CPL 3 ── syscall ──► ring 0 stub ── out 0xf0 ──────────────────────────► Exit::Syscall { site }
-//!         └── where the hypervisor stays at CPL 3: #PF at the stub ────────► the same
-//!   CPL 3 ── out 0xf2 ─────────────────────────────────────────────────────► Exit::Hypercall
-//!   CPL 3 ── exception ──► ring 0 stub ── out vector ──────────────────────► Exit::Fault
-//!   any   ── signal of the Stopper ────────────────────────────────────────► Exit::Stopped
+//!   CPL 3 ── out 0xf1 (a patched `syscall`) ──────────────────────► Exit::Syscall, no ring 0 at all
+//!   CPL 3 ── syscall ──► ring 0 stub ── out 0xf0 ─────────────────► Exit::Syscall { site }
+//!         └── where the hypervisor stays at CPL 3: #PF at the stub ► the same
+//!   CPL 3 ── out 0xf2 ────────────────────────────────────────────► Exit::Hypercall
+//!   CPL 3 ── exception ──► ring 0 stub ── out vector ─────────────► Exit::Fault
+//!   any   ── signal of the Stopper ───────────────────────────────► Exit::Stopped
 //! ```
 //!
-//! After a system call the processor is already back at CPL 3 behind the call; whoever handles it writes the result to
-//! RAX. After a fault it is still in ring 0 until [`Vcpu::enter`].
+//! After a system call the processor is back at CPL 3, behind the call; the monitor writes the
+//! result to RAX. After a fault it is still in ring 0, until [`Vcpu::enter`].
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -37,17 +37,18 @@ use crate::memory::space::{Space, Units};
 /// KVM_SET_DEVICE_ATTR of a processor, for which `kvm-ioctls` has no method on x86-64.
 const KVM_SET_DEVICE_ATTR: libc::c_ulong = 0x4018_aee1;
 const GENERAL_PROTECTION: u8 = 13;
-/// RFLAGS that a guest may choose (CF PF AF ZF SF TF DF OF AC ID), and those that are always set: bit 1, and IOPL 3,
-/// because some hypervisors look at it and others at the I/O bitmap. Interrupts stay off: nobody sends any.
+/// RFLAGS that a guest may choose (CF PF AF ZF SF TF DF OF AC ID), and those that are always set:
+/// bit 1, and IOPL 3, because some hypervisors check it and others the I/O bitmap. Interrupts stay
+/// off: no device sends any.
 const FLAGS_OF_GUEST: u64 = 0x24_0dd5;
 const FLAGS_ALWAYS: u64 = 0x3002;
 
-/// A processor, and the KVM machine that has just it.
+/// A KVM machine with its only processor.
 #[derive(Debug)]
 pub struct Vcpu {
     fd: VcpuFd,
     vm: VmFd,
-    /// Where the arena is that the memory slots refer to.
+    /// Address of the arena that the memory slots refer to.
     memory: u64,
     /// Memory slots made so far, and the units that they cover.
     slots: u32,
@@ -55,7 +56,7 @@ pub struct Vcpu {
     states: ExtendedStates,
 }
 
-/// Flags as a guest can have them.
+/// The flags with those bits that a guest may choose.
 pub(crate) const fn flags_of_guest(rflags: u64) -> u64 {
     rflags & FLAGS_OF_GUEST | FLAGS_ALWAYS
 }
@@ -85,7 +86,7 @@ impl Vcpu {
         Ok(vcpu)
     }
 
-    /// What no guest can change, and what it finds first.
+    /// Sets the registers that no guest can change, and the state that it starts in.
     fn boot(&self, host: &Hypervisor) -> Result<(), VcpuError> {
         // PE ET NE WP AM PG MP; PAE OSFXSR OSXMMEXCPT FSGSBASE OSXSAVE; SCE LME LMA NXE.
         const CR0: u64 = 0x8005_0033;
@@ -112,7 +113,7 @@ impl Vcpu {
         self.fd.set_sregs(&sregs).map_err(step("set system registers"))?;
 
         let msrs = [
-            // STAR: SYSCALL's selectors, and SYSRET's, which nobody executes.
+            // STAR: selectors of SYSCALL, and of SYSRET, which is never executed.
             (0xc000_0081, u64::from(KERNEL_CODE) << 32 | 0x23 << 48),
             (0xc000_0082, HIGH + ring0::SYSCALL_STUB),
             // SYSCALL clears TF, IF and DF.
@@ -148,18 +149,19 @@ impl Vcpu {
             memory_size: length,
             userspace_addr: space.arena().address() + start,
         };
-        // SAFETY: the range is the arena's, which is borrowed mutably whenever the guest runs: `run` sees to it that it gets
-        // that very arena. KVM resolves the address anew each time, so one that is gone is an error and no access.
+        // SAFETY: the range is the arena's, which is borrowed mutably whenever the guest runs:
+        // `run` checks that it gets that very arena. KVM resolves the address at each access, so a
+        // mapping that is gone is an error and no access.
         unsafe { self.vm.set_user_memory_region(region) }.map_err(step("add a memory slot"))?;
         self.slots += 1;
         Ok(())
     }
 
-    /// Runs the guest until it needs the monitor. `space` is the one that the processor was made for, and stays borrowed
-    /// while the guest may write to it.
+    /// Runs the guest until it needs the monitor. `space` is the one that the processor was made
+    /// for, and stays borrowed while the guest may write to it.
     ///
     /// # Errors
-    /// When the machine is lost. It is then of no further use.
+    /// When the machine is lost. It cannot be used any more.
     pub fn run(&mut self, space: &mut Space) -> Result<Exit, VcpuError> {
         if space.arena().address() != self.memory {
             return Err(VcpuError::Lost("another machine's memory".to_owned()));
@@ -167,7 +169,7 @@ impl Vcpu {
         self.cover(space)?;
         let port = match self.fd.run() {
             Ok(VcpuExit::IoOut(port, _)) => Some(port),
-            // Reading a port: of no use to anybody.
+            // Reading a port, which has no meaning here.
             Ok(VcpuExit::IoIn(..)) => None,
             Ok(other) => return Err(VcpuError::Lost(format!("{other:?}"))),
             Err(error) if error.errno() == libc::EINTR => {
@@ -190,7 +192,7 @@ impl Vcpu {
             Some(vector @ 0..32) if in_ring0 => {
                 let fault = fault(space, vector.to_le_bytes()[0], sregs.cr2);
                 let at_stub = fault.vector == PAGE_FAULT && fault.rip == HIGH + ring0::SYSCALL_STUB;
-                // Where it came from is in RCX, unless a guest went to the stub by itself.
+                // RCX holds where it came from, unless the guest jumped to the stub by itself.
                 if at_stub && regs.rcx < USER_HALF_END {
                     let (rip, rflags) = (regs.rcx, regs.r11);
                     self.enter(rip, fault.rsp, rflags);
@@ -199,7 +201,8 @@ impl Vcpu {
                 Ok(Exit::Fault(fault))
             }
             Some(port) if in_ring0 => Err(VcpuError::Lost(format!("port {port:#x} from ring 0"))),
-            // A port that is nobody's, on a hypervisor that looks at IOPL: what the bitmap would have said.
+            // A port without a meaning, on a hypervisor that checks IOPL: as the bitmap would have
+            // answered.
             _ => Ok(Exit::Fault(Fault {
                 vector: GENERAL_PROTECTION,
                 code: 0,
@@ -211,8 +214,8 @@ impl Vcpu {
         }
     }
 
-    /// Whether its guest was interrupted between two instructions of its own, so that its registers are all there is to know:
-    /// not in ring 0 or on the way there or back.
+    /// Whether the guest was interrupted between two of its own instructions, so that its registers
+    /// are its whole state: not in ring 0, or on the way there or back.
     pub(crate) fn is_in_between(&self) -> bool {
         let shared = self.fd.sync_regs();
         let events = &shared.events;
@@ -233,7 +236,7 @@ impl Vcpu {
         &mut self.fd
     }
 
-    /// The guest's registers. Only after an exit; changes hold from the next entry.
+    /// The guest's registers, after an exit only. Changes hold from the next entry on.
     pub fn registers(&mut self) -> &mut kvm_regs {
         self.fd.set_sync_dirty_reg(SyncReg::Register);
         &mut self.fd.sync_regs_mut().regs
@@ -249,20 +252,21 @@ impl Vcpu {
         at_user(&mut shared.sregs);
     }
 
-    /// Goes back before the system call that is being served: the guest will make it again.
+    /// Moves the guest back before the system call that is being answered: it will make the call
+    /// again.
     ///
     /// # Errors
     /// When the machine is lost.
     pub fn before_call(&mut self) -> Result<(), VcpuError> {
         self.settle()?;
-        // `syscall` and what it is patched to are two bytes long.
+        // `syscall` and its patch are two bytes long.
         let registers = self.registers();
         registers.rip = registers.rip.wrapping_sub(2);
         Ok(())
     }
 
-    /// Lets KVM complete what it left half done when it came back (an `out` that is not yet behind the guest), so that the
-    /// registers are all there is to know.
+    /// Lets KVM complete an exit that it left half done (an `out` behind which the guest does not
+    /// stand yet), so that the registers are the whole state.
     pub(crate) fn settle(&mut self) -> Result<(), VcpuError> {
         self.fd.set_kvm_immediate_exit(1);
         let came_back = self.fd.run().map(|exit| format!("{exit:?}"));
@@ -274,7 +278,7 @@ impl Vcpu {
         }
     }
 
-    /// Has the guest read the processor's counter of ticks as the host does. Before it runs.
+    /// Has the guest read the host's value of the processor's counter. Before it runs.
     ///
     /// # Errors
     /// Before Linux 5.16.
@@ -294,19 +298,19 @@ impl Vcpu {
         }
     }
 
-    /// See [`Vcpu::set_fs_base`]. Only after an exit.
+    /// The base that [`Vcpu::set_fs_base`] sets. After an exit only.
     pub fn fs_base(&mut self) -> u64 {
         self.fd.sync_regs_mut().sregs.fs.base
     }
 
-    /// The base of the FS segment: where a C library keeps what is a thread's own.
+    /// Sets the base of the FS segment, where a C library keeps a thread's own data.
     pub fn set_fs_base(&mut self, base: u64) {
         self.fd.set_sync_dirty_reg(SyncReg::SystemRegister);
         self.fd.sync_regs_mut().sregs.fs.base = base;
     }
 }
 
-/// What the processor pushed in ring 0.
+/// The exception that the processor has pushed onto the stack of ring 0.
 fn fault(space: &Space, vector: u8, address: u64) -> Fault {
     let top = MONITOR + ring0::STACK_TOP;
     let word = |from_top: u64| space.arena().word(top - from_top * 8);

@@ -1,8 +1,9 @@
 //! The arena: all memory of a guest, in one mapping.
 //!
-//! It is mapped twice in the sense of the hardware: here, and through KVM's memory slots in the guest. The guest runs
-//! only inside [`crate::machine::Vcpu::run`], which borrows the arena mutably; at any other time nobody else writes here, so
-//! plain slices are sound, and an argument that was read once cannot change underneath the monitor.
+//! The same bytes are visible in two places: here, and through KVM's memory slots in the guest. The
+//! guest runs only inside [`crate::machine::Vcpu::run`], which borrows the arena mutably. At any
+//! other time only the monitor accesses it, so plain slices are sound, and an argument that was
+//! read once cannot change underneath the monitor.
 
 mod huge;
 mod mapping;
@@ -23,7 +24,8 @@ use huge::Huge;
 pub(crate) use mapping::length_of;
 use mapping::{map_file, offset, reserve, unmap};
 
-/// Bytes that huge pages may take of the host beyond what counts as memory, in a machine that others are cloned from.
+/// Bytes of the host that huge pages may take beyond what counts as memory, in a machine that
+/// others are cloned from.
 const COLLAPSE_SPARE: u64 = 32 << 20;
 
 /// A guest's memory.
@@ -34,7 +36,7 @@ pub struct Arena {
     huge: Huge,
 }
 
-/// What a guest's memory is made of, which decides how the guest is cloned.
+/// The kind of memory, which decides how a guest can be cloned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryKind {
     /// A file, which is sealed and then mapped by each clone: [`crate::linux::Template`].
@@ -42,16 +44,16 @@ pub enum MemoryKind {
     File,
     /// Anonymous pages, which `fork` copies when they are written: [`crate::linux::Process::fork`].
     Anonymous,
-    /// The same on huge pages, where the host lets programs ask for them.
+    /// Anonymous pages, huge where the host allows programs to ask for them.
     AnonymousHuge,
 }
 
-/// Where the bytes come from.
+/// The source of the bytes.
 #[derive(Debug)]
 enum Backing {
     /// A file of the arena's own.
     Own(File),
-    /// Nowhere: they begin as zeros and are this process's alone.
+    /// No source: pages begin as zeros and belong to this process alone.
     Anonymous,
     /// A frozen arena, whose pages are copied when they are written.
     Clone(Arc<Frozen>),
@@ -61,7 +63,7 @@ enum Backing {
 unsafe impl Send for Arena {}
 
 impl Arena {
-    /// An empty one: zero everywhere, and no memory taken yet.
+    /// An empty arena: zero everywhere, with no memory taken yet.
     ///
     /// # Errors
     /// When the host has no address space or no descriptors left.
@@ -74,7 +76,7 @@ impl Arena {
         Ok(Self { base, backing: Backing::Own(file), huge: Huge::default() })
     }
 
-    /// As [`Arena::new`], made of this.
+    /// As [`Arena::new`], of this kind.
     ///
     /// # Errors
     /// As for [`Arena::new`].
@@ -88,20 +90,20 @@ impl Arena {
         // SAFETY: the address space is the arena's, and nothing was there yet.
         unsafe { mprotect(at.cast(), length, MprotectFlags::READ | MprotectFlags::WRITE) }?;
         if memory == MemoryKind::AnonymousHuge {
-            // SAFETY: says how the range is to be held, and changes nothing in it. A host without huge pages refuses: then
-            // they are small.
+            // SAFETY: says how the range is to be held, and changes nothing in it. A host without
+            // huge pages refuses: then they are small.
             let _ = unsafe { madvise(at.cast(), length, Advice::LinuxHugepage) };
         }
         Ok(arena)
     }
 
-    /// Whether a fork of this process would have a copy of it: a file of its own would be written by both.
+    /// Whether `fork` copies the memory: a file of its own would be shared by both sides.
     #[must_use]
     pub fn is_copied_by_fork(&self) -> bool {
         !matches!(self.backing, Backing::Own(_))
     }
 
-    /// A copy of a frozen one that shares all pages until they are written.
+    /// A clone of a frozen arena, which shares each page until it writes to it.
     ///
     /// # Errors
     /// As for [`Arena::new`].
@@ -123,12 +125,13 @@ impl Arena {
         Ok(arena)
     }
 
-    /// Has the host hold blocks of a range on huge pages that are half full or more: looking at them for the first time
-    /// then costs a clone one fault each. Where the host cannot (before Linux 6.1) nothing happens. `counted` says how many
-    /// bytes of a block count as memory: all blocks together take no more than that, and [`COLLAPSE_SPARE`].
+    /// Has the host collapse blocks of a range that are at least half full into huge pages: a clone
+    /// then takes one fault for each. Where the host cannot (before Linux 6.1) nothing happens.
+    /// `counted` tells how many bytes of a block count as memory: huge pages take no more than
+    /// that, and [`COLLAPSE_SPARE`].
     ///
     /// # Errors
-    /// When the host does not tell what is full.
+    /// When the host does not tell which parts are full.
     pub(crate) fn collapse(
         &mut self,
         range: Range<u64>,
@@ -153,8 +156,9 @@ impl Arena {
         Ok(())
     }
 
-    /// Makes it the origin of clones; nobody can write to it any more. `growth` is where nothing is mapped: there, clones
-    /// get memory of their own, from `huge` on on huge pages where all of one counts.
+    /// Makes it the origin of clones, never to be written again. Nothing is mapped in `growth`:
+    /// clones have memory of their own there, from `huge` on in huge pages where a whole block
+    /// counts.
     ///
     /// # Errors
     /// When the host refuses; the arena is lost.
@@ -163,26 +167,28 @@ impl Arena {
             return Err(io::Error::other("only memory that is a file of its own can be frozen"));
         };
         let file = file.try_clone()?;
-        // No mapping may be left through which it could be written.
+        // No mapping through which it could be written may be left.
         drop(self);
         fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW)?;
         fcntl_add_seals(&file, SealFlags::SEAL)?;
         let base = reserve()?;
-        // Private because kernels before 6.7 map nothing sealed as shared; nobody writes, so nothing is copied.
+        // Private because kernels before 6.7 cannot map a sealed file as shared. Nothing writes, so
+        // nothing is copied.
         map_file(base, &file, MapFlags::PRIVATE, ProtFlags::READ)?;
         Ok(Arc::new(Frozen { base, file, growth, huge }))
     }
 
-    /// Where the monitor sees offset 0: what KVM's memory slots refer to.
+    /// Address in this process of offset 0, to which KVM's memory slots refer.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.base.as_ptr().addr() as u64
     }
 
-    /// What is in the range.
+    /// The bytes of a range.
     ///
     /// # Panics
-    /// When the range leaves the arena: callers check what a guest says against its mappings first.
+    /// When the range leaves the arena: callers check a guest's addresses against its mappings
+    /// first.
     #[must_use]
     pub fn bytes(&self, range: Range<u64>) -> &[u8] {
         let (at, length) = (self.at(&range), length_of(&range));
@@ -213,8 +219,9 @@ impl Arena {
         self.bytes_mut(address..address + 8).copy_from_slice(&word.to_le_bytes());
     }
 
-    /// Has the host put whole pages in their place that will be touched soon: together that takes a fraction of what it
-    /// takes one by one. `write` makes them a clone's own. Where the host cannot (before Linux 5.14) nothing happens.
+    /// Has the host map whole pages that will be touched soon, in a fraction of the time that
+    /// single faults take. `write` copies them for a clone. Where the host cannot (before Linux
+    /// 5.14) nothing happens.
     pub fn expect(&mut self, range: Range<u64>, write: bool) {
         let advice = if write { Advice::LinuxPopulateWrite } else { Advice::LinuxPopulateRead };
         let (at, length) = (self.at(&range), length_of(&range));
@@ -222,7 +229,8 @@ impl Arena {
         let _ = unsafe { madvise(at.cast(), length, advice) };
     }
 
-    /// Gives the memory of whole pages back. Those of [`Arena::zero_on_reuse`] excepted, they read as zero from now on.
+    /// Gives whole pages back. They read as zero from now on, but for those of
+    /// [`Arena::zero_on_reuse`].
     ///
     /// # Errors
     /// When the host refuses.
@@ -237,15 +245,15 @@ impl Arena {
         Ok(())
     }
 
-    /// Makes pages that were given back read as zero where they do not by themselves: in a clone they are the frozen
-    /// arena's again, and nobody who maps the address anew may see those.
+    /// Fills given-back pages with zeros where they are the frozen arena's again, in a clone: a
+    /// later mapping of the address must not show the template's bytes.
     pub fn zero_on_reuse(&mut self, range: Range<u64>) {
         for part in self.inherited(range) {
             self.bytes_mut(part).fill(0);
         }
     }
 
-    /// Those parts of a range in which a clone shares pages with the arena that it was cloned from.
+    /// The parts of a range in which a clone shares pages with its origin.
     #[must_use]
     pub fn inherited(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let Backing::Clone(frozen) = &self.backing else { return Vec::new() };
@@ -255,7 +263,7 @@ impl Arena {
         cut.into_iter().filter(|part| !part.is_empty()).collect()
     }
 
-    /// What it was cloned from.
+    /// The frozen arena that it was cloned from.
     #[must_use]
     pub fn origin(&self) -> Option<&Arc<Frozen>> {
         match &self.backing {
@@ -264,18 +272,19 @@ impl Arena {
         }
     }
 
-    /// Makes KVM forget what it derived from the page tables for whole pages.
+    /// Makes KVM and the processor forget what they derived from the page tables for whole pages.
     ///
-    /// Where it shadows the guest's tables it keeps using an entry that was present until the host's mapping of the page
-    /// behind it changes; under nested paging the processor caches the entry. Neither a load of CR3 nor INVLPG helps the
-    /// former; taking the host's own rights away for a moment helps both.
+    /// A KVM that shadows the guest's tables keeps using an entry until the host's mapping of the
+    /// page behind it changes; under nested paging the processor caches the entry. A load of CR3 or
+    /// INVLPG does not help the former; taking the host's own rights away for a moment helps both.
     ///
     /// # Errors
     /// When the host refuses.
     pub fn flush(&mut self, range: Range<u64>) -> io::Result<()> {
         for rights in [MprotectFlags::empty(), MprotectFlags::READ | MprotectFlags::WRITE] {
             let (at, length) = (self.at(&range), length_of(&range));
-            // SAFETY: the range lies in the arena, which is borrowed mutably: nobody looks at it in between.
+            // SAFETY: the range lies in the arena, which is borrowed mutably: nobody looks at it in
+            // between.
             unsafe { mprotect(at.cast(), length, rights) }?;
         }
         Ok(())
@@ -286,7 +295,7 @@ impl Arena {
     }
 }
 
-/// An arena that nobody can write to any more.
+/// An arena that is sealed: no process can write to it.
 #[derive(Debug)]
 pub struct Frozen {
     base: NonNull<u8>,
@@ -301,7 +310,7 @@ unsafe impl Send for Frozen {}
 unsafe impl Sync for Frozen {}
 
 impl Frozen {
-    /// What is in the range.
+    /// The bytes of a range.
     ///
     /// # Panics
     /// When the range leaves the arena.
@@ -312,15 +321,16 @@ impl Frozen {
         unsafe { std::slice::from_raw_parts(at, length) }
     }
 
-    /// Those parts of a range that hold anything; elsewhere it is zero. Looking there would take memory.
+    /// The parts of a range that hold data; elsewhere it is zero. To read it there would take
+    /// memory.
     ///
     /// # Errors
-    /// When the host does not tell.
+    /// When the host does not tell them.
     pub fn filled(&self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
         filled(&self.file, range)
     }
 
-    /// Where clones have memory of their own from the start.
+    /// The two zones in which clones have memory of their own from the start.
     #[must_use]
     pub fn growth(&self) -> &[Range<u64>; 2] {
         &self.growth
@@ -339,14 +349,14 @@ impl Drop for Frozen {
     }
 }
 
-/// Those parts of a file that hold anything.
+/// The parts of a file that hold data.
 fn filled(file: &File, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
     let mut found = Vec::new();
     let mut from = range.start;
     while from < range.end {
         let start = match seek(file, SeekFrom::Data(from)) {
             Ok(start) => start,
-            // Nothing more.
+            // No data behind this offset.
             Err(Errno::NXIO) => break,
             Err(error) => return Err(error.into()),
         };

@@ -1,18 +1,22 @@
-//! Which addresses show which file, beside what [`crate::memory::regions`] says of them. Plain data.
+//! Which addresses show which file. Plain data, beside [`crate::memory::regions`].
 //!
-//! A file's pages are copied when they are mapped. Two things have to find the file again: whoever gives pages back
-//! (`MADV_DONTNEED`) reads the file there afterwards, and whoever has mapped it to share it sees what is written to it.
+//! A file's pages are copied when they are mapped. Two operations have to find the file again:
+//! pages that are given back (`MADV_DONTNEED`) read as the file afterwards, and a shared mapping
+//! shows what is written to the file.
 //!
-//! Where a shared mapping can be written to, its pages and not the file are what holds: before anybody looks at the file
-//! they are copied back. So bytes of a file that are shared where one can write are shared nowhere else.
+//! Where a shared mapping can be written to, its pages are newer than the file: before any call
+//! reads the file, they are copied back. So bytes of a file that are shared for writing at one
+//! address are shared at no other.
 //!
-//! A guest may have [65 530 of them](crate::memory::space), and a call may be about all of them. No deadline reaches the monitor inside a
-//! call. So what such a call asks for each of them ([`FileMappings::written`], [`FileMappings::show`]) is found by file and offset,
-//! and never by looking at all the others.
+//! A guest may have [65 530 mappings](crate::memory::space), and one call may be about all of them,
+//! with no deadline inside the call. So what such a call asks for each mapping
+//! ([`FileMappings::written`], [`FileMappings::show`]) is found by file and offset, never by a walk
+//! over all others.
 //!
-//! Two things look at all mappings of a file, some of which may begin far ahead and reach far, and at each of them once:
-//! [`FileMappings::overlap`], which is asked once a call about all that the call is about, and [`FileMappings::sharing`], which is
-//! asked once about the bytes that a call maps or changes. Of `writev` that is once a part: between them a stop is looked for.
+//! Two questions walk over all mappings of a file: [`FileMappings::overlap`], which a call asks
+//! once about its whole range, and [`FileMappings::sharing`], which a call asks once about the
+//! bytes that it maps or changes. `writev` asks once for each part, and looks for a stop between
+//! two of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -20,49 +24,49 @@ use std::sync::Arc;
 
 use crate::vfs::NodeId;
 
-/// What is behind addresses: a file from an offset on.
+/// A file from an offset on, as it is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileMapping {
     pub(crate) node: NodeId,
-    /// Where in the file its first address is.
+    /// Offset in the file of the mapping's first address.
     pub(crate) offset: u64,
     /// MAP_SHARED.
     pub(crate) shared: bool,
-    /// Whether the file could be written by the descriptor that it was mapped with.
+    /// Whether the file was opened for writing when it was mapped.
     pub(crate) writable: bool,
-    /// Whether its pages may have what the file has not yet: shared, and open to writing once.
+    /// Whether its pages may be newer than the file: shared, and writable at some time.
     pub(crate) written: bool,
 }
 
 impl FileMapping {
-    /// The same, `more` bytes behind its start.
+    /// The same file, `more` bytes further on.
     fn behind(self, more: u64) -> Self {
         Self { offset: self.offset + more, ..self }
     }
 }
 
-/// Ranges of whole pages, disjoint; those that go on in the same file are one. Always a part of what is mapped.
+/// Disjoint ranges of whole pages, each of one file; always a part of what is mapped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileMappings {
-    /// Clones have them in common until they change them: resets go back to them.
+    /// Shared by clones until one changes it: a reset goes back to it.
     maps: Arc<Maps>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Maps {
-    /// By start: end, and what is there.
+    /// By start: end, and the file.
     by_address: BTreeMap<u64, (u64, FileMapping)>,
-    /// Those of scratch, by file: layers never change.
+    /// Mappings of scratch, by file. Layers never change.
     scratch: BTreeSet<Place>,
-    /// Those of them that are written: no two show the same bytes of a file.
+    /// Those of scratch whose pages may be newer: no two show the same bytes of a file.
     written: BTreeSet<Place>,
 }
 
-/// A file, where in it a mapping begins, and at which address.
+/// A file, the offset at which a mapping begins, and its address.
 type Place = (NodeId, u64, u64);
 
 impl FileMappings {
-    /// How many there are.
+    /// Number of mappings.
     pub(crate) fn count(&self) -> usize {
         self.maps.by_address.len()
     }
@@ -72,7 +76,7 @@ impl FileMappings {
         self.maps.by_address.iter().map(|(start, (end, what))| (*start..*end, *what))
     }
 
-    /// Those parts that lie inside `range`, by address.
+    /// The parts that lie inside `range`, by address.
     pub(crate) fn inside(
         &self,
         range: Range<u64>,
@@ -87,7 +91,7 @@ impl FileMappings {
         })
     }
 
-    /// Those that lie inside `range`, as far as they reach.
+    /// The whole mappings that touch `range`.
     pub(crate) fn around(&self, range: &Range<u64>) -> Vec<(Range<u64>, FileMapping)> {
         let starts = self.inside(range.clone()).filter_map(|(part, _)| {
             let (start, (end, what)) = self.maps.by_address.range(..=part.start).next_back()?;
@@ -96,7 +100,8 @@ impl FileMappings {
         starts.collect()
     }
 
-    /// What is behind all of `range`, in one piece; none where no file is. An error where there are several things.
+    /// The one file behind all of `range`; none where there is no file. An error where there are
+    /// several.
     pub(crate) fn whole(&self, range: &Range<u64>) -> Result<Option<FileMapping>, Several> {
         match self.inside(range.clone()).next() {
             None => Ok(None),
@@ -105,7 +110,7 @@ impl FileMappings {
         }
     }
 
-    /// Says what is behind `range`, whatever was there.
+    /// Notes the file behind `range`, instead of what was there.
     pub(crate) fn set(&mut self, range: Range<u64>, what: FileMapping) {
         self.clear(range.clone());
         let maps = Arc::make_mut(&mut self.maps);
@@ -126,9 +131,9 @@ impl FileMappings {
         maps.insert(range, what);
     }
 
-    /// Says that no file is behind `range`.
+    /// Notes that no file is behind `range`.
     pub(crate) fn clear(&mut self, range: Range<u64>) {
-        // Nearly always: what is unmapped is no file's.
+        // The usual case: what is unmapped shows no file.
         if self.inside(range.clone()).next().is_none() {
             return;
         }
@@ -146,7 +151,7 @@ impl FileMappings {
         }
     }
 
-    /// Whether one reaches beyond `range` on both sides: without it there were one more.
+    /// Whether one mapping reaches beyond `range` on both sides: without `range` it becomes two.
     pub(crate) fn surround(&self, range: &Range<u64>) -> bool {
         self.maps
             .by_address
@@ -155,18 +160,18 @@ impl FileMappings {
             .is_some_and(|(_, (end, _))| *end > range.end)
     }
 
-    /// Whether a file of scratch is behind any address.
+    /// Whether any address shows this file of scratch.
     pub(crate) fn show(&self, node: NodeId) -> bool {
         from(&self.maps.scratch, node, 0).next().is_some()
     }
 
-    /// Whether any file of scratch is.
+    /// Whether any address shows a file of scratch.
     pub(crate) fn show_scratch(&self) -> bool {
         !self.maps.scratch.is_empty()
     }
 
-    /// Where bytes of a file of scratch are shared: which addresses, and what is at their beginning. It looks at every mapping
-    /// of the file that begins before their end, so it is not to be asked about each of many.
+    /// Addresses that share these bytes of a file of scratch. Walks over every mapping of the file
+    /// that begins before their end: not to be asked for each of many.
     pub(crate) fn sharing(
         &self,
         node: NodeId,
@@ -177,7 +182,7 @@ impl FileMappings {
         all.filter_map(move |place| self.cut(place, &bytes)).filter(|(_, what)| what.shared)
     }
 
-    /// Where they are written: no bytes twice.
+    /// Addresses that share these bytes for writing: no byte twice.
     pub(crate) fn written(
         &self,
         node: NodeId,
@@ -190,7 +195,8 @@ impl FileMappings {
         all.filter_map(move |place| self.cut(place, &bytes))
     }
 
-    /// Whether bytes of a file of scratch that one of these shares are shared elsewhere, too, or by another one of these.
+    /// Whether bytes of a file of scratch that one of these shares are shared elsewhere, too, or by
+    /// another one of these.
     pub(crate) fn overlap(&self, these: &[(Range<u64>, FileMapping)]) -> bool {
         let starts: BTreeSet<_> = these.iter().map(|(range, _)| range.start).collect();
         let nodes: BTreeSet<_> = these.iter().map(|(_, what)| what.node).collect();
@@ -373,7 +379,8 @@ mod tests {
         pages
     }
 
-    /// A guest has them all asked about in one call, that no deadline ends: looking at each for each would take ten seconds.
+    /// A guest has them all asked about in one call, that no deadline ends: looking at each for
+    /// each would take ten seconds.
     #[test]
     fn what_is_asked_about_each_of_many_mappings_does_not_look_at_all_the_others() {
         const MANY: u64 = 1000;
@@ -410,7 +417,8 @@ mod tests {
             looked_at(&|| assert!(all.iter().all(|(_, what)| mappings.show(what.node)))),
         ];
         assert!(asked.iter().all(|looked_at| *looked_at <= 3 * all.len() as u64), "{asked:?}");
-        // Once a call, `mmap`, `write`: those of the file, and those only that begin before the end.
+        // Once a call, `mmap`, `write`: those of the file, and those only that begin before the
+        // end.
         let sharing = |bytes: Range<u64>| {
             looked_at(&|| assert!(mappings.sharing(one, bytes.clone()).count() > 0))
         };

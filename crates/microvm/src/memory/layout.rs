@@ -1,13 +1,15 @@
-//! Where things are. A guest address, the guest's physical address and the offset in the arena are the same number, so
-//! translating one is a bounds check.
+//! Where everything lies. A guest address, the guest's physical address and the offset in the arena
+//! are the same number, so translating one is a bounds check.
 //!
 //! ```text
-//!   0        64 KiB     64 MiB                                        768 MiB             3.5 GiB     + 10 MiB
-//!   │ never  │ programs │ stack · vdso · interpreter · PIE, break │ everything that is │ monitor's │
-//!   │ mapped │ at fixed │        close to each other              │ mapped without an  │ own pages │
-//!   │        │ places   │                                         │ address            │           │
+//!   0        64 KiB     64 MiB                         768 MiB               3.5 GiB     + 10 MiB
+//!   │ never  │ programs │ stack · vdso · interpreter · │ mappings without an │ monitor's │
+//!   │ mapped │ at fixed │ PIE, break, close to each    │ address             │ own pages │
+//!   │        │ addresses│ other                        │                     │           │
 //! ```
-//! Where in the last two zones of a guest things begin is drawn for each machine that is started: [`Places`].
+//!
+//! The beginnings of the last two zones of a guest are drawn for each machine that is started:
+//! [`Places`].
 
 use std::io;
 use std::ops::Range;
@@ -18,60 +20,62 @@ use rustix::rand::{GetRandomFlags, getrandom};
 pub const PAGE: u64 = 4096;
 /// Bytes of a block: what one page table covers, and a huge page.
 pub const BLOCK: u64 = 2 << 20;
-/// End of what a guest can have mapped. With the monitor's pages below what the processor's own interrupt controller and KVM
-/// have for themselves, just under 4 GiB.
+/// End of a guest's mappings. With the monitor's pages it lies just below 4 GiB, where the
+/// processor's interrupt controller and KVM have addresses of their own.
 pub const USER_END: u64 = 0xe000_0000;
 /// End of the addresses that `MAP_32BIT` asks for: `mmap(2)`.
 pub const LOW_END: u64 = 2 << 30;
-/// End of the addresses that a program can have at all. A processor does not start at what is neither below it nor in the
-/// upper half.
+/// End of the lower half of the addresses. The processor cannot continue at an address beyond it
+/// and below the upper half.
 pub const USER_HALF_END: u64 = 1 << 47;
 /// The first address that can be mapped: a null pointer with any small offset faults.
 pub const USER_START: u64 = 0x1_0000;
 
-/// Bytes of the stack. Below it nothing is mapped.
+/// Bytes of the first thread's stack. Nothing is mapped below it.
 pub const STACK_BYTES: u64 = 8 << 20;
-/// Where a machine has its stack at the lowest.
+/// The lowest address of a stack.
 const FIRST: u64 = 0x0400_0000;
-/// How many places it can have its stack at, a block from each other.
+/// Addresses at which a stack may begin, a block apart.
 const FIRSTS: u64 = 256;
-/// Where position-independent programs are loaded at the lowest; the break follows them.
+/// The lowest address of a position-independent program; the break follows it.
 pub const PROGRAM: u64 = FIRST + PROGRAM_BEHIND;
 /// End of the break.
 pub const BREAK_END: u64 = 0x3000_0000;
 /// Start of the zone for what is mapped without an address.
 pub const MAP_START: u64 = 0x3000_0000;
 
-/// Bytes from the stack's lowest to the shared object, to the dynamic linker, and to the program.
+/// Bytes from the stack's lowest address to the vDSO, to the dynamic linker, and to the program.
 const VDSO_BEHIND: u64 = STACK_BYTES + PAGE;
 const INTERPRETER_BEHIND: u64 = STACK_BYTES + BLOCK;
 const PROGRAM_BEHIND: u64 = 16 << 20;
 
-/// Where a machine has what need not be at one place. What is learnt of the addresses in one machine is of little use against
-/// another; clones have those of their origin.
+/// Addresses drawn for one machine. An address learnt in one machine is of little use against
+/// another; clones have their origin's.
 ///
-/// What lies close to something else does so to share a memory slot with it: KVM takes time and memory for each slot of each
-/// clone.
+/// What lies close to something else shares a memory slot with it: KVM takes time and memory for
+/// each slot of each clone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Places {
     /// End of the stack's memory.
     pub stack_end: u64,
-    /// Bytes of it above the first that is used: a multiple of 16.
+    /// Bytes of the stack above the first that is used: a multiple of 16.
     pub stack_gap: u64,
-    /// Where the shared object is that the kernel provides; a page for it to read from lies before it.
+    /// Address of the shared object that the kernel provides (vDSO); the page before it is the one
+    /// that it reads.
     pub vdso: u64,
-    /// Where the dynamic linker is loaded.
+    /// Address of the dynamic linker.
     pub interpreter: u64,
-    /// Where a position-independent program is loaded.
+    /// Address of a position-independent program.
     pub program: u64,
-    /// Bytes between it and the break.
+    /// Bytes between the program and its break.
     pub break_gap: u64,
-    /// From where on to map what has no address.
+    /// Lowest address of mappings without an address.
     pub maps: u64,
 }
 
 impl Places {
-    /// Others each time, clear of what a program is linked to. None where that leaves no place.
+    /// Draws addresses clear of `fixed`, the pages that a program is linked to. None where that
+    /// leaves no room.
     ///
     /// # Errors
     /// When the host has no randomness.
@@ -105,21 +109,21 @@ impl Places {
         }))
     }
 
-    /// Whether a machine can have its shared object there.
+    /// Whether a machine can have its vDSO there.
     pub(crate) fn can_have_vdso(at: u64) -> bool {
         (FIRST..BREAK_END).contains(&at) && at.is_multiple_of(PAGE)
     }
 }
 
-/// The monitor's own pages begin here: descriptor tables, stubs, the ring-0 stack, and all page tables. They are part of
-/// the arena so that a reset restores them like everything else.
+/// Start of the monitor's own pages: descriptor tables, stubs, the stack of ring 0, and all page
+/// tables. They are part of the arena, so a reset restores them too.
 pub const MONITOR: u64 = USER_END;
 /// Bytes of the monitor's own pages.
 pub const MONITOR_BYTES: u64 = 10 << 20;
 /// Bytes of the whole arena.
 pub const ARENA_BYTES: u64 = USER_END + MONITOR_BYTES;
 
-/// Where ring 0 sees the monitor's first pages.
+/// Address of the monitor's first pages in ring 0.
 pub const HIGH: u64 = 0xffff_ffff_8000_0000;
 /// Offsets of the monitor's pages that ring 0 sees, from [`MONITOR`] as from [`HIGH`].
 pub mod ring0 {
@@ -131,7 +135,7 @@ pub mod ring0 {
     pub const TSS: u64 = 0x2000;
     /// One stub per exception, and the one for `syscall`.
     pub const STUBS: u64 = 0x3000;
-    /// Stub of `syscall`, behind those of the 32 exceptions.
+    /// The stub of `syscall`, behind those of the 32 exceptions.
     pub const SYSCALL_STUB: u64 = STUBS + 0x800;
     /// End of the one page of stack.
     pub const STACK_TOP: u64 = 0x5000;
@@ -139,7 +143,8 @@ pub mod ring0 {
     pub const PAGES: u64 = 5;
 }
 
-/// Page tables: of four levels, the lowest two are linear arrays with one entry per block and per page.
+/// Page tables of four levels. The lowest two are linear arrays, with one entry for each block and
+/// each page.
 pub mod tables {
     use super::MONITOR;
 

@@ -10,7 +10,8 @@
 //!   layout         where everything lies
 //! ```
 //!
-//! Nothing here knows KVM or Linux's system calls: `machine` runs a guest in a [`Space`], `linux` answers calls by it.
+//! Nothing here knows KVM or Linux's system calls: `machine` runs a guest in a [`Space`], `linux`
+//! answers calls by it.
 
 pub mod arena;
 pub(crate) mod file_mappings;

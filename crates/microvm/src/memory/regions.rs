@@ -1,4 +1,4 @@
-//! Which addresses a guest has mapped, and with which rights. Plain data.
+//! The addresses that a guest has mapped, and the rights to each. Plain data.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -6,29 +6,29 @@ use std::ops::Range;
 use crate::memory::layout::page_down;
 use crate::memory::rights::Rights;
 
-/// Mapped ranges of whole pages: disjoint, and neighbours of equal rights are one.
+/// Disjoint mapped ranges of whole pages; neighbours with equal rights are one range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Regions {
     /// By start: end and rights.
     map: BTreeMap<u64, (u64, Rights)>,
-    /// Bytes of those that can hold anything.
+    /// Bytes of the ranges that count as memory.
     counted: u64,
 }
 
 impl Regions {
-    /// How many there are.
+    /// Number of ranges.
     #[must_use]
     pub fn count(&self) -> usize {
         self.map.len()
     }
 
-    /// Bytes that can hold anything: all but what never could be touched.
+    /// Bytes that count as memory: all but those that could never be touched.
     #[must_use]
     pub fn counted(&self) -> u64 {
         self.counted
     }
 
-    /// The same of those in a range.
+    /// Bytes of `range` that count as memory.
     #[must_use]
     pub fn counted_in(&self, range: Range<u64>) -> u64 {
         let counting = self.inside(range).filter(|(_, rights)| rights.count());
@@ -40,7 +40,7 @@ impl Regions {
         self.map.iter().map(|(start, (end, rights))| (*start..*end, *rights))
     }
 
-    /// Those parts that lie inside `range`, by address.
+    /// The parts that lie inside `range`, by address.
     pub fn inside(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, Rights)> + '_ {
         let before = self.map.range(..=range.start).next_back();
         let first =
@@ -51,7 +51,7 @@ impl Regions {
         })
     }
 
-    /// Whether anything of `range` is mapped.
+    /// Whether any byte of `range` is mapped.
     #[must_use]
     pub fn touch(&self, range: Range<u64>) -> bool {
         self.inside(range).next().is_some()
@@ -63,7 +63,7 @@ impl Regions {
         self.allow(range, Rights::NONE)
     }
 
-    /// Whether all of `range` is mapped with at least `wanted`. An empty range always is.
+    /// Whether all of `range` is mapped with at least `wanted`. True of an empty range.
     #[must_use]
     pub fn allow(&self, range: Range<u64>, wanted: Rights) -> bool {
         let mut reached = range.start;
@@ -76,7 +76,7 @@ impl Regions {
         reached >= range.end
     }
 
-    /// Maps `range`, whatever was there.
+    /// Maps `range`, instead of what was there.
     pub fn set(&mut self, range: Range<u64>, rights: Rights) {
         self.clear(range.clone());
         if rights.count() {
@@ -118,19 +118,19 @@ impl Regions {
         }
     }
 
-    /// Whether an address lies inside a region, and not at an end of one.
+    /// Whether an address lies inside a region, not at one of its ends.
     #[must_use]
     pub fn cut_at(&self, address: u64) -> bool {
         self.map.range(..address).next_back().is_some_and(|(_, (end, _))| *end > address)
     }
 
-    /// Whether one region reaches beyond `range` on both sides: without it there were one more.
+    /// Whether one region reaches beyond `range` on both sides: without `range` it becomes two.
     #[must_use]
     pub fn surround(&self, range: &Range<u64>) -> bool {
         self.map.range(..range.start).next_back().is_some_and(|(_, (end, _))| *end > range.end)
     }
 
-    /// Those parts of `range` that are not mapped, by address.
+    /// The parts of `range` that are not mapped, by address.
     #[must_use]
     pub fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let (mut gaps, mut at) = (Vec::new(), range.start);
@@ -168,7 +168,8 @@ impl Regions {
     pub fn at(&self, address: u64) -> Option<(Range<u64>, Rights)> {
         let page = page_down(address);
         let (&start, &(end, rights)) = self.map.range(..=page).next_back()?;
-        // Ends are whole pages; the last page of all addresses has no end that could be told.
+        // Ends are whole pages. The last page of the address space has no end that could be
+        // expressed.
         (end > page).then_some((start..end, rights))
     }
 }

@@ -1,21 +1,22 @@
-//! What a guest may do with a page.
+//! A guest's rights to a page.
 
 use std::fmt;
 use std::ops::BitOr;
 
-/// Rights on a page. The hardware cannot withhold reading from what may be written or executed.
+/// Rights to a page. The hardware cannot withhold reading from a page that may be written or
+/// executed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rights(u8);
 
 impl Rights {
-    /// The bits that the hardware knows of.
+    /// The bits that the hardware knows.
     const HARDWARE: u8 = 7;
 
-    /// Every access faults, and nothing was ever there: it takes no memory.
+    /// Every access faults, and the page was never accessible: it takes no memory.
     pub const NONE: Self = Self(0);
-    /// Every access faults, but what was written before is still there, and counts.
+    /// Every access faults, but the page still holds what was written before, and counts.
     pub const HIDDEN: Self = Self(8);
-    /// Reading.
+    /// Read only.
     pub const READ: Self = Self(1);
     /// Reading and writing.
     pub const WRITE: Self = Self(3);
@@ -41,12 +42,12 @@ impl Rights {
         Self::of_protection((execute << 2 | write << 1 | read) as u64)
     }
 
-    /// As a number, for a snapshot on disk.
+    /// The rights as a number, for a snapshot on disk.
     pub(crate) const fn bits(self) -> u8 {
         self.0
     }
 
-    /// Those of a number; none where no mapping can have them.
+    /// The rights of a number; none where no mapping can have them.
     pub(crate) const fn of_bits(bits: u8) -> Option<Self> {
         match bits {
             0 | 1 | 3 | 5 | 7 | 8 => Some(Self(bits)),
@@ -60,26 +61,26 @@ impl Rights {
         self.0 & wanted.0 == wanted.0
     }
 
-    /// Whether going from here to `new` takes something away.
+    /// Whether `new` lacks any of these rights.
     #[must_use]
     pub const fn shrink_to(self, new: Self) -> bool {
         self.0 & Self::HARDWARE & !new.0 != 0
     }
 
-    /// Whether memory with these rights can hold anything.
+    /// Whether a page with these rights counts as memory.
     #[must_use]
     pub const fn count(self) -> bool {
         self.0 != 0
     }
 
-    /// What memory with these rights has once it is to have `new`: what was touchable stays counted.
+    /// The rights of a page once it is given `new`: a page that was accessible stays counted.
     #[must_use]
     pub const fn turned_into(self, new: Self) -> Self {
         if self.count() && !new.count() { Self::HIDDEN } else { new }
     }
 
-    /// The flags of a page-table entry: present, user, and accessed and dirty ahead of time, so that the processor never
-    /// writes to a table.
+    /// Flags of a page-table entry: present, user, and accessed and dirty ahead of time, so that
+    /// the processor never writes to a table.
     #[must_use]
     pub const fn entry_flags(self) -> u64 {
         const PRESENT_USER_ACCESSED_DIRTY: u64 = 1 | 4 | 0x60;

@@ -1,8 +1,8 @@
-//! What runs in ring 0: two instructions for each way in, and nothing more.
+//! The code of ring 0: two instructions for each way in, and nothing more.
 //!
-//! A guest is at CPL 3 always. An exception or a `syscall` takes the processor to a stub, whose `out` hands over to the
-//! monitor; the monitor puts the processor back at CPL 3 itself, so no stub returns, and no instruction that returns
-//! exists in ring 0.
+//! A guest is always at CPL 3. An exception or a `syscall` takes the processor to a stub, whose
+//! `out` hands over to the monitor. The monitor puts the processor back at CPL 3 itself, so ring 0
+//! contains no instruction that returns.
 
 use crate::memory::arena::Arena;
 use crate::memory::layout::{HIGH, MONITOR, ring0};
@@ -14,26 +14,26 @@ pub const PATCHED: u16 = 0xf1;
 /// The port of unikernels' hypercalls, from CPL 3.
 pub const HYPERCALL: u16 = 0xf2;
 
-/// Selectors. The order is SYSRET's, although nobody returns by it.
+/// Selector of ring 0's code. The order is SYSRET's, which is never executed.
 pub const KERNEL_CODE: u16 = 0x10;
-/// The guest's stack and data.
+/// Selector of the guest's stack and data.
 pub const USER_DATA: u16 = 0x2b;
-/// The guest's code.
+/// Selector of the guest's code.
 pub const USER_CODE: u16 = 0x33;
-/// The task's.
+/// Selector of the task state.
 pub const TASK: u16 = 0x40;
-/// Last byte of the task state: 104 bytes, a bit for each of 256 ports, and the byte of ones that ends them.
+/// Last byte of the task state: 104 bytes, a bit for each of 256 ports, and a closing byte of ones.
 pub const TASK_LIMIT: u32 = 104 + 32;
-/// Last byte of the descriptors and of the exception gates.
+/// Last byte of the segment descriptors.
 pub const GDT_LIMIT: u16 = 0x4f;
-/// Last byte of the gates: those of the 32 exceptions. Any other interrupt faults.
+/// Last byte of the exception gates: those of the 32 exceptions. Any other interrupt faults.
 pub const IDT_LIMIT: u16 = 32 * 16 - 1;
 
 const EXCEPTIONS: u8 = 32;
 const BREAKPOINT: u8 = 3;
 
-/// Writes descriptors, gates, stubs and the task state. Accessed and busy bits are set ahead of time: the processor
-/// writes nothing here but frames on the stack.
+/// Writes descriptors, gates, stubs and the task state. Accessed and busy bits are set ahead of
+/// time: the processor writes nothing here but frames on the stack.
 pub fn lay_out(arena: &mut Arena) {
     let gdt = MONITOR + ring0::GDT;
     arena.set_word(gdt + 0x10, 0x00af_9b00_0000_ffff);

@@ -1,8 +1,9 @@
-//! Which pages of a clone are its own: asked of the kernel, instead of noted by faults.
+//! Asks the kernel which pages a clone has written, instead of noting them by faults.
 //!
-//! PAGEMAP_SCAN (Linux ≥ 6.7) walks a range and reports pages by category. A page is a clone's own when it is not the
-//! file's any more, **in memory or in swap**: to ask for those in memory alone leaks what was swapped out into the next
-//! call. The kernel may stop early, when its list is full; it says where, and the walk continues from there.
+//! PAGEMAP_SCAN (Linux ≥ 6.7) walks a range and reports pages by category. A page is a clone's own
+//! when it is not the file's any more, **in memory or in swap**: a scan of memory alone would leave
+//! swapped-out pages to the next call. The kernel may stop early when its list is full; it tells
+//! where, and the walk continues there.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +12,7 @@ use std::os::fd::AsRawFd;
 
 use crate::mutant::{self, Mutant};
 
-/// Ranges that one call reports at most.
+/// Ranges that one ioctl reports.
 const MAX_RANGES: usize = 512;
 
 const FILE: u64 = 1 << 2;
@@ -46,24 +47,25 @@ struct PageRegion {
     categories: u64,
 }
 
-/// This process's page tables, to be asked.
+/// Asks about the page tables of this process.
 #[derive(Debug)]
 pub struct Scanner {
     pagemap: File,
-    /// Ranges that are asked for at a time. The list is a walk's own: clones are many, and most of them wait.
+    /// Ranges of one ioctl's list. Each walk has a list of its own: clones are many, and most of
+    /// them wait.
     room: usize,
 }
 
 impl Scanner {
-    /// Opens `/proc/self/pagemap`; asks nothing yet.
+    /// Opens `/proc/self/pagemap`, and asks nothing yet.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// When the file cannot be opened.
     pub fn open() -> io::Result<Self> {
         Ok(Self { pagemap: File::open("/proc/self/pagemap")?, room: MAX_RANGES })
     }
 
-    /// With room for fewer ranges, so that walks stop early.
+    /// With a shorter list, so that walks stop early.
     #[doc(hidden)]
     #[must_use]
     pub fn with_room(mut self, ranges: usize) -> Self {
@@ -79,7 +81,7 @@ impl Scanner {
         self.walk(range, (FILE, FILE))
     }
 
-    /// The pages in a range of this process's addresses that are there, whosever they are.
+    /// The pages that exist in a range of this process's addresses, private or not.
     ///
     /// # Errors
     /// ENOTTY before Linux 6.7.
@@ -87,7 +89,7 @@ impl Scanner {
         self.walk(range, (0, PRESENT))
     }
 
-    /// Pages in memory or in swap of which these categories hold, some of them inverted.
+    /// Pages in memory or in swap that have these categories, some of them inverted.
     fn walk(
         &self,
         range: Range<u64>,
@@ -112,7 +114,8 @@ impl Scanner {
                 ..Request::default()
             };
             let argument = &raw mut request;
-            // SAFETY: the request and the list that it refers to live on, and are as long as they say.
+            // SAFETY: the request and the list that it refers to live on, and are as long as they
+            // say.
             let count = unsafe { libc::ioctl(self.pagemap.as_raw_fd(), PAGEMAP_SCAN, argument) };
             let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
             // SAFETY: so many has the kernel written, and no more than there is room for.

@@ -1,8 +1,12 @@
-//! A guest's address space: its regions, the page tables that say the same to the processor, and the memory behind them.
+//! A guest's address space: its regions, the page tables that say the same to the processor, and
+//! the memory behind them.
 //!
-//! Three rules keep the three in step. A right that is added needs nothing more than the entry. A right that is taken
-//! away is flushed before the guest runs again. MemoryKind that is unmapped is given back at once, so that whoever maps the
-//! address next finds zeros.
+//! Three rules keep the three in step:
+//!
+//! 1. A right that is added changes the page-table entry alone.
+//! 2. A right that is taken away is flushed before the guest runs again.
+//! 3. Memory that is unmapped is given back at once, so that a later mapping of the address reads
+//!    as zero.
 
 mod journal;
 mod limits;
@@ -31,67 +35,69 @@ pub use rewind::Reset;
 pub(crate) use saved::{SavedSpace, SpaceRestoreError};
 pub use units::Units;
 
-/// Bytes of a clone's own zone for what is smaller than a block, unless that is more than half of it.
+/// Bytes of a clone's own zone for mappings smaller than a block, unless that is more than half of
+/// the zone.
 const SMALL_BYTES: u64 = 256 << 20;
 
-/// As which shared memory is noted.
+/// The rights with which shared memory is noted.
 const SHARED: Rights = Rights::WRITE;
 
-/// A guest's memory as it asked for it.
+/// A guest's address space.
 #[derive(Debug)]
 pub struct Space {
     pub(crate) arena: Arena,
     pub(crate) state: SpaceState,
-    /// What a reset has to undo; in a clone only.
+    /// What a reset has to undo; filled in clones only.
     journal: Journal,
-    /// Most bytes that may be mapped.
+    /// Bytes that may count as memory.
     limit: u64,
-    /// The same as the guest has set it for itself, where what cannot be touched counts, too: `RLIMIT_AS`.
+    /// The guest's own limit (`RLIMIT_AS`), for which inaccessible mappings count, too.
     own_limit: u64,
 }
 
-/// What the monitor knows of an address space beyond the arena's bytes.
+/// The state of an address space, beside the arena's bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SpaceState {
     pub(crate) regions: Regions,
-    /// Which of them show files.
+    /// The regions that show files.
     pub(crate) files: FileMappings,
-    /// Which of them are nobody's file and yet shared: what is there stays until it is unmapped. All with the same rights.
+    /// The regions that are shared but show no file: their bytes stay until they are unmapped. All
+    /// are noted with the same rights.
     shared: Regions,
-    /// Which of them are stacks of threads that have no memory yet.
+    /// The regions that are stacks of threads and have no memory yet.
     stacks: Regions,
     break_start: u64,
     break_now: u64,
-    /// In which something is or was mapped.
+    /// The units in which something is or was mapped.
     units: Units,
-    /// Where the shared object is that the kernel provides, if it was given one.
+    /// Address of the shared object that the kernel provides (vDSO); 0 without one.
     pub(crate) vdso: u64,
-    /// From where on to look for room: in a clone, where memory is its own.
+    /// Lowest address at which room is looked for: in a clone, the start of its own memory.
     floor: u64,
-    /// The same for what fills a block or more: there a clone has whole blocks on huge pages.
+    /// The same for mappings of a block or more, which a clone has on huge pages.
     huge: u64,
-    /// Bytes that counted when the first machine was frozen that this one comes from. A clone that is frozen in its turn passes
-    /// them on: what it has mapped itself is its own, and its clones'.
+    /// Bytes that counted when the first machine of this line was frozen. A clone that is frozen in
+    /// its turn passes the number on: what it has mapped itself counts for its clones.
     pub(crate) given: Option<u64>,
 }
 
 /// Where to map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Anywhere; near this address if it is free.
+    /// At any address, preferably this one.
     Hint(u64),
-    /// Anywhere, so that a block begins this far behind it.
+    /// At any address from which a block begins this many bytes on.
     BlockAt(u64),
-    /// Anywhere in the first two gigabytes.
+    /// At any address below 2 GiB.
     Low,
-    /// Here, instead of what is mapped.
+    /// At this address, in place of what is mapped there.
     Fixed(u64),
-    /// Here, if it is free.
+    /// At this address, or not at all when something is mapped there.
     FixedIfFree(u64),
 }
 
 impl Space {
-    /// An empty one.
+    /// An empty address space.
     ///
     /// # Errors
     /// When the host has no memory for it.
@@ -117,7 +123,7 @@ impl Space {
         Self { arena, state, journal: Journal::default(), limit: u64::MAX, own_limit: u64::MAX }
     }
 
-    /// One that continues a frozen one.
+    /// A clone of a frozen address space.
     ///
     /// # Errors
     /// When the host has no address space for it.
@@ -125,7 +131,8 @@ impl Space {
         Ok(Self::of(Arena::clone_of(frozen)?, state))
     }
 
-    /// Freezes it, to be cloned. Blocks that are all of one kind become huge pages of the guest's.
+    /// Freezes it, to be cloned. Blocks with the same rights throughout become huge pages of the
+    /// guest's.
     ///
     /// # Errors
     /// When the host refuses.
@@ -152,18 +159,18 @@ impl Space {
         Ok((frozen, self.state))
     }
 
-    /// The memory itself.
+    /// The arena, to be changed.
     pub fn arena_mut(&mut self) -> &mut Arena {
         &mut self.arena
     }
 
-    /// The memory itself.
+    /// The arena behind the address space.
     #[must_use]
     pub fn arena(&self) -> &Arena {
         &self.arena
     }
 
-    /// What is mapped.
+    /// The mapped regions.
     #[must_use]
     pub fn regions(&self) -> &Regions {
         &self.state.regions
@@ -175,12 +182,12 @@ impl Space {
         &self.state.units
     }
 
-    /// From where on to look for room, until it is frozen.
+    /// Sets the lowest address at which room is looked for, until it is frozen.
     pub fn map_from(&mut self, start: u64) {
         (self.state.floor, self.state.huge) = (start, start);
     }
 
-    /// `mmap` without a file: `length` bytes of zeros. Returns where.
+    /// `mmap` without a file: `length` bytes of zeros. Returns the address.
     ///
     /// # Errors
     /// Those of `mmap(2)`.
@@ -196,7 +203,7 @@ impl Space {
         let start = match place {
             Place::Hint(hint) => self.anywhere(page_down(hint), length, rights)?,
             Place::BlockAt(offset) => {
-                // Room for less than a block before it, wherever the room begins.
+                // With room for less than a block before it, wherever the room begins.
                 let start = self.anywhere(0, length + BLOCK, rights)?;
                 (start + offset).next_multiple_of(BLOCK) - offset
             }
@@ -206,7 +213,7 @@ impl Space {
             }
             Place::Fixed(start) => {
                 let range = user(start, length)?;
-                // Before anything is gone: what is here may leave two parts.
+                // Checked before anything is unmapped: the mapping that is there may be cut in two.
                 self.check_count(1 + usize::from(self.surround(&range)))?;
                 self.release(range)?;
                 start
@@ -222,12 +229,12 @@ impl Space {
         Ok(start)
     }
 
-    /// Maps what is free.
+    /// Maps a range that is free.
     fn grant(&mut self, range: Range<u64>, rights: Rights) -> Result<(), Errno> {
         self.check_count(1)?;
         self.check_own_room(range.end - range.start)?;
-        // What cannot be touched holds nothing, except where a clone has to put zeros in the place of its template's pages:
-        // those are its own.
+        // Inaccessible pages hold nothing, unless a clone has to put zeros in the place of its
+        // template's pages: those zeros are its own memory.
         let hidden = if rights.count() { Vec::new() } else { self.arena.inherited(range.clone()) };
         let held = if rights.count() { std::slice::from_ref(&range) } else { &hidden[..] };
         let more: u64 = held.iter().map(|part| part.end - part.start).sum();
@@ -239,14 +246,15 @@ impl Space {
         for part in hidden {
             self.state.regions.set(part, Rights::HIDDEN);
         }
-        // What cannot be written yet, as a thread's stack at first, will hardly be touched all over.
+        // A range that cannot be written yet, as a thread's stack at first, will hardly be touched
+        // all over.
         if rights.allow(Rights::WRITE) {
             self.arena.hold_on_huge(&self.whole_blocks(&range));
         }
         self.enter(range, rights)
     }
 
-    /// The blocks that a range lies in, but for those at its ends that do not count as memory all over.
+    /// The blocks of a range, without those at its ends that do not count as memory throughout.
     fn whole_blocks(&self, range: &Range<u64>) -> Range<u64> {
         let (mut start, mut end) = (range.start / BLOCK * BLOCK, range.end.next_multiple_of(BLOCK));
         let counts = |block: Range<u64>| self.state.regions.counted_in(block) == BLOCK;
@@ -268,7 +276,7 @@ impl Space {
             return Ok(hint);
         }
         let align = if length >= BLOCK { BLOCK } else { PAGE };
-        // What cannot be touched yet, as a thread's stack at first, will hardly be touched all over.
+        // As above: a range that cannot be written yet will hardly be touched all over.
         let from = match length >= BLOCK && rights.allow(Rights::WRITE) {
             true => self.state.huge,
             false => self.state.floor,
@@ -319,7 +327,7 @@ impl Space {
             return Ok(());
         }
         if end > USER_END || !self.state.regions.cover(range.clone()) {
-            // As on Linux, what lies before the hole is changed.
+            // As on Linux, the part before the hole is changed.
             let hole = self.state.regions.gaps(range).first().map_or(start, |hole| hole.start);
             self.protect(start, hole - start, rights)?;
             return Err(Errno::NOMEM);
@@ -347,7 +355,8 @@ impl Space {
         shrinking.map_or(Ok(()), |range| self.arena.flush(range).map_err(refused))
     }
 
-    /// MADV_DONTNEED: the pages stay mapped and read as zero, but for shared ones, whose contents are not the mapping's own.
+    /// MADV_DONTNEED: the pages stay mapped and read as zero. Shared pages keep their bytes, which
+    /// are not this mapping's own.
     ///
     /// # Errors
     /// Those of `madvise(2)`.
@@ -358,7 +367,7 @@ impl Space {
         let end = start.checked_add(page_up(length)).filter(|end| *end <= USER_END);
         let range = start..end.ok_or(Errno::NOMEM)?;
         if !self.state.regions.cover(range.clone()) {
-            // As on Linux, what is mapped is forgotten.
+            // As on Linux, the mapped parts are forgotten all the same.
             let parts: Vec<_> = self.state.regions.inside(range).map(|(part, _)| part).collect();
             for part in parts {
                 self.forget(part.start, part.end - part.start)?;
@@ -370,7 +379,8 @@ impl Space {
         }
         for range in self.state.shared.gaps(range) {
             self.arena.discard(range.clone()).map_err(refused)?;
-            // What never could be touched is zero in the template, too: zeros of a clone's own would not count.
+            // Pages that were never accessible are zero in the template, too: zeros of a clone's
+            // own would not count.
             for (part, _) in self.state.regions.inside(range).filter(|(_, rights)| rights.count()) {
                 self.arena.zero_on_reuse(part);
             }
@@ -378,23 +388,23 @@ impl Space {
         Ok(())
     }
 
-    /// Says that a range that was just mapped is shared memory of nobody's file.
+    /// Notes that a range just mapped is shared, and shows no file.
     pub(crate) fn share(&mut self, range: Range<u64>) {
         self.state.shared.set(range, SHARED);
     }
 
-    /// Whether any of a range is that.
+    /// Whether any byte of a range is shared without a file.
     pub(crate) fn is_shared(&self, range: Range<u64>) -> bool {
         self.state.shared.touch(range)
     }
 
-    /// Says that a file is behind a range that was just mapped.
+    /// Notes the file that a range just mapped shows.
     pub(crate) fn show(&mut self, range: Range<u64>, file: FileMapping) {
         self.state.files.set(range, file);
     }
 
-    /// Says that shared pages may come to have what their files have not: all of a mapping of which a part can be written to,
-    /// so that it stays one.
+    /// Notes that shared pages may become newer than their files: for a whole mapping when a part
+    /// of it becomes writable, so that it stays one mapping.
     pub(crate) fn write_to_files(&mut self, range: &Range<u64>) {
         for (whole, file) in self.state.files.around(range) {
             if file.shared && !file.written {
@@ -403,7 +413,7 @@ impl Space {
         }
     }
 
-    /// Which addresses show files.
+    /// The mappings of files.
     pub(crate) fn files(&self) -> &FileMappings {
         &self.state.files
     }
@@ -435,11 +445,11 @@ impl Space {
         if length > 0 && !self.state.regions.allow(page_down(start)..page_up(end), wanted) {
             return Err(Errno::FAULT);
         }
-        // Nothing is read through a null pointer with no length, but its range must lie in the arena.
+        // An empty range is not read, but it must lie in the arena.
         Ok(start..end)
     }
 
-    /// Tells the page tables; the caller has told the regions.
+    /// Writes the page tables; the caller has changed the regions.
     fn enter(&mut self, range: Range<u64>, rights: Rights) -> Result<(), Errno> {
         if range.is_empty() {
             return Ok(());
@@ -460,7 +470,7 @@ fn user(start: u64, length: u64) -> Result<Range<u64>, Errno> {
     }
 }
 
-/// The host refused to change the arena: for the guest that is a lack of memory.
+/// The host refused to change the arena: the guest is told that memory is short.
 fn refused(error: io::Error) -> Errno {
     tracing::warn!(%error, "the host refused to change a guest's memory");
     Errno::NOMEM

@@ -1,8 +1,9 @@
 //! The guest's page tables, written by the monitor alone.
 //!
-//! Every address maps to itself. Each block has a frame of its own for its page entries, at a fixed place, so changing
-//! rights never allocates; a block of one kind is a huge page and leaves its frame unused. Accessed and dirty bits are
-//! set ahead of time: nothing but this module ever writes a table.
+//! Every address maps to itself. Each block has a frame for its page entries at a fixed offset, so
+//! a change of rights never allocates; a block with the same rights throughout is a huge page, and
+//! leaves its frame unused. Accessed and dirty bits are set ahead of time, so that only this module
+//! writes to a table.
 
 use std::io;
 use std::ops::Range;
@@ -16,7 +17,8 @@ use crate::memory::rights::Rights;
 const ACCESSED: u64 = 0x20;
 const DIRTY: u64 = 0x40;
 const HUGE: u64 = 0x80;
-/// A table's own entry allows everything; the last level decides. Supervisor tables lack the user bit (4).
+/// A table's own entry allows everything; the last level decides. Supervisor tables lack the user
+/// bit (4).
 const TABLE: u64 = 0x27;
 const SUPERVISOR_TABLE: u64 = 0x23;
 
@@ -47,8 +49,8 @@ fn entry_of(address: u64, shift: u32) -> u64 {
     (address >> shift & 511) * 8
 }
 
-/// Gives whole pages of the guest these rights. Whoever takes a right away flushes the range afterwards, except where a
-/// huge page had to be split: that is flushed here.
+/// Gives whole pages of the guest these rights. A caller that takes a right away flushes the range
+/// afterwards; where a huge page has to be split, it is flushed here.
 ///
 /// # Errors
 /// When the host refuses the flush.
@@ -73,8 +75,8 @@ pub fn set(arena: &mut Arena, range: Range<u64>, rights: Rights) -> io::Result<(
     Ok(())
 }
 
-/// Takes off the marks of use that are set ahead of time, page by page: whatever the processor goes through a table for
-/// from now on it marks itself. Of a machine that has not run yet.
+/// Clears the accessed and dirty bits that are set ahead of time, page by page: from now on the
+/// processor marks what it uses. For a machine that has not run yet.
 ///
 /// # Errors
 /// When the host refuses to change a huge page.
@@ -90,14 +92,14 @@ pub fn forget_use(arena: &mut Arena, range: Range<u64>) -> io::Result<()> {
     Ok(())
 }
 
-/// The pages that were touched since, and whether they were written to.
+/// The pages used since [`forget_use`], and whether each was written.
 pub fn used(arena: &Arena, range: Range<u64>) -> Vec<(u64, bool)> {
     let marks = entries(arena, range).into_iter().map(|(page, slot)| (page, arena.word(slot)));
     let used = marks.filter(|(_, marks)| marks & ACCESSED != 0);
     used.map(|(page, marks)| (page, marks & DIRTY != 0)).collect()
 }
 
-/// The pages of the guest that are entered page by page, and where.
+/// The guest's pages that have an entry each, with the address of the entry.
 fn entries(arena: &Arena, range: Range<u64>) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     for block in (range.start / BLOCK..range.end.div_ceil(BLOCK)).map(|block| block * BLOCK) {
@@ -112,7 +114,7 @@ fn entries(arena: &Arena, range: Range<u64>) -> Vec<(u64, u64)> {
     found
 }
 
-/// Makes the block one of pages.
+/// Splits a block into pages.
 fn open(arena: &mut Arena, block: u64) -> io::Result<()> {
     let slot = tables::BLOCKS + (block / BLOCK) * 8;
     let entry = arena.word(slot);
@@ -131,7 +133,7 @@ const fn page_entry(address: u64) -> u64 {
     tables::PAGES + (address / PAGE) * 8
 }
 
-/// The entry that the processor would find for an address of the guest: 0 when there is none.
+/// The entry that the processor finds for an address of the guest; 0 for none.
 #[cfg(test)]
 pub(crate) fn entry(arena: &Arena, address: u64) -> u64 {
     let block = arena.word(tables::BLOCKS + (address / BLOCK) * 8);

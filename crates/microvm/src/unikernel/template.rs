@@ -1,7 +1,7 @@
-//! A unikernel from which others are cloned, and to which they are reset.
+//! A frozen unikernel: others are cloned from it, and reset to it.
 //!
-//! As for Linux programs, [`crate::linux::Template`], with less to remember: memory, registers, and how far the heap has
-//! grown. What it was asked is not part of it.
+//! As [`crate::linux::Template`] for Linux programs, with less to remember: memory, registers, and
+//! the size of the heap. Its request is not part of it.
 
 use std::io;
 use std::sync::Arc;
@@ -27,12 +27,13 @@ pub struct Template {
 }
 
 impl Template {
-    /// Freezes a unikernel that gave control back: best when it is [`super::Ended::Ready`]. It ends itself.
+    /// Freezes a unikernel that gave control back, best when it is [`super::Ended::Ready`]. The
+    /// unikernel itself ends.
     ///
     /// # Errors
     /// When the host refuses; the unikernel is lost.
     pub fn seal(unikernel: Unikernel) -> Result<Self, UnikernelError> {
-        // Each field is named: one that is added later has to be decided about.
+        // Each field is named: a field that is added has to be decided about.
         let Unikernel { mut vcpu, space, stopper: _, argument, request: _, started: _, heap } =
             unikernel;
         let cpu = CpuState::save(&mut vcpu)?;
@@ -42,7 +43,7 @@ impl Template {
         Ok(Self { frozen, space, cpu, argument, heap })
     }
 
-    /// One that goes on where the template stands, sharing its memory until it writes.
+    /// A clone that goes on where the template stands, and shares its memory until it writes.
     ///
     /// # Errors
     /// When the host refuses a machine.
@@ -62,10 +63,11 @@ impl Template {
         })
     }
 
-    /// Puts one that was spawned from here back to where it began, whatever it did since.
+    /// Puts a clone of this template back to its beginning.
     ///
     /// # Errors
-    /// When anything could not be put back. It is gone then: one that is half reset must never run.
+    /// When anything could not be put back. The clone is dropped: a half-reset machine must never
+    /// run.
     pub fn reset(
         &self,
         mut unikernel: Unikernel,
@@ -79,7 +81,7 @@ impl Template {
         unikernel.vcpu.settle()?;
         unikernel.space.reset(&self.space, scanner).map_err(UnikernelError::Memory)?;
         self.cpu.restore(&mut unikernel.vcpu)?;
-        // A stop that came meanwhile is not lost: nobody would send another one.
+        // A stop that came meanwhile is kept: it would not be sent again.
         let Unikernel { vcpu: _, space: _, stopper: _, argument, request, started, heap } =
             &mut unikernel;
         argument.clone_from(&self.argument);

@@ -1,12 +1,13 @@
-//! Branches: read-only parts that a tree gets after it was built. A clone attaches its function's code
-//! and packages to the tree of its reference machine.
+//! Branches: read-only parts that a tree gets after it was built. A clone attaches its function's
+//! code and packages to the tree of its reference machine.
 //!
 //! ```text
 //!   the tree of a reference machine      a clone's
 //!   /var/task     empty                  /var/task     its function's code
 //!   /opt/python   what it imported from  /opt/python   its function's own packages
 //! ```
-//! Nodes of a branch have numbers that no other part of the tree uses, so an open file keeps its number.
+//! Nodes of a branch have numbers that no other part of the tree uses, so an open file keeps its
+//! number.
 
 use super::node::{MAX_NODES, NodeId};
 use super::sealed::Sealed;

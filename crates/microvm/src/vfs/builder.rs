@@ -1,4 +1,4 @@
-//! Putting a tree together, from layers of the host's and the monitor's own.
+//! Builds a tree from layers of the host's and files of the monitor's own.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -13,10 +13,10 @@ use super::node::{
 use super::sealed::Sealed;
 use super::tree::Tree;
 
-/// A tree in the making, or a branch of one.
+/// A tree, or a branch of one, that is being built.
 #[derive(Debug)]
 pub struct TreeBuilder {
-    /// The number of the first node, which is the top.
+    /// The number of the first node, which is the root.
     first: u32,
     nodes: Vec<Node>,
     layers: Vec<Layer>,
@@ -48,7 +48,7 @@ impl TreeBuilder {
         Ok(self.add_layer(at, Layer::open(host)?))
     }
 
-    /// As [`TreeBuilder::layer`], of an open directory: for who cannot see the host's paths.
+    /// As [`TreeBuilder::layer`], of an open directory, when the host's path is out of sight.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -94,7 +94,7 @@ impl TreeBuilder {
         self
     }
 
-    /// Puts a read-only text of the monitor's at an absolute path.
+    /// Puts a read-only file with this text at an absolute path.
     #[must_use]
     pub fn text(self, at: &str, text: impl Into<Vec<u8>>) -> Self {
         self.single(at, Contents::Bytes(text.into()), 0o444)
@@ -120,7 +120,7 @@ impl TreeBuilder {
         devices.into_iter().fold(self, add)
     }
 
-    /// Puts a text at an absolute path that is made when it is read.
+    /// Puts a file at an absolute path whose text is made at each reading.
     pub(super) fn generated(self, at: &str, file: GeneratedFile) -> Self {
         self.single(at, Contents::Generated(file), 0o444)
     }
@@ -141,7 +141,7 @@ impl TreeBuilder {
         self
     }
 
-    /// The finished tree, with this much room in its scratch directories together.
+    /// The finished tree. Its scratch directories share this room.
     #[must_use]
     pub fn build(self, scratch_bytes: u64, scratch_nodes: u32) -> Tree {
         Tree::new(self.nodes, self.layers, self.scratch, (scratch_bytes, scratch_nodes))
@@ -156,7 +156,7 @@ impl TreeBuilder {
         names.fold(from, |at, name| self.child(at, name, 0o755))
     }
 
-    /// The directory of this name, made if it is not there.
+    /// The directory of this name, which is made if it does not exist.
     fn child(&mut self, parent: NodeId, name: &[u8], mode: u32) -> NodeId {
         if let Some(Contents::Directory(entries)) = self.contents(parent)
             && let Some(DirectoryEntry { node, .. }) = entries.get(name)
@@ -191,8 +191,8 @@ impl TreeBuilder {
 }
 
 impl Branch {
-    /// Reads an open directory. `number`, from 1 to [`Branch::MAX`], says which of a tree's branches
-    /// it can be.
+    /// Reads an open directory. `number`, from 1 to [`Branch::MAX`], says which of a tree's
+    /// branches it can be.
     ///
     /// # Errors
     /// When the directory cannot be read.

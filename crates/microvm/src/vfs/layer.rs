@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use super::node::Moment;
 
-/// An open layer. LayerEntryKind is below its directory must not change while it is used.
+/// An open layer. Its directory must not change while the layer is used.
 #[derive(Debug)]
 pub struct Layer {
     root: OwnedFd,
@@ -31,7 +31,7 @@ pub(crate) enum LayerEntryKind {
     Link(Vec<u8>),
 }
 
-/// Why a directory is no layer.
+/// A directory of the host's that cannot be read.
 #[derive(Debug, Error)]
 #[error("read the layer at {path}")]
 pub struct LayerError {
@@ -46,9 +46,9 @@ impl Layer {
         Self::index(File::open(path).map_err(failed)?.into())
     }
 
-    /// Lists everything below an open directory, parents first and names in order, so that the same layer is numbered in the
-    /// same way each time. Sockets, devices and the like are left out, and what is
-    /// mounted there. No path outside the directory is looked at: whoever does this need not see any.
+    /// Lists everything below an open directory, parents first and names in order, so that the same
+    /// layer is always numbered in the same way. Sockets, devices and mounts are left out. No path
+    /// outside the directory is opened, so the caller needs access to no other.
     pub(crate) fn index(root: OwnedFd) -> Result<(Self, Vec<LayerEntry>), LayerError> {
         let layer = Self { root };
         let mut entries = Vec::new();
@@ -105,12 +105,12 @@ impl Layer {
         Ok(())
     }
 
-    /// Opens a file that the index has.
+    /// Opens a file of the index.
     pub(crate) fn file(&self, path: &Path) -> io::Result<File> {
         Ok(self.resolve(path, OFlags::NONBLOCK)?.into())
     }
 
-    /// Opens what is below the directory, through no link and no mount.
+    /// Opens a path beneath the directory, through no link and no mount.
     fn resolve(&self, path: &Path, kind: OFlags) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | kind;
         let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;

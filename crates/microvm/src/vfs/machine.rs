@@ -1,12 +1,13 @@
-//! Texts about the machine: `/proc`, `/sys/devices/system/cpu` and `/sys/fs/cgroup`, with the names that containers have.
+//! Files about the machine: `/proc`, `/sys/devices/system/cpu` and `/sys/fs/cgroup`, with the names
+//! that containers have.
 //!
-//! A machine has one processor, and its own limit of memory. What changes is told by the process ([`GeneratedFile`]); all else is put
-//! there once.
+//! A machine has one processor, and a limit of memory of its own. Texts that change are made from
+//! the process ([`GeneratedFile`]); all others are fixed.
 
 use super::builder::TreeBuilder;
 use super::node::GeneratedFile;
 
-/// `/proc`, as the process tells it.
+/// Files that are made at each reading.
 const GENERATED: [(&str, GeneratedFile); 11] = [
     ("/proc/self/comm", GeneratedFile::Name),
     ("/proc/self/limits", GeneratedFile::Limits),
@@ -27,7 +28,7 @@ const MEMORY_LIMITS: [&str; 3] = [
     "/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes",
 ];
 
-/// `/proc`, always the same.
+/// Files of `/proc` with a fixed text.
 const PROC: [(&str, &str); 9] = [
     ("/proc/version", "Linux version 6.1.0 (microvm) #Lambswool\n"),
     ("/proc/filesystems", "nodev\tproc\nnodev\ttmpfs\n"),
@@ -88,8 +89,8 @@ const PROCESSORS: [(&str, &str); 26] = [
     ("cpu0/cache/index0/shared_cpu_list", "0"),
 ];
 
-/// Below `/sys/fs/cgroup`: version 2 at the top, version 1 in a directory for each controller. A machine's processor is whole;
-/// its family's share is the worker's own matter.
+/// Below `/sys/fs/cgroup`: version 2 at the top, version 1 in a directory for each controller. A
+/// guest sees one whole processor; the share of its family is not shown.
 const CGROUP: [(&str, &str); 23] = [
     ("cgroup.controllers", "cpuset cpu memory pids"),
     ("memory.high", "max"),
@@ -126,8 +127,9 @@ const LINKS: [(&str, &str); 6] = [
 ];
 
 impl TreeBuilder {
-    /// Puts texts about the process and its machine into `/proc` and `/sys`, and links to its descriptors into `/dev`.
-    /// `cpuinfo` is what `/proc/cpuinfo` says: [`Hypervisor::cpuinfo`](crate::machine::Hypervisor::cpuinfo).
+    /// Adds files about the process and its machine to `/proc` and `/sys`, and links to its
+    /// descriptors to `/dev`. `cpuinfo` is the text of `/proc/cpuinfo`:
+    /// [`Hypervisor::cpuinfo`](crate::machine::Hypervisor::cpuinfo).
     #[must_use]
     pub fn machine(self, cpuinfo: impl Into<Vec<u8>>) -> Self {
         let tree = self.proc().text("/proc/cpuinfo", cpuinfo);
@@ -140,7 +142,7 @@ impl TreeBuilder {
         })
     }
 
-    /// Puts texts about the process into `/proc`, and links to its descriptors into `/dev`.
+    /// Adds files about the process to `/proc`, and links to its descriptors to `/dev`.
     #[must_use]
     pub fn proc(self) -> Self {
         let tree = GENERATED.into_iter().fold(self, |tree, (at, file)| tree.generated(at, file));

@@ -1,10 +1,10 @@
-//! One file, directory or link of the tree.
+//! A file, directory or link of the tree.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The top of a tree.
+/// The root of a tree.
 pub(super) const ROOT: NodeId = NodeId(0);
 /// Numbers from here on are scratch; those below are the same for all machines of a tree.
 pub(super) const SCRATCH: u32 = 1 << 31;
@@ -22,61 +22,62 @@ impl NodeId {
         u64::from(self.0) + 1
     }
 
-    /// Whether it is one that a machine made itself, and can write.
+    /// Whether the machine itself made the node, and may write to it.
     pub(crate) fn is_scratch(self) -> bool {
         self.0 >= SCRATCH
     }
 }
 
-/// What a name stands for.
+/// A name of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectoryEntry {
-    /// The node.
+    /// The node that the name stands for.
     pub node: NodeId,
-    /// Where in a listing the name comes. No other name of its directory ever had the place, and a name that is changed within
-    /// its directory keeps it: so whoever is told a listing is told each name once, whatever he does with it meanwhile.
+    /// Place of the name in a listing. A place is never used again in its directory, and a name
+    /// that is renamed within the directory keeps its place: so a listing tells each name once,
+    /// whatever changes meanwhile.
     pub place: u64,
 }
 
 impl DirectoryEntry {
-    /// A name that a tree is built with: of each node there is one.
+    /// A name of a tree that is being built, the only one of its node.
     pub(super) fn built(node: NodeId) -> Self {
         Self { node, place: u64::from(node.0) }
     }
 }
 
-/// A point in time, from 1970 on.
+/// A point in time, counted from 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Moment {
-    /// Whole seconds.
+    /// Whole seconds since 1970.
     pub seconds: i64,
-    /// And so many nanoseconds.
+    /// Nanoseconds beyond them, less than a second.
     pub nanoseconds: u32,
 }
 
-/// What `stat` tells of time.
+/// The times that `stat` tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Times {
-    /// When it was made, or what somebody set: reading does not change it.
+    /// When the node was made, or what `utimensat` set: reading does not change it.
     pub accessed: Moment,
-    /// When it was written last.
+    /// When it was last written.
     pub modified: Moment,
 }
 
 impl Times {
-    /// Of what was made then.
+    /// The times of a node that was made at `moment`.
     #[must_use]
     pub fn of(moment: Moment) -> Self {
         Self { accessed: moment, modified: moment }
     }
 }
 
-/// What kind of node it is, for `stat`.
+/// The kind of node that `stat` tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A directory.
+    /// A directory of names.
     Directory,
     /// A file with contents.
     File,
@@ -95,32 +96,32 @@ pub enum Device {
     Zero,
     /// Reads zeros, has no room.
     Full,
-    /// Reads randomness of the host's.
+    /// Reads random bytes of the host's.
     Random,
 }
 
-/// Texts that a guest finds below `/proc`: what the monitor knows when they are read.
+/// Files below `/proc` and the cgroup whose text is made at each reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GeneratedFile {
-    /// `self/limits`.
+    /// `self/limits`, as the process set them.
     Limits,
-    /// `self/comm`.
+    /// `self/comm`, its name.
     Name,
-    /// `self/maps`.
+    /// `self/maps`, its mappings.
     Maps,
-    /// `self/stat`.
+    /// `self/stat`, in one line.
     Stat,
-    /// `self/statm`.
+    /// `self/statm`, in pages.
     StatMemory,
-    /// `self/status`.
+    /// `self/status`, field by field.
     Status,
-    /// `loadavg`.
+    /// `loadavg`, always without load.
     Load,
-    /// `meminfo`.
+    /// `meminfo`, of the machine.
     Memory,
-    /// `stat`.
+    /// `stat`, of the machine.
     System,
-    /// `uptime`.
+    /// `uptime`, of the host.
     Uptime,
     /// `memory.max` of the cgroup, and version 1's `memory.limit_in_bytes`.
     MemoryLimit,
@@ -128,29 +129,29 @@ pub enum GeneratedFile {
     MemoryUse,
 }
 
-/// What a node holds.
+/// The contents of a node.
 #[derive(Clone, Debug)]
 pub enum Contents {
-    /// Names and what they stand for.
+    /// Names, each with its node.
     Directory(BTreeMap<Vec<u8>, DirectoryEntry>),
-    /// A file of a read-only layer: which layer, where in it, and how long it is.
+    /// A file of a read-only layer.
     Sealed {
-        /// Its number in the tree.
+        /// The layer's number in the tree.
         layer: usize,
-        /// Its path in the layer.
+        /// The path in the layer.
         path: std::path::PathBuf,
-        /// Bytes.
+        /// Length in bytes.
         size: u64,
     },
-    /// A file of the scratch space, or a text of the monitor's.
+    /// A file of scratch, or a fixed text of the monitor's.
     Bytes(Vec<u8>),
-    /// A symbolic link.
+    /// A symbolic link, with its target.
     Link(Vec<u8>),
-    /// A device.
+    /// A device of the monitor's.
     Device(Device),
-    /// A text below `/proc`, or of the machine's cgroup.
+    /// A text that is made at each reading.
     Generated(GeneratedFile),
-    /// `/proc/self/fd`: a directory without names of its own.
+    /// `/proc/self/fd`: its names are the process's descriptors, which the tree does not know.
     Descriptors,
 }
 
@@ -162,12 +163,12 @@ pub(crate) struct Node {
     /// Permission bits.
     pub(crate) mode: u32,
     pub(crate) times: Times,
-    /// How many names lead to it still: it may be open longer.
+    /// Names that lead to the node. It may be open for longer than it has one.
     pub(crate) links: u32,
 }
 
 impl Contents {
-    /// What `stat` calls it.
+    /// Its kind, as `stat` tells it.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
@@ -178,7 +179,7 @@ impl Contents {
         }
     }
 
-    /// Bytes that it says it has.
+    /// Its size in bytes, as `stat` tells it.
     #[must_use]
     pub fn size(&self) -> u64 {
         match self {

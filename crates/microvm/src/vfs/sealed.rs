@@ -1,4 +1,4 @@
-//! The part of a tree that cannot be written to, and that all guests share.
+//! The read-only part of a tree, which all guests share.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,24 +9,24 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use super::layer::Layer;
 use super::node::{Node, NodeId};
 
-/// What cannot be written to.
+/// Nodes that cannot be written, and the layers that they come from.
 #[derive(Debug)]
 pub(super) struct Sealed {
     pub(super) nodes: Vec<Node>,
     layers: Vec<Layer>,
-    /// Files that somebody has open: all guests share the host's descriptor of one.
+    /// Files that a guest has open: all guests share one descriptor of the host's.
     opened: Mutex<HashMap<NodeId, Weak<File>>>,
 }
 
 impl Sealed {
-    /// Entries of files that nobody has open any more are kept up to this many in all.
+    /// Entries that are kept, including those of closed files.
     const MAX_STALE: usize = 1024;
 
     pub(super) fn new(nodes: Vec<Node>, layers: Vec<Layer>) -> Self {
         Self { nodes, layers, opened: Mutex::default() }
     }
 
-    /// Opens a file of a layer, or shares the one that somebody has open.
+    /// Opens a file of a layer, or shares the descriptor of one that is open.
     pub(super) fn open(&self, id: NodeId, layer: usize, path: &Path) -> io::Result<Arc<File>> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = opened.get(&id).and_then(Weak::upgrade) {

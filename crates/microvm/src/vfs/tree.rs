@@ -1,4 +1,4 @@
-//! The tree of names: built once, then looked up; only scratch changes.
+//! The tree of names. It is built once; afterwards only scratch changes.
 
 mod branches;
 mod saved;
@@ -16,14 +16,15 @@ use super::node::{Contents, DirectoryEntry, MAX_NODES, Node, NodeId, ROOT, SCRAT
 use super::sealed::Sealed;
 pub(crate) use saved::SavedScratch;
 
-/// What may be done with a node: see [`Tree::permit`].
+/// The right to read a node: see [`Tree::permit`].
 pub const READ: u32 = 4;
-/// Writing to it; making and taking away names in a directory, with [`SEARCH`].
+/// The right to write to a node; with [`SEARCH`], to add and remove names of a directory.
 pub const WRITE: u32 = 2;
-/// Looking names up in a directory; executing a file.
+/// The right to look up names of a directory, or to execute a file.
 pub const SEARCH: u32 = 1;
 
-/// Places in listings from here on are those of names that a guest made: behind all that a tree is built with.
+/// Places in listings from here on belong to names that a guest made, behind all names that the
+/// tree was built with.
 const FIRST_PLACE: u64 = 1 << 32;
 const MAX_LINKS: usize = 40;
 const PATH_MAX: usize = 4096;
@@ -33,33 +34,33 @@ const NAME_MAX: usize = 255;
 #[derive(Clone, Debug)]
 pub struct Tree {
     sealed: Arc<Sealed>,
-    /// By number, from 1 on: the directory whose place the branch takes, and the branch.
+    /// By number, from 1 on: the directory that the branch covers, and the branch.
     branches: Vec<Option<(NodeId, Arc<Branch>)>>,
     scratch: Vec<Option<Node>>,
     room: Room,
-    /// Bytes of scratch that are taken: contents, targets of links, and names.
+    /// Bytes of scratch in use: contents, targets of links, and names.
     used: u64,
-    /// Names beyond the first that nodes of scratch have.
+    /// Names of scratch nodes beyond each node's first.
     further_names: u32,
-    /// The place in a listing that the next name gets: see [`DirectoryEntry`].
+    /// The place that the next name gets: see [`DirectoryEntry`].
     places: u64,
 }
 
-/// How much scratch there may be.
+/// Limits of scratch.
 #[derive(Clone, Copy, Debug)]
 struct Room {
     bytes: u64,
     nodes: u32,
 }
 
-/// Where a path leads.
+/// The result of looking up a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lookup {
     /// The directory that holds the last name.
     pub directory: NodeId,
     /// The last name; empty when the path names the directory itself.
     pub name: Vec<u8>,
-    /// What it stands for, if there is such a name.
+    /// The node of that name, if it exists.
     pub node: Option<NodeId>,
     /// Whether the path, or the link at its end, ends with a slash.
     pub slash: bool,
@@ -85,13 +86,14 @@ impl Tree {
         }
     }
 
-    /// The top of the tree.
+    /// The root of the tree.
     pub const ROOT: NodeId = ROOT;
 
     /// Looks a path up. The last name is followed through links if `follow`.
     ///
     /// # Errors
-    /// Those of path resolution: ENOENT for a directory that is not there, ENOTDIR, EACCES, ELOOP, ENAMETOOLONG.
+    /// Those of path resolution: ENOENT for a missing directory, ENOTDIR, EACCES, ELOOP,
+    /// ENAMETOOLONG.
     pub fn find(&self, from: NodeId, path: &[u8], follow: bool) -> Result<Lookup, Errno> {
         if path.is_empty() {
             return Err(Errno::NOENT);
@@ -172,7 +174,7 @@ impl Tree {
         Ok(Lookup { directory: at, name: Vec::new(), node: Some(at), slash: must_be_directory })
     }
 
-    /// As [`Tree::find`], of what must be there.
+    /// As [`Tree::find`], of a name that must exist.
     ///
     /// # Errors
     /// ENOENT besides.
@@ -180,22 +182,23 @@ impl Tree {
         self.find(from, path, follow)?.node.ok_or(Errno::NOENT)
     }
 
-    /// What a node holds.
+    /// The contents of a node.
     #[must_use]
     pub fn contents(&self, id: NodeId) -> &Contents {
         static NOTHING: Contents = Contents::Bytes(Vec::new());
         self.node(id).map_or(&NOTHING, |node| &node.contents)
     }
 
-    /// A node's permission bits, its times, and whether it can be written.
+    /// A node's permission bits, its times, and whether it is scratch, which can be written.
     #[must_use]
     pub fn status(&self, id: NodeId) -> (u32, Times, bool) {
         self.node(id)
             .map_or((0, Times::default(), false), |node| (node.mode, node.times, id.0 >= SCRATCH))
     }
 
-    /// Whether whoever owns all of scratch may do this with a node: [`READ`], [`WRITE`] and [`SEARCH`]. What is of layers, or of
-    /// the monitor's, everybody may read, and that nobody may write to it is another error.
+    /// Whether the owner of scratch may do this with a node: [`READ`], [`WRITE`] and [`SEARCH`].
+    /// Everyone may read layers and the monitor's own files; that they cannot be written is another
+    /// error.
     ///
     /// # Errors
     /// EACCES.
@@ -204,13 +207,13 @@ impl Tree {
         if scratch && bits >> 6 & wanted != wanted { Err(Errno::ACCESS) } else { Ok(()) }
     }
 
-    /// How many names lead to a node.
+    /// Number of names that lead to a node.
     #[must_use]
     pub fn links(&self, id: NodeId) -> u32 {
         self.node(id).map_or(0, |node| node.links)
     }
 
-    /// What a directory holds.
+    /// The names of a directory.
     ///
     /// # Errors
     /// ENOTDIR.
@@ -218,13 +221,13 @@ impl Tree {
         static NONE: BTreeMap<Vec<u8>, DirectoryEntry> = BTreeMap::new();
         match self.contents(id) {
             Contents::Directory(entries) => Ok(entries),
-            // Its names are those of the process's descriptors, which the tree does not know.
+            // Its names are the process's descriptors, which the tree does not know.
             Contents::Descriptors => Ok(&NONE),
             _ => Err(Errno::NOTDIR),
         }
     }
 
-    /// The directory that a directory is in.
+    /// The parent of a directory.
     #[must_use]
     pub fn parent(&self, id: NodeId) -> NodeId {
         self.node(self.uncovered(id)).map_or(ROOT, |node| node.parent)
@@ -236,7 +239,7 @@ impl Tree {
         self.path_of_at_most(id, usize::MAX).unwrap_or_default()
     }
 
-    /// The same, unless it is longer than so many bytes.
+    /// As [`Tree::path`]; none if the path is longer than `most` bytes.
     #[must_use]
     pub fn path_of_at_most(&self, mut id: NodeId, most: usize) -> Option<Vec<u8>> {
         let (mut names, mut length) = (Vec::new(), 0);
@@ -261,10 +264,10 @@ impl Tree {
         Some(if path.is_empty() { b"/".to_vec() } else { path })
     }
 
-    /// Opens a file of a layer; whoever opens the same one shares it.
+    /// Opens a file of a layer. Openings of the same file share one descriptor.
     ///
     /// # Errors
-    /// EIO when the host no longer has it.
+    /// EIO when the host no longer has the file.
     pub fn open(&self, id: NodeId) -> Result<Option<Arc<File>>, Errno> {
         let Contents::Sealed { layer, path, .. } = self.contents(id) else { return Ok(None) };
         let part = self.part(id).ok_or(Errno::IO)?;

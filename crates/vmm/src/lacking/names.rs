@@ -1,6 +1,6 @@
-//! What system calls are called, by their numbers on x86-64: those of guests.
+//! Names of system calls by their numbers on x86-64, as guests use them.
 
-/// From 0 on.
+/// Names of the numbers from 0 on.
 const FIRST: &str = "
     read write open close stat fstat lstat poll lseek mmap mprotect munmap brk rt_sigaction rt_sigprocmask rt_sigreturn
     ioctl pread64 pwrite64 readv writev access pipe select sched_yield mremap msync mincore madvise shmget shmat shmctl dup
@@ -32,7 +32,7 @@ const FIRST: &str = "
     userfaultfd membarrier mlock2 copy_file_range preadv2 pwritev2 pkey_mprotect pkey_alloc pkey_free statx io_pgetevents
     rseq
 ";
-/// From [`LATER_FROM`] on: in between there are none.
+/// Names of the numbers from [`LATER_FROM`] on; the numbers in between have none.
 const LATER: &str = "
     pidfd_send_signal io_uring_setup io_uring_enter io_uring_register open_tree move_mount fsopen fsconfig fsmount fspick
     pidfd_open clone3 close_range openat2 pidfd_getfd faccessat2 process_madvise epoll_pwait2 mount_setattr quotactl_fd
@@ -42,7 +42,7 @@ const LATER: &str = "
 ";
 const LATER_FROM: u64 = 424;
 
-/// A call's name, where it had one when this was written (Linux 6.10).
+/// The name of a call, as of Linux 6.10.
 pub(super) fn name(call: u64) -> Option<&'static str> {
     let (names, from) = if call < LATER_FROM { (FIRST, 0) } else { (LATER, LATER_FROM) };
     names.split_whitespace().nth(usize::try_from(call - from).ok()?)

@@ -1,9 +1,9 @@
-//! One clone, on a thread of its own, from its making to its end.
+//! The thread of one clone, from its making to its end.
 //!
 //! ```text
-//!   spawn, or a spare ─► wake ─► told: cloned ─► channel ─► feed ─► run ─► idle ─┐      closed: dropped
-//!                                       ▲                            │      ended: told how, channel closed
-//!                                       └────────────────────────────┘
+//!   spawn, or a spare ─► wake ─► Event::Cloned ─► channel ─► feed ─► run ─► idle ─┐   closed: dropped
+//!                                        ▲                            │           │   ended: Event::Ended,
+//!                                        └────────────────────────────┴───────────┘   channel closed
 //! ```
 
 use std::ops::ControlFlow;
@@ -22,7 +22,7 @@ use crate::message::Event;
 const READ: usize = 16 << 10;
 
 impl RunningClone {
-    /// Runs on its own thread, to its end. `spare` is a machine that waits for its order.
+    /// Runs on the clone's own thread, to its end. `spare` is a machine made ahead of time.
     pub(super) fn live(self, spare: Option<Process>) {
         let end =
             contained(|| if self.reset { pristine::live(&self) } else { self.converse(spare) });
@@ -40,7 +40,7 @@ impl RunningClone {
 
     fn converse(&self, spare: Option<Process>) -> Result<End, MonitorError> {
         let mut process = match spare {
-            // It is awake.
+            // A spare is awake already.
             Some(spare) => self.bound(spare),
             None => self.spawn(&self.family.template)?,
         };
@@ -60,7 +60,8 @@ impl RunningClone {
             }
             process.feed(&buffer[..count]);
             let flow = self.run(&mut process)?;
-            // An instance that is not kept is over as soon as it has answered.
+            // Noted before the end: an instance that is not kept is over as soon as it has
+            // answered.
             scale.note(self, &process);
             if let ControlFlow::Break(end) = flow {
                 return Ok(end);
@@ -70,7 +71,7 @@ impl RunningClone {
     }
 }
 
-/// A defect that shows in one clone is that clone's end, told like any other, and its family goes on.
+/// A panic in one clone's thread ends that clone, like any other error, and its family goes on.
 fn contained(life: impl FnOnce() -> Result<End, MonitorError>) -> Result<End, MonitorError> {
     catch_unwind(AssertUnwindSafe(life)).unwrap_or(Err(MonitorError::Panicked))
 }

@@ -16,12 +16,12 @@ impl Channel {
         Self(Arc::new(socket))
     }
 
-    /// What can be watched for the other end's closing.
+    /// The socket, to be watched for the other end's closing.
     pub(super) fn socket(&self) -> &OwnedFd {
         &self.0
     }
 
-    /// Waits for something to read. 0: the other end is closed.
+    /// Waits for bytes to read. 0: the other end is closed.
     pub(super) fn read(&self, buffer: &mut [u8]) -> usize {
         loop {
             match rustix::io::read(&*self.0, &mut *buffer) {
@@ -31,7 +31,7 @@ impl Channel {
         }
     }
 
-    /// Writes all of it, waiting for whoever reads. False: the other end is closed.
+    /// Writes all bytes, waiting for room. False: the other end is closed.
     pub(super) fn write(&self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
             match send(&*self.0, bytes, SendFlags::NOSIGNAL) {
@@ -49,13 +49,14 @@ impl Channel {
         while self.read(&mut buffer) > 0 {}
     }
 
-    /// Nothing more will be read or written. The other end sees it at once, whoever else holds this one.
+    /// Shuts the channel down. The other end notices at once, even if another thread holds this
+    /// one.
     pub(super) fn close(&self) {
         let _ = shutdown(&*self.0, Shutdown::Both);
     }
 }
 
-/// Follows a stream of frames (`sandbox::wire`) and knows where one ends.
+/// Finds the ends of frames (`sandbox::wire`) in a stream.
 #[derive(Debug, Default)]
 pub(super) struct Boundary {
     prefix: Vec<u8>,
@@ -65,7 +66,7 @@ pub(super) struct Boundary {
 impl Boundary {
     const PREFIX: usize = 8;
 
-    /// Takes bytes up to the end of a frame; how many those were.
+    /// Takes bytes up to the end of a frame; returns how many.
     pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
         while taken < bytes.len() {
@@ -97,23 +98,23 @@ impl Boundary {
         taken
     }
 
-    /// Whether all frames so far are whole.
+    /// Whether all frames so far are complete.
     pub(super) fn is_between(&self) -> bool {
         self.prefix.is_empty() && self.left == 0
     }
 }
 
-/// Follows what a guest says during a call, and knows where the answer ends.
+/// Finds the end of the answer to a call among a guest's frames.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     boundary: Boundary,
-    /// The frame's beginning: its prefix, and its header as far as that is there.
+    /// The frame's prefix, and its header as far as it has come.
     beginning: Vec<u8>,
     whole: bool,
 }
 
 impl Answer {
-    /// Takes bytes up to the end of the answer; how many those were.
+    /// Takes bytes up to the end of the answer; returns how many.
     pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
         while taken < bytes.len() && !self.whole {
@@ -129,13 +130,13 @@ impl Answer {
         taken
     }
 
-    /// Whether all of it was said.
+    /// Whether the answer is complete.
     pub(super) fn is_whole(&self) -> bool {
         self.whole
     }
 }
 
-/// Whether a frame with that beginning answers a call.
+/// Whether a frame that begins like this answers a call.
 fn is_answer(beginning: &[u8]) -> bool {
     let Some((prefix, rest)) = beginning.split_first_chunk::<{ Boundary::PREFIX }>() else {
         return false;
@@ -180,7 +181,7 @@ mod tests {
         let log = Reply::Log { id: id.clone(), stream: LogStream::Stdout };
         let done = Reply::Done { id, content_type: "application/json".to_owned() };
         let mut stream = Vec::new();
-        // Text that looks like an answer is none.
+        // Text that looks like an answer is not one.
         let mut text = Vec::new();
         done.encode(b"1", &mut text).unwrap();
         log.encode(&text, &mut stream).unwrap();

@@ -1,4 +1,5 @@
-//! `wool-vmm examine`: what this machine's KVM is like, found out by tiny guests. For `wool doctor --microvm`.
+//! `wool-vmm examine`: properties of this machine's KVM, found out by tiny guests. For `wool doctor
+//! --microvm`.
 
 use std::time::Instant;
 
@@ -11,7 +12,7 @@ use crate::Examination;
 /// Calls from a guest that are timed.
 const CALLS: u32 = 2000;
 
-/// Looks. In jail already: the guests are our own, and nothing is taken for granted of KVM.
+/// Examines KVM, already in jail: the guests are our own, but KVM is not trusted yet.
 ///
 /// # Errors
 /// When there can be no machine.
@@ -50,7 +51,7 @@ fn run(host: &Hypervisor, code: &[u8]) -> Result<Ended, UnikernelError> {
     Unikernel::new(host, &file, b"")?.run(&mut |_| {})
 }
 
-/// A static program of these instructions: one segment that holds the headers, too.
+/// A static program of these instructions, in one segment with the headers.
 fn program(code: &[u8]) -> Vec<u8> {
     const AT: u64 = 0x40_0000;
     const HEADERS: u64 = 64 + 56;

@@ -1,4 +1,4 @@
-//! How a monitor tells that an order was not carried out.
+//! How a monitor tells that an order failed.
 
 use std::error::Error;
 use std::io;
@@ -8,7 +8,7 @@ use sandbox::chain;
 use crate::message::Event;
 
 impl Event {
-    /// An order was not carried out: why, with all the causes, and whether that will pass.
+    /// The event for a failed order: the error with all its causes, and whether it may pass.
     pub(crate) fn failed(number: Option<u64>, error: &(dyn Error + 'static)) -> Self {
         Self::Failed { number, reason: chain(error), exhausted: is_exhausted(error) }
     }

@@ -11,17 +11,17 @@ use microvm::memory::Scanner;
 use super::function::{Function, Loading};
 use crate::message::Event;
 
-/// Functions whose machines are shared by the clones that live, at most; each takes as much as a reference machine.
+/// Machines with loaded code that living clones share; each takes as much as a reference machine.
 const MAX_FUNCTIONS: usize = 16;
 
-/// What clones are made of.
+/// The template, and what clones need to run.
 #[derive(Debug)]
 pub(super) struct Family {
     pub(super) host: Hypervisor,
     pub(super) template: Template,
     pub(super) scanner: Scanner,
     control: Arc<OwnedFd>,
-    /// The least recently used first. A machine goes with the last clone that was made of it, and its secrets with it.
+    /// The least recently used first. A machine goes with its last clone, and its secrets with it.
     functions: Mutex<Vec<(Loading, Weak<Function>)>>,
     lacking: Mutex<BTreeSet<u64>>,
 }
@@ -37,12 +37,12 @@ impl Family {
         Self { host, template, scanner, control, functions, lacking }
     }
 
-    /// Tells the worker. When there is none any more the main thread ends the process.
+    /// Tells the worker. Without a worker the main thread ends the process.
     pub(super) fn tell(&self, event: &Event) {
         tell(&self.control, event);
     }
 
-    /// Tells the worker of system calls that no guest of the family has tried before and that do not exist.
+    /// Tells the worker of missing system calls that no guest of the family has tried before.
     pub(super) fn note_lacking(&self, process: &Process) {
         let calls = [process.unknown_calls(), process.optional_calls()];
         if calls.iter().all(|calls| calls.is_empty()) {
@@ -53,11 +53,11 @@ impl Family {
             let mut known = self.lacking.lock().unwrap_or_else(PoisonError::into_inner);
             new.extend(calls.into_iter().flatten().copied().filter(|call| known.insert(*call)));
         }
-        // The worker may be slow to listen: no other clone waits for that.
+        // Outside the lock: the worker may be slow, and other clones must not wait for it.
         new.into_iter().for_each(|call| self.tell(&Event::Lacks { call }));
     }
 
-    /// The machine in which this code is loaded already, if there is one.
+    /// The machine in which this code is loaded, if there is one.
     pub(super) fn loaded(&self, loading: &Loading) -> Option<Arc<Function>> {
         let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
         functions.retain(|(_, function)| function.strong_count() > 0);
@@ -68,7 +68,7 @@ impl Family {
         function
     }
 
-    /// Offers it to further clones.
+    /// Offers a machine to further clones.
     pub(super) fn share(&self, loading: Loading, function: &Arc<Function>) {
         let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
         functions.push((loading, Arc::downgrade(function)));
@@ -79,7 +79,7 @@ impl Family {
 }
 
 pub(super) fn tell(control: &OwnedFd, event: &Event) {
-    // Plain data: it can be written.
+    // Plain data always serialises.
     let packet = serde_json::to_vec(event).unwrap_or_default();
     let _ = sys::scm::send(control.as_fd(), &packet, &[], true);
 }

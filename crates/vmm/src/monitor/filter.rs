@@ -1,5 +1,5 @@
-//! The system calls that a monitor makes once it is in its jail; everything else is ENOSYS. Shorter than a container's
-//! list: nothing is executed, no process is made, no socket.
+//! The system calls of a monitor in its jail; all others are ENOSYS. The list is shorter than a
+//! container's: nothing is executed, and no process and no socket is made.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use libc::c_long;
 use warden::filter::program::{Foreign, Program, Rule, Test, compile};
 use warden::filter::unmerged;
 
-/// Reading layers, of which it has only descriptors; talking; the files that memory is made of.
+/// Reading layers, by descriptors only; messages; the files behind guests' memory.
 const FILES: &[c_long] = &[
     libc::SYS_read,
     libc::SYS_write,
@@ -33,7 +33,7 @@ const FILES: &[c_long] = &[
     libc::SYS_shutdown,
 ];
 
-/// Memory of its own, guests' included; `madvise` separately.
+/// Its own memory, and guests'; `madvise` separately.
 const MEMORY: &[c_long] =
     &[libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_mprotect, libc::SYS_brk];
 
@@ -57,7 +57,7 @@ const THREADS: &[c_long] = &[
     libc::SYS_restart_syscall,
 ];
 
-/// Clocks and randomness: guests get theirs from here. Timers give a guest's threads their turns.
+/// Clocks and randomness, for guests, too. Timers end the turns of a guest's threads.
 const TIME: &[c_long] = &[
     libc::SYS_clock_gettime,
     libc::SYS_clock_nanosleep,
@@ -68,7 +68,7 @@ const TIME: &[c_long] = &[
     libc::SYS_timer_delete,
 ];
 
-/// What is asked of KVM, by the kernel's names, and of `/proc/self/pagemap`.
+/// Requests of KVM and of `/proc/self/pagemap`, by the kernel's names.
 const REQUESTS: &[u32] = &[
     0xae01,      // KVM_CREATE_VM
     0xae03,      // KVM_CHECK_EXTENSION
@@ -92,7 +92,7 @@ const REQUESTS: &[u32] = &[
     0xc060_6610, // PAGEMAP_SCAN
 ];
 
-/// Builds the filter.
+/// Compiles the filter.
 #[must_use]
 pub(super) fn build() -> Program {
     let groups = [FILES, MEMORY, THREADS, TIME];
@@ -100,7 +100,7 @@ pub(super) fn build() -> Program {
         groups.into_iter().flatten().map(|call| (*call, Rule::Always)).collect();
     let requests = REQUESTS.iter().map(|request| vec![(1, Test::Is(*request))]);
     rules.insert(libc::SYS_ioctl, Rule::When(requests.collect()));
-    // A thread, and no process. The C library asks with clone3 first, which is ENOSYS.
+    // A thread, not a process. The C library tries clone3 first, which is ENOSYS.
     let thread = (libc::CLONE_VM | libc::CLONE_THREAD).unsigned_abs();
     let thread = Test::Masked { mask: thread, value: thread };
     rules.insert(libc::SYS_clone, Rule::When(vec![vec![(0, thread)]]));
@@ -110,7 +110,7 @@ pub(super) fn build() -> Program {
     compile(&rules, Foreign::Killed)
 }
 
-/// Allows everything: in place of the filter where a test takes it away.
+/// Allows everything: in place of the filter, for tests that take it away.
 #[must_use]
 pub(super) fn all() -> Program {
     let allow = libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW };

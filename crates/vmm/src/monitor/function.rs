@@ -5,21 +5,21 @@ use sandbox::Limits;
 
 use crate::message::Place;
 
-/// A machine in which a function's code is loaded, frozen.
+/// A frozen machine in which a function's code is loaded.
 #[derive(Debug)]
 pub(super) struct Function {
     pub(super) template: Template,
-    /// What its guest said while the code was loaded: each clone says it again.
+    /// Bytes that its guest sent while the code was loaded: each clone sends them again.
     pub(super) said: Vec<u8>,
 }
 
-/// Which code, loaded how and within which limits: equal ones lead to equal machines. The message itself is not kept: its
-/// environment may hold secrets.
+/// The code, the load message and the limits: equal ones lead to equal machines. Only the message's
+/// hash is kept, because its environment may hold secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Loading {
     layers: Vec<Place>,
     message: blake3::Hash,
-    /// Bytes of memory, and of scratch, and files of scratch.
+    /// Bytes of memory, bytes of scratch, and files of scratch.
     limits: (u64, u64, u32),
 }
 

@@ -1,4 +1,4 @@
-//! What keeps a clone from running between two calls, as the freezer keeps a container.
+//! Keeps a clone from running between two calls, as the freezer keeps a container.
 //!
 //! ```text
 //!            Rest                     grace is over, and it is not idle
@@ -6,9 +6,10 @@
 //!     ▲   Go          │ Go                                                │ Go
 //!     └───────────────┴───────────────────────────────────────────────────┘      its channel closes: it ends
 //! ```
-//! A clone that waits for its channel does not run, and that is where nearly all of them are before the grace is over. One
-//! that is not there runs without a call that would bound it: it answered and computes on, or was put back to code that
-//! computes when it wakes.
+//!
+//! A clone that waits for its channel does not run, and nearly all clones wait there before the
+//! grace is over. Any other clone runs without a call that bounds it: it answered and computes on,
+//! or was reset to code that computes when it wakes.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,10 +19,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::conversation::Channel;
 
-/// How long a clone may run after its call: enough for what follows a reply, a reset and its waking.
+/// How long a clone may run after its call: enough for the rest of a reply, a reset and its waking.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// Whether a clone may run. Copies are of one clone.
+/// Whether a clone may run; shared by its thread and the main thread.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hold(Arc<Inner>);
 
@@ -34,20 +35,20 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct State {
-    /// It waits for its channel.
+    /// Whether it waits for its channel.
     idle: bool,
     held: bool,
-    /// Nobody wants it any more.
+    /// Whether its channel has closed.
     over: bool,
 }
 
 impl Hold {
-    /// What its machines are to be stopped by.
+    /// The stopper of its machines.
     pub(super) fn stopper(&self) -> Stopper {
         self.0.stopper.clone()
     }
 
-    /// From another thread: it ends wherever it is.
+    /// From the main thread: ends the clone wherever it is.
     fn end(&self) {
         let mut state = self.state();
         state.over = true;
@@ -55,7 +56,8 @@ impl Hold {
         self.0.stopper.stop();
     }
 
-    /// From another thread: unless it is idle it runs no further. `unread`: it will not be idle for long.
+    /// From the main thread: holds the clone unless it is idle. `unread`: it will not be idle for
+    /// long.
     fn take(&self, unread: bool) {
         let mut state = self.state();
         if state.idle && !unread {
@@ -67,13 +69,14 @@ impl Hold {
         }
     }
 
-    /// From another thread: it may run.
+    /// From the main thread: lets the clone run.
     fn release(&self) {
         self.state().held = false;
         self.0.changed.notify_all();
     }
 
-    /// On the clone's thread: waits for something to read, and until it may run with it. 0: nobody wants it any more.
+    /// On the clone's thread: waits for bytes to read, and until it may run with them. 0: its
+    /// channel has closed.
     pub(super) fn read(&self, channel: &Channel, buffer: &mut [u8]) -> usize {
         self.state().idle = true;
         let count = channel.read(buffer);
@@ -82,10 +85,10 @@ impl Hold {
         if self.wait(state) { count } else { 0 }
     }
 
-    /// On the clone's thread, when it was stopped: waits until it may run. False: nobody wants it any more.
+    /// On the clone's thread, after a stop: waits until it may run. False: its channel has closed.
     pub(super) fn outlast(&self) -> bool {
         let state = self.state();
-        // Under the lock: a stop that comes later is not forgotten.
+        // Under the lock, so that a later stop is not forgotten.
         self.0.stopper.clear();
         self.wait(state)
     }
@@ -98,7 +101,7 @@ impl Hold {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Whole between any two operations on it.
+        // The state is consistent between any two operations on it.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -122,22 +125,22 @@ impl Watched {
         self.number
     }
 
-    /// Tells when its channel closes. Nothing else: what can be read is the clone's own.
+    /// For waiting until its channel closes, and for nothing else: the bytes are the clone's.
     pub(super) fn closing(&self) -> PollFd<'_> {
         PollFd::new(self.channel.socket(), PollFlags::RDHUP)
     }
 
-    /// Its channel has closed.
+    /// Ends the clone, whose channel has closed.
     pub(super) fn end(&self) {
         self.hold.end();
     }
 
-    /// Its call is over.
+    /// Starts its grace: its call is over.
     pub(super) fn rest(&mut self) {
         self.due = Some(Instant::now() + GRACE);
     }
 
-    /// A call follows.
+    /// Ends its grace: a call follows.
     pub(super) fn go(&mut self) {
         self.due = None;
         self.hold.release();
@@ -151,14 +154,14 @@ impl Watched {
         }
     }
 
-    /// How long its grace lasts.
+    /// Time left of its grace.
     pub(super) fn left(&self, now: Instant) -> Option<Duration> {
         self.due.map(|due| due.saturating_duration_since(now))
     }
 
     fn has_unread(&self) -> bool {
         let mut fds = [PollFd::new(self.channel.socket(), PollFlags::IN)];
-        // Where nobody can tell it is held, which costs it nothing: its next call releases it.
+        // If that cannot be told it is held, which costs nothing: its next call releases it.
         poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_err()
             || fds[0].revents().contains(PollFlags::IN)
     }

@@ -1,18 +1,19 @@
-//! The monitor's own walls. Entered by the single-threaded program that the warden has executed as root, before it hears
-//! anything.
+//! The monitor's own walls. Entered by the single-threaded program that the warden has executed as
+//! root, before it receives any message.
 //!
 //! ```text
 //!   descriptors:  3 control   5 network, 6 IPC, 7 UTS, 8 mount namespace: the sandboxes' place
 //!                             9 user namespace of its own
 //! ```
+//!
 //! | wall | what is left |
 //! | --- | --- |
 //! | mount namespace of the place | one empty read-only file system |
-//! | network, IPC, UTS, PID namespace | empty, or only other sandboxes that are not its own uid's |
-//! | user namespace, uid, no capability | nobody's rights |
+//! | network, IPC, UTS, PID namespace | empty, or only sandboxes of other uids |
+//! | user namespace, uid, no capability | the rights of an unused uid |
 //! | cgroup, by the warden | memory, threads |
 //! | Landlock | no TCP, no abstract socket, no signal outside |
-//! | seccomp | what [`super::filter`] lists |
+//! | seccomp | the list of [`super::filter`] |
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
@@ -26,7 +27,8 @@ use warden::uids::INNER;
 use super::filter;
 use crate::MAX_MACHINES;
 
-/// A wall of the jail, as tests name it that take it away to see what it stops. What is shipped has no way to.
+/// A wall of the jail, by the name that tests use when they take it away to see what it stops. A
+/// release cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wall {
     /// The place's network namespace.
@@ -39,9 +41,9 @@ pub enum Wall {
     EmptyRoot,
     /// A user namespace of its own.
     UserNamespace,
-    /// A user id that is nobody's, and no capability.
+    /// An unused user id, and no capability.
     Rights,
-    /// Landlock.
+    /// Landlock's rules.
     Landlock,
     /// The filter of system calls.
     Filter,
@@ -52,16 +54,17 @@ const NAMESPACES: [(RawFd, LinkNameSpaceType, Wall); 5] = [
     (5, LinkNameSpaceType::Network, Wall::Network),
     (6, LinkNameSpaceType::InterProcessCommunication, Wall::Ipc),
     (7, LinkNameSpaceType::HostNameAndNISDomainName, Wall::HostName),
-    // Takes the root along: no path leads anywhere from here on.
+    // Takes the root along: from here on no path leads anywhere.
     (8, LinkNameSpaceType::Mount, Wall::EmptyRoot),
     (9, LinkNameSpaceType::User, Wall::UserNamespace),
 ];
-/// Descriptors of a clone beside its guest's files.
+/// Descriptors of a clone, beside its guest's files.
 const OF_A_CLONE: u64 = 6;
-/// For as many machines as there can be, and all that their guests can have open.
+/// Descriptors of all machines that there can be, and of all files that their guests can have open.
 const DESCRIPTORS: u64 = MAX_MACHINES as u64 * (OF_A_CLONE + MAX_LAYER_FILES as u64);
 
-/// Goes to jail, for good. Once, by a process of one thread, before it reads from anybody. Returns the control socket.
+/// Enters the jail, for good. Once, in a process of one thread, before it reads a message. Returns
+/// the control socket.
 ///
 /// # Errors
 /// The step that failed: the process must end.
@@ -69,7 +72,7 @@ pub fn enter() -> Result<OwnedFd, JailError> {
     build(&[])
 }
 
-/// A jail that lacks these walls. Only builds with debug assertions have it.
+/// Enters a jail without these walls, in builds with debug assertions only.
 ///
 /// # Errors
 /// As [`enter`].
@@ -97,7 +100,8 @@ fn build(missing: &[Wall]) -> Result<OwnedFd, JailError> {
     Ok(control)
 }
 
-/// The walls that need nobody's help: Landlock and the filter. For what a user runs as himself.
+/// Puts up the walls that need no privilege, Landlock and the filter: for a program that a user
+/// runs.
 ///
 /// # Errors
 /// The step that failed: the process must end.

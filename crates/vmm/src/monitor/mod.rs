@@ -2,9 +2,12 @@
 //!
 //! ```text
 //!   main thread:  orders ──► Reference ── freeze ──► Family ◄── a thread for each clone: channel ⇄ machine
-//!                 watches the channels: one that      └──────── a thread for each spare, that becomes a clone
-//!                 closes stops its machine, and
+//!                 watches the channels: a machine       └────── a thread for each spare, later a clone
+//!                 whose channel closes is stopped,
 //!                 one whose call is over is held
+//!
+//!   serve ──► spare, snapshot, clone ──► pristine ──► running ──► hold, conversation
+//!                                           └──► family ──► function            all ──► reference
 //! ```
 
 mod clone;

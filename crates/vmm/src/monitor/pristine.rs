@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!   reference ─ clone ─► load ─ settle ─ freeze ─► Function ─ clone ─► wake ─► call ─► answer ┐
-//!                                                                        ▲                    │ after the reply, off its way
-//!                                                                        └────── reset ◄──────┘
+//!                                                                        ▲                    │ after the
+//!                                                                        └────── reset ◄──────┘ reply
 //! ```
-//! The code is loaded once for all clones of a function: what it said meanwhile is said again for each. A machine that
-//! cannot be reset is dropped, and cloned anew.
+//!
+//! The code is loaded once for all clones of a function; each clone repeats what was sent
+//! meanwhile. A machine that cannot be reset is dropped, and cloned anew.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,16 +23,16 @@ use crate::message::Event;
 
 /// Bytes read at a time.
 const READ: usize = 16 << 10;
-/// Longest reply to `load` that is looked into.
+/// Bytes of a reply to `load` that is examined.
 const REPLY_BYTES: usize = 64 << 20;
 
-/// What loading came to.
+/// The outcome of loading.
 enum LoadOutcome {
-    /// It can be called.
+    /// The code is loaded, and can be called.
     Loaded(Arc<Function>),
-    /// It cannot: this was said.
+    /// It is not; the guest sent these bytes.
     Failed(Vec<u8>),
-    /// The guest ended, or nobody wants it any more.
+    /// The guest ended, or the clone's channel closed.
     Over(End),
 }
 
@@ -80,7 +81,7 @@ pub(super) fn live(clone: &RunningClone) -> Result<End, MonitorError> {
                 wake(&mut process);
                 process
             }
-            // Before Linux 6.7.
+            // Before Linux 6.7 machines cannot be reset.
             Err(_) => clone.spawn(&function.template)?,
         };
     }
@@ -107,7 +108,7 @@ fn load(clone: &RunningClone, message: &[u8]) -> Result<LoadOutcome, MonitorErro
     }
     process.feed(&GuestOrder::Settle {}.encoded()?);
     match hear(clone, &mut process)? {
-        // Of its threads: that has no answer.
+        // Threads of the guest may have sent something; settling has no answer.
         GuestOutput::Said(more) => said.extend(more),
         GuestOutput::Over(end) => return Ok(LoadOutcome::Over(end)),
     }
@@ -115,11 +116,11 @@ fn load(clone: &RunningClone, message: &[u8]) -> Result<LoadOutcome, MonitorErro
     Ok(LoadOutcome::Loaded(Arc::new(Function { template, said })))
 }
 
-/// What a guest does before it waits for its channel.
+/// The guest's output before it waits for its channel.
 enum GuestOutput {
-    /// It says this: all of it, or more than is looked into.
+    /// All of it, or more than is examined.
     Said(Vec<u8>),
-    /// It ends, or nobody wants it any more.
+    /// The guest ended, or the clone's channel closed.
     Over(End),
 }
 
@@ -163,21 +164,21 @@ fn is_loaded(said: &[u8]) -> bool {
     false
 }
 
-/// One call, from its first byte to its answer. What the guest would do after that nobody sees: it is no part of the next
-/// call, and does not end the machine.
+/// One call, from its first byte to its answer. What the guest would do after that is lost: it is
+/// no part of the next call, and does not end the machine.
 fn call(
     clone: &RunningClone,
     input: &mut Input,
     process: &mut Process,
 ) -> Result<ControlFlow<End>, MonitorError> {
-    // What a clone does when it wakes is done before anybody waits for it.
+    // The work of waking is done before a call comes.
     if let ControlFlow::Break(end) = clone.run(process)? {
         return Ok(ControlFlow::Break(end));
     }
     let mut answer = Answer::default();
     loop {
         let Some(bytes) = input.read(clone) else { return Ok(ControlFlow::Break(None)) };
-        // The rest of a call that was answered before it was read is for nobody.
+        // The rest of a call that was answered before it was read is dropped.
         if !answer.is_whole() {
             process.feed(&bytes);
             if let ControlFlow::Break(end) = clone.run_until(process, Some(&mut answer))? {
@@ -190,16 +191,16 @@ fn call(
     }
 }
 
-/// What comes from the worker, cut where a frame ends.
+/// Bytes of the worker's, cut at the ends of frames.
 #[derive(Debug)]
 struct Input {
     boundary: Boundary,
-    /// Read already, of the next frame.
+    /// Bytes that were read already, of the next frame.
     ahead: Vec<u8>,
 }
 
 impl Input {
-    /// The next bytes, none of them behind the end of a frame. None: the other end is closed.
+    /// The next bytes, up to the end of a frame at most. None: the other end is closed.
     fn read(&mut self, clone: &RunningClone) -> Option<Vec<u8>> {
         let mut bytes = std::mem::take(&mut self.ahead);
         if bytes.is_empty() {

@@ -1,4 +1,5 @@
-//! The reference machine: an interpreter that imports what its clones shall find imported, and is then frozen.
+//! The reference machine: an interpreter that imports the modules of its clones, and is then
+//! frozen.
 
 use std::os::fd::OwnedFd;
 
@@ -12,11 +13,12 @@ use serde::Serialize;
 use thiserror::Error;
 
 const AGENT: &str = "/opt/lambswool/lambswool_guest/__main__.py";
-/// Longest report of an import.
+/// Bytes of the report of an import.
 const REPORT_BYTES: usize = 64 << 20;
-/// Of what a guest that ended wrote, so much is told.
+/// Bytes of an ended guest's output that are told.
 const WORDS: usize = 4096;
-/// What a zygote's interpreter finds: numeric pools start at one thread, and stay there, since a machine has one.
+/// The environment of a zygote's interpreter. Numeric pools start with one thread, and stay there,
+/// since a machine has one processor.
 const ENVIRONMENT: [&str; 9] = [
     "PATH=/usr/bin",
     "LANG=C.UTF-8",
@@ -54,28 +56,29 @@ pub(super) enum MonitorError {
     Panicked,
 }
 
-/// A message of the monitor's own to the guest.
+/// An order of the monitor's own to a guest.
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub(super) enum GuestOrder<'a> {
     /// To a reference machine.
     Import { modules: &'a [String], path: &'a [String] },
-    /// To a reference machine: nothing is imported any more. To a clone that has loaded: it will be cloned itself.
+    /// To a reference machine after its last import, or to a clone that has loaded: it will be
+    /// cloned.
     Settle {},
-    /// To a clone.
+    /// To a first clone: do all that a load and a call do.
     Rehearse {},
 }
 
 impl GuestOrder<'_> {
     pub(super) fn encoded(&self) -> Result<Vec<u8>, FrameError> {
         let mut bytes = Vec::new();
-        // Plain data: it can be written.
+        // Plain data always serialises.
         Frame::encode(&serde_json::to_vec(self).unwrap_or_default(), b"", &mut bytes)?;
         Ok(bytes)
     }
 }
 
-/// A machine that imports.
+/// A machine that imports modules.
 #[derive(Debug)]
 pub(super) struct Reference {
     process: Process,
@@ -83,7 +86,7 @@ pub(super) struct Reference {
 }
 
 impl Reference {
-    /// Starts it from its layers and waits until its interpreter is up.
+    /// Starts it from its layers, and waits until its interpreter is up.
     pub(super) fn start(
         host: &Hypervisor,
         interpreter: &str,
@@ -114,13 +117,13 @@ impl Reference {
         serde_json::from_slice(&report.body).map_err(|_| MonitorError::Unexpected)
     }
 
-    /// System calls that it tried and that do not exist here.
+    /// System calls that it made and that do not exist here.
     pub(super) fn missed_calls(&self) -> impl Iterator<Item = u64> + '_ {
         let calls = [self.process.unknown_calls(), self.process.optional_calls()];
         calls.into_iter().flatten().copied()
     }
 
-    /// Freezes it.
+    /// Freezes it, to be cloned.
     pub(super) fn freeze(mut self) -> Result<Template, MonitorError> {
         self.say(&GuestOrder::Settle {})?;
         match self.hear()? {
@@ -134,7 +137,7 @@ impl Reference {
         Ok(())
     }
 
-    /// What it says before it waits again.
+    /// The frame that it sends before it waits again, if any.
     fn hear(&mut self) -> Result<Option<Frame>, MonitorError> {
         match self.process.run()? {
             Pause::Idle => {
@@ -146,7 +149,7 @@ impl Reference {
     }
 }
 
-/// What a reference machine sees of files.
+/// The tree of a reference machine.
 pub(super) fn tree(
     host: &Hypervisor,
     layers: impl IntoIterator<Item = (String, OwnedFd)>,
@@ -155,7 +158,7 @@ pub(super) fn tree(
     for (at, directory) in layers {
         tree = tree.layer_of(&at, directory)?;
     }
-    // Room is a clone's own matter.
+    // Clones set limits of their own.
     let tree = tree.devices().machine(host.cpuinfo());
     Ok(tree.scratch("/tmp").scratch("/dev/shm").build(64 << 20, 4096))
 }

@@ -1,5 +1,5 @@
-//! The main thread: orders come in, clones are started, those that run on after their call are held, and those that
-//! nobody wants any more are stopped.
+//! The main thread: orders come in, clones are started, those that run on after their call are
+//! held, and those that nobody wants any more are stopped.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -30,8 +30,9 @@ const FILES_BYTES: usize = MAX_PACKET / 2;
 /// Layers whose index is kept; beyond, all are read again.
 const MAX_BRANCHES: usize = 256;
 
-/// Serves one family until the worker closes the control socket. What happens on the way to the worker is told to it; what
-/// is left is an error of the socket. `program` is this process's executable. Without a `host` it says so, and ends.
+/// Serves one family until the worker closes the control socket. What happens on the way to the
+/// worker is told to it; what is left is an error of the socket. `program` is this process's
+/// executable. Without a `host` it says so, and ends.
 ///
 /// # Errors
 /// When the control socket breaks.

@@ -1,5 +1,6 @@
-//! Snapshots of the reference machine: read from a file that the worker has opened and believes, written to a pipe of the
-//! worker's. The monitor has no path to either, and not the key by which the worker knows what it has written.
+//! Snapshots of the reference machine: read from a file that the worker has opened and believes,
+//! written to a pipe of the worker's. The monitor has no path to either, and not the key by which
+//! the worker knows what it has written.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
@@ -27,7 +28,8 @@ pub(super) fn restore(
     Ok(Template::restore(host, Build::of(program)?, tree, snapshot)?)
 }
 
-/// Writes the family's template, on a thread of its own: it does not change any more, and clones are made meanwhile.
+/// Writes the family's template, on a thread of its own: it does not change any more, and clones
+/// are made meanwhile.
 pub(super) fn save(family: &Arc<Family>, program: File, fds: Vec<OwnedFd>) {
     let told = Arc::clone(family);
     let write = move || {

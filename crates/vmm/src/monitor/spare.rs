@@ -3,9 +3,9 @@
 //! ```text
 //!   spawn, all touched that a call touches ─► wake ─► waits ─► an order: a clone like any other, on the same thread
 //! ```
-//! What makes a first call slow is what it touches for the first time: each page is a fault of the guest's and one of the
-//! host's. What that is the first clone of a family rehearses for all ([`try_out`]), and the first ones that answer a call
-//! complete it.
+//! What makes a first call slow is what it touches for the first time: each page is a fault of the
+//! guest's and one of the host's. What that is the first clone of a family rehearses for all
+//! ([`try_out`]), and the first ones that answer a call complete it.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -22,7 +22,8 @@ use super::hold::Hold;
 use super::reference::{GuestOrder, MonitorError};
 use super::running::RunningClone;
 
-/// What making one may take: there is nobody yet whose limits would hold, and packages have a say in how a clone wakes.
+/// What making one may take: there is nobody yet whose limits would hold, and packages have a say
+/// in how a clone wakes.
 const REHEARSAL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of memory beyond the reference machine's.
 const ROOM: u64 = 64 << 20;
@@ -150,7 +151,8 @@ fn rehearse(process: &mut Process) -> Result<(), MonitorError> {
     wait_idle(process)
 }
 
-/// Rehearses with a first clone, and learns from it what all of them will touch. Bytes of its own that a spare then has.
+/// Rehearses with a first clone, and learns from it what all of them will touch. Bytes of its own
+/// that a spare then has.
 pub(super) fn try_out(
     template: &Template,
     host: &Hypervisor,

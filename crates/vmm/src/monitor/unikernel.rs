@@ -1,4 +1,5 @@
-//! `wool-vmm unikernel`: one static program, without Linux and without a family. For `wool unikernel run`.
+//! `wool-vmm unikernel`: one static program, without Linux and without a family. For `wool
+//! unikernel run`.
 
 use std::io::{self, Write as _};
 
@@ -23,8 +24,9 @@ pub enum RunError {
     Write(#[from] io::Error),
 }
 
-/// Runs a program on its requests, one after another: what it answers goes to standard output, a line each, what it logs
-/// to standard error. Returns the status that it exits with; 0 once all is answered.
+/// Runs a program on its requests, one after another: what it answers goes to standard output, a
+/// line each, what it logs to standard error. Returns the status that it exits with; 0 once all is
+/// answered.
 ///
 /// # Errors
 /// When it is no unikernel, faults, or cannot be heard.

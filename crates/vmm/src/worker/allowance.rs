@@ -1,8 +1,9 @@
 //! How much memory a family's cgroup may hold: what the limits of its machines come to.
 //!
-//! A monitor bounds each of its machines by what that maps. The cgroup bounds the monitor, whatever it has counted wrongly:
-//! its limit goes up with each machine that is ordered, and down again once machines are gone. A machine's part of it is
-//! ample, so that none meets the family's limit before its own.
+//! A monitor bounds each of its machines by what that maps. The cgroup bounds the monitor, whatever
+//! it has counted wrongly: its limit goes up with each machine that is ordered, and down again once
+//! machines are gone. A machine's part of it is ample, so that none meets the family's limit before
+//! its own.
 
 use std::collections::HashMap;
 
@@ -10,8 +11,8 @@ use sandbox::Limits;
 
 /// Bytes of the monitor itself, of spares, and of what it has read of layers.
 const MONITOR: u64 = 256 << 20;
-/// Bytes of the monitor's and the kernel's for a machine: what was said and not taken (64 MiB, twice while it grows), pipes,
-/// page tables.
+/// Bytes of the monitor's and the kernel's for a machine: what was said and not taken (64 MiB,
+/// twice while it grows), pipes, page tables.
 const MACHINE: u64 = 192 << 20;
 /// Bytes of memory that a machine can have at all.
 #[cfg(target_arch = "x86_64")]
@@ -42,10 +43,11 @@ impl Allowance {
         self.limit
     }
 
-    /// A machine is ordered. What the limit is from now on, if it is another; `used` tells what the family uses, and is asked
-    /// before the limit goes down.
+    /// A machine is ordered. What the limit is from now on, if it is another; `used` tells what the
+    /// family uses, and is asked before the limit goes down.
     ///
-    /// It goes up by more than is needed, and down when it is more than twice that: a change costs the warden a command.
+    /// It goes up by more than is needed, and down when it is more than twice that: a change costs
+    /// the warden a command.
     pub(super) fn add(
         &mut self,
         number: u64,
@@ -75,8 +77,8 @@ fn ample(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 4)
 }
 
-/// Bytes that a machine can come to have within its limits, beside `given` that it shares until it writes there. One that is
-/// reset has the machine beside it that it goes back to.
+/// Bytes that a machine can come to have within its limits, beside `given` that it shares until it
+/// writes there. One that is reset has the machine beside it that it goes back to.
 pub(super) fn of_machine(limits: Limits, given: u64, reset: bool) -> u64 {
     let own = limits.memory_bytes.min(MAX_ALLOWANCE).saturating_add(limits.scratch_bytes);
     let own = own.saturating_add(given.min(MAX_ALLOWANCE));

@@ -24,12 +24,14 @@ use super::warded::MonitorProcess;
 use crate::lacking::Lacking;
 use crate::message::{Event, MAX_PACKET, Order};
 
-/// Bytes that the files take that a reference machine says it has loaded, at most: some 300 000 files.
+/// Bytes that the files take that a reference machine says it has loaded, at most: some 300 000
+/// files.
 const MAX_FILES_BYTES: usize = 64 << 20;
 /// Bytes that an event takes that waits to be asked for, beside what it tells.
 const OF_AN_EVENT: usize = 256;
 
-/// A monitor and its machines. It ends when the last who holds it lets go: the zygote, and every instance.
+/// A monitor and its machines. It ends when the last who holds it lets go: the zygote, and every
+/// instance.
 #[derive(Debug)]
 pub(super) struct Family {
     pub(super) warded: MonitorProcess,
@@ -42,8 +44,9 @@ struct Wire {
     socket: AsyncFd<OwnedFd>,
     clones: Mutex<HashMap<u64, Arc<State>>>,
     allowance: Mutex<Allowance>,
-    /// How much it may say yet of the reference machine, its files apart: one thing for each order, and that it is up. What
-    /// is said waits here until somebody asks, for as long as other families' snapshots take.
+    /// How much it may say yet of the reference machine, its files apart: one thing for each order,
+    /// and that it is up. What is said waits here until somebody asks, for as long as other
+    /// families' snapshots take.
     owed: AtomicUsize,
     lost: AtomicBool,
     lacking: Arc<Lacking>,
@@ -118,7 +121,8 @@ impl State {
 }
 
 impl Family {
-    /// Takes over a started monitor. What it says of the reference machine comes out of the receiver.
+    /// Takes over a started monitor. What it says of the reference machine comes out of the
+    /// receiver.
     pub(super) fn new(
         warded: MonitorProcess,
         control: OwnedFd,
@@ -281,7 +285,8 @@ impl Wire {
 /// Reads what the monitor says, until it ends.
 async fn read(wire: Arc<Wire>, tell: mpsc::UnboundedSender<Event>) {
     let mut packet = vec![0; MAX_PACKET];
-    // A monitor is not trusted with this process's memory: its files are counted by what holds them.
+    // A monitor is not trusted with this process's memory: its files are counted by what holds
+    // them.
     let mut files = 0_usize;
     loop {
         let receive = |socket: &OwnedFd| scm::receive(socket.as_fd(), &mut packet, false);
@@ -299,7 +304,8 @@ async fn read(wire: Arc<Wire>, tell: mpsc::UnboundedSender<Event>) {
             if !may_be {
                 break;
             }
-            // Nobody listens once the reference machine is frozen, and saved where that is done; its clones go on.
+            // Nobody listens once the reference machine is frozen, and saved where that is done;
+            // its clones go on.
             drop(tell.send(event));
         }
     }
@@ -380,7 +386,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (wire, monitor) = wire(directory.path());
         let (tell, mut told) = mpsc::unbounded_channel();
-        // It is up, and its snapshot was written; the worker saves another family's meanwhile and does not look.
+        // It is up, and its snapshot was written; the worker saves another family's meanwhile and
+        // does not look.
         wire.owed.fetch_add(1, Ordering::Relaxed);
         say(&monitor, &Event::Up {});
         say(&monitor, &Event::Files { files: Vec::new() });

@@ -9,7 +9,8 @@ use sandbox::{Death, Instance, Pending, ProviderError, Sandbox, SandboxId};
 use super::family::{Family, Stage, State};
 use crate::message::Order;
 
-/// A clone of a reference machine. Dropping it closes its channel, and the monitor then drops the machine.
+/// A clone of a reference machine. Dropping it closes its channel, and the monitor then drops the
+/// machine.
 #[derive(Debug)]
 pub(super) struct MachineInstance {
     id: SandboxId,

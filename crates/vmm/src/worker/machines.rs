@@ -35,8 +35,9 @@ pub struct Keep {
 }
 
 impl Machines {
-    /// A provider on top of the containers' warden, on a state directory; `spares` are the clones that each family keeps
-    /// ready, `cpu` is what all machines of one family have of the processors together, `keep` is what stays on disk.
+    /// A provider on top of the containers' warden, on a state directory; `spares` are the clones
+    /// that each family keeps ready, `cpu` is what all machines of one family have of the
+    /// processors together, `keep` is what stays on disk.
     ///
     /// # Errors
     /// Where the machine has no KVM, or another processor.

@@ -1,5 +1,5 @@
-//! How a snapshot comes from a monitor to the disk: through a pipe, so that the file is the worker's alone, and no longer than
-//! it allows.
+//! How a snapshot comes from a monitor to the disk: through a pipe, so that the file is the
+//! worker's alone, and no longer than it allows.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -42,7 +42,8 @@ pub(super) fn pipe() -> io::Result<(Receiver, OwnedFd)> {
 }
 
 impl Saving {
-    /// Writes what comes, until the monitor says that it is all. Off the path of calls, one after another.
+    /// Writes what comes, until the monitor says that it is all. Off the path of calls, one after
+    /// another.
     pub(super) async fn finish(mut self, shared: Arc<Shared>) {
         let Some(snapshots) = &shared.snapshots else { return };
         let Ok(_turn) = shared.saving.acquire().await else { return };

@@ -59,7 +59,8 @@ pub(super) struct Shared {
     pub(super) snapshots: Option<Arc<Snapshots>>,
     /// One snapshot is written at a time.
     pub(super) saving: Semaphore,
-    /// Why there are none, once a monitor has found out: only it opens KVM with the rights that it has.
+    /// Why there are none, once a monitor has found out: only it opens KVM with the rights that it
+    /// has.
     pub(super) absent: OnceLock<Absent>,
 }
 

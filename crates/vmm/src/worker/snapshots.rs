@@ -9,9 +9,10 @@
 //!   find ──► StoredSnapshot: opened, its hash is right, its header is that of what is wanted, it is not too old
 //!        └─► removed, with a word in the log
 //! ```
-//! ID is a hash of what the machine is made from ([`Origin`]). The hash in front is BLAKE3 of everything behind it, keyed: the
-//! key never leaves this process, so a file that anybody else has written or changed is as good as one that the disk has
-//! damaged. What the monitor wrote is checked once more by the one that restores it, against its own host and build.
+//! ID is a hash of what the machine is made from ([`Origin`]). The hash in front is BLAKE3 of
+//! everything behind it, keyed: the key never leaves this process, so a file that anybody else has
+//! written or changed is as good as one that the disk has damaged. What the monitor wrote is
+//! checked once more by the one that restores it, against its own host and build.
 //!
 //! A snapshot is a cache: whatever goes wrong with one costs time and nothing else.
 
@@ -36,7 +37,8 @@ const KEY: &str = "key";
 /// What stands behind the name of one that is being written.
 const NEW: &str = ".new";
 
-/// Those of a state directory. All that it does waits for the disk: not on a thread that others wait for.
+/// Those of a state directory. All that it does waits for the disk: not on a thread that others
+/// wait for.
 #[derive(Debug)]
 pub(super) struct Snapshots {
     directory: PathBuf,
@@ -47,7 +49,8 @@ pub(super) struct Snapshots {
     written: AtomicU64,
 }
 
-/// What a reference machine is made from: equal ones lead to machines that can stand for each other.
+/// What a reference machine is made from: equal ones lead to machines that can stand for each
+/// other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Origin {
     /// Base, guest, packages, network class, tenant and limits.
@@ -106,8 +109,8 @@ impl Origin {
 }
 
 impl Snapshots {
-    /// Those of a state directory; `most_bytes` and `most_age` bound them. What a worker that was killed left half written is
-    /// removed.
+    /// Those of a state directory; `most_bytes` and `most_age` bound them. What a worker that was
+    /// killed left half written is removed.
     ///
     /// # Errors
     /// When the directory cannot be made or read.
@@ -328,7 +331,8 @@ fn since_start() -> u64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(rest)
 }
 
-/// The key in a file; one that is not whole is made anew, and what was written by it is nobody's any more.
+/// The key in a file; one that is not whole is made anew, and what was written by it is nobody's
+/// any more.
 fn key(path: &Path) -> io::Result<[u8; 32]> {
     match fs::read(path) {
         Ok(bytes) => {

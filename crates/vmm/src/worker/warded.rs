@@ -55,7 +55,8 @@ impl MonitorProcess {
         self.handle.memory()
     }
 
-    /// Has the warden set another limit of memory, of all its machines together. Does not wait for it.
+    /// Has the warden set another limit of memory, of all its machines together. Does not wait for
+    /// it.
     pub(super) fn limit(&self, memory_bytes: u64) {
         self.handle.client().tell(Command::Limit { sandbox: self.id().0, memory_bytes });
     }

@@ -50,7 +50,8 @@ pub(super) struct MachineZygote {
 }
 
 impl MachineZygote {
-    /// Makes one that has imported `modules`: of its snapshot if there is a good one, else from the start.
+    /// Makes one that has imported `modules`: of its snapshot if there is a good one, else from the
+    /// start.
     pub(super) async fn make(
         shared: Arc<Shared>,
         spec: ZygoteSpec,
@@ -69,8 +70,8 @@ impl MachineZygote {
                 Err(absent @ ProviderError::Absent(_)) => return Err(absent),
                 Err(error) => {
                     tracing::warn!(%error, "the snapshot of a reference machine is refused");
-                    // Whatever is wrong with it, the machine is there without; a host that is short of something says
-                    // nothing of the file.
+                    // Whatever is wrong with it, the machine is there without; a host that is short
+                    // of something says nothing of the file.
                     if !matches!(error, ProviderError::Exhausted { .. } | ProviderError::WardenGone)
                     {
                         shared.snapshots.iter().for_each(|snapshots| snapshots.forget(&origin));
@@ -97,7 +98,8 @@ impl MachineZygote {
         Self::frozen(shared, family, spec, modules, found.imports, found.age, &frozen)
     }
 
-    /// Has a monitor start an interpreter, which imports; then has it write the snapshot, which nobody waits for.
+    /// Has a monitor start an interpreter, which imports; then has it write the snapshot, which
+    /// nobody waits for.
     async fn start(
         shared: Arc<Shared>,
         spec: ZygoteSpec,
@@ -164,8 +166,8 @@ impl MachineZygote {
         })
     }
 
-    /// Has the monitor write a snapshot, where any are kept. What becomes of it is seen to off the path of calls; `told` is
-    /// what the monitor says of it.
+    /// Has the monitor write a snapshot, where any are kept. What becomes of it is seen to off the
+    /// path of calls; `told` is what the monitor says of it.
     async fn save(&self, origin: Origin, age: Duration, told: mpsc::UnboundedReceiver<Event>) {
         if self.shared.snapshots.is_none() {
             return;
@@ -319,8 +321,8 @@ impl Sandbox for MachineZygote {
         self.family.warded.id()
     }
 
-    /// All that the monitor has but its clones, which weigh for themselves: the reference machine, spares, machines with a
-    /// function's code in them, and what KVM needs for each.
+    /// All that the monitor has but its clones, which weigh for themselves: the reference machine,
+    /// spares, machines with a function's code in them, and what KVM needs for each.
     fn memory(&self) -> io::Result<u64> {
         let all = self.family.warded.memory()?;
         // A clone that was ordered counts before it is there.
@@ -345,7 +347,8 @@ impl Zygote for MachineZygote {
         self.age
     }
 
-    /// A reference machine of its own, that imports what this one has imported as well: a frozen one cannot go on.
+    /// A reference machine of its own, that imports what this one has imported as well: a frozen
+    /// one cannot go on.
     fn derive(&self, spec: ZygoteSpec) -> Pending<'_, Box<dyn Zygote>> {
         Box::pin(async move {
             self.spec.check_derive(&spec)?;

@@ -1,4 +1,4 @@
-//! What the kernel's ABI fixes: flags, the layout of structures, and how registers hold arguments.
+//! The kernel's ABI: flags, the layout of structures, and arguments in registers.
 
 pub(crate) mod flags;
 pub(crate) mod record;

@@ -1,6 +1,6 @@
-//! C structures, field by field: what the kernel's ABI says, at the offsets that it says.
+//! C structures, written field by field at the offsets that the kernel's ABI gives them.
 
-/// A structure of `N` bytes in the making; what is not set is zero.
+/// A structure of `N` bytes, zero at first.
 #[derive(Debug)]
 pub(crate) struct Record<const N: usize>([u8; N]);
 
@@ -9,21 +9,21 @@ impl<const N: usize> Record<N> {
         Self([0; N])
     }
 
-    /// A field of eight bytes.
+    /// Sets a field of eight bytes.
     #[must_use]
     pub(crate) fn long(mut self, at: usize, value: u64) -> Self {
         self.0[at..at + 8].copy_from_slice(&value.to_le_bytes());
         self
     }
 
-    /// A field of four bytes.
+    /// Sets a field of four bytes.
     #[must_use]
     pub(crate) fn int(mut self, at: usize, value: u32) -> Self {
         self.0[at..at + 4].copy_from_slice(&value.to_le_bytes());
         self
     }
 
-    /// A text with its closing zero, as far as it fits.
+    /// Sets a text with its closing zero, cut to the room for it.
     #[must_use]
     pub(crate) fn text(mut self, at: usize, room: usize, text: &str) -> Self {
         let bytes = text.as_bytes();

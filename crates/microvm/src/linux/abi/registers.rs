@@ -5,12 +5,12 @@ use rustix::io::Errno;
 /// What a system call returns: a number, or an error that RAX holds negated.
 pub(crate) type Answer = Result<u64, Errno>;
 
-/// Descriptors are 32 bits wide; the rest of the register means nothing.
+/// A descriptor, of which 32 bits count.
 pub(crate) const fn fd(register: u64) -> u64 {
     register & 0xffff_ffff
 }
 
-/// What a call's answer is in RAX.
+/// An answer as RAX holds it.
 pub(crate) fn register(answer: Answer) -> u64 {
     match answer {
         Ok(value) => value,
@@ -24,7 +24,7 @@ pub(crate) fn signed(register: u64) -> i32 {
     i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
-/// Permission bits.
+/// Permission bits of a file.
 pub(crate) fn mode(register: u64) -> u32 {
     signed(register).cast_unsigned() & 0o7777
 }

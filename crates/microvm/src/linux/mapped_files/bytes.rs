@@ -1,4 +1,4 @@
-//! Keeps files and the memory that shows them the same.
+//! Keeps a file and the memory that shows it equal.
 
 use std::fs::File;
 use std::ops::Range;
@@ -12,8 +12,8 @@ use crate::linux::state::process::Process;
 use crate::memory::file_mappings::FileMapping;
 use crate::vfs::{Contents, NodeId};
 
-/// Copies a file to where it is to be seen and all is zero still. What lies behind its end is not touched: a mapping can be far
-/// longer than its file.
+/// Copies a file to memory that is still zero. Memory behind the file's end is not touched: a
+/// mapping can be far longer than its file.
 pub(crate) fn fill(
     process: &mut Process,
     range: Range<u64>,
@@ -35,7 +35,7 @@ pub(crate) fn fill(
     }
 }
 
-/// Copies bytes of a file from an offset on. Says how many there were.
+/// Copies bytes of a file from an offset on, and returns how many there were.
 fn show(bytes: &[u8], offset: u64, target: &mut [u8]) -> usize {
     let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
     let count = (bytes.len() - from).min(target.len());
@@ -43,7 +43,7 @@ fn show(bytes: &[u8], offset: u64, target: &mut [u8]) -> usize {
     count
 }
 
-/// Bytes of a file of scratch have changed, or are no longer: whoever shares them sees that.
+/// After bytes of a scratch file changed or were cut off: updates the mappings that share them.
 pub(crate) fn follow(process: &mut Process, node: NodeId, bytes: Range<u64>) {
     let sharing: Vec<_> = process.space.files().sharing(node, bytes).collect();
     let Process { space, kernel, .. } = process;
@@ -55,13 +55,13 @@ pub(crate) fn follow(process: &mut Process, node: NodeId, bytes: Range<u64>) {
     }
 }
 
-/// Before somebody looks at bytes of a file: has it say what was written to memory that shows them.
+/// Before bytes of a file are read: copies what was written to mappings of them into the file.
 pub(crate) fn take_over(process: &mut Process, node: NodeId, bytes: Range<u64>) {
     let written = process.space.files().written(node, bytes).collect();
     write_back(process, written);
 }
 
-/// The same of all files that are seen in a range.
+/// The same for all files that a range shows.
 pub(crate) fn take_over_range(process: &mut Process, range: Range<u64>) {
     let written = process.space.files().inside(range).filter(|(_, file)| file.written);
     let written = written.collect();
@@ -71,7 +71,7 @@ pub(crate) fn take_over_range(process: &mut Process, range: Range<u64>) {
 fn write_back(process: &mut Process, written: Vec<(Range<u64>, FileMapping)>) {
     let Process { space, kernel, .. } = process;
     for (range, FileMapping { node, offset, .. }) in written {
-        // No more is looked at than the file has: looking at what was never touched takes memory.
+        // Only as far as the file reaches: reading pages that were never touched takes memory.
         let left = kernel.tree.contents(node).size().saturating_sub(offset);
         let range = range.start..range.end.min(range.start.saturating_add(left));
         let source = space.arena().bytes(range);
@@ -79,7 +79,7 @@ fn write_back(process: &mut Process, written: Vec<(Range<u64>, FileMapping)>) {
     }
 }
 
-/// Makes a file of scratch as long as this.
+/// Sets the length of a scratch file.
 pub(crate) fn set_length(process: &mut Process, node: NodeId, length: u64) -> Answer {
     let before = process.kernel.tree.contents(node).size();
     if length > before {

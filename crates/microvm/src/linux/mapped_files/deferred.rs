@@ -1,17 +1,20 @@
-//! Copies of files that are put off until somebody could see that they are missing.
+//! Copies of files that are put off until the guest could notice that they are missing.
 //!
-//! A dynamic linker maps all of a library once, to find room for it, takes the rights from what lies behind its first part, and
-//! maps the parts over that: whatever was copied first is thrown away. So the bytes of a layer's file that is mapped to be looked
-//! at come when the guest touches one of them, when it asks for anything but that, or when it pauses. Until then the memory is
+//! A dynamic linker maps the whole of a library once, to find room for it, takes the rights from
+//! all but the first part, and maps the other parts over that: bytes that were copied first are
+//! thrown away. So the bytes of a layer's file that is mapped for reading are copied when the guest
+//! touches one of them, when it makes any other call, or when it pauses. Until then the memory is
 //! hidden, so that a touch is a fault:
 //!
 //! ```text
-//!   mmap(0, …) ──► hidden ──┬── mmap(MAP_flags::MAP_FIXED) over a part ───────► that part is not owed any more
-//!                           ├── mprotect(PROT_NONE) of a part ─────► owed, and hidden afterwards, too
-//!                           └── a touch, any other call, a pause ──► copied, and as it was to be protected
+//!   mmap(0, …) ──► hidden ──┬── mmap(MAP_FIXED) over a part ───────► the part is not owed any more
+//!                           ├── mprotect(PROT_NONE) of a part ─────► owed, and hidden afterwards
+//!                           └── a touch, any other call, a pause ──► copied, with the rights asked for
 //! ```
-//! No more than one mapping is owed at a time, of few parts, and none while a process pauses: nobody else sees it so. Nothing is
-//! put off where a limit is near: what is hidden counts as one region, and may come to be as many as it has parts.
+//!
+//! At most one mapping is owed at a time, in few parts, and none while a process pauses, so that no
+//! snapshot sees one. Nothing is put off near the limit of regions: a hidden mapping counts as one
+//! region, and may become as many as it has parts.
 
 use std::ops::Range;
 
@@ -27,15 +30,15 @@ use crate::memory::rights::Rights;
 const MMAP: u64 = libc::SYS_mmap.cast_unsigned();
 const MPROTECT: u64 = libc::SYS_mprotect.cast_unsigned();
 
-/// Parts that what is owed has at most, each with a hole behind it: libraries have a handful.
+/// Parts of an owed mapping, each with a hole behind it: libraries have a handful.
 const MAX_PARTS: usize = 16;
 
-/// Whether there is room for all regions that what is owed can come to be.
+/// Whether there is room for all regions that an owed mapping can become.
 pub(crate) fn has_room(process: &Process) -> bool {
     process.space.has_room_for(2 * MAX_PARTS)
 }
 
-/// Before a call is answered: copies what is owed, but for calls that can do without.
+/// Before a call is answered: copies what is owed, unless the call works without.
 pub(crate) fn before_call(process: &mut Process, number: u64, arguments: [u64; 6]) {
     if process.deferred.is_none() {
         return;
@@ -55,16 +58,17 @@ pub(crate) fn before_call(process: &mut Process, number: u64, arguments: [u64; 6
     }
 }
 
-/// Whether the guest may look at an address whose bytes are owed.
+/// Whether the guest may read an address whose bytes are owed.
 pub(crate) fn is_owed(process: &Process, address: u64) -> bool {
     process.deferred.as_ref().is_some_and(|deferred| deferred.hold(address))
 }
 
-/// Copies what is owed. What cannot be read is unmapped, so that whoever touches it gets a signal.
+/// Copies what is owed. Bytes that cannot be read are unmapped, so that touching them sends a
+/// signal.
 pub(crate) fn settle(process: &mut Process) {
     let Some(Deferred { parts, node, start, offset }) = process.deferred.take() else { return };
     for (part, rights) in parts {
-        // What could not be mapped over a part may have left nothing there.
+        // A mapping over a part that failed may have left nothing there.
         let regions = process.space.regions().inside(part);
         let hidden: Vec<_> = regions.filter(|(_, now)| *now == Rights::HIDDEN).collect();
         for (part, _) in hidden {

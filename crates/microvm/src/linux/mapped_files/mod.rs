@@ -1,4 +1,4 @@
-//! Files that a guest has mapped: their bytes, and copies that are put off.
+//! Files that a guest has mapped: their bytes, and copies of them that are put off.
 
 pub(crate) mod bytes;
 pub(crate) mod deferred;

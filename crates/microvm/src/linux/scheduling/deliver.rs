@@ -1,4 +1,4 @@
-//! Sends signals: to the running thread, to another one, or to the one that takes it.
+//! Delivers signals to the running thread, to another one, or to a thread that takes them.
 
 use rustix::io::Errno;
 
@@ -17,14 +17,15 @@ use crate::memory::layout::PAGE;
 
 const RESTART: u64 = 0x1000_0000;
 
-/// Which thread a signal to the process comes to: as on Linux the first one, else the one that runs, else any that takes it.
+/// The thread that a signal to the process goes to: as on Linux the first one, else the running
+/// one, else any that does not block it.
 pub(crate) fn receiver(process: &Process, number: usize, standing: ThreadPosition) -> u64 {
     let Signals { mask, .. } = process.kernel.signals;
     let is_taken = mask & bit(number) == 0 && !matches!(standing, ThreadPosition::Ended);
     process.kernel.threads.receiver(number, is_taken)
 }
 
-/// Sends a signal from inside a system call, which returns `answer`, and before a handler runs.
+/// Sends a signal from inside a system call. The call returns `answer`, after the handler.
 pub(crate) fn raise(process: &mut Process, to: Addressee, number: usize, answer: Answer) -> Flow {
     let signals = &mut process.kernel.signals;
     if signals.mask & bit(number) != 0 {
@@ -44,7 +45,8 @@ pub(crate) fn raise(process: &mut Process, to: Addressee, number: usize, answer:
     interrupt(process, to, number)
 }
 
-/// A signal that nobody in the process has sent just now. None: nothing changes for whoever runs.
+/// Sends a signal to the process that does not come from a call of its own. None: the running
+/// thread goes on.
 pub(crate) fn arrive(
     process: &mut Process,
     number: usize,
@@ -66,7 +68,7 @@ pub(crate) fn arrive(
     }
     let call = process.vcpu.registers().rax;
     let ThreadPosition::Waiting(wait, until) = standing else {
-        // A call that waits for a change is looked at again and again, and waits all the while.
+        // A call that waits for a change is repeated again and again; in between it waits, too.
         if let Some(until) = go_behind_call(process) {
             let registers = process.vcpu.registers();
             if until.is_none() && flags & RESTART != 0 && is_restarted(call) {
@@ -87,7 +89,7 @@ pub(crate) fn arrive(
     Some(raise(process, to, number, Err(told.err().unwrap_or(Errno::INTR))))
 }
 
-/// One that comes to a thread that does not run. None: it goes on with what it does.
+/// Sends a signal to a thread that does not run. None: the running thread goes on.
 pub(crate) fn arrive_at_other(
     process: &mut Process,
     to: Addressee,
@@ -112,9 +114,9 @@ pub(crate) fn arrive_at_other(
     })
 }
 
-/// Where the guest is about to execute an instruction.
+/// Interrupts the guest between two instructions.
 fn interrupt_between(process: &mut Process, to: Addressee, number: usize) -> Flow {
-    // The frame may lie in what is owed.
+    // The frame may lie in memory whose bytes are owed.
     deferred::settle(process);
     match process.vcpu.settle() {
         Ok(()) => interrupt(process, to, number),
@@ -122,8 +124,8 @@ fn interrupt_between(process: &mut Process, to: Addressee, number: usize) -> Flo
     }
 }
 
-/// Has the handler of a signal run where the guest stands, and on top of it those of others that wait; without one, the
-/// process ends.
+/// Has a signal's handler run where the guest stands, and on top of it the handlers of signals that
+/// wait. A signal without a handler ends the process.
 pub(crate) fn interrupt(process: &mut Process, to: Addressee, first: usize) -> Flow {
     let mut next = Some((to, first));
     while let Some((to, number)) = next {
@@ -143,7 +145,7 @@ pub(crate) fn interrupt(process: &mut Process, to: Addressee, first: usize) -> F
 }
 
 impl Process {
-    /// Turns an exception into the signal that Linux makes of it; ends the process when it has no handler.
+    /// Turns an exception into Linux's signal for it. Without a handler the process ends.
     pub(crate) fn deliver(&mut self, fault: Fault) -> Option<Pause> {
         let (signal, code) = match fault.vector {
             0 => (FPE, 1),
@@ -151,7 +153,7 @@ impl Process {
             6 => (ILL, 2),
             16 | 19 => (FPE, 0),
             17 => (BUS, 1),
-            // Mapped, but not for this; or not mapped at all.
+            // Mapped without the right, or not mapped.
             14 if self.space.regions().at(fault.address & !(PAGE - 1)).is_some() => (SEGV, 2),
             14 => (SEGV, 1),
             _ => (SEGV, 0x80),

@@ -1,12 +1,15 @@
-//! What a handler finds on its stack, and what takes the program back to where it was interrupted: `struct rt_sigframe`.
+//! The frame that a handler finds on its stack, and that takes the program back to where it was
+//! interrupted: `struct rt_sigframe`.
 //!
 //! ```text
 //!   frame    return address │ ucontext │ siginfo
-//!                                 └─ fpregs ─► floating point and vectors, at a multiple of 64     (crate::machine::cpu::xsave_frame)
-//!   … below the red zone, or at the alternate stack's end
+//!                                 └─ fpregs ─► floating point and vectors, at a multiple of 64
+//!   … below the red zone, or at the alternate stack's end          (crate::machine::cpu::xsave_frame)
 //! ```
-//! A handler begins with these states as a program finds them at its start, and leaves them as it likes: they come back from the
-//! frame. What is no frame, or lies where nothing can be read, ends the process by SIGSEGV.
+//!
+//! A handler begins with initial floating point and vectors, and may change them: the program's
+//! come back from the frame. Returning by memory that is no frame, or cannot be read, ends the
+//! process by SIGSEGV.
 
 use rustix::io::Errno;
 
@@ -18,16 +21,16 @@ use crate::machine::Fault;
 use crate::machine::cpu::xsave_frame;
 use crate::memory::layout::USER_HALF_END;
 
-/// What the frame on the stack consists of: return address, `ucontext`, `siginfo`.
+/// Parts of the frame: return address, `ucontext`, `siginfo`.
 const CONTEXT_AT: usize = 8;
 const CONTEXT_BYTES: usize = 304;
 const INFO_AT: usize = CONTEXT_AT + CONTEXT_BYTES;
 const FRAME_BYTES: usize = INFO_AT + 128;
 const RED_ZONE: u64 = 128;
-/// In `ucontext`: the registers, and behind them where the extended states are.
+/// Offsets in `ucontext` of the registers, and of the pointer to the extended states.
 const REGISTERS_AT: usize = 40;
 const STATES_AT: usize = REGISTERS_AT + 23 * 8;
-/// UC_FP_XSTATE: there are more of them than FXSAVE's.
+/// UC_FP_XSTATE: there are more states than FXSAVE's.
 const EXTENDED: u64 = 1;
 /// Bytes of x87 and SSE.
 const LEGACY: u64 = 512;
@@ -36,18 +39,18 @@ const ON_STACK: u64 = 0x0800_0000;
 const RESET: u64 = 0x8000_0000;
 const NO_DEFER: u64 = 0x4000_0000;
 
-/// A signal as its handler is told of it: `siginfo_t`.
+/// A signal as `siginfo_t` describes it to a handler.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SignalInfo {
     pub(crate) number: usize,
-    /// How it came: SI_*, or what was wrong.
+    /// The origin (SI_*), or the kind of fault.
     pub(crate) code: i32,
-    /// The address that was touched; or who sent it, and as which user.
+    /// The address that was touched; or the sender's process, and its user in the upper half.
     pub(crate) detail: u64,
 }
 
 impl SignalInfo {
-    /// Of one that the process sent itself, or one of its threads.
+    /// A signal that the process or one of its threads sent itself.
     pub(crate) fn sent(process: &Process, to: Addressee, number: usize) -> Self {
         let code = match to {
             Addressee::Thread if number != PIPE => libc::SI_TKILL,
@@ -57,7 +60,7 @@ impl SignalInfo {
     }
 }
 
-/// Builds the frame and goes to the handler.
+/// Writes the frame and enters the handler.
 pub(crate) fn push(process: &mut Process, info: SignalInfo, at: Fault) -> Result<(), Errno> {
     let SignalInfo { number: signal, code, detail } = info;
     let action = process.kernel.signals.actions[signal];
@@ -75,7 +78,7 @@ pub(crate) fn push(process: &mut Process, info: SignalInfo, at: Fault) -> Result
     let states = top.wrapping_sub(extended.len() as u64) & !63;
     // As after a call: a multiple of 16, less the return address.
     let frame = (states.wrapping_sub(FRAME_BYTES as u64) & !15).wrapping_sub(8);
-    // What does not fit is not written to what lies below.
+    // A frame that does not fit must not overwrite what lies below the stack.
     if (on_alternate || stack.holds(at.rsp)) && !stack.holds(frame) {
         return Err(Errno::FAULT);
     }
@@ -109,7 +112,8 @@ pub(crate) fn push(process: &mut Process, info: SignalInfo, at: Fault) -> Result
         states,
     ];
     let mut record = Record::<FRAME_BYTES>::new().long(0, action.restorer);
-    // uc_flags, uc_link and the stack come before the registers, the mask behind them and the reserved words.
+    // uc_flags, uc_link and the stack precede the registers; the reserved words and the mask follow
+    // them.
     record = record.long(CONTEXT_AT, EXTENDED);
     record = record.long(CONTEXT_AT + 16, stack.start).long(CONTEXT_AT + 32, stack.length);
     for (number, value) in saved.into_iter().enumerate() {
@@ -140,10 +144,10 @@ pub(crate) fn push(process: &mut Process, info: SignalInfo, at: Fault) -> Result
     Ok(())
 }
 
-/// Takes the program back to where the frame at its stack pointer says that it was interrupted.
+/// Takes the program back to where the frame at its stack pointer interrupted it.
 ///
 /// # Errors
-/// When there is no frame, or one that no guest could have been in.
+/// When there is no frame, or one with an impossible address.
 pub(crate) fn leave(process: &mut Process) -> Result<(), Errno> {
     process.vcpu.settle().map_err(|_| Errno::FAULT)?;
     // The handler's `ret` has taken the return address.
@@ -168,14 +172,14 @@ pub(crate) fn leave(process: &mut Process) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Extended states as a frame says, wherever the guest says that they are; as at first where it says nowhere.
+/// Loads the extended states to which a frame points; initial ones without a pointer.
 fn restore(process: &Process, states: u64) -> Result<(), Errno> {
     let restored = if states == 0 {
         xsave_frame::begin(&process.vcpu)
     } else {
         let head = process.space.read(states, LEGACY)?;
         let length = xsave_frame::claimed(process.vcpu.states(), head) as u64;
-        // What ends with the legacy part has no magic number behind it, and perhaps nothing.
+        // A frame of x87 and SSE alone has no magic number behind it, and perhaps no memory.
         let behind = if length > LEGACY { 4 } else { 0 };
         xsave_frame::restore(&process.vcpu, process.space.read(states, length + behind)?)
     };

@@ -1,4 +1,4 @@
-//! Switches the one processor from a thread of the guest to another.
+//! Switches the one processor from one thread of the guest to another.
 
 use std::time::Instant;
 
@@ -11,13 +11,14 @@ use crate::linux::state::threads::{State, Thread, ThreadPosition, Wait};
 use crate::machine::VcpuError;
 use crate::machine::cpu::Context;
 
-/// Gives the next one that is ready its turn.
+/// Ends the running thread's turn, and runs the next thread that is ready.
 pub(crate) fn give_way(process: &mut Process) -> Result<(), VcpuError> {
     put_aside_ready(process)?;
     run_next(process)
 }
 
-/// Has a thread run that does not, whatever it waits for: a signal comes. Whoever runs is put aside.
+/// Runs the thread `number`, to which a signal comes, whatever it waits for. The running thread is
+/// put aside.
 pub(crate) fn turn_to(
     process: &mut Process,
     number: u64,
@@ -48,13 +49,13 @@ pub(crate) fn turn_to(
     run(process, at)
 }
 
-/// Puts the running thread aside and lets the next ready one run. There is one.
+/// Puts the running thread aside in this state and runs the next one that is ready.
 pub(crate) fn switch(process: &mut Process, state: State) -> Result<(), VcpuError> {
     put_aside(process, state)?;
     run_next(process)
 }
 
-/// As it is: one that was just about to make its call once more still is.
+/// Puts the running thread aside. If it was about to repeat its call, it still is.
 fn put_aside_ready(process: &mut Process) -> Result<(), VcpuError> {
     match go_behind_call(process) {
         Some(until) => put_aside(process, State::Again(until)),
@@ -62,8 +63,8 @@ fn put_aside_ready(process: &mut Process) -> Result<(), VcpuError> {
     }
 }
 
-/// Goes behind the call that the running thread is about to make once more, and says until when that waits at the latest; none: it
-/// is about to do something else.
+/// Moves the running thread behind the call that it is about to repeat, and returns the call's
+/// deadline. None: it is not about to repeat one.
 pub(crate) fn go_behind_call(process: &mut Process) -> Option<Option<Instant>> {
     let threads = &mut process.kernel.threads;
     let (repeats, until) = (threads.repeats.take(), threads.until.take());
@@ -87,7 +88,7 @@ pub(crate) fn run_next(process: &mut Process) -> Result<(), VcpuError> {
     at.map_or(Ok(()), |at| run(process, at))
 }
 
-/// Has the one at a place run.
+/// Runs the thread at an index of those that do not run.
 fn run(process: &mut Process, at: usize) -> Result<(), VcpuError> {
     let threads = &mut process.kernel.threads;
     let Some(mut next) = threads.others.remove(at) else { return Ok(()) };
@@ -105,7 +106,7 @@ pub(crate) fn resumed(switched: Result<(), VcpuError>) -> Flow {
     switched.map_or_else(Flow::Lost, |()| Flow::Resumed)
 }
 
-/// A signal ends it.
+/// Ends a thread's wait by a signal.
 pub(crate) fn interrupted(
     wait: Wait,
     process: &mut Process,
@@ -117,7 +118,7 @@ pub(crate) fn interrupted(
     }
 }
 
-/// A sleep was interrupted: tells what is left of it, where that is asked for.
+/// Tells an interrupted sleep's remaining time, where the call asked for it.
 pub(crate) fn tell_rest(
     process: &mut Process,
     rest: u64,
@@ -134,7 +135,8 @@ pub(crate) fn tell_rest(
     Ok(())
 }
 
-/// Whether a call that waited, without a limit of time, is made once more behind a handler with SA_RESTART: signal(7).
+/// Whether a call that waited without a limit is repeated behind a handler with SA_RESTART:
+/// signal(7).
 pub(crate) fn is_restarted(number: u64) -> bool {
     !libc::c_long::try_from(number).is_ok_and(|number| {
         matches!(

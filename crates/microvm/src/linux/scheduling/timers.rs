@@ -8,18 +8,19 @@ use crate::linux::state::process::Process;
 use crate::linux::state::signals::{ALRM, XCPU};
 use crate::linux::state::threads::ThreadPosition;
 
-/// Sends the signal if it is time. None: whoever runs goes on.
+/// Sends SIGALRM if the alarm is due. None: the running thread goes on.
 pub(crate) fn ring(process: &mut Process, standing: ThreadPosition) -> Option<Flow> {
     if process.kernel.alarm.has_come() { arrive(process, ALRM, standing) } else { None }
 }
 
-/// When the processor's time is over, if the process runs on from now.
+/// When the limit of processor time is reached, if the process runs on from now.
 pub(crate) fn due(process: &Process) -> Option<Instant> {
     let most = process.kernel.limits.processor()?;
     Instant::now().checked_add(most.saturating_sub(process.used.now()))
 }
 
-/// Sends the signal if the processor's time is over. None: the running thread goes on.
+/// Sends SIGXCPU or SIGKILL if the limit of processor time is reached. None: the running thread
+/// goes on.
 pub(crate) fn spend(process: &mut Process, standing: ThreadPosition) -> Option<Flow> {
     let used = process.used.now();
     if process.kernel.limits.processor().is_none_or(|most| used < most) {

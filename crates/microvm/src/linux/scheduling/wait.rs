@@ -1,4 +1,4 @@
-//! Waits: for another thread, for time to pass, or for what the worker says.
+//! Waits for another thread, for a moment, or for a message of the worker's.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,10 @@ use crate::linux::state::flow::{Flow, Pause};
 use crate::linux::state::process::Process;
 use crate::linux::state::threads::{State, Thread, ThreadPosition, Wait};
 
-/// Longest single sleep. A stop from outside is noticed after it.
+/// Longest single sleep; a stop from outside is noticed after it.
 const NAP: Duration = Duration::from_millis(5);
 
-/// Has the running thread wait, and another one run; alone, it sleeps.
+/// Has the running thread wait and another one run. With no other thread the monitor sleeps.
 pub(crate) fn wait(process: &mut Process, wait: Wait, until: Option<Instant>) -> Flow {
     loop {
         if let Some(flow) = timers::ring(process, ThreadPosition::Waiting(wait, until)) {
@@ -30,7 +30,7 @@ pub(crate) fn wait(process: &mut Process, wait: Wait, until: Option<Instant>) ->
         }
         let alarm = process.kernel.alarm.at();
         let Some(next) = threads.earliest().into_iter().chain(until).chain(alarm).min() else {
-            // C libraries end the program then, which says so.
+            // All threads wait for each other: C libraries end the program with a message.
             return match wait {
                 Wait::Change => Flow::Again(Pause::Stuck),
                 Wait::Futex(..) | Wait::Time { .. } => Flow::Answer(Err(Errno::DEADLK)),
@@ -42,11 +42,11 @@ pub(crate) fn wait(process: &mut Process, wait: Wait, until: Option<Instant>) ->
     }
 }
 
-/// In naps, so that a stop ends it: as if a signal had come, EINTR.
+/// Sleeps in naps, so that a stop ends the sleep like a signal: EINTR.
 pub(crate) fn sleep_until(process: &Process, moment: Instant) -> Result<(), Errno> {
     let stopper = process.stopper();
     loop {
-        // First: whoever calls this may do so again and again, each time for next to nothing.
+        // Checked first, because a caller may repeat very short sleeps without end.
         if stopper.wanted() {
             return Err(Errno::INTR);
         }

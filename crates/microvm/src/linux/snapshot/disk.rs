@@ -2,28 +2,32 @@
 //!
 //! ```text
 //!   "WOOLSNAP"  version │ length, facts │ length, state │ start, length, bytes; …; 0, 0
-//!                         what has to      what is no      the memory that holds anything,
-//!                         be equal         memory          by address
+//!                         must be equal   all state       the pages that hold data,
+//!                         on this host    but memory      by address
 //! ```
-//! The happy path: [`Template::save`] writes it, [`Template::restore`] compares the facts one by one, makes a space with the
-//! state's mappings, reads the memory into it, and freezes it as any other.
+//!
+//! The happy path: [`Template::save`] writes the file. [`Template::restore`] compares the facts one
+//! by one, makes an address space with the state's mappings, reads the memory into it, and freezes
+//! it like any other.
 //!
 //! | a file that | is refused as |
 //! | --- | --- |
-//! | is none, or of another format | [`RestoreError::Foreign`], [`RestoreError::Version`] |
+//! | is no snapshot, or of another format | [`RestoreError::Foreign`], [`RestoreError::Version`] |
 //! | another build of the monitor wrote | [`RestoreError::Build`]: addresses of ports and stubs are the build's |
 //! | was written where guests see another processor | [`RestoreError::Processor`]: a C library has chosen its routines |
-//! | was written before the host was started | [`RestoreError::Boot`]: what the guest was told would be in the future |
+//! | was written before the host was started | [`RestoreError::Boot`]: the guest's time would lie in the future |
 //! | was written where the counter of ticks is another | [`RestoreError::Ticks`]: time would run too fast |
-//! | is of other layers | [`RestoreError::Layers`]: files are opened by name later |
-//! | says what no guest can have, or ends early | [`RestoreError::Damaged`], [`RestoreError::Read`] |
+//! | belongs to other layers | [`RestoreError::Layers`]: files are opened by name later |
+//! | holds impossible state, or ends early | [`RestoreError::Damaged`], [`RestoreError::Read`] |
 //!
-//! **Whoever can write the file owns the guest**, as if he were its packages; whether it was written by the right one is for
-//! the caller to know. He owns no more than that: page tables and everything of ring 0 are made anew, of registers there is
-//! what a guest can set, and numbers are what a guest could have asked for. No bytes make the monitor panic.
+//! **The writer of the file controls the guest**, as the author of its packages does; the caller
+//! has to know that the file is its own. It controls no more than that: page tables and ring 0 are
+//! made anew, only registers that a guest can set come from the file, and every number is one that
+//! a guest could have asked for. No bytes make the monitor panic.
 //!
-//! Only the usual machine is saved: one thread, nothing open of layers, no pipe, socket or lock, nothing in scratch but empty files without a
-//! name. What imports leave beside that makes [`SaveError::Unusual`], and the machine is made anew each time.
+//! Only the usual machine is saved: one thread, no file of a layer open, no pipe, socket or lock,
+//! and nothing in scratch but empty files without a name. Imports that leave more than that make
+//! [`SaveError::Unusual`], and the machine is made anew each time.
 
 mod facts;
 mod memory;
@@ -54,21 +58,21 @@ use crate::memory::space::{SavedSpace, Space, SpaceRestoreError, SpaceState};
 use crate::vfs::{Kind, NodeId, SavedScratch, Tree};
 use facts::Facts;
 
-/// Of the format; there is no conversion.
+/// Version of the format. Older versions are not converted.
 pub const VERSION: u32 = 7;
 const MAGIC: &[u8; 8] = b"WOOLSNAP";
-/// Bytes of the facts, and of the state, at most: a state has up to 65 530 mappings.
+/// Bytes of the facts, and of the state, which has up to 65 530 mappings.
 const MAX_FACTS: usize = 16 << 10;
 const MAX_STATE: usize = 8 << 20;
-/// Nanoseconds by which a guest's clock can be ahead of the host's: far more than it ever is.
+/// Nanoseconds by which a guest's clock may be ahead of the host's: far more than it ever is.
 const MAX_AHEAD: u64 = 3600 * 1_000_000_000;
 
-/// Which build of the monitor: a hash of its executable.
+/// A build of the monitor, by the hash of its executable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Build([u8; 32]);
 
 impl Build {
-    /// Of an executable.
+    /// The build of an executable.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -80,56 +84,56 @@ impl Build {
     }
 }
 
-/// Why a template is not saved. It is as it was.
+/// Why a template is not saved. The template itself is unchanged.
 #[derive(Debug, Error)]
 pub enum SaveError {
-    /// It has what no snapshot holds.
+    /// It has state that snapshots do not hold.
     #[error("the machine has {0}")]
     Unusual(&'static str),
-    /// There is no machine to compare it with.
+    /// The host has no machine to compare it with.
     #[error(transparent)]
     Process(#[from] ProcessError),
-    /// It could not be written.
+    /// The file could not be written.
     #[error("write the snapshot")]
     Write(#[from] io::Error),
 }
 
-/// Why a snapshot is refused. Nothing is left of it.
+/// Why a snapshot is refused.
 #[derive(Debug, Error)]
 pub enum RestoreError {
-    /// It is none.
+    /// The file is no snapshot.
     #[error("it is no snapshot")]
     Foreign,
-    /// It has another format.
+    /// The file has another version of the format.
     #[error("its format has version {0}, and this monitor writes {VERSION}")]
     Version(u32),
     /// Another build of the monitor wrote it.
     #[error("another build of the monitor wrote it")]
     Build,
-    /// Guests saw another processor, or other states of it.
+    /// Guests saw another processor, or other extended states.
     #[error("it was made on another processor")]
     Processor,
-    /// The host was started since.
+    /// The host was started since it was written.
     #[error("the host was started since it was made")]
     Boot,
     /// Guests read another counter of ticks.
     #[error("the processor's counter of ticks was another")]
     Ticks,
-    /// The tree is another.
+    /// The tree is made from other layers.
     #[error("it was made from other layers")]
     Layers,
-    /// It says what cannot be.
+    /// It holds state that is impossible.
     #[error("it is damaged: {0}")]
     Damaged(&'static str),
-    /// It could not be read to its end.
+    /// The file could not be read to its end.
     #[error("read the snapshot")]
     Read(#[from] io::Error),
-    /// The host has no machine for it, or KVM does not take its registers.
+    /// The host has no machine for it, or KVM refuses its registers.
     #[error(transparent)]
     Process(#[from] ProcessError),
 }
 
-/// What a template is, but for its memory and its tree.
+/// The state of a template, but for its memory and its tree.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct State {
@@ -144,12 +148,12 @@ struct State {
     name: [u8; 16],
     pid: u64,
     told: u64,
-    /// Nanoseconds.
+    /// Processor time used, in nanoseconds.
     used: u64,
 }
 
 impl Template {
-    /// Writes it. `build` is that of this program.
+    /// Writes the template. `build` is that of this program.
     ///
     /// # Errors
     /// When it is not a usual machine, or cannot be written.
@@ -172,7 +176,8 @@ impl Template {
 
     fn state(&self, host: &Hypervisor) -> Result<State, SaveError> {
         let fresh = fresh(host, &self.frozen, &self.space)?;
-        // Each field is named: one that is added later has to be decided about. What clones touch is learnt anew.
+        // Each field is named: a field that is added has to be decided about. The touched pages are
+        // learnt anew.
         let Self { frozen: _, space, cpu, kernel, pid, told, used, touched: _ } = self;
         // A template has no alarm.
         let Kernel { tree, files, directory, umask, signals, threads, alarm: _, limits, name } =
@@ -209,11 +214,11 @@ impl Template {
         })
     }
 
-    /// Makes one of a snapshot. `build` is that of this program; `tree` is made from the layers that the first one was made
-    /// from, in the same way.
+    /// Makes a template of a snapshot. `build` is that of this program; `tree` is built from the
+    /// same layers as the first one, in the same way.
     ///
     /// # Errors
-    /// When the snapshot is not to be used here; see [`RestoreError`].
+    /// When the snapshot cannot be used here; see [`RestoreError`].
     pub fn restore(
         host: &Hypervisor,
         build: Build,
@@ -251,7 +256,7 @@ impl Template {
         let alarm = Alarm::default();
         let kernel =
             Kernel { tree, files, directory, umask, signals, threads, alarm, limits, name };
-        // No others are mapped where one is saved.
+        // A saved machine has no other files mapped.
         let is_file = |node: NodeId| {
             !node.is_scratch() && kernel.tree.existing_kind(node) == Some(Kind::File)
         };
@@ -266,7 +271,7 @@ impl Template {
         let used = CpuTime::so_much(Duration::from_nanos(used));
         let touched = Mutex::default();
         let template = Self { frozen, space, cpu, kernel, pid, told, used, touched };
-        // What KVM does not take is found now, and not when a call waits.
+        // Registers that KVM refuses are found now, not during a call.
         drop(template.spawn(host)?);
         Ok(template)
     }

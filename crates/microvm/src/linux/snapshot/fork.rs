@@ -6,17 +6,17 @@
 //!   prepare  KVM finishes what it left half
 //!            done; the processor is saved
 //!   fork ──────────────────────────────────────► memory is there, copied when it is written
-//!   goes on                                      adopt  lets go of the original's machine
+//!   goes on                                      adopt  drops the original's machine
 //!                                                       makes one of its own around the same memory
-//!                                                       puts the processor's state into it
+//!                                                       loads the processor's state into it
 //! ```
 //!
-//! KVM answers requests about a machine in the address space alone that made it (EIO elsewhere): the descriptors that the
-//! clone inherits are of no use to it. `/dev/kvm` itself belongs to nobody.
+//! KVM answers requests about a machine only in the address space that made it (EIO elsewhere), so
+//! the inherited descriptors are of no use to the clone. `/dev/kvm` itself can be used by both.
 //!
-//! An ablation beside [`Template`](crate::linux::Template), whose clones live in one process and whose cost does not grow with
-//! the page tables that `fork` copies. When preparing fails the process is lost; when `fork` fails it is, too; when
-//! adopting fails the clone is to end, and the original goes on.
+//! An ablation beside [`Template`](crate::linux::Template), whose clones live in one process and
+//! whose cost does not grow with the page tables that `fork` copies. When preparing or `fork`
+//! fails, the process is lost; when adopting fails, the clone has to end, and the original goes on.
 
 use std::{fs, io};
 
@@ -31,13 +31,14 @@ use crate::machine::Hypervisor;
 use crate::machine::cpu::CpuState;
 use crate::machine::{Vcpu, VcpuError};
 
-/// On which side of a fork this is.
+/// The two sides of a fork.
 #[derive(Debug)]
 pub enum ForkSide {
-    /// In the monitor that was forked: its guest as before, and the process that has to be waited for.
+    /// In the monitor that was forked: its guest as before, and the process to be waited for.
     Original(Process, Pid),
-    /// In the new process: a guest that stands where the original does. Its randomness is a sibling's until somebody
-    /// wakes it, and a [`crate::memory::scan::Scanner`] of the original's looks at the original: open another one.
+    /// In the new process: a guest that stands where the original does. Its randomness is a
+    /// sibling's until it is woken. A [`crate::memory::scan::Scanner`] of the original's asks about
+    /// the original: open another one.
     Clone(Process),
 }
 
@@ -52,10 +53,10 @@ pub enum ForkError {
     /// A lock that another thread holds would never be free again in the clone.
     #[error("this process has more than one thread: only a monitor of one thread can be forked")]
     Threads,
-    /// Nobody says how many threads there are.
+    /// The threads of this process cannot be counted.
     #[error("count the threads in /proc/self/task")]
     Count(#[source] io::Error),
-    /// The kernel refused.
+    /// The kernel refused to fork.
     #[error("fork the monitor")]
     Fork(#[source] io::Error),
     /// The host has no randomness.
@@ -67,10 +68,12 @@ pub enum ForkError {
 }
 
 impl Process {
-    /// Forks the whole monitor. Call it between two runs, in a process of one thread; it returns twice.
+    /// Forks the whole monitor. To be called between two runs, in a process of one thread; it
+    /// returns twice.
     ///
     /// # Errors
-    /// When the memory is not copied by a fork, when there are other threads, or when the host refuses.
+    /// When `fork` does not copy the memory, when there are other threads, or when the host
+    /// refuses.
     pub fn fork(mut self, host: &Hypervisor) -> Result<ForkSide, ForkError> {
         if !self.space.arena().is_copied_by_fork() {
             return Err(ForkError::Shared);
@@ -90,7 +93,7 @@ impl Process {
         }
     }
 
-    /// Runs in the clone.
+    /// Runs in the clone, before anything else.
     fn adopt(mut self, host: &Hypervisor, prepared: &CpuState) -> Result<Self, ForkError> {
         let told = self.clock.as_ref().map_or(0, ClockPage::told);
         // First: as long as it is open here, the original's machine outlives the original.
@@ -104,8 +107,9 @@ impl Process {
     }
 }
 
-/// Whether this is the process's only thread, but for those of the kernel's own that KVM has it carry (Linux ≥ 6.14: one
-/// that splits huge pages). They never run in user mode, and hold nothing of ours.
+/// Whether this is the process's only thread, but for the kernel's own threads that KVM adds to it
+/// (Linux ≥ 6.14: one that splits huge pages). These never run in user mode, and hold no lock of
+/// ours.
 fn is_alone() -> io::Result<bool> {
     const PF_USER_WORKER: u64 = 0x4000;
     let mut ours = 0;
@@ -153,8 +157,8 @@ mod tests {
         says(space)
     }
 
-    /// A machine whose guest was told a minute more than it is, as if the host's clock had been slewed for long; and what it
-    /// was told.
+    /// A machine whose guest was told a minute more than it is, as if the host's clock had been
+    /// slewed for long; and what it was told.
     fn ahead(host: &Hypervisor, memory: MemoryKind) -> (Process, u64) {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("program"), PROGRAM).unwrap();
@@ -173,7 +177,8 @@ mod tests {
         let Some(host) = host() else { return };
         let (mut process, told) = ahead(&host, MemoryKind::Anonymous);
         let prepared = CpuState::save(&mut process.vcpu).unwrap();
-        // On the same side, where nothing else is different: a test's process has threads, and cannot be forked.
+        // On the same side, where nothing else is different: a test's process has threads, and
+        // cannot be forked.
         let mut clone = process.adopt(&host, &prepared).unwrap();
         assert!(tells(&mut clone) >= told);
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Process, idle ── seal ──► Template ── spawn ──► Process ── run ──► … ── reset ──► as it was spawned
-//!                                │                     └─ seal_clone ──► Template    (or it is lost, and dropped)
+//!                                │                     └─ seal_clone ──► Template    (or lost, and dropped)
 //!                                └───────────────► Process …
 //! ```
 //!
@@ -17,10 +17,11 @@
 //! | signals, umask, limits of its own, current directory, name | plain data |
 //! | threads that do not run: registers, vectors, what they wait for | plain data |
 //!
-//! Time is not part of it: clocks are the host's, and the clock page is written anew before the guest sees it. Only the latest
-//! that the guest was told to be is kept, so that no clone is told less, and what the process has used of the processor. Neither is what the process said part of it: whoever
-//! spawns one starts with an empty conversation. The process's number is another each time, which is how libraries find that
-//! they were copied.
+//! Time is not part of it: clocks are the host's, and the clock page is rewritten before the guest
+//! sees it. A template keeps only the latest time that its guest has seen, so that no clone sees an
+//! earlier one, and the processor time that the process has used. Bytes on the channel are not part
+//! of it either: a clone starts with an empty one. Its number is another each time, which is how
+//! libraries notice that they were copied.
 
 use std::collections::VecDeque;
 use std::io;
@@ -48,17 +49,17 @@ pub struct Template {
     pub(crate) space: SpaceState,
     pub(crate) cpu: CpuState,
     pub(crate) kernel: Kernel,
-    /// The number of the process that was frozen.
+    /// The number of the frozen process.
     pub(crate) pid: u64,
-    /// The latest that its guest was told to be, in nanoseconds of the monotonic clock.
+    /// The latest time that its guest has seen, in nanoseconds of the monotonic clock.
     pub(crate) told: u64,
-    /// What the process had used of the processor: each clone has used as much.
+    /// Processor time that the process had used; each clone starts with it.
     pub(crate) used: CpuTime,
     pub(crate) touched: Mutex<Arc<TouchedPages>>,
 }
 
 impl Template {
-    /// Freezes a process that is idle. The process itself ends.
+    /// Freezes an idle process. The process itself ends.
     ///
     /// # Errors
     /// When the host refuses; the process is lost.
@@ -66,7 +67,7 @@ impl Template {
         Self::freeze(process, Ok)
     }
 
-    /// Freezes a clone that is idle, with a copy of all its memory. The process itself ends.
+    /// Freezes an idle clone, with a copy of all its memory. The process itself ends.
     ///
     /// # Errors
     /// As for [`Template::seal`]; before Linux 6.7.
@@ -78,7 +79,7 @@ impl Template {
         process: Process,
         own: impl FnOnce(Space) -> io::Result<Space>,
     ) -> Result<Self, ProcessError> {
-        // Each field is named: one that is added later has to be decided about.
+        // Each field is named: a field that is added has to be decided about.
         let Process {
             mut vcpu,
             space,
@@ -98,11 +99,11 @@ impl Template {
             calls: _,
             patched: _,
             watched: _,
-            // It pauses.
+            // Nothing is owed while it pauses.
             deferred: _,
         } = process;
         let cpu = CpuState::save(&mut vcpu)?;
-        // As a child of fork(2) begins.
+        // Like a child of fork(2), a clone begins without an alarm.
         kernel.alarm = Alarm::default();
         let told = clock.as_ref().map_or(0, ClockPage::told);
         // KVM's slots refer to the memory.
@@ -111,14 +112,14 @@ impl Template {
         Ok(Self { frozen, space, cpu, kernel, pid, told, used, touched: Mutex::default() })
     }
 
-    /// Bytes that clones have mapped before any limit of theirs counts: the most that one can come to have beside it.
+    /// Bytes that clones share with it from the start, beyond their own limit.
     #[must_use]
     pub fn given(&self) -> u64 {
         self.space.given.unwrap_or(0)
     }
 
-    /// Learns from a clone that was watched ([`Process::watch`]) and has rehearsed or answered: what it has touched further
-    /// clones get at once.
+    /// Learns which pages a watched clone ([`Process::watch`]) has used, after it rehearsed or
+    /// answered a call: later clones get them at once.
     ///
     /// # Errors
     /// When the clone was not watched.
@@ -129,7 +130,7 @@ impl Template {
         Ok(())
     }
 
-    /// Whether it would learn from a clone that answers a call: then watch it.
+    /// Whether it would still learn from a clone that answers a call: then watch the clone.
     #[must_use]
     pub fn wants_lessons(&self) -> bool {
         self.touched().wants_lessons()
@@ -139,7 +140,7 @@ impl Template {
         Arc::clone(&self.touched.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A process that goes on where the template stands, sharing its memory until it writes.
+    /// A process that goes on where the template stands, and shares its memory until it writes.
     ///
     /// # Errors
     /// When the host refuses a machine.
@@ -147,8 +148,8 @@ impl Template {
         self.make(host, None)
     }
 
-    /// As [`Template::spawn`], with all touched that a call will touch: for whom nobody waits yet. It takes as long as the
-    /// faults that it spares.
+    /// As [`Template::spawn`], with all pages touched that a call will touch. Takes as long as the
+    /// faults that it saves: for clones that are made ahead of time.
     ///
     /// # Errors
     /// As for [`Template::spawn`].
@@ -170,10 +171,11 @@ impl Template {
         Ok(Process::assemble(vcpu, space, kernel, pid, clock, self.used))
     }
 
-    /// Puts a process that was spawned from here back to where it began, whatever it did since.
+    /// Puts a process that was spawned from here back to its beginning.
     ///
     /// # Errors
-    /// When anything could not be put back. The process is gone then: one that is half reset must never run.
+    /// When anything could not be put back. The process is dropped: a half-reset machine must never
+    /// run.
     pub fn reset(
         &self,
         mut process: Process,
@@ -186,7 +188,8 @@ impl Template {
         let reset = process.space.reset(&self.space, scanner)?;
         let routine = touching(&self.frozen, &self.space);
         let routine = routine.ok_or_else(|| io::Error::other("its shared object was changed"))?;
-        // Before, so that no exception of its last call comes now; behind, because the routine has changed registers.
+        // Before the routine runs, so that no exception of the last call comes now; and after it,
+        // because it changes registers.
         self.cpu.restore(&mut process.vcpu)?;
         forget_segments(routine, &mut process.vcpu, &mut process.space)?;
         self.cpu.restore(&mut process.vcpu)?;
@@ -203,7 +206,7 @@ impl Template {
             output,
             untaken,
             prompt: _,
-            // A stop that came meanwhile is not lost: nobody would send another one.
+            // A stop that came meanwhile is kept: it would not be sent again.
             stopper: _,
             unknown: _,
             optional: _,
@@ -214,7 +217,7 @@ impl Template {
         } = &mut process;
         let (bytes, nodes) = kernel.tree.room();
         kernel.clone_from(&self.kernel);
-        // How much it may have is its own matter, and not that of whom the template was made of.
+        // Limits belong to the clone, not to the process that was frozen.
         kernel.tree.set_room(bytes, nodes);
         (*pid, *used) = (another(self.pid)?, self.used);
         if let Some(clock) = clock {
@@ -223,17 +226,17 @@ impl Template {
         (*incoming, *open) = (VecDeque::new(), true);
         outgoing.clear();
         output.clear();
-        // The tables are as they were.
+        // The page tables are the template's again.
         (*untaken, *watched) = (0, false);
         *deferred = None;
         process.enforce_limits();
         Ok((process, reset))
     }
 
-    /// Compares a process with what it was spawned from; names what differs.
+    /// Names each difference between a process and its template.
     ///
     /// # Errors
-    /// When KVM does not tell its registers.
+    /// When KVM does not tell the registers.
     pub fn differences(
         &self,
         process: &mut Process,

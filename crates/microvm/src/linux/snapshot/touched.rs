@@ -1,15 +1,18 @@
-//! What clones touch soon, touched before anybody waits for them.
+//! Pages that clones will touch, touched ahead of time.
 //!
 //! ```text
-//!   a clone, watched ── runs ──► marks in its page tables ── learn ──► TouchedPages ──► pages of a further clone:
-//!                                                                        together, in the host's tables    `place`
-//!                                                                        one by one, in the guest's        `touch`
+//!   a clone, watched ── runs ──► marks in its page tables ── learn ──► TouchedPages
+//!                                                                          │
+//!   a further clone: together, in the host's page tables  ◄── place ───────┤
+//!                    one by one, by the guest             ◄── touch ───────┘
 //! ```
-//! A page that a machine touches for the first time is a fault of the guest's and, unless the page is there already, one of
-//! the host's; one that is first looked at and then written to is two of each. Those of the guest's cannot be had together:
-//! KVM enters a page into what it derives from the guest's tables when the guest touches it. So it does, by a routine
-//! that does nothing else ([`crate::linux::state::clock_page`]), before it has run anything of its own: nothing has to be put back
-//! afterwards but its registers.
+//!
+//! The first touch of a page is a fault of the guest's and, unless the page is there already, one
+//! of the host's; a page that is read first and written later takes two of each. Faults of the
+//! guest's cannot be batched: KVM derives an entry from the guest's tables when the guest touches
+//! the page. So the guest touches the pages by a routine that does nothing else
+//! ([`crate::linux::state::clock_page`]), before it has run anything of its own: afterwards only
+//! its registers have to be put back.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -26,33 +29,35 @@ use crate::memory::scan::Scanner;
 use crate::memory::space::Space;
 use crate::memory::tables;
 
-/// Pages, at most.
+/// Pages of a template that are remembered.
 const MAX_PAGES: usize = 4096;
-/// Bytes of the list.
+/// Bytes of the list of pages.
 const ROOM: usize = length_of(&LIST);
-/// In an address of the list: the page is written to.
+/// In an address of the list: the page is written.
 const WRITTEN: u32 = 1;
-/// Pages by their addresses; whether they are written to.
+/// Pages by address, and whether they are written.
 type Pages = BTreeMap<u64, bool>;
 
-/// What clones of one template touch: first what one does that rehearses, later what at least two do of that one and two that
-/// have answered a call. What one alone touches may be nobody else's, and each page that is written ahead is memory of a clone's.
+/// Pages that clones of one template touch: at first those of a clone that rehearses, later those
+/// that at least two of this one and of two clones that answered a call touch. A page that one
+/// clone alone touches may be of no use to others, and each page written ahead takes memory of a
+/// clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TouchedPages {
     pages: Pages,
-    /// What the first call has touched, until the second has come.
+    /// Pages of the first call, until the second has come.
     call: Option<Pages>,
     complete: bool,
 }
 
 impl TouchedPages {
-    /// Whether there is something to be learnt from a clone that answers a call.
+    /// Whether a clone that answers a call can still teach anything.
     pub(crate) fn wants_lessons(&self) -> bool {
         !self.complete
     }
 
-    /// Learns from a clone that was watched. The first one has rehearsed; those that come later have answered a call.
-    /// `regions` are those of the template.
+    /// Learns from a watched clone: the first one has rehearsed, later ones have answered a call.
+    /// `regions` are the template's.
     pub(crate) fn learn(
         &mut self,
         regions: &Regions,
@@ -70,17 +75,18 @@ impl TouchedPages {
             arena.bytes(page.clone()) != frozen.bytes(page)
         };
         let mut used = Vec::new();
-        // What a clone has mapped since is nobody else's.
+        // Pages that a clone has mapped since are in no other clone.
         for part in arena.inherited(0..USER_END) {
             used.extend(tables::used(arena, part.clone()));
-            // What the monitor wrote in the guest's stead, too, and not what it was given ahead. Before Linux 6.7 nobody can tell.
+            // Pages that the monitor wrote for the guest, too, but not those written ahead. Unknown
+            // before Linux 6.7.
             let private = scanner.private(base + part.start..base + part.end).unwrap_or_default();
             let written = private.into_iter().map(|it| it.start - base..it.end - base);
             used.extend(written.flat_map(pages_of).filter(differs).map(|page| (page, true)));
         }
         let mut pages = Pages::new();
         for (page, written) in used {
-            // What a clone may do there from the start.
+            // The rights of a clone from the start.
             let may = |wanted| regions.allow(page..page + PAGE, wanted);
             if may(Rights::READ) {
                 *pages.entry(page).or_default() |= written && may(Rights::WRITE);
@@ -106,21 +112,23 @@ impl TouchedPages {
         self.complete = true;
     }
 
-    /// Has the host put them in their place.
+    /// Has the host map the pages.
     pub(crate) fn place(&self, arena: &mut Arena) {
-        // Those that are written first: to make one of a huge page its own, the host takes the huge page away.
+        // Written pages first: to copy one page of a huge page, the host splits it.
         let written = self.pages.iter().filter(|(_, written)| **written);
         for range in joined(written.map(|(page, _)| *page), PAGE) {
             arena.expect(range, true);
         }
         let looked_at = self.pages.iter().filter(|(_, written)| !**written);
-        // As one where the host maps them together when it maps one page: asking for each takes longer.
+        // As one range where the host maps neighbours with a page anyway: asking for each takes
+        // longer.
         for range in joined(looked_at.map(|(page, _)| *page), 16 * PAGE) {
             arena.expect(range, false);
         }
     }
 
-    /// Has the guest touch them, by the routine at `routine`. The processor is in no particular state afterwards.
+    /// Has the guest touch the pages, by the routine at `routine`. The processor's state is
+    /// undefined afterwards.
     pub(crate) fn touch(
         &self,
         routine: u64,
@@ -144,8 +152,9 @@ impl TouchedPages {
     }
 }
 
-/// Has the processor forget which data segments a guest had selected. Where KVM runs guests natively, below another hypervisor, it
-/// does not reach these itself. As after [`TouchedPages::touch`], its registers are to be set afterwards.
+/// Has the processor forget the data segments that a guest had selected. A KVM that runs guests
+/// natively below another hypervisor does not reach these itself. As after [`TouchedPages::touch`],
+/// registers have to be set afterwards.
 pub(crate) fn forget_segments(
     routine: u64,
     vcpu: &mut Vcpu,
@@ -161,7 +170,7 @@ fn run(
     vcpu: &mut Vcpu,
     space: &mut Space,
 ) -> Result<(), VcpuError> {
-    // What KVM left half done, and its registers as they are.
+    // Completes an exit of KVM's; its registers are then the whole state.
     vcpu.settle()?;
     vcpu.enter(routine, 0, 0);
     let registers = vcpu.registers();
@@ -169,7 +178,7 @@ fn run(
     loop {
         match vcpu.run(space)? {
             Exit::Hypercall => return Ok(()),
-            // Of a stop that was meant for what ran before.
+            // A stop meant for what ran before.
             Exit::Stopped => {}
             other => {
                 return Err(VcpuError::Lost(format!("{other:?} in a routine of the monitor's")));
@@ -178,7 +187,7 @@ fn run(
     }
 }
 
-/// What two of three touch; what two of them write is written.
+/// Pages that two of three touch; written if two of them write.
 fn most_touch(three: [&Pages; 3]) -> Pages {
     let mut count = BTreeMap::<u64, (usize, usize)>::new();
     for (page, written) in three.into_iter().flatten() {
@@ -190,7 +199,7 @@ fn most_touch(three: [&Pages; 3]) -> Pages {
     most.map(|(page, (_, wrote))| (page, wrote >= 2)).take(MAX_PAGES).collect()
 }
 
-/// Pages that lie so close to each other as one range.
+/// Pages at most `close` bytes apart, as ranges.
 fn joined(pages: impl Iterator<Item = u64>, close: u64) -> impl Iterator<Item = Range<u64>> {
     let mut pages = pages.peekable();
     std::iter::from_fn(move || {
@@ -260,7 +269,7 @@ mod tests {
         let routine = touching(origin, &clone.space.state).unwrap();
         touched.touch(routine, &mut clone.vcpu, &mut clone.space).unwrap();
         let mut used = tables::used(clone.space.arena(), 0..USER_END);
-        // What the routine itself needs.
+        // Pages that the routine itself uses.
         let clock = page_of(&clone.space.state);
         used.retain(|(page, _)| ![clock, clock + PAGE].contains(page));
         assert_eq!(used, [(stack, true), (last, false)]);

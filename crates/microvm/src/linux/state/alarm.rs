@@ -1,35 +1,37 @@
 //! The timer that interrupts a program: `alarm` and `setitimer` of real time, which send SIGALRM.
 //!
 //! ```text
-//!   set ──► its time comes ──► the guest computes: KVM_RUN comes back, see crate::machine::stop ──┐
-//!            ▲                 a call waits: it waits no longer than until then ─────────┴─► the signal ──► gone, or set anew
-//!            └──────────────────────────────────── it repeats itself ─────────────────────────────────────────┘
+//!   set ──► due ──┬── the guest computes: a timer ends KVM_RUN (crate::machine::stop) ─┬─► signal
+//!            ▲    └── a call waits: no longer than until then ─────────────────────────┘     │
+//!            └──────────────────── again after `every`, unless that is zero ─────────────────┘
 //! ```
-//! While the process waits for its channel its time may come: then the signal does when the process goes on. A clone has none,
-//! as a child of fork(2) has none.
+//!
+//! When the alarm is due while the process waits for its channel, the signal comes when the process
+//! goes on. A clone has no alarm, like a child of fork(2).
 
 use std::time::{Duration, Instant};
 
 use crate::linux::state::host_clock::{LONGEST, deadline};
 
-/// The program runs for at least so long between one time and the next: to send it the signal takes some fifty microseconds.
+/// Least time between two signals of a repeating alarm: to send one takes some fifty microseconds.
 const APART: Duration = Duration::from_millis(1);
 
-/// When a process wants to be interrupted.
+/// The moment at which a process wants to be interrupted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Alarm {
     at: Option<Instant>,
-    /// And then again, each time after so long; zero: no more.
+    /// Interval at which the alarm repeats; zero: never.
     every: Duration,
 }
 
 impl Alarm {
-    /// When its time comes.
+    /// When the alarm is due.
     pub(crate) fn at(&self) -> Option<Instant> {
         self.at
     }
 
-    /// Whether its time has come. It is over then, or set anew: what was missed is not made up for.
+    /// Whether the alarm is due. If so it is over, or set for its next moment: missed moments are
+    /// not made up for.
     pub(crate) fn has_come(&mut self) -> bool {
         let Some(at) = self.at else { return false };
         let now = Instant::now();
@@ -42,15 +44,15 @@ impl Alarm {
         true
     }
 
-    /// How long it is until then, and what it does afterwards.
+    /// Time until the alarm is due, and its interval.
     pub(crate) fn left(&self) -> [Duration; 2] {
         let left = self.at.map(|at| at.saturating_duration_since(Instant::now()));
-        // One that is set is never told to be over.
+        // An alarm that is set never has no time left.
         let left = left.map(|left| left.max(Duration::from_micros(1)));
         [left.unwrap_or_default(), self.every]
     }
 
-    /// After zero: never.
+    /// Sets the alarm; never after zero.
     pub(crate) fn set(&mut self, after: Duration, every: Duration) {
         let at = (!after.is_zero()).then(|| deadline(after));
         let every = if at.is_some() { every.min(LONGEST) } else { Duration::ZERO };
@@ -67,7 +69,7 @@ mod tests {
         let (now, every) = (Instant::now(), Duration::from_secs(10));
         let mut alarm = Alarm { at: now.checked_sub(Duration::from_secs(25)), every };
         assert!(alarm.has_come());
-        // Of the moments 25, 15 and 5 seconds ago.
+        // The alarm was due 25, 15 and 5 seconds ago.
         let next = alarm.at.unwrap().duration_since(now);
         assert!((Duration::from_secs(4)..=Duration::from_secs(5)).contains(&next), "{next:?}");
         assert!(!alarm.has_come());

@@ -1,22 +1,27 @@
-//! The clock page: what a guest needs to tell the time by itself, written by the monitor before the guest runs on.
+//! The clock page, from which a guest tells the time without leaving the machine. The monitor
+//! writes it before the guest runs on.
 //!
 //! ```text
-//!   0    how often it was written     ┐
+//!   0    number of writes             ┐
 //!   8    ticks at the base            │ nanoseconds = base + (ticks now - ticks at the base) * rate
 //!   16   rate, in 2⁻³² ns a tick      │
-//!   32   base of clock 0, 1, … 7      ┘ 0: this clock is asked of the monitor
+//!   32   base of clock 0, 1, … 7      ┘ 0: the guest asks the monitor for this clock
 //! ```
-//! The guest reads the host's own counter of ticks, so one page would do for all machines of a host; each has its own all
-//! the same, as part of its memory, and a reset puts back an old one. So it is written anew whenever it is older than
-//! [`FRESH`], at the latest when the machine is entered for the first time. The monotonic clock never goes back: where the
-//! page was ahead of the host's clock it stays there, and goes slower until the host has caught up. A clone begins where its
-//! origin's guest was told to be last, and keeps a page of its own from there on.
 //!
-//! A base and the ticks at it are of one moment: the counter is read before and behind the clocks, and all of them once more
-//! where something came in between.
+//! The guest reads the host's own counter of ticks, so one page would do for all machines of a
+//! host. Each machine has a page of its own all the same, as part of its memory, and a reset puts
+//! back an old one. So the page is rewritten whenever it is older than [`FRESH`], and when the
+//! machine is entered for the first time. The monotonic clock never goes back: a page that was
+//! ahead of the host's clock continues from its own value, and runs slower until the host has
+//! caught up. A clone begins where its origin's guest was last, and keeps a page of its own from
+//! there on.
 //!
-//! A host whose kernel does not trust the counter itself, or whose machines read another one, gets no bases: then each
-//! look at a clock leaves the machine ([`crate::machine::Hypervisor::ticks`] says which it is).
+//! A base and its ticks belong to one moment: the counter is read before and after the clocks, and
+//! all of them are read again if something came in between.
+//!
+//! A host whose kernel does not trust the counter, or whose machines read another value, gets no
+//! bases: then each look at a clock leaves the machine ([`crate::machine::Hypervisor::ticks`]
+//! tells).
 
 use std::ops::Range;
 
@@ -32,17 +37,18 @@ use crate::memory::space::{Place, Space, SpaceState};
 
 /// Offset of the clocks' bases in the page.
 const BASES: u64 = 32;
-/// What follows the clocks: nothing, but while pages are touched. Offsets in the page.
+/// Offsets behind the clocks, where the list of pages to be touched stands; zero at other times.
 pub(crate) const LIST: Range<u64> = 128..PAGE;
-/// Nanoseconds for which a page is good.
+/// Nanoseconds after which a page is rewritten.
 const FRESH: u64 = 10_000_000;
-/// Nanoseconds after which the rate is measured anew.
+/// Nanoseconds after which the rate is measured again.
 const MEASURED: u64 = 1_000_000_000;
-/// A page that is ahead goes slower by this part: more than any clock is slewed.
+/// A page that is ahead runs slower by one part in this many: more than any clock is slewed.
 const SLOWER: u64 = 1 << 10;
-/// Nanoseconds in which the clocks can be read: whoever took longer was put aside meanwhile.
+/// Nanoseconds in which the clocks can be read. A longer reading was interrupted.
 const CLOSE: u64 = 5_000;
-/// Looks at the clocks at most. On a host where each takes longer than that the best one has to do.
+/// Attempts to read the clocks. On a host where each takes longer than [`CLOSE`], the quickest is
+/// used.
 const LOOKS: usize = 4;
 
 const BOOTTIME: u64 = 7;
@@ -55,7 +61,7 @@ unsafe extern "C" {
     static lambswool_vdso_touch: u8;
 }
 
-/// The shared object.
+/// The shared object (vDSO).
 fn image() -> &'static [u8] {
     let (begin, end) = (&raw const lambswool_vdso_begin, &raw const lambswool_vdso_end);
     let length = end.addr() - begin.addr();
@@ -63,13 +69,13 @@ fn image() -> &'static [u8] {
     unsafe { std::slice::from_raw_parts(begin, length) }
 }
 
-/// Where the page is: before the shared object.
+/// Address of the clock page, before the vDSO.
 pub(crate) const fn page_of(space: &SpaceState) -> u64 {
     space.vdso - PAGE
 }
 
-/// Where the routine is that touches pages, if the guest still has the shared object as it was given, and the page before
-/// it: there, from [`LIST`] on, is what it touches.
+/// Address of the routine that touches the pages of [`LIST`], if the guest still has the vDSO as it
+/// was given, and the page before it.
 pub(crate) fn touching(frozen: &Frozen, space: &SpaceState) -> Option<u64> {
     let image = image();
     let (start, end) = (space.vdso, space.vdso + image.len() as u64);
@@ -80,7 +86,7 @@ pub(crate) fn touching(frozen: &Frozen, space: &SpaceState) -> Option<u64> {
     whole.then_some(start + at as u64)
 }
 
-/// Maps the shared object at `vdso` and, before it, the page, on which no clock has a base yet.
+/// Maps the vDSO at an address, and before it the clock page, on which no clock has a base yet.
 pub(crate) fn lay_out(space: &mut Space, vdso: u64) -> Result<(), rustix::io::Errno> {
     space.state.vdso = vdso;
     space.map(Place::FixedIfFree(page_of(&space.state)), PAGE, Rights::READ)?;
@@ -91,23 +97,23 @@ pub(crate) fn lay_out(space: &mut Space, vdso: u64) -> Result<(), rustix::io::Er
     space.protect(vdso, length, Rights::EXECUTE)
 }
 
-/// Keeps a machine's page. Not part of what is reset: it remembers what the guest may have seen.
+/// The monitor's side of a clock page. Not reset: it remembers what the guest may have seen.
 #[derive(Debug)]
 pub(crate) struct ClockPage {
-    /// As the host's counter is said to run, in 2⁻³² ns a tick.
+    /// The counter's rate as KVM tells it, in 2⁻³² ns a tick.
     nominal: u64,
-    /// As it was last measured to run.
+    /// The counter's rate as last measured.
     rate: u64,
-    /// Since when it is being measured.
+    /// The moment since which the rate is measured.
     since: Moment,
-    /// What the guest's page says, or said before it was put back; before the first one, where its clock begins at the
-    /// earliest.
+    /// The base and the rate on the page, or on the page before it was put back; before the first
+    /// one, the moment from which the guest's clock starts.
     seen: (Moment, u64),
-    /// Whether the page says something else.
+    /// Whether the page holds something else.
     lost: bool,
 }
 
-/// The same moment on the counter and on the monotonic clock.
+/// One moment, on the counter and on the monotonic clock.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     ticks: u64,
@@ -115,33 +121,33 @@ struct Moment {
 }
 
 impl ClockPage {
-    /// One that has not been written yet. `floor` is the latest that the guest was told to be by another one, in
-    /// nanoseconds: its clock does not go back behind that.
+    /// A page that is not written yet. The guest's clock does not go back behind `floor`, in
+    /// nanoseconds.
     pub(crate) fn new(ticks: Ticks, floor: u64) -> Self {
         let nominal = ticks.rate();
         let since = look(nominal).now;
-        // At rest: a guest that does not run is told nothing.
+        // At rate 0: a guest that does not run is told nothing.
         let seen = (Moment { monotonic: floor, ticks: since.ticks }, 0);
         Self { nominal, rate: nominal, since, seen, lost: true }
     }
 
-    /// The latest that the guest can have been told to be, in nanoseconds of the monotonic clock.
+    /// The latest time that the guest can have seen, in nanoseconds of the monotonic clock.
     pub(crate) fn told(&self) -> u64 {
         told(self.seen, read_ticks())
     }
 
-    /// The page was put back to what it was: it is written anew before the guest runs on.
+    /// A reset put an old page back: it is rewritten before the guest runs on.
     pub(crate) fn lose(&mut self) {
         self.lost = true;
     }
 
-    /// Writes the page anew if it is old. Whenever the guest is about to run on.
+    /// Rewrites the page if it is old. To be called before each entry of the guest.
     pub(crate) fn refresh(&mut self, space: &mut Space) {
         let age = read_ticks().wrapping_sub(self.seen.0.ticks);
         if !self.lost && scaled(age, self.nominal) < FRESH {
             return;
         }
-        // A guest may do with the page what it likes: then it has none.
+        // A guest that unmapped the page, or may write to it, has none.
         let page = page_of(&space.state);
         if space.regions().at(page).is_none_or(|(_, rights)| rights != Rights::READ) {
             return;
@@ -163,7 +169,7 @@ impl ClockPage {
         (self.seen, self.lost) = ((base, rate), false);
     }
 
-    /// The host's clock is slewed: its rate is measured now and then.
+    /// Measures the rate now and then, because the host slews its clock.
     fn measure(&mut self, now: Moment) {
         let took = now.monotonic.saturating_sub(self.since.monotonic);
         let ticks = now.ticks.saturating_sub(self.since.ticks);
@@ -172,13 +178,14 @@ impl ClockPage {
         }
         let rate = (u128::from(took) << 32) / u128::from(ticks);
         let nearby = self.nominal - self.nominal / SLOWER..=self.nominal + self.nominal / SLOWER;
-        // Where the host slept, one of the two stood still.
+        // While the host slept, one of the two stood still.
         let rate = u64::try_from(rate).ok().filter(|rate| nearby.contains(rate));
         (self.rate, self.since) = (rate.unwrap_or(self.nominal), now);
     }
 }
 
-/// What a machine's guest tells the time by, from `floor` on at the earliest: see [`ClockPage::new`].
+/// The clock page of a machine, from `floor` on: see [`ClockPage::new`]. None where guests cannot
+/// use the counter.
 pub(crate) fn keep_time(
     host: &Hypervisor,
     vcpu: &Vcpu,
@@ -191,7 +198,7 @@ pub(crate) fn keep_time(
     Ok(Some(ClockPage::new(ticks, floor)))
 }
 
-/// What the page says from now on: where the guest takes the clock to be, if that is later, and slower then.
+/// The next base and rate: from the guest's time on if that is ahead, and slower then.
 fn next(seen: (Moment, u64), now: Moment, rate: u64) -> (Moment, u64) {
     let seen = told(seen, now.ticks);
     if seen > now.monotonic {
@@ -200,12 +207,12 @@ fn next(seen: (Moment, u64), now: Moment, rate: u64) -> (Moment, u64) {
     (now, rate)
 }
 
-/// What a guest takes the monotonic clock to be, by a page.
+/// The monotonic clock that a page tells at this count of ticks.
 fn told((base, rate): (Moment, u64), ticks: u64) -> u64 {
     base.monotonic + scaled(ticks.saturating_sub(base.ticks), rate)
 }
 
-/// Nanoseconds of so many ticks.
+/// Nanoseconds of a number of ticks.
 fn scaled(ticks: u64, rate: u64) -> u64 {
     let nanoseconds = (u128::from(ticks) * u128::from(rate)) >> 32;
     u64::try_from(nanoseconds).unwrap_or(u64::MAX)
@@ -218,15 +225,16 @@ struct HostClocks {
     now: Moment,
 }
 
-/// Looks at them, by a counter that is said to run as fast as this.
+/// Reads the clocks, with a counter of this nominal rate.
 fn look(nominal: u64) -> HostClocks {
     let clocks = || [ClockId::Realtime, ClockId::Boottime, ClockId::Monotonic].map(read);
     let ([real, boot, monotonic], ticks) = at_once(read_ticks, clocks, nominal);
     HostClocks { real, boot, now: Moment { ticks, monotonic } }
 }
 
-/// What was read, and the counter right behind it: a guest is then behind the host's clocks by nanoseconds, and never
-/// ahead. Of several attempts the quickest, and no further one once nothing came in between.
+/// The value of `read`, and the counter right behind it, so that a guest is behind the host's
+/// clocks by nanoseconds and never ahead. The quickest of several attempts; the first one that was
+/// not interrupted ends them.
 fn at_once<T>(counter: impl Fn() -> u64, read: impl Fn() -> T, rate: u64) -> (T, u64) {
     let attempt = || {
         let (before, read, behind) = (counter(), read(), counter());
@@ -270,7 +278,8 @@ mod tests {
     const RATE: u64 = (2 << 32) / 5;
 
     proptest! {
-        /// The host's clock runs up to a thousandth slower or faster than its rate was measured to be.
+        /// The host's clock runs up to a thousandth slower or faster than its rate was measured to
+        /// be.
         #[test]
         fn a_guests_clock_never_goes_back_and_stays_with_the_hosts(
             steps in prop::collection::vec((1_u64..50_000_000, -1000_i64..1000), 1..60),

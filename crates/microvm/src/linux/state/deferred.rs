@@ -7,12 +7,12 @@ use crate::memory::layout::PAGE;
 use crate::memory::rights::Rights;
 use crate::vfs::NodeId;
 
-/// What of one mapping is owed.
+/// The part of one mapping that is owed to the guest.
 #[derive(Debug)]
 pub(crate) struct Deferred {
-    /// The parts that are, by address, and what the guest may do with them then.
+    /// The owed parts, by address, and the guest's rights to each afterwards.
     pub(crate) parts: Vec<(Range<u64>, Rights)>,
-    /// The file, and what of it is at which address.
+    /// The file, and the offset of the address `start` in it.
     pub(crate) node: NodeId,
     pub(crate) start: u64,
     pub(crate) offset: u64,
@@ -24,7 +24,7 @@ impl Deferred {
         Self { parts: vec![(range, rights)], node, start, offset }
     }
 
-    /// Something else is mapped there now.
+    /// Another mapping took this range, which is not owed any more.
     pub(crate) fn cut(&mut self, range: &Range<u64>) {
         let parts = std::mem::take(&mut self.parts).into_iter().flat_map(|(part, rights)| {
             let before = part.start..part.end.min(range.start);
@@ -34,7 +34,8 @@ impl Deferred {
         self.parts = parts.filter(|(part, _)| part.start < part.end).collect();
     }
 
-    /// Takes the rights from a range, if it lies in one part. Whether it does.
+    /// Takes the rights from a range of whole pages, if it lies in one part. Returns whether it
+    /// does.
     pub(crate) fn hide(&mut self, range: Range<u64>) -> bool {
         let mut parts = self.parts.iter().map(|(part, _)| part);
         let is_in_one = parts.any(|part| part.start <= range.start && range.end <= part.end);

@@ -1,4 +1,4 @@
-//! Why there is no process, or not any more.
+//! Why a process cannot be made, or cannot go on.
 
 use std::io;
 
@@ -8,18 +8,18 @@ use thiserror::Error;
 use crate::image::ImageError;
 use crate::machine::VcpuError;
 
-/// Why there is no process.
+/// Why a process cannot be made, or cannot go on.
 #[derive(Debug, Error)]
 pub enum ProcessError {
-    /// There is no such program in the tree.
+    /// The program is not in the tree, or cannot be opened.
     #[error("{path}: {errno}")]
     NoProgram {
-        /// Its path.
+        /// The program's path.
         path: String,
-        /// Why not.
+        /// The error of looking it up.
         errno: Errno,
     },
-    /// It is none.
+    /// The file is no program that can be loaded.
     #[error(transparent)]
     Image(#[from] ImageError),
     /// Arguments and environment are too long.
@@ -28,7 +28,7 @@ pub enum ProcessError {
     /// The host has no memory, or no randomness.
     #[error("prepare the guest")]
     Host(#[from] io::Error),
-    /// The machine.
+    /// KVM refused the machine, or lost it.
     #[error(transparent)]
     Vcpu(#[from] VcpuError),
 }

@@ -1,4 +1,4 @@
-//! Descriptors, and what they refer to. Plain data: copying it copies all state of open files.
+//! Descriptors and open files. Plain data: a copy of it is a copy of all their state.
 
 pub(crate) mod inet;
 mod lock;
@@ -16,14 +16,14 @@ use crate::vfs::NodeId;
 pub(crate) use lock::Lock;
 pub(crate) use saved::SavedFiles;
 
-/// Most descriptors of a process.
+/// Descriptors of a process.
 pub(crate) const MAX_DESCRIPTORS: usize = 1024;
-/// Files of layers that a process can have open at a time, each however often: each takes a descriptor of the monitor's, whose
-/// other machines have to get along with what is left.
+/// Files of layers that a process has open, each counted once. Each takes a descriptor of the
+/// monitor's, whose other machines share the rest.
 pub const MAX_LAYER_FILES: usize = 128;
 /// Bytes that a pipe holds.
 pub(crate) const PIPE_BYTES: usize = 64 << 10;
-/// So many are put into one as a whole or not at all: PIPE_BUF, pipe(7).
+/// Bytes that are written to a pipe as a whole or not at all: PIPE_BUF, pipe(7).
 pub(crate) const ATOMIC_BYTES: usize = 4096;
 
 /// A process's descriptors.
@@ -36,52 +36,52 @@ pub(crate) struct Files {
     pipes: Vec<Option<Pipe>>,
 }
 
-/// A descriptor: which open file, and whether exec would close it.
+/// A descriptor: the index of its open file, and whether exec closes it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Descriptor {
     open: usize,
     pub(crate) close_on_exec: bool,
 }
 
-/// An open file, shared by the descriptors that were duplicated from one another.
+/// An open file, shared by descriptors that were duplicated from one another.
 #[derive(Clone, Debug)]
 pub(crate) struct Open {
     pub(crate) object: Object,
     pub(crate) offset: u64,
-    /// Of a directory, the last place that a listing of it comes to: that of its last name when it was begun. Without it
-    /// whoever makes a file for each that he is told would be told more and more.
+    /// Of a directory, the place of its last name when a listing began. Without it a program that
+    /// makes a file for each name would get an endless listing.
     pub(crate) end: Option<u64>,
-    /// `O_*` without those of creation.
+    /// `O_*` without the flags of creation.
     pub(crate) flags: u64,
     holders: usize,
     lock: Lock,
 }
 
-/// What is open.
+/// The object behind an open file.
 #[derive(Clone, Debug)]
 pub(crate) enum Object {
-    /// A node of the tree; the host's file when it is one of a layer.
+    /// A node of the tree, with the host's file if it is a layer's.
     Node(NodeId, Option<Arc<File>>),
     /// The reading end of a pipe.
     PipeReader(usize),
     /// The writing end of a pipe.
     PipeWriter(usize),
-    /// One of two sockets that are connected by two pipes: which it receives from, and which it sends into.
+    /// One of a pair of sockets: the pipe that it receives from, and the pipe that it sends into.
     Socket { receives: usize, sends: usize },
-    /// A socket of TCP or UDP, which reaches nobody.
+    /// A socket of TCP or UDP, which is not connected.
     Inet(InetSocket),
-    /// The conversation with the worker.
+    /// The channel to the worker.
     Channel,
-    /// A stream that the monitor takes.
+    /// A standard stream, which the monitor collects.
     Output(Stream),
 }
 
-/// Where output goes.
+/// A standard stream for output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
-    /// Descriptor 1.
+    /// Standard output, descriptor 1.
     Stdout,
-    /// Descriptor 2.
+    /// Standard error, descriptor 2.
     Stderr,
 }
 
@@ -91,36 +91,37 @@ pub(crate) struct Pipe {
     pub(crate) bytes: VecDeque<u8>,
     pub(crate) readers: usize,
     pub(crate) writers: usize,
-    /// Between sockets: either side has shut it down.
+    /// Between sockets: one side has shut it down.
     pub(crate) shut: bool,
-    /// Between sockets: who sent into it went away and had not read everything himself. Who receives is told once.
+    /// Between sockets: the sender's socket was closed with unread bytes. The receiver gets
+    /// ECONNRESET once.
     pub(crate) reset: bool,
 }
 
 impl Pipe {
-    /// Whether nothing comes behind what is in it.
+    /// Whether no further bytes can come.
     pub(crate) fn ends(&self) -> bool {
         self.shut || self.writers == 0
     }
 
-    /// Whether nobody takes what is put into it.
+    /// Whether bytes that are written to it cannot be read any more.
     pub(crate) fn is_broken(&self) -> bool {
         self.shut || self.readers == 0
     }
 
-    /// How much can be put into it.
+    /// Bytes of free room.
     pub(crate) fn room(&self) -> usize {
         PIPE_BYTES.saturating_sub(self.bytes.len())
     }
 
-    /// Whether whoever waits until it takes something need wait no longer: all that is put into it as one.
+    /// Whether a writer that waits can go on: there is room for one atomic write.
     pub(crate) fn takes(&self) -> bool {
         self.room() >= ATOMIC_BYTES
     }
 }
 
 impl Object {
-    /// The pipe that it reads from, and the one that it writes into.
+    /// The pipe that the object reads from, and the one that it writes into.
     fn pipes(&self) -> [Option<usize>; 2] {
         match *self {
             Self::PipeReader(pipe) => [Some(pipe), None],
@@ -138,30 +139,30 @@ impl Default for Files {
 }
 
 impl Files {
-    /// New descriptors are smaller than this; those that are open stay.
+    /// Sets the limit of new descriptors; larger ones that are open stay.
     pub(crate) fn set_most(&mut self, most: usize) {
         self.most = most.min(MAX_DESCRIPTORS);
     }
 
-    /// Numbers of the descriptors that are open, from the lowest on.
+    /// Open descriptors, from the lowest on.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
         let open = |(number, slot): (u64, &Option<Descriptor>)| slot.map(|_| number);
         (0..).zip(&self.slots).filter_map(open)
     }
 
-    /// What a descriptor refers to, to be read, written or asked about. EBADF of what is only a place.
+    /// The open file behind a descriptor. EBADF for one of O_PATH.
     pub(crate) fn get(&self, fd: u64) -> Result<&Open, Errno> {
         let open = self.place(fd)?;
         if open.flags & flags::PATH == 0 { Ok(open) } else { Err(Errno::BADF) }
     }
 
-    /// What a descriptor refers to, be it only a place: for paths that begin there, and for what it is.
+    /// The open file behind a descriptor, of O_PATH, too.
     pub(crate) fn place(&self, fd: u64) -> Result<&Open, Errno> {
         let open = self.descriptor(fd)?.open;
         self.open[open].as_ref().ok_or(Errno::BADF)
     }
 
-    /// The node that a descriptor refers to, be it only a place; none for pipes, sockets and streams.
+    /// The node behind a descriptor, of O_PATH, too; none for pipes, sockets and streams.
     pub(crate) fn node_of(&self, fd: u64) -> Option<NodeId> {
         match self.place(fd).ok()?.object {
             Object::Node(node, _) => Some(node),
@@ -214,7 +215,7 @@ impl Files {
         Ok(slot as u64)
     }
 
-    /// Opens both ends of something as the lowest free descriptors, or neither.
+    /// Opens two objects as the lowest free descriptors, or neither.
     pub(crate) fn open_both(&mut self, both: [(Object, u64); 2]) -> Result<[u64; 2], Errno> {
         let [(first, flags), (second, more)] = both;
         let opened = self.open(first, flags).and_then(|first| {
@@ -224,7 +225,7 @@ impl Files {
             }
             Ok([first, second?])
         });
-        // Else whoever has no descriptor left makes more and more pipes, each time he is refused.
+        // Without this, a program that has no descriptor left would add a pipe at each refusal.
         self.drop_pipes();
         opened
     }
@@ -239,7 +240,7 @@ impl Files {
         Ok(slot as u64)
     }
 
-    /// `dup2`: closes what was there. Returns the object that nobody has open any more.
+    /// `dup2`: closes `to` first. Returns its object if that was the last descriptor of it.
     pub(crate) fn duplicate_to(
         &mut self,
         fd: u64,
@@ -263,7 +264,7 @@ impl Files {
         self.slots[slot] = Some(Descriptor { open: from.open, close_on_exec });
     }
 
-    /// Closes a descriptor. Returns the object that nobody has open any more.
+    /// Closes a descriptor. Returns its object if that was the last descriptor of it.
     pub(crate) fn close(&mut self, fd: u64) -> Result<Option<Object>, Errno> {
         let descriptor = self.descriptor(fd)?;
         if let Ok(fd) = usize::try_from(fd) {
@@ -281,7 +282,7 @@ impl Files {
         Ok(object)
     }
 
-    /// Nobody has this open any more.
+    /// The last descriptor of the object was closed.
     fn let_go(&mut self, object: &Object) -> Result<(), Errno> {
         let [reads, writes] = object.pipes();
         if let Some(pipe) = reads {
@@ -298,7 +299,7 @@ impl Files {
         Ok(())
     }
 
-    /// Those with no end left.
+    /// Drops pipes without an end.
     fn drop_pipes(&mut self) {
         for pipe in &mut self.pipes {
             if pipe.as_ref().is_some_and(|pipe| pipe.readers == 0 && pipe.writers == 0) {
@@ -307,13 +308,13 @@ impl Files {
         }
     }
 
-    /// Whether anybody has the node open.
+    /// Whether a descriptor is open on the node.
     pub(crate) fn has_open(&self, node: NodeId) -> bool {
         let is = |open: &Open| matches!(open.object, Object::Node(id, _) if id == node);
         self.open.iter().flatten().any(is)
     }
 
-    /// How many files of layers are open, each counted once.
+    /// Number of layers' files that are open.
     fn layer_files(&self) -> usize {
         let nodes = self.open.iter().flatten().filter_map(|open| match open.object {
             Object::Node(node, Some(_)) => Some(node),
@@ -331,7 +332,7 @@ impl Files {
         (tables + pipes) as u64
     }
 
-    /// A pipe with no ends yet.
+    /// Makes a pipe without ends.
     pub(crate) fn new_pipe(&mut self) -> usize {
         put(&mut self.pipes, Pipe::default())
     }
@@ -354,11 +355,11 @@ impl Files {
     }
 }
 
-/// Flags that matter while opening only.
+/// Flags that count while opening only.
 const CREATION: u64 =
     (libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC | libc::O_NOCTTY | libc::O_CLOEXEC) as u64;
 
-/// Puts a value into the first free place.
+/// Puts a value at the first free index.
 fn put<T>(places: &mut Vec<Option<T>>, value: T) -> usize {
     let free = places.iter().position(Option::is_none);
     let index = free.unwrap_or_else(|| {

@@ -6,21 +6,21 @@ use crate::machine::{Fault, VcpuError};
 /// How a system call ends.
 #[derive(Debug)]
 pub(crate) enum Flow {
-    /// It returns.
+    /// It returns to the guest.
     Answer(Answer),
-    /// There is no such call.
+    /// The call does not exist.
     Unknown,
-    /// The same of one in [`OPTIONAL_CALLS`](crate::linux::OPTIONAL_CALLS).
+    /// The call does not exist, and is one of [`OPTIONAL_CALLS`](crate::linux::OPTIONAL_CALLS).
     Optional,
-    /// Registers are as they shall be already.
+    /// The registers are set already: the guest goes on as they are.
     Resumed,
     /// The process ends.
     Exit(i32),
     /// A signal ends the process.
     Kill(i32),
-    /// It cannot be answered now: the process pauses before it.
+    /// It cannot be answered yet: the process pauses before it.
     Again(Pause),
-    /// The machine is of no further use.
+    /// The machine cannot be used any more.
     Lost(VcpuError),
 }
 
@@ -30,19 +30,20 @@ impl From<Answer> for Flow {
     }
 }
 
-/// Why a process does not run at the moment.
+/// Why a process does not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// It waits for something from the worker.
+    /// It waits for bytes on its channel.
     Idle,
-    /// It has said something: take it and run it again. Only of one that is [`Process::be_prompt`](crate::linux::Process::be_prompt).
+    /// It wrote to its channel: take the bytes and run it again. Only after
+    /// [`Process::be_prompt`](crate::linux::Process::be_prompt).
     Spoke,
-    /// It was stopped from outside.
+    /// Its stopper stopped it.
     Stopped,
     /// It exited with this status.
     Exited(i32),
-    /// A signal ended it; the exception that led to it, if one did.
+    /// A signal ended it; with the exception that caused the signal, if one did.
     Killed(i32, Option<Fault>),
-    /// It waits for something that only it could do itself.
+    /// All its threads wait for each other.
     Stuck,
 }

@@ -1,4 +1,4 @@
-//! What the monitor, as the kernel, knows of a process beside its memory and its processor.
+//! The kernel's knowledge of a process, beside its memory and its processor.
 
 use crate::linux::state::alarm::Alarm;
 use crate::linux::state::files::Files;
@@ -7,7 +7,7 @@ use crate::linux::state::signals::Signals;
 use crate::linux::state::threads::Threads;
 use crate::vfs::{NodeId, Tree};
 
-/// What the monitor, as the kernel, knows of a process.
+/// The kernel's knowledge of a process: what a template keeps as plain data.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
     pub(crate) tree: Tree,

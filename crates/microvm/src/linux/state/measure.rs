@@ -1,4 +1,4 @@
-//! What a process takes of the monitor's memory, and how much it may.
+//! The monitor's memory that a process takes, and its limits.
 
 use std::io;
 
@@ -7,8 +7,9 @@ use crate::memory::layout::ARENA_BYTES;
 use crate::memory::scan::Scanner;
 
 impl Process {
-    /// Bounds what it uses from now on: bytes of memory beyond what was mapped when the first machine was frozen that it comes
-    /// from, or now, if it comes from none; bytes and files of scratch. A reset leaves the bounds as they are.
+    /// Limits a process: bytes of memory beyond those that counted when the first machine of its
+    /// line was frozen, or that count now if none was; bytes and files of scratch. A reset leaves
+    /// the limits as they are.
     pub fn limit(&mut self, memory: u64, scratch_bytes: u64, scratch_nodes: u32) {
         self.space.allow(memory);
         self.kernel.tree.set_room(scratch_bytes, scratch_nodes);
@@ -21,8 +22,8 @@ impl Process {
         self.kernel.tree.held()
     }
 
-    /// Bytes of memory that it does not share with what it was cloned from. The monitor's for it are included: scratch files,
-    /// pipes, descriptors, waiting threads, and what was said and not taken. KVM's own for it are not.
+    /// Bytes of memory that it does not share with its origin. The monitor's memory for it counts:
+    /// scratch, pipes, descriptors, waiting threads, and untaken bytes. KVM's own does not.
     ///
     /// # Errors
     /// Before Linux 6.7.

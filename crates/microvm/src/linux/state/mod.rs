@@ -1,4 +1,4 @@
-//! What the monitor knows of a process. Plain data, and what follows from it alone: no system call is
+//! What the monitor knows of a process: data, and operations on it alone. No system call is
 //! answered here.
 
 pub(crate) mod alarm;

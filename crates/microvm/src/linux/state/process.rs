@@ -1,4 +1,4 @@
-//! A Linux process in a machine: everything that the monitor knows of it.
+//! A Linux process in a machine, with all that the monitor knows of it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -23,37 +23,37 @@ use crate::vfs::{Branch, NodeId};
 /// A Linux process in a machine.
 #[derive(Debug)]
 pub struct Process {
-    // Before the space: KVM's slots refer to it.
+    // Before the space, because KVM's slots refer to it.
     pub(crate) vcpu: Vcpu,
     pub(crate) space: Space,
     pub(crate) kernel: Kernel,
-    /// Its number, as it sees itself: another one in each clone, and after each reset.
+    /// The number that it sees as its own: another one in each clone, and after each reset.
     pub(crate) pid: u64,
     pub(crate) used: CpuTime,
-    /// None where the guest has to ask for the time.
+    /// None where the guest has to ask the monitor for the time.
     pub(crate) clock: Option<ClockPage>,
-    /// What the worker said and the process has not read yet; whether more may come.
+    /// Bytes of the channel that the process has not read; whether more may come.
     pub(crate) incoming: VecDeque<u8>,
     pub(crate) open: bool,
     pub(crate) outgoing: Vec<u8>,
     pub(crate) output: Vec<(Stream, Vec<u8>)>,
     pub(crate) untaken: usize,
-    /// Whether it pauses whenever it has said something.
+    /// Whether it pauses whenever it wrote to its channel.
     pub(crate) prompt: bool,
     pub(crate) stopper: Stopper,
     pub(crate) unknown: BTreeSet<u64>,
-    /// And those that programs do without.
+    /// The unknown calls that programs can do without.
     pub(crate) optional: BTreeSet<u64>,
     pub(crate) calls: u64,
     pub(crate) patched: u64,
-    /// Whether its page tables tell what it has touched: [`Process::watch`].
+    /// Whether its page tables mark the pages that it uses: [`Process::watch`].
     pub(crate) watched: bool,
-    /// A mapping whose bytes are not there yet: none while it pauses.
+    /// A mapping whose bytes are not copied yet: none while the process pauses.
     pub(crate) deferred: Option<Deferred>,
 }
 
 impl Process {
-    /// With nothing said and nothing done yet.
+    /// A process that has written nothing yet.
     pub(crate) fn assemble(
         vcpu: Vcpu,
         space: Space,
@@ -87,17 +87,19 @@ impl Process {
         process
     }
 
-    /// Has it stopped by this from now on.
+    /// Sets the stopper that stops it.
     pub fn stop_by(&mut self, stopper: Stopper) {
         self.stopper = stopper;
     }
 
-    /// Has it pause whenever it has said something, so that nobody has to wait for what was said until it waits itself.
+    /// Has it pause whenever it wrote to its channel, so that the bytes are passed on before it
+    /// waits.
     pub fn be_prompt(&mut self) {
         self.prompt = true;
     }
 
-    /// Puts a branch into its tree. Before it runs on, since it may know what was there.
+    /// Attaches a branch to its tree, before it runs on: a running program may have seen the
+    /// directory.
     ///
     /// # Errors
     /// See [`Tree::attach`](crate::vfs::Tree::attach).
@@ -105,8 +107,9 @@ impl Process {
         self.kernel.tree.attach(at, branch)
     }
 
-    /// Has it note from now on what it touches, for [`Template::learn`](crate::linux::Template::learn): a clone before it runs. It
-    /// takes some hundred microseconds, and a copy of its page tables.
+    /// Marks from now on which pages it uses, for
+    /// [`Template::learn`](crate::linux::Template::learn). For a clone that has not run; takes some
+    /// hundred microseconds, and a copy of its page tables.
     ///
     /// # Errors
     /// When the host refuses.
@@ -118,17 +121,18 @@ impl Process {
         Ok(())
     }
 
-    /// What the guest is told a thread's number to be: the first one's is the process's.
+    /// The number of a thread as the guest sees it: the first one's is the process's.
     pub(crate) fn seen_number(&self, thread: u64) -> u64 {
         if thread == FIRST_THREAD { self.pid } else { thread }
     }
 
-    /// Which thread the guest means. A C library may go on calling the first one as it was called before the process was cloned.
+    /// The thread that the guest means. A C library may still use the first one's number from
+    /// before the process was cloned.
     pub(crate) fn meant_thread(&self, number: u64) -> u64 {
         if number == self.pid { FIRST_THREAD } else { number }
     }
 
-    /// ESRCH for a number of another process's: there is none.
+    /// ESRCH for the number of another process: none exists.
     pub(crate) fn check_own(&self, number: u64) -> Result<(), Errno> {
         let number = u64::from(signed(number).cast_unsigned());
         if number == 0 || number == self.pid || number == FIRST_THREAD {
@@ -138,16 +142,16 @@ impl Process {
         }
     }
 
-    /// Has descriptors and memory know the limits as they are now: after each change, and where a process begins.
+    /// Applies the limits to descriptors and memory: after each change, and when a process begins.
     pub(crate) fn enforce_limits(&mut self) {
         let limits = &self.kernel.limits;
         self.space.set_own_limit(limits.soft(libc::RLIMIT_AS));
         self.kernel.files.set_most(limits.descriptors());
     }
 
-    /// Lets go of a node that no name leads to, unless it is open, mapped, or the current directory.
+    /// Frees a node without a name, unless it is open, mapped, or the current directory.
     pub(crate) fn release(&mut self, node: NodeId) {
-        // Most files that are closed are of layers, which stay.
+        // The usual case: a layer's file, which stays.
         if !node.is_scratch() {
             return;
         }
@@ -158,31 +162,32 @@ impl Process {
         }
     }
 
-    /// What stops it from another thread.
+    /// Stops the process from another thread.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
-    /// System calls that it tried and that do not exist here.
+    /// Numbers of the system calls that it made and that do not exist.
     #[must_use]
     pub fn unknown_calls(&self) -> &BTreeSet<u64> {
         &self.unknown
     }
 
-    /// The same of those that libraries usually do without: [`OPTIONAL_CALLS`](crate::linux::OPTIONAL_CALLS).
+    /// Those of them that libraries can do without:
+    /// [`OPTIONAL_CALLS`](crate::linux::OPTIONAL_CALLS).
     #[must_use]
     pub fn optional_calls(&self) -> &BTreeSet<u64> {
         &self.optional
     }
 
-    /// How many system calls it made, and how many places were patched that made them.
+    /// Number of its system calls, and of the instructions that were patched.
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {
         (self.calls, self.patched)
     }
 
-    /// Its memory.
+    /// Its address space.
     #[must_use]
     pub fn space(&self) -> &Space {
         &self.space

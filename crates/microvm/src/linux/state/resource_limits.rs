@@ -22,30 +22,30 @@ use crate::memory::layout::STACK_BYTES;
 
 pub(crate) const INFINITE: u64 = libc::RLIM_INFINITY;
 
-/// How many kinds there are: RLIM_NLIMITS.
+/// Number of limits: RLIM_NLIMITS.
 pub(crate) const KINDS: usize = 16;
 
-/// As in containers, where a host that pipes cores to a program takes no heed of 0 (core(5)).
+/// As in containers, where a host that pipes cores to a program ignores 0 (core(5)).
 const CORE: u64 = 1;
 
 const SIGNALS: u64 = 1024;
 
-/// Linux's own: POSIX message queues, bytes that may be locked.
+/// Linux's defaults: bytes of POSIX message queues, and bytes that may be locked.
 const QUEUES: u64 = 819_200;
 
 const LOCKED: u64 = 8 << 20;
 
-/// More threads than one machine has.
+/// One more than a machine has.
 const TASKS: u64 = MAX_THREADS as u64 + 1;
 
-/// Soft and hard limit of each kind, by the kind's number.
+/// Soft and hard limits, by kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ResourceLimits {
     pub(crate) all: [[u64; 2]; KINDS],
-    /// Seconds of the processor after which SIGXCPU comes next.
+    /// Seconds of processor time at which SIGXCPU comes next.
     pub(crate) next_warning: Option<u64>,
-    /// From 0 to 19. It is told, and nothing follows from it: a machine has its processor to itself.
+    /// From 0 to 19. Without effect: a machine has its processor to itself.
     pub(crate) niceness: u8,
 }
 
@@ -74,17 +74,17 @@ impl ResourceLimits {
         self.all[kind as usize][0]
     }
 
-    /// Descriptors are smaller than this.
+    /// Limit of descriptors' numbers.
     pub(crate) fn descriptors(&self) -> usize {
         usize::try_from(self.soft(libc::RLIMIT_NOFILE)).unwrap_or(usize::MAX).min(MAX_DESCRIPTORS)
     }
 
-    /// Whether a limit of a file's length is set; and that.
+    /// Limit of a file's length, if one is set.
     pub(crate) fn file_bytes(&self) -> Option<u64> {
         Some(self.soft(libc::RLIMIT_FSIZE)).filter(|most| *most != INFINITE)
     }
 
-    /// Whether what a file is to have is more than a file may: EFBIG, and SIGXFSZ where the call ends.
+    /// EFBIG for a file of this length, with SIGXFSZ when the call ends.
     pub(crate) fn check_length(&self, length: u64) -> Result<(), Errno> {
         match self.file_bytes() {
             Some(most) if length > most => Err(Errno::FBIG),
@@ -92,7 +92,7 @@ impl ResourceLimits {
         }
     }
 
-    /// The part of a write that a file may still take; none but nothing: EFBIG.
+    /// Bytes of a write at `offset` that the limit allows; EFBIG for none.
     pub(crate) fn fitting(&self, offset: u64, length: u64) -> Result<u64, Errno> {
         match self.file_bytes() {
             Some(most) if length > 0 && offset >= most => Err(Errno::FBIG),
@@ -106,12 +106,12 @@ impl ResourceLimits {
         self.file_bytes().is_some()
     }
 
-    /// Threads at most.
+    /// Limit of threads.
     pub(crate) fn tasks(&self) -> u64 {
         self.soft(libc::RLIMIT_NPROC)
     }
 
-    /// How much of the processor may be used until something is done about it.
+    /// Processor time at which a signal is due.
     pub(crate) fn processor(&self) -> Option<Duration> {
         let [_, hard] = self.all[libc::RLIMIT_CPU as usize];
         let next = self.next_warning.unwrap_or(INFINITE).min(hard);
@@ -121,12 +121,12 @@ impl ResourceLimits {
     pub(crate) fn set(&mut self, kind: usize, limits: [u64; 2]) {
         self.all[kind] = limits;
         if kind == libc::RLIMIT_CPU as usize {
-            // 0 stands for "at once", and Linux counts from a second on.
+            // 0 means "at once"; Linux counts from one second on.
             self.next_warning = Some(limits[0].max(1)).filter(|soft| *soft != INFINITE);
         }
     }
 
-    /// As a table for `/proc/self/limits`: names and units are Linux's.
+    /// The table of `/proc/self/limits`, with Linux's names and units.
     pub(crate) fn table(&self) -> String {
         const ROWS: [(&str, &str); KINDS] = [
             ("Max cpu time", "seconds"),

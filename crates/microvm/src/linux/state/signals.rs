@@ -1,49 +1,49 @@
-//! What a process wants done about signals, and which ones wait. Plain data.
+//! A process's actions, masks and pending signals. Plain data.
 
 mod saved;
 
 pub(crate) use saved::SavedSignals;
 
 pub(crate) const MAX_SIGNAL: usize = 64;
-/// Bytes of an alternate stack at least.
+/// Bytes of the smallest alternate stack.
 pub(crate) const LEAST_STACK: u64 = 2048;
 pub(crate) const ILL: usize = 4;
 pub(crate) const TRAP: usize = 5;
 pub(crate) const BUS: usize = 7;
 pub(crate) const FPE: usize = 8;
 pub(crate) const KILL: usize = 9;
-/// Sent to whoever writes to a pipe that nobody reads.
+/// Sent for a write to a pipe without a reader.
 pub(crate) const PIPE: usize = 13;
 pub(crate) const SEGV: usize = 11;
 pub(crate) const ALRM: usize = 14;
-/// Sent where the processor's time is over: `RLIMIT_CPU`.
+/// Sent when the limit of processor time is reached: `RLIMIT_CPU`.
 pub(crate) const XCPU: usize = 24;
-/// Sent where a file would be too long: `RLIMIT_FSIZE`.
+/// Sent when a file would become too long: `RLIMIT_FSIZE`.
 pub(crate) const XFSZ: usize = 25;
 pub(crate) const STOP: usize = 19;
 
-/// What a process wants done about signals.
+/// Actions, and the running thread's mask, stack and pending signals.
 #[derive(Clone, Debug)]
 pub(crate) struct Signals {
     pub(crate) actions: [Action; MAX_SIGNAL + 1],
     pub(crate) mask: u64,
     pub(crate) stack: AlternateStack,
-    /// Sent to the process while they were blocked.
+    /// Pending signals of the process.
     pub(crate) waiting: u64,
-    /// Sent to the running thread while they were blocked.
+    /// Pending signals of the running thread.
     pub(crate) waiting_own: u64,
 }
 
-/// Whom a signal is sent to.
+/// The addressee of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Addressee {
-    /// Whichever thread does not block it.
+    /// The process: any thread that does not block it.
     Process,
-    /// The running one.
+    /// The running thread alone.
     Thread,
 }
 
-/// What of it is a thread's own.
+/// The signals of one thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwnSignals {
     mask: u64,
@@ -52,7 +52,7 @@ pub(crate) struct OwnSignals {
 }
 
 impl OwnSignals {
-    /// As a thread begins that was started where these are: with its mask alone.
+    /// The signals of a thread that this one starts: its mask alone.
     pub(crate) fn of_child(self) -> Self {
         Self { stack: AlternateStack::default(), waiting: 0, ..self }
     }
@@ -62,19 +62,19 @@ impl OwnSignals {
         self.mask & bit(number) != 0
     }
 
-    /// A signal waits for it from now on.
+    /// Makes a signal pending.
     pub(crate) fn keep(&mut self, number: usize) {
         self.waiting |= bit(number);
     }
 }
 
 impl Signals {
-    /// What is the running thread's own.
+    /// The running thread's signals.
     pub(crate) fn own(&self) -> OwnSignals {
         OwnSignals { mask: self.mask, stack: self.stack, waiting: self.waiting_own }
     }
 
-    /// Another thread runs.
+    /// Loads the signals of the thread that runs next.
     pub(crate) fn set_own(&mut self, OwnSignals { mask, stack, waiting }: OwnSignals) {
         (self.mask, self.stack, self.waiting_own) = (mask, stack, waiting);
     }
@@ -108,8 +108,8 @@ impl AlternateStack {
 }
 
 impl Signals {
-    /// The first that waits, is not blocked any more, and is not ignored: the thread's own before the process's; and whose it
-    /// is. It waits no longer.
+    /// Takes the first pending signal that is neither blocked nor ignored, the thread's before the
+    /// process's, with its addressee.
     pub(crate) fn next(&mut self) -> Option<(Addressee, usize)> {
         loop {
             let free = !self.mask;
@@ -126,9 +126,9 @@ impl Signals {
     }
 }
 
-/// Whether a signal is ignored that is handled like this.
+/// Whether a signal with this handler is ignored.
 pub(crate) fn ignored(number: usize, handler: u64) -> bool {
-    // Children, windows, continuation, urgent data: unless somebody wants them.
+    // SIG_IGN; or the default of SIGCHLD, SIGCONT, SIGURG and SIGWINCH.
     handler == 1 || handler == 0 && matches!(number, 17 | 18 | 23 | 28)
 }
 

@@ -1,15 +1,19 @@
-//! Threads: several of the guest's on the one processor of its machine.
+//! Threads of the guest on the one processor of its machine.
 //!
 //! ```text
-//!            ┌── a lock, a sleep, a pipe: it has to wait ──► waiting ── woken, or its time is over ──┐
-//!   running ─┤                                                                                       ├─► ready ─► running
-//!            └── it yields, or its turn is over ─────────────────────────────────────────────────────┘
+//!             ┌── a lock, a sleep, a pipe ──► waiting ── woken, or its deadline ──┐
+//!   running ──┤                                                                   ├─► ready ─► running
+//!             └── it yields, or its turn is over ─────────────────────────────────┘
 //! ```
-//! A turn is over after [`TURN`] if another thread is ready, or at once when the time is over for which one waits: who has waited
-//! often has little to do, and CPython's threads ask for the interpreter in this way. That is looked at when a thread makes a
-//! call, and by a timer, which interrupts whoever computes. Where all wait for each other the last one to wait gets EDEADLK. While the process
-//! waits for its channel no thread runs, as in a container that is paused between calls; a template holds all of them. Where a
-//! thread keeps it from waiting there when a call is over, it is the monitor that stops the machine until the next one.
+//!
+//! A turn is over after [`TURN`] if another thread is ready, or at once when a waiting thread's
+//! deadline comes: a thread that waits often has little to do, and CPython's threads ask for the
+//! interpreter in this way. The monitor checks when a thread makes a call, and by a timer that
+//! interrupts a computing thread. When all threads wait for each other, the last one gets EDEADLK.
+//!
+//! While the process waits for its channel no thread runs, as in a container that is paused between
+//! calls; a template holds all of them. When a thread keeps the process from waiting there after a
+//! call, the monitor stops the machine until the next call.
 
 mod saved;
 
@@ -25,41 +29,41 @@ use crate::linux::state::signals::OwnSignals;
 use crate::machine::cpu::Context;
 pub(crate) use saved::SavedThreads;
 
-/// Threads of a process at most.
+/// Threads of a process.
 pub(crate) const MAX_THREADS: usize = 128;
 
-/// A thread that has run for so long makes room for others.
+/// Length of a turn.
 const TURN: Duration = Duration::from_millis(5);
 
-/// Any reason to wait for a futex.
+/// All reasons to wait for a futex.
 pub(crate) const ANY: u32 = u32::MAX;
 
 /// A process's threads.
 #[derive(Clone, Debug)]
 pub(crate) struct Threads {
     pub(crate) running: Identity,
-    /// Since when it runs; none: it has had its turn.
+    /// When the running thread's turn began; none once it is over.
     pub(crate) since: Option<Instant>,
-    /// Until when the call waits that it makes once more.
+    /// Deadline of the call that the running thread repeats.
     pub(crate) until: Option<Instant>,
-    /// In the order in which they will have their turns.
+    /// Threads that do not run, in the order of their turns.
     pub(crate) others: VecDeque<Thread>,
-    /// The highest number that any has had.
+    /// The highest number that a thread has had.
     pub(crate) last: u64,
-    /// Since when those whose time was over have had turns before others that were ready.
+    /// Since when threads with a deadline have been served before other ready ones.
     passed: Option<Instant>,
-    /// Where the call is that the running thread is about to make once more.
+    /// Address of the call that the running thread is about to repeat.
     pub(crate) repeats: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) number: u64,
-    /// Where the end of the thread is told: a futex that becomes 0. 0: nowhere.
+    /// Address of a futex that becomes 0 when the thread ends; 0 for none.
     pub(crate) tells: u64,
 }
 
-/// One that does not run.
+/// A thread that does not run.
 #[derive(Clone, Debug)]
 pub(crate) struct Thread {
     pub(crate) identity: Identity,
@@ -71,36 +75,36 @@ pub(crate) struct Thread {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum State {
     Ready,
-    /// For this, and until then at the latest.
+    /// For this, until the deadline.
     Waiting(Wait, Option<Instant>),
-    /// It makes its call once more, which still waits until then at the latest.
+    /// It will repeat its call, with the call's deadline.
     Again(Option<Instant>),
 }
 
-/// Where the running thread stands when a signal comes.
+/// The position of the running thread when a signal comes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ThreadPosition {
     /// Between two instructions.
     Between,
-    /// In a call that waits for this, until then at the latest.
+    /// In a call that waits for this, until the deadline.
     Waiting(Wait, Option<Instant>),
-    /// It is no more, and no other one is ready.
+    /// It has ended, and no other thread is ready.
     Ended,
 }
 
 /// What a thread waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wait {
-    /// That somebody wakes those who wait at this address for one of these reasons.
+    /// A wake-up of this address for one of these reasons.
     Futex(u64, u32),
-    /// That time passes. What is left when a signal comes is told there; 0: nowhere.
+    /// A moment. An interrupted sleep's remaining time is written to `rest`, unless that is 0.
     Time { rest: u64 },
-    /// That another thread changes what its call found.
+    /// A change that another thread makes, after which the call is repeated.
     Change,
 }
 
 impl Wait {
-    /// What the call returns when its time is over.
+    /// The call's result at its deadline.
     pub(crate) fn over(self) -> Answer {
         match self {
             Self::Futex(..) => Err(Errno::TIMEDOUT),
@@ -123,7 +127,7 @@ impl Thread {
         self.state = State::Ready;
     }
 
-    /// Ends its waiting, whatever for.
+    /// Ends the thread's wait.
     pub(crate) fn interrupt(&mut self, errno: Errno) {
         match self.state {
             State::Waiting(Wait::Change, until) => self.state = State::Again(until),
@@ -138,39 +142,39 @@ impl Thread {
 }
 
 impl Threads {
-    /// The number of the one that runs.
+    /// The running thread's number.
     pub(crate) fn running(&self) -> u64 {
         self.running.number
     }
 
-    /// How many there are.
+    /// Number of threads, the running one included.
     pub(crate) fn count(&self) -> u64 {
         self.others.len() as u64 + 1
     }
 
-    /// Whether one of this number lives.
+    /// Whether a thread with this number lives.
     pub(crate) fn live(&self, number: u64) -> bool {
         number == self.running.number
             || self.others.iter().any(|thread| thread.identity.number == number)
     }
 
-    /// `set_tid_address`.
+    /// `set_tid_address`: sets the futex, and returns the running thread's number.
     pub(crate) fn tell_end_at(&mut self, address: u64) -> u64 {
         self.running.tells = address;
         self.running.number
     }
 
-    /// The running one makes a call.
+    /// The running thread makes a call.
     pub(crate) fn calls(&mut self) {
         self.repeats = None;
     }
 
-    /// `sched_yield`.
+    /// `sched_yield`: ends the running thread's turn.
     pub(crate) fn tire(&mut self) {
         self.since = None;
     }
 
-    /// A call was answered: what it changed another may have waited for.
+    /// A call was answered: threads that wait for a change repeat theirs.
     pub(crate) fn changed(&mut self) {
         self.until = None;
         for thread in &mut self.others {
@@ -180,12 +184,12 @@ impl Threads {
         }
     }
 
-    /// Until when the call waits at the latest that is made with this wish: or was made, if it is made once more.
+    /// The deadline of a call that may wait this long; the first one, if the call is repeated.
     pub(crate) fn limit(&mut self, wanted: Duration) -> Instant {
         self.until.take().unwrap_or_else(|| deadline(wanted))
     }
 
-    /// When the turn of the one that runs is over, if it makes no call until then; none: not before it makes one.
+    /// When the running thread's turn ends without a call. None: not before its next call.
     pub(crate) fn end_of_turn(&self) -> Option<Instant> {
         if self.others.is_empty() {
             return None;
@@ -195,7 +199,7 @@ impl Threads {
         its_own.into_iter().chain(self.earliest()).min()
     }
 
-    /// Whether another one shall have its turn.
+    /// Whether another thread takes its turn now.
     pub(crate) fn turn_is_over(&mut self) -> bool {
         if self.others.is_empty() {
             return false;
@@ -211,9 +215,10 @@ impl Threads {
         others_first
     }
 
-    /// Ends the waiting of those whose time is over, and gives them the next turns: whose was over first has the first. But where that
-    /// has gone on for longer than a turn they are the last, so that many short sleeps keep nobody waiting for ever. Who waits for
-    /// a change looks once more, and says himself that his time is over. Whether there are any that have the next turns.
+    /// Ends the waits whose deadline has come, and gives these threads the next turns, in the order
+    /// of their deadlines. After more than a turn of that they go last, so that many short sleeps
+    /// do not starve others. A thread that waits for a change repeats its call, which finds that
+    /// its time is over. Returns whether any of them goes first.
     pub(crate) fn expire(&mut self, now: Instant) -> bool {
         let mut next = VecDeque::new();
         let are_awaited = self.others.iter().any(Thread::is_ready);
@@ -250,7 +255,7 @@ impl Threads {
         self.others.iter().filter_map(until).min()
     }
 
-    /// Wakes those who wait at an address for one of these reasons; how many.
+    /// Wakes threads that wait at an address for one of these reasons; returns how many.
     pub(crate) fn wake(&mut self, address: u64, most: usize, reasons: u32) -> u64 {
         let waits = |thread: &&mut Thread| match thread.state {
             State::Waiting(Wait::Futex(at, why), _) => at == address && why & reasons != 0,
@@ -260,8 +265,8 @@ impl Threads {
         woken.map(|thread| thread.answer(Ok(0))).count() as u64
     }
 
-    /// Wakes some who wait at an address, and has some more wait at another from now on, behind those who are there
-    /// already; how many both are.
+    /// Wakes some threads that wait at an address, and moves others to another address, behind
+    /// those that wait there; returns how many both are.
     pub(crate) fn requeue(&mut self, from: u64, woken: usize, to: u64, most: usize) -> u64 {
         let woken = self.wake(from, woken, ANY);
         let (mut moved, mut at) = (Vec::new(), 0);
@@ -279,12 +284,12 @@ impl Threads {
         woken + count
     }
 
-    /// Where among those that do not run the one of this number is.
+    /// Index of the thread with this number among those that do not run.
     pub(crate) fn place(&self, number: u64) -> Option<usize> {
         self.others.iter().position(|thread| thread.identity.number == number)
     }
 
-    /// Which one a signal to the process comes to; whether the one that runs would take it.
+    /// The thread that a signal to the process goes to; `runs`: whether the running one takes it.
     pub(crate) fn receiver(&self, signal: usize, runs: bool) -> u64 {
         let takers = || self.others.iter().filter(|thread| !thread.signals.block(signal));
         let numbers = || takers().map(|thread| thread.identity.number);
@@ -293,24 +298,24 @@ impl Threads {
         first.or(running).or_else(|| numbers().next()).unwrap_or(self.running.number)
     }
 
-    /// Whether one that does not run blocks a signal.
+    /// Whether a thread that does not run blocks a signal.
     pub(crate) fn blocks(&self, number: u64, signal: usize) -> bool {
         self.place(number).is_some_and(|at| self.others[at].signals.block(signal))
     }
 
-    /// Has a signal wait for one that does not run.
+    /// Makes a signal pending for a thread that does not run.
     pub(crate) fn keep(&mut self, number: u64, signal: usize) {
         if let Some(at) = self.place(number) {
             self.others[at].signals.keep(signal);
         }
     }
 
-    /// Bytes of the monitor's memory that those take that do not run.
+    /// Bytes of the monitor's memory for threads that do not run.
     pub(crate) fn held(&self) -> u64 {
         self.others.len() as u64 * (size_of::<Thread>() as u64 + Context::HELD)
     }
 
-    /// Which there are, and what they wait for: for comparing two machines.
+    /// Numbers and states of all threads, to compare two machines.
     pub(crate) fn summary(&self) -> String {
         let others = self.others.iter().map(|thread| (thread.identity, thread.state));
         format!("{:?} {:?}", self.running, others.collect::<Vec<_>>())

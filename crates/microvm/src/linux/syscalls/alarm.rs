@@ -1,4 +1,5 @@
-//! `alarm`, `getitimer` and `setitimer`: setting the timer that [`Alarm`](crate::linux::state::alarm::Alarm) keeps.
+//! `alarm`, `getitimer` and `setitimer`: setting the timer that
+//! [`Alarm`](crate::linux::state::alarm::Alarm) keeps.
 
 use std::time::Duration;
 
@@ -11,11 +12,11 @@ use crate::linux::state::process::Process;
 
 const MICROSECONDS: u64 = 1_000_000;
 
-/// `alarm`: seconds that were left of the last one.
+/// `alarm`: sets it, and returns the seconds that were left of the last one.
 pub(crate) fn alarm(process: &mut Process, seconds: u64) -> u64 {
     let [left, _] = process.kernel.alarm.left();
     process.kernel.alarm.set(Duration::from_secs(fd(seconds)), Duration::ZERO);
-    // To the next whole one if it is near, and never none while there is one.
+    // Rounded to the nearest second, and never to none while one is set.
     match (left.as_secs(), left.subsec_millis()) {
         (0, 0) if left.is_zero() => 0,
         (0, _) => 1,
@@ -33,7 +34,7 @@ pub(crate) fn get(process: &mut Process, which: u64, target: u64) -> Answer {
     tell(process, target, left)
 }
 
-/// `setitimer`. Those that count the processor's time can be cleared and no more.
+/// `setitimer`. Timers of processor time can be cleared only.
 pub(crate) fn set(process: &mut Process, which: u64, new: u64, old: u64) -> Flow {
     let wanted = match new {
         0 => Ok([Duration::ZERO; 2]),
@@ -57,7 +58,7 @@ pub(crate) fn set(process: &mut Process, which: u64, new: u64, old: u64) -> Flow
     told.into()
 }
 
-/// `struct itimerval`: how long after which it comes again, and how long until it comes.
+/// `struct itimerval`: the interval, and the time left.
 fn tell(process: &mut Process, target: u64, [left, every]: [Duration; 2]) -> Answer {
     let record = Record::<32>::new()
         .long(0, every.as_secs())

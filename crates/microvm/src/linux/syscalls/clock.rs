@@ -17,7 +17,7 @@ use crate::linux::state::threads::Wait;
 const PROCESS: u64 = 2;
 const THREAD: u64 = 3;
 
-/// The host's clock for a guest's.
+/// The host's clock behind a guest's.
 fn clock(number: u64) -> Result<ClockId, Errno> {
     match number {
         REALTIME => Ok(ClockId::Realtime),
@@ -30,10 +30,11 @@ fn clock(number: u64) -> Result<ClockId, Errno> {
     }
 }
 
-/// What a guest's clock says.
+/// The value of a guest's clock.
 fn told(process: &Process, number: u64) -> Result<Duration, Errno> {
     match number {
-        // One thread of the monitor's runs all threads of the guest: their times are one.
+        // One thread of the monitor runs all threads of the guest, so their processor times are the
+        // same.
         PROCESS | THREAD => Ok(process.used.now()),
         number => clock(number).map(read),
     }
@@ -101,7 +102,7 @@ fn sleep(process: &mut Process, wanted: Result<Duration, Errno>, rest: u64) -> F
     }
 }
 
-/// How long it is until a moment of a clock.
+/// Time left until a moment of a clock.
 pub(crate) fn left(process: &Process, number: u64, moment: Duration) -> Result<Duration, Errno> {
     told(process, number).map(|now| moment.saturating_sub(now))
 }

@@ -1,4 +1,4 @@
-//! `futex`: what locks of all kinds wait by.
+//! `futex`: waiting for a word of memory to change, which all locks are made of.
 
 use rustix::io::Errno;
 
@@ -11,8 +11,8 @@ use crate::linux::state::process::Process;
 use crate::linux::state::threads::{ANY, Wait};
 use crate::linux::syscalls::clock;
 
-/// Waiting and waking, with reasons and limits of time, and moving those who wait. Locks that know of priorities, and
-/// operations on a second word (FUTEX_WAKE_OP), C libraries do without.
+/// Waits and wakes, with reasons and deadlines, and moves waiting threads. C libraries do without
+/// locks with priorities, and without operations on a second word (FUTEX_WAKE_OP).
 pub(crate) fn futex(process: &mut Process, arguments: [u64; 6]) -> Flow {
     const WAIT: i32 = 0;
     const WAKE: i32 = 1;
@@ -58,8 +58,9 @@ pub(crate) fn futex(process: &mut Process, arguments: [u64; 6]) -> Flow {
     }
 }
 
-/// Wakes some who wait at one address and has some more wait at another; how many both are. It is how musl wakes all who
-/// wait for a condition: one, and each further one as it can have the lock that all of them need.
+/// Wakes some threads that wait at one address, and moves others to a second one; returns how many
+/// both are. musl wakes all threads of a condition in this way: one at once, each other one when it
+/// can have their lock.
 fn requeue(process: &mut Process, arguments: [u64; 6], compares: bool) -> Answer {
     let [from, _, woken, moved, to, expected] = arguments;
     let count = |register| usize::try_from(signed(register)).map_err(|_| Errno::INVAL);

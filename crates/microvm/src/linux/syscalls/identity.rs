@@ -1,4 +1,4 @@
-//! System calls about the process itself and the machine that it believes to be on.
+//! System calls about the process itself, and the machine as the guest sees it.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(crate) fn arch_prctl(process: &mut Process, what: u64, value: u64) -> Answer
     Ok(0)
 }
 
-/// `getresuid` and `getresgid`: all three are the one user's.
+/// `getresuid` and `getresgid`: the only user, three times.
 pub(crate) fn own_ids(process: &mut Process, targets: [u64; 3]) -> Answer {
     let own = USER.to_le_bytes();
     for target in targets {
@@ -35,7 +35,7 @@ pub(crate) fn own_ids(process: &mut Process, targets: [u64; 3]) -> Answer {
     Ok(0)
 }
 
-/// `getcpu`: the one there is, of the one node.
+/// `getcpu`: the only processor, of the only node.
 pub(crate) fn processor(process: &mut Process, targets: [u64; 2]) -> Answer {
     for target in targets.into_iter().filter(|target| *target != 0) {
         process.space.write(target, 4)?.fill(0);
@@ -43,7 +43,7 @@ pub(crate) fn processor(process: &mut Process, targets: [u64; 2]) -> Answer {
     Ok(0)
 }
 
-/// The highest priority of a policy, or the lowest.
+/// The highest or the lowest priority of a policy.
 pub(crate) fn priority(policy: u64, of_real_time: u64) -> Answer {
     match signed(policy) {
         libc::SCHED_FIFO | libc::SCHED_RR => Ok(of_real_time),
@@ -56,7 +56,7 @@ pub(crate) fn prctl(process: &mut Process, what: u64, value: u64) -> Answer {
     let what = signed(what);
     match what {
         libc::PR_SET_NAME => {
-            // Up to its end or 16 bytes: the string may end before unmapped memory.
+            // Up to its end or 16 bytes: unmapped memory may follow the string.
             let mut name = [0; 16];
             for (at, byte) in (0..).zip(&mut name[..15]) {
                 let at = value.checked_add(at).ok_or(Errno::FAULT)?;
@@ -73,7 +73,7 @@ pub(crate) fn prctl(process: &mut Process, what: u64, value: u64) -> Answer {
             process.space.write(value, 16)?.copy_from_slice(&name);
             Ok(0)
         }
-        // Names of memory for the sake of /proc, dumps, deaths of parents: nothing follows from them here.
+        // Names of memory, deaths of parents, dumps: accepted without effect.
         libc::PR_SET_VMA | libc::PR_SET_PDEATHSIG | libc::PR_SET_DUMPABLE => Ok(0),
         _ => Err(Errno::INVAL),
     }
@@ -90,8 +90,8 @@ pub(crate) fn uname(process: &mut Process, target: u64) -> Answer {
     Ok(0)
 }
 
-/// `getrusage`: what was used of the processor, and nothing of children, of whom there are none. What the machine's memory takes
-/// is not told: to know it takes a walk through the host's tables.
+/// `getrusage`: processor time of the process; children do not exist. Memory is not told, which
+/// would take a walk through the host's tables.
 pub(crate) fn getrusage(process: &mut Process, who: u64, target: u64) -> Answer {
     let used = match signed(who) {
         libc::RUSAGE_SELF | libc::RUSAGE_THREAD => process.used.now(),
@@ -104,8 +104,8 @@ pub(crate) fn getrusage(process: &mut Process, who: u64, target: u64) -> Answer 
     Ok(0)
 }
 
-/// `times`: what was used of the processor, all of it by the program, in hundredths of a second; and how many of these have
-/// passed since the host was started.
+/// `times`: processor time of the program, and time since the host was started, in hundredths of a
+/// second.
 pub(crate) fn times(process: &mut Process, target: u64) -> Answer {
     if target != 0 {
         let record = Record::<32>::new().long(0, host_clock::hundredths(process.used.now()));
@@ -126,7 +126,7 @@ pub(crate) fn sysinfo(process: &mut Process, target: u64) -> Answer {
     Ok(0)
 }
 
-/// To the one processor, or to none.
+/// `sched_setaffinity`: the mask has to allow the only processor.
 pub(crate) fn set_affinity(process: &mut Process, thread: u64, length: u64, mask: u64) -> Answer {
     let thread = process.meant_thread(u64::from(signed(thread).cast_unsigned()));
     if thread != 0 && !process.kernel.threads.live(thread) {
@@ -136,7 +136,7 @@ pub(crate) fn set_affinity(process: &mut Process, thread: u64, length: u64, mask
     if bytes.first().is_some_and(|byte| byte & 1 == 1) { Ok(0) } else { Err(Errno::INVAL) }
 }
 
-/// One processor.
+/// `sched_getaffinity`: the only processor.
 pub(crate) fn affinity(process: &mut Process, length: u64, target: u64) -> Answer {
     if length < 8 {
         return Err(Errno::INVAL);

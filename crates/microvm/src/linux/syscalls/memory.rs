@@ -1,4 +1,4 @@
-//! System calls about memory.
+//! System calls about memory: mapping, protecting, resizing, and giving back.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -105,7 +105,7 @@ fn map(process: &mut Process, arguments: [u64; 6]) -> Answer {
     let looks = rights.count() && !rights.allow(Rights::WRITE);
     let is_anywhere = flags & (flags::MAP_FIXED | FIXED_NOREPLACE) == 0;
     let is_late = is_layers && looks && !shared && is_anywhere && deferred::has_room(process);
-    // It holds the file's bytes from the start, whoever may look at them.
+    // It holds the file's bytes from the start, even while the guest may not read them.
     let now = if rights.count() && !is_late { rights } else { Rights::HIDDEN };
     let start = mapping(process, place, length, now)?;
     if is_late {
@@ -120,7 +120,7 @@ fn map(process: &mut Process, arguments: [u64; 6]) -> Answer {
     Ok(start)
 }
 
-/// Maps memory of nobody's file.
+/// Maps memory without a file.
 fn zeros(process: &mut Process, place: Place, length: u64, rights: Rights, shared: bool) -> Answer {
     let start = mapping(process, place, length, rights)?;
     if shared {
@@ -129,8 +129,8 @@ fn zeros(process: &mut Process, place: Place, length: u64, rights: Rights, share
     Ok(start)
 }
 
-/// Whether bytes of a file would be shared at two places of which one can be written to: what is written there the other one
-/// would not show. `instead` is what goes away.
+/// Whether bytes of a file would be shared at two addresses, one of them writable: the other one
+/// would not show what is written there. `instead` is a range that is replaced.
 fn differ(
     process: &Process,
     node: NodeId,
@@ -147,7 +147,7 @@ fn differ(
     }
 }
 
-/// Maps, and lets go of the files that were seen there and are no longer.
+/// Maps a range, and frees files without a name whose last mapping it replaces.
 fn mapping(process: &mut Process, place: Place, length: u64, rights: Rights) -> Answer {
     match place {
         Place::Fixed(start) => {
@@ -158,7 +158,8 @@ fn mapping(process: &mut Process, place: Place, length: u64, rights: Rights) -> 
     }
 }
 
-/// Does what may take away mappings in a range. A file that no name leads to lives until its last mapping is gone.
+/// Makes a change that may unmap parts of a range. A file without a name lives until its last
+/// mapping is gone.
 fn letting_go<T>(
     process: &mut Process,
     range: Range<u64>,
@@ -174,8 +175,8 @@ fn letting_go<T>(
     changed
 }
 
-/// Where, behind its start, the code of a library begins that fills a block. The dynamic linker maps all of a library to
-/// find room for it, and then its parts in their places.
+/// Bytes from a library's start to the code that fills a block. The dynamic linker maps the whole
+/// library to find room for it, and then its parts over that.
 fn huge_code(process: &Process, fd: u64, length: u64, offset: u64) -> Option<u64> {
     let Object::Node(node, Some(file)) = &process.kernel.files.get(fd).ok()?.object else {
         return None;
@@ -191,7 +192,7 @@ fn huge_code(process: &Process, fd: u64, length: u64, offset: u64) -> Option<u64
 }
 
 pub(crate) fn mprotect(process: &mut Process, start: u64, length: u64, protection: u64) -> Answer {
-    /// Reading, writing, executing, and PROT_SEM, which says nothing here.
+    /// Reading, writing, executing, and PROT_SEM, which has no effect.
     const KNOWN: u64 = 0xf;
     if length != 0 && protection & !KNOWN != 0 {
         return Err(Errno::INVAL);
@@ -220,7 +221,7 @@ pub(crate) fn munmap(process: &mut Process, start: u64, length: u64) -> Answer {
 }
 
 pub(crate) fn brk(process: &mut Process, wanted: u64) -> Answer {
-    // Whatever was mapped above the wanted break goes with what the break had.
+    // Mappings above the wanted break go together with the break's own memory.
     letting_go(process, wanted..BREAK_END.max(wanted), |process| {
         Ok(process.space.move_break(wanted))
     })
@@ -257,7 +258,8 @@ pub(crate) fn mremap(process: &mut Process, start: u64, old: u64, new: u64, flag
     Ok(moved)
 }
 
-/// Nobody else sees a file of scratch: it is brought up to date for the sake of its time of change.
+/// `msync`: no other process sees a scratch file; it is updated so that its time of change is
+/// right.
 pub(crate) fn msync(process: &mut Process, start: u64, length: u64) -> Answer {
     if !start.is_multiple_of(PAGE) {
         return Err(Errno::INVAL);
@@ -273,17 +275,17 @@ pub(crate) fn madvise(process: &mut Process, start: u64, length: u64, advice: u6
     let range = start..start.saturating_add(page_up(length));
     match advice {
         DONT_NEED => forget(process, start, length),
-        // What is to be freed is nobody else's: a file's pages are the file's.
+        // Pages of a file or shared pages cannot be freed.
         FREE if process.space.files().inside(range.clone()).next().is_some() => Err(Errno::INVAL),
         FREE if process.space.is_shared(range) => Err(Errno::INVAL),
         FREE => process.space.forget(start, length).map(|()| 0),
-        // Wishes about read-ahead, huge pages and dumps: nothing has to follow from them.
+        // Advice on read-ahead, huge pages and dumps, without effect.
         0..=3 | 14..=17 | 20 | 21 => Ok(0),
         _ => Err(Errno::INVAL),
     }
 }
 
-/// Gives pages back: what is nobody's reads as zero from now on, and what is a file's as the file.
+/// Gives pages back: those without a file read as zero from now on, others as their file.
 fn forget(process: &mut Process, start: u64, length: u64) -> Answer {
     let range = start..start.saturating_add(page_up(length));
     let shown: Vec<_> = process.space.files().inside(range.clone()).collect();
@@ -291,7 +293,7 @@ fn forget(process: &mut Process, start: u64, length: u64) -> Answer {
         bytes::take_over(process, node, offset..offset + (part.end - part.start));
     }
     let forgotten = process.space.forget(start, length);
-    // Where there is a hole the rest was forgotten all the same.
+    // With a hole in the range, the rest is forgotten all the same.
     if matches!(forgotten, Ok(()) | Err(Errno::NOMEM)) {
         let files: Vec<_> = process.space.files().inside(range).collect();
         for (part, FileMapping { node, offset, .. }) in files {

@@ -1,4 +1,4 @@
-//! The system calls: a table from numbers to functions, and the functions by what they are about.
+//! The system calls: a table from numbers to functions, and the functions by subject.
 
 pub(crate) mod alarm;
 pub(crate) mod clock;

@@ -1,4 +1,4 @@
-//! `getrandom`, and the random devices' bytes.
+//! `getrandom`, and the bytes of random devices.
 
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom as random};
@@ -17,8 +17,8 @@ pub(crate) fn getrandom(process: &mut Process, target: u64, length: u64, flags: 
     fill_random(process.space.write(target, length.min(MAX_BYTES))?, &stopper)
 }
 
-/// Randomness of the host's: how much of the target it filled before it was stopped. The host makes some hundred megabytes
-/// a second.
+/// Fills the target with the host's random bytes until it is full or a stop is wanted; returns how
+/// many. The host makes some hundred megabytes a second.
 pub(crate) fn fill_random(target: &mut [u8], stopper: &Stopper) -> Answer {
     const PIECE: usize = 1 << 20;
     let mut done = 0;

@@ -8,7 +8,7 @@ use crate::linux::state::ids::USER;
 use crate::linux::state::process::Process;
 use crate::linux::state::resource_limits::KINDS;
 
-/// `prlimit`, of this process alone; `getrlimit` and `setrlimit` are it without the one or the other.
+/// `prlimit` of this process, which also serves `getrlimit` and `setrlimit`.
 pub(crate) fn prlimit(process: &mut Process, pid: u64, what: u64, new: u64, old: u64) -> Answer {
     let wanted = match new {
         0 => None,
@@ -21,13 +21,13 @@ pub(crate) fn prlimit(process: &mut Process, pid: u64, what: u64, new: u64, old:
     let kind = kind.ok_or(Errno::INVAL)?;
     process.check_own(pid)?;
     let before = process.kernel.limits.all[kind];
-    // The limit of core files is answered with success and stays, as in a container.
+    // As in a container, setting the limit of core files succeeds without effect.
     if let Some(wanted) = wanted.filter(|_| kind != libc::RLIMIT_CORE as usize) {
         let [soft, hard] = wanted;
         if soft > hard {
             return Err(Errno::INVAL);
         }
-        // That takes CAP_SYS_RESOURCE.
+        // Raising a hard limit takes CAP_SYS_RESOURCE.
         if hard > before[1] {
             return Err(Errno::PERM);
         }
@@ -41,7 +41,7 @@ pub(crate) fn prlimit(process: &mut Process, pid: u64, what: u64, new: u64, old:
     Ok(0)
 }
 
-/// ESRCH for another process than this, by its number, its group's, or its user's; EINVAL for no such kind.
+/// ESRCH for another process, group or user than this one; EINVAL for an unknown kind.
 fn own_priority(process: &Process, which: u64, who: u64) -> Result<(), Errno> {
     match signed(which) {
         0 | 1 => process.check_own(who),
@@ -51,13 +51,13 @@ fn own_priority(process: &Process, which: u64, who: u64) -> Result<(), Errno> {
     }
 }
 
-/// `getpriority`, which tells 20 less the niceness.
+/// `getpriority`, which returns 20 less the niceness.
 pub(crate) fn niceness(process: &Process, which: u64, who: u64) -> Answer {
     own_priority(process, which, who)?;
     Ok(20 - u64::from(process.kernel.limits.niceness))
 }
 
-/// `setpriority`: it only becomes nicer.
+/// `setpriority`: niceness can only grow.
 pub(crate) fn set_niceness(process: &mut Process, which: u64, who: u64, wanted: u64) -> Answer {
     own_priority(process, which, who)?;
     let wanted = signed(wanted).clamp(-20, 19);

@@ -16,7 +16,7 @@ use crate::linux::state::threads::{ThreadPosition, Wait};
 
 /// Bytes of a set of signals.
 const SET_BYTES: u64 = 8;
-/// The alternate stack's state: disabled.
+/// SS_DISABLE: there is no alternate stack.
 const DISABLED: u32 = 2;
 
 pub(crate) fn sigaction(
@@ -86,7 +86,7 @@ pub(crate) fn sigaltstack(process: &mut Process, new: u64, old: u64) -> Answer {
     Ok(0)
 }
 
-/// `kill`: to itself, the only process there is.
+/// `kill`: to the process itself, the only one there is.
 pub(crate) fn kill(process: &mut Process, target: i32, signal: i32) -> Flow {
     let own = i64::from(target).unsigned_abs() == process.pid || target == 0;
     if !own {
@@ -104,7 +104,7 @@ pub(crate) fn kill_thread(process: &mut Process, target: u64, signal: i32) -> Fl
     send(process, Some(target), signal)
 }
 
-/// To a thread, or to whichever there is that takes it.
+/// Sends a signal to a thread, or to any thread that takes it.
 fn send(process: &mut Process, thread: Option<u64>, signal: i32) -> Flow {
     let number = usize::try_from(signal).ok().filter(|number| *number <= MAX_SIGNAL);
     let Some(number) = number else { return Flow::Answer(Err(Errno::INVAL)) };
@@ -121,7 +121,7 @@ fn send(process: &mut Process, thread: Option<u64>, signal: i32) -> Flow {
     arrived.unwrap_or(Flow::Answer(Ok(0)))
 }
 
-/// `rt_sigprocmask`. The signals that it unblocks come before it returns.
+/// `rt_sigprocmask`. Signals that it unblocks are delivered before it returns.
 pub(crate) fn sigprocmask(
     process: &mut Process,
     how: u64,
@@ -163,8 +163,8 @@ fn set_mask(
     Ok(())
 }
 
-/// `pause`: until a signal comes that has a handler. What another thread sends to the process while it blocks it itself may
-/// come here; with no other thread there is nobody who could send one.
+/// `pause`: until a signal with a handler comes. Another thread may send one to the process; with
+/// no other thread, only an alarm can end the wait.
 pub(crate) fn pause(process: &mut Process) -> Flow {
     match process.kernel.signals.next() {
         Some((to, number)) => raise(process, to, number, Err(Errno::INTR)),
@@ -185,7 +185,8 @@ pub(crate) fn sigpending(process: &mut Process, set: u64, set_bytes: u64) -> Ans
     Ok(0)
 }
 
-/// `rt_sigreturn`: back to where a signal interrupted the program, or to the handler of the next one.
+/// `rt_sigreturn`: back to where a signal interrupted the program, or to the handler of the next
+/// one.
 pub(crate) fn sigreturn(process: &mut Process) -> Flow {
     if frame::leave(process).is_err() {
         return Flow::Kill(libc::SIGSEGV);

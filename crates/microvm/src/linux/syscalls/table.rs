@@ -1,4 +1,4 @@
-//! The table of system calls: from numbers to what answers them.
+//! The table of system calls: each number, and the function that answers it.
 
 use rustix::io::Errno;
 
@@ -15,7 +15,8 @@ use crate::linux::syscalls::{
     alarm, clock, futex, identity, memory, random, resource_limits, signals, threads,
 };
 
-/// Calls that are not there, and that C libraries, allocators and event loops ask for and usually do without.
+/// Calls that do not exist here, and that C libraries, allocators and event loops try and can do
+/// without.
 pub const OPTIONAL_CALLS: &[libc::c_long] = &[
     libc::SYS_epoll_create,
     libc::SYS_epoll_create1,
@@ -48,7 +49,7 @@ pub(crate) fn answer(process: &mut Process, number: u64, arguments: [u64; 6]) ->
     }
 }
 
-/// Calls that may wait, end a thread, or go on elsewhere.
+/// Calls that may wait, end a thread, or resume elsewhere.
 fn waiting_call(process: &mut Process, number: libc::c_long, arguments: [u64; 6]) -> Option<Flow> {
     let [a, b, c, d, ..] = arguments;
     Some(match number {
@@ -134,7 +135,7 @@ fn descriptor_call(
         libc::SYS_accept | libc::SYS_accept4 => inet_sockets::accept(process, a),
         libc::SYS_getsockopt => socket_pairs::option(process, a, b, c, d, e),
         libc::SYS_setsockopt => socket_pairs::set_option(process, a, b, c, d, e),
-        // All of it is in memory, and stays there.
+        // Files are in memory, and stay there.
         libc::SYS_sync
         | libc::SYS_mlock
         | libc::SYS_munlock
@@ -147,7 +148,7 @@ fn descriptor_call(
     })
 }
 
-/// Calls about names of the tree.
+/// Calls about names in the tree.
 fn name_call(process: &mut Process, number: libc::c_long, arguments: [u64; 6]) -> Option<Answer> {
     let [a, b, c, d, e, ..] = arguments;
     Some(match number {
@@ -197,7 +198,7 @@ fn name_call(process: &mut Process, number: libc::c_long, arguments: [u64; 6]) -
     })
 }
 
-/// Calls that tell the time, or say what is to be done about signals.
+/// Calls that tell the time, or set how signals are handled.
 fn time_or_signal_call(
     process: &mut Process,
     number: libc::c_long,
@@ -219,7 +220,7 @@ fn time_or_signal_call(
     })
 }
 
-/// Calls about the process itself, its limits, and the machine that it runs on.
+/// Calls about the process itself, its limits, and its machine.
 fn identity_call(
     process: &mut Process,
     number: libc::c_long,
@@ -249,7 +250,7 @@ fn identity_call(
         libc::SYS_setpgid => process.check_own(a).and_then(|()| process.check_own(b)).map(|()| 0),
         libc::SYS_getpriority => resource_limits::niceness(process, a, b),
         libc::SYS_setpriority => resource_limits::set_niceness(process, a, b, c),
-        // The usual one.
+        // SCHED_OTHER.
         libc::SYS_sched_getscheduler => process.check_own(a).map(|()| 0),
         libc::SYS_sched_get_priority_max => identity::priority(a, 99),
         libc::SYS_sched_get_priority_min => identity::priority(a, 1),
@@ -270,11 +271,12 @@ fn identity_call(
 /// Calls that exist, and that no guest may use.
 fn refused_call(number: libc::c_long) -> Option<Answer> {
     Some(match number {
-        // No children: refused, and not noted as missing. As what is not there: a limit would be tried again.
+        // No children: refused, and not noted as missing. ENOSYS, because programs would retry
+        // after a limit's error.
         libc::SYS_fork | libc::SYS_vfork => Err(Errno::NOSYS),
         libc::SYS_execve | libc::SYS_execveat => Err(Errno::ACCESS),
         libc::SYS_wait4 | libc::SYS_waitid => Err(Errno::CHILD),
-        // Nothing here has further attributes: whoever copies files copies them without.
+        // Nodes have no extended attributes: programs that copy files do without.
         libc::SYS_setxattr
         | libc::SYS_lsetxattr
         | libc::SYS_fsetxattr
@@ -288,7 +290,7 @@ fn refused_call(number: libc::c_long) -> Option<Answer> {
         | libc::SYS_lremovexattr
         | libc::SYS_fremovexattr => Err(Errno::NOTSUP),
         libc::SYS_clock_settime | libc::SYS_settimeofday => Err(Errno::PERM),
-        // Whatever was linked to a C library of today's asks for it once.
+        // C libraries try it once at each start.
         libc::SYS_rseq => Err(Errno::NOSYS),
         _ => return None,
     })

@@ -15,7 +15,8 @@ use crate::machine::VcpuError;
 use crate::machine::cpu::Context;
 use crate::memory::layout::USER_HALF_END;
 
-/// `clone`, as C libraries call it for a thread. Anything else would be a process: there are none, however often one asks.
+/// `clone`, as C libraries call it for a thread. Other flags would make a process, which does not
+/// exist here: ENOSYS.
 pub(crate) fn start(process: &mut Process, arguments: [u64; 6]) -> Flow {
     match try_start(process, arguments) {
         Ok(started) => Flow::Answer(started),
@@ -62,7 +63,7 @@ fn try_start(process: &mut Process, arguments: [u64; 6]) -> Result<Answer, VcpuE
     Ok(Ok(number))
 }
 
-/// `exit`: of the running thread alone, unless it is the last one.
+/// `exit`: ends the running thread, or the process if it is the last one.
 pub(crate) fn exit(process: &mut Process, status: i32) -> Flow {
     if process.kernel.threads.others.is_empty() {
         return Flow::Exit(status);

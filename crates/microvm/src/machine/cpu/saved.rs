@@ -1,5 +1,5 @@
-//! A processor's state, as a snapshot on disk has it: what a guest can set. Everything else is what a machine has that has
-//! not run, and never comes from a file.
+//! A processor's state in a snapshot on disk: the registers that a guest can set. All others come
+//! from a machine that has not run, never from the file.
 
 use kvm_bindings::kvm_regs;
 use serde::{Deserialize, Serialize};
@@ -8,25 +8,25 @@ use super::CpuState;
 use crate::machine::vcpu::flags_of_guest;
 use crate::memory::layout::USER_HALF_END;
 
-/// What a guest can set of its processor.
+/// The registers that a guest can set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SavedCpu {
-    /// In the order of KVM's structure.
+    /// General registers, in the order of `struct kvm_regs`.
     registers: [u64; 18],
-    /// Of FS and GS.
+    /// Bases of FS and GS.
     bases: [u64; 2],
-    /// As KVM_GET_XSAVE has it.
+    /// The area of KVM_GET_XSAVE.
     xsave: Vec<u32>,
 }
 
 impl CpuState {
-    /// What a snapshot has of it; none where more than that differs from a `fresh` machine's.
+    /// The state for a snapshot; none if anything but that differs from a `fresh` machine's.
     pub(crate) fn to_saved(&self, fresh: &Self) -> Option<SavedCpu> {
         let bases = [self.sregs.fs.base, self.sregs.gs.base];
         let mut usual = fresh.sregs;
         [usual.fs.base, usual.gs.base] = bases;
-        // Where the last page fault was: only ring 0 could look.
+        // The address of the last page fault, which only ring 0 could read.
         usual.cr2 = self.sregs.cr2;
         if usual != self.sregs || fresh.events != self.events {
             return None;
@@ -35,8 +35,8 @@ impl CpuState {
         Some(SavedCpu { registers, bases, xsave: self.xsave.region.to_vec() })
     }
 
-    /// The state of a `fresh` machine with what a snapshot has; none where no guest can have that. Whether KVM takes the
-    /// extended states it says itself.
+    /// A `fresh` machine's state with a snapshot's registers; none if no guest can have these. KVM
+    /// itself refuses extended states that it cannot load.
     pub(crate) fn with_saved(mut self, saved: &SavedCpu) -> Option<Self> {
         let SavedCpu { registers, bases, xsave } = saved;
         let mut regs = of_words(*registers);
@@ -51,14 +51,14 @@ impl CpuState {
     }
 }
 
-/// Whether it is an address at all: the bits above the 47th are as that one.
+/// Whether bits 48 to 63 of an address repeat bit 47.
 const fn is_canonical(address: u64) -> bool {
     let above = address.cast_signed() >> 47;
     above == 0 || above == -1
 }
 
 fn words(regs: &kvm_regs) -> [u64; 18] {
-    // Each field is named: one that is added has to be decided about.
+    // Each field is named: a field that is added has to be decided about.
     let kvm_regs {
         rax,
         rbx,
@@ -123,7 +123,7 @@ mod tests {
         let after = state(0, 0).with_saved(&saved).unwrap();
         before.sregs.cr2 = 0;
         assert!(after == before, "{after:x?} and not {before:x?}");
-        // A page table of its own is not a guest's to have.
+        // A guest cannot have page tables of its own.
         before.sregs.cr3 = 0x1000;
         assert_eq!(before.to_saved(&state(0, 0)), None);
     }

@@ -1,15 +1,18 @@
-//! Floating point and vectors in a signal's frame, where a handler finds them and may change them: as `XSAVE` writes them, and as
-//! the kernel has them there (`struct _fpx_sw_bytes` of `<asm/sigcontext.h>`).
+//! Floating point and vectors in a signal's frame, where a handler finds them and may change them:
+//! in the format of `XSAVE`, with the kernel's additions (`struct _fpx_sw_bytes` of
+//! `<asm/sigcontext.h>`).
 //!
 //! ```text
 //!   0      x87 and SSE, as FXSAVE has them
 //!   464      a magic number, bytes with the last four, which states there are, bytes without them
-//!   512    which of the states are not as at first; nothing else
-//!   576    AVX and what came after it, at the processor's own places
+//!   512    which of the states differ from their initial values; nothing else
+//!   576    AVX and what came after it, at the processor's own offsets
 //!   …      another magic number
 //! ```
-//! What comes back is the guest's to have written. Of it there is taken what KVM takes of any guest: states that the guest has, and
-//! of MXCSR the bits that there are. Without the magic numbers it is x87 and SSE alone.
+//!
+//! The guest may have written anything into a frame that comes back. The monitor takes from it what
+//! KVM takes of any guest: the states that the guest has, and the defined bits of MXCSR. Without
+//! both magic numbers it takes x87 and SSE alone.
 
 use kvm_bindings::kvm_xsave;
 
@@ -17,21 +20,21 @@ use crate::machine::exit::{VcpuError, step};
 use crate::machine::extended_states::{ExtendedStates, HEADER_END, LEGACY_BYTES};
 use crate::machine::vcpu::Vcpu;
 
-/// Where in it something is, and how long.
+/// Offsets of x87's control word, of MXCSR, of the kernel's additions, and of XSTATE_BV.
 const CONTROL: usize = 0;
 const MXCSR: usize = 24;
 const SOFTWARE: usize = 464;
 const IN_USE: usize = LEGACY_BYTES;
-/// What FXSAVE writes of it: the rest is the kernel's, and means nothing to the processor.
+/// Bytes that FXSAVE writes; the rest up to 512 is the kernel's.
 const OF_PROCESSOR: usize = 416;
 const FIRST_MAGIC: u32 = 0x4650_5853;
 const LAST_MAGIC: u32 = 0x4650_5845;
 /// x87 and SSE, which every frame has.
 const LEAST: u64 = 3;
-/// Of MXCSR, those bits that mean something.
+/// The defined bits of MXCSR.
 const MXCSR_BITS: u32 = 0xffff;
 
-/// Bytes that a guest's frame has, by its first 512: up to the last magic number, or those 512.
+/// Bytes of a guest's frame without the last magic number, by its first 512 bytes `head`.
 pub(crate) fn claimed(states: ExtendedStates, head: &[u8]) -> usize {
     let [first, all, _, _, bytes] = std::array::from_fn(|at| word(head, SOFTWARE + at * 4));
     let length = usize::try_from(bytes).unwrap_or(0);
@@ -39,10 +42,10 @@ pub(crate) fn claimed(states: ExtendedStates, head: &[u8]) -> usize {
     if is_whole && (HEADER_END..=states.bytes).contains(&length) { length } else { LEGACY_BYTES }
 }
 
-/// What a frame has of the processor as it stands.
+/// The processor's states as they stand, in a frame.
 ///
 /// # Errors
-/// When KVM does not tell.
+/// When KVM does not tell them.
 pub(crate) fn save(vcpu: &Vcpu) -> Result<Vec<u8>, VcpuError> {
     let ExtendedStates { allowed, bytes: length } = vcpu.states();
     let xsave = vcpu.fd().get_xsave().map_err(step("read extended states"))?;
@@ -60,7 +63,7 @@ pub(crate) fn save(vcpu: &Vcpu) -> Result<Vec<u8>, VcpuError> {
     Ok(bytes)
 }
 
-/// As a program finds them when it starts, and each handler when it is called.
+/// Sets the states that a program starts with, and each handler.
 ///
 /// # Errors
 /// When KVM refuses.
@@ -73,7 +76,7 @@ pub(crate) fn begin(vcpu: &Vcpu) -> Result<(), VcpuError> {
     restore(vcpu, &bytes)
 }
 
-/// Puts back what a frame says: what was [`claimed`], with the last magic number behind it.
+/// Loads the states of a frame: [`claimed`] bytes, and the last magic number behind them.
 ///
 /// # Errors
 /// When KVM refuses.
@@ -83,7 +86,7 @@ pub(crate) fn restore(vcpu: &Vcpu, frame: &[u8]) -> Result<(), VcpuError> {
     unsafe { vcpu.fd().set_xsave(&xsave) }.map_err(step("put extended states back"))
 }
 
-/// What KVM is told, whatever the frame says.
+/// The area for KVM_SET_XSAVE, valid whatever the frame says.
 fn image(states: ExtendedStates, frame: &[u8]) -> Box<kvm_xsave> {
     let end = frame.len().saturating_sub(4);
     let is_whole = end >= HEADER_END && end <= states.bytes && word(frame, end) == LAST_MAGIC;
@@ -103,7 +106,7 @@ fn image(states: ExtendedStates, frame: &[u8]) -> Box<kvm_xsave> {
     xsave
 }
 
-/// Four bytes; 0 behind the end.
+/// The four bytes at an offset; 0 behind the end.
 fn word(bytes: &[u8], at: usize) -> u32 {
     let bytes = bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
     bytes.map_or(0, u32::from_le_bytes)

@@ -1,11 +1,12 @@
-//! Which blocks of a clone's own memory the host may hold on huge pages.
+//! The blocks of a clone's own memory that the host may hold on huge pages.
 //!
-//! A huge page is spent whole, however little of it is touched. So only blocks are held on them that count as memory from
-//! end to end: then a clone never takes more of the host than what it has mapped, and a limit of the one bounds the other.
-//! Everywhere else the host is told to use small pages, whatever it does for others.
+//! A huge page takes all its memory, however little of it is touched. So only blocks that count as
+//! memory from end to end may have one: a clone then never takes more of the host than it has
+//! mapped, and a limit of the one bounds the other. For all other blocks the host is told to use
+//! small pages.
 //!
-//! A block of which a part is unmapped leaves its huge page at once. Linux alone would keep all of that until it is short of
-//! memory: what is left of it moves.
+//! A block leaves its huge page as soon as a part of it is unmapped. Linux alone would keep the
+//! whole page until it is short of memory; here the rest of the block is moved to small pages.
 
 use std::io;
 use std::ops::Range;
@@ -18,12 +19,12 @@ use crate::memory::layout::{BLOCK, PAGE, USER_END, pages};
 const MANY: usize = 1792;
 const _: () = assert!(MANY as u64 * BLOCK == USER_END);
 
-/// What of a clone may be on huge pages.
+/// The blocks of a clone that may be on huge pages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Huge {
-    /// By block, whether it may.
+    /// For each block, whether it may be on a huge page.
     blocks: [bool; MANY],
-    /// Whether more may come: no longer once they would be too many ranges.
+    /// Whether further blocks are accepted: not after the ranges became too many.
     more: bool,
 }
 
@@ -34,15 +35,15 @@ impl Default for Huge {
 }
 
 impl Huge {
-    /// Ranges that there are at most: each is up to two mappings of the host's more, of which all machines of a monitor have
-    /// 65 530 together.
+    /// Ranges of such blocks. Each may split two mappings of the host, of which all machines of a
+    /// monitor have 65 530 together.
     const MAX_RANGES: usize = 32;
 
     fn set(&mut self, range: &Range<u64>, whether: bool) {
         self.blocks[touches(range)].fill(whether);
     }
 
-    /// Those blocks that a range touches, as ranges.
+    /// The blocks that a range touches, as ranges.
     fn touched(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let mut found: Vec<Range<u64>> = Vec::new();
         let touched = touches(range);
@@ -61,7 +62,7 @@ impl Huge {
     }
 }
 
-/// The numbers of those blocks.
+/// The numbers of the blocks that a range touches.
 fn touches(range: &Range<u64>) -> Range<usize> {
     let number = |block: u64| usize::try_from(block).unwrap_or(MANY).min(MANY);
     let (start, end) = (number(range.start / BLOCK), number(range.end.div_ceil(BLOCK)));
@@ -69,15 +70,17 @@ fn touches(range: &Range<u64>) -> Range<usize> {
 }
 
 impl Arena {
-    /// Has the host hold blocks of a clone's own on small pages alone, where it begins. A host without huge pages refuses it.
+    /// Has the host hold a clone's own memory on small pages, when the clone begins. A host without
+    /// huge pages refuses that.
     pub(super) fn begin_on_small(&self, frozen: &Frozen) {
         for zone in frozen.growth.iter().filter(|zone| !zone.is_empty()) {
             let _ = self.advise(zone, Advice::LinuxNoHugepage);
         }
     }
 
-    /// Has the host hold whole blocks on huge pages, if they lie where a clone has memory of its own for it: all of them has to
-    /// count as memory until [`Arena::hold_on_small`]. A wish: whoever makes too many ranges of it gets no more.
+    /// Has the host hold whole blocks on huge pages, where a clone has memory of its own. All of
+    /// them count as memory until [`Arena::hold_on_small`]. Only a wish: a guest that makes too
+    /// many ranges gets no more.
     pub(crate) fn hold_on_huge(&mut self, blocks: &Range<u64>) {
         let Backing::Clone(frozen) = &self.backing else { return };
         let blocks = blocks.start.max(frozen.huge)..blocks.end.min(frozen.growth[1].end);
@@ -91,8 +94,8 @@ impl Arena {
         }
     }
 
-    /// Before a range is given back: neither it nor what else is in the blocks of its ends is on huge pages any more. What the
-    /// range itself holds may be lost.
+    /// Takes the blocks that a range touches off their huge pages, before the range is given back.
+    /// The range's own bytes may be lost.
     ///
     /// # Errors
     /// When the host refuses.
@@ -104,7 +107,7 @@ impl Arena {
         for blocks in touched {
             let kept = [blocks.start..range.start, range.end..blocks.end];
             let kept = kept.map(|part| (!part.is_empty()).then(|| self.copy(part)));
-            // Looking at what was never touched may have taken a huge page, too.
+            // Reading a page that was never touched may have taken a huge page, too.
             let ends = [blocks.start, blocks.end - BLOCK].into_iter().zip(&kept);
             for (block, _) in ends.filter(|(_, kept)| kept.is_some()) {
                 self.discard(block..block + BLOCK)?;
@@ -117,14 +120,16 @@ impl Arena {
             self.huge.set(&blocks, false);
         }
         if self.huge.more && self.huge.are_too_many() {
-            // One was cut in two. What is on huge pages stays there, and has to move still where it is given back in part.
+            // A range was split. Blocks already on huge pages stay, and still move when they are
+            // given back in part.
             self.end_advice()?;
             self.huge.more = false;
         }
         Ok(())
     }
 
-    /// Has all be held on small pages again, when all memory of the clone's own was given back.
+    /// Has the host hold everything on small pages again, when all memory of the clone's own was
+    /// given back.
     ///
     /// # Errors
     /// When the host refuses.

@@ -1,4 +1,4 @@
-//! The address space of this process that an arena takes.
+//! The address space of the monitor's process that an arena occupies.
 
 use std::fs::File;
 use std::io;
@@ -9,9 +9,10 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use crate::memory::layout::{ARENA_BYTES, BLOCK};
 
-/// Gives all of it back. Once, by who owns it.
+/// Gives the address space back. Called once, by the arena that owns it.
 pub(super) fn unmap(base: NonNull<u8>) {
-    // SAFETY: called when the mapping's one owner is dropped; KVM's slots keep nothing mapped by address.
+    // SAFETY: called when the mapping's one owner is dropped; KVM's slots keep nothing mapped by
+    // address.
     let gone = unsafe { munmap(base.as_ptr().cast(), length_of(&(0..ARENA_BYTES))) };
     debug_assert!(gone.is_ok());
 }
@@ -20,7 +21,8 @@ pub(super) fn unmap(base: NonNull<u8>) {
 pub(super) fn reserve() -> io::Result<NonNull<u8>> {
     let length = length_of(&(0..ARENA_BYTES + BLOCK));
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-    // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists.
+    // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that
+    // exists.
     let start = unsafe { mmap_anonymous(std::ptr::null_mut(), length, ProtFlags::empty(), flags) }?;
     let before = start.align_offset(length_of(&(0..BLOCK)));
     // SAFETY: `before` is less than a block, and the mapping is a block longer than the arena.
@@ -39,7 +41,7 @@ pub(super) fn reserve() -> io::Result<NonNull<u8>> {
     Ok(NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?)
 }
 
-/// Puts a file in the place of reserved address space.
+/// Maps a file over reserved address space.
 pub(super) fn map_file(
     base: NonNull<u8>,
     file: &File,
@@ -53,7 +55,7 @@ pub(super) fn map_file(
     Ok(())
 }
 
-/// Where the monitor sees the start of a range.
+/// Address in this process of a range's start.
 ///
 /// # Panics
 /// When the range leaves the arena.
@@ -63,7 +65,7 @@ pub(super) fn offset(base: NonNull<u8>, range: &Range<u64>) -> *mut u8 {
     unsafe { base.as_ptr().add(length_of(&(0..range.start))) }
 }
 
-/// Lengths inside the arena fit: this is an x86-64 monitor.
+/// Bytes of a range of the arena, which fit into `usize` on x86-64.
 #[expect(clippy::cast_possible_truncation, reason = "addresses of this machine")]
 pub(crate) const fn length_of(range: &Range<u64>) -> usize {
     (range.end - range.start) as usize

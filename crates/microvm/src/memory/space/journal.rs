@@ -5,10 +5,10 @@ use std::ops::Range;
 use crate::memory::arena::Arena;
 use crate::memory::layout::BLOCK;
 
-/// Which entries of the page tables a clone has changed since it was cloned or reset.
+/// The entries of the page tables that a clone has changed since it was cloned or reset.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
-    /// Where it shares pages with what it was cloned from.
+    /// Ranges in which it shares pages with its origin.
     inherited: Vec<Range<u64>>,
     /// How far each zone of its own memory was used: the highest address.
     growth: [u64; 2],
@@ -41,7 +41,7 @@ impl Journal {
         }
     }
 
-    /// What is to be undone: the ranges to be flushed, and the growth to be given back.
+    /// The ranges to be flushed, and the growth to be given back. The journal is empty afterwards.
     pub(super) fn take(&mut self, growth: &[Range<u64>; 2]) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
         let journal = std::mem::take(self);
         let used = growth.iter().zip(journal.growth);

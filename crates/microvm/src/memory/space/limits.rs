@@ -1,4 +1,4 @@
-//! How much a guest may have mapped: bytes, and regions.
+//! Limits of a guest's mappings: bytes, and number of regions.
 
 use std::ops::Range;
 
@@ -7,38 +7,39 @@ use rustix::io::Errno;
 use super::{Space, SpaceState};
 use crate::memory::rights::Rights;
 
-/// More mappings than this are refused, as Linux does.
+/// Regions of an address space: Linux refuses more mappings as well.
 pub(super) const MAX_REGIONS: usize = 65_530;
 
 impl Space {
-    /// Bytes that count already where a limit begins: [`Space::allow`].
+    /// Bytes from which a limit counts: see [`Space::allow`].
     pub(super) fn given(&self) -> u64 {
         self.state.given.unwrap_or_else(|| self.state.regions.counted())
     }
 
-    /// Allows `more` bytes to be mapped beyond those that were when the first machine was frozen that this one comes from, or
-    /// that are now, if it comes from none. What never could be touched does not count.
+    /// Allows `more` bytes beyond those that counted when the first machine of this line was
+    /// frozen, or that count now if none was. Pages that were never accessible do not count.
     pub fn allow(&mut self, more: u64) {
         self.limit = self.given().saturating_add(more);
     }
 
-    /// Bytes that may count at most.
+    /// Bytes that may count as memory.
     pub(crate) fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// The same without those that were mapped when the first machine was frozen; none where there is no limit.
+    /// The limit without the bytes that counted when the first machine was frozen; none where there
+    /// is no limit.
     pub(crate) fn own_bytes(&self) -> Option<u64> {
         let limited = self.limit != u64::MAX;
         limited.then(|| self.limit.saturating_sub(self.state.given.unwrap_or(0)))
     }
 
-    /// Whether there may be so many more regions, and mappings of files.
+    /// Whether there is room for this many regions more.
     pub(crate) fn has_room_for(&self, regions: usize) -> bool {
         self.check_count(regions).is_ok()
     }
 
-    /// ENOMEM where so many more regions, or mappings of files, would be too many.
+    /// ENOMEM where `more` regions, or mappings of files, would be too many.
     pub(super) fn check_count(&self, more: usize) -> Result<(), Errno> {
         let SpaceState { regions, files, shared, stacks, .. } = &self.state;
         let noted = files.count().max(shared.count()).max(stacks.count());
@@ -47,7 +48,7 @@ impl Space {
         if too_many { Err(Errno::NOMEM) } else { Ok(()) }
     }
 
-    /// Whether without `range` there were one region, or mapping of a file, more.
+    /// Whether the address space has one region more without `range`.
     pub(super) fn surround(&self, range: &Range<u64>) -> bool {
         let SpaceState { regions, files, shared, stacks, .. } = &self.state;
         let noted = shared.surround(range) || stacks.surround(range);
@@ -60,7 +61,7 @@ impl Space {
         if wanted > self.limit { Err(Errno::NOMEM) } else { Ok(()) }
     }
 
-    /// Has the guest's own limit hold from now on, whatever is mapped already.
+    /// Sets the guest's own limit, whatever is mapped already.
     pub(crate) fn set_own_limit(&mut self, bytes: u64) {
         self.own_limit = bytes;
     }
@@ -74,7 +75,7 @@ impl Space {
         if mapped.saturating_add(more) > self.own_limit { Err(Errno::NOMEM) } else { Ok(()) }
     }
 
-    /// Does something as if so many bytes did not count: those that it replaces.
+    /// Makes a change while `bytes` more are allowed: those that the change replaces.
     pub(super) fn with_credit<T>(&mut self, bytes: u64, change: impl FnOnce(&mut Self) -> T) -> T {
         let limits = (self.limit, self.own_limit);
         self.limit = self.limit.saturating_add(bytes);
@@ -84,7 +85,7 @@ impl Space {
         changed
     }
 
-    /// How many regions are cut where those parts of them that lie in a range get these rights.
+    /// Number of regions that are split when those parts of them get these rights.
     pub(super) fn cuts(&self, parts: &[(Range<u64>, Rights)], rights: Rights) -> usize {
         let cut = |address: u64, now: Rights| {
             usize::from(now.turned_into(rights) != now && self.state.regions.cut_at(address))

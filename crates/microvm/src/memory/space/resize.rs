@@ -7,8 +7,8 @@ use crate::memory::layout::{BLOCK, BREAK_END, PAGE, USER_END, page_up, pages};
 use crate::memory::rights::Rights;
 
 impl Space {
-    /// `mremap` with MREMAP_MAYMOVE or without; it cannot be told where to move to. What is new is zero, also where a file
-    /// is to be seen.
+    /// `mremap`, with MREMAP_MAYMOVE or without; never to an address of the caller's choice. New
+    /// pages are zero, also where a file is shown.
     ///
     /// # Errors
     /// Those of `mremap(2)`.
@@ -29,7 +29,7 @@ impl Space {
         if region.end < end {
             return Err(Errno::FAULT);
         }
-        // As if each file's were a mapping of its own, which to Linux it is.
+        // Each file is a mapping of its own, as on Linux.
         let file = self.state.files.whole(&(start..end)).map_err(|_| Errno::FAULT)?;
         let shared = self.state.shared.cover(start..end);
         if !shared && self.state.shared.touch(start..end) {
@@ -52,22 +52,22 @@ impl Space {
         if !may_move {
             return Err(Errno::NOMEM);
         }
-        // The new one, and what its leaving cuts in two.
+        // One region for the new range, and one for the rest of a region that is cut in two.
         self.check_count(2)?;
-        // What is left counts no longer.
+        // The old range stops counting.
         let credit = if rights.count() { old } else { 0 };
         let moved = self.with_credit(credit, |space| space.map(Place::Hint(0), new, rights))?;
         for block in (0..old.div_ceil(BLOCK)).map(|block| block * BLOCK) {
             let block = block..old.min(block + BLOCK);
             for page in pages(block.clone()) {
                 let copy: Vec<u8> = self.arena.bytes(start + page..start + page + PAGE).to_vec();
-                // A page of zeros is what the new one is already: leave it untouched, and unallocated.
+                // A page of zeros stays untouched, and unallocated.
                 if copy.iter().any(|byte| *byte != 0) {
                     let to = moved + page;
                     self.arena.bytes_mut(to..to + PAGE).copy_from_slice(&copy);
                 }
             }
-            // Else all of it were there twice, which nobody has counted.
+            // Given back at once, so that not all of it exists twice.
             self.arena.discard(start + block.start..start + block.end).map_err(super::refused)?;
         }
         self.release(start..end)?;
@@ -80,13 +80,13 @@ impl Space {
         Ok(moved)
     }
 
-    /// Says where the break starts: behind the program. Once.
+    /// Sets the start of the break, behind the program. Once.
     pub fn set_break(&mut self, start: u64) {
         self.state.break_start = page_up(start);
         self.state.break_now = self.state.break_start;
     }
 
-    /// `brk`: moves the break if that is possible; returns where it is.
+    /// `brk`: moves the break if that is possible; returns its end.
     pub fn move_break(&mut self, wanted: u64) -> u64 {
         let (start, now) = (self.state.break_start, self.state.break_now);
         if wanted < start || wanted > BREAK_END {

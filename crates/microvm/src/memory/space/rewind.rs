@@ -1,4 +1,5 @@
-//! How a clone's address space goes back to where it was cloned.
+//! Putting a clone's address space back to the state of its template, and copying it into one of
+//! its own.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -19,7 +20,7 @@ pub struct Reset {
 }
 
 impl Space {
-    /// Puts a clone back to the state that it was cloned in.
+    /// Puts a clone back to the state that it was cloned with.
     pub(crate) fn reset(&mut self, state: &SpaceState, scanner: &Scanner) -> io::Result<Reset> {
         let origin = self.arena.origin().cloned();
         let origin = origin.ok_or_else(|| io::Error::other("not a clone"))?;
@@ -37,7 +38,8 @@ impl Space {
                 self.arena.bytes_mut(range.clone()).copy_from_slice(origin.bytes(range));
             }
         }
-        // After the tables are back: what was derived from the changed ones is forgotten.
+        // After the tables are back: KVM and the processor forget what they derived from the
+        // changed entries.
         if !mutant::leaves_out(Mutant::NoFlush) {
             for range in changed {
                 self.arena.flush(range)?;
@@ -47,7 +49,7 @@ impl Space {
         Ok(reset)
     }
 
-    /// A copy with memory of its own, that can be frozen.
+    /// A copy with an arena of its own, which can be frozen.
     pub(crate) fn into_own(self, scanner: &Scanner) -> io::Result<Self> {
         let origin = self.arena.origin().cloned();
         let origin = origin.ok_or_else(|| io::Error::other("not a clone"))?;
@@ -63,7 +65,7 @@ impl Space {
             filled.extend(private.iter().map(|part| part.start - base..part.end - base));
             for page in filled.into_iter().flat_map(pages) {
                 let bytes = self.arena.bytes(page..page + PAGE);
-                // A page of zeros is what the new one is already.
+                // A page of zeros is one already.
                 if bytes.iter().any(|byte| *byte != 0) {
                     own.arena.bytes_mut(page..page + PAGE).copy_from_slice(bytes);
                 }
@@ -72,7 +74,7 @@ impl Space {
         Ok(own)
     }
 
-    /// What differs from the state that it was cloned in.
+    /// Names each difference from the state that it was cloned with.
     pub(crate) fn differences(
         &self,
         state: &SpaceState,
@@ -88,8 +90,9 @@ impl Space {
                 found.push(format!("memory at {:#x} that was to be given back", page.start - base));
             }
         }
-        // Not by the scanner, which a reset goes by: whatever can be reached, the tables that say what can, and whatever
-        // else the origin holds. The rest of the arena is zeros there; looking at it would take gigabytes.
+        // Not by the scanner, on which a reset relies: all mapped pages, the page tables, and all
+        // else that the origin holds. The rest of the arena is zero; reading it would take
+        // gigabytes.
         let mapped = state.regions.iter().map(|(range, _)| range);
         let mut looked_at: BTreeSet<u64> =
             mapped.chain(std::iter::once(MONITOR..ARENA_BYTES)).flat_map(pages).collect();

@@ -1,4 +1,4 @@
-//! An address space, as a snapshot on disk has it: its mappings, from which page tables are made anew.
+//! An address space in a snapshot on disk: its mappings, from which page tables are made anew.
 
 use std::io;
 
@@ -13,30 +13,30 @@ use crate::memory::rights::Rights;
 use crate::memory::tables;
 use crate::vfs::NodeId;
 
-/// What is mapped, and where the break is.
+/// Mappings and the break.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SavedSpace {
     /// Start, end and rights, by address.
     regions: Vec<(u64, u64, u8)>,
-    /// Where the break began, and where it is.
+    /// Start and end of the break.
     program_break: (u64, u64),
-    /// Bytes that counted when the first machine was frozen that this one comes from.
+    /// Bytes that counted when the first machine of its line was frozen.
     given: u64,
-    /// Where the shared object is that the kernel provides.
+    /// Address of the vDSO.
     vdso: u64,
-    /// Which files of layers are seen where.
+    /// Addresses that show files of layers.
     files: Vec<SavedMapping>,
-    /// Start and end of what is shared and no file's.
+    /// Start and end of each shared range without a file.
     shared: Vec<(u64, u64)>,
-    /// Start and end of stacks that have no memory yet, and whether that is promised.
+    /// Start and end of each stack without memory, and whether memory is promised.
     stacks: Vec<(u64, u64, bool)>,
 }
 
 /// Start, end, node, offset in the file, and whether it is shared.
 type SavedMapping = (u64, u64, u32, u64, bool);
 
-/// Why there is no such space.
+/// Why a snapshot's mappings make no address space.
 #[derive(Debug)]
 pub(crate) enum SpaceRestoreError {
     /// No guest could have mapped this.
@@ -46,7 +46,7 @@ pub(crate) enum SpaceRestoreError {
 }
 
 impl SpaceState {
-    /// What a snapshot has of it. Not how far it has been used, nor where clones look for room: that follows.
+    /// The mappings for a snapshot. Units, and where clones look for room, follow from them.
     pub(crate) fn to_saved(&self) -> SavedSpace {
         let Self {
             regions,
@@ -75,12 +75,12 @@ impl SpaceState {
 }
 
 impl SavedSpace {
-    /// The files that are to be seen in it.
+    /// The files that the mappings show.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.files.iter().map(|(_, _, node, ..)| NodeId(*node))
     }
 
-    /// A space with these mappings, in which all memory is zero.
+    /// An address space with these mappings, in which all memory is zero.
     pub(crate) fn to_space(&self) -> Result<Space, SpaceRestoreError> {
         let Self { regions, program_break, given, vdso, files, shared, stacks } = self;
         let (start, now) = program_break;

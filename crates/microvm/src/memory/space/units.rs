@@ -1,11 +1,11 @@
-//! Which parts of the addresses are in use, roughly: KVM's bookkeeping grows with the memory slots, so only those are made in
-//! which something is.
+//! The parts of the address space that are in use, in units of 16 MiB. KVM's bookkeeping grows with
+//! the memory slots, so only units in use get one.
 
 use std::ops::Range;
 
 use crate::memory::layout::USER_END;
 
-/// A set of units, by whether each is in it.
+/// A set of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Units([bool; MANY]);
 
@@ -22,17 +22,17 @@ impl Units {
     /// Bytes of a unit.
     pub const BYTES: u64 = 16 << 20;
 
-    /// Adds those in which a range lies.
+    /// Adds the units that a range touches.
     pub(crate) fn cover(&mut self, range: &Range<u64>) {
         for (unit, used) in Self::all().zip(&mut self.0) {
             *used |= unit.start < range.end && range.start < unit.end;
         }
     }
 
-    /// The ranges of those that are not among `others`.
+    /// The ranges of the units that are not in `others`.
     pub(crate) fn beyond(&self, others: &Self) -> Vec<Range<u64>> {
         let mut found: Vec<Range<u64>> = Vec::new();
-        // Nearly always, and whenever a guest runs on.
+        // The usual case, at each entry of a guest.
         if self == others {
             return found;
         }

@@ -10,8 +10,8 @@ use super::super::sealed::Sealed;
 use super::Tree;
 
 impl Tree {
-    /// Puts a branch in the place of the directory at an absolute path, whatever is in that. A later one, by number,
-    /// hides an earlier one.
+    /// Covers the directory at an absolute path by a branch, whatever the directory holds. A branch
+    /// with a higher number hides one with a lower number.
     ///
     /// # Errors
     /// ENOENT, ENOTDIR; EBUSY when the tree has a branch of this number.
@@ -32,19 +32,19 @@ impl Tree {
         }
     }
 
-    /// The top of the branch that stands in a directory's place, if one does.
+    /// The root of the branch that covers a directory, or the directory.
     pub(super) fn covered(&self, id: NodeId) -> NodeId {
         let branches = self.branches.iter().rev().flatten();
         branches.into_iter().find(|(at, _)| *at == id).map_or(id, |(_, branch)| branch.top())
     }
 
-    /// The directory in whose place a branch stands, if this is the branch's top.
+    /// The directory that a branch covers, if this is the branch's root; else the node itself.
     pub(super) fn uncovered(&self, id: NodeId) -> NodeId {
         let branches = self.branches.iter().flatten();
         branches.into_iter().find(|(_, branch)| branch.top() == id).map_or(id, |(at, _)| *at)
     }
 
-    /// What a node that cannot be written belongs to: the tree itself, or a branch.
+    /// The read-only part to which a node belongs: the tree's own, or a branch's.
     pub(super) fn part(&self, id: NodeId) -> Option<&Sealed> {
         match (id.0 / MAX_NODES) as usize {
             0 => Some(&self.sealed),

@@ -1,4 +1,4 @@
-//! What a snapshot on disk says of a tree: nothing but which one it is.
+//! A tree in a snapshot on disk: a hash of its read-only part, and the empty files of its scratch.
 
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -10,7 +10,8 @@ use super::super::node::SCRATCH;
 use super::{Node, NodeId, Tree};
 use crate::vfs::{Contents, DirectoryEntry, Kind, Times};
 
-/// What a guest can have in scratch where a snapshot is made of it: empty files without a name, in which its streams are caught.
+/// Scratch of a machine that can be saved: empty files without a name, which collect its standard
+/// streams.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct SavedScratch(Vec<Option<Nameless>>);
@@ -18,17 +19,18 @@ pub(crate) struct SavedScratch(Vec<Option<Nameless>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Nameless {
-    /// The number of the scratch directory that it was made in.
+    /// Number of the scratch directory that it was made in.
     parent: u32,
     mode: u32,
     times: Times,
 }
 
-/// Files without a name at most: as many as descriptors.
+/// Files without a name: as many as descriptors.
 const MAX_NAMELESS: usize = 1024;
 
 impl Tree {
-    /// What a snapshot has of it; none where it has branches, or more in its scratch than empty files without a name.
+    /// Scratch for a snapshot; none if the tree has branches, or anything but empty files without a
+    /// name in its scratch.
     pub(crate) fn to_saved(&self) -> Option<SavedScratch> {
         let Self { sealed: _, branches, scratch, room: _, used, further_names: _, places: _ } =
             self;
@@ -44,7 +46,7 @@ impl Tree {
         (all.len() <= MAX_NAMELESS).then_some(SavedScratch(all))
     }
 
-    /// A tree that was just built with what a snapshot has; none where it says what cannot be.
+    /// A tree just built, with a snapshot's scratch; none if the snapshot is impossible.
     pub(crate) fn with_saved(mut self, saved: &SavedScratch) -> Option<Self> {
         let tops = self.scratch.len();
         if saved.0.len() > MAX_NAMELESS {
@@ -65,12 +67,12 @@ impl Tree {
         Some(self)
     }
 
-    /// What kind of node it is; none where there is no such node.
+    /// The kind of a node; none where it does not exist.
     pub(crate) fn existing_kind(&self, id: NodeId) -> Option<Kind> {
         self.node(id).map(|node| node.contents.kind())
     }
 
-    /// A hash of all that it can say of what cannot be written: names, kinds, sizes, times, and which node has which number.
+    /// A hash of the read-only part: names, kinds, sizes, times, and the numbers of nodes.
     pub(crate) fn digest(&self) -> [u8; 32] {
         let mut hasher = Hasher::new();
         for Node { contents, parent, mode, times, links } in &self.sealed.nodes {
@@ -84,7 +86,7 @@ impl Tree {
     }
 }
 
-/// Whether it is a scratch directory as it was built, with nothing in it.
+/// Whether a node is a scratch directory as it was built, still empty.
 fn is_top(node: &Node) -> bool {
     matches!(&node.contents, Contents::Directory(entries) if entries.is_empty())
         && node.parent.0 < SCRATCH
@@ -138,7 +140,7 @@ fn number(hasher: &mut Hasher, number: u64) {
     hasher.update(&number.to_le_bytes());
 }
 
-/// With its length before it: no two different lists of texts are alike.
+/// Each text is preceded by its length, so that different lists of texts hash differently.
 fn text(hasher: &mut Hasher, text: &[u8]) {
     number(hasher, text.len() as u64);
     hasher.update(text);

@@ -1,4 +1,4 @@
-//! What a guest makes, writes, moves and takes away in its scratch directories, and how much of that there may be.
+//! Scratch: files that a guest makes, writes, renames and removes, within limits.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,17 @@ use rustix::io::Errno;
 use super::super::node::{Contents, DirectoryEntry, Moment, Node, NodeId, ROOT, SCRATCH, Times};
 use super::{Lookup, Room, SEARCH, Tree, WRITE, scratch_index};
 
-/// Bytes that a name takes in its directory beyond its own.
+/// Bytes of a directory's entry beside its name.
 const NAME_BYTES: usize = size_of::<(Vec<u8>, DirectoryEntry)>();
 
 impl Tree {
-    /// Says how much there may be in the scratch directories together: bytes of contents, links and names, and nodes.
+    /// Sets the limits of all scratch directories together: bytes of contents, links and names, and
+    /// nodes.
     pub fn set_room(&mut self, bytes: u64, nodes: u32) {
         self.room = Room { bytes, nodes };
     }
 
-    /// How much there may be: bytes, and nodes.
+    /// The limits: bytes, and nodes.
     #[must_use]
     pub fn room(&self) -> (u64, u32) {
         (self.room.bytes, self.room.nodes)
@@ -61,7 +62,7 @@ impl Tree {
         Ok(id)
     }
 
-    /// A new name of a node's, behind all that there were.
+    /// A new name for a node, behind all others.
     fn named(&mut self, node: NodeId) -> DirectoryEntry {
         let place = self.places;
         self.places += 1;
@@ -73,8 +74,8 @@ impl Tree {
         if more > self.room.bytes.saturating_sub(self.used) { Err(Errno::NOSPC) } else { Ok(()) }
     }
 
-    /// How many of these bytes there is room for at a place of a scratch file; all of them where there is for none, so that they
-    /// are refused.
+    /// Bytes of `length` for which a scratch file has room from `at` on; all of them if there is
+    /// none, so that the write is refused.
     pub(crate) fn fitting(&self, id: NodeId, at: u64, length: u64) -> u64 {
         let free = self.room.bytes.saturating_sub(self.used);
         let end = self.contents(id).size().saturating_add(free);
@@ -93,10 +94,11 @@ impl Tree {
         }
     }
 
-    /// Takes a name away. The node itself lives until [`Tree::release`].
+    /// Removes a name. The node itself lives until [`Tree::release`].
     ///
     /// # Errors
-    /// EROFS outside scratch; EACCES; ENOTDIR or EISDIR when it is not the wanted kind; ENOTEMPTY.
+    /// EROFS outside scratch; EACCES; ENOTDIR or EISDIR when it is not of the wanted kind;
+    /// ENOTEMPTY.
     pub fn remove(&mut self, found: &Lookup, wanted_directory: bool) -> Result<NodeId, Errno> {
         let node = found.node.ok_or(Errno::NOENT)?;
         self.permit(found.directory, WRITE | SEARCH)?;
@@ -117,10 +119,11 @@ impl Tree {
         Ok(node)
     }
 
-    /// Gives a file or a link a further name, which counts as a node: a name takes the monitor's memory, however short it is.
+    /// Gives a file or a link a further name. The name counts as a node, because even a short one
+    /// takes the monitor's memory.
     ///
     /// # Errors
-    /// As [`Tree::create`]; EXDEV for what is not in scratch, EPERM for a directory.
+    /// As [`Tree::create`]; EXDEV for a node outside scratch, EPERM for a directory.
     pub fn link(&mut self, node: NodeId, directory: NodeId, name: &[u8]) -> Result<(), Errno> {
         if self.entries(directory)?.contains_key(name) {
             return Err(Errno::EXIST);
@@ -140,7 +143,7 @@ impl Tree {
         if self.used().1 >= self.room.nodes as usize {
             return Err(Errno::NOSPC);
         }
-        // A node that no name leads to can be gone at any time.
+        // A node without a name can be freed at any time.
         self.still_linked(node)?;
         let named = self.named(node);
         self.scratch_entries(directory)?.insert(name.to_vec(), named);
@@ -152,7 +155,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Moves a name.
+    /// Renames a node.
     ///
     /// # Errors
     /// As [`Tree::remove`] and [`Tree::create`]; EINVAL for a directory into itself.
@@ -177,7 +180,7 @@ impl Tree {
         if let Some(replaced) = to.node {
             self.check_kind(replaced, is_directory)?;
         }
-        // Its `..` is another then.
+        // Its `..` changes.
         if is_directory && from.directory != to.directory {
             self.permit(node, WRITE)?;
         }
@@ -212,7 +215,7 @@ impl Tree {
         false
     }
 
-    /// Frees a node that no name leads to. To be called when nothing has it open.
+    /// Frees a node without a name. To be called when nothing has it open.
     pub fn release(&mut self, id: NodeId) {
         if let Some(slot) = scratch_index(id).and_then(|index| self.scratch.get_mut(index))
             && let Some(node) = slot.take_if(|node| node.links == 0)
@@ -221,15 +224,15 @@ impl Tree {
         }
     }
 
-    /// Writes to a scratch file, which becomes as long as that takes.
+    /// Writes to a scratch file, which grows as far as needed.
     ///
     /// # Errors
-    /// EROFS, EINVAL for what is no file, EFBIG, ENOSPC.
+    /// EROFS, EINVAL for other nodes than files, EFBIG, ENOSPC.
     pub fn write(&mut self, id: NodeId, at: u64, source: &[u8], now: Moment) -> Result<(), Errno> {
         let end = at.checked_add(source.len() as u64).ok_or(Errno::FBIG)?;
         let length = self.bytes(id)?.len() as u64;
         self.check_room(end.saturating_sub(length))?;
-        // The room bounds what fits into memory.
+        // The limit bounds what fits into memory.
         let (start, stop) = (place(at)?, place(end)?);
         self.used += end.saturating_sub(length);
         let bytes = self.bytes_mut(id, now)?;
@@ -240,7 +243,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Has a scratch file say what is written in memory that shows it, as far as it reaches.
+    /// Copies bytes of a mapping that shows a scratch file into the file, as far as the file
+    /// reaches.
     pub(crate) fn take_over(&mut self, id: NodeId, at: u64, source: &[u8], now: Moment) {
         let Ok(bytes) = self.bytes(id) else { return };
         let start = usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
@@ -252,7 +256,7 @@ impl Tree {
         }
     }
 
-    /// Makes a scratch file as long as this.
+    /// Sets the length of a scratch file.
     ///
     /// # Errors
     /// As [`Tree::write`].
@@ -263,7 +267,7 @@ impl Tree {
         self.used = self.used - before + length;
         let bytes = self.bytes_mut(id, now)?;
         bytes.resize(wanted, 0);
-        // Scratch is counted by length: what a file no longer has is given back.
+        // Scratch is counted by length, so spare capacity is given back.
         bytes.shrink_to(wanted);
         Ok(())
     }
@@ -296,7 +300,7 @@ impl Tree {
         self.scratch_mut(id).map(|node| node.mode = mode & 0o7777).ok_or(Errno::ROFS)
     }
 
-    /// Says when it was looked at and changed last.
+    /// Sets the times of last access and change.
     ///
     /// # Errors
     /// EROFS.
@@ -304,7 +308,7 @@ impl Tree {
         self.scratch_mut(id).map(|node| node.times = times).ok_or(Errno::ROFS)
     }
 
-    /// All of scratch, to be compared.
+    /// All of scratch, for comparisons.
     pub(crate) fn scratch(&self) -> &impl std::fmt::Debug {
         &self.scratch
     }
@@ -315,8 +319,8 @@ impl Tree {
         (self.used, self.scratch.iter().flatten().count() + self.further_names as usize)
     }
 
-    /// Bytes of the monitor's memory that scratch holds: contents, whether written or not, links, names, and the nodes
-    /// themselves.
+    /// Bytes of the monitor's memory that scratch takes: contents whether written or not, links,
+    /// names, and nodes.
     #[must_use]
     pub fn held(&self) -> u64 {
         let held = self.scratch.iter().flatten().map(|node| match &node.contents {
@@ -334,8 +338,9 @@ impl Tree {
         self.scratch.get_mut(scratch_index(id)?)?.as_mut()
     }
 
-    /// ENOENT for a scratch directory that was removed and is only held open. It stays empty: were something made in it, the
-    /// number of what was above it could be that of what is below it, and the way up would never end.
+    /// ENOENT for a scratch directory that was removed and is only held open. It stays empty: a
+    /// node made in it could get the number of a directory above it, and the way up would never
+    /// end.
     fn still_linked(&mut self, id: NodeId) -> Result<(), Errno> {
         match self.scratch_mut(id) {
             Some(node) if node.links == 0 => Err(Errno::NOENT),
@@ -354,7 +359,7 @@ impl Tree {
     }
 }
 
-/// Bytes of scratch that a node takes beside its name.
+/// Bytes of scratch that a node takes, beside its name.
 fn taken(contents: &Contents) -> u64 {
     match contents {
         Contents::Bytes(bytes) | Contents::Link(bytes) => bytes.len() as u64,

@@ -188,7 +188,8 @@ fn the_least_recently_used_go_when_all_together_have_too_many_bytes() {
     write(&snapshots, &origins[2], Duration::ZERO, &[1; 1000]).unwrap();
     let there = origins.each_ref().map(|origin| snapshots.path(origin).exists());
     assert_eq!(there, [true, false, true]);
-    // One that is too large by itself is not written at all, and one that is given up leaves nothing.
+    // One that is too large by itself is not written at all, and one that is given up leaves
+    // nothing.
     assert!(write(&snapshots, &origins[1], Duration::ZERO, &[1; 5000]).is_err());
     drop(snapshots.begin(origins[1].clone(), Duration::ZERO, Imports::default()).unwrap());
     assert_eq!(names(state.path()), 2);

@@ -1,4 +1,4 @@
-//! What has to be equal where a snapshot is restored.
+//! Facts that must be equal where a snapshot is restored.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,28 +6,29 @@ use super::{Build, RestoreError};
 use crate::machine::Hypervisor;
 use crate::vfs::Tree;
 
-/// Of the monitor, the host and the layers.
+/// Facts about the monitor, the host and the layers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Facts {
     build: Build,
-    /// A hash of CPUID as guests have it, and of XCR0. Also the layout of extended states is in it.
+    /// A hash of CPUID as guests see it, with XCR0 and the layout of extended states.
     processor: [u8; 32],
     boot: String,
-    /// The counter's speed in kHz and whether it had to be unshifted; none where guests do not tell the time by it.
+    /// The counter's speed in kHz, and whether it had to be unshifted; none where guests do not
+    /// tell the time by it.
     ticks: Option<(u32, bool)>,
     layers: [u8; 32],
 }
 
 impl Facts {
-    /// Those of here and now; none where the host does not say which start of it this is.
+    /// The facts of this host; none where it does not tell its start.
     pub(crate) fn of(host: &Hypervisor, build: Build, tree: &Tree) -> Option<Self> {
         let ticks = host.ticks().ok().map(|ticks| (ticks.kilohertz, ticks.unshifted));
         let (processor, boot, layers) = (host.features(), host.boot.clone()?, tree.digest());
         Some(Self { build, processor, boot, ticks, layers })
     }
 
-    /// Whether these, of a snapshot, are those of `here`.
+    /// Checks that a snapshot's facts equal those of `here`.
     pub(crate) fn are(&self, here: &Self) -> Result<(), RestoreError> {
         let Self { build, processor, boot, ticks, layers } = self;
         if *build != here.build {

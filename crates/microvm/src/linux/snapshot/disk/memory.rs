@@ -1,4 +1,4 @@
-//! Memory in a snapshot: the pages that hold anything, in runs.
+//! Memory in a snapshot: runs of pages that hold data.
 
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -13,7 +13,7 @@ use crate::memory::space::Space;
 const NOTHING: [u8; 4096] = [0; 4096];
 const _: () = assert!(NOTHING.len() as u64 == PAGE);
 
-/// Writes what is mapped and holds anything.
+/// Writes the mapped pages that hold data.
 pub(crate) fn write(frozen: &Frozen, regions: &Regions, to: &mut impl Write) -> io::Result<()> {
     for (region, rights) in regions.iter() {
         if !rights.count() {
@@ -34,7 +34,7 @@ fn write_head(to: &mut impl Write, start: u64, length: u64) -> io::Result<()> {
     to.write_all(&length.to_le_bytes())
 }
 
-/// The pages of a range that are not all zeros, next to each other up to a block.
+/// The pages of a range that are not all zeros, in runs of up to a block.
 fn runs(frozen: &Frozen, range: Range<u64>) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for page in pages(range) {
@@ -49,7 +49,7 @@ fn runs(frozen: &Frozen, range: Range<u64>) -> Vec<Range<u64>> {
     runs
 }
 
-/// Reads into a space in which all memory is zero.
+/// Reads runs into an address space that is zero.
 pub(crate) fn read(space: &mut Space, from: &mut impl Read) -> Result<(), RestoreError> {
     let mut behind = 0;
     loop {
@@ -67,7 +67,7 @@ pub(crate) fn read(space: &mut Space, from: &mut impl Read) -> Result<(), Restor
     }
 }
 
-/// Whether all of it is mapped and can hold something.
+/// Whether all pages of a run are mapped and count as memory.
 fn holds(regions: &Regions, run: &Range<u64>) -> bool {
     regions.cover(run.clone()) && regions.inside(run.clone()).all(|(_, rights)| rights.count())
 }

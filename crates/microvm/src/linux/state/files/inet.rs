@@ -2,17 +2,17 @@
 
 use rustix::io::Errno;
 
-/// Which one.
+/// A socket of TCP or UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InetSocket {
     /// AF_INET or AF_INET6.
     pub(crate) family: i32,
-    /// Of TCP, and not of UDP.
+    /// Whether it is TCP's; otherwise it is UDP's.
     pub(crate) stream: bool,
 }
 
 impl InetSocket {
-    /// Why nothing can be sent.
+    /// The error of sending.
     pub(crate) fn send(self, addressed: bool) -> Errno {
         match (addressed, self.stream) {
             (true, false) => Errno::ACCESS,
@@ -21,12 +21,12 @@ impl InetSocket {
         }
     }
 
-    /// Why nothing can be received.
+    /// The error of receiving.
     pub(crate) fn receive(self) -> Errno {
         if self.stream { Errno::NOTCONN } else { Errno::AGAIN }
     }
 
-    /// What `getsockname` tells: any address, and no port.
+    /// The answer to `getsockname`: any address, and no port.
     pub(crate) fn name(self) -> Vec<u8> {
         let mut name = vec![0; if self.family == libc::AF_INET { 16 } else { 28 }];
         name[..2].copy_from_slice(&self.family.to_le_bytes()[..2]);
@@ -45,7 +45,7 @@ impl InetSocket {
         })
     }
 
-    /// Whether it can be told as hung up: what was never connected is.
+    /// Whether it counts as hung up, as a stream that was never connected does.
     pub(crate) fn is_hung_up(self) -> bool {
         self.stream
     }

@@ -1,10 +1,10 @@
-//! `flock`: locks that open files hold, and with them all descriptors that were duplicated from one another.
+//! `flock`: locks of open files, shared by descriptors that were duplicated from one another.
 
 use rustix::io::Errno;
 
 use super::{Files, Object};
 
-/// What an open file holds.
+/// The lock that an open file holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Lock {
     #[default]
@@ -21,7 +21,8 @@ impl Lock {
 }
 
 impl Files {
-    /// Takes a lock, in the place of the one that is held; whether it could. If not nothing is held, as on Linux.
+    /// Takes a lock, in place of the one that is held. Returns whether it could; if not, none is
+    /// held, as on Linux.
     pub(crate) fn lock(&mut self, fd: u64, wanted: Lock) -> Result<bool, Errno> {
         let at = self.descriptor(fd)?.open;
         let open = self.get_mut(fd)?;
@@ -40,7 +41,7 @@ impl Files {
     }
 }
 
-/// Whether both are open on one file.
+/// Whether both objects are the same file.
 fn same(one: &Object, other: &Object) -> bool {
     use Object::{Node, PipeReader, PipeWriter};
     match (one, other) {

@@ -1,4 +1,4 @@
-//! Descriptors, as a snapshot on disk has them.
+//! Descriptors in a snapshot on disk.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,11 +6,11 @@ use super::{Descriptor, Files, Lock, MAX_DESCRIPTORS, Object, Open, Stream};
 use crate::linux::abi::flags;
 use crate::vfs::{Kind, NodeId, Tree};
 
-/// What is open and by which descriptors.
+/// Descriptors and open files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SavedFiles {
-    /// Which of the open files, and whether exec would close it; by number.
+    /// By number: the index of the open file, and whether exec closes the descriptor.
     descriptors: Vec<Option<(usize, bool)>>,
     open: Vec<Option<SavedOpen>>,
 }
@@ -34,7 +34,8 @@ enum SavedObject {
 }
 
 impl Files {
-    /// What a snapshot has of them; none where a pipe, a socket or a file of a layer is open, or a lock is held.
+    /// The files for a snapshot; none if a pipe, a socket or a layer's file is open, or a lock is
+    /// held.
     pub(crate) fn to_saved(&self) -> Option<SavedFiles> {
         let Self { most: _, slots, open, pipes } = self;
         if pipes.iter().any(Option::is_some) {
@@ -66,7 +67,7 @@ impl Files {
         Some(SavedFiles { descriptors: slots.iter().map(descriptor).collect(), open: all })
     }
 
-    /// Those of a snapshot, in a tree; none where they say what cannot be.
+    /// A snapshot's files, in a tree; none if they are impossible.
     pub(crate) fn of_saved(saved: &SavedFiles, tree: &Tree) -> Option<Self> {
         let SavedFiles { descriptors, open: all } = saved;
         if descriptors.len() > MAX_DESCRIPTORS || all.len() > MAX_DESCRIPTORS {
@@ -79,12 +80,13 @@ impl Files {
                 continue;
             };
             let holders = descriptors.iter().flatten().filter(|(open, _)| *open == index).count();
-            // As far as a file can be sought.
+            // No offset is larger.
             if holders == 0 || i64::try_from(*offset).is_err() {
                 return None;
             }
             let object = object.open(tree, flags & flags::PATH != 0)?;
-            // A listing that was begun ends where the directory ends when it is continued: no name in it is a guest's.
+            // A listing that had begun ends at the directory's end: no name in the directory is a
+            // guest's.
             let (offset, end, flags, lock) = (*offset, None, *flags, Lock::None);
             files.open.push(Some(Open { object, offset, end, flags, holders, lock }));
         }
@@ -100,7 +102,7 @@ impl Files {
 }
 
 impl SavedObject {
-    /// Of a layer's files and links there are only places.
+    /// Files and links of layers can only be open with O_PATH.
     fn open(self, tree: &Tree, is_place: bool) -> Option<Object> {
         Some(match self {
             Self::Stdout => Object::Output(Stream::Stdout),

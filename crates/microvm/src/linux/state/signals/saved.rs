@@ -1,24 +1,24 @@
-//! Signals, as a snapshot on disk has them.
+//! Signals in a snapshot on disk.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Action, AlternateStack, KILL, LEAST_STACK, MAX_SIGNAL, STOP, Signals, bit};
 
-/// What a process wants done about signals.
+/// Actions, mask, alternate stack and pending signals.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SavedSignals {
     /// Handler, flags, restorer and mask, by number.
     actions: Vec<[u64; 4]>,
     mask: u64,
-    /// Start and length.
+    /// Start and length, in bytes.
     stack: [u64; 2],
-    /// The process's and the thread's.
+    /// Of the process, and of the thread.
     waiting: [u64; 2],
 }
 
 impl Signals {
-    /// What a snapshot has of them.
+    /// The signals for a snapshot.
     pub(crate) fn to_saved(&self) -> SavedSignals {
         let Self { actions, mask, stack, waiting, waiting_own } = self;
         let fields = |it: &Action| [it.handler, it.flags, it.restorer, it.mask];
@@ -28,7 +28,7 @@ impl Signals {
         SavedSignals { actions, mask, stack, waiting }
     }
 
-    /// Those of a snapshot; none where it says what no process could have asked for.
+    /// A snapshot's signals; none if no process could have set them.
     pub(crate) fn of_saved(saved: &SavedSignals) -> Option<Self> {
         let SavedSignals { actions, mask, stack: [start, length], waiting } = saved;
         let blockable = !(bit(KILL) | bit(STOP));

@@ -1,4 +1,4 @@
-//! The one thread of a process, as a snapshot on disk has it.
+//! The only thread of a process, in a snapshot on disk.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,10 +6,10 @@ use super::{Identity, Threads};
 
 use crate::linux::state::ids::FIRST_THREAD;
 
-/// Highest number that a thread of a snapshot can have had: what comes after it are numbers, too.
+/// Highest thread number in a snapshot, so that later ones still fit.
 const MAX_NUMBER: u64 = u32::MAX as u64;
 
-/// What is known of threads where the first one is alone.
+/// The thread's futex, and the highest number so far.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SavedThreads {
@@ -18,15 +18,15 @@ pub(crate) struct SavedThreads {
 }
 
 impl Threads {
-    /// What a snapshot has of them; none where there is another than the first.
+    /// The thread for a snapshot; none if there are others.
     pub(crate) fn to_saved(&self) -> Option<SavedThreads> {
-        // Since when it runs, until when a call of its waits and who was passed over is this monitor's matter: it waits for its channel.
+        // Turns and deadlines are of this run alone: the process waits for its channel.
         let Self { running, since: _, until: _, others, last, passed: _, repeats: _ } = self;
         let alone = others.is_empty() && running.number == FIRST_THREAD && *last <= MAX_NUMBER;
         alone.then_some(SavedThreads { tells: running.tells, last: *last })
     }
 
-    /// Those of a snapshot; none where it says what cannot be.
+    /// A snapshot's thread; none if its numbers are impossible.
     pub(crate) fn of_saved(saved: &SavedThreads) -> Option<Self> {
         let SavedThreads { tells, last } = *saved;
         let running = Identity { number: FIRST_THREAD, tells };

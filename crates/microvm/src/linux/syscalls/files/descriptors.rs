@@ -1,4 +1,4 @@
-//! System calls about descriptors themselves, whatever they refer to.
+//! System calls about descriptors, whatever their objects are.
 
 use rustix::io::Errno;
 
@@ -36,7 +36,8 @@ pub(crate) fn close_range(process: &mut Process, first: u64, last: u64, flags: u
     Ok(0)
 }
 
-/// `fsync` and `fdatasync`: what is in memory stays there; pipes and sockets have nothing to be brought anywhere.
+/// `fsync` and `fdatasync`: files are in memory, and stay there. Pipes and sockets cannot be
+/// synchronised.
 pub(crate) fn sync(process: &mut Process, fd_: u64) -> Answer {
     match process.kernel.files.get(fd(fd_))?.object {
         Object::Node(..) => Ok(0),
@@ -44,7 +45,7 @@ pub(crate) fn sync(process: &mut Process, fd_: u64) -> Answer {
     }
 }
 
-/// A file that no name leads to lives until its last descriptor is closed.
+/// Frees the node of a file without a name when its last descriptor is closed.
 fn forget(process: &mut Process, gone: Option<Object>) {
     if let Some(Object::Node(node, _)) = gone {
         process.release(node);
@@ -91,7 +92,7 @@ pub(crate) fn fcntl(process: &mut Process, fd_: u64, command: u64, argument: u64
             open.flags = open.flags & !changeable | argument & changeable;
             Ok(0)
         }
-        // Nobody else could hold a lock.
+        // No other process could hold a lock.
         libc::F_SETLK | libc::F_SETLKW => {
             let access = files.get(fd(fd_))?.flags & flags::ACCESS_MODE;
             let lock = process.space.read(argument, 32)?;
@@ -102,7 +103,7 @@ pub(crate) fn fcntl(process: &mut Process, fd_: u64, command: u64, argument: u64
                 _ => Err(Errno::INVAL),
             }
         }
-        // Nor does anybody: what would be in the way is F_UNLCK, in `struct flock`'s first field.
+        // No lock is in the way: F_UNLCK, in `struct flock`'s first field.
         libc::F_GETLK => {
             files.get(fd(fd_))?;
             let lock = process.space.write(argument, 32)?;
@@ -116,7 +117,8 @@ pub(crate) fn fcntl(process: &mut Process, fd_: u64, command: u64, argument: u64
     }
 }
 
-/// No descriptor of a guest's is a terminal or another device with wishes of its own: what is left holds for all.
+/// `ioctl`: requests that hold for every descriptor. None is a terminal or another device with
+/// requests of its own.
 pub(crate) fn ioctl(process: &mut Process, fd_: u64, request: u64, argument: u64) -> Answer {
     const CLOSE_ON_EXEC: u64 = 0x5451;
     const KEEP_ON_EXEC: u64 = 0x5450;
@@ -146,7 +148,7 @@ pub(crate) fn ioctl(process: &mut Process, fd_: u64, request: u64, argument: u64
     Ok(0)
 }
 
-/// `flock`. Two open files of one process exclude each other as those of two would.
+/// `flock`. Two open files of one process exclude each other as those of two processes would.
 pub(crate) fn flock(process: &mut Process, fd_: u64, operation: u64) -> Flow {
     let wanted = match signed(operation) & !libc::LOCK_NB {
         libc::LOCK_SH => Lock::Shared,

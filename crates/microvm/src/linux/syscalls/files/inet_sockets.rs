@@ -1,7 +1,8 @@
-//! Sockets of TCP and UDP, which reach nobody: a machine has no network.
+//! Sockets of TCP and UDP, which cannot be connected: a machine has no network.
 //!
-//! They can be made, as in a container without one, because programs take a family that has no sockets for one to leave out: an
-//! event loop's server would then serve nothing, and say nothing. What would use an address is refused as it is there.
+//! They can be made, as in a container without a network, because programs skip a family that has
+//! no sockets: an event loop's server would then serve nothing, without a message. Calls that would
+//! use an address are refused as they are there.
 
 use rustix::io::Errno;
 
@@ -10,7 +11,7 @@ use crate::linux::state::files::inet::InetSocket;
 use crate::linux::state::files::{Files, Object};
 use crate::linux::state::process::Process;
 
-/// `socket`: of other families there are none.
+/// `socket`, of AF_INET and AF_INET6 only.
 pub(crate) fn make(process: &mut Process, family: u64, kind: u64, protocol: u64) -> Answer {
     const FLAGS: i32 = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     let (family, kind, protocol) = (signed(family), signed(kind), signed(protocol));
@@ -30,7 +31,7 @@ pub(crate) fn make(process: &mut Process, family: u64, kind: u64, protocol: u64)
     process.kernel.files.open(Object::Inet(InetSocket { family, stream }), flags)
 }
 
-/// `bind`, `connect` and `listen`: as where Landlock has a rule for no port.
+/// `bind`, `connect` and `listen`: refused like a port without a Landlock rule.
 pub(crate) fn reach(process: &Process, fd_: u64) -> Answer {
     match process.kernel.files.get(fd(fd_))?.object {
         Object::Inet(_) => Err(Errno::ACCESS),
@@ -40,12 +41,12 @@ pub(crate) fn reach(process: &Process, fd_: u64) -> Answer {
     }
 }
 
-/// `accept`: nobody listens.
+/// `accept`: no socket listens.
 pub(crate) fn accept(process: &Process, fd_: u64) -> Answer {
     reach(process, fd_).map_err(|errno| if errno == Errno::ACCESS { Errno::INVAL } else { errno })
 }
 
-/// That a descriptor is such a socket, if it is.
+/// The socket behind a descriptor, if it is one of TCP or UDP.
 pub(crate) fn of(files: &Files, fd_: u64) -> Option<InetSocket> {
     match files.get(fd(fd_)).ok()?.object {
         Object::Inet(alone) => Some(alone),

@@ -1,7 +1,8 @@
-//! `/proc/self/fd`: the process's descriptors by name. `/dev/stdin` and its like, and `/dev/fd`, lead there.
+//! `/proc/self/fd`: the process's descriptors as names. `/dev/stdin` and its like, and `/dev/fd`,
+//! lead there.
 //!
-//! What has a node in the tree is found by it, and opened anew. Pipes' ends are opened anew, too; sockets cannot be (ENXIO,
-//! as on Linux).
+//! A descriptor of a node is opened anew by its node, one of a pipe by the pipe's end. Sockets
+//! cannot be opened anew (ENXIO, as on Linux).
 
 use rustix::io::Errno;
 
@@ -13,17 +14,17 @@ use crate::linux::state::ids::USER;
 use crate::linux::state::process::Process;
 use crate::vfs::{Contents, Lookup, NodeId};
 
-/// The descriptor that a path leads to, if it leads to one that is open.
+/// The descriptor that a path leads to, if it is open.
 pub(crate) fn found(process: &Process, found: &Lookup) -> Option<u64> {
     let is_there = found.node.is_none()
         && matches!(process.kernel.tree.contents(found.directory), Contents::Descriptors);
     let name = is_there.then(|| std::str::from_utf8(&found.name).ok())??;
-    // As Linux has them: without zeros in front.
+    // As on Linux: without leading zeros.
     let number = name.parse::<u64>().ok().filter(|number| number.to_string() == name)?;
     process.kernel.files.place(number).ok().map(|_| number)
 }
 
-/// A path that goes on behind a descriptor, which should be a directory: that, and the rest of the path.
+/// A path that goes on behind a descriptor: the descriptor, and the rest of the path.
 pub(crate) fn beyond(path: &[u8]) -> Option<(u64, &[u8])> {
     const WAYS: [&[u8]; 3] = [b"/proc/self/fd/", b"/dev/fd/", b"/proc/thread-self/fd/"];
     let path = WAYS.iter().find_map(|way| path.strip_prefix(*way))?;
@@ -33,7 +34,7 @@ pub(crate) fn beyond(path: &[u8]) -> Option<(u64, &[u8])> {
     Some((std::str::from_utf8(&path[..end]).ok()?.parse().ok()?, &rest[begins..]))
 }
 
-/// Opens what a descriptor stands for once more, where that is no node.
+/// Opens a descriptor's object once more, where that is no node.
 pub(crate) fn reopen(process: &mut Process, descriptor: u64, wanted: u64) -> Answer {
     let access = wanted & flags::ACCESS_MODE;
     let object = match process.kernel.files.place(descriptor)?.object {
@@ -42,7 +43,7 @@ pub(crate) fn reopen(process: &mut Process, descriptor: u64, wanted: u64) -> Ans
         Object::PipeReader(pipe) | Object::PipeWriter(pipe) => match access {
             0 => Object::PipeReader(pipe),
             flags::WRITE_ONLY => Object::PipeWriter(pipe),
-            // Both ends by one descriptor: there is no such object here.
+            // No object has both ends of a pipe.
             _ => return Err(Errno::ACCESS),
         },
         _ => return Err(Errno::NXIO),
@@ -50,14 +51,14 @@ pub(crate) fn reopen(process: &mut Process, descriptor: u64, wanted: u64) -> Ans
     process.kernel.files.open(object, wanted)
 }
 
-/// Whether this is where one of the program's standard streams is collected: a file without a name. A program that opens
-/// `/dev/stdout` to write means the stream, and not the file that another opening would empty.
+/// Whether a node is the nameless file that collects a standard stream. A program that opens
+/// `/dev/stdout` to write means the stream; opening the file anew would empty it.
 pub(crate) fn is_stream(process: &Process, node: NodeId) -> bool {
     let is = |number| process.kernel.files.node_of(number) == Some(node);
     node.is_scratch() && process.kernel.tree.links(node) == 0 && (is(1) || is(2))
 }
 
-/// The text of the link.
+/// The target of a descriptor's link.
 pub(crate) fn target(process: &Process, descriptor: u64) -> Result<Vec<u8>, Errno> {
     let text = match process.kernel.files.place(descriptor)?.object {
         Object::Node(node, _) => {
@@ -77,7 +78,7 @@ pub(crate) fn target(process: &Process, descriptor: u64) -> Result<Vec<u8>, Errn
     Ok(text.into_bytes())
 }
 
-/// `struct stat` of the link itself.
+/// `struct stat` of a descriptor's link.
 pub(crate) fn describe_link(descriptor: u64) -> Record<144> {
     const LINK: u32 = 0o120_700;
     let user = u32::try_from(USER).unwrap_or(0);
@@ -92,5 +93,5 @@ pub(crate) fn describe_link(descriptor: u64) -> Record<144> {
         .long(56, crate::memory::layout::PAGE)
 }
 
-/// Inodes of links are above those of all nodes.
+/// The inode of the first link, above those of all nodes.
 pub(crate) const FIRST_INODE: u64 = 1 << 33;

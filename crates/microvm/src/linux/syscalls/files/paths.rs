@@ -1,4 +1,4 @@
-//! System calls that look up, make, move and take away names.
+//! System calls that look up, make, rename and remove names.
 
 use rustix::io::Errno;
 
@@ -20,7 +20,7 @@ pub(crate) const HERE: u64 = 0xffff_ff9c;
 pub(crate) const NO_FOLLOW: u64 = 0x100;
 /// AT_REMOVEDIR.
 pub(crate) const REMOVE_DIRECTORY: u64 = 0x200;
-/// What `creat` opens with.
+/// The flags of `creat`.
 pub(crate) const CREAT_FLAGS: u64 = CREATE | TRUNCATE | flags::WRITE_ONLY;
 const PATH_MAX: u64 = 4096;
 
@@ -36,7 +36,7 @@ pub(crate) fn path(process: &Process, at: u64) -> Result<Vec<u8>, Errno> {
     let mut path = Vec::new();
     let mut from = at;
     while (path.len() as u64) < PATH_MAX {
-        // Page by page: the string may end before memory that is not there.
+        // Page by page: the string may end before memory that is not mapped.
         let length = PAGE - from % PAGE;
         let bytes = process.space.read(from, length)?;
         match bytes.iter().position(|byte| *byte == 0) {
@@ -55,7 +55,7 @@ pub(crate) fn path(process: &Process, at: u64) -> Result<Vec<u8>, Errno> {
     Err(Errno::NAMETOOLONG)
 }
 
-/// Where a relative path starts.
+/// The directory where a relative path starts.
 fn start(process: &Process, directory: u64, path: &[u8]) -> Result<NodeId, Errno> {
     if path.first() == Some(&b'/') {
         return Ok(Tree::ROOT);
@@ -69,7 +69,7 @@ fn start(process: &Process, directory: u64, path: &[u8]) -> Result<NodeId, Errno
     }
 }
 
-/// Looks a path up. One of the process's descriptors, too, where that has a node.
+/// Looks a path up, those of the process's descriptors included.
 pub(crate) fn find(
     process: &Process,
     directory: u64,
@@ -93,8 +93,8 @@ pub(crate) fn find(
     Ok(found)
 }
 
-/// A name that is to be made, taken away or moved: the name itself, whatever it links to. Says whether a slash follows it:
-/// then only a directory will do.
+/// Looks up a name to be made, removed or renamed, without following a link. Returns whether a
+/// slash follows it, which only a directory may have.
 fn find_name(process: &Process, directory: u64, at: u64) -> Result<(Lookup, bool), Errno> {
     let path = path(process, at)?;
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
@@ -103,7 +103,7 @@ fn find_name(process: &Process, directory: u64, at: u64) -> Result<(Lookup, bool
     Ok((found, end < path.len()))
 }
 
-/// Whether a name cannot be taken away or moved.
+/// Whether a name cannot be removed or renamed.
 fn is_dots(found: &Lookup) -> bool {
     matches!(found.name.as_slice(), b"" | b"." | b"..")
 }
@@ -148,7 +148,7 @@ pub(crate) fn open(
         Some(_) if flags & CREATE != 0 && flags & EXCLUSIVE != 0 => return Err(Errno::EXIST),
         Some(node) => node,
         None if flags & CREATE == 0 => return Err(Errno::NOENT),
-        // By a link whose target ends with a slash.
+        // A link whose target ends with a slash.
         None if found.slash => return Err(Errno::ISDIR),
         None => {
             let bits = mode(bits) & !process.kernel.umask;
@@ -174,7 +174,7 @@ pub(crate) fn open(
         }
         _ => {}
     }
-    // Whoever makes a file may do with it what it says, whatever its bits are.
+    // The maker of a file may open it as it asks, whatever the permission bits are.
     if !is_new {
         let wanted = [(reads, READ), (writes || flags & TRUNCATE != 0, WRITE)];
         let wanted = wanted.iter().filter(|(wanted, _)| *wanted).map(|(_, what)| what).sum();
@@ -192,7 +192,8 @@ pub(crate) fn open(
     process.kernel.files.open(Object::Node(node, file), flags)
 }
 
-/// `O_PATH`: what a path leads to, a link itself with `O_NOFOLLOW`. All other flags mean nothing then.
+/// `O_PATH`: opens the node that a path leads to, a link itself with `O_NOFOLLOW`. Other flags have
+/// no meaning then.
 fn open_place(process: &mut Process, directory: u64, at: u64, flags: u64) -> Answer {
     let node = existing(process, directory, at, flags & OPEN_NO_FOLLOW == 0)?;
     if flags & DIRECTORY != 0 {
@@ -203,7 +204,7 @@ fn open_place(process: &mut Process, directory: u64, at: u64, flags: u64) -> Ans
 }
 
 pub(crate) fn getcwd(process: &mut Process, target: u64, room: u64) -> Answer {
-    // It was removed, and has no name any more.
+    // The directory was removed, and has no name.
     if process.kernel.tree.links(process.kernel.directory) == 0 {
         return Err(Errno::NOENT);
     }
@@ -222,7 +223,7 @@ pub(crate) fn chdir(process: &mut Process, at: u64) -> Answer {
     enter(process, node)
 }
 
-/// Has paths begin here, and lets go of where they began.
+/// Sets the current directory, and frees the previous one if it has no name.
 fn enter(process: &mut Process, node: NodeId) -> Answer {
     process.kernel.tree.entries(node)?;
     process.kernel.tree.permit(node, SEARCH)?;
@@ -244,7 +245,7 @@ pub(crate) fn mkdir(process: &mut Process, directory: u64, at: u64, bits: u64) -
     make(process, &found, contents, mode(bits) & !process.kernel.umask)
 }
 
-/// `mknod` of a plain file; there are no pipes with names, no sockets and no devices to be made.
+/// `mknod` of a regular file. Named pipes, sockets and devices cannot be made.
 pub(crate) fn mknod(process: &mut Process, directory: u64, at: u64, bits: u64) -> Answer {
     const KIND: i32 = 0o170_000;
     const PLAIN: i32 = 0o100_000;
@@ -357,7 +358,7 @@ pub(crate) fn symlink(process: &mut Process, target: u64, directory: u64, at: u6
     make(process, &found, Contents::Link(target), 0o777)
 }
 
-/// `fchmodat2`, and without flags what there was before it. A link's own bits are not changed.
+/// `fchmodat2`, and without flags the calls before it. A link's own bits cannot be changed.
 pub(crate) fn chmod(
     process: &mut Process,
     directory: u64,
@@ -389,7 +390,7 @@ pub(crate) fn fchmod(process: &mut Process, descriptor: u64, bits: u64) -> Answe
     process.kernel.tree.set_mode(node, mode(bits)).map(|()| 0)
 }
 
-/// `chown`: everything is the one user's, who can give it to nobody else.
+/// `chown`: the only user owns everything, and cannot give it away.
 pub(crate) fn chown(
     process: &mut Process,
     directory: u64,

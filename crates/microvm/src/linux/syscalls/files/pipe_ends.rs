@@ -10,14 +10,14 @@ use crate::linux::state::flow::Pause;
 use crate::linux::state::process::Process;
 use crate::memory::space::Space;
 
-/// What a single part comes to.
+/// What became of one part of a transfer.
 pub(crate) enum Progress {
     Bytes(u64),
-    /// Nothing can be moved until somebody else does something.
+    /// Nothing can be moved before another thread or the worker does something.
     Blocked(Pause),
 }
 
-/// Takes what is there; no more of the target is looked at than is written.
+/// Takes what is there. Only as much of the target is checked as is written.
 pub(crate) fn drain(
     from: &mut VecDeque<u8>,
     space: &mut Space,
@@ -32,7 +32,7 @@ pub(crate) fn drain(
     Ok(count as u64)
 }
 
-/// Whether a descriptor is one of a pair.
+/// Whether a descriptor is one of a pair of sockets.
 pub(crate) fn is_socket(process: &Process, fd_: u64) -> bool {
     ends(process, fd_).is_ok()
 }
@@ -45,13 +45,13 @@ pub(crate) fn ends(process: &Process, fd_: u64) -> Result<(usize, usize), Errno>
     }
 }
 
-/// Whether the other side went away with something unread; it is told once.
+/// Whether the other side was closed with unread bytes; told once.
 pub(crate) fn take_reset(process: &mut Process, fd_: u64) -> bool {
     let pipe = ends(process, fd_).and_then(|(pipe, _)| process.kernel.files.pipe_mut(pipe));
     pipe.is_ok_and(|pipe| std::mem::take(&mut pipe.reset))
 }
 
-/// Takes what is there, or looks at what is behind so much of it.
+/// Takes bytes; or copies them from `behind` on, and leaves them.
 pub(crate) fn receive(
     process: &mut Process,
     pipe: usize,

@@ -1,5 +1,5 @@
-//! Texts below `/proc`: proc(5). Each is made when it is read, from what the monitor knows; nothing of the host's is among it but
-//! for how long it has been up.
+//! Files below `/proc`: proc(5). Each text is made at each reading, from the monitor's knowledge;
+//! the host's uptime is the only fact of the host in them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,12 +13,12 @@ use crate::memory::layout::{PAGE, USER_END};
 use crate::memory::rights::Rights;
 use crate::vfs::{GeneratedFile, NodeId};
 
-/// What a machine without a limit is told to have: one that imports, and whose clones have limits of their own. What libraries
-/// size by it then should fit into those.
+/// Memory that a machine without a limit claims to have: it imports, and its clones have limits.
+/// Libraries that size buffers by it should fit into those.
 const UNLIMITED: u64 = 512 << 20;
 
-/// Bytes of what counts as memory in a guest: what there may be, what is left of it. What its family's reference machine had
-/// mapped is neither: a limit counts from there on.
+/// Bytes of memory that a guest may have, and how many are left. Memory of its family's reference
+/// machine counts for neither: a limit counts from there on.
 pub(crate) fn memory(process: &Process) -> (u64, u64) {
     let counted = process.space.regions().counted();
     let Some(limit) = process.space.own_bytes() else {
@@ -28,10 +28,10 @@ pub(crate) fn memory(process: &Process) -> (u64, u64) {
     (most, process.space.limit().saturating_sub(counted).min(most))
 }
 
-/// Bytes that are told at once at most, as Linux tells no more than it has room for: whoever wants the rest asks again.
+/// Bytes of one reading. Like Linux, the monitor returns no more at a time; the reader asks again.
 const MAX_PART: u64 = 64 << 10;
 
-/// Of the text as it is now: what is there from an offset on, or a part of it.
+/// Part of a text as it is now, from an offset on.
 pub(crate) fn tell(process: &Process, what: GeneratedFile, offset: u64, length: u64) -> Vec<u8> {
     let mut part = Part { before: offset, left: length.min(MAX_PART), bytes: Vec::new() };
     match what {
@@ -41,9 +41,9 @@ pub(crate) fn tell(process: &Process, what: GeneratedFile, offset: u64, length: 
     part.bytes
 }
 
-/// What is wanted of a text that may be too long to be held.
+/// The part to be read of a text that may be too long to be held.
 struct Part {
-    /// Bytes that are not wanted yet; and then those that are.
+    /// Bytes to be skipped, and bytes to be taken after them.
     before: u64,
     left: u64,
     bytes: Vec<u8>,
@@ -64,7 +64,7 @@ impl Part {
     }
 }
 
-/// One that is short.
+/// A text that is short.
 fn whole(process: &Process, what: GeneratedFile) -> Vec<u8> {
     match what {
         GeneratedFile::Maps => Vec::new(),
@@ -108,7 +108,8 @@ fn whole(process: &Process, what: GeneratedFile) -> Vec<u8> {
     }
 }
 
-/// `/proc/meminfo`, of kilobytes: names and order are Linux's, all that is used is anonymous, and there is no swap.
+/// `/proc/meminfo`, in kilobytes, with Linux's names and order. All memory in use is anonymous, and
+/// there is no swap.
 fn meminfo(total: u64, free: u64) -> String {
     let used = total - free;
     let sizes = [
@@ -163,7 +164,7 @@ fn name(process: &Process) -> &[u8] {
     &name[..end]
 }
 
-/// Hundredths of a second of the processor: what the guest had of it, and the rest of the time.
+/// Hundredths of a second of processor time: used, and idle.
 fn used(process: &Process) -> u64 {
     host_clock::hundredths(process.used.now())
 }
@@ -176,7 +177,7 @@ fn mapped(process: &Process) -> u64 {
     process.space.regions().iter().map(|(it, _)| it.end - it.start).sum()
 }
 
-/// It stands for what is in memory: to know that takes a walk through the host's tables.
+/// Stands for resident memory, which only a walk through the host's tables would tell.
 fn counted(process: &Process) -> u64 {
     process.space.regions().counted()
 }
@@ -200,7 +201,7 @@ fn stat(process: &Process) -> Vec<u8> {
     text.extend_from_slice(name(process));
     text.extend_from_slice(b") R");
     for field in FIRST + 1..=LAST {
-        // Of the terminal's foreground group there is none.
+        // No terminal has a foreground group.
         let number = known.get(&field).map_or_else(
             || if field == 8 { "-1".to_owned() } else { "0".to_owned() },
             u64::to_string,
@@ -229,15 +230,15 @@ fn status(process: &Process) -> Vec<u8> {
     text
 }
 
-/// A line for each part that has one kind of rights and shows one file, or none.
+/// A line for each range with the same rights and the same file.
 fn maps(process: &Process, part: &mut Part) {
     let stopper = process.stopper();
-    // Neighbours mostly are of one file.
+    // Neighbours mostly show one file.
     let mut last = (None, Vec::new());
     for (region, rights) in process.space.regions().iter() {
         let mut from = region.start;
         for (range, file) in process.space.files().inside(region.clone()) {
-            // A guest can have very many.
+            // A guest can have very many mappings.
             if part.is_whole() || stopper.wanted() {
                 return;
             }
@@ -252,7 +253,7 @@ fn maps(process: &Process, part: &mut Part) {
     }
 }
 
-/// Of a file that is mapped: no longer than a path can be.
+/// Path of a mapped file, bounded by the length of a path.
 fn path(process: &Process, node: NodeId) -> Vec<u8> {
     const MAX_PATH: usize = libc::PATH_MAX as usize;
     match process.kernel.tree.links(node) {
@@ -289,7 +290,7 @@ fn line(
         if shared { 's' } else { 'p' },
     );
     if let Some((_, name)) = file {
-        // As Linux has it: the name begins at column 73.
+        // As on Linux, the name begins at column 73.
         let _ = write!(line, "{:1$} ", "", 72_usize.saturating_sub(line.len()));
         [line.as_bytes(), name, b"\n"].concat()
     } else {
@@ -298,7 +299,8 @@ fn line(
     }
 }
 
-/// A path below the process's own number, as one below `self`: its number is another in each clone.
+/// A path below the process's own number, as a path below `self`. The number is another in each
+/// clone.
 pub(crate) fn of_own(process: &Process, path: &[u8]) -> Option<Vec<u8>> {
     let number = format!("/proc/{}", process.pid);
     let rest = path.strip_prefix(number.as_bytes())?;

@@ -1,4 +1,4 @@
-//! `poll` and `select`: which descriptors are ready, and waiting until one is.
+//! `poll` and `select`: which descriptors are ready, and waiting for one.
 
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,11 @@ use crate::linux::state::process::Process;
 use crate::linux::state::threads::Wait;
 use crate::linux::syscalls::clock::duration;
 
-/// Something can be read, or its end.
+/// Bytes can be read, or the end of them.
 const IN: u16 = 0x41;
-/// Something can be written.
+/// Bytes can be written.
 const OUT: u16 = 0x104;
-/// Something can be sent: bands are of sockets and files.
+/// Bytes can be sent: bands exist for sockets and files.
 const OUT_BAND: u16 = 0x200;
 const ERROR: u16 = 0x08;
 const HANG_UP: u16 = 0x10;
@@ -25,12 +25,12 @@ const INVALID: u16 = 0x20;
 /// The other side sends no more.
 const NO_MORE: u16 = 0x2000;
 
-/// Bytes of a set of as many descriptors as there can be.
+/// Bytes of a set of all descriptors.
 const SET_BYTES: usize = MAX_DESCRIPTORS / 8;
-/// What makes a descriptor one of those that can be read, that can be written, and that have an exception.
+/// States that make a descriptor readable, writable, or exceptional.
 const WANTED: [u16; 3] = [IN | HANG_UP | ERROR, OUT | OUT_BAND | ERROR, 0x02];
 
-/// How an open file is.
+/// The state of a descriptor.
 fn state(process: &Process, number: u64) -> Result<u16, Errno> {
     let files = &process.kernel.files;
     let when = |holds: bool, what: u16| if holds { what } else { 0 };
@@ -60,13 +60,14 @@ fn state(process: &Process, number: u64) -> Result<u16, Errno> {
     })
 }
 
-/// Whether the worker has to say something before a descriptor can be read.
+/// Whether a descriptor becomes readable only by a message of the worker's.
 fn waits_for_worker(process: &Process, number: u64, state: u16) -> bool {
     let open = process.kernel.files.get(number);
     state & IN == 0 && open.is_ok_and(|open| matches!(open.object, Object::Channel))
 }
 
-/// Nothing is ready. There is no time to wait; or it waits for another thread or, without a limit of time, for the channel.
+/// Nothing is ready: answers if there is no time to wait; else waits for another thread or, without
+/// a deadline, for the channel.
 fn wait_for_change(process: &mut Process, until: Option<Instant>, channel: bool) -> Flow {
     match until {
         Some(until) if until <= Instant::now() => Flow::Answer(Ok(0)),
@@ -82,7 +83,7 @@ pub(crate) fn poll(process: &mut Process, entries: u64, count: u64, timeout: i32
     poll_for(process, entries, count, wanted)
 }
 
-/// `ppoll`, as far as it blocks no signals meanwhile.
+/// `ppoll`, without blocking signals meanwhile.
 pub(crate) fn ppoll(process: &mut Process, [entries, count, time, mask, ..]: [u64; 6]) -> Flow {
     match limit(process, time, (mask, 8)) {
         Ok(wanted) => poll_for(process, entries, count, wanted),
@@ -90,7 +91,7 @@ pub(crate) fn ppoll(process: &mut Process, [entries, count, time, mask, ..]: [u6
     }
 }
 
-/// How long is to be waited, as a pointer says. What is to block signals meanwhile, by a pointer to so many bytes, is not there.
+/// The duration behind a pointer. A set of signals to be blocked meanwhile is not supported.
 fn limit(
     process: &Process,
     time: u64,
@@ -114,7 +115,7 @@ fn poll_for(process: &mut Process, entries: u64, count: u64, wanted: Option<Dura
     }
 }
 
-/// What is ready; says whether the channel is asked about.
+/// Number of ready descriptors; notes whether the channel is among those asked about.
 fn poll_now(process: &mut Process, entries: u64, count: u64, channel: &mut bool) -> Answer {
     if count > MAX_DESCRIPTORS as u64 {
         return Err(Errno::INVAL);
@@ -137,7 +138,7 @@ fn poll_now(process: &mut Process, entries: u64, count: u64, channel: &mut bool)
     Ok(ready)
 }
 
-/// `select`: its limit of time is in microseconds, and may have more than a second's worth of them.
+/// `select`: its duration is in microseconds, and may have more than a second's worth of them.
 pub(crate) fn select(process: &mut Process, arguments: [u64; 6]) -> Flow {
     let time = arguments[4];
     let wanted = match time {
@@ -160,17 +161,17 @@ fn microseconds(process: &Process, at: u64) -> Result<Duration, Errno> {
     Ok(Duration::from_secs(seconds).saturating_add(Duration::from_micros(rest)))
 }
 
-/// `pselect6`, without signals of its own.
+/// `pselect6`, without blocking signals meanwhile.
 pub(crate) fn pselect(process: &mut Process, arguments: [u64; 6]) -> Flow {
     let [.., time, mask] = arguments;
-    // A pointer to the set, and its size.
+    // Its argument points to the set's address, and its size.
     match limit(process, time, (mask, 16)) {
         Ok(wanted) => select_in(process, arguments, wanted, 1),
         Err(flow) => flow,
     }
 }
 
-/// Behind it the caller's limit of time is what is left of it, in units of so many nanoseconds.
+/// Answers with the ready sets, and the time left in units of `unit` nanoseconds.
 fn select_in(
     process: &mut Process,
     arguments: [u64; 6],
@@ -194,7 +195,7 @@ fn select_in(
     if let Err(errno) = found.write(process) {
         return Flow::Answer(Err(errno));
     }
-    // To ask without waiting changes nothing; where it cannot be told nobody is told.
+    // Not when there was no time to wait. Where it cannot be written, it is left out.
     let left = until.map_or(Duration::ZERO, |it| it.saturating_duration_since(Instant::now()));
     if wanted.is_some_and(|wanted| !wanted.is_zero())
         && let Ok(place) = process.space.write(time, 16)
@@ -206,7 +207,7 @@ fn select_in(
     Flow::Answer(Ok(ready))
 }
 
-/// Sets of descriptors, and where the guest has them; 0: nowhere.
+/// Sets of descriptors, and their addresses in the guest; 0 for none.
 struct Sets {
     count: usize,
     places: [u64; 3],
@@ -227,12 +228,13 @@ impl Sets {
         Ok(sets)
     }
 
-    /// Whole words.
+    /// Bytes of each set, in whole words.
     fn length(&self) -> usize {
         self.count.div_ceil(64) * 8
     }
 
-    /// How many are ready, and which; says whether the channel is asked about.
+    /// Number of ready descriptors, and which; notes whether the channel is among those asked
+    /// about.
     fn ready(&self, process: &Process, channel: &mut bool) -> Result<(u64, Self), Errno> {
         let Self { count, places, bytes: asked } = self;
         let mut found = Self { count: *count, places: *places, bytes: [[0; SET_BYTES]; 3] };

@@ -1,11 +1,13 @@
-//! Pairs of connected sockets (`socketpair`), the only sockets that reach anybody: what event loops wake themselves by.
+//! Pairs of connected sockets (`socketpair`), the only sockets that can carry bytes: event loops
+//! wake themselves by them.
 //!
 //! ```text
 //!   one socket ── sends ──► pipe ── receives ──► the other
 //!              ◄─ receives ─ pipe ◄── sends ────
 //! ```
-//! Each way is a pipe, bounded as any, that either side can shut down. Who goes away with something unread resets the way
-//! back: whoever receives there is told once, as on Linux.
+//!
+//! Each way is a bounded pipe, which either side can shut down. Closing a socket with unread bytes
+//! resets the way back: the other side gets ECONNRESET once, as on Linux.
 
 use rustix::io::Errno;
 
@@ -18,12 +20,12 @@ use crate::linux::syscalls::files::inet_sockets;
 use crate::linux::syscalls::files::pipe_ends::{Progress, ends, receive, take_reset};
 use crate::linux::syscalls::files::transfer::{MAX_PARTS, TransferMode, send, transfer, vector};
 
-/// GeneratedFile to be looked at, and not taken.
+/// Bytes are looked at, and not taken.
 const PEEK: i32 = libc::MSG_PEEK;
 /// Bytes of a `struct msghdr`.
 const HEAD_BYTES: u64 = 56;
 
-/// `socketpair`. Datagrams would have to keep their bounds: nobody has missed them yet.
+/// `socketpair`. Not of datagrams, whose boundaries pipes do not keep.
 pub(crate) fn pair(
     process: &mut Process,
     family: u64,
@@ -54,14 +56,14 @@ pub(crate) fn pair(
     Ok(0)
 }
 
-/// `sendto`, and with it `send`.
+/// `sendto`, which also serves `send`.
 pub(crate) fn send_to(process: &mut Process, arguments: [u64; 6]) -> Flow {
     let [fd_, source, length, flags, address, address_length] = arguments;
     let addressed = address != 0 && signed(address_length) != 0;
     send_parts(process, fd_, flags, addressed, |_| Ok(vec![(source, length)]))
 }
 
-/// `sendmsg`: without descriptors, which nobody else could take.
+/// `sendmsg`, without descriptors: no other process could take them.
 pub(crate) fn send_message(process: &mut Process, fd_: u64, head: u64, flags: u64) -> Flow {
     let head = match Head::read(process, head) {
         Ok(head) => head,
@@ -104,7 +106,7 @@ fn manner(flags: u64) -> TransferMode {
     TransferMode { waits: !has(libc::MSG_DONTWAIT), signals: !has(libc::MSG_NOSIGNAL) }
 }
 
-/// `recvfrom`, and with it `recv`. Whoever sent it has no address.
+/// `recvfrom`, which also serves `recv`. The sender has no address.
 pub(crate) fn receive_from(process: &mut Process, arguments: [u64; 6]) -> Flow {
     let [fd_, target, length, flags, address, address_length] = arguments;
     if address != 0
@@ -133,7 +135,7 @@ pub(crate) fn receive_message(process: &mut Process, fd_: u64, at: u64, flags: u
     if !matches!(flow, Flow::Answer(Ok(_))) {
         return flow;
     }
-    // Nothing came beside the bytes: no control message (whose length has 8 bytes), and no flag.
+    // Beside the bytes: no control message (whose length has 8 bytes), and no flag.
     let nothing = [(at + 40, 0), (at + 44, 0), (at + 48, 0), (at + 8, 0)];
     put(process, &nothing[..if head.name == 0 { 3 } else { 4 }], flow)
 }
@@ -166,7 +168,7 @@ fn receive_parts(
     })
 }
 
-/// Writes numbers beside an answer.
+/// Writes numbers into the guest's memory, after an answer.
 fn put(process: &mut Process, numbers: &[(u64, u32)], answer: Flow) -> Flow {
     for (at, number) in numbers {
         match process.space.write(*at, 4) {
@@ -177,7 +179,7 @@ fn put(process: &mut Process, numbers: &[(u64, u32)], answer: Flow) -> Flow {
     answer
 }
 
-/// What of a `struct msghdr` matters.
+/// The fields of `struct msghdr` that count.
 struct Head {
     name: u64,
     name_length: i32,
@@ -202,14 +204,15 @@ impl Head {
     }
 }
 
-/// How much room a caller has, who says so in an `int`.
+/// The room for a value, which the caller gives as an `int`.
 fn room(process: &Process, at: u64) -> Result<u64, Errno> {
     let bytes = process.space.read(at, 4)?;
     let room = i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     u64::try_from(room).map_err(|_| Errno::INVAL)
 }
 
-/// As much of a value as there is room for, and how much was written or, of a name, would have been.
+/// Writes a value as far as there is room, and its length: the written one or, of a name, the whole
+/// one.
 fn tell(
     process: &mut Process,
     value: &[u8],
@@ -227,7 +230,7 @@ fn tell(
     Ok(())
 }
 
-/// `getsockname`, or `getpeername`: neither side of a pair has a name, and what is left of it is the family.
+/// `getsockname` and `getpeername`: sockets of a pair have no name but their family.
 pub(crate) fn name(
     process: &mut Process,
     fd_: u64,
@@ -298,7 +301,7 @@ pub(crate) fn option(
     Ok(0)
 }
 
-/// `setsockopt`: what is a hint, or about addresses, changes nothing here.
+/// `setsockopt`: hints and options of addresses are accepted, without effect.
 pub(crate) fn set_option(
     process: &mut Process,
     fd_: u64,
@@ -307,7 +310,7 @@ pub(crate) fn set_option(
     value: u64,
     length: u64,
 ) -> Answer {
-    // Nothing will ever follow from it.
+    // Without effect, whatever it is.
     if inet_sockets::of(&process.kernel.files, fd_).is_some() {
         return process.space.read(value, length & 0xffff_ffff).map(|_| 0);
     }

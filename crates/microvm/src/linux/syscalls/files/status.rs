@@ -1,4 +1,4 @@
-//! System calls that tell what a name or a descriptor stands for.
+//! System calls that describe a name or a descriptor.
 
 use rustix::io::Errno;
 
@@ -53,7 +53,8 @@ pub(crate) fn fstat(process: &mut Process, descriptor: u64, target: u64) -> Answ
     Ok(0)
 }
 
-/// Whose it is what a guest may not write to: as in a user namespace that does not have its owner.
+/// The owner of files that a guest cannot write, as of files whose owner is not in a user
+/// namespace.
 const NOBODY: u64 = 65534;
 
 /// `struct stat`.
@@ -82,7 +83,7 @@ fn describe(tree: &Tree, node: NodeId) -> Record<144> {
         .long(48, size)
         .long(56, PAGE)
         .long(64, size.div_ceil(512));
-    // When it was read, written and changed: renaming and the like are not told.
+    // Times of access, writing and change; renaming does not set the last one.
     let record = time(record, 72, accessed);
     time(time(record, 88, modified), 104, modified)
 }
@@ -121,7 +122,7 @@ pub(crate) fn readlink(
     if signed(room) <= 0 {
         return Err(Errno::INVAL);
     }
-    // Without a path it is the link that the descriptor stands for.
+    // An empty path means the link behind the descriptor.
     let itself = path(process, at)?
         .is_empty()
         .then(|| process.kernel.files.node_of(fd(directory)))
@@ -148,11 +149,11 @@ pub(crate) fn readlink(
     Ok(length)
 }
 
-/// `struct linux_dirent64`, one behind the other: `.`, `..`, and all others by their places.
+/// `struct linux_dirent64`, one after the other: `.`, `..`, and all other names by their places.
 ///
-/// The offset is 0 before the first, 1 and 2 behind the two, and then that of the name that was told last. So whatever is made or
-/// taken away meanwhile, what stays is told once, and an offset that was kept (`telldir`) still leads to the same place. A
-/// listing that begins notes where it ends.
+/// The offset is 0 at first, 1 and 2 behind the two, and then that of the last name told. So a name
+/// that stays is told once, whatever is made or removed meanwhile, and an offset that was kept
+/// (`telldir`) leads to the same place. A listing notes its end when it begins.
 pub(crate) fn getdents(process: &mut Process, descriptor: u64, target: u64, room: u64) -> Answer {
     const HEAD: usize = 19;
     const DOTS: u64 = 2;
@@ -215,10 +216,11 @@ pub(crate) fn getdents(process: &mut Process, descriptor: u64, target: u64, room
     Ok(bytes.len() as u64)
 }
 
-/// In `/proc` the process stands by its number, too, which leads where `self` does ([`of_own`](crate::linux::syscalls::files::proc::of_own)): its offset in
-/// the list, and its inode.
+/// In `/proc` the process also has its number as a name, which leads where `self` does
+/// ([`of_own`](crate::linux::syscalls::files::proc::of_own)): the offset of that name, and its
+/// inode.
 fn own_number(process: &Process, node: NodeId) -> Option<(u64, u64)> {
-    /// Behind all names that have places.
+    /// Behind all names with places.
     const LAST: u64 = 1 << 62;
     let tree = &process.kernel.tree;
     let own = tree.existing(Tree::ROOT, b"/proc/self", false).ok()?;
@@ -251,14 +253,15 @@ pub(crate) fn fstatfs(process: &mut Process, descriptor: u64, target: u64) -> An
     Ok(0)
 }
 
-/// `struct statfs`: all of scratch is one file system, and all layers are another, of a gigabyte, which is full.
+/// `struct statfs`: scratch is one file system, and all layers are another one, of a gigabyte and
+/// full.
 fn describe_system(tree: &Tree, node: NodeId) -> Record<120> {
     const TMPFS: u64 = 0x0102_1994;
     const OVERLAY: u64 = 0x794c_7630;
     const READ_ONLY: u64 = 1;
-    /// Programs divide by a file system's size.
+    /// Bytes of all layers, not zero, because programs divide by it.
     const LAYERS: u64 = 1 << 30;
-    /// That the flags are told.
+    /// ST_VALID: the flags are set.
     const VALID: u64 = 0x20;
     let (_, _, writable) = tree.status(node);
     let record = Record::new().long(8, PAGE).long(64, 255).long(72, PAGE);

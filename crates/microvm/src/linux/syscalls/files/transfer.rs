@@ -1,4 +1,4 @@
-//! System calls that move bytes.
+//! System calls that read and write bytes.
 
 use rustix::io::Errno;
 
@@ -20,7 +20,7 @@ use crate::linux::syscalls::random;
 use crate::memory::space::Space;
 use crate::vfs::{Contents, Device, NodeId};
 
-/// Most bytes that one call moves, all its parts together.
+/// Bytes of one call, all its parts together.
 const MAX_TRANSFER: u64 = 0x7fff_f000;
 pub(crate) const MAX_PARTS: u64 = 1024;
 
@@ -42,7 +42,7 @@ pub(crate) fn write(process: &mut Process, fd_: u64, source: u64, length: u64) -
 
 pub(crate) fn writev(process: &mut Process, fd_: u64, parts: u64, count: u64) -> Flow {
     match vector(process, parts, count) {
-        // Nothing in several parts goes nowhere, not even to who is gone.
+        // Empty parts are not sent, not even to a closed socket.
         Ok(parts)
             if pipe_ends::is_socket(process, fd_)
                 && parts.iter().all(|(_, length)| *length == 0) =>
@@ -56,12 +56,12 @@ pub(crate) fn writev(process: &mut Process, fd_: u64, parts: u64, count: u64) ->
     }
 }
 
-/// What a call does that cannot move anything.
+/// What a call does when it cannot move anything.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TransferMode {
-    /// It waits, unless its descriptor is told not to.
+    /// Whether it waits, unless its descriptor does not block.
     pub(crate) waits: bool,
-    /// It sends SIGPIPE where nobody reads.
+    /// Whether it sends SIGPIPE when there is no reader.
     pub(crate) signals: bool,
 }
 
@@ -69,7 +69,8 @@ impl TransferMode {
     const USUAL: Self = Self { waits: true, signals: true };
 }
 
-/// Moves part by part, until one is moved in part only. An error after the first bytes is not lost: the next call finds it.
+/// Moves part by part, until one is moved incompletely. An error after the first bytes is left to
+/// the next call.
 pub(crate) fn transfer(
     process: &mut Process,
     fd_: u64,
@@ -79,7 +80,7 @@ pub(crate) fn transfer(
 ) -> Flow {
     let (mut total, mut left) = (0, MAX_TRANSFER);
     let stopper = process.stopper();
-    // An empty part moves nothing, but if all are empty the descriptor is checked all the same.
+    // Empty parts are skipped; if all are empty, the descriptor is still checked.
     let mut some = parts.iter().filter(|(_, length)| *length > 0).peekable();
     let none = some.peek().is_none().then_some(&(0, 0));
     for &(address, length) in some.chain(none) {
@@ -87,7 +88,8 @@ pub(crate) fn transfer(
         match step(process, fd(fd_), address, length) {
             Ok(Progress::Bytes(count)) => {
                 (total, left) = (total + count, left - count);
-                // Parts may name the same memory over and over: a stop does not wait for all of them.
+                // Parts may repeat the same memory many times: a stop does not wait for all of
+                // them.
                 if count < length || left == 0 || stopper.wanted() {
                     break;
                 }
@@ -100,7 +102,7 @@ pub(crate) fn transfer(
                 let answer = if total == 0 { Err(Errno::PIPE) } else { Ok(total) };
                 return raise(process, Addressee::Thread, PIPE, answer);
             }
-            // As Linux: a write that was done in part sends nothing.
+            // As on Linux, a write that was partly done sends no signal.
             Err(Errno::FBIG) if total == 0 && process.kernel.limits.signals_length() => {
                 let answer = Err(Errno::FBIG);
                 return raise(process, Addressee::Thread, XFSZ, answer);
@@ -195,7 +197,7 @@ fn read_node(
         Contents::Directory(_) | Contents::Descriptors => return Err(Errno::ISDIR),
         Contents::Link(_) => return Err(Errno::BADF),
         Contents::Sealed { size, .. } => {
-            // No more is checked, and written, than there is to read.
+            // Only as much is checked, and written, as can be read.
             let target = process.space.write(target, length.min(size.saturating_sub(offset)))?;
             let file = file.as_ref().ok_or(Errno::BADF)?;
             return bytes::read_at(file, target, offset);
@@ -216,7 +218,7 @@ fn read_node(
     Ok(length)
 }
 
-/// Copies what there is from an offset on.
+/// Copies bytes from an offset on.
 fn copy(
     from: &[u8],
     space: &mut Space,
@@ -231,7 +233,7 @@ fn copy(
     Ok(target.len() as u64)
 }
 
-/// Puts one part after another; before the first it may wait until there is room for all of them.
+/// Writes one part after another; before the first it may wait for room for all of them.
 pub(crate) fn send(
     parts: &[(u64, u64)],
     manner: TransferMode,
@@ -244,7 +246,7 @@ pub(crate) fn send(
     }
 }
 
-/// `whole`: with the parts that follow. `waits`: unless the descriptor is told not to.
+/// `whole`: bytes of this part and all that follow. `waits`: unless the descriptor does not block.
 fn put(
     process: &mut Process,
     fd_: u64,
@@ -262,7 +264,7 @@ fn put(
             let end = process.kernel.tree.contents(node).size();
             let offset = if append { end } else { offset };
             let count = write_node(process, node, source, length, offset)?;
-            // Nothing written is not appended either: the offset stays.
+            // An empty write does not move the offset.
             if count > 0 {
                 process.kernel.files.get_mut(fd_)?.offset = offset + count;
             }
@@ -303,9 +305,9 @@ fn write_node(
 ) -> Result<u64, Errno> {
     match process.kernel.tree.contents(node) {
         Contents::Device(Device::Full) => return Err(Errno::NOSPC),
-        // They look at nothing, not even at whether it is there.
+        // Devices accept all bytes unread, even from unmapped memory.
         Contents::Device(_) => {}
-        // Nothing written makes no file longer.
+        // An empty write does not lengthen the file.
         Contents::Bytes(_) if length == 0 => {}
         Contents::Bytes(_) => {
             let length = process.kernel.limits.fitting(offset, length)?;
@@ -362,7 +364,7 @@ pub(crate) fn pwrite(
     match open.object {
         Object::Node(..) if open.flags & flags::ACCESS_MODE == 0 => Err(Errno::BADF),
         Object::Node(node, _) => {
-            // Linux appends to a file that is open for that, whatever the offset (pwrite(2), BUGS).
+            // Linux appends to a file opened for appending, whatever the offset (pwrite(2), BUGS).
             let append = open.flags & flags::APPEND != 0;
             let offset = if append { process.kernel.tree.contents(node).size() } else { offset };
             write_node(process, node, source, length.min(MAX_TRANSFER), offset)
@@ -371,7 +373,8 @@ pub(crate) fn pwrite(
     }
 }
 
-/// `preadv` and `pwritev`, and with flags, of which there are none, their second versions: there -1 is the file's own offset.
+/// `preadv` and `pwritev`; and their second versions, of which no flag is supported and where -1
+/// means the file's own offset.
 pub(crate) fn at(process: &mut Process, arguments: [u64; 6], writes: bool, second: bool) -> Flow {
     let [fd_, parts, count, offset, _, flags] = arguments;
     if second && fd(flags) != 0 {
@@ -442,7 +445,7 @@ pub(crate) fn lseek(process: &mut Process, fd_: u64, offset: u64, whence: u64) -
     }
     let Object::Node(node, _) = open.object else { return Err(Errno::SPIPE) };
     if whence >= DATA {
-        // All of a file is data, and behind its end is a hole.
+        // A file is data up to its end, with a hole behind it.
         let contents = process.kernel.tree.contents(node);
         let (Contents::Bytes(_) | Contents::Sealed { .. }) = contents else {
             return Err(Errno::INVAL);
