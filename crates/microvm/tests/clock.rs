@@ -9,7 +9,8 @@ use microvm::memory::Scanner;
 use microvm::vfs::TreeBuilder;
 use rustix::time::{ClockId, clock_gettime};
 
-/// For each letter that it reads: looks at its clocks a thousand times, and answers with the last moments of two of them.
+/// For each letter that it reads: looks at its clocks a thousand times, and answers with the last
+/// moments of two of them.
 const PROGRAM: &str = r#"
     #include <stdint.h>
     #include <sys/time.h>
@@ -42,8 +43,8 @@ const PROGRAM: &str = r#"
     }
 "#;
 
-/// For each letter that it reads: answers with what it has used of the processor, before and after it used a fifth of a second
-/// of it, if that is what the letter asks for.
+/// For each letter that it reads: answers with what it has used of the processor, before and after
+/// it used a fifth of a second of it, if that is what the letter asks for.
 const USER: &str = r#"
     #include <stdint.h>
     #include <time.h>
@@ -118,7 +119,7 @@ fn a_guest_tells_the_time_without_leaving_its_machine() {
         Ok(_) => assert!(calls < 100, "{calls} calls for four thousand looks at a clock"),
         Err(reason) => {
             skips::skip("guest_clock", &reason.to_string());
-            assert!(calls > 4000, "{calls} calls: it asks whoever knows");
+            assert!(calls > 4000, "{calls} calls: it asks the monitor");
         }
     }
 }
@@ -146,8 +147,8 @@ fn the_clock_goes_on_in_clones_and_after_resets() {
 #[test]
 fn a_guests_clock_runs_as_fast_as_the_hosts() {
     let Some(host) = kvm() else { return };
-    // Spins by its own clock, for longer than a page is good, and compares it with the monitor's: however often something
-    // comes in between, once nothing does.
+    // Spins by its own clock, for longer than a page is good, and compares it with the monitor's:
+    // however often something comes in between, once nothing does.
     let source = r#"
         #define _GNU_SOURCE
         #include <stdint.h>
@@ -194,7 +195,7 @@ fn what_a_guest_puts_in_the_place_of_its_clock_stays() {
             if (munmap(page, 4096)) return 1;
             struct timespec nap = {0, 30000000};
             syscall(SYS_nanosleep, &nap, 0);
-            /* Whoever maps what was unmapped finds zeros. */
+            /* A new mapping of unmapped memory reads as zero. */
             char *own = mmap(page, 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
             for (int at = 0; at < 4096; at++) if (own[at]) return 2;
             memset(own, 7, 4096);

@@ -1,4 +1,5 @@
-//! Programs that say what their calls return, each in a machine and on the host: the same has to come out.
+//! Programs that say what their calls return, each in a machine and on the host: the same has to
+//! come out.
 
 mod machine;
 
@@ -44,7 +45,7 @@ fn threads_that_wait_at_a_futex_are_moved_to_another() {
                 moved += more;
             }
             here = 7;
-            say("nobody", futex(&begin, FUTEX_REQUEUE, 1, 1, &here, 0));
+            say("no waiter", futex(&begin, FUTEX_REQUEUE, 1, 1, &here, 0));
             say("one and two", futex(&here, FUTEX_REQUEUE, 1, 2, &there, 0));
             say("another value", futex(&here, FUTEX_CMP_REQUEUE, 1, 1, &there, 8));
             say("that value", futex(&here, FUTEX_CMP_REQUEUE, 0, 1, &there, 7));
@@ -70,8 +71,8 @@ fn threads_that_wait_at_a_futex_are_moved_to_another() {
 
 #[test]
 fn a_condition_is_broadcast_as_musl_does_it() {
-    // Each waiter has a lock of its own. The first one is woken, and whoever is has the next one wait for the mutex instead,
-    // which is let go behind that: nobody is woken in vain.
+    // Each waiter has a lock of its own. The first one is woken; each woken one moves the next one
+    // to the mutex, which it releases afterwards: no thread is woken in vain.
     let source = r#"
         enum { THREADS = 5 };
         static unsigned mutex, barriers[THREADS], waiting, done;
@@ -116,7 +117,7 @@ fn a_condition_is_broadcast_as_musl_does_it() {
 }
 
 #[test]
-fn what_would_make_more_regions_than_there_may_be_is_refused_and_nothing_else() {
+fn only_calls_that_would_make_too_many_regions_are_refused() {
     let most = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
     let source = r#"
         int main() {
@@ -195,8 +196,8 @@ fn shared_memory_of_no_file_keeps_what_it_has_when_it_is_given_back() {
 
 #[test]
 fn signals_that_are_blocked_wait_until_they_are_not() {
-    // What is blocked, unblocked, sent, handled and ignored, a thousand times, by chance and the same each time. Handlers
-    // block others, send others, and return.
+    // What is blocked, unblocked, sent, handled and ignored, a thousand times, by chance and the
+    // same each time. Handlers block others, send others, and return.
     let source = r#"
         #include <signal.h>
         #include <stdlib.h>
@@ -337,7 +338,8 @@ fn a_handler_is_told_who_sent_its_signal_and_leaves_vectors_as_they_were() {
     assert_eq!(inside, outside);
 }
 
-/// What programs about files and mappings have in common: a file of their own, and how they tell what a page begins with.
+/// What programs about files and mappings have in common: a file of their own, and how they tell
+/// what a page begins with.
 const FILES: &str = r#"
     #include <fcntl.h>
     #include <stdlib.h>
@@ -395,7 +397,7 @@ fn what_is_written_to_a_file_is_seen_where_it_is_mapped_and_shared() {
             copy[0] = 'p'; pwrite(fd, "q", 1, 0); printf("%c %c\n", copy[0], at[0]);
             say("read only", mprotect(second, 4096, 3));
             say("not its own to write", (long)mmap(0, 4096, 3, MAP_SHARED, other, 0));
-            /* Without a name and a descriptor it is still there, and its number is nobody else's. */
+            /* Without a name and a descriptor it is still there, and no other file has its number. */
             unlink(name); close(fd); close(other);
             strcpy(strrchr(name, '-'), "-XXXXXX");
             int next = make('z', 4096);
@@ -411,7 +413,7 @@ fn what_is_written_to_a_file_is_seen_where_it_is_mapped_and_shared() {
     assert!(outside.contains("pwrite: 98 98 97 97 97\n"), "{outside}");
 }
 
-/// What is mapped to be read is copied late: whoever looks, in whatever way, finds the file.
+/// A read-only mapping is copied late: any access to it finds the file.
 #[test]
 fn a_mapping_that_is_only_read_shows_the_file_whatever_comes_first() {
     let source = r#"
@@ -449,7 +451,7 @@ fn a_mapping_that_is_only_read_shows_the_file_whatever_comes_first() {
             char *one = fresh(PROT_READ), *other = fresh(PROT_READ);
             sums("one of two", one, 8); sums("the other", other, 8);
             all = fresh(PROT_READ);
-            say("of nobody's file", mmap(all, PAGE, 1, MAP_PRIVATE | MAP_FIXED, -1, 0) == MAP_FAILED);
+            say("of no file", mmap(all, PAGE, 1, MAP_PRIVATE | MAP_FIXED, -1, 0) == MAP_FAILED);
             say("at no page", mmap(all + 2 * PAGE, PAGE, 1, MAP_PRIVATE | MAP_FIXED, self, 1) == MAP_FAILED);
             sums("mapped over in vain", all, 8);
             static char got[2 * PAGE];
@@ -546,7 +548,7 @@ fn a_mapping_is_shared_or_private_and_nothing_else() {
         int main(int count, char **arguments) {
             int self = open(arguments[0], O_RDONLY);
             for (int kind = 0; kind < 8; kind++) {
-                say("of nobody", mmap(0, 4096, 3, kind | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ? -1 : 0);
+                say("without a file", mmap(0, 4096, 3, kind | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ? -1 : 0);
                 say("of a file", mmap(0, 4096, 1, kind, self, 0) == MAP_FAILED ? -1 : 0);
             }
             return 0;
@@ -808,7 +810,7 @@ fn calls_that_ask_little_answer_as_linux_does() {
             say("groups", getresgid(ids, ids + 1, ids + 2)); printf("%d\n", ids[0] == getgid() && ids[1] == getegid() && ids[2] == getgid());
             say("nowhere", syscall(SYS_getresuid, 0, ids, ids));
             for (int policy = -1; policy < 7; policy++) { say("highest", sched_get_priority_max(policy)); say("lowest", sched_get_priority_min(policy)); }
-            say("processor", syscall(SYS_getcpu, &processor, &node, 0)); printf("%d %d\n", processor < 4096, node < 64); say("nobody asks", syscall(SYS_getcpu, 0, 0, 0));
+            say("processor", syscall(SYS_getcpu, &processor, &node, 0)); printf("%d %d\n", processor < 4096, node < 64); say("no target", syscall(SYS_getcpu, 0, 0, 0));
             say("system", syncfs(1)); say("no system", syncfs(77));
             int ends[2]; pipe(ends); struct pollfd ask = {ends[0], POLLIN, 0}; sigset_t set; sigemptyset(&set);
             say("nothing", ppoll(&ask, 1, &none, &set)); write(ends[1], "x", 1);
@@ -1026,7 +1028,7 @@ fn what_proc_tells_of_a_process_agrees_with_what_it_knows_itself() {
             ftruncate(file, 8192);
             mapping("private", mmap(0, 4096, PROT_READ, MAP_PRIVATE, file, 4096));
             mapping("shared", mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
-            mapping("nobody's", mmap(0, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+            mapping("anonymous", mmap(0, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
             unlink("/tmp/shown");
 
             struct stat it;

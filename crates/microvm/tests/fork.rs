@@ -1,4 +1,5 @@
-//! Clones by fork of the monitor. A program of its own, with one thread: that is what can be forked.
+//! Clones by fork of the monitor. A program of its own, with one thread: that is what can be
+//! forked.
 
 #![expect(clippy::print_stdout, reason = "says what a test harness would")]
 
@@ -14,8 +15,8 @@ use microvm::memory::Scanner;
 use microvm::vfs::TreeBuilder;
 use rustix::process::{WaitOptions, waitpid};
 
-/// Answers each byte: `+` counts up, in memory, in a register, in a file and by a mapping of its own; `?` says the count, if
-/// all four agree and rights are what they were.
+/// Answers each byte: `+` counts up, in memory, in a register, in a file and by a mapping of its
+/// own; `?` says the count, if all four agree and rights are what they were.
 const PROGRAM: &str = r##"
     #include <errno.h>
     #include <fcntl.h>

@@ -1,5 +1,6 @@
-//! A guest that tries to break the monitor: calls with arguments that no program would make. Whatever becomes of the guest,
-//! the monitor answers, and the next guest finds everything as it should be.
+//! A guest that tries to break the monitor: calls with arguments that no program would make.
+//! Whatever becomes of the guest, the monitor answers, and the next guest finds everything as it
+//! should be.
 
 mod machine;
 
@@ -98,10 +99,11 @@ fn no_system_call_breaks_the_monitor() {
 }
 
 #[test]
-fn a_call_that_comes_from_before_the_first_address_is_answered_and_patches_nothing() {
+fn a_call_from_before_the_first_address_is_answered_and_not_patched() {
     let Some(host) = kvm() else { return };
     let directory = tempfile::tempdir().unwrap();
-    // The last page that can be mapped is code: with numbers that wrap around it would hold every address behind it, too.
+    // The last page that can be mapped is code: with numbers that wrap around it would hold every
+    // address behind it, too.
     let program = r#"
         #include <sys/mman.h>
         int main(void) {

@@ -1,4 +1,5 @@
-//! Where a guest finds its things: elsewhere in each machine that is started, in the same places in its clones.
+//! Where a guest finds its things: elsewhere in each machine that is started, in the same places in
+//! its clones.
 
 mod machine;
 
@@ -9,8 +10,9 @@ use microvm::linux::{Options, Pause, Process, Template};
 use microvm::machine::Hypervisor;
 use microvm::vfs::TreeBuilder;
 
-/// For each byte that it reads, says the addresses of its code, its stack, its break, a mapping and the kernel's shared object.
-/// Before the first it maps and uses something that must lie low, then two gigabytes, which may leave no more room there.
+/// For each byte that it reads, says the addresses of its code, its stack, its break, a mapping and
+/// the kernel's shared object. Before the first it maps and uses something that must lie low, then
+/// two gigabytes, which may leave no more room there.
 const PROGRAM: &str = r#"
     #define _GNU_SOURCE
     #include <stdint.h>
@@ -47,7 +49,7 @@ fn addresses(process: &mut Process) -> Vec<u64> {
 }
 
 #[test]
-fn each_machine_that_is_started_has_its_things_elsewhere_and_its_clones_have_them_there() {
+fn each_started_machine_has_its_own_addresses_and_clones_share_them() {
     let Some(host) = kvm() else { return };
     let directory = tempfile::tempdir().unwrap();
     let program = compile(PROGRAM, &["-static-pie", "-fPIE"]);

@@ -1,4 +1,5 @@
-//! What machines leave behind in the monitor: nothing. Alone in its program, because it counts what the process has.
+//! What machines leave behind in the monitor: nothing. Alone in its program, because it counts what
+//! the process has.
 
 mod machine;
 

@@ -13,7 +13,8 @@ use microvm::memory::layout::ARENA_BYTES;
 use microvm::vfs::TreeBuilder;
 use tempfile::TempDir;
 
-/// A program that does one thing, waits on its channel, and does another; and its files, among them two hundred in `/many`.
+/// A program that does one thing, waits on its channel, and does another; and its files, among them
+/// two hundred in `/many`.
 fn idle(host: &Hypervisor, first: &str, second: &str) -> (Process, TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let source = format!(
@@ -43,7 +44,8 @@ fn go_on(process: &mut Process, memory: u64, scratch: u64) -> i32 {
     status
 }
 
-/// Runs a program that first waits on its channel, from then on with so much memory and scratch. Its exit status.
+/// Runs a program that first waits on its channel, from then on with so much memory and scratch.
+/// Its exit status.
 fn run(source: &str, memory: u64, scratch: u64) -> Option<(i32, Process)> {
     let host = kvm()?;
     let (mut process, _files) = idle(&host, "", source);
@@ -77,8 +79,9 @@ fn huge_pages() -> bool {
 }
 
 #[test]
-fn a_page_that_is_touched_here_and_there_takes_a_page_of_the_host_and_no_huge_one() {
-    // Reserved, and put in reach a page in each block; mapped beside what was; and what was mapped and given back.
+fn scattered_touches_take_single_pages_of_the_host_and_no_huge_one() {
+    // Reserved, and put in reach a page in each block; mapped beside what was; and what was mapped
+    // and given back.
     let second = r#"
         const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
         for (int round = 0; round < 3; round++) {
@@ -169,7 +172,8 @@ fn who_makes_many_ranges_of_huge_pages_takes_few_mappings_of_the_host() {
 
 #[test]
 fn what_grows_by_moving_counts_once_and_holds_what_it_held() {
-    // Returns how many of 64 megabytes it got, as something that grows by an eighth each time and cannot stay where it is.
+    // Returns how many of 64 megabytes it got, as something that grows by an eighth each time and
+    // cannot stay where it is.
     let source = r#"
         unsigned long now = 1 << 20, more;
         unsigned *all = mmap(0, now, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -223,7 +227,7 @@ fn a_files_further_names_count_as_files() {
 }
 
 #[test]
-fn memory_that_was_never_touchable_does_not_count_and_what_is_given_back_does_not() {
+fn memory_never_accessible_or_given_back_does_not_count() {
     let source = r#"
         char *reserved = mmap(0, 512 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (reserved == MAP_FAILED) return 1;
@@ -242,7 +246,7 @@ fn memory_that_was_never_touchable_does_not_count_and_what_is_given_back_does_no
 }
 
 #[test]
-fn files_that_are_mapped_where_nobody_may_look_count() {
+fn files_that_are_mapped_without_rights_count() {
     // Returns how many pieces of four megabytes it got.
     let source = r#"
         int file = open("/many/1", O_RDONLY);
@@ -278,7 +282,8 @@ fn what_a_template_only_reserved_takes_nothing_when_a_clone_forgets_it() {
 
 #[test]
 fn names_and_links_count_as_scratch() {
-    // Returns how many links of a thousand bytes it could make in 100 000, twice, with names of a hundred.
+    // Returns how many links of a thousand bytes it could make in 100 000, twice, with names of a
+    // hundred.
     let source = r#"
         char target[1012], name[128];
         memset(target, 'a', sizeof target - 1); target[sizeof target - 1] = 0;
@@ -307,7 +312,8 @@ fn names_and_links_count_as_scratch() {
 
 #[test]
 fn files_are_counted_however_they_grow_and_shrink() {
-    // Returns 0: each way to take more than there is room for is refused or cut, and what was given back is there again.
+    // Returns 0: each way to take more than there is room for is refused or cut, and what was given
+    // back is there again.
     let source = r#"
         static char block[50000];
         int file = open("/tmp/a", O_CREAT | O_RDWR, 0600);
@@ -338,7 +344,7 @@ fn files_are_counted_however_they_grow_and_shrink() {
 }
 
 #[test]
-fn what_nobody_takes_is_bounded_and_many_small_writes_take_no_more_than_they_hold() {
+fn untaken_output_is_bounded_also_in_many_small_writes() {
     let source = r#"
         char *much = mmap(0, 80 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (write(3, much, 65 << 20) != -1 || errno != ENOSPC) return 1;
@@ -359,7 +365,7 @@ fn memory_of_its_templates_that_a_clone_hides_counts() {
     // Returns how many further pieces of eight megabytes it got.
     let second = r#"
         if (munmap(shared, 64 << 20)) return 90;
-        /* Nobody may see what the template has there: each page is made a page of zeros, and the clone's own. */
+        /* The template's bytes must not show: each page is made a page of zeros, and the clone's own. */
         const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
         if (mmap(shared, 64 << 20, PROT_NONE, flags, -1, 0) != shared) return 91;
         for (int count = 0; count < 60; count++) {
@@ -426,7 +432,7 @@ fn a_reset_leaves_a_clone_its_own_limits() {
 }
 
 #[test]
-fn what_is_in_pipes_and_what_nobody_has_taken_weighs() {
+fn bytes_in_pipes_and_untaken_output_weigh() {
     let Some(host) = kvm() else { return };
     const MIB: u64 = 1 << 20;
     let first = r#"
@@ -487,7 +493,7 @@ fn a_guest_has_so_many_files_of_layers_open_and_no_more() {
 }
 
 #[test]
-fn whoever_has_no_descriptor_left_makes_no_pipes_and_no_sockets() {
+fn without_a_free_descriptor_no_pipes_or_sockets_are_made() {
     let Some(host) = kvm() else { return };
     let first = "while (dup(3) >= 0) {}";
     let second = r#"
@@ -512,7 +518,8 @@ fn whoever_has_no_descriptor_left_makes_no_pipes_and_no_sockets() {
 
 #[test]
 fn what_is_in_sockets_weighs_and_has_a_limit() {
-    // Both ways of each pair, as much as fits; then one side of each goes, and with it what nobody will read.
+    // Both ways of each pair, as much as fits; then one side of each is closed, with its unread
+    // bytes.
     let fill = r#"
         static char block[1 << 20];
         int ends[16][2];

@@ -46,7 +46,7 @@ fn a_program_gets_its_arguments_and_environment_and_prints() {
 }
 
 #[test]
-fn calls_that_programs_do_without_are_noted_apart_from_those_that_are_missing() {
+fn optional_calls_are_noted_apart_from_missing_ones() {
     let Some(host) = kvm() else { return };
     let source = r#"
         #include <unistd.h>
@@ -87,7 +87,8 @@ fn an_abort_and_a_fault_are_deaths_by_signal() {
 
 #[test]
 fn what_a_handler_leaves_of_its_frame_is_the_guests_own_matter() {
-    // Where the extended states are said to be, and what they are: the program goes on, or a signal ends it.
+    // Where the extended states are said to be, and what they are: the program goes on, or a signal
+    // ends it.
     let program = |change: &str| {
         format!(
             r#"
@@ -301,7 +302,7 @@ fn what_a_file_no_longer_has_is_given_back() {
 }
 
 #[test]
-fn one_call_moves_no_more_than_linux_would_however_often_its_parts_name_the_same_memory() {
+fn one_call_moves_no_more_than_linux_also_with_overlapping_parts() {
     let source = r#"
         #include <fcntl.h>
         #include <sys/mman.h>

@@ -1,5 +1,5 @@
-//! Mutants of a reset, and that they are noticed: what the other tests of resets compare is enough to see each step that a
-//! reset needs.
+//! Mutants of a reset, and that they are noticed: what the other tests of resets compare is enough
+//! to see each step that a reset needs.
 
 #![cfg(debug_assertions)]
 
@@ -15,7 +15,8 @@ use microvm::memory::layout::PAGE;
 use microvm::mutant::{Mutant, with};
 use microvm::vfs::TreeBuilder;
 
-/// Each letter changes something that one mutant leaves as it is; `w` writes where that is not allowed.
+/// Each letter changes something that one mutant leaves as it is; `w` writes where that is not
+/// allowed.
 const PROGRAM: &str = r##"
     #include <immintrin.h>
     #include <string.h>
@@ -53,7 +54,8 @@ struct World {
 }
 
 impl World {
-    /// None, said aloud, where there is no KVM or the kernel does not tell which pages are a clone's own.
+    /// None, said aloud, where there is no KVM or the kernel does not tell which pages are a
+    /// clone's own.
     fn new() -> Option<Self> {
         let host = kvm()?;
         if Scanner::open().unwrap().private(0..PAGE).is_err() {
@@ -78,7 +80,8 @@ impl World {
         process
     }
 
-    /// Resets with a scanner of so much room, and with a step left out. Whether the comparison notices.
+    /// Resets with a scanner of so much room, and with a step left out. Whether the comparison
+    /// notices.
     fn is_noticed(&self, process: Process, room: usize, mutant: Option<Mutant>) -> bool {
         let scanner = Scanner::open().unwrap().with_room(room);
         let reset = || self.template.reset(process, &scanner).unwrap().0;

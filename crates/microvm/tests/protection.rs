@@ -1,4 +1,5 @@
-//! Memory protection, by a program that tries what each mapping does not allow, and catches the signal.
+//! Memory protection, by a program that tries what each mapping does not allow, and catches the
+//! signal.
 
 mod machine;
 
@@ -100,7 +101,7 @@ const PROGRAM: &str = r##"
 "##;
 
 #[test]
-fn every_right_that_a_mapping_lacks_faults_and_what_is_mapped_anew_is_zero() {
+fn every_missing_right_faults_and_a_new_mapping_is_zero() {
     let Some(host) = kvm() else { return };
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("program"), compile(PROGRAM, &["-static"])).unwrap();

@@ -489,7 +489,8 @@ fn clones_draw_different_numbers_and_see_nothing_of_each_other() {
     assert_eq!(numbers.len(), count, "a number was drawn twice: {numbers:?}");
 }
 
-/// What a clone answers that loads the code of its own and is called twice; the numbers that it drew are apart.
+/// What a clone answers that loads the code of its own and is called twice; the numbers that it
+/// drew are apart.
 fn loads_and_answers(
     host: &Hypervisor,
     template: &Template,
@@ -508,7 +509,7 @@ fn loads_and_answers(
 }
 
 #[test]
-fn a_python_from_a_snapshot_answers_as_the_one_that_was_saved_and_draws_other_numbers() {
+fn a_restored_python_answers_like_the_saved_one_with_other_randomness() {
     let Some(host) = kvm() else { return };
     let mut origin = Talk::start(&host, LEAVING);
     let code = origin.code.take().unwrap();
@@ -536,8 +537,8 @@ fn a_python_from_a_snapshot_answers_as_the_one_that_was_saved_and_draws_other_nu
     assert_eq!(restored.differences(&mut process, &scanner).unwrap(), Vec::<String>::new());
 }
 
-/// CPython's own tests, one suite after the other: how many ran, how many were skipped, and which failed, with the last line
-/// of why.
+/// CPython's own tests, one suite after the other: how many ran, how many were skipped, and which
+/// failed, with the last line of why.
 const SUITES: &str = r#"
 import os, sys, unittest
 os.chdir('/tmp')
@@ -550,7 +551,8 @@ for name in sys.argv[1:]:
         print('FAILED', case.id(), '|', text.strip().splitlines()[-1])
 "#;
 
-/// Each suite, and how many tests it has at least: fewer than any Python has that a base can be made of.
+/// Each suite, and how many tests it has at least: fewer than any Python has that a base can be
+/// made of.
 const WANTED: [(&str, u32); 11] = [
     ("math", 60),
     ("dict", 80),
@@ -565,8 +567,8 @@ const WANTED: [(&str, u32); 11] = [
     ("hashlib", 40),
 ];
 
-/// Whether a failed test wanted a process of its own, which no guest gets: most say so. `test_tool` runs a tool that way, and
-/// then looks for what the tool has written.
+/// Whether a failed test wanted a process of its own, which no guest gets: most say so. `test_tool`
+/// runs a tool that way, and then looks for what the tool has written.
 fn wants_a_process(failed: &str) -> bool {
     failed.contains("Function not implemented") || failed.starts_with("test.test_json.test_tool.")
 }

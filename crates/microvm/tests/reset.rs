@@ -8,8 +8,8 @@ use microvm::machine::Hypervisor;
 use microvm::memory::Scanner;
 use microvm::vfs::TreeBuilder;
 
-/// Prepares, then answers one letter after another with a number. Each letter changes something else; `?` changes nothing
-/// and tells whether anything of what was prepared is different.
+/// Prepares, then answers one letter after another with a number. Each letter changes something
+/// else; `?` changes nothing and tells whether anything of what was prepared is different.
 const PROGRAM: &str = r##"
     #define _GNU_SOURCE
     #include <errno.h>
@@ -305,7 +305,7 @@ fn what_a_rehearsal_alone_has_written_is_not_given_to_clones_for_good() {
     };
     let ahead = ['d', '?', '?'].map(teach);
     assert!(ahead[0] > 1 << 20 && ahead[1] > 1 << 20 && ahead[2] < 256 << 10, "{ahead:?}");
-    assert!(ahead[2] > 0 && !world.template.wants_lessons());
+    assert!(ahead[2] > 0 && !world.template.wants_to_learn());
 }
 
 #[test]

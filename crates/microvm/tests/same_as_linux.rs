@@ -1,7 +1,8 @@
-//! The same program here and on the host: what every call returns, and what is in every buffer, has to be equal.
+//! The same program here and on the host: what every call returns, and what is in every buffer, has
+//! to be equal.
 //!
-//! The program is an interpreter of scripts; the scripts are random. Left out is what differs on purpose: inode numbers,
-//! times, users.
+//! The program is an interpreter of scripts; the scripts are random. Left out is what differs on
+//! purpose: inode numbers, times, users.
 
 mod machine;
 
@@ -15,7 +16,8 @@ use microvm::vfs::TreeBuilder;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// Each four characters of a script are one call: its letter and three digits to choose arguments by.
+/// Each four characters of a script are one call: its letter and three digits to choose arguments
+/// by.
 const PROGRAM: &str = r##"
     #define _GNU_SOURCE
     #include <dirent.h>
@@ -127,7 +129,7 @@ const PROGRAM: &str = r##"
                 munmap(at, 8192);
             }
             break; }
-        /* One mapping, that stays: of a file that is shared, or of nobody's. */
+        /* One mapping, that stays: of a shared file, or of none. */
         case 'Z': if (map) munmap(map, map_pages * 4096);
             map_file = fd; map_pages = 1 + b % 4; map_changed = 0; map_shared = c & 1 && fstat(fd, &it) == 0 && S_ISREG(it.st_mode);
             map = mmap(0, map_pages * 4096, c & 2 ? 1 : 3, map_shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, map_shared ? fd : -1, 0);
@@ -285,7 +287,8 @@ fn system_calls_answer_as_linux_does() {
 
 #[test]
 fn permissions_answer_as_those_of_linux() {
-    // Little but names, and what may be done with them: in a directory, and with a file and a directory in that.
+    // Little but names, and what may be done with them: in a directory, and with a file and a
+    // directory in that.
     compare("MMMMMMooooxxxxmRUnnNlkSTLCXaAQtrwc", "o003m020m150o031C001o003C000l000");
 }
 
@@ -297,14 +300,15 @@ fn mappings_answer_as_those_of_linux() {
 
 #[test]
 fn pairs_of_sockets_answer_as_those_of_linux() {
-    // Two pairs and a pipe, and little that is about anything else: what one end does the other one finds.
+    // Two pairs and a pipe, and little that is about anything else: what one end does the other one
+    // finds.
     compare("rwwvcdDFfhyYbIjiJJJVVVHG", "j012j134i056");
 }
 
 /// Compares scripts of these calls that begin like this.
 fn compare(calls: &str, begin: &str) {
     let Some(both) = Both::new() else { return };
-    // The same scripts each time, unless somebody looks for further ones.
+    // The same scripts each time, unless a seed for further ones is given.
     let wanted = std::env::var("PROPTEST_CASES").ok().and_then(|wanted| wanted.parse().ok());
     let cases = wanted.unwrap_or(300);
     let config = Config { cases, failure_persistence: None, ..Config::default() };

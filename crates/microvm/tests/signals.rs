@@ -1,4 +1,5 @@
-//! Signals that come from outside what a thread does, alarms above all: each program in a machine and on the host.
+//! Signals that come from outside what a thread does, alarms above all: each program in a machine
+//! and on the host.
 
 mod machine;
 
@@ -175,7 +176,7 @@ fn the_first_thread_is_interrupted_whatever_others_do() {
 }
 
 #[test]
-fn a_wait_is_interrupted_though_another_thread_has_it_looked_at_again_and_again() {
+fn a_wait_that_another_thread_keeps_waking_is_interrupted() {
     let source = r#"
         #include <sched.h>
         static volatile int done;

@@ -1,4 +1,5 @@
-//! Templates on disk: what comes back, and what is refused. The guest is a C program that is spoken to by its channel.
+//! Templates on disk: what comes back, and what is refused. The guest is a C program that is spoken
+//! to by its channel.
 
 mod machine;
 
@@ -15,7 +16,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Says what it has kept, whenever it is asked anything. It does first what it is asked to by a letter.
+/// Says what it has kept, whenever it is asked anything. It does first what it is asked to by a
+/// letter.
 const PROGRAM: &str = r#"
 #include <fcntl.h>
 #include <pthread.h>
@@ -225,13 +227,13 @@ fn a_snapshot_from_elsewhere_is_refused_by_name() {
     let mut other = good.clone();
     other[8] += 1;
     assert!(matches!(refused(&other), RestoreError::Version(found) if found == VERSION + 1));
-    let nobody = json!(vec![0; 32]);
-    assert!(matches!(with("build", nobody.clone()), RestoreError::Build));
-    assert!(matches!(with("processor", nobody.clone()), RestoreError::Processor));
+    let unknown = json!(vec![0; 32]);
+    assert!(matches!(with("build", unknown.clone()), RestoreError::Build));
+    assert!(matches!(with("processor", unknown.clone()), RestoreError::Processor));
     assert!(matches!(with("boot", json!("another")), RestoreError::Boot));
     assert!(matches!(with("ticks", json!([1, false])), RestoreError::Ticks));
-    assert!(matches!(with("layers", nobody), RestoreError::Layers));
-    // By whoever restores it, as by what it says.
+    assert!(matches!(with("layers", unknown), RestoreError::Layers));
+    // By the host that restores it, as by the file.
     let another = tempfile::tempdir().unwrap();
     std::fs::write(another.path().join("program"), "longer than before").unwrap();
     let builds = Build::of(&File::open(another.path().join("program")).unwrap()).unwrap();
@@ -271,7 +273,7 @@ fn a_snapshot_that_ends_early_or_says_what_cannot_be_is_refused() {
     damaged(&says("files", "/open/0", json!(null)), "descriptors");
     damaged(&says("files", "/open/0/offset", json!(u64::MAX)), "descriptors");
     damaged(&says("files", "/open/0/object/node", json!(u32::MAX)), "descriptors");
-    // The program itself: a file of a layer, which nobody has opened.
+    // The program itself: a file of a layer, which is not open.
     damaged(&says("files", "/open/0/object/node", json!(1)), "descriptors");
     damaged(&says("scratch", "/0/parent", json!(9)), "scratch");
     damaged(&says("signals", "/actions", json!([])), "signals");
@@ -292,7 +294,8 @@ fn a_snapshot_that_ends_early_or_says_what_cannot_be_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(60) })]
 
-    /// What the state says, more often than memory; where a machine comes of it, that runs for a moment.
+    /// What the state says, more often than memory; where a machine comes of it, that runs for a
+    /// moment.
     #[test]
     fn no_bytes_of_a_snapshot_end_the_monitor(
         flips in prop::collection::vec((any::<u32>(), 0_u8..8, any::<bool>()), 1..4),

@@ -48,7 +48,7 @@ fn what_a_pair_refuses_and_tells_is_what_linux_does() {
             say("addressed", sendto(ends[0], "x", 1, 0, (void *)&to, sizeof to));
             say("no address", sendto(ends[0], "x", 1, 0, (void *)&to, 0));
             length = sizeof to;
-            say("from nobody", recvfrom(ends[1], bytes, 8, 0, (void *)&to, &length));
+            say("without an address", recvfrom(ends[1], bytes, 8, 0, (void *)&to, &length));
             say("of no length", length);
             /* In parts, with a look at them before. */
             struct iovec parts[3] = {{"ab", 2}, {"", 0}, {"cdef", 4}}, into[2] = {{bytes, 3}, {bytes + 10, 9}};
@@ -217,7 +217,7 @@ fn locks_of_two_open_files_exclude_each_other_and_are_waited_for() {
 }
 
 #[test]
-fn whoever_pauses_goes_on_when_a_signal_comes() {
+fn a_paused_thread_goes_on_when_a_signal_comes() {
     let source = r#"
         static volatile int heard, done;
         static void handler(int number) { heard++; }

@@ -51,8 +51,9 @@ fn run(source: &str) -> Option<Pause> {
 }
 
 #[test]
-fn a_threads_stack_has_eight_megabytes_of_which_those_count_that_it_needed() {
-    // The deepest has all of it but what C libraries keep for themselves. What is on a stack is found by calls, and by handlers.
+fn a_threads_stack_has_eight_megabytes_and_counts_only_those_touched() {
+    // The deepest has all of it but what C libraries keep for themselves. What is on a stack is
+    // found by calls, and by handlers.
     let source = r#"
         enum { DEPTH = 7600 };
         static int ends[2];
@@ -180,7 +181,7 @@ fn vectors_and_floating_point_are_a_threads_own() {
 }
 
 #[test]
-fn whoever_waits_for_a_pipe_a_poll_or_a_time_lets_others_run() {
+fn a_thread_that_waits_for_a_pipe_a_poll_or_a_time_lets_others_run() {
     let source = r#"
         static int ends[2], others[2];
         static sem_t heard;
@@ -197,7 +198,7 @@ fn whoever_waits_for_a_pipe_a_poll_or_a_time_lets_others_run() {
             pthread_t thread; char byte;
             if (pipe(ends) || pipe(others)) return 1;
             struct pollfd ask = {others[0], POLLIN, 0};
-            /* Nobody writes: the time passes, for a poll and for a semaphore. */
+            /* No thread writes: the time passes, for a poll and for a semaphore. */
             if (poll(&ask, 1, 30) != 0) return 2;
             sem_t never; sem_init(&never, 0, 0); sem_init(&heard, 0, 0);
             struct timespec until; clock_gettime(CLOCK_REALTIME, &until);
@@ -230,7 +231,7 @@ fn a_thread_that_makes_calls_does_not_keep_others_from_theirs() {
 }
 
 #[test]
-fn many_short_sleeps_keep_nobody_who_computes_waiting_for_ever() {
+fn many_short_sleeps_do_not_starve_a_computing_thread() {
     // Whose time is over are as soon ready again as all of them have had their turns.
     let source = r#"
         static volatile int done;
@@ -264,7 +265,8 @@ fn many_short_sleeps_keep_nobody_who_computes_waiting_for_ever() {
 
 #[test]
 fn a_wait_that_is_made_once_more_again_and_again_has_one_limit_of_time() {
-    // One thread's turns begin with each millisecond of the other's, between which the first looks at its pipe once more.
+    // One thread's turns begin with each millisecond of the other's, between which the first looks
+    // at its pipe once more.
     let source = r#"
         static volatile int done;
         static volatile long beats;

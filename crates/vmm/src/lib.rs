@@ -26,8 +26,8 @@
 #![forbid(unsafe_code)]
 
 mod examination;
-pub mod lacking;
 pub mod message;
+pub mod missing_calls;
 #[cfg(target_arch = "x86_64")]
 pub mod monitor;
 mod worker;

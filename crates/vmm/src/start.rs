@@ -1,4 +1,4 @@
-//! What the program does where there are machines.
+//! The program, on a processor with a monitor.
 
 use std::fs::File;
 use std::io::{Read, Write as _};
@@ -10,20 +10,20 @@ use microvm::memory::Scanner;
 use sys::process::without_capabilities;
 use vmm::monitor::{examine, jail, serve, unikernel};
 
-/// Bytes of a unikernel's file at most: what has no end, a device for one, would be read until
-/// there is no memory.
+/// Bytes of a unikernel's file: an endless one, such as a device, would be read until memory is
+/// short.
 const MAX_PROGRAM: u64 = 256 << 20;
 
 pub(super) fn start() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // What has a path is opened before there are none any more.
+    // Paths are opened before the jail, where there are none.
     let host = Hypervisor::open();
-    // To whoever opened it with rights the page map tells where in the machine's memory a page is.
+    // Opened without capabilities: otherwise the page map tells the physical address of each page.
     let scanner = without_capabilities(Scanner::open).context("put rights aside")?;
     let scanner = scanner.context("open /proc/self/pagemap")?;
     match arguments.first().map(String::as_str) {
         None => {
-            // What it is itself, for snapshots.
+            // Its own executable, which snapshots name.
             let program = File::open("/proc/self/exe").context("open /proc/self/exe")?;
             let host = host.and_then(|host| host.try_out().map(|()| host));
             let control = jail::enter().context("go to jail")?;
@@ -50,7 +50,7 @@ pub(super) fn start() -> Result<ExitCode> {
     }
 }
 
-/// All of a file, if it can be a program.
+/// All bytes of a file, if it can be a program.
 fn program(from: impl Read) -> Result<Vec<u8>> {
     let mut file = Vec::new();
     from.take(MAX_PROGRAM + 1).read_to_end(&mut file)?;

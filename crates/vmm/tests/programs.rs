@@ -1,5 +1,6 @@
-//! Programs that no compiler made, in the jail into which `wool unikernel run` puts its monitor. Whatever they do, the
-//! monitor ends with a status and says why; nothing kills it, its own filter included.
+//! Programs that no compiler made, in the jail into which `wool unikernel run` puts its monitor.
+//! Whatever they do, the monitor ends with a status and says why; nothing kills it, its own filter
+//! included.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -14,7 +15,8 @@ use fastrand::Rng;
 /// Time that a program gets: some spin.
 const PROGRAM_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Whether the host has KVM. Where it has none that is printed, and is a failure where `LAMBSWOOL_REQUIRE` names `kvm`.
+/// Whether the host has KVM. Where it has none that is printed, and is a failure where
+/// `LAMBSWOOL_REQUIRE` names `kvm`.
 fn has_kvm() -> bool {
     let has = File::options().read(true).write(true).open("/dev/kvm").is_ok();
     if !has {

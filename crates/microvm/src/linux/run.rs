@@ -113,7 +113,7 @@ impl Process {
             self.patch(site);
         }
         self.calls += 1;
-        self.kernel.threads.calls();
+        self.kernel.threads.begin_call();
         self.space.reach(registers.rsp);
         let number = registers.rax;
         let arguments = [
@@ -155,7 +155,7 @@ impl Process {
             }
         };
         self.vcpu.registers().rax = register(answer);
-        self.kernel.threads.changed();
+        self.kernel.threads.call_answered();
         if self.kernel.threads.turn_is_over() {
             give_way(self)?;
         }

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use crate::image::{Image, ImageError, Placement};
 use crate::linux::state::alarm::Alarm;
 use crate::linux::state::clock_page;
-use crate::linux::state::clock_page::keep_time;
+use crate::linux::state::clock_page::clock_page_for;
 use crate::linux::state::cpu_time::CpuTime;
 use crate::linux::state::error::ProcessError;
 use crate::linux::state::files::{Files, Object, Stream};
@@ -164,7 +164,7 @@ impl Process {
         let stack = lay_out(&mut space, &places, &image, loaded, interpreter, options)?;
         let entry = interpreter.unwrap_or(loaded).entry;
         let vcpu = Vcpu::new(host, &space, entry, stack)?;
-        let clock = keep_time(host, &vcpu, 0)?;
+        let clock = clock_page_for(host, &vcpu, 0)?;
         let mut files = Files::default();
         let none = |errno: Errno| io::Error::from(errno);
         let null = tree.existing(Tree::ROOT, b"/dev/null", true).map_err(none)?;

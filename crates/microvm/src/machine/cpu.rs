@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vector_register_is_part_of_the_state_and_the_claim_that_one_is_in_use_is_not() {
+    fn vector_registers_are_compared_and_the_mask_of_states_in_use_is_not() {
         const XMM0: usize = 160 / 4;
         assert!(state(XMM0, 1) != state(XMM0, 0));
         assert!(state(512 / 4, 2) == state(512 / 4, 0));

@@ -17,7 +17,7 @@ pub enum Exit {
     },
     /// A hypercall of a unikernel: `out` to its port.
     Hypercall,
-    /// An exception.
+    /// An exception at CPL 3.
     Fault(Fault),
     /// [`Stopper::stop`](super::Stopper::stop), or a timer of the monitor's.
     Stopped,

@@ -283,8 +283,7 @@ impl Arena {
     pub fn flush(&mut self, range: Range<u64>) -> io::Result<()> {
         for rights in [MprotectFlags::empty(), MprotectFlags::READ | MprotectFlags::WRITE] {
             let (at, length) = (self.at(&range), length_of(&range));
-            // SAFETY: the range lies in the arena, which is borrowed mutably: nobody looks at it in
-            // between.
+            // SAFETY: the range lies in the arena, which is borrowed mutably: no access comes in between.
             unsafe { mprotect(at.cast(), length, rights) }?;
         }
         Ok(())
@@ -317,7 +316,7 @@ impl Frozen {
     #[must_use]
     pub fn bytes(&self, range: Range<u64>) -> &[u8] {
         let (at, length) = (offset(self.base, &range), length_of(&range));
-        // SAFETY: `offset` checked the range; the file is sealed, so nobody writes to it.
+        // SAFETY: `offset` checked the range; the file is sealed, so its bytes do not change.
         unsafe { std::slice::from_raw_parts(at, length) }
     }
 

@@ -30,7 +30,7 @@ pub(crate) struct FileMapping {
     pub(crate) node: NodeId,
     /// Offset in the file of the mapping's first address.
     pub(crate) offset: u64,
-    /// MAP_SHARED.
+    /// Whether it is MAP_SHARED.
     pub(crate) shared: bool,
     /// Whether the file was opened for writing when it was mapped.
     pub(crate) writable: bool,
@@ -309,7 +309,7 @@ mod tests {
                     !(start..start + length).contains(&at)
                         && there.zip(what).is_some_and(|(there, what)| again(&there, what))
                 };
-                // Nobody does that: see above.
+                // No call does that: see above.
                 if (0..).zip(&model).any(twice) {
                     continue;
                 }
@@ -382,7 +382,7 @@ mod tests {
     /// A guest has them all asked about in one call, that no deadline ends: looking at each for
     /// each would take ten seconds.
     #[test]
-    fn what_is_asked_about_each_of_many_mappings_does_not_look_at_all_the_others() {
+    fn a_question_about_each_mapping_does_not_walk_over_all_others() {
         const MANY: u64 = 1000;
         let looked_at = |ask: &dyn Fn()| {
             LOOKED_AT.set(0);

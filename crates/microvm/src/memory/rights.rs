@@ -16,7 +16,7 @@ impl Rights {
     pub const NONE: Self = Self(0);
     /// Every access faults, but the page still holds what was written before, and counts.
     pub const HIDDEN: Self = Self(8);
-    /// Read only.
+    /// Reading, and nothing else.
     pub const READ: Self = Self(1);
     /// Reading and writing.
     pub const WRITE: Self = Self(3);

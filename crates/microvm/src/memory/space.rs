@@ -81,7 +81,7 @@ pub(crate) struct SpaceState {
     pub(crate) given: Option<u64>,
 }
 
-/// Where to map.
+/// The address of a new mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// At any address, preferably this one.

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_opens_a_file_that_is_open_shares_the_hosts_descriptor() {
+    fn opening_an_open_file_shares_the_hosts_descriptor() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("a"), "a").unwrap();
         let tree = TreeBuilder::default().layer("/", directory.path()).unwrap().build(0, 0);
@@ -58,7 +58,7 @@ mod tests {
         assert!(Arc::ptr_eq(&file, &other.open(node).unwrap().unwrap()));
         let before = Arc::downgrade(&file);
         drop(file);
-        assert_eq!(before.strong_count(), 0, "who has it open keeps it, and nobody else");
+        assert_eq!(before.strong_count(), 0, "only the open file keeps it");
         drop(tree.open(node).unwrap().unwrap());
     }
 }

@@ -197,8 +197,8 @@ impl Tree {
     }
 
     /// Whether the owner of scratch may do this with a node: [`READ`], [`WRITE`] and [`SEARCH`].
-    /// Everyone may read layers and the monitor's own files; that they cannot be written is another
-    /// error.
+    /// Every user may read layers and the monitor's own files; that they cannot be written is
+    /// another error.
     ///
     /// # Errors
     /// EACCES.

@@ -13,15 +13,16 @@ use microvm::machine::Hypervisor;
 use microvm::vfs::TreeBuilder;
 use skips::skip;
 
-/// The host's KVM. Where there is none the test has nothing to do: that is printed, and is a failure where
-/// `LAMBSWOOL_REQUIRE` names `kvm`.
+/// The host's KVM. Where there is none the test has nothing to do: that is printed, and is a
+/// failure where `LAMBSWOOL_REQUIRE` names `kvm`.
 pub(crate) fn kvm() -> Option<Hypervisor> {
     Hypervisor::open().map_err(|error| skip("kvm", &error.to_string())).ok()
 }
 
 /// What a C program says in a machine, and what it says on this host.
 pub(crate) fn in_machine_and_on_host(source: &str) -> Option<[String; 2]> {
-    // A compiler that another thread starts has the program open for a moment, to which it was written: it cannot be executed.
+    // A compiler that another thread starts has the program open for a moment, to which it was
+    // written: it cannot be executed.
     static ALONE: Mutex<()> = Mutex::new(());
     let host = kvm()?;
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
-use vmm::{Examination, lacking};
+use vmm::{Examination, missing_calls};
 
 use super::Finding;
 use crate::parts::monitor_program;
@@ -99,8 +99,8 @@ fn quirks(found: &Examination) -> Finding {
 
 fn missed(state: &Path) -> Finding {
     let what = "micro-VMs, missed";
-    let text = fs::read_to_string(lacking::file(state)).unwrap_or_default();
-    let [calls, spared] = lacking::told(&text);
+    let text = fs::read_to_string(missing_calls::file(state)).unwrap_or_default();
+    let [calls, spared] = missing_calls::describe(&text);
     let spared = match &spared[..] {
         [] => String::new(),
         spared => format!("libraries have tried, and usually do without: {}", spared.join(", ")),

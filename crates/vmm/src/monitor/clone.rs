@@ -13,8 +13,8 @@ use std::sync::Arc;
 use microvm::linux::Process;
 use sandbox::Death;
 
-use super::pristine;
 use super::reference::MonitorError;
+use super::reset_clone;
 use super::running::{End, RunningClone, WeightReporter};
 use crate::message::Event;
 
@@ -25,7 +25,7 @@ impl RunningClone {
     /// Runs on the clone's own thread, to its end. `spare` is a machine made ahead of time.
     pub(super) fn live(self, spare: Option<Process>) {
         let end =
-            contained(|| if self.reset { pristine::live(&self) } else { self.converse(spare) });
+            contained(|| if self.reset { reset_clone::live(&self) } else { self.converse(spare) });
         let death = end.unwrap_or_else(|trouble| {
             self.family.tell(&Event::failed(Some(self.number), &trouble));
             Some(Death::Unknown)

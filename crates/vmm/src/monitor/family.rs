@@ -23,7 +23,7 @@ pub(super) struct Family {
     control: Arc<OwnedFd>,
     /// The least recently used first. A machine goes with its last clone, and its secrets with it.
     functions: Mutex<Vec<(Loading, Weak<Function>)>>,
-    lacking: Mutex<BTreeSet<u64>>,
+    missing_calls: Mutex<BTreeSet<u64>>,
 }
 
 impl Family {
@@ -33,8 +33,8 @@ impl Family {
         scanner: Scanner,
         control: Arc<OwnedFd>,
     ) -> Self {
-        let (functions, lacking) = (Mutex::default(), Mutex::default());
-        Self { host, template, scanner, control, functions, lacking }
+        let (functions, missing_calls) = (Mutex::default(), Mutex::default());
+        Self { host, template, scanner, control, functions, missing_calls }
     }
 
     /// Tells the worker. Without a worker the main thread ends the process.
@@ -43,14 +43,14 @@ impl Family {
     }
 
     /// Tells the worker of missing system calls that no guest of the family has tried before.
-    pub(super) fn note_lacking(&self, process: &Process) {
+    pub(super) fn note_missing_calls(&self, process: &Process) {
         let calls = [process.unknown_calls(), process.optional_calls()];
         if calls.iter().all(|calls| calls.is_empty()) {
             return;
         }
         let mut new = Vec::new();
         {
-            let mut known = self.lacking.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.missing_calls.lock().unwrap_or_else(PoisonError::into_inner);
             new.extend(calls.into_iter().flatten().copied().filter(|call| known.insert(*call)));
         }
         // Outside the lock: the worker may be slow, and other clones must not wait for it.

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_nobody_wants_ends_whether_it_is_held_or_not() {
+    fn a_clone_whose_channel_closed_ends_held_or_not() {
         let hold = Hold::default();
         hold.take(false);
         hold.end();
@@ -220,7 +220,7 @@ mod tests {
         assert!(!hold.state().held);
         other.write_all(b"x").unwrap();
         watched.look(later);
-        assert!(!hold.state().held, "nobody said that it shall rest");
+        assert!(!hold.state().held, "it was not told to rest");
         watched.rest();
         watched.look(Instant::now());
         assert!(!hold.state().held, "its grace is not over");

@@ -6,21 +6,21 @@
 //!                 whose channel closes is stopped,
 //!                 one whose call is over is held
 //!
-//!   serve ──► spare, snapshot, clone ──► pristine ──► running ──► hold, conversation
+//!   serve ──► spare, snapshot, clone ──► reset_clone ──► running ──► hold, conversation
 //!                                           └──► family ──► function            all ──► reference
 //! ```
 
 mod clone;
 mod conversation;
 mod examine;
-mod failed;
 mod family;
 mod filter;
 mod function;
 mod hold;
 pub mod jail;
-mod pristine;
+mod order_failure;
 mod reference;
+mod reset_clone;
 mod running;
 mod serve;
 mod snapshot;

@@ -65,7 +65,7 @@ impl RunningClone {
     ) -> Result<ControlFlow<End>, MonitorError> {
         let outcome = self.pass_on(process, answer);
         // Whatever the outcome: a missing call is often the cause.
-        self.family.note_lacking(process);
+        self.family.note_missing_calls(process);
         outcome
     }
 
@@ -138,7 +138,7 @@ impl WeightReporter {
     /// Counts a run. From its first call later clones learn which pages they will touch.
     pub(super) fn note(&mut self, clone: &RunningClone, process: &Process) {
         self.rounds = self.rounds.saturating_add(1);
-        if self.rounds == 2 && clone.family.template.wants_lessons() {
+        if self.rounds == 2 && clone.family.template.wants_to_learn() {
             // A clone that was not watched has nothing to teach.
             let _ = clone.family.template.learn(process, &clone.family.scanner);
         }

@@ -1,5 +1,5 @@
-//! The main thread: orders come in, clones are started, those that run on after their call are
-//! held, and those that nobody wants any more are stopped.
+//! The main thread: reads orders, starts clones, holds clones that run on after their call, and
+//! stops clones whose channel has closed.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -25,14 +25,14 @@ use super::snapshot;
 use super::spare::{Spare, Spares, try_out};
 use crate::message::{Event, MAX_PACKET, Order, PACKAGES, Place};
 
-/// Bytes of files in one packet, at most.
+/// Bytes of files in one packet.
 const FILES_BYTES: usize = MAX_PACKET / 2;
-/// Layers whose index is kept; beyond, all are read again.
+/// Layers whose index is kept; with more, all are read again.
 const MAX_BRANCHES: usize = 256;
 
-/// Serves one family until the worker closes the control socket. What happens on the way to the
-/// worker is told to it; what is left is an error of the socket. `program` is this process's
-/// executable. Without a `host` it says so, and ends.
+/// Serves one family until the worker closes the control socket. Failures of orders are told to the
+/// worker; an error of the socket is returned. `program` is this process's executable. Without a
+/// `host` it tells the worker so, and ends.
 ///
 /// # Errors
 /// When the control socket breaks.
@@ -64,7 +64,7 @@ pub fn serve(
             }
             (Order::Import { modules, path }, Some(mut importing)) => {
                 let imported = importing.import(&modules, &path);
-                // However that ended. The worker is told of some twice, and knows.
+                // Whatever the outcome. The worker ignores repeated calls.
                 let missed = importing.missed_calls();
                 missed.for_each(|call| tell(&control, &Event::Lacks { call }));
                 imported.map(|imports| {
@@ -135,14 +135,14 @@ fn receive(control: &OwnedFd) -> io::Result<Option<(Order, Vec<OwnedFd>)>> {
     Ok(Some((order, received.fds?)))
 }
 
-/// Where clones are made, and watched.
+/// Makes clones and watches their channels.
 struct Nursery {
     family: Arc<Family>,
     control: Arc<OwnedFd>,
     branches: HashMap<Place, Arc<Branch>>,
     watched: Vec<Watched>,
     spares: Spares,
-    /// This process's executable; none once a snapshot was ordered: it is ordered once.
+    /// This process's executable; none after a snapshot was ordered, which happens once.
     program: Option<File>,
 }
 
@@ -182,7 +182,7 @@ impl Nursery {
         }
     }
 
-    /// How long nothing is to be done, if nothing happens; none: for ever.
+    /// How long the main thread may sleep; none: until an event.
     fn patience(&self) -> Option<Timespec> {
         let now = Instant::now();
         let left = self.watched.iter().filter_map(|clone| clone.left(now));
@@ -210,7 +210,7 @@ impl Nursery {
         }
     }
 
-    /// Does this with a clone, unless it is gone.
+    /// Acts on a clone, if it is still there.
     fn with(&mut self, number: u64, act: impl FnMut(&mut Watched)) {
         self.watched.iter_mut().filter(|clone| clone.number() == number).for_each(act);
     }
@@ -223,7 +223,7 @@ impl Nursery {
         reset: bool,
         fds: Vec<OwnedFd>,
     ) {
-        // One that is reset goes on from a machine with its code in it.
+        // A clone that is reset starts from a machine with its code, which no spare has.
         let spare = if reset { None } else { self.spares.take() };
         let hold = spare.as_ref().map(Spare::hold).unwrap_or_default();
         let made = self.order_clone(layers, fds).and_then(|(channel, layers)| {
@@ -271,7 +271,7 @@ impl Nursery {
         }
         let mut layers = Vec::new();
         for (place, directory) in places.into_iter().zip(fds) {
-            // By where it goes: whatever was read once can stand beside any other.
+            // By its place: a layer that was read once can stand beside any other.
             let number = if place.at == PACKAGES { 1 } else { 2 };
             let branch = match self.branches.get(&place) {
                 Some(branch) => Arc::clone(branch),

@@ -1,6 +1,6 @@
-//! Snapshots of the reference machine: read from a file that the worker has opened and believes,
-//! written to a pipe of the worker's. The monitor has no path to either, and not the key by which
-//! the worker knows what it has written.
+//! Snapshots of the reference machine: read from a file that the worker has opened and checked,
+//! written to a pipe of the worker's. The monitor has no path to either, and no access to the key
+//! that proves who wrote a snapshot.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
@@ -15,7 +15,7 @@ use super::family::Family;
 use super::reference::{MonitorError, tree};
 use crate::message::Event;
 
-/// Makes the template again. The first descriptor is the snapshot's, the others are the layers'.
+/// Restores a template. The first descriptor is the snapshot's, the others are the layers'.
 pub(super) fn restore(
     host: &Hypervisor,
     program: &File,
@@ -28,7 +28,7 @@ pub(super) fn restore(
     Ok(Template::restore(host, Build::of(program)?, tree, snapshot)?)
 }
 
-/// Writes the family's template, on a thread of its own: it does not change any more, and clones
+/// Writes the family's template on a thread of its own: the template does not change, and clones
 /// are made meanwhile.
 pub(super) fn save(family: &Arc<Family>, program: File, fds: Vec<OwnedFd>) {
     let told = Arc::clone(family);

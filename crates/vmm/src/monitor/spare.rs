@@ -1,11 +1,12 @@
-//! Clones that are made before anybody asks for one.
+//! Clones that are made ahead of time.
 //!
 //! ```text
-//!   spawn, all touched that a call touches ─► wake ─► waits ─► an order: a clone like any other, on the same thread
+//!   spawn, with the pages of a call touched ─► wake ─► wait ─► an order: a clone, on the same thread
 //! ```
-//! What makes a first call slow is what it touches for the first time: each page is a fault of the
-//! guest's and one of the host's. What that is the first clone of a family rehearses for all
-//! ([`try_out`]), and the first ones that answer a call complete it.
+//!
+//! A first call is slow because it touches pages for the first time: each one is a fault of the
+//! guest's and one of the host's. The first clone of a family rehearses a call to find these pages
+//! for all clones ([`try_out`]), and the first clones that answer a call complete the list.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -22,13 +23,13 @@ use super::hold::Hold;
 use super::reference::{GuestOrder, MonitorError};
 use super::running::RunningClone;
 
-/// What making one may take: there is nobody yet whose limits would hold, and packages have a say
-/// in how a clone wakes.
+/// Longest time to make a spare: it has no limits of a clone's yet, and packages influence how a
+/// clone wakes.
 const REHEARSAL_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of memory beyond the reference machine's.
+/// Bytes of memory that a spare may use beyond the reference machine's.
 const ROOM: u64 = 64 << 20;
 
-/// Those of one family.
+/// The spares of one family.
 #[derive(Debug)]
 pub(super) struct Spares {
     family: Arc<Family>,
@@ -36,13 +37,13 @@ pub(super) struct Spares {
     all: VecDeque<Spare>,
 }
 
-/// One that waits, or is about to.
+/// A clone that waits for its order, or is being made.
 #[derive(Debug)]
 pub(super) struct Spare {
     orders: SyncSender<RunningClone>,
     /// Whether it could be made, once that is known.
     made: Arc<OnceLock<bool>>,
-    /// Stops it when it takes too long, and then the clone that it becomes.
+    /// Stops it when it takes too long; later the hold of the clone that it becomes.
     hold: Hold,
     since: Instant,
 }
@@ -54,32 +55,33 @@ impl Spares {
         spares
     }
 
-    /// How long until one of them has to be looked after: see [`Spares::check`].
+    /// Time until a spare has to be checked: see [`Spares::check`].
     pub(super) fn due(&self) -> Option<Duration> {
         self.unready().map(|spare| REHEARSAL_TIMEOUT.saturating_sub(spare.since.elapsed())).min()
     }
 
-    /// Stops those that take too long.
+    /// Stops spares that take too long.
     pub(super) fn check(&self) {
         let overdue = self.unready().filter(|spare| spare.since.elapsed() >= REHEARSAL_TIMEOUT);
         overdue.for_each(|spare| spare.hold.stopper().stop());
     }
 
-    /// Those that are being made; one that was stopped ends by itself.
+    /// Spares that are being made. A stopped one ends by itself.
     fn unready(&self) -> impl Iterator<Item = &Spare> {
         let making = self.all.iter().filter(|spare| spare.made.get().is_none());
         making.filter(|spare| !spare.hold.stopper().wanted())
     }
 
-    /// One that is ready, else the one that will be first.
+    /// A spare that is ready, else the one that will be ready first.
     pub(super) fn take(&mut self) -> Option<Spare> {
-        // At an order, and not sooner: what cannot be made would be tried again and again.
+        // At an order, and not sooner: otherwise a spare that cannot be made would be tried again
+        // and again.
         self.all.retain(|spare| spare.made.get() != Some(&false));
         let ready = self.all.iter().position(|spare| spare.made.get().is_some());
         self.all.remove(ready.unwrap_or(0))
     }
 
-    /// Has as many made as are wanted.
+    /// Makes as many spares as are wanted.
     pub(super) fn fill(&mut self) {
         while self.all.len() < self.wanted {
             let (orders, given) = sync_channel(1);
@@ -96,12 +98,12 @@ impl Spares {
 }
 
 impl Spare {
-    /// Of the clone that it becomes.
+    /// The hold of the clone that it becomes.
     pub(super) fn hold(&self) -> Hold {
         self.hold.clone()
     }
 
-    /// Gives it an order. Back comes one that it cannot take.
+    /// Gives it an order. Returns the order if the spare has ended.
     pub(super) fn give(self, clone: RunningClone) -> Option<RunningClone> {
         self.orders.send(clone).err().map(|back| back.0)
     }
@@ -111,7 +113,7 @@ impl Spare {
 fn wait(family: &Family, given: &Receiver<RunningClone>, told: &OnceLock<bool>, stopper: Stopper) {
     let made = make(family, stopper).ok();
     let _ = told.set(made.is_some());
-    // One that failed has perhaps got an order meanwhile.
+    // An order may have come while the spare failed.
     let order = if made.is_some() { given.recv().ok() } else { given.try_recv().ok() };
     if let Some(clone) = order {
         clone.live(made);
@@ -119,9 +121,9 @@ fn wait(family: &Family, given: &Receiver<RunningClone>, told: &OnceLock<bool>, 
 }
 
 fn make(family: &Family, stopper: Stopper) -> Result<Process, MonitorError> {
-    let is_lesson = family.template.wants_lessons();
+    let is_lesson = family.template.wants_to_learn();
     let mut process = if is_lesson {
-        // What was touched ahead cannot be seen to be touched.
+        // Pages touched ahead of time are not marked when a clone uses them.
         family.template.spawn(&family.host)?
     } else {
         family.template.spawn_ahead(&family.host)?
@@ -131,7 +133,7 @@ fn make(family: &Family, stopper: Stopper) -> Result<Process, MonitorError> {
     if is_lesson {
         process.watch()?;
     }
-    // Its numbers are its own from here on: no two spares go on from one.
+    // From here on its random numbers are its own: no two spares share them.
     super::running::wake(&mut process);
     wait_idle(&mut process)?;
     Ok(process)
@@ -151,8 +153,8 @@ fn rehearse(process: &mut Process) -> Result<(), MonitorError> {
     wait_idle(process)
 }
 
-/// Rehearses with a first clone, and learns from it what all of them will touch. Bytes of its own
-/// that a spare then has.
+/// Rehearses with a first clone, and learns which pages all clones will touch. Returns the bytes
+/// that a spare then owns.
 pub(super) fn try_out(
     template: &Template,
     host: &Hypervisor,

@@ -1,4 +1,4 @@
-//! `wool-vmm unikernel`: one static program, without Linux and without a family. For `wool
+//! `wool-vmm unikernel`: runs one static program, without Linux and without a family. For `wool
 //! unikernel run`.
 
 use std::io::{self, Write as _};
@@ -8,28 +8,27 @@ use microvm::machine::Hypervisor;
 use microvm::unikernel::{Ended, Unikernel, UnikernelError};
 use thiserror::Error;
 
-/// Why it has no result.
+/// Why a program has no result.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// It is no such program, or there is no machine for it.
+    /// It is no unikernel, or there is no machine for it.
     #[error(transparent)]
     Unikernel(#[from] UnikernelError),
-    /// It did what its own rights do not allow.
+    /// It faulted: its own rights do not allow what it did.
     #[error(
         "the program faulted: exception {} at {:#x}, address {:#x}", .0.vector, .0.rip, .0.address
     )]
     Faulted(Fault),
-    /// Its output could not be passed on.
+    /// Its output could not be written.
     #[error("write what it says")]
     Write(#[from] io::Error),
 }
 
-/// Runs a program on its requests, one after another: what it answers goes to standard output, a
-/// line each, what it logs to standard error. Returns the status that it exits with; 0 once all is
-/// answered.
+/// Runs a program on its requests, one after another: each answer is a line of standard output, its
+/// log goes to standard error. Returns its exit status; 0 after the last answer.
 ///
 /// # Errors
-/// When it is no unikernel, faults, or cannot be heard.
+/// When it is no unikernel, faults, or its output cannot be written.
 pub fn run(
     host: &Hypervisor,
     file: &[u8],
@@ -39,7 +38,7 @@ pub fn run(
     let mut unikernel = Unikernel::new(host, file, argument.as_bytes())?;
     let mut requests = requests.iter();
     loop {
-        // What it logs nobody has to hear.
+        // The log may go nowhere.
         let ended = unikernel.run(&mut |text| drop(io::stderr().write_all(text)))?;
         match ended {
             Ended::Exited(status) => return Ok(status.to_le_bytes()[0]),

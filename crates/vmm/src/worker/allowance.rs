@@ -1,53 +1,52 @@
-//! How much memory a family's cgroup may hold: what the limits of its machines come to.
+//! The memory limit of a family's cgroup: the sum of what its machines may use.
 //!
-//! A monitor bounds each of its machines by what that maps. The cgroup bounds the monitor, whatever
-//! it has counted wrongly: its limit goes up with each machine that is ordered, and down again once
-//! machines are gone. A machine's part of it is ample, so that none meets the family's limit before
-//! its own.
+//! A monitor limits each of its machines by what the machine maps. The cgroup limits the monitor in
+//! case its count is wrong: the limit rises with each machine that is ordered, and falls when
+//! machines are gone. Each machine's part is ample, so that it meets its own limit first.
 
 use std::collections::HashMap;
 
 use sandbox::Limits;
 
-/// Bytes of the monitor itself, of spares, and of what it has read of layers.
+/// Bytes of the monitor itself, of spares, and of layers' indexes.
 const MONITOR: u64 = 256 << 20;
-/// Bytes of the monitor's and the kernel's for a machine: what was said and not taken (64 MiB,
-/// twice while it grows), pipes, page tables.
+/// Bytes of the monitor's and the kernel's for a machine: untaken output (64 MiB, twice while it
+/// grows), pipes, page tables.
 const MACHINE: u64 = 192 << 20;
 /// Bytes of memory that a machine can have at all.
 #[cfg(target_arch = "x86_64")]
 const MAX_ALLOWANCE: u64 = microvm::memory::layout::USER_END;
-/// There is none.
+/// Without a monitor there are no machines.
 #[cfg(not(target_arch = "x86_64"))]
 const MAX_ALLOWANCE: u64 = 0;
 
-/// Of one family.
+/// The limit of one family, and its parts.
 #[derive(Debug)]
 pub(super) struct Allowance {
-    /// The reference machine's, and the monitor's own.
+    /// Bytes of the reference machine and the monitor.
     base: u64,
-    /// Bytes of each machine that was ordered and is not gone.
+    /// Bytes of each machine that was ordered and is not gone, by number.
     machines: HashMap<u64, u64>,
     limit: u64,
 }
 
 impl Allowance {
-    /// Of a family whose reference machine has these limits.
+    /// For a family whose reference machine has these limits.
     pub(super) fn new(reference: Limits) -> Self {
         let base = reference.memory_bytes.saturating_add(MONITOR);
         Self { base, machines: HashMap::new(), limit: base }
     }
 
-    /// What the cgroup's limit is.
+    /// The cgroup's limit.
     pub(super) fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// A machine is ordered. What the limit is from now on, if it is another; `used` tells what the
-    /// family uses, and is asked before the limit goes down.
+    /// Adds a machine that is ordered. Returns the new limit if it changes; `used` tells the
+    /// family's memory, and is asked before the limit falls.
     ///
-    /// It goes up by more than is needed, and down when it is more than twice that: a change costs
-    /// the warden a command.
+    /// The limit rises by more than is needed, and falls when it is more than twice that: each
+    /// change is a command to the warden.
     pub(super) fn add(
         &mut self,
         number: u64,
@@ -59,7 +58,7 @@ impl Allowance {
         let limit = if needed > self.limit {
             ample(needed)
         } else if needed < self.limit / 2 {
-            // Whatever is there is not to be killed for it.
+            // Not below the memory in use, which would kill machines.
             ample(needed).max(ample(used())).min(self.limit)
         } else {
             self.limit
@@ -67,7 +66,7 @@ impl Allowance {
         (limit != std::mem::replace(&mut self.limit, limit)).then_some(limit)
     }
 
-    /// A machine's memory was given back.
+    /// Removes a machine whose memory was given back.
     pub(super) fn remove(&mut self, number: u64) {
         self.machines.remove(&number);
     }
@@ -77,8 +76,8 @@ fn ample(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 4)
 }
 
-/// Bytes that a machine can come to have within its limits, beside `given` that it shares until it
-/// writes there. One that is reset has the machine beside it that it goes back to.
+/// Bytes that a machine may come to use within its limits, beside the `given` bytes that it shares
+/// until it writes. A machine that is reset has its template beside it.
 pub(super) fn of_machine(limits: Limits, given: u64, reset: bool) -> u64 {
     let own = limits.memory_bytes.min(MAX_ALLOWANCE).saturating_add(limits.scratch_bytes);
     let own = own.saturating_add(given.min(MAX_ALLOWANCE));
@@ -126,7 +125,7 @@ mod tests {
         }
         let high = allowance.limit();
         (0..10).for_each(|number| allowance.remove(number));
-        // Nobody can tell.
+        // Memory in use is unknown.
         assert_eq!(allowance.add(10, machine, || u64::MAX), None);
         assert_eq!(allowance.limit(), high);
         let used = high / 2;

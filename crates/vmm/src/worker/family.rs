@@ -1,10 +1,10 @@
 //! The connection to one monitor: orders out, events in.
 //!
-//! | a monitor that has lost its mind | then |
+//! | if a compromised monitor | then |
 //! | --- | --- |
-//! | says of its reference machine what nobody has ordered | is not listened to any more: its family is lost |
-//! | tells of more files than there can be | as above |
-//! | has a clone fail again, or one that there is not | is not heard, nor logged |
+//! | tells of its reference machine without an order | it is not read any more: its family is lost |
+//! | tells of more files than there can be | its family is lost |
+//! | tells again that a clone failed, or of an unknown clone | the event is dropped, and not logged |
 //! | gives long reasons | they are cut |
 
 use std::collections::HashMap;
@@ -20,21 +20,19 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, watch};
 
 use super::allowance::Allowance;
-use super::warded::MonitorProcess;
-use crate::lacking::Lacking;
+use super::monitor_process::MonitorProcess;
 use crate::message::{Event, MAX_PACKET, Order};
+use crate::missing_calls::MissingCalls;
 
-/// Bytes that the files take that a reference machine says it has loaded, at most: some 300 000
-/// files.
+/// Bytes of the list of files that a reference machine has loaded: some 300 000 files.
 const MAX_FILES_BYTES: usize = 64 << 20;
-/// Bytes that an event takes that waits to be asked for, beside what it tells.
+/// Bytes of a queued event, beside its contents.
 const OF_AN_EVENT: usize = 256;
 
-/// A monitor and its machines. It ends when the last who holds it lets go: the zygote, and every
-/// instance.
+/// A monitor and its machines. Ends when the zygote and every instance have dropped it.
 #[derive(Debug)]
 pub(super) struct Family {
-    pub(super) warded: MonitorProcess,
+    pub(super) monitor: MonitorProcess,
     wire: Arc<Wire>,
     reader: tokio::task::JoinHandle<()>,
 }
@@ -44,45 +42,46 @@ struct Wire {
     socket: AsyncFd<OwnedFd>,
     clones: Mutex<HashMap<u64, Arc<State>>>,
     allowance: Mutex<Allowance>,
-    /// How much it may say yet of the reference machine, its files apart: one thing for each order,
-    /// and that it is up. What is said waits here until somebody asks, for as long as other
-    /// families' snapshots take.
+    /// Events about the reference machine that are still allowed, its files apart: one for each
+    /// order, and [`Event::Up`]. They wait here until they are read, for as long as other families'
+    /// snapshots take.
     owed: AtomicUsize,
     lost: AtomicBool,
-    lacking: Arc<Lacking>,
+    missing_calls: Arc<MissingCalls>,
 }
 
-/// What the monitor has told of a clone.
+/// The worker's knowledge of a clone.
 #[derive(Debug)]
 pub(super) struct State {
     stage: watch::Sender<Stage>,
     bytes: AtomicU64,
-    /// What its guest wrote and did not say itself, once it has ended.
+    /// The end of its guest's output, once the guest has ended.
     last_words: OnceLock<String>,
 }
 
-/// Where a clone stands.
+/// The stage of a clone's life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It was ordered.
+    /// Its order was sent.
     Ordered,
     /// It waits for its code, or has it.
     Lives,
-    /// There is none: why, and whether that may change.
+    /// It was not made: the reason, and whether a later try may succeed.
     Refused(String, bool),
-    /// It ended.
+    /// Its guest ended.
     Ended(Death),
-    /// Its monitor is gone.
+    /// Its monitor ended.
     Lost,
 }
 
 impl Stage {
-    /// Whether it comes after another: a clone's stages never go back, whatever its monitor says.
+    /// Whether this stage comes after another: a clone's stages never go back, whatever its monitor
+    /// says.
     fn follows(&self, other: &Self) -> bool {
         let place = |stage: &Self| match stage {
             Self::Ordered => 0,
             Self::Lives => 1,
-            // Its end may be told beside.
+            // Its end may be told as well.
             Self::Refused(..) => 2,
             Self::Ended(_) => 3,
             Self::Lost => 4,
@@ -96,14 +95,14 @@ impl State {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// The first that are told: a monitor tells of each end once.
+    /// Keeps the first ones: a monitor tells of each end once.
     fn note_last_words(&self, said: String) {
         if !said.is_empty() {
             let _ = self.last_words.set(said);
         }
     }
 
-    /// Those that were told.
+    /// The end of its guest's output; empty if none was told.
     pub(super) fn last_words(&self) -> &str {
         self.last_words.get().map_or("", String::as_str)
     }
@@ -112,7 +111,7 @@ impl State {
         self.stage.borrow().clone()
     }
 
-    /// Waits until it stands elsewhere than here.
+    /// Waits until it leaves these stages.
     pub(super) async fn beyond(&self, here: &[Stage]) -> Stage {
         let mut stages = self.stage.subscribe();
         let beyond = stages.wait_for(|stage| !here.contains(stage)).await;
@@ -121,24 +120,24 @@ impl State {
 }
 
 impl Family {
-    /// Takes over a started monitor. What it says of the reference machine comes out of the
+    /// Takes over a started monitor. Its events about the reference machine come out of the
     /// receiver.
     pub(super) fn new(
-        warded: MonitorProcess,
+        monitor: MonitorProcess,
         control: OwnedFd,
-        lacking: Arc<Lacking>,
+        missing_calls: Arc<MissingCalls>,
         allowance: Allowance,
     ) -> io::Result<(Self, mpsc::UnboundedReceiver<Event>)> {
         let socket = container::watch(control)?;
         let (clones, allowance) = (Mutex::default(), Mutex::new(allowance));
         let (owed, lost) = (AtomicUsize::new(1), AtomicBool::new(false));
-        let wire = Arc::new(Wire { socket, clones, allowance, owed, lost, lacking });
+        let wire = Arc::new(Wire { socket, clones, allowance, owed, lost, missing_calls });
         let (tell, told) = mpsc::unbounded_channel();
         let reader = tokio::spawn(read(Arc::clone(&wire), tell));
-        Ok((Self { warded, wire, reader }, told))
+        Ok((Self { monitor, wire, reader }, told))
     }
 
-    /// Sends an order.
+    /// Sends an order, waiting for room in the socket.
     pub(super) async fn order(
         &self,
         order: &Order,
@@ -152,32 +151,33 @@ impl Family {
         let send = |socket: &OwnedFd| scm::send(socket.as_fd(), &packet, fds, false);
         let sent = self.wire.socket.async_io(Interest::WRITABLE, send).await;
         sent.map(drop).map_err(|error| ProviderError::ZygoteLost {
-            id: self.warded.id(),
+            id: self.monitor.id(),
             reason: format!("its monitor does not listen: {error}"),
         })
     }
 
-    /// Sends an order that is not waited for.
+    /// Sends an order without waiting.
     ///
     /// # Errors
-    /// When the monitor does not listen, or has very many orders to read yet.
+    /// When the monitor has gone, or has too many orders to read.
     pub(super) fn tell(&self, order: &Order) -> io::Result<()> {
         let packet = serde_json::to_vec(order)?;
         scm::send(self.wire.socket.get_ref().as_fd(), &packet, &[], false).map(drop)
     }
 
-    /// Has the family's cgroup hold a clone that will be ordered, of so many bytes at most.
+    /// Raises the cgroup's limit for a clone that will be ordered, of this many bytes.
     pub(super) fn make_room(&self, number: u64, bytes: u64) {
-        // Where nobody can tell, it uses all that it may.
-        let used = || self.warded.memory().unwrap_or(u64::MAX);
+        // If it cannot be told, all that is allowed counts as used.
+        let used = || self.monitor.memory().unwrap_or(u64::MAX);
         let mut allowance = self.wire.allowance();
         if let Some(limit) = allowance.add(number, bytes, used) {
-            // While it is locked: the warden hears of limits in the order in which they were found.
-            self.warded.limit(limit);
+            // Under the lock, so that the warden receives limits in the order in which they were
+            // computed.
+            self.monitor.limit(limit);
         }
     }
 
-    /// Notes a clone that will be ordered, so that nothing that is told of it is missed.
+    /// Notes a clone before its order is sent, so that no event of it is missed.
     pub(super) fn expect(&self, number: u64, bytes: u64) -> Arc<State> {
         let stage = if self.alive() { Stage::Ordered } else { Stage::Lost };
         let state = State {
@@ -190,19 +190,19 @@ impl Family {
         state
     }
 
-    /// Bytes that its clones have of their own, as told last.
+    /// Bytes that its clones own, as last told.
     pub(super) fn clones_weigh(&self) -> u64 {
         self.wire.clones().values().map(|state| state.bytes()).sum()
     }
 
-    /// Forgets a clone.
+    /// Forgets a clone, whose instance was dropped.
     pub(super) fn forget(&self, number: u64) {
         self.wire.clones().remove(&number);
     }
 
     /// Whether its monitor is there.
     pub(super) fn alive(&self) -> bool {
-        !self.wire.lost.load(Ordering::Acquire) && self.warded.process.alive()
+        !self.wire.lost.load(Ordering::Acquire) && self.monitor.process.alive()
     }
 }
 
@@ -214,7 +214,7 @@ impl Drop for Family {
 
 impl Wire {
     fn clones(&self) -> MutexGuard<'_, HashMap<u64, Arc<State>>> {
-        // Whole between any two operations on it.
+        // The list is consistent between any two operations on it.
         self.clones.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -223,7 +223,7 @@ impl Wire {
         self.allowance.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes what is told of a clone; gives back what is told of the reference machine.
+    /// Notes an event about a clone; returns an event about the reference machine.
     fn note(&self, event: Event) -> Option<Event> {
         let (number, stage) = match event {
             Event::Weighs { number, bytes } => {
@@ -237,7 +237,7 @@ impl Wire {
                 return None;
             }
             Event::Lacks { call } => {
-                if self.lacking.note(call) {
+                if self.missing_calls.note(call) {
                     tracing::info!(call, "a guest tried a system call that micro-VMs do not have");
                 }
                 return None;
@@ -262,7 +262,8 @@ impl Wire {
         None
     }
 
-    /// Has a clone stand elsewhere. Whether that is news: there is one, and it had not come so far.
+    /// Moves a clone to a stage. Returns whether that is news: the clone exists, and was not there
+    /// yet.
     fn step(&self, number: u64, next: Stage) -> bool {
         self.clones().get(&number).is_some_and(|state| {
             state.stage.send_if_modified(|stage| {
@@ -275,17 +276,17 @@ impl Wire {
         })
     }
 
-    /// Whether the monitor may say one thing more of its reference machine.
+    /// Whether the monitor may send one more event about its reference machine.
     fn owes(&self) -> bool {
         let one_less = |owed: usize| owed.checked_sub(1);
         self.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok()
     }
 }
 
-/// Reads what the monitor says, until it ends.
+/// Reads the monitor's events until it ends.
 async fn read(wire: Arc<Wire>, tell: mpsc::UnboundedSender<Event>) {
     let mut packet = vec![0; MAX_PACKET];
-    // A monitor is not trusted with this process's memory: its files are counted by what holds
+    // A monitor is not trusted with this process's memory: files are counted by the bytes that hold
     // them.
     let mut files = 0_usize;
     loop {
@@ -304,8 +305,8 @@ async fn read(wire: Arc<Wire>, tell: mpsc::UnboundedSender<Event>) {
             if !may_be {
                 break;
             }
-            // Nobody listens once the reference machine is frozen, and saved where that is done;
-            // its clones go on.
+            // After the reference machine was frozen and saved there is no receiver, while its
+            // clones go on.
             drop(tell.send(event));
         }
     }
@@ -321,14 +322,14 @@ async fn read(wire: Arc<Wire>, tell: mpsc::UnboundedSender<Event>) {
     }
 }
 
-/// Bytes that the note of a file takes.
+/// Bytes of a file's entry.
 fn held(file: &LoadedFile) -> usize {
     let variables = file.variables.iter().map(|name| size_of::<String>() + name.len());
     let names = file.module.len() + file.path.len() + file.importer.len();
     size_of::<LoadedFile>() + names + variables.sum::<usize>()
 }
 
-/// Waits for what comes of an order to the reference machine; collects the files on the way.
+/// Waits for the event that answers an order to the reference machine; collects files on the way.
 pub(super) async fn answer(
     family: &Family,
     told: &mut mpsc::UnboundedReceiver<Event>,
@@ -349,7 +350,7 @@ pub(super) async fn answer(
 
 /// Why a monitor ended early.
 async fn not_started(family: &Family) -> ProviderError {
-    match family.warded.inspect().await {
+    match family.monitor.inspect().await {
         Ok((death, stderr)) => ProviderError::ended_early("the micro-VMs' monitor", death, &stderr),
         Err(error) => error,
     }
@@ -371,7 +372,7 @@ mod tests {
             allowance: Mutex::new(Allowance::new(sandbox::Limits::default())),
             owed: AtomicUsize::new(1),
             lost: AtomicBool::new(false),
-            lacking: Arc::new(Lacking::open(directory)),
+            missing_calls: Arc::new(MissingCalls::open(directory)),
         };
         (Arc::new(wire), theirs)
     }
@@ -386,8 +387,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (wire, monitor) = wire(directory.path());
         let (tell, mut told) = mpsc::unbounded_channel();
-        // It is up, and its snapshot was written; the worker saves another family's meanwhile and
-        // does not look.
+        // It is up, and its snapshot was written, while the worker still saves another family's.
         wire.owed.fetch_add(1, Ordering::Relaxed);
         say(&monitor, &Event::Up {});
         say(&monitor, &Event::Files { files: Vec::new() });

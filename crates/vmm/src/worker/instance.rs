@@ -41,7 +41,7 @@ impl Sandbox for MachineInstance {
         self.id
     }
 
-    /// As the monitor told last: pages that are not shared with the reference machine.
+    /// Pages that it does not share with the reference machine, as the monitor told last.
     fn memory(&self) -> io::Result<u64> {
         Ok(self.state.bytes())
     }
@@ -58,7 +58,7 @@ impl Instance for MachineInstance {
         Ok(channel)
     }
 
-    /// A machine that waits for its channel does not run; one that does something else is held.
+    /// A machine that waits for its channel does not run; one that runs on is held.
     fn pause(&self) -> io::Result<()> {
         self.family.tell(&Order::Rest { number: self.id.0 })
     }
@@ -67,7 +67,7 @@ impl Instance for MachineInstance {
         self.family.tell(&Order::Go { number: self.id.0 })
     }
 
-    /// Of one that has ended: while it runs only its guest knows.
+    /// Output of a guest that has ended: while it runs, it sends its output itself.
     fn untold(&self) -> Pending<'_, Vec<u8>> {
         Box::pin(async { Ok(self.state.last_words().as_bytes().to_vec()) })
     }
@@ -76,7 +76,7 @@ impl Instance for MachineInstance {
         Box::pin(async move {
             match self.state.beyond(&[Stage::Ordered, Stage::Lives]).await {
                 Stage::Ended(death) => Ok(death),
-                Stage::Lost => Ok(self.family.warded.inspect().await?.0),
+                Stage::Lost => Ok(self.family.monitor.inspect().await?.0),
                 Stage::Refused(reason, _) => Err(ProviderError::Refused(reason)),
                 Stage::Ordered | Stage::Lives => Ok(Death::Unknown),
             }

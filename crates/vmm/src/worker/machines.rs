@@ -1,4 +1,4 @@
-//! The provider.
+//! The provider of micro-VMs, as the engine sees it.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -14,30 +14,30 @@ use super::shared::{Absent, Shared};
 use super::snapshots::Snapshots;
 use super::zygote::MachineZygote;
 use crate::HAS_MACHINES;
-use crate::lacking::Lacking;
+use crate::missing_calls::MissingCalls;
 
-/// Clones that a family keeps ready, at most: each costs about a megabyte and some milliseconds.
+/// Clones that a family keeps ready: each costs about a megabyte and some milliseconds.
 const MAX_SPARES: usize = 2;
 
-/// Makes micro-VMs.
+/// Makes micro-VMs: a [`Provider`].
 #[derive(Debug, Clone)]
 pub struct Machines {
     shared: Arc<Shared>,
 }
 
-/// What is kept of reference machines on disk.
+/// How snapshots of reference machines are kept on disk.
 #[derive(Clone, Copy, Debug)]
 pub struct Keep {
-    /// Bytes of all snapshots together; 0: none are kept, and those that are there are removed.
+    /// Bytes of all snapshots together. With 0, none are kept, and existing ones are removed.
     pub bytes: u64,
-    /// How old a machine can be that is restored.
+    /// Greatest age of a machine that is restored.
     pub age: Duration,
 }
 
 impl Machines {
-    /// A provider on top of the containers' warden, on a state directory; `spares` are the clones
-    /// that each family keeps ready, `cpu` is what all machines of one family have of the
-    /// processors together, `keep` is what stays on disk.
+    /// A provider on top of the containers' warden. `state` is the state directory, `spares` the
+    /// clones that each family keeps ready, `cpu` the processors of all machines of one family
+    /// together, `keep` the snapshots.
     ///
     /// # Errors
     /// Where the machine has no KVM, or another processor.
@@ -48,16 +48,16 @@ impl Machines {
         cpu: Cpu,
         keep: Keep,
     ) -> Result<Self, Absent> {
-        // Whether it can be used is seen when the first monitor starts, as root.
+        // Whether it can be used is found out by the first monitor, which starts as root.
         Absent::check(HAS_MACHINES, Path::new("/dev/kvm"))?;
-        let (containers, lacking) = (containers.clone(), Arc::new(Lacking::open(state)));
+        let (containers, missing_calls) = (containers.clone(), Arc::new(MissingCalls::open(state)));
         let (spares, snapshots) = (spares.min(MAX_SPARES), open(state, keep));
         let (saving, absent) = (Semaphore::new(1), OnceLock::new());
-        let shared = Shared { containers, cpu, spares, lacking, snapshots, saving, absent };
+        let shared = Shared { containers, cpu, spares, missing_calls, snapshots, saving, absent };
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Why there can be none after all, if a monitor has found out.
+    /// Why there are no machines after all, if a monitor has found that out.
     #[must_use]
     pub fn absent(&self) -> Option<&Absent> {
         self.shared.absent.get()
@@ -74,7 +74,7 @@ impl Machines {
     }
 }
 
-/// What is on disk; none where nothing is to be, or can be.
+/// The snapshots on disk; none if none are to be kept, or the directory cannot be used.
 fn open(state: &Path, keep: Keep) -> Option<Arc<Snapshots>> {
     if keep.bytes == 0 {
         Snapshots::remove_all(state);
@@ -93,7 +93,7 @@ impl Provider for Machines {
 
     fn create_instance(&self, spec: InstanceSpec) -> Pending<'_, Box<dyn Instance>> {
         Box::pin(async move {
-            // The instance keeps its family.
+            // The instance keeps its family alive.
             let zygote = ZygoteSpec {
                 kind: spec.kind,
                 python: spec.python.clone(),
@@ -108,7 +108,7 @@ impl Provider for Machines {
     }
 
     fn reaping(&self) -> usize {
-        // Monitors are among those that the containers' provider counts.
+        // Monitors are counted by the containers' provider.
         0
     }
 

@@ -4,10 +4,10 @@ mod allowance;
 mod family;
 mod instance;
 mod machines;
+mod monitor_process;
 mod saving;
 mod shared;
 mod snapshots;
-mod warded;
 mod zygote;
 
 pub use machines::{Keep, Machines};

@@ -1,5 +1,5 @@
-//! How a snapshot comes from a monitor to the disk: through a pipe, so that the file is the
-//! worker's alone, and no longer than it allows.
+//! Writes a snapshot from a monitor to the disk, through a pipe: the file is the worker's alone,
+//! and no longer than it allows.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,34 +16,34 @@ use super::shared::Shared;
 use super::snapshots::{Origin, Snapshots};
 use crate::message::Event;
 
-/// Longest that a monitor may take: some hundred megabytes, on a busy machine.
+/// Longest time of a snapshot: some hundred megabytes, on a busy machine.
 const SAVE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Bytes that are read at a time.
+/// Bytes of one reading.
 const READ: usize = 256 << 10;
 
-/// A snapshot that a monitor was told to write.
+/// A snapshot that a monitor was ordered to write.
 #[derive(Debug)]
 pub(super) struct Saving {
     pub(super) origin: Origin,
-    /// How long ago the machine's interpreter started.
+    /// Time since the machine's interpreter started.
     pub(super) age: Duration,
     pub(super) imports: Imports,
     pub(super) pipe: Receiver,
-    /// What the monitor says.
+    /// Events of the monitor's.
     pub(super) told: mpsc::UnboundedReceiver<Event>,
 }
 
-/// The worker's end, and the monitor's.
+/// A pipe: the worker's end, and the monitor's.
 pub(super) fn pipe() -> io::Result<(Receiver, OwnedFd)> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-    // Where that is more than a user may have, it stays as it is.
+    // If a user may not have that much, the pipe stays as it is.
     let _ = fcntl_setpipe_size(&reader, READ);
     Ok((Receiver::from_owned_fd(reader)?, writer))
 }
 
 impl Saving {
-    /// Writes what comes, until the monitor says that it is all. Off the path of calls, one after
-    /// another.
+    /// Writes the snapshot until the monitor tells its end. Off the path of calls, one snapshot at
+    /// a time.
     pub(super) async fn finish(mut self, shared: Arc<Shared>) {
         let Some(snapshots) = &shared.snapshots else { return };
         let Ok(_turn) = shared.saving.acquire().await else { return };
@@ -51,7 +51,7 @@ impl Saving {
             Ok(Ok(Some(bytes))) => {
                 tracing::info!(bytes, "a snapshot of a reference machine was written")
             }
-            // The family went meanwhile, which is nobody's fault.
+            // The family ended meanwhile, which is no error.
             Ok(Ok(None)) => {}
             Ok(Err(error)) => {
                 tracing::warn!(%error, "a snapshot of a reference machine was not written");
@@ -60,7 +60,7 @@ impl Saving {
         }
     }
 
-    /// How many bytes it has; none when the family is gone.
+    /// Bytes of the snapshot; none when the family has ended.
     async fn write(&mut self, snapshots: &Arc<Snapshots>) -> io::Result<Option<u64>> {
         let (origin, imports) = (self.origin.clone(), std::mem::take(&mut self.imports));
         let (snapshots, age) = (Arc::clone(snapshots), self.age);
@@ -91,7 +91,7 @@ impl Saving {
     }
 }
 
-/// Does what waits for the disk, or has much to hash, on a thread that no call waits for.
+/// Works on a thread of its own while no call waits: for the disk, and for hashing.
 async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {

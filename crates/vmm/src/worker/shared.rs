@@ -9,27 +9,27 @@ use thiserror::Error;
 use tokio::sync::Semaphore;
 
 use super::snapshots::Snapshots;
-use crate::lacking::Lacking;
+use crate::missing_calls::MissingCalls;
 
-/// Why there can be no micro-VMs on this machine.
+/// Why this machine has no micro-VMs.
 #[derive(Debug, Error)]
 pub enum Absent {
-    /// Another processor than they are for.
+    /// The processor is not an x86-64.
     #[error(
         "micro-VMs need an x86-64 processor: use a container, or let the function fall back: fallback = \"container\""
     )]
     Processor,
-    /// No KVM.
+    /// There is no `/dev/kvm`.
     #[error(
         "this machine has no /dev/kvm: switch virtualisation on in its firmware (or, for a virtual machine, nested virtualisation in its host) and load the module kvm_intel or kvm_amd; or let the function fall back: fallback = \"container\""
     )]
     NoKvm,
-    /// KVM is there and cannot be used, as a monitor has found.
+    /// A monitor found that KVM cannot be used.
     #[error(
         "this machine's KVM cannot be used: {0}; see to that and restart the worker, or let the function fall back: fallback = \"container\""
     )]
     Unusable(String),
-    /// The operator does not want them.
+    /// The operator has switched them off.
     #[error(
         "micro-VMs are switched off on this machine: have `microvms` set to true, or let the function fall back: fallback = \"container\""
     )]
@@ -37,7 +37,7 @@ pub enum Absent {
 }
 
 impl Absent {
-    /// What is known without trying KVM out, of a machine that has this file.
+    /// Checks what can be known without trying KVM: the processor, and the device `kvm`.
     pub(super) fn check(has_machines: bool, kvm: &Path) -> Result<(), Self> {
         match (has_machines, kvm.exists()) {
             (false, _) => Err(Self::Processor),
@@ -47,25 +47,25 @@ impl Absent {
     }
 }
 
-/// What all families have in common.
+/// What all families of a worker share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) containers: Containers,
-    /// What all machines of one family have of the processors together.
+    /// Processors of all machines of one family together.
     pub(super) cpu: Cpu,
     /// Clones that each family keeps ready.
     pub(super) spares: usize,
-    pub(super) lacking: Arc<Lacking>,
+    pub(super) missing_calls: Arc<MissingCalls>,
     pub(super) snapshots: Option<Arc<Snapshots>>,
     /// One snapshot is written at a time.
     pub(super) saving: Semaphore,
-    /// Why there are none, once a monitor has found out: only it opens KVM with the rights that it
-    /// has.
+    /// Why there are no machines, once a monitor has found out: only it opens KVM with its own
+    /// rights.
     pub(super) absent: OnceLock<Absent>,
 }
 
 impl Shared {
-    /// Notes that there can be no machines as long as this worker runs.
+    /// Notes that there are no machines as long as this worker runs.
     pub(super) fn without_machines(&self, reason: String) -> ProviderError {
         let absent = self.absent.get_or_init(|| {
             let absent = Absent::Unusable(reason);

@@ -1,20 +1,21 @@
 //! Snapshots of reference machines, kept in the state directory.
 //!
 //! ```text
-//!   STATE/snapshots/key        32 random bytes: by them the worker knows what it has written
-//!   STATE/snapshots/ID         hash │ length, header │ what the monitor wrote      mode 0600
-//!   STATE/snapshots/ID.N.new   one that is being written
+//!   STATE/snapshots/key        32 random bytes, by which the worker recognises its own snapshots
+//!   STATE/snapshots/ID         hash │ length, header │ the monitor's bytes         mode 0600
+//!   STATE/snapshots/ID.N.new   a snapshot that is being written
 //!
 //!   begin ─► push … ─► finish: hash, rename, the least recently used go   (dropped before: removed)
-//!   find ──► StoredSnapshot: opened, its hash is right, its header is that of what is wanted, it is not too old
-//!        └─► removed, with a word in the log
+//!   find ──► StoredSnapshot: opened, hash right, header as wanted, not too old
+//!        └─► removed, with a line in the log
 //! ```
-//! ID is a hash of what the machine is made from ([`Origin`]). The hash in front is BLAKE3 of
-//! everything behind it, keyed: the key never leaves this process, so a file that anybody else has
-//! written or changed is as good as one that the disk has damaged. What the monitor wrote is
-//! checked once more by the one that restores it, against its own host and build.
 //!
-//! A snapshot is a cache: whatever goes wrong with one costs time and nothing else.
+//! ID is a hash of what the machine is made from ([`Origin`]). The hash in front is BLAKE3 of
+//! everything behind it, keyed: the key never leaves this process, so a file of another writer is
+//! treated like one that the disk has damaged. The monitor that restores a snapshot checks its
+//! bytes once more, against its own host and build.
+//!
+//! A snapshot is a cache: a bad one costs time and nothing else.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -34,36 +35,35 @@ use thiserror::Error;
 /// Bytes of the hash.
 const HASH: u64 = 32;
 const KEY: &str = "key";
-/// What stands behind the name of one that is being written.
+/// Suffix of a snapshot that is being written.
 const NEW: &str = ".new";
 
-/// Those of a state directory. All that it does waits for the disk: not on a thread that others
-/// wait for.
+/// The snapshots of a state directory. All operations wait for the disk, so they belong on a thread
+/// of their own.
 #[derive(Debug)]
 pub(super) struct Snapshots {
     directory: PathBuf,
     key: [u8; 32],
-    /// Bytes of all together.
+    /// Limit of all snapshots together, in bytes.
     most_bytes: u64,
     most_age: Duration,
     written: AtomicU64,
 }
 
-/// What a reference machine is made from: equal ones lead to machines that can stand for each
-/// other.
+/// What a reference machine is made from: equal origins lead to interchangeable machines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Origin {
     /// Base, guest, packages, network class, tenant and limits.
     spec: ZygoteSpec,
-    /// All that was imported, in the order of names.
+    /// Imported modules, sorted by name.
     modules: Vec<String>,
 }
 
-/// What the worker knows of the machine beside its snapshot.
+/// The worker's knowledge of a saved machine.
 #[derive(Debug, Serialize, Deserialize)]
 struct Header {
     origin: Origin,
-    /// When its interpreter started, in nanoseconds since the host did.
+    /// When its interpreter started, in nanoseconds since the host was started.
     born: u64,
     imports: Imports,
 }
@@ -71,14 +71,14 @@ struct Header {
 /// A snapshot that can be restored.
 #[derive(Debug)]
 pub(super) struct StoredSnapshot {
-    /// Open for reading, where the monitor's part begins.
+    /// Open for reading, at the monitor's bytes.
     pub(super) file: File,
     pub(super) imports: Imports,
-    /// How long ago its interpreter started.
+    /// Time since its interpreter started.
     pub(super) age: Duration,
 }
 
-/// Why a file is removed.
+/// Why a snapshot is removed.
 #[derive(Debug, Error)]
 enum Unfit {
     #[error("it is damaged, or this worker did not write it")]
@@ -93,7 +93,7 @@ enum Unfit {
 
 impl Origin {
     pub(super) fn new(spec: &ZygoteSpec, modules: &[String]) -> Self {
-        // The order in which they were thought of is nobody's wish.
+        // The order of imports carries no meaning.
         let mut modules = modules.to_vec();
         modules.sort_unstable();
         modules.dedup();
@@ -102,15 +102,15 @@ impl Origin {
     }
 
     fn id(&self) -> String {
-        // Plain data: it can be written.
+        // Plain data always serialises.
         let text = serde_json::to_vec(self).unwrap_or_default();
         blake3::hash(&text).to_hex().as_str()[..32].to_owned()
     }
 }
 
 impl Snapshots {
-    /// Those of a state directory; `most_bytes` and `most_age` bound them. What a worker that was
-    /// killed left half written is removed.
+    /// Opens the snapshots of a state directory, limited by `most_bytes` and `most_age`.
+    /// Half-written files of a killed worker are removed.
     ///
     /// # Errors
     /// When the directory cannot be made or read.
@@ -129,7 +129,7 @@ impl Snapshots {
         Ok(snapshots)
     }
 
-    /// Removes those of a state directory whose worker is to keep none.
+    /// Removes all snapshots of a state directory, for a worker that keeps none.
     pub(super) fn remove_all(state: &Path) {
         match fs::remove_dir_all(state.join("snapshots")) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -139,7 +139,7 @@ impl Snapshots {
         }
     }
 
-    /// That of a machine, if there is a good one. Reads all of it.
+    /// The snapshot of a machine, if there is a good one. Reads all of it.
     pub(super) fn find(&self, origin: &Origin) -> Option<StoredSnapshot> {
         let path = self.path(origin);
         let unfit = match self.check(&path, origin) {
@@ -156,7 +156,7 @@ impl Snapshots {
     }
 
     fn check(&self, path: &Path, origin: &Origin) -> Result<StoredSnapshot, Unfit> {
-        // Of a pipe the other end would be waited for.
+        // Opening a pipe would wait for its other end.
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
         let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         if !file.metadata()?.is_file() {
@@ -180,15 +180,15 @@ impl Snapshots {
         if header.origin != *origin {
             return Err(Unfit::Other);
         }
-        // Before the host was started anew it was born later.
+        // A machine from before the host's start has a later birth.
         let age = since_start().checked_sub(header.born).map(Duration::from_nanos);
         let age = age.filter(|age| *age < self.most_age).ok_or(Unfit::Old)?;
-        // It was used.
+        // Marks its last use.
         file.set_modified(SystemTime::now())?;
         Ok(StoredSnapshot { file, imports: header.imports, age })
     }
 
-    /// Begins to write that of a machine, whose interpreter started just `age` ago.
+    /// Begins to write the snapshot of a machine whose interpreter started `age` ago.
     ///
     /// # Errors
     /// When the directory cannot be written to.
@@ -213,12 +213,12 @@ impl Snapshots {
         Ok(writing)
     }
 
-    /// Removes that of a machine.
+    /// Removes the snapshot of a machine.
     pub(super) fn forget(&self, origin: &Origin) {
         remove(&self.path(origin));
     }
 
-    /// Removes all of them; those that are being written come to nothing.
+    /// Removes all snapshots; those that are being written come to nothing.
     pub(super) fn forget_all(&self) {
         match self.files(|name| name != KEY) {
             Ok(files) => files.iter().for_each(|(path, _)| remove(path)),
@@ -232,7 +232,7 @@ impl Snapshots {
         self.directory.join(origin.id())
     }
 
-    /// Removes the least recently used beyond what all may have together.
+    /// Removes the least recently used snapshots beyond the limit.
     fn make_room(&self) -> io::Result<()> {
         let mut all = Vec::new();
         for (path, data) in self.files(|name| name != KEY && !name.ends_with(NEW))? {
@@ -262,7 +262,7 @@ impl Snapshots {
     }
 }
 
-/// One that is being written. Dropping it before it is finished removes it.
+/// A snapshot that is being written. Dropping it before it is finished removes it.
 #[derive(Debug)]
 pub(super) struct Writing {
     snapshots: Arc<Snapshots>,
@@ -274,10 +274,10 @@ pub(super) struct Writing {
 }
 
 impl Writing {
-    /// Goes on with these bytes.
+    /// Appends bytes.
     ///
     /// # Errors
-    /// When it has more than all may have together, or the disk is full.
+    /// When it exceeds the limit of all snapshots, or the disk is full.
     pub(super) fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.length = self.length.saturating_add(bytes.len() as u64);
         if self.length > self.snapshots.most_bytes {
@@ -287,14 +287,14 @@ impl Writing {
         self.file.write_all(bytes)
     }
 
-    /// It is whole: how many bytes it has.
+    /// Completes it, and returns its length in bytes.
     ///
     /// # Errors
     /// When the disk is full.
     pub(super) fn finish(self) -> io::Result<u64> {
         self.file.write_all_at(self.hasher.finalize().as_bytes(), 0)?;
         if fs::symlink_metadata(&self.path).is_ok_and(|it| it.is_dir()) {
-            // In the place of a file: no file can be put there.
+            // Something stands in the file's place, where no file can be put.
             remove(&self.path);
         }
         fs::rename(&self.new, &self.path)?;
@@ -305,12 +305,12 @@ impl Writing {
 
 impl Drop for Writing {
     fn drop(&mut self) {
-        // Gone if it was finished.
+        // Already renamed if it was finished.
         remove(&self.new);
     }
 }
 
-/// Whatever is there.
+/// Removes a file or a directory.
 fn remove(path: &Path) {
     let removed = match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::IsADirectory => fs::remove_dir_all(path),
@@ -331,8 +331,7 @@ fn since_start() -> u64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(rest)
 }
 
-/// The key in a file; one that is not whole is made anew, and what was written by it is nobody's
-/// any more.
+/// The key of a file. An incomplete one is replaced, and snapshots written with it are refused.
 fn key(path: &Path) -> io::Result<[u8; 32]> {
     match fs::read(path) {
         Ok(bytes) => {

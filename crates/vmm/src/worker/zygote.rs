@@ -16,18 +16,18 @@ use tokio::sync::mpsc;
 use super::allowance::{Allowance, of_machine};
 use super::family::{Family, Stage, answer};
 use super::instance::MachineInstance;
+use super::monitor_process::MonitorProcess;
 use super::saving::{self, Saving};
 use super::shared::Shared;
 use super::snapshots::{Origin, StoredSnapshot};
-use super::warded::MonitorProcess;
 use crate::MAX_MACHINES;
 use crate::message::{CODE, Event, GUEST, Order, PACKAGES, Place};
 
 /// Threads of a monitor: one for each clone, and one of the kernel's own for each.
 const THREADS: u32 = 2 * MAX_MACHINES;
-/// Longest list of modules in one order.
+/// Bytes of the list of modules in one order.
 const MODULES_BYTES: usize = 32 << 10;
-/// Layers whose descriptors are kept at hand.
+/// Layers whose descriptors are kept open.
 const MAX_LAYERS: usize = 64;
 
 /// A frozen machine that clones are made of.
@@ -37,21 +37,21 @@ pub(super) struct MachineZygote {
     family: Arc<Family>,
     spec: ZygoteSpec,
     imports: Imports,
-    /// All that it has imported: of its ancestors, too.
+    /// All imported modules, its ancestors' included.
     modules: Vec<String>,
-    /// How old it was when it was made: not new if a snapshot was restored.
+    /// Age of the machine when this zygote was made: not zero if a snapshot was restored.
     age: Duration,
-    /// Bytes that it weighed when it had no clones; 0 where the host cannot tell.
+    /// Bytes of its memory before it had clones; 0 where the host cannot tell.
     bytes: u64,
     clone_bytes: u64,
-    /// Bytes that a clone has mapped from the start, and shares until it writes there.
+    /// Bytes that a clone shares from the start, until it writes there.
     given_bytes: u64,
     opened: Mutex<HashMap<String, Arc<OwnedFd>>>,
 }
 
 impl MachineZygote {
-    /// Makes one that has imported `modules`: of its snapshot if there is a good one, else from the
-    /// start.
+    /// A machine that has imported `modules`: from its snapshot if there is a good one, else from
+    /// the start.
     pub(super) async fn make(
         shared: Arc<Shared>,
         spec: ZygoteSpec,
@@ -70,8 +70,8 @@ impl MachineZygote {
                 Err(absent @ ProviderError::Absent(_)) => return Err(absent),
                 Err(error) => {
                     tracing::warn!(%error, "the snapshot of a reference machine is refused");
-                    // Whatever is wrong with it, the machine is there without; a host that is short
-                    // of something says nothing of the file.
+                    // A refused snapshot is removed, unless the host was short of something, which
+                    // says nothing about the file.
                     if !matches!(error, ProviderError::Exhausted { .. } | ProviderError::WardenGone)
                     {
                         shared.snapshots.iter().for_each(|snapshots| snapshots.forget(&origin));
@@ -82,7 +82,7 @@ impl MachineZygote {
         Self::start(shared, spec, modules, origin).await
     }
 
-    /// Has a monitor go on from a snapshot.
+    /// Has a monitor restore a snapshot.
     async fn restore(
         shared: &Arc<Shared>,
         spec: &ZygoteSpec,
@@ -98,8 +98,8 @@ impl MachineZygote {
         Self::frozen(shared, family, spec, modules, found.imports, found.age, &frozen)
     }
 
-    /// Has a monitor start an interpreter, which imports; then has it write the snapshot, which
-    /// nobody waits for.
+    /// Has a monitor start an interpreter and import; then has it write a snapshot, off the path of
+    /// calls.
     async fn start(
         shared: Arc<Shared>,
         spec: ZygoteSpec,
@@ -150,7 +150,7 @@ impl MachineZygote {
         let &Event::Frozen { clone_bytes, given_bytes } = frozen else {
             return Err(unexpected(&family));
         };
-        let bytes = family.warded.memory().unwrap_or(0);
+        let bytes = family.monitor.memory().unwrap_or(0);
         let (family, opened) = (Arc::new(family), Mutex::default());
         Ok(Self {
             shared,
@@ -166,8 +166,8 @@ impl MachineZygote {
         })
     }
 
-    /// Has the monitor write a snapshot, where any are kept. What becomes of it is seen to off the
-    /// path of calls; `told` is what the monitor says of it.
+    /// Has the monitor write a snapshot, if snapshots are kept. It is completed off the path of
+    /// calls; `told` receives the monitor's events.
     async fn save(&self, origin: Origin, age: Duration, told: mpsc::UnboundedReceiver<Event>) {
         if self.shared.snapshots.is_none() {
             return;
@@ -180,7 +180,7 @@ impl MachineZygote {
             Ok::<_, io::Error>(reader)
         };
         match ordered.await {
-            // It does not hold the family: with that the pipe closes.
+            // Does not keep the family alive: when that ends, the pipe closes.
             Ok(pipe) => {
                 let saving = Saving { origin, age, imports: self.imports.clone(), pipe, told };
                 tokio::spawn(saving.finish(Arc::clone(&self.shared)));
@@ -192,7 +192,7 @@ impl MachineZygote {
     async fn clone_for(&self, spec: InstanceSpec) -> Result<MachineInstance, ProviderError> {
         self.spec.check_fork(&spec)?;
         let mut wanted: Vec<(&Layer, &str)> = Vec::new();
-        // Those that the reference machine imported from are there.
+        // The reference machine's own packages are attached already.
         let packages =
             spec.packages.iter().filter(|layer| self.spec.packages.as_ref() != Some(*layer));
         wanted.extend(packages.map(|layer| (layer, PACKAGES)));
@@ -228,13 +228,13 @@ impl MachineZygote {
         }
     }
 
-    /// A layer's descriptor, which the warden is asked for once.
+    /// The descriptor of a layer, asked of the warden once.
     async fn open(&self, layer: &Layer) -> Result<Arc<OwnedFd>, ProviderError> {
         let name = layer.to_string();
         if let Some(found) = self.opened().get(&name) {
             return Ok(Arc::clone(found));
         }
-        let fds = self.family.warded.open(vec![name.clone()]).await?;
+        let fds = self.family.monitor.open(vec![name.clone()]).await?;
         let fd = Arc::new(fds.into_iter().next().ok_or_else(|| unexpected(&self.family))?);
         let mut opened = self.opened();
         if opened.len() >= MAX_LAYERS {
@@ -249,7 +249,7 @@ impl MachineZygote {
     }
 }
 
-/// A monitor that nothing has been ordered of, and the layers of its reference machine.
+/// A monitor before its first order, and the layers of its reference machine.
 struct Monitor {
     family: Family,
     told: mpsc::UnboundedReceiver<Event>,
@@ -268,9 +268,9 @@ impl Monitor {
             scratch_inodes: 0,
             cpu: shared.cpu,
         };
-        let (warded, control) = MonitorProcess::start(&shared.containers, limits).await?;
-        let lacking = Arc::clone(&shared.lacking);
-        let (family, mut told) = Family::new(warded, control, lacking, allowance)
+        let (monitor, control) = MonitorProcess::start(&shared.containers, limits).await?;
+        let missing_calls = Arc::clone(&shared.missing_calls);
+        let (family, mut told) = Family::new(monitor, control, missing_calls, allowance)
             .map_err(ProviderError::step("watch the monitor"))?;
         let python = &spec.python;
         let mut layers = vec![
@@ -279,8 +279,8 @@ impl Monitor {
         ];
         layers.extend(spec.packages.iter().map(|layer| (layer.to_string(), PACKAGES.to_owned())));
         let (names, places) = layers.into_iter().unzip();
-        let layers = family.warded.open(names).await?;
-        // Taken from nobody who has run a guest: its word moves functions into containers.
+        let layers = family.monitor.open(names).await?;
+        // Before it runs a guest, its word is trusted: it moves functions into containers.
         match answer(&family, &mut told, &mut Vec::new()).await? {
             Event::Up {} => Ok(Self { family, told, layers, places }),
             Event::Unusable { reason } => Err(shared.without_machines(reason)),
@@ -289,14 +289,14 @@ impl Monitor {
     }
 }
 
-/// A good snapshot of a machine, if any are kept. All of it is read, which takes its time.
+/// A good snapshot of a machine, if any are kept. Reads all of it, which takes a while.
 async fn find(shared: &Arc<Shared>, origin: &Origin) -> Option<StoredSnapshot> {
     let (shared, origin) = (Arc::clone(shared), origin.clone());
     let find = move || shared.snapshots.as_ref()?.find(&origin);
     tokio::task::spawn_blocking(find).await.ok().flatten()
 }
 
-/// The modules, as many at a time as fit into an order; none is an order, too.
+/// The modules, as many at a time as fit into an order; none makes an empty order, too.
 fn in_orders(mut modules: &[String]) -> impl Iterator<Item = &[String]> {
     std::iter::from_fn(move || {
         let mut bytes = 0;
@@ -313,19 +313,19 @@ fn in_orders(mut modules: &[String]) -> impl Iterator<Item = &[String]> {
 
 fn unexpected(family: &Family) -> ProviderError {
     let reason = "its monitor's answer does not fit the order".to_owned();
-    ProviderError::ZygoteLost { id: family.warded.id(), reason }
+    ProviderError::ZygoteLost { id: family.monitor.id(), reason }
 }
 
 impl Sandbox for MachineZygote {
     fn id(&self) -> SandboxId {
-        self.family.warded.id()
+        self.family.monitor.id()
     }
 
-    /// All that the monitor has but its clones, which weigh for themselves: the reference machine,
-    /// spares, machines with a function's code in them, and what KVM needs for each.
+    /// The monitor's memory without its clones', which are counted by themselves: the reference
+    /// machine, spares, machines with loaded code, and KVM's memory for each.
     fn memory(&self) -> io::Result<u64> {
-        let all = self.family.warded.memory()?;
-        // A clone that was ordered counts before it is there.
+        let all = self.family.monitor.memory()?;
+        // A clone counts from its order on, before it exists.
         Ok(all.saturating_sub(self.family.clones_weigh()).max(self.bytes))
     }
 
@@ -347,8 +347,8 @@ impl Zygote for MachineZygote {
         self.age
     }
 
-    /// A reference machine of its own, that imports what this one has imported as well: a frozen
-    /// one cannot go on.
+    /// A reference machine of its own, with this one's imports and more: a frozen machine cannot go
+    /// on.
     fn derive(&self, spec: ZygoteSpec) -> Pending<'_, Box<dyn Zygote>> {
         Box::pin(async move {
             self.spec.check_derive(&spec)?;

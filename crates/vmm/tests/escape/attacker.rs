@@ -1,4 +1,5 @@
-//! A monitor that was taken over: it goes to jail as `wool-vmm` does, and then does what it was told to try.
+//! A monitor that was taken over: it goes to jail as `wool-vmm` does, and then does what it was
+//! told to try.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +21,7 @@ pub(crate) fn be(plan: &Path) -> ! {
         Err(error) => name(&error),
     };
     rustix::io::write(&control, said.as_bytes()).unwrap();
-    // Whoever is a victim waits here; everybody else is let go of.
+    // A victim waits here; all other processes go on.
     let _ = rustix::io::read(&control, &mut [0u8; 1]);
     std::process::exit(0)
 }
@@ -62,8 +63,8 @@ fn attempt(plan: &Plan, kvm: &File, control: &OwnedFd) -> io::Result<String> {
 }
 
 fn call(number: i64, of: [usize; 6]) -> io::Result<usize> {
-    // SAFETY: whatever a pointer among them points at outlives the call: each caller holds it. What a call does to this
-    // process, which is about to end, is nobody else's concern.
+    // SAFETY: whatever a pointer among them points at outlives the call: each caller holds it. What
+    // a call does to this process, which is about to end, is of no other process.
     let result = unsafe { libc::syscall(number, of[0], of[1], of[2], of[3], of[4], of[5]) };
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }

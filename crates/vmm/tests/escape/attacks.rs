@@ -2,10 +2,10 @@
 
 /// A wall that the warden builds, and not the monitor itself.
 pub(crate) const MEMORY: &str = "limit of memory";
-/// Likewise.
+/// The other wall of the warden.
 pub(crate) const THREADS: &str = "limit of threads";
 
-/// One attack.
+/// An attack, and what stops it.
 #[derive(Debug)]
 pub(crate) struct Attack {
     /// What it is after.
@@ -30,7 +30,7 @@ const fn attack(
     Attack { name, what, argument, without, contained }
 }
 
-/// All of them.
+/// All attacks, in order.
 pub(crate) const ALL: &[Attack] = &[
     attack("reading a file of the host", "open", "/etc/passwd", &["empty root"], "ENOENT"),
     attack("listing the host's root", "list", "", &["empty root"], "empty"),

@@ -1,13 +1,13 @@
-//! A monitor that its guest has taken over stays in its jail: each attack is carried out by a program that the warden has
-//! started as it starts every monitor.
+//! A monitor that its guest has taken over stays in its jail: each attack is carried out by a
+//! program that the warden has started as it starts every monitor.
 //!
 //! ```text
 //!   all walls                     ─► contained, by what is expected
 //!   all but the named ones        ─► it succeeds, and says what it has
 //!   all but all named ones but one ─► contained, by that one: so none is named that is not needed
 //! ```
-//! `make escape` prints the table. This program is test and attacker: the warden executes `wool-vmm` beside itself, which
-//! here is a copy of this.
+//! `make escape` prints the table. This program is test and attacker: the warden executes
+//! `wool-vmm` beside itself, which here is a copy of this.
 
 #![expect(clippy::print_stdout, reason = "the table is what one runs this for")]
 

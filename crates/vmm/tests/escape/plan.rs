@@ -18,7 +18,7 @@ pub(crate) const WALLS: [(Wall, &str); 8] = [
 /// An attack, and the jail that it is tried in.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
-    /// Which.
+    /// The attack to try.
     pub(crate) attack: String,
     /// What it is after.
     pub(crate) argument: String,

@@ -36,7 +36,7 @@ pub(crate) struct Stage {
     _listeners: (TcpListener, UnixListener),
 }
 
-/// One monitor.
+/// A monitor to be attacked.
 struct Started {
     // Before the control socket: it is destroyed when this is dropped.
     handle: Handle,
@@ -84,7 +84,8 @@ impl Stage {
         stage
     }
 
-    /// Whether the host has what this wall is made of: cgroups, and Landlock for signals and sockets (Linux 6.12).
+    /// Whether the host has what this wall is made of: cgroups, and Landlock for signals and
+    /// sockets (Linux 6.12).
     pub(crate) fn has(&self, wall: &str) -> bool {
         let host = self.client.host();
         match wall {

@@ -10,7 +10,7 @@ use crate::linux::state::threads::ThreadPosition;
 
 /// Sends SIGALRM if the alarm is due. None: the running thread goes on.
 pub(crate) fn ring(process: &mut Process, standing: ThreadPosition) -> Option<Flow> {
-    if process.kernel.alarm.has_come() { arrive(process, ALRM, standing) } else { None }
+    if process.kernel.alarm.take_due() { arrive(process, ALRM, standing) } else { None }
 }
 
 /// When the limit of processor time is reached, if the process runs on from now.

@@ -268,7 +268,7 @@ impl Template {
         let (frozen, space) = space.freeze().map_err(ProcessError::Host)?;
         let fresh = fresh(host, &frozen, &space)?;
         let cpu = fresh.with_saved(&cpu).ok_or(damaged("registers"))?;
-        let used = CpuTime::so_much(Duration::from_nanos(used));
+        let used = CpuTime::stopped_at(Duration::from_nanos(used));
         let touched = Mutex::default();
         let template = Self { frozen, space, cpu, kernel, pid, told, used, touched };
         // Registers that KVM refuses are found now, not during a call.

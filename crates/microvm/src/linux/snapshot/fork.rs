@@ -24,7 +24,7 @@ use rustix::process::Pid;
 use thiserror::Error;
 
 use crate::linux::state::alarm::Alarm;
-use crate::linux::state::clock_page::{ClockPage, keep_time};
+use crate::linux::state::clock_page::{ClockPage, clock_page_for};
 use crate::linux::state::ids::another;
 use crate::linux::state::process::Process;
 use crate::machine::Hypervisor;
@@ -95,12 +95,12 @@ impl Process {
 
     /// Runs in the clone, before anything else.
     fn adopt(mut self, host: &Hypervisor, prepared: &CpuState) -> Result<Self, ForkError> {
-        let told = self.clock.as_ref().map_or(0, ClockPage::told);
+        let told = self.clock.as_ref().map_or(0, ClockPage::latest_seen);
         // First: as long as it is open here, the original's machine outlives the original.
         drop(self.vcpu);
         self.vcpu = Vcpu::new(host, &self.space, 0, 0)?;
         prepared.restore(&mut self.vcpu)?;
-        self.clock = keep_time(host, &self.vcpu, told)?;
+        self.clock = clock_page_for(host, &self.vcpu, told)?;
         self.pid = another(self.pid).map_err(ForkError::Number)?;
         self.kernel.alarm = Alarm::default();
         Ok(self)
@@ -126,7 +126,7 @@ fn is_alone() -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linux::state::clock_page::says;
+    use crate::linux::state::clock_page::monotonic_base;
     use crate::linux::{Options, Template};
     use crate::memory::arena::MemoryKind;
     use crate::vfs::TreeBuilder;
@@ -154,7 +154,7 @@ mod tests {
     fn tells(process: &mut Process) -> u64 {
         let Process { clock, space, .. } = process;
         clock.as_mut().unwrap().refresh(space);
-        says(space)
+        monotonic_base(space)
     }
 
     /// A machine whose guest was told a minute more than it is, as if the host's clock had been
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_of_a_forked_clone_does_not_go_back_behind_what_its_original_was_told() {
+    fn a_forked_clones_clock_does_not_go_back_behind_its_originals() {
         let Some(host) = host() else { return };
         let (mut process, told) = ahead(&host, MemoryKind::Anonymous);
         let prepared = CpuState::save(&mut process.vcpu).unwrap();
@@ -191,8 +191,8 @@ mod tests {
         let [mut first, mut second] = [0; 2].map(|_| template.spawn(&host).unwrap());
         let began = tells(&mut first);
         assert!(began >= told);
-        assert_eq!(says(second.space()), told, "the second's page is not the first's");
+        assert_eq!(monotonic_base(second.space()), told, "the second's page is not the first's");
         assert!(tells(&mut second) >= told);
-        assert_eq!(says(first.space()), began);
+        assert_eq!(monotonic_base(first.space()), began);
     }
 }

@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::linux::snapshot::touched::{TouchedPages, forget_segments};
 use crate::linux::state::alarm::Alarm;
-use crate::linux::state::clock_page::{ClockPage, keep_time, touching};
+use crate::linux::state::clock_page::{ClockPage, clock_page_for, touching};
 use crate::linux::state::cpu_time::CpuTime;
 use crate::linux::state::error::ProcessError;
 use crate::linux::state::ids::another;
@@ -105,7 +105,7 @@ impl Template {
         let cpu = CpuState::save(&mut vcpu)?;
         // Like a child of fork(2), a clone begins without an alarm.
         kernel.alarm = Alarm::default();
-        let told = clock.as_ref().map_or(0, ClockPage::told);
+        let told = clock.as_ref().map_or(0, ClockPage::latest_seen);
         // KVM's slots refer to the memory.
         drop(vcpu);
         let (frozen, space) = own(space)?.freeze()?;
@@ -132,8 +132,8 @@ impl Template {
 
     /// Whether it would still learn from a clone that answers a call: then watch the clone.
     #[must_use]
-    pub fn wants_lessons(&self) -> bool {
-        self.touched().wants_lessons()
+    pub fn wants_to_learn(&self) -> bool {
+        self.touched().wants_to_learn()
     }
 
     fn touched(&self) -> Arc<TouchedPages> {
@@ -166,7 +166,7 @@ impl Template {
             touched.touch(routine, &mut vcpu, &mut space)?;
         }
         self.cpu.restore(&mut vcpu)?;
-        let clock = keep_time(host, &vcpu, self.told)?;
+        let clock = clock_page_for(host, &vcpu, self.told)?;
         let (kernel, pid) = (self.kernel.clone(), another(self.pid)?);
         Ok(Process::assemble(vcpu, space, kernel, pid, clock, self.used))
     }

@@ -52,7 +52,7 @@ pub(crate) struct TouchedPages {
 
 impl TouchedPages {
     /// Whether a clone that answers a call can still teach anything.
-    pub(crate) fn wants_lessons(&self) -> bool {
+    pub(crate) fn wants_to_learn(&self) -> bool {
         !self.complete
     }
 
@@ -69,7 +69,7 @@ impl TouchedPages {
         }
         let arena = clone.space.arena();
         let base = arena.address();
-        let frozen = arena.origin().ok_or_else(|| io::Error::other("it is nobody's clone"))?;
+        let frozen = arena.origin().ok_or_else(|| io::Error::other("the process is no clone"))?;
         let differs = |page: &u64| {
             let page = *page..page + PAGE;
             arena.bytes(page.clone()) != frozen.bytes(page)
@@ -228,17 +228,17 @@ mod tests {
     const PROGRAM: &[u8] = include_bytes!("../../../../../fuzz/corpus/unikernels/static");
 
     #[test]
-    fn what_two_of_a_rehearsal_and_two_calls_touch_is_learnt_and_what_one_alone_does_is_not() {
+    fn pages_that_two_of_three_clones_touch_are_learnt_and_others_are_not() {
         let mut touched = TouchedPages::default();
         touched.take(Pages::from([(1, false), (2, true)]));
-        assert!(touched.wants_lessons());
+        assert!(touched.wants_to_learn());
         let much = (3..1000).map(|page| (page, true));
         touched.take(much.chain([(1, true)]).collect());
-        assert!(touched.wants_lessons());
+        assert!(touched.wants_to_learn());
         assert_eq!(touched.pages.len(), 2);
         touched.take(Pages::from([(1, true), (3, true), (4, false), (5000, true)]));
         assert_eq!(touched.pages, Pages::from([(1, true), (3, true), (4, false)]));
-        assert!(!touched.wants_lessons());
+        assert!(!touched.wants_to_learn());
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl Alarm {
 
     /// Whether the alarm is due. If so it is over, or set for its next moment: missed moments are
     /// not made up for.
-    pub(crate) fn has_come(&mut self) -> bool {
+    pub(crate) fn take_due(&mut self) -> bool {
         let Some(at) = self.at else { return false };
         let now = Instant::now();
         if now < at {
@@ -68,14 +68,14 @@ mod tests {
     fn what_was_missed_is_not_made_up_for_and_what_comes_once_is_over() {
         let (now, every) = (Instant::now(), Duration::from_secs(10));
         let mut alarm = Alarm { at: now.checked_sub(Duration::from_secs(25)), every };
-        assert!(alarm.has_come());
+        assert!(alarm.take_due());
         // The alarm was due 25, 15 and 5 seconds ago.
         let next = alarm.at.unwrap().duration_since(now);
         assert!((Duration::from_secs(4)..=Duration::from_secs(5)).contains(&next), "{next:?}");
-        assert!(!alarm.has_come());
+        assert!(!alarm.take_due());
         let mut alarm = Alarm { at: Some(now), every: Duration::ZERO };
-        assert!(alarm.has_come() && !alarm.has_come());
+        assert!(alarm.take_due() && !alarm.take_due());
         alarm.set(Duration::MAX, Duration::MAX);
-        assert!(!alarm.has_come() && alarm.left()[1] > Duration::from_secs(3600));
+        assert!(!alarm.take_due() && alarm.left()[1] > Duration::from_secs(3600));
     }
 }

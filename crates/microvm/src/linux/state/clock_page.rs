@@ -65,7 +65,7 @@ unsafe extern "C" {
 fn image() -> &'static [u8] {
     let (begin, end) = (&raw const lambswool_vdso_begin, &raw const lambswool_vdso_end);
     let length = end.addr() - begin.addr();
-    // SAFETY: the two labels enclose bytes of this program that nobody writes.
+    // SAFETY: the two labels enclose read-only bytes of this program.
     unsafe { std::slice::from_raw_parts(begin, length) }
 }
 
@@ -125,14 +125,14 @@ impl ClockPage {
     /// nanoseconds.
     pub(crate) fn new(ticks: Ticks, floor: u64) -> Self {
         let nominal = ticks.rate();
-        let since = look(nominal).now;
+        let since = read_clocks(nominal).now;
         // At rate 0: a guest that does not run is told nothing.
         let seen = (Moment { monotonic: floor, ticks: since.ticks }, 0);
         Self { nominal, rate: nominal, since, seen, lost: true }
     }
 
     /// The latest time that the guest can have seen, in nanoseconds of the monotonic clock.
-    pub(crate) fn told(&self) -> u64 {
+    pub(crate) fn latest_seen(&self) -> u64 {
         told(self.seen, read_ticks())
     }
 
@@ -152,7 +152,7 @@ impl ClockPage {
         if space.regions().at(page).is_none_or(|(_, rights)| rights != Rights::READ) {
             return;
         }
-        let HostClocks { real, boot, now } = look(self.nominal);
+        let HostClocks { real, boot, now } = read_clocks(self.nominal);
         self.measure(now);
         let (base, rate) = next(self.seen, now, self.rate);
         let ahead = base.monotonic - now.monotonic;
@@ -186,7 +186,7 @@ impl ClockPage {
 
 /// The clock page of a machine, from `floor` on: see [`ClockPage::new`]. None where guests cannot
 /// use the counter.
-pub(crate) fn keep_time(
+pub(crate) fn clock_page_for(
     host: &Hypervisor,
     vcpu: &Vcpu,
     floor: u64,
@@ -226,16 +226,16 @@ struct HostClocks {
 }
 
 /// Reads the clocks, with a counter of this nominal rate.
-fn look(nominal: u64) -> HostClocks {
+fn read_clocks(nominal: u64) -> HostClocks {
     let clocks = || [ClockId::Realtime, ClockId::Boottime, ClockId::Monotonic].map(read);
-    let ([real, boot, monotonic], ticks) = at_once(read_ticks, clocks, nominal);
+    let ([real, boot, monotonic], ticks) = read_together(read_ticks, clocks, nominal);
     HostClocks { real, boot, now: Moment { ticks, monotonic } }
 }
 
 /// The value of `read`, and the counter right behind it, so that a guest is behind the host's
 /// clocks by nanoseconds and never ahead. The quickest of several attempts; the first one that was
 /// not interrupted ends them.
-fn at_once<T>(counter: impl Fn() -> u64, read: impl Fn() -> T, rate: u64) -> (T, u64) {
+fn read_together<T>(counter: impl Fn() -> u64, read: impl Fn() -> T, rate: u64) -> (T, u64) {
     let attempt = || {
         let (before, read, behind) = (counter(), read(), counter());
         (behind.saturating_sub(before), read, behind)
@@ -255,7 +255,7 @@ fn at_once<T>(counter: impl Fn() -> u64, read: impl Fn() -> T, rate: u64) -> (T,
 
 /// The monotonic clock's base on a guest's page.
 #[cfg(test)]
-pub(crate) fn says(space: &Space) -> u64 {
+pub(crate) fn monotonic_base(space: &Space) -> u64 {
     space.arena().word(page_of(&space.state) + BASES + MONOTONIC * 8)
 }
 
@@ -317,14 +317,14 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_nobody_was_told_does_not_go_on() {
+    fn an_unseen_clock_does_not_go_on() {
         let floor = (Moment { ticks: 1_000, monotonic: 5_000 }, 0);
         let host = Moment { ticks: 90_000_000_000, monotonic: 8_000 };
         assert_eq!(next(floor, host, RATE).0.monotonic, 8_000);
     }
 
     #[test]
-    fn the_clock_and_the_counter_are_of_one_moment_whenever_their_reader_is_put_aside() {
+    fn an_interrupted_reading_of_clock_and_counter_is_repeated() {
         // A tick is a nanosecond, and each look at either takes fifty.
         for aside in 0..3 {
             let (time, looks) = (Cell::new(1_000_u64), Cell::new(0));
@@ -334,7 +334,7 @@ mod tests {
                 time.set(time.get() + slept + 50);
                 time.get()
             };
-            let (clock, ticks) = at_once(look, look, 1 << 32);
+            let (clock, ticks) = read_together(look, look, 1 << 32);
             assert_eq!(ticks - clock, 50, "put aside before look {aside}");
         }
     }
@@ -348,7 +348,7 @@ mod tests {
             time.set(time.get() + if quicker { 6_000 } else { 9_000 });
             time.get()
         };
-        let (clock, ticks) = at_once(look, look, 1 << 32);
+        let (clock, ticks) = read_together(look, look, 1 << 32);
         assert_eq!((ticks - clock, looks.get()), (6_000, 3 * LOOKS));
     }
 }

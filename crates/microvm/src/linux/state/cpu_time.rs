@@ -19,7 +19,7 @@ pub(crate) struct CpuTime {
 
 impl CpuTime {
     /// The time of a process that does not run.
-    pub(crate) fn so_much(before: Duration) -> Self {
+    pub(crate) fn stopped_at(before: Duration) -> Self {
         Self { before, begun: None }
     }
 
@@ -30,7 +30,7 @@ impl CpuTime {
 
     /// The process stops running.
     pub(crate) fn pause(&mut self) {
-        *self = Self::so_much(self.now());
+        *self = Self::stopped_at(self.now());
     }
 
     /// The time used until now.

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_processors_time_is_warned_of_each_second_and_ends_at_the_hard_limit() {
+    fn processor_time_warns_each_second_and_ends_at_the_hard_limit() {
         let mut limits = ResourceLimits::default();
         assert_eq!(limits.processor(), None);
         limits.set(0, [0, 3]);

@@ -165,17 +165,17 @@ impl Threads {
     }
 
     /// The running thread makes a call.
-    pub(crate) fn calls(&mut self) {
+    pub(crate) fn begin_call(&mut self) {
         self.repeats = None;
     }
 
     /// `sched_yield`: ends the running thread's turn.
-    pub(crate) fn tire(&mut self) {
+    pub(crate) fn end_turn(&mut self) {
         self.since = None;
     }
 
     /// A call was answered: threads that wait for a change repeat theirs.
-    pub(crate) fn changed(&mut self) {
+    pub(crate) fn call_answered(&mut self) {
         self.until = None;
         for thread in &mut self.others {
             if let State::Waiting(Wait::Change, until) = thread.state {

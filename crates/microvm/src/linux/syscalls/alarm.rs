@@ -24,7 +24,7 @@ pub(crate) fn alarm(process: &mut Process, seconds: u64) -> u64 {
     }
 }
 
-/// `getitimer`.
+/// `getitimer`: time left, and interval.
 pub(crate) fn get(process: &mut Process, which: u64, target: u64) -> Answer {
     let left = match signed(which) {
         libc::ITIMER_REAL => process.kernel.alarm.left(),

@@ -260,7 +260,7 @@ fn identity_call(
         libc::SYS_getuid | libc::SYS_geteuid | libc::SYS_getgid | libc::SYS_getegid => Ok(USER),
         libc::SYS_getgroups => Ok(0),
         libc::SYS_sched_yield => {
-            process.kernel.threads.tire();
+            process.kernel.threads.end_turn();
             Ok(0)
         }
         libc::SYS_set_robust_list => Ok(0),

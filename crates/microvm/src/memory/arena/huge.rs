@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_those_that_a_range_touches_and_those_beside_each_other_are_one_range() {
+    fn neighbouring_blocks_of_a_range_are_one_range() {
         let mut huge = Huge::default();
         huge.set(&(BLOCK..3 * BLOCK), true);
         huge.set(&(4 * BLOCK..5 * BLOCK), true);

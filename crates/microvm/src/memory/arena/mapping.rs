@@ -28,7 +28,8 @@ pub(super) fn reserve() -> io::Result<NonNull<u8>> {
     // SAFETY: `before` is less than a block, and the mapping is a block longer than the arena.
     let base = unsafe { start.cast::<u8>().add(before) };
     if before > 0 {
-        // SAFETY: what lies before the arena is ours since a moment and referred to by nobody.
+        // SAFETY: the address space before the arena was just reserved, and no reference to it
+        // exists.
         unsafe { munmap(start, before) }?;
     }
     let after = length_of(&(0..BLOCK)) - before;

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_files_without_a_name_are_kept_and_nothing_else_in_scratch_is_saved() {
+    fn only_empty_files_without_a_name_are_saved_of_scratch() {
         let directory = tempfile::tempdir().unwrap();
         let built = tree(directory.path());
         assert_eq!(built.to_saved(), Some(SavedScratch(Vec::new())));

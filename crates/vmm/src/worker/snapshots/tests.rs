@@ -56,7 +56,7 @@ fn names(state: &Path) -> usize {
 }
 
 #[test]
-fn what_is_no_file_is_refused_at_once_and_is_in_nobodys_way() {
+fn a_pipe_or_directory_in_a_files_place_is_refused_at_once() {
     let state = tempfile::tempdir().unwrap();
     let snapshots = open(state.path(), 1 << 20);
     let origin = origin(&[]);
@@ -79,12 +79,12 @@ fn what_is_no_file_is_refused_at_once_and_is_in_nobodys_way() {
         snapshots.forget(&origin);
         make(&path.with_extension(format!("7{NEW}")));
         drop(Snapshots::open(state.path(), 1 << 20, HOUR).unwrap());
-        assert_eq!(names(state.path()), 0, "nobody writes it");
+        assert_eq!(names(state.path()), 0, "it is not written");
     }
 }
 
 #[test]
-fn a_snapshot_is_found_by_what_its_machine_is_made_from_also_by_the_next_worker() {
+fn a_snapshot_is_found_by_its_origin_also_by_the_next_worker() {
     let state = tempfile::tempdir().unwrap();
     let open = || open(state.path(), 1 << 20);
     let numpy = origin(&["numpy", "json"]);
@@ -160,7 +160,7 @@ fn a_snapshot_in_which_any_byte_was_changed_is_refused_and_removed() {
 }
 
 #[test]
-fn a_snapshot_under_the_name_of_another_or_of_a_machine_that_is_too_old_is_refused() {
+fn a_snapshot_with_anothers_name_or_a_too_old_machine_is_refused() {
     let state = tempfile::tempdir().unwrap();
     let snapshots = open(state.path(), 1 << 20);
     let (one, other) = (origin(&["one"]), origin(&["other"]));

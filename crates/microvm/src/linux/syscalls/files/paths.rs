@@ -18,7 +18,7 @@ use crate::vfs::{Contents, Kind, Lookup, Moment, NodeId, READ, SEARCH, Times, Tr
 pub(crate) const HERE: u64 = 0xffff_ff9c;
 /// AT_SYMLINK_NOFOLLOW.
 pub(crate) const NO_FOLLOW: u64 = 0x100;
-/// AT_REMOVEDIR.
+/// AT_REMOVEDIR: remove a directory.
 pub(crate) const REMOVE_DIRECTORY: u64 = 0x200;
 /// The flags of `creat`.
 pub(crate) const CREAT_FLAGS: u64 = CREATE | TRUNCATE | flags::WRITE_ONLY;
@@ -444,7 +444,7 @@ pub(crate) fn truncate(process: &mut Process, at: u64, length: u64) -> Answer {
     }
 }
 
-/// `utimensat`.
+/// `utimensat`: sets the times of a scratch node.
 pub(crate) fn set_times(
     process: &mut Process,
     directory: u64,

@@ -77,7 +77,7 @@ fn wait_for_change(process: &mut Process, until: Option<Instant>, channel: bool)
     }
 }
 
-/// `poll`.
+/// `poll`, with its duration in milliseconds.
 pub(crate) fn poll(process: &mut Process, entries: u64, count: u64, timeout: i32) -> Flow {
     let wanted = u64::try_from(timeout).ok().map(Duration::from_millis);
     poll_for(process, entries, count, wanted)

@@ -121,7 +121,7 @@ pub(crate) fn receive_from(process: &mut Process, arguments: [u64; 6]) -> Flow {
     flow
 }
 
-/// `recvmsg`.
+/// `recvmsg`, without control messages.
 pub(crate) fn receive_message(process: &mut Process, fd_: u64, at: u64, flags: u64) -> Flow {
     let head = Head::read(process, at).and_then(|head| {
         process.space.write(at, HEAD_BYTES)?;
@@ -248,7 +248,7 @@ pub(crate) fn name(
     Ok(0)
 }
 
-/// `shutdown`.
+/// `shutdown` of one way, or both.
 pub(crate) fn shut_down(process: &mut Process, fd_: u64, how: u64) -> Answer {
     if inet_sockets::of(&process.kernel.files, fd_).is_some() {
         return Err(Errno::NOTCONN);
@@ -266,7 +266,7 @@ pub(crate) fn shut_down(process: &mut Process, fd_: u64, how: u64) -> Answer {
     Ok(0)
 }
 
-/// `getsockopt`.
+/// `getsockopt` of SOL_SOCKET.
 pub(crate) fn option(
     process: &mut Process,
     fd_: u64,

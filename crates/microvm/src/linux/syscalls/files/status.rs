@@ -55,9 +55,9 @@ pub(crate) fn fstat(process: &mut Process, descriptor: u64, target: u64) -> Answ
 
 /// The owner of files that a guest cannot write, as of files whose owner is not in a user
 /// namespace.
-const NOBODY: u64 = 65534;
+const UNMAPPED_OWNER: u64 = 65534;
 
-/// `struct stat`.
+/// `struct stat` of a node.
 fn describe(tree: &Tree, node: NodeId) -> Record<144> {
     let contents = tree.contents(node);
     let (bits, Times { accessed, modified }, is_own) = tree.status(node);
@@ -68,7 +68,7 @@ fn describe(tree: &Tree, node: NodeId) -> Record<144> {
         Kind::Device => 0o020_000,
     };
     let size = contents.size();
-    let user = if is_own { USER } else { NOBODY };
+    let user = if is_own { USER } else { UNMAPPED_OWNER };
     let user = u32::try_from(user).unwrap_or(0);
     let time = |record: Record<144>, at: usize, Moment { seconds, nanoseconds }: Moment| {
         record.long(at, seconds.cast_unsigned()).long(at + 8, u64::from(nanoseconds))

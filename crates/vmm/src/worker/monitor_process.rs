@@ -1,4 +1,4 @@
-//! A monitor's process, as the warden knows it.
+//! A monitor's process, under the warden.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,7 +16,7 @@ pub(super) struct MonitorProcess {
 }
 
 impl MonitorProcess {
-    /// Has the warden start one. Returns the control socket beside.
+    /// Has the warden start a monitor. Returns its control socket, too.
     pub(super) async fn start(
         containers: &Containers,
         limits: Limits,
@@ -29,7 +29,7 @@ impl MonitorProcess {
         };
         let mut fds = fds.into_iter();
         let (control, process) = fds.next().zip(fds.next()).ok_or_else(unexpected)?;
-        // Never paused: its machines are.
+        // It is never frozen: its machines are held one by one.
         if files.freezer {
             drop(fds.next());
         }
@@ -41,7 +41,7 @@ impl MonitorProcess {
         self.handle.id()
     }
 
-    /// Layers as trees that hang nowhere.
+    /// Layers as detached mount trees.
     pub(super) async fn open(&self, layers: Vec<String>) -> Result<Vec<OwnedFd>, ProviderError> {
         let count = layers.len();
         match self.handle.client().call(Command::Open { layers }, &[]).await? {
@@ -55,13 +55,12 @@ impl MonitorProcess {
         self.handle.memory()
     }
 
-    /// Has the warden set another limit of memory, of all its machines together. Does not wait for
-    /// it.
+    /// Has the warden set another memory limit, without waiting.
     pub(super) fn limit(&self, memory_bytes: u64) {
         self.handle.client().tell(Command::Limit { sandbox: self.id().0, memory_bytes });
     }
 
-    /// How it ended, and its last words. When its sockets have closed.
+    /// How it ended, and its last words. To be called when its sockets have closed.
     pub(super) async fn inspect(&self) -> Result<(Death, String), ProviderError> {
         self.handle.autopsy(&self.process).await
     }

@@ -27,7 +27,7 @@ const OPTIONAL_CALLS: &[i64] = &[];
 /// The calls in the text of a file, by name and number: first those that programs may have failed
 /// without, then those that libraries can do without.
 #[must_use]
-pub fn told(text: &str) -> [Vec<String>; 2] {
+pub fn describe(text: &str) -> [Vec<String>; 2] {
     let (mut missed, mut spared) = (Vec::new(), Vec::new());
     for line in text.lines() {
         let call = line.parse::<u64>();
@@ -45,12 +45,12 @@ fn named(call: u64) -> String {
 
 /// The numbers that are known, and their file.
 #[derive(Debug)]
-pub(crate) struct Lacking {
+pub(crate) struct MissingCalls {
     file: PathBuf,
     calls: Mutex<BTreeSet<u64>>,
 }
 
-impl Lacking {
+impl MissingCalls {
     /// Reads the file of a state directory.
     pub(crate) fn open(state: &Path) -> Self {
         let file = file(state);
@@ -93,7 +93,7 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn what_libraries_usually_do_without_is_told_apart() {
-        let told = told("161\n291\n332\n435\n9999\nodd\n");
+        let told = describe("161\n291\n332\n435\n9999\nodd\n");
         assert_eq!(told[0], ["chroot (161)", "9999", "odd"]);
         assert_eq!(told[1], ["epoll_create1 (291)", "statx (332)", "clone3 (435)"]);
     }
@@ -101,10 +101,10 @@ mod tests {
     #[test]
     fn what_was_missed_is_remembered_once_each_and_not_without_end() {
         let state = tempfile::tempdir().unwrap();
-        let lacking = Lacking::open(state.path());
+        let lacking = MissingCalls::open(state.path());
         assert_eq!([9, 7, 9].map(|call| lacking.note(call)), [true, true, false]);
         assert_eq!(fs::read_to_string(file(state.path())).unwrap(), "7\n9\n");
-        let lacking = Lacking::open(state.path());
+        let lacking = MissingCalls::open(state.path());
         let noted = (0..1000).filter(|call| lacking.note(*call)).count();
         assert_eq!(noted, MAX_CALLS - 2);
         assert_eq!(fs::read_to_string(file(state.path())).unwrap().lines().count(), MAX_CALLS);

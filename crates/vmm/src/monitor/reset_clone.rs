@@ -95,7 +95,7 @@ fn load(clone: &RunningClone, message: &[u8]) -> Result<LoadOutcome, MonitorErro
     }
     process.feed(message);
     let heard = hear(clone, &mut process);
-    clone.family.note_lacking(&process);
+    clone.family.note_missing_calls(&process);
     let mut said = match heard? {
         GuestOutput::Said(said) => said,
         GuestOutput::Over(end) => return Ok(LoadOutcome::Over(end)),
