@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use microvm::linux::{Options, Pause, Process};
 use microvm::machine::Hypervisor;
-use microvm::unikernel::{Ended, Unikernel};
+use microvm::unikernel::{Unikernel, UnikernelExit};
 use microvm::vfs::TreeBuilder;
 
 use crate::kvm::{Watch, kvm};
@@ -27,9 +27,9 @@ fn as_unikernel(host: &Hypervisor, bytes: &[u8]) {
     let _watch = Watch::over(guest.stopper(), PATIENCE);
     for _ in 0..TURNS {
         match guest.run(&mut |_| {}).expect("no program loses its machine") {
-            Ended::Ready => guest.set_request(b"request".to_vec()),
-            Ended::Sent(_) => {}
-            Ended::Exited(_) | Ended::Faulted(_) | Ended::Stopped => return,
+            UnikernelExit::Ready => guest.set_request(b"request".to_vec()),
+            UnikernelExit::Sent(_) => {}
+            UnikernelExit::Exited(_) | UnikernelExit::Faulted(_) | UnikernelExit::Stopped => return,
         }
     }
 }

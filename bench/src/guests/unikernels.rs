@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail, ensure};
 use microvm::machine::Hypervisor;
 use microvm::memory::Scanner;
-use microvm::unikernel::{Ended, Template, Unikernel};
+use microvm::unikernel::{Template, Unikernel, UnikernelExit};
 
 use crate::load::{Pending, Shot, Target};
 
@@ -46,7 +46,10 @@ impl Unikernels {
         let answered = match &self.way {
             Way::Cold(file) => {
                 let mut unikernel = Unikernel::new(&self.host, file, b"")?;
-                ensure!(unikernel.run(&mut |_| {})? == Ended::Ready, "the unikernel is not ready");
+                ensure!(
+                    unikernel.run(&mut |_| {})? == UnikernelExit::Ready,
+                    "the unikernel is not ready"
+                );
                 ask(&mut unikernel)?
             }
             Way::Clone(template) => ask(&mut template.spawn(&self.host)?)?,
@@ -68,14 +71,14 @@ impl Unikernels {
 fn ready(file: &[u8]) -> Result<(Hypervisor, Box<Template>)> {
     let host = Hypervisor::open()?;
     let mut unikernel = Unikernel::new(&host, file, b"")?;
-    ensure!(unikernel.run(&mut |_| {})? == Ended::Ready, "the unikernel is not ready");
+    ensure!(unikernel.run(&mut |_| {})? == UnikernelExit::Ready, "the unikernel is not ready");
     Ok((host, Box::new(Template::seal(unikernel)?)))
 }
 
 fn ask(unikernel: &mut Unikernel) -> Result<Instant> {
     unikernel.set_request(b"?".to_vec());
     match unikernel.run(&mut |_| {})? {
-        Ended::Sent(_) => Ok(Instant::now()),
+        UnikernelExit::Sent(_) => Ok(Instant::now()),
         ended => bail!("the unikernel did not answer: {ended:?}"),
     }
 }

@@ -71,7 +71,7 @@ pub enum ImageError {
     Segment(u64),
     /// The program's fixed addresses leave no room for stack, heap and mappings.
     #[error(
-        "the program is linked to addresses among which no place is left for its stack: link it elsewhere, as a \
+        "the program's fixed addresses leave no room for its stack: link it elsewhere, as a \
          position-independent program, or with less static data"
     )]
     Crowded,

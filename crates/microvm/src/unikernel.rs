@@ -54,7 +54,7 @@ pub struct Unikernel {
 
 /// Why a unikernel gave control back.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum UnikernelExit {
     /// It exited with this code.
     Exited(u64),
     /// It faulted: its own rights do not allow what it did.
@@ -75,7 +75,7 @@ pub enum UnikernelError {
     Image(#[from] ImageError),
     /// It needs a dynamic linker.
     #[error(
-        "a unikernel must be linked statically (-static -nostdlib): this one wants an interpreter"
+        "a unikernel must be linked statically (-static -nostdlib): this one needs a dynamic linker"
     )]
     Dynamic,
     /// The host has no memory for it.
@@ -133,22 +133,22 @@ impl Unikernel {
     ///
     /// # Errors
     /// When the machine is lost.
-    pub fn run(&mut self, log: &mut dyn FnMut(&[u8])) -> Result<Ended, UnikernelError> {
+    pub fn run(&mut self, log: &mut dyn FnMut(&[u8])) -> Result<UnikernelExit, UnikernelError> {
         let stopper = self.stopper.clone();
         let _running = stopper.on_this_thread().map_err(UnikernelError::Memory)?;
         loop {
             if stopper.wanted() {
-                return Ok(Ended::Stopped);
+                return Ok(UnikernelExit::Stopped);
             }
             match self.vcpu.run(&mut self.space)? {
                 Exit::Stopped => {}
-                Exit::Fault(fault) => return Ok(Ended::Faulted(fault)),
+                Exit::Fault(fault) => return Ok(UnikernelExit::Faulted(fault)),
                 Exit::Syscall { .. } => {
                     // It has no Linux: the instruction does not exist for it.
                     let registers = self.vcpu.registers();
                     let (rip, rsp, rflags) = (registers.rip, registers.rsp, registers.rflags);
                     let fault = Fault { vector: 6, code: 0, address: 0, rip, rsp, rflags };
-                    return Ok(Ended::Faulted(fault));
+                    return Ok(UnikernelExit::Faulted(fault));
                 }
                 Exit::Hypercall => {
                     let registers = self.vcpu.registers();
@@ -169,12 +169,12 @@ impl Unikernel {
         first: u64,
         second: u64,
         log: &mut dyn FnMut(&[u8]),
-    ) -> (u64, Option<Ended>) {
+    ) -> (u64, Option<UnikernelExit>) {
         let result = match number {
-            call::EXIT => return (0, Some(Ended::Exited(first))),
-            call::READY => return (0, Some(Ended::Ready)),
+            call::EXIT => return (0, Some(UnikernelExit::Exited(first))),
+            call::READY => return (0, Some(UnikernelExit::Ready)),
             call::SEND => match self.read(first, second) {
-                Some(bytes) => return (0, Some(Ended::Sent(bytes.to_vec()))),
+                Some(bytes) => return (0, Some(UnikernelExit::Sent(bytes.to_vec()))),
                 None => REFUSED,
             },
             call::LOG => self.read(first, second).map_or(REFUSED, |bytes| {

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use machine::{assembly, kvm, unikernel};
 use microvm::memory::Scanner;
-use microvm::unikernel::{Ended, Template, Unikernel};
+use microvm::unikernel::{Template, Unikernel, UnikernelExit};
 
 /// Runs a program to its first end; returns that and its output.
-fn run(file: &[u8], argument: &[u8]) -> Option<(Ended, String)> {
+fn run(file: &[u8], argument: &[u8]) -> Option<(UnikernelExit, String)> {
     let host = kvm()?;
     let mut guest = Unikernel::new(&host, file, argument).unwrap();
     let mut output = Vec::new();
@@ -24,10 +24,10 @@ fn the_example_answers_one_request_after_another() {
     let source = source.unwrap().replace("../../guest/unikernel/", "");
     let mut guest = Unikernel::new(&host, &unikernel(&source), b"").unwrap();
     for name in ["Ada", "Grace", ""] {
-        assert_eq!(guest.run(&mut |_| {}).unwrap(), Ended::Ready);
+        assert_eq!(guest.run(&mut |_| {}).unwrap(), UnikernelExit::Ready);
         guest.set_request(name.into());
         let expected = format!("hello, {name}").into_bytes();
-        assert_eq!(guest.run(&mut |_| {}).unwrap(), Ended::Sent(expected));
+        assert_eq!(guest.run(&mut |_| {}).unwrap(), UnikernelExit::Sent(expected));
     }
 }
 
@@ -59,7 +59,7 @@ fn every_hypercall_does_what_the_header_says() {
         }"#,
     );
     let Some(ended) = run(&file, b"argument") else { return };
-    assert_eq!(ended, (Ended::Exited(42), "done\n".to_owned()));
+    assert_eq!(ended, (UnikernelExit::Exited(42), "done\n".to_owned()));
 }
 
 /// What must fault, and with which exception.
@@ -105,7 +105,7 @@ fn what_a_guest_may_not_do_faults_and_nothing_else_happens() {
         let file = assembly(&format!("{body}\nmov $0, %eax\nmov $7, %edi\nout %al, $0xf2"));
         let Some((ended, _)) = run(&file, b"") else { return };
         match ended {
-            Ended::Faulted(fault) if vectors.contains(&fault.vector) => {}
+            UnikernelExit::Faulted(fault) if vectors.contains(&fault.vector) => {}
             other => wrong.push(format!("{what}: {other:x?}")),
         }
     }
@@ -116,7 +116,7 @@ fn what_a_guest_may_not_do_faults_and_nothing_else_happens() {
 fn a_page_fault_names_address_access_and_instruction() {
     let file = assembly("lea 1f(%rip), %rbx\nmov $0x40000123, %eax\n1: movb $1, (%rax)");
     let Some((ended, _)) = run(&file, b"") else { return };
-    let Ended::Faulted(fault) = ended else { panic!("{ended:?}") };
+    let UnikernelExit::Faulted(fault) = ended else { panic!("{ended:?}") };
     assert_eq!((fault.vector, fault.address), (14, 0x4000_0123));
     // Write, user, not present.
     assert_eq!(fault.code & 7, 6);
@@ -135,7 +135,7 @@ fn a_spinning_guest_is_stopped_from_outside_and_can_go_on() {
             stopper.stop();
         });
         let begin = Instant::now();
-        assert_eq!(guest.run(&mut |_| {}).unwrap(), Ended::Stopped);
+        assert_eq!(guest.run(&mut |_| {}).unwrap(), UnikernelExit::Stopped);
         assert!(begin.elapsed() < Duration::from_secs(2));
         outside.join().unwrap();
         guest.stopper().clear();
@@ -147,7 +147,7 @@ fn a_stop_that_comes_before_the_guest_runs_is_not_lost() {
     let Some(host) = kvm() else { return };
     let mut guest = Unikernel::new(&host, &assembly("1: jmp 1b"), b"").unwrap();
     guest.stopper().stop();
-    assert_eq!(guest.run(&mut |_| {}).unwrap(), Ended::Stopped);
+    assert_eq!(guest.run(&mut |_| {}).unwrap(), UnikernelExit::Stopped);
 }
 
 #[test]
@@ -179,11 +179,11 @@ const COUNTING: &str = r#"
     }"#;
 
 /// One request: its answer.
-fn count(guest: &mut Unikernel) -> Ended {
+fn count(guest: &mut Unikernel) -> UnikernelExit {
     guest.set_request(b"one".to_vec());
     let ended = guest.run(&mut |_| {}).unwrap();
-    if matches!(ended, Ended::Sent(_)) {
-        assert_eq!(guest.run(&mut |_| {}).unwrap(), Ended::Ready);
+    if matches!(ended, UnikernelExit::Sent(_)) {
+        assert_eq!(guest.run(&mut |_| {}).unwrap(), UnikernelExit::Ready);
     }
     ended
 }
@@ -193,19 +193,19 @@ fn a_unikernel_is_cloned_where_it_is_ready_and_reset_to_there() {
     let Some(host) = kvm() else { return };
     let scanner = Scanner::open().unwrap();
     let mut origin = Unikernel::new(&host, &unikernel(COUNTING), b"").unwrap();
-    assert_eq!(origin.run(&mut |_| {}).unwrap(), Ended::Ready);
-    assert_eq!(count(&mut origin), Ended::Sent(vec![1]));
+    assert_eq!(origin.run(&mut |_| {}).unwrap(), UnikernelExit::Ready);
+    assert_eq!(count(&mut origin), UnikernelExit::Sent(vec![1]));
     let template = Template::seal(origin).unwrap();
     let mut first = template.spawn(&host).unwrap();
     let mut second = template.spawn(&host).unwrap();
     for expected in 2..5 {
-        assert_eq!(count(&mut first), Ended::Sent(vec![expected]));
+        assert_eq!(count(&mut first), UnikernelExit::Sent(vec![expected]));
     }
-    assert_eq!(count(&mut second), Ended::Sent(vec![2]));
+    assert_eq!(count(&mut second), UnikernelExit::Sent(vec![2]));
     for _ in 0..3 {
         first = template.reset(first, &scanner).unwrap();
         for expected in 2..4 {
-            assert_eq!(count(&mut first), Ended::Sent(vec![expected]));
+            assert_eq!(count(&mut first), UnikernelExit::Sent(vec![expected]));
         }
     }
     let other = Template::seal(second).err().map(|error| error.to_string());
@@ -235,12 +235,16 @@ fn a_program_that_is_linked_to_its_addresses_loads_each_time_or_never() {
         for round in 0..40 {
             let mut guest = Unikernel::new(&host, &file, b"")
                 .unwrap_or_else(|error| panic!("{place} {megabytes} {round}: {error:?}"));
-            assert_eq!(guest.run(&mut |_| {}).unwrap(), Ended::Exited(5), "{place} {megabytes}");
+            assert_eq!(
+                guest.run(&mut |_| {}).unwrap(),
+                UnikernelExit::Exited(5),
+                "{place} {megabytes}"
+            );
         }
     }
     let file = machine::unikernel_with(&source(900), &["-Wl,-Ttext-segment=0x400000"]);
     for _ in 0..5 {
         let refused = Unikernel::new(&host, &file, b"").unwrap_err();
-        assert!(refused.to_string().contains("no place is left for its stack"), "{refused}");
+        assert!(refused.to_string().contains("leave no room for its stack"), "{refused}");
     }
 }

@@ -67,7 +67,7 @@ impl MissingCalls {
         }
         let text: String = calls.iter().map(|call| format!("{call}\n")).collect();
         if let Err(error) = fs::write(&self.file, text) {
-            tracing::warn!(%error, "what micro-VMs lack could not be written down");
+            tracing::warn!(%error, "the list of missing system calls cannot be written");
         }
         true
     }

@@ -22,7 +22,7 @@ use crate::linux::state::kernel::Kernel;
 use crate::linux::state::process::Process;
 use crate::linux::state::threads::ThreadPosition;
 use crate::linux::syscalls::table;
-use crate::machine::{Exit, Fault, Running};
+use crate::machine::{Exit, Fault, RunGuard};
 use crate::memory::rights::Rights;
 use crate::memory::ring0::PATCHED;
 
@@ -44,7 +44,7 @@ impl Process {
         Ok(pause)
     }
 
-    fn run_until(&mut self, running: &mut Running<'_>) -> Result<Pause, ProcessError> {
+    fn run_until(&mut self, running: &mut RunGuard<'_>) -> Result<Pause, ProcessError> {
         loop {
             if running.is_stopped() {
                 return Ok(Pause::Stopped);

@@ -52,7 +52,7 @@ pub struct Ticks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NoTicks {
     /// The host's kernel keeps time by another clock source.
-    #[error("the host's kernel keeps time by something else than the processor's counter")]
+    #[error("the host's kernel keeps time by another clock source than the processor's counter")]
     Distrusted,
     /// KVM does not tell the counter's speed.
     #[error("KVM does not say how fast the processor's counter runs")]

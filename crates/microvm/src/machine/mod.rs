@@ -20,7 +20,7 @@ mod vcpu;
 
 pub use exit::{Exit, Fault, VcpuError};
 pub use hypervisor::{Hypervisor, HypervisorError, NoTicks, Ticks};
-pub(crate) use stop::Running;
+pub(crate) use stop::RunGuard;
 pub use stop::Stopper;
 pub(crate) use ticks::read_ticks;
 pub use vcpu::Vcpu;

@@ -63,7 +63,7 @@ impl Stopper {
     }
 
     /// Makes stops reach this thread, until the result is dropped.
-    pub(crate) fn on_this_thread(&self) -> io::Result<Running<'_>> {
+    pub(crate) fn on_this_thread(&self) -> io::Result<RunGuard<'_>> {
         static HARMLESS: Once = Once::new();
         HARMLESS.call_once(make_harmless);
         let blocked = set(&[signal()]);
@@ -76,18 +76,18 @@ impl Stopper {
         // SAFETY: takes no arguments.
         let thread = unsafe { libc::gettid() };
         self.inner.thread.store(thread, Ordering::SeqCst);
-        Ok(Running { stopper: self, thread, timer: None })
+        Ok(RunGuard { stopper: self, thread, timer: None })
     }
 }
 
 /// Has a [`Stopper`] reach the thread until it is dropped.
-pub(crate) struct Running<'a> {
+pub(crate) struct RunGuard<'a> {
     stopper: &'a Stopper,
     thread: libc::pid_t,
     timer: Option<Timer>,
 }
 
-impl Running<'_> {
+impl RunGuard<'_> {
     /// Whether a stop is wanted.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopper.wanted()
@@ -114,7 +114,7 @@ impl Running<'_> {
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunGuard<'_> {
     fn drop(&mut self) {
         self.stopper.inner.thread.store(0, Ordering::SeqCst);
     }

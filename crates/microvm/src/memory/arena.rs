@@ -20,7 +20,7 @@ use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use rustix::mm::{madvise, mmap_anonymous, mprotect};
 
 use crate::memory::layout::{ARENA_BYTES, BLOCK};
-use huge::Huge;
+use huge::HugeBlocks;
 pub(crate) use mapping::length_of;
 use mapping::{map_file, offset, reserve, unmap};
 
@@ -33,7 +33,7 @@ const COLLAPSE_SPARE: u64 = 32 << 20;
 pub struct Arena {
     base: NonNull<u8>,
     backing: Backing,
-    huge: Huge,
+    huge: HugeBlocks,
 }
 
 /// The kind of memory, which decides how a guest can be cloned.
@@ -56,7 +56,7 @@ enum Backing {
     /// No source: pages begin as zeros and belong to this process alone.
     Anonymous,
     /// A frozen arena, whose pages are copied when they are written.
-    Clone(Arc<Frozen>),
+    Clone(Arc<FrozenArena>),
 }
 
 // SAFETY: the mapping belongs to this value alone and to no thread in particular.
@@ -73,7 +73,7 @@ impl Arena {
         ftruncate(&file, ARENA_BYTES)?;
         let base = reserve()?;
         map_file(base, &file, MapFlags::SHARED, ProtFlags::READ | ProtFlags::WRITE)?;
-        Ok(Self { base, backing: Backing::Own(file), huge: Huge::default() })
+        Ok(Self { base, backing: Backing::Own(file), huge: HugeBlocks::default() })
     }
 
     /// As [`Arena::new`], of this kind.
@@ -84,7 +84,8 @@ impl Arena {
         if memory == MemoryKind::File {
             return Self::new();
         }
-        let arena = Self { base: reserve()?, backing: Backing::Anonymous, huge: Huge::default() };
+        let arena =
+            Self { base: reserve()?, backing: Backing::Anonymous, huge: HugeBlocks::default() };
         let all = 0..ARENA_BYTES;
         let (at, length) = (arena.at(&all), length_of(&all));
         // SAFETY: the address space is the arena's, and nothing was there yet.
@@ -107,12 +108,12 @@ impl Arena {
     ///
     /// # Errors
     /// As for [`Arena::new`].
-    pub fn clone_of(frozen: &Arc<Frozen>) -> io::Result<Self> {
+    pub fn clone_of(frozen: &Arc<FrozenArena>) -> io::Result<Self> {
         let base = reserve()?;
         let rights = ProtFlags::READ | ProtFlags::WRITE;
         map_file(base, &frozen.file, MapFlags::PRIVATE, rights)?;
         let backing = Backing::Clone(Arc::clone(frozen));
-        let arena = Self { base, backing, huge: Huge::default() };
+        let arena = Self { base, backing, huge: HugeBlocks::default() };
         for zone in frozen.growth.clone() {
             if zone.is_empty() {
                 continue;
@@ -162,7 +163,7 @@ impl Arena {
     ///
     /// # Errors
     /// When the host refuses; the arena is lost.
-    pub fn freeze(self, growth: [Range<u64>; 2], huge: u64) -> io::Result<Arc<Frozen>> {
+    pub fn freeze(self, growth: [Range<u64>; 2], huge: u64) -> io::Result<Arc<FrozenArena>> {
         let Backing::Own(file) = &self.backing else {
             return Err(io::Error::other("only memory that is a file of its own can be frozen"));
         };
@@ -175,7 +176,7 @@ impl Arena {
         // Private because kernels before 6.7 cannot map a sealed file as shared. Nothing writes, so
         // nothing is copied.
         map_file(base, &file, MapFlags::PRIVATE, ProtFlags::READ)?;
-        Ok(Arc::new(Frozen { base, file, growth, huge }))
+        Ok(Arc::new(FrozenArena { base, file, growth, huge }))
     }
 
     /// Address in this process of offset 0, to which KVM's memory slots refer.
@@ -265,7 +266,7 @@ impl Arena {
 
     /// The frozen arena that it was cloned from.
     #[must_use]
-    pub fn origin(&self) -> Option<&Arc<Frozen>> {
+    pub fn origin(&self) -> Option<&Arc<FrozenArena>> {
         match &self.backing {
             Backing::Own(_) | Backing::Anonymous => None,
             Backing::Clone(frozen) => Some(frozen),
@@ -283,7 +284,8 @@ impl Arena {
     pub fn flush(&mut self, range: Range<u64>) -> io::Result<()> {
         for rights in [MprotectFlags::empty(), MprotectFlags::READ | MprotectFlags::WRITE] {
             let (at, length) = (self.at(&range), length_of(&range));
-            // SAFETY: the range lies in the arena, which is borrowed mutably: no access comes in between.
+            // SAFETY: the range lies in the arena, which is borrowed mutably: no access comes in
+            // between.
             unsafe { mprotect(at.cast(), length, rights) }?;
         }
         Ok(())
@@ -296,7 +298,7 @@ impl Arena {
 
 /// An arena that is sealed: no process can write to it.
 #[derive(Debug)]
-pub struct Frozen {
+pub struct FrozenArena {
     base: NonNull<u8>,
     file: File,
     growth: [Range<u64>; 2],
@@ -304,11 +306,11 @@ pub struct Frozen {
 }
 
 // SAFETY: the mapping belongs to this value alone, and is read only.
-unsafe impl Send for Frozen {}
+unsafe impl Send for FrozenArena {}
 // SAFETY: as above.
-unsafe impl Sync for Frozen {}
+unsafe impl Sync for FrozenArena {}
 
-impl Frozen {
+impl FrozenArena {
     /// The bytes of a range.
     ///
     /// # Panics
@@ -342,7 +344,7 @@ impl Drop for Arena {
     }
 }
 
-impl Drop for Frozen {
+impl Drop for FrozenArena {
     fn drop(&mut self) {
         unmap(self.base);
     }

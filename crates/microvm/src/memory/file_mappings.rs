@@ -102,11 +102,11 @@ impl FileMappings {
 
     /// The one file behind all of `range`; none where there is no file. An error where there are
     /// several.
-    pub(crate) fn whole(&self, range: &Range<u64>) -> Result<Option<FileMapping>, Several> {
+    pub(crate) fn whole(&self, range: &Range<u64>) -> Result<Option<FileMapping>, SeveralFiles> {
         match self.inside(range.clone()).next() {
             None => Ok(None),
             Some((part, what)) if part == *range => Ok(Some(what)),
-            Some(_) => Err(Several),
+            Some(_) => Err(SeveralFiles),
         }
     }
 
@@ -259,7 +259,7 @@ impl Maps {
 
 /// Several things are behind a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Several;
+pub(crate) struct SeveralFiles;
 
 #[cfg(test)]
 mod tests {
@@ -343,7 +343,7 @@ mod tests {
             } else if (0..).zip(&here).all(|(page, it)| first.is_some() && *it == first.map(|first| first.behind(page))) {
                 Ok(first)
             } else {
-                Err(Several)
+                Err(SeveralFiles)
             };
             prop_assert_eq!(mappings.whole(&probe), expected);
             let mut holed = mappings.clone();

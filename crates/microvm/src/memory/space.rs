@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use crate::memory::arena::{Arena, Frozen, MemoryKind};
+use crate::memory::arena::{Arena, FrozenArena, MemoryKind};
 use crate::memory::file_mappings::{FileMapping, FileMappings};
 use crate::memory::layout::{
     BLOCK, BREAK_END, LOW_END, MAP_START, PAGE, PROGRAM, USER_END, USER_START, page_down, page_up,
@@ -127,7 +127,7 @@ impl Space {
     ///
     /// # Errors
     /// When the host has no address space for it.
-    pub(crate) fn clone_of(frozen: &Arc<Frozen>, state: SpaceState) -> io::Result<Self> {
+    pub(crate) fn clone_of(frozen: &Arc<FrozenArena>, state: SpaceState) -> io::Result<Self> {
         Ok(Self::of(Arena::clone_of(frozen)?, state))
     }
 
@@ -136,7 +136,7 @@ impl Space {
     ///
     /// # Errors
     /// When the host refuses.
-    pub(crate) fn freeze(mut self) -> io::Result<(Arc<Frozen>, SpaceState)> {
+    pub(crate) fn freeze(mut self) -> io::Result<(Arc<FrozenArena>, SpaceState)> {
         for (range, rights) in self.state.regions.iter() {
             let whole = range.start.next_multiple_of(BLOCK)..range.end & !(BLOCK - 1);
             if !whole.is_empty() {

@@ -12,14 +12,14 @@ use crate::machine::Hypervisor;
 use crate::machine::Stopper;
 use crate::machine::Vcpu;
 use crate::machine::cpu::CpuState;
-use crate::memory::arena::Frozen;
+use crate::memory::arena::FrozenArena;
 use crate::memory::scan::Scanner;
 use crate::memory::space::{Space, SpaceState};
 
 /// A frozen unikernel.
 #[derive(Debug)]
 pub struct Template {
-    frozen: Arc<Frozen>,
+    frozen: Arc<FrozenArena>,
     space: SpaceState,
     cpu: CpuState,
     argument: Vec<u8>,
@@ -27,8 +27,8 @@ pub struct Template {
 }
 
 impl Template {
-    /// Freezes a unikernel that gave control back, best when it is [`super::Ended::Ready`]. The
-    /// unikernel itself ends.
+    /// Freezes a unikernel that gave control back, best when it is [`super::UnikernelExit::Ready`].
+    /// The unikernel itself ends.
     ///
     /// # Errors
     /// When the host refuses; the unikernel is lost.

@@ -10,13 +10,13 @@
 //! number.
 
 use super::node::{MAX_NODES, NodeId};
-use super::sealed::Sealed;
+use super::sealed::ReadOnlyPart;
 
 /// A read-only part of a tree that is put into it late, in the place of an empty directory.
 #[derive(Debug)]
 pub struct Branch {
     pub(super) number: u8,
-    pub(super) sealed: Sealed,
+    pub(super) sealed: ReadOnlyPart,
 }
 
 impl Branch {

@@ -10,7 +10,7 @@ use super::layer::{Layer, LayerEntry, LayerEntryKind, LayerError};
 use super::node::{
     Contents, Device, DirectoryEntry, GeneratedFile, MAX_NODES, Node, NodeId, ROOT, SCRATCH, Times,
 };
-use super::sealed::Sealed;
+use super::sealed::ReadOnlyPart;
 use super::tree::Tree;
 
 /// A tree, or a branch of one, that is being built.
@@ -200,6 +200,6 @@ impl Branch {
         let number = number.clamp(1, Self::MAX);
         let builder = TreeBuilder::numbered(u32::from(number) * MAX_NODES);
         let TreeBuilder { nodes, layers, .. } = builder.layer_of("/", directory)?;
-        Ok(Self { number, sealed: Sealed::new(nodes, layers) })
+        Ok(Self { number, sealed: ReadOnlyPart::new(nodes, layers) })
     }
 }

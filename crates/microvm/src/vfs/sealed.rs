@@ -11,14 +11,14 @@ use super::node::{Node, NodeId};
 
 /// Nodes that cannot be written, and the layers that they come from.
 #[derive(Debug)]
-pub(super) struct Sealed {
+pub(super) struct ReadOnlyPart {
     pub(super) nodes: Vec<Node>,
     layers: Vec<Layer>,
     /// Files that a guest has open: all guests share one descriptor of the host's.
     opened: Mutex<HashMap<NodeId, Weak<File>>>,
 }
 
-impl Sealed {
+impl ReadOnlyPart {
     /// Entries that are kept, including those of closed files.
     const MAX_STALE: usize = 1024;
 

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::branch::Branch;
 use super::layer::Layer;
 use super::node::{Contents, DirectoryEntry, MAX_NODES, Node, NodeId, ROOT, SCRATCH, Times};
-use super::sealed::Sealed;
+use super::sealed::ReadOnlyPart;
 pub(crate) use saved::SavedScratch;
 
 /// The right to read a node: see [`Tree::permit`].
@@ -33,7 +33,7 @@ const NAME_MAX: usize = 255;
 /// The files of one guest. Cloning copies its scratch and shares the rest.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    sealed: Arc<Sealed>,
+    sealed: Arc<ReadOnlyPart>,
     /// By number, from 1 on: the directory that the branch covers, and the branch.
     branches: Vec<Option<(NodeId, Arc<Branch>)>>,
     scratch: Vec<Option<Node>>,
@@ -73,7 +73,7 @@ impl Tree {
         scratch: Vec<Node>,
         (bytes, most): (u64, u32),
     ) -> Self {
-        let sealed = Arc::new(Sealed::new(nodes, layers));
+        let sealed = Arc::new(ReadOnlyPart::new(nodes, layers));
         let scratch = scratch.into_iter().map(Some).collect();
         Self {
             sealed,
@@ -272,7 +272,7 @@ impl Tree {
         let Contents::Sealed { layer, path, .. } = self.contents(id) else { return Ok(None) };
         let part = self.part(id).ok_or(Errno::IO)?;
         part.open(id, *layer, path).map(Some).map_err(|error| {
-            tracing::warn!(%error, path = %path.display(), "a layer has lost a file");
+            tracing::warn!(%error, path = %path.display(), "a file of a layer is gone from the host");
             Errno::IO
         })
     }

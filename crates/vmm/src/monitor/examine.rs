@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use microvm::machine::Hypervisor;
 use microvm::memory::Scanner;
-use microvm::unikernel::{Ended, Unikernel, UnikernelError};
+use microvm::unikernel::{Unikernel, UnikernelError, UnikernelExit};
 
 use crate::Examination;
 
@@ -23,17 +23,17 @@ pub fn examine(host: &Hypervisor, scanner: &Scanner) -> Result<Examination, Unik
     let begin = Instant::now();
     let idle = run(host, &[])?;
     let start = begin.elapsed();
-    debug_assert_eq!(idle, Ended::Exited(0));
+    debug_assert_eq!(idle, UnikernelExit::Exited(0));
     let begin = Instant::now();
     run(host, &calls)?;
     let took = begin.elapsed().saturating_sub(start);
     // int 0x80
     let interrupt = match run(host, &[0xcd, 0x80])? {
-        Ended::Faulted(fault) => Some(fault.vector),
+        UnikernelExit::Faulted(fault) => Some(fault.vector),
         _ => None,
     };
     // xor ecx, ecx; rdpkru
-    let keys = run(host, &[0x31, 0xc9, 0x0f, 0x01, 0xee])? == Ended::Exited(0);
+    let keys = run(host, &[0x31, 0xc9, 0x0f, 0x01, 0xee])? == UnikernelExit::Exited(0);
     Ok(Examination {
         call_us: took.as_secs_f64() * 1e6 / f64::from(CALLS),
         tells_pages: scanner.private(0..4096).is_ok(),
@@ -44,7 +44,7 @@ pub fn examine(host: &Hypervisor, scanner: &Scanner) -> Result<Examination, Unik
 }
 
 /// Runs instructions, and exits behind them.
-fn run(host: &Hypervisor, code: &[u8]) -> Result<Ended, UnikernelError> {
+fn run(host: &Hypervisor, code: &[u8]) -> Result<UnikernelExit, UnikernelError> {
     // xor eax, eax (EXIT); xor edi, edi; out 0xf2, al
     let exit = [0x31, 0xc0, 0x31, 0xff, 0xe6, 0xf2];
     let file = program(&[code, &exit].concat());

@@ -8,7 +8,7 @@ use microvm::linux::{Process, Template};
 use microvm::machine::Hypervisor;
 use microvm::memory::Scanner;
 
-use super::function::{Function, Loading};
+use super::function::{Function, LoadKey};
 use crate::message::Event;
 
 /// Machines with loaded code that living clones share; each takes as much as a reference machine.
@@ -22,7 +22,7 @@ pub(super) struct Family {
     pub(super) scanner: Scanner,
     control: Arc<OwnedFd>,
     /// The least recently used first. A machine goes with its last clone, and its secrets with it.
-    functions: Mutex<Vec<(Loading, Weak<Function>)>>,
+    functions: Mutex<Vec<(LoadKey, Weak<Function>)>>,
     missing_calls: Mutex<BTreeSet<u64>>,
 }
 
@@ -58,7 +58,7 @@ impl Family {
     }
 
     /// The machine in which this code is loaded, if there is one.
-    pub(super) fn loaded(&self, loading: &Loading) -> Option<Arc<Function>> {
+    pub(super) fn loaded(&self, loading: &LoadKey) -> Option<Arc<Function>> {
         let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
         functions.retain(|(_, function)| function.strong_count() > 0);
         let at = functions.iter().position(|(known, _)| known == loading)?;
@@ -69,7 +69,7 @@ impl Family {
     }
 
     /// Offers a machine to further clones.
-    pub(super) fn share(&self, loading: Loading, function: &Arc<Function>) {
+    pub(super) fn share(&self, loading: LoadKey, function: &Arc<Function>) {
         let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
         functions.push((loading, Arc::downgrade(function)));
         if functions.len() > MAX_FUNCTIONS {

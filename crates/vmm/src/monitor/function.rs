@@ -16,14 +16,14 @@ pub(super) struct Function {
 /// The code, the load message and the limits: equal ones lead to equal machines. Only the message's
 /// hash is kept, because its environment may hold secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Loading {
+pub(super) struct LoadKey {
     layers: Vec<Place>,
     message: blake3::Hash,
     /// Bytes of memory, bytes of scratch, and files of scratch.
     limits: (u64, u64, u32),
 }
 
-impl Loading {
+impl LoadKey {
     pub(super) fn new(layers: Vec<Place>, message: &[u8], limits: Limits) -> Self {
         let limits = (limits.memory_bytes, limits.scratch_bytes, limits.scratch_inodes);
         Self { layers, message: blake3::hash(message), limits }

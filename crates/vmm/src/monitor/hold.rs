@@ -108,7 +108,7 @@ impl Hold {
 
 /// A clone as the main thread sees it.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(super) struct WatchedClone {
     number: u64,
     channel: Channel,
     hold: Hold,
@@ -116,7 +116,7 @@ pub(super) struct Watched {
     due: Option<Instant>,
 }
 
-impl Watched {
+impl WatchedClone {
     pub(super) fn new(number: u64, channel: Channel, hold: Hold) -> Self {
         Self { number, channel, hold, due: None }
     }
@@ -212,7 +212,7 @@ mod tests {
     fn one_that_is_idle_is_left_alone_unless_it_has_something_to_read() {
         let hold = Hold::default();
         let (channel, mut other) = channel();
-        let mut watched = Watched::new(1, channel.clone(), hold.clone());
+        let mut watched = WatchedClone::new(1, channel.clone(), hold.clone());
         hold.state().idle = true;
         let later = Instant::now() + 2 * GRACE;
         watched.rest();

@@ -13,7 +13,7 @@
 //! | user namespace, uid, no capability | the rights of an unused uid |
 //! | cgroup, by the warden | memory, threads |
 //! | Landlock | no TCP, no abstract socket, no signal outside |
-//! | seccomp | the list of [`super::filter`] |
+//! | seccomp | the list in `filter.rs` |
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};

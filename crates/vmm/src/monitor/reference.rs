@@ -48,7 +48,7 @@ pub(super) enum MonitorError {
     Ended(Pause, String),
     #[error(transparent)]
     Frame(#[from] FrameError),
-    #[error("the guest said something else than expected")]
+    #[error("the guest's answer does not fit the order")]
     Unexpected,
     #[error(transparent)]
     Host(#[from] std::io::Error),

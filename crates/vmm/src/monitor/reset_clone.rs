@@ -16,7 +16,7 @@ use microvm::linux::{Pause, Process, Template};
 use sandbox::wire::{Decoder, Reply};
 
 use super::conversation::{Answer, Boundary};
-use super::function::{Function, Loading};
+use super::function::{Function, LoadKey};
 use super::reference::{GuestOrder, MonitorError};
 use super::running::{End, RunningClone, WeightReporter, wake};
 use crate::message::Event;
@@ -48,7 +48,7 @@ pub(super) fn live(clone: &RunningClone) -> Result<End, MonitorError> {
         }
     }
     let layers = clone.layers.iter().map(|(place, _)| place.clone()).collect();
-    let loading = Loading::new(layers, &message, clone.limits);
+    let loading = LoadKey::new(layers, &message, clone.limits);
     let mut scale = WeightReporter::default();
     let function = match clone.family.loaded(&loading) {
         Some(function) => function,

@@ -18,7 +18,7 @@ use sys::scm;
 
 use super::conversation::Channel;
 use super::family::{Family, tell};
-use super::hold::Watched;
+use super::hold::WatchedClone;
 use super::reference::{MonitorError, Reference};
 use super::running::RunningClone;
 use super::snapshot;
@@ -140,7 +140,7 @@ struct Nursery {
     family: Arc<Family>,
     control: Arc<OwnedFd>,
     branches: HashMap<Place, Arc<Branch>>,
-    watched: Vec<Watched>,
+    watched: Vec<WatchedClone>,
     spares: Spares,
     /// This process's executable; none after a snapshot was ordered, which happens once.
     program: Option<File>,
@@ -156,7 +156,7 @@ impl Nursery {
     fn watch(mut self) -> io::Result<()> {
         loop {
             let mut fds = vec![PollFd::from_borrowed_fd(self.control.as_fd(), PollFlags::IN)];
-            fds.extend(self.watched.iter().map(Watched::closing));
+            fds.extend(self.watched.iter().map(WatchedClone::closing));
             match poll(&mut fds, self.patience().as_ref()) {
                 Err(rustix::io::Errno::INTR) => continue,
                 other => other?,
@@ -192,8 +192,8 @@ impl Nursery {
 
     fn carry_out(&mut self, order: Order, fds: Vec<OwnedFd>) {
         match order {
-            Order::Rest { number } => self.with(number, Watched::rest),
-            Order::Go { number } => self.with(number, Watched::go),
+            Order::Rest { number } => self.with(number, WatchedClone::rest),
+            Order::Go { number } => self.with(number, WatchedClone::go),
             Order::Save {} if let Some(program) = self.program.take() => {
                 snapshot::save(&self.family, program, fds);
             }
@@ -211,7 +211,7 @@ impl Nursery {
     }
 
     /// Acts on a clone, if it is still there.
-    fn with(&mut self, number: u64, act: impl FnMut(&mut Watched)) {
+    fn with(&mut self, number: u64, act: impl FnMut(&mut WatchedClone)) {
         self.watched.iter_mut().filter(|clone| clone.number() == number).for_each(act);
     }
 
@@ -251,7 +251,7 @@ impl Nursery {
         });
         self.spares.fill();
         match made {
-            Ok(channel) => self.watched.push(Watched::new(number, channel, hold)),
+            Ok(channel) => self.watched.push(WatchedClone::new(number, channel, hold)),
             Err(trouble) => {
                 self.family.tell(&Event::failed(Some(number), &trouble));
             }

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 
 use microvm::machine::Fault;
 use microvm::machine::Hypervisor;
-use microvm::unikernel::{Ended, Unikernel, UnikernelError};
+use microvm::unikernel::{Unikernel, UnikernelError, UnikernelExit};
 use thiserror::Error;
 
 /// Why a program has no result.
@@ -20,7 +20,7 @@ pub enum RunError {
     )]
     Faulted(Fault),
     /// Its output could not be written.
-    #[error("write what it says")]
+    #[error("write the program's output")]
     Write(#[from] io::Error),
 }
 
@@ -41,14 +41,14 @@ pub fn run(
         // The log may go nowhere.
         let ended = unikernel.run(&mut |text| drop(io::stderr().write_all(text)))?;
         match ended {
-            Ended::Exited(status) => return Ok(status.to_le_bytes()[0]),
-            Ended::Faulted(fault) => return Err(RunError::Faulted(fault)),
-            Ended::Stopped => {}
-            Ended::Ready => match requests.next() {
+            UnikernelExit::Exited(status) => return Ok(status.to_le_bytes()[0]),
+            UnikernelExit::Faulted(fault) => return Err(RunError::Faulted(fault)),
+            UnikernelExit::Stopped => {}
+            UnikernelExit::Ready => match requests.next() {
                 Some(request) => unikernel.set_request(request.clone().into_bytes()),
                 None => return Ok(0),
             },
-            Ended::Sent(mut answer) => {
+            UnikernelExit::Sent(mut answer) => {
                 answer.push(b'\n');
                 let mut out = io::stdout().lock();
                 out.write_all(&answer)?;

@@ -23,7 +23,7 @@ const READ: usize = 256 << 10;
 
 /// A snapshot that a monitor was ordered to write.
 #[derive(Debug)]
-pub(super) struct Saving {
+pub(super) struct SnapshotTransfer {
     pub(super) origin: Origin,
     /// Time since the machine's interpreter started.
     pub(super) age: Duration,
@@ -41,7 +41,7 @@ pub(super) fn pipe() -> io::Result<(Receiver, OwnedFd)> {
     Ok((Receiver::from_owned_fd(reader)?, writer))
 }
 
-impl Saving {
+impl SnapshotTransfer {
     /// Writes the snapshot until the monitor tells its end. Off the path of calls, one snapshot at
     /// a time.
     pub(super) async fn finish(mut self, shared: Arc<Shared>) {

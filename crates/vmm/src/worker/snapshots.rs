@@ -80,7 +80,7 @@ pub(super) struct StoredSnapshot {
 
 /// Why a snapshot is removed.
 #[derive(Debug, Error)]
-enum Unfit {
+enum Rejection {
     #[error("it is damaged, or this worker did not write it")]
     Damaged,
     #[error("it is too old")]
@@ -144,23 +144,23 @@ impl Snapshots {
         let path = self.path(origin);
         let unfit = match self.check(&path, origin) {
             Ok(found) => return Some(found),
-            Err(Unfit::Read(error)) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(Rejection::Read(error)) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(unfit) => unfit,
         };
         match unfit {
-            Unfit::Old => tracing::info!("a snapshot of a reference machine is too old"),
+            Rejection::Old => tracing::info!("a snapshot of a reference machine is too old"),
             reason => tracing::warn!(%reason, "a snapshot of a reference machine is refused"),
         }
         self.forget(origin);
         None
     }
 
-    fn check(&self, path: &Path, origin: &Origin) -> Result<StoredSnapshot, Unfit> {
+    fn check(&self, path: &Path, origin: &Origin) -> Result<StoredSnapshot, Rejection> {
         // Opening a pipe would wait for its other end.
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
         let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         if !file.metadata()?.is_file() {
-            return Err(Unfit::Damaged);
+            return Err(Rejection::Damaged);
         }
         let mut hash = [0; 32];
         file.read_exact(&mut hash)?;
@@ -168,7 +168,7 @@ impl Snapshots {
         hasher.update_reader(&file)?;
         // In constant time.
         if hasher.finalize() != blake3::Hash::from_bytes(hash) {
-            return Err(Unfit::Damaged);
+            return Err(Rejection::Damaged);
         }
         file.seek(SeekFrom::Start(HASH))?;
         let mut length = [0; 8];
@@ -176,13 +176,13 @@ impl Snapshots {
         let length = u64::from_le_bytes(length);
         let mut header = Vec::new();
         (&file).take(length).read_to_end(&mut header)?;
-        let header: Header = serde_json::from_slice(&header).map_err(|_| Unfit::Other)?;
+        let header: Header = serde_json::from_slice(&header).map_err(|_| Rejection::Other)?;
         if header.origin != *origin {
-            return Err(Unfit::Other);
+            return Err(Rejection::Other);
         }
         // A machine from before the host's start has a later birth.
         let age = since_start().checked_sub(header.born).map(Duration::from_nanos);
-        let age = age.filter(|age| *age < self.most_age).ok_or(Unfit::Old)?;
+        let age = age.filter(|age| *age < self.most_age).ok_or(Rejection::Old)?;
         // Marks its last use.
         file.set_modified(SystemTime::now())?;
         Ok(StoredSnapshot { file, imports: header.imports, age })
@@ -197,7 +197,7 @@ impl Snapshots {
         origin: Origin,
         age: Duration,
         imports: Imports,
-    ) -> io::Result<Writing> {
+    ) -> io::Result<SnapshotWriter> {
         let path = self.path(&origin);
         let born = since_start().saturating_sub(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX));
         let header = serde_json::to_vec(&Header { origin, born, imports })?;
@@ -206,7 +206,7 @@ impl Snapshots {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         let hasher = Hasher::new_keyed(&self.key);
         let mut writing =
-            Writing { snapshots: Arc::clone(self), file, path, new, hasher, length: HASH };
+            SnapshotWriter { snapshots: Arc::clone(self), file, path, new, hasher, length: HASH };
         writing.file.seek(SeekFrom::Start(HASH))?;
         writing.push(&(header.len() as u64).to_le_bytes())?;
         writing.push(&header)?;
@@ -264,7 +264,7 @@ impl Snapshots {
 
 /// A snapshot that is being written. Dropping it before it is finished removes it.
 #[derive(Debug)]
-pub(super) struct Writing {
+pub(super) struct SnapshotWriter {
     snapshots: Arc<Snapshots>,
     file: File,
     path: PathBuf,
@@ -273,7 +273,7 @@ pub(super) struct Writing {
     length: u64,
 }
 
-impl Writing {
+impl SnapshotWriter {
     /// Appends bytes.
     ///
     /// # Errors
@@ -303,7 +303,7 @@ impl Writing {
     }
 }
 
-impl Drop for Writing {
+impl Drop for SnapshotWriter {
     fn drop(&mut self) {
         // Already renamed if it was finished.
         remove(&self.new);

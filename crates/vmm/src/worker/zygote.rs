@@ -17,7 +17,7 @@ use super::allowance::{Allowance, of_machine};
 use super::family::{Family, Stage, answer};
 use super::instance::MachineInstance;
 use super::monitor_process::MonitorProcess;
-use super::saving::{self, Saving};
+use super::saving::{self, SnapshotTransfer};
 use super::shared::Shared;
 use super::snapshots::{Origin, StoredSnapshot};
 use crate::MAX_MACHINES;
@@ -182,7 +182,8 @@ impl MachineZygote {
         match ordered.await {
             // Does not keep the family alive: when that ends, the pipe closes.
             Ok(pipe) => {
-                let saving = Saving { origin, age, imports: self.imports.clone(), pipe, told };
+                let saving =
+                    SnapshotTransfer { origin, age, imports: self.imports.clone(), pipe, told };
                 tokio::spawn(saving.finish(Arc::clone(&self.shared)));
             }
             Err(error) => tracing::warn!(%error, "no snapshot of a reference machine is written"),

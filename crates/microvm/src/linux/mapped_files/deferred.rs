@@ -22,7 +22,7 @@ use rustix::io::Errno;
 
 use crate::linux::abi::flags;
 use crate::linux::mapped_files::bytes;
-use crate::linux::state::deferred::Deferred;
+use crate::linux::state::deferred::DeferredCopy;
 use crate::linux::state::process::Process;
 use crate::memory::layout::page_up;
 use crate::memory::rights::Rights;
@@ -66,7 +66,7 @@ pub(crate) fn is_owed(process: &Process, address: u64) -> bool {
 /// Copies what is owed. Bytes that cannot be read are unmapped, so that touching them sends a
 /// signal.
 pub(crate) fn settle(process: &mut Process) {
-    let Some(Deferred { parts, node, start, offset }) = process.deferred.take() else { return };
+    let Some(DeferredCopy { parts, node, start, offset }) = process.deferred.take() else { return };
     for (part, rights) in parts {
         // A mapping over a part that failed may have left nothing there.
         let regions = process.space.regions().inside(part);
@@ -74,7 +74,7 @@ pub(crate) fn settle(process: &mut Process) {
         for (part, _) in hidden {
             let copied = bytes::fill(process, part.clone(), node, offset + (part.start - start));
             if let Err(errno) = copied.and_then(|()| protect(process, &part, rights)) {
-                tracing::warn!(%errno, "bytes of a file that a guest has mapped cannot be had");
+                tracing::warn!(%errno, "a guest's mapped file cannot be read: its pages are unmapped");
                 let _ = process.space.unmap(part.start, part.end - part.start);
             }
         }

@@ -53,7 +53,7 @@ use crate::linux::state::threads::{SavedThreads, Threads};
 use crate::machine::Hypervisor;
 use crate::machine::Vcpu;
 use crate::machine::cpu::{CpuState, SavedCpu};
-use crate::memory::arena::Frozen;
+use crate::memory::arena::FrozenArena;
 use crate::memory::space::{SavedSpace, Space, SpaceRestoreError, SpaceState};
 use crate::vfs::{Kind, NodeId, SavedScratch, Tree};
 use facts::Facts;
@@ -289,7 +289,7 @@ impl From<SpaceRestoreError> for RestoreError {
 /// The state of a machine that has not run.
 fn fresh(
     host: &Hypervisor,
-    frozen: &Arc<Frozen>,
+    frozen: &Arc<FrozenArena>,
     space: &SpaceState,
 ) -> Result<CpuState, ProcessError> {
     let space = Space::clone_of(frozen, space.clone())?;

@@ -38,14 +38,14 @@ use crate::linux::state::process::Process;
 use crate::machine::Hypervisor;
 use crate::machine::Vcpu;
 use crate::machine::cpu::CpuState;
-use crate::memory::arena::Frozen;
+use crate::memory::arena::FrozenArena;
 use crate::memory::scan::Scanner;
 use crate::memory::space::{Reset, Space, SpaceState};
 
 /// A frozen process.
 #[derive(Debug)]
 pub struct Template {
-    pub(crate) frozen: Arc<Frozen>,
+    pub(crate) frozen: Arc<FrozenArena>,
     pub(crate) space: SpaceState,
     pub(crate) cpu: CpuState,
     pub(crate) kernel: Kernel,

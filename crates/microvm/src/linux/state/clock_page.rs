@@ -30,7 +30,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::linux::state::host_clock::{MONOTONIC, REALTIME};
 use crate::machine::{Hypervisor, Vcpu, VcpuError};
 use crate::machine::{Ticks, read_ticks};
-use crate::memory::arena::Frozen;
+use crate::memory::arena::FrozenArena;
 use crate::memory::layout::{PAGE, page_up};
 use crate::memory::rights::Rights;
 use crate::memory::space::{Place, Space, SpaceState};
@@ -76,7 +76,7 @@ pub(crate) const fn page_of(space: &SpaceState) -> u64 {
 
 /// Address of the routine that touches the pages of [`LIST`], if the guest still has the vDSO as it
 /// was given, and the page before it.
-pub(crate) fn touching(frozen: &Frozen, space: &SpaceState) -> Option<u64> {
+pub(crate) fn touching(frozen: &FrozenArena, space: &SpaceState) -> Option<u64> {
     let image = image();
     let (start, end) = (space.vdso, space.vdso + image.len() as u64);
     let whole = space.regions.allow(page_of(space)..start, Rights::READ)

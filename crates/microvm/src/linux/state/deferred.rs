@@ -9,7 +9,7 @@ use crate::vfs::NodeId;
 
 /// The part of one mapping that is owed to the guest.
 #[derive(Debug)]
-pub(crate) struct Deferred {
+pub(crate) struct DeferredCopy {
     /// The owed parts, by address, and the guest's rights to each afterwards.
     pub(crate) parts: Vec<(Range<u64>, Rights)>,
     /// The file, and the offset of the address `start` in it.
@@ -18,7 +18,7 @@ pub(crate) struct Deferred {
     pub(crate) offset: u64,
 }
 
-impl Deferred {
+impl DeferredCopy {
     pub(crate) fn new(range: Range<u64>, node: NodeId, offset: u64, rights: Rights) -> Self {
         let start = range.start;
         Self { parts: vec![(range, rights)], node, start, offset }
@@ -57,15 +57,15 @@ mod tests {
     use super::*;
 
     /// Ten pages, from the tenth on.
-    fn owed() -> Deferred {
-        Deferred::new(pages(10..20), NodeId(1), 0, Rights::READ)
+    fn owed() -> DeferredCopy {
+        DeferredCopy::new(pages(10..20), NodeId(1), 0, Rights::READ)
     }
 
     fn pages(numbers: Range<u64>) -> Range<u64> {
         numbers.start * PAGE..numbers.end * PAGE
     }
 
-    fn numbers(deferred: &Deferred) -> Vec<u64> {
+    fn numbers(deferred: &DeferredCopy) -> Vec<u64> {
         let parts = deferred.parts.iter().map(|(part, _)| part.start / PAGE..part.end / PAGE);
         let mut all: Vec<u64> = parts.flatten().collect();
         all.sort_unstable();

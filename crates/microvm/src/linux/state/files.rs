@@ -32,7 +32,7 @@ pub(crate) struct Files {
     /// Descriptors are smaller than this: the process's own limit, or [`MAX_DESCRIPTORS`].
     most: usize,
     slots: Vec<Option<Descriptor>>,
-    open: Vec<Option<Open>>,
+    open: Vec<Option<OpenFile>>,
     pipes: Vec<Option<Pipe>>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Descriptor {
 
 /// An open file, shared by descriptors that were duplicated from one another.
 #[derive(Clone, Debug)]
-pub(crate) struct Open {
+pub(crate) struct OpenFile {
     pub(crate) object: Object,
     pub(crate) offset: u64,
     /// Of a directory, the place of its last name when a listing began. Without it a program that
@@ -151,13 +151,13 @@ impl Files {
     }
 
     /// The open file behind a descriptor. EBADF for one of O_PATH.
-    pub(crate) fn get(&self, fd: u64) -> Result<&Open, Errno> {
+    pub(crate) fn get(&self, fd: u64) -> Result<&OpenFile, Errno> {
         let open = self.place(fd)?;
         if open.flags & flags::PATH == 0 { Ok(open) } else { Err(Errno::BADF) }
     }
 
     /// The open file behind a descriptor, of O_PATH, too.
-    pub(crate) fn place(&self, fd: u64) -> Result<&Open, Errno> {
+    pub(crate) fn place(&self, fd: u64) -> Result<&OpenFile, Errno> {
         let open = self.descriptor(fd)?.open;
         self.open[open].as_ref().ok_or(Errno::BADF)
     }
@@ -171,7 +171,7 @@ impl Files {
     }
 
     /// As [`Files::get`], to be changed.
-    pub(crate) fn get_mut(&mut self, fd: u64) -> Result<&mut Open, Errno> {
+    pub(crate) fn get_mut(&mut self, fd: u64) -> Result<&mut OpenFile, Errno> {
         self.get(fd)?;
         let open = self.descriptor(fd)?.open;
         self.open[open].as_mut().ok_or(Errno::BADF)
@@ -208,7 +208,7 @@ impl Files {
         }
         let flags_kept = flags & !CREATION;
         let (offset, end, lock) = (0, None, Lock::None);
-        let open = Open { object, offset, end, flags: flags_kept, holders: 1, lock };
+        let open = OpenFile { object, offset, end, flags: flags_kept, holders: 1, lock };
         let index = put(&mut self.open, open);
         let close_on_exec = flags & flags::CLOSE_ON_EXEC != 0;
         self.slots[slot] = Some(Descriptor { open: index, close_on_exec });
@@ -310,7 +310,7 @@ impl Files {
 
     /// Whether a descriptor is open on the node.
     pub(crate) fn has_open(&self, node: NodeId) -> bool {
-        let is = |open: &Open| matches!(open.object, Object::Node(id, _) if id == node);
+        let is = |open: &OpenFile| matches!(open.object, Object::Node(id, _) if id == node);
         self.open.iter().flatten().any(is)
     }
 
@@ -326,7 +326,7 @@ impl Files {
     /// Bytes of the monitor's memory that descriptors and pipes take.
     pub(crate) fn held(&self) -> u64 {
         let tables = self.slots.capacity() * size_of::<Option<Descriptor>>()
-            + self.open.capacity() * size_of::<Option<Open>>()
+            + self.open.capacity() * size_of::<Option<OpenFile>>()
             + self.pipes.capacity() * size_of::<Option<Pipe>>();
         let pipes = self.pipes.iter().flatten().map(|pipe| pipe.bytes.capacity()).sum::<usize>();
         (tables + pipes) as u64

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::linux::abi::registers::signed;
 use crate::linux::state::clock_page::ClockPage;
 use crate::linux::state::cpu_time::CpuTime;
-use crate::linux::state::deferred::Deferred;
+use crate::linux::state::deferred::DeferredCopy;
 use crate::linux::state::files::Stream;
 use crate::linux::state::ids::FIRST_THREAD;
 use crate::linux::state::kernel::Kernel;
@@ -49,7 +49,7 @@ pub struct Process {
     /// Whether its page tables mark the pages that it uses: [`Process::watch`].
     pub(crate) watched: bool,
     /// A mapping whose bytes are not copied yet: none while the process pauses.
-    pub(crate) deferred: Option<Deferred>,
+    pub(crate) deferred: Option<DeferredCopy>,
 }
 
 impl Process {

@@ -9,7 +9,7 @@ use crate::image::Image;
 use crate::linux::abi::flags;
 use crate::linux::abi::registers::Answer;
 use crate::linux::mapped_files::{bytes, deferred};
-use crate::linux::state::deferred::Deferred;
+use crate::linux::state::deferred::DeferredCopy;
 use crate::linux::state::files::Object;
 use crate::linux::state::process::Process;
 use crate::memory::file_mappings::FileMapping;
@@ -109,7 +109,7 @@ fn map(process: &mut Process, arguments: [u64; 6]) -> Answer {
     let now = if rights.count() && !is_late { rights } else { Rights::HIDDEN };
     let start = mapping(process, place, length, now)?;
     if is_late {
-        process.deferred = Some(Deferred::new(start..start + length, node, offset, rights));
+        process.deferred = Some(DeferredCopy::new(start..start + length, node, offset, rights));
     } else if let Err(errno) = bytes::fill(process, start..start + length, node, offset) {
         process.space.unmap(start, length)?;
         return Err(errno);

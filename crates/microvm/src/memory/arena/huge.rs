@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use rustix::mm::{Advice, madvise};
 
-use super::{Arena, Backing, Frozen, length_of};
+use super::{Arena, Backing, FrozenArena, length_of};
 use crate::memory::layout::{BLOCK, PAGE, USER_END, pages};
 
 const MANY: usize = 1792;
@@ -21,20 +21,20 @@ const _: () = assert!(MANY as u64 * BLOCK == USER_END);
 
 /// The blocks of a clone that may be on huge pages.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Huge {
+pub(super) struct HugeBlocks {
     /// For each block, whether it may be on a huge page.
     blocks: [bool; MANY],
     /// Whether further blocks are accepted: not after the ranges became too many.
     more: bool,
 }
 
-impl Default for Huge {
+impl Default for HugeBlocks {
     fn default() -> Self {
         Self { blocks: [false; MANY], more: true }
     }
 }
 
-impl Huge {
+impl HugeBlocks {
     /// Ranges of such blocks. Each may split two mappings of the host, of which all machines of a
     /// monitor have 65 530 together.
     const MAX_RANGES: usize = 32;
@@ -72,7 +72,7 @@ fn touches(range: &Range<u64>) -> Range<usize> {
 impl Arena {
     /// Has the host hold a clone's own memory on small pages, when the clone begins. A host without
     /// huge pages refuses that.
-    pub(super) fn begin_on_small(&self, frozen: &Frozen) {
+    pub(super) fn begin_on_small(&self, frozen: &FrozenArena) {
         for zone in frozen.growth.iter().filter(|zone| !zone.is_empty()) {
             let _ = self.advise(zone, Advice::LinuxNoHugepage);
         }
@@ -136,7 +136,7 @@ impl Arena {
     pub(crate) fn forget_huge(&mut self) -> io::Result<()> {
         if !self.huge.more || !self.huge.touched(&(0..USER_END)).is_empty() {
             self.end_advice()?;
-            self.huge = Huge::default();
+            self.huge = HugeBlocks::default();
         }
         Ok(())
     }
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn neighbouring_blocks_of_a_range_are_one_range() {
-        let mut huge = Huge::default();
+        let mut huge = HugeBlocks::default();
         huge.set(&(BLOCK..3 * BLOCK), true);
         huge.set(&(4 * BLOCK..5 * BLOCK), true);
         huge.set(&(USER_END - BLOCK..USER_END), true);
@@ -181,7 +181,7 @@ mod tests {
         huge.set(&(2 * BLOCK + 5..2 * BLOCK + 6), false);
         assert_eq!(huge.touched(&(0..3 * BLOCK)), vec![BLOCK..2 * BLOCK]);
         // There are three.
-        for block in 3..=Huge::MAX_RANGES as u64 {
+        for block in 3..=HugeBlocks::MAX_RANGES as u64 {
             assert!(!huge.are_too_many());
             huge.set(&((10 + 2 * block) * BLOCK..(11 + 2 * block) * BLOCK), true);
         }

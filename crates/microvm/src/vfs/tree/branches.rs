@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use super::super::branch::Branch;
 use super::super::node::{MAX_NODES, NodeId, ROOT};
-use super::super::sealed::Sealed;
+use super::super::sealed::ReadOnlyPart;
 use super::Tree;
 
 impl Tree {
@@ -45,7 +45,7 @@ impl Tree {
     }
 
     /// The read-only part to which a node belongs: the tree's own, or a branch's.
-    pub(super) fn part(&self, id: NodeId) -> Option<&Sealed> {
+    pub(super) fn part(&self, id: NodeId) -> Option<&ReadOnlyPart> {
         match (id.0 / MAX_NODES) as usize {
             0 => Some(&self.sealed),
             number => self.branches.get(number)?.as_ref().map(|(_, branch)| &branch.sealed),

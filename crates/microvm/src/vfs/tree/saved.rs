@@ -14,11 +14,11 @@ use crate::vfs::{Contents, DirectoryEntry, Kind, Times};
 /// streams.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct SavedScratch(Vec<Option<Nameless>>);
+pub(crate) struct SavedScratch(Vec<Option<NamelessFile>>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Nameless {
+struct NamelessFile {
     /// Number of the scratch directory that it was made in.
     parent: u32,
     mode: u32,
@@ -55,8 +55,8 @@ impl Tree {
         for file in &saved.0 {
             let node = match *file {
                 None => None,
-                Some(Nameless { parent, .. }) if parent as usize >= tops => return None,
-                Some(Nameless { parent, mode, times }) => {
+                Some(NamelessFile { parent, .. }) if parent as usize >= tops => return None,
+                Some(NamelessFile { parent, mode, times }) => {
                     let (contents, parent) =
                         (Contents::Bytes(Vec::new()), NodeId(SCRATCH + parent));
                     Some(Node { contents, parent, mode: mode & 0o7777, times, links: 0 })
@@ -93,11 +93,11 @@ fn is_top(node: &Node) -> bool {
         && (node.mode, node.times, node.links) == (0o700, Times::default(), 1)
 }
 
-fn nameless(node: &Node, tops: usize) -> Option<Nameless> {
+fn nameless(node: &Node, tops: usize) -> Option<NamelessFile> {
     let Node { contents, parent, mode, times, links } = node;
     let empty = matches!(contents, Contents::Bytes(bytes) if bytes.is_empty());
     let parent = parent.0.checked_sub(SCRATCH).filter(|parent| (*parent as usize) < tops)?;
-    (empty && *links == 0).then_some(Nameless { parent, mode: *mode, times: *times })
+    (empty && *links == 0).then_some(NamelessFile { parent, mode: *mode, times: *times })
 }
 
 fn digest_of(hasher: &mut Hasher, contents: &Contents) {
@@ -200,8 +200,11 @@ mod tests {
         let saved = tree.to_saved().unwrap();
         assert!(matches!(saved.0[..], [None, Some(_)]));
         // In a directory that is none.
-        let odd =
-            SavedScratch(vec![Some(Nameless { parent: 1, mode: 0o600, times: Times::default() })]);
+        let odd = SavedScratch(vec![Some(NamelessFile {
+            parent: 1,
+            mode: 0o600,
+            times: Times::default(),
+        })]);
         assert!(built.clone().with_saved(&odd).is_none());
         assert!(built.with_saved(&SavedScratch(vec![None; MAX_NAMELESS + 1])).is_none());
     }

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::ops::Range;
 
 use super::RestoreError;
-use crate::memory::arena::Frozen;
+use crate::memory::arena::FrozenArena;
 use crate::memory::layout::{BLOCK, PAGE, pages};
 use crate::memory::regions::Regions;
 use crate::memory::space::Space;
@@ -14,7 +14,11 @@ const NOTHING: [u8; 4096] = [0; 4096];
 const _: () = assert!(NOTHING.len() as u64 == PAGE);
 
 /// Writes the mapped pages that hold data.
-pub(crate) fn write(frozen: &Frozen, regions: &Regions, to: &mut impl Write) -> io::Result<()> {
+pub(crate) fn write(
+    frozen: &FrozenArena,
+    regions: &Regions,
+    to: &mut impl Write,
+) -> io::Result<()> {
     for (region, rights) in regions.iter() {
         if !rights.count() {
             continue;
@@ -35,7 +39,7 @@ fn write_head(to: &mut impl Write, start: u64, length: u64) -> io::Result<()> {
 }
 
 /// The pages of a range that are not all zeros, in runs of up to a block.
-fn runs(frozen: &Frozen, range: Range<u64>) -> Vec<Range<u64>> {
+fn runs(frozen: &FrozenArena, range: Range<u64>) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for page in pages(range) {
         if frozen.bytes(page..page + PAGE) == NOTHING {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Descriptor, Files, Lock, MAX_DESCRIPTORS, Object, Open, Stream};
+use super::{Descriptor, Files, Lock, MAX_DESCRIPTORS, Object, OpenFile, Stream};
 use crate::linux::abi::flags;
 use crate::vfs::{Kind, NodeId, Tree};
 
@@ -44,7 +44,7 @@ impl Files {
         let descriptor = |slot: &Option<Descriptor>| slot.map(|it| (it.open, it.close_on_exec));
         let mut all = Vec::new();
         for open in open {
-            let Some(Open { object, offset, end: _, flags, holders: _, lock }) = open else {
+            let Some(OpenFile { object, offset, end: _, flags, holders: _, lock }) = open else {
                 all.push(None);
                 continue;
             };
@@ -88,7 +88,7 @@ impl Files {
             // A listing that had begun ends at the directory's end: no name in the directory is a
             // guest's.
             let (offset, end, flags, lock) = (*offset, None, *flags, Lock::None);
-            files.open.push(Some(Open { object, offset, end, flags, holders, lock }));
+            files.open.push(Some(OpenFile { object, offset, end, flags, holders, lock }));
         }
         for descriptor in descriptors {
             let slot = descriptor.map(|(open, close_on_exec)| Descriptor { open, close_on_exec });

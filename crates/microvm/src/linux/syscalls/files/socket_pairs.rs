@@ -65,7 +65,7 @@ pub(crate) fn send_to(process: &mut Process, arguments: [u64; 6]) -> Flow {
 
 /// `sendmsg`, without descriptors: no other process could take them.
 pub(crate) fn send_message(process: &mut Process, fd_: u64, head: u64, flags: u64) -> Flow {
-    let head = match Head::read(process, head) {
+    let head = match MessageHeader::read(process, head) {
         Ok(head) => head,
         Err(errno) => return Flow::Answer(Err(errno)),
     };
@@ -123,7 +123,7 @@ pub(crate) fn receive_from(process: &mut Process, arguments: [u64; 6]) -> Flow {
 
 /// `recvmsg`, without control messages.
 pub(crate) fn receive_message(process: &mut Process, fd_: u64, at: u64, flags: u64) -> Flow {
-    let head = Head::read(process, at).and_then(|head| {
+    let head = MessageHeader::read(process, at).and_then(|head| {
         process.space.write(at, HEAD_BYTES)?;
         Ok(head)
     });
@@ -180,7 +180,7 @@ fn put(process: &mut Process, numbers: &[(u64, u32)], answer: Flow) -> Flow {
 }
 
 /// The fields of `struct msghdr` that count.
-struct Head {
+struct MessageHeader {
     name: u64,
     name_length: i32,
     parts: u64,
@@ -188,7 +188,7 @@ struct Head {
     control_length: u64,
 }
 
-impl Head {
+impl MessageHeader {
     fn read(process: &Process, at: u64) -> Result<Self, Errno> {
         let bytes = process.space.read(at, HEAD_BYTES)?;
         let long = |number: usize| long_at(bytes, number * 8);
