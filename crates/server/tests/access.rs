@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use hyper::Method;
 use serde_json::json;
-use server::access::{Demand, Scope, Secret};
+use server::platform::access::{Demand, Scope, Secret};
 use world::{World, exchange};
 
 /// Every operation of the description, its path filled in.
 fn operations() -> Vec<(Method, String, String)> {
-    let described = serde_json::to_value(server::api::openapi()).unwrap();
+    let described = serde_json::to_value(server::http::native::openapi()).unwrap();
     let mut all = Vec::new();
     for (path, methods) in described["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {

@@ -9,7 +9,7 @@ use function::quantity::{Bytes as Size, Span};
 use hyper::{Method, StatusCode, header};
 use sandbox::fake::FakeProvider;
 use serde_json::json;
-use server::access::Secret;
+use server::platform::access::Secret;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio::task::JoinSet;

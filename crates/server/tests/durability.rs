@@ -11,7 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use engine::HandlerId;
 use function::Label;
 use function::WholeName;
-use server::registry::{Registry, Sqlite, StoreError, Version};
+use server::platform::functions::{Registry, Sqlite, StoreError, Version};
 
 const CHILD: &str = "LAMBSWOOL_TEST_REGISTRY";
 

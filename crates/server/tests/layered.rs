@@ -10,9 +10,9 @@ use layers::{Patience, Silent, Store};
 use packages::installer::Bounds;
 use sandbox::wire::Convention;
 use sandbox::{Kind, Reset};
-use server::installer::Installer;
-use server::layered::Layered;
-use server::workshop::{Bundle, Made, MakeError, Packing, Workshop as _};
+use server::platform::deploy::installer::Installer;
+use server::platform::deploy::pipeline::Layered;
+use server::platform::deploy::workshop::{Bundle, Made, MakeError, Packing, Workshop as _};
 
 /// One state for all tests and runs: a base takes seconds to make.
 fn workshop() -> &'static Layered {

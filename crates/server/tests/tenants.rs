@@ -8,10 +8,10 @@ use std::time::Duration;
 use function::Label;
 use hyper::{Method, header};
 use serde_json::json;
-use server::access::Secret;
-use server::api::TENANT;
 use server::client::Client;
-use server::quotas::TenantLimits;
+use server::http::native::TENANT;
+use server::platform::access::Secret;
+use server::platform::limits::quotas::TenantLimits;
 use world::{Reply, World, exchange};
 
 const ALL: [&str; 3] = ["deploy", "invoke", "read"];

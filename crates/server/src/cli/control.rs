@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::access::Scope;
+use crate::platform::access::Scope;
 use function::Label;
 use function::quantity::Span;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::isolation::Instead;
+use crate::http::native::isolation::Instead;
 
 /// `wool run`
 #[derive(Clone, Debug, Args)]

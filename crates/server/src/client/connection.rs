@@ -14,8 +14,8 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::{Client, ClientError, Target, listener};
-use crate::api::TENANT;
-use crate::tls;
+use crate::http::door::tls;
+use crate::http::native::TENANT;
 
 impl Client {
     pub(super) async fn exchange(

@@ -7,8 +7,8 @@ use std::time::Duration;
 use hyper::StatusCode;
 use thiserror::Error;
 
-use crate::api::ErrorDetail;
-use crate::tls::TrustError;
+use crate::http::door::tls::TrustError;
+use crate::http::native::ErrorDetail;
 
 /// Where a worker is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use anyhow::Result;
 
 use super::terminal::{columns, say};
 use super::{client, write_json, write_out};
-use crate::api::ActionList;
-use crate::audit::Who;
 use crate::cli::{Audit, Global};
+use crate::http::native::ActionList;
+use crate::platform::audit::Who;
 
 pub(super) async fn audit(global: &Global, audit: &Audit) -> Result<()> {
     let list: ActionList = client(global)?.get(&format!("/v1/audit?lines={}", audit.lines)).await?;

@@ -7,7 +7,7 @@ use layers::{Store, base};
 use super::terminal::{Display, columns, say};
 use super::{state_root, write_json, write_out};
 use crate::cli::{Base, Global};
-use crate::state::State;
+use crate::state_directory::State;
 use function::quantity::Bytes;
 
 pub(super) fn base(global: &Global, command: &Base) -> Result<()> {

@@ -10,9 +10,9 @@ use sandbox::InvocationId;
 
 use super::terminal::{columns, say};
 use super::{client, event};
-use crate::api::{ErrorBody, INVOCATION, START};
 use crate::cli::{Event, Global, Invoke};
 use crate::client::{Client, ClientError};
+use crate::http::native::{ErrorBody, INVOCATION, START};
 
 pub(super) async fn invoke(global: &Global, invoke: &Invoke) -> Result<()> {
     let client = client(global)?;

@@ -6,12 +6,12 @@ use hyper::{Method, StatusCode, header};
 use super::pack::{self, Found, Packed};
 use super::terminal::{Display, say};
 use super::{call, client, write_json, write_out};
-use crate::api::{ErrorDetail, FunctionDetail, WorkerStatus};
 use crate::cli::{Deploy, Global};
 use crate::client::{Client, ClientError};
-use crate::isolation::Instead;
-use crate::progress::{Event, Progress as _};
-use crate::unenforced::listed;
+use crate::http::native::isolation::Instead;
+use crate::http::native::{ErrorDetail, FunctionDetail, WorkerStatus};
+use crate::platform::deploy::progress::{Event, Progress as _};
+use crate::worker::unenforced::listed;
 use function::FunctionName;
 
 /// So many bytes are read without having asked the worker whether it takes them.

@@ -4,9 +4,9 @@ use anyhow::Result;
 
 use super::terminal::{columns, say};
 use super::{client, write_json, write_out};
-use crate::api::{FunctionList, FunctionSummary};
 use crate::cli::{Global, Ls};
-use crate::isolation::Reset;
+use crate::http::native::isolation::Reset;
+use crate::http::native::{FunctionList, FunctionSummary};
 use function::quantity::Bytes;
 
 pub(super) async fn list(global: &Global, ls: &Ls) -> Result<()> {

@@ -28,12 +28,12 @@ use anyhow::{Context as _, Result};
 use clap::CommandFactory as _;
 use hyper::StatusCode;
 
-use crate::api;
 use crate::cli::{Cli, Command, Global, Unikernel};
 use crate::client::{Client, ClientError};
 use crate::config::{Config, Flags};
 use crate::doctor;
-use crate::state;
+use crate::http::native as api;
+use crate::state_directory as state;
 
 /// Runs a command and says how it ended.
 #[must_use]

@@ -6,9 +6,9 @@ use serde::de::DeserializeOwned;
 
 use super::terminal::{columns, say};
 use super::{client, write_json, write_out};
-use crate::api::{Checked, PackageList, PackageSummary, Pruned};
 use crate::cli::{Global, Packages, PackagesAction};
 use crate::client::Client;
+use crate::http::native::{Checked, PackageList, PackageSummary, Pruned};
 use function::quantity::Bytes;
 
 pub(super) async fn packages(global: &Global, packages: &Packages) -> Result<()> {

@@ -16,18 +16,18 @@ use super::call::Reply;
 use super::deploy::How;
 use super::terminal::say;
 use super::{call, client, deploy, event, pack, state_root, up};
-use crate::api::{FunctionDetail, random_id};
 use crate::cli::{Global, Run};
 use crate::client::{Client, ClientError};
-use crate::logs::{Entry, stamp};
-use crate::throwaway;
+use crate::http::native::{FunctionDetail, random_id};
+use crate::platform::logs::{Entry, stamp};
+use crate::platform::run_name;
 
 pub(super) async fn run(global: &Global, run: &Run) -> Result<()> {
     let found = pack::find(&run.path)?;
     let client = reach(global).await?;
     let packed = deploy::packed(&client, found).await?;
     let (module, kind) = (deploy::module_of(&packed), packed.content_type);
-    let name = throwaway::name(run.instead, &module, kind, &*packed.bytes)?;
+    let name = run_name::name(&run.instead.query(), &module, kind, &*packed.bytes)?;
     let how = How { hidden: true, fresh: run.fresh, instead: run.instead };
     let there = if run.fresh { None } else { find(&client, &name).await? };
     let function = match there {

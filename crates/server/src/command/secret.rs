@@ -9,8 +9,8 @@ use zeroize::Zeroizing;
 
 use super::terminal::{columns, say};
 use super::{call, client, write_json, write_out};
-use crate::api::SecretList;
 use crate::cli::{Global, Secret};
+use crate::http::native::SecretList;
 
 pub(super) async fn secret(global: &Global, secret: &Secret) -> Result<()> {
     let client = client(global)?;

@@ -14,10 +14,10 @@ use super::terminal::{Display, say};
 use super::{state_root, write_json};
 use crate::cli::{Clean, Down, Global};
 use crate::client::{Client, ClientError};
-use crate::owner::{self, AsOwner};
-use crate::parts;
-use crate::progress::Progress as _;
-use crate::state::{self, Hold, State, StateError};
+use crate::platform::deploy::progress::Progress as _;
+use crate::privilege::as_owner::{self as owner, AsOwner};
+use crate::state_directory::{self as state, Hold, State, StateError};
+use crate::worker::wiring as parts;
 
 pub(super) async fn down(global: &Global, down: &Down) -> Result<()> {
     let root = state_root(global);

@@ -10,9 +10,9 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::write_out;
-use crate::api::ErrorDetail;
 use crate::client::ClientError;
-use crate::progress::{Event, Progress};
+use crate::http::native::ErrorDetail;
+use crate::platform::deploy::progress::{Event, Progress};
 
 /// Shows progress: a bar on a terminal, plain lines elsewhere, nothing when told to be quiet.
 #[derive(Debug)]

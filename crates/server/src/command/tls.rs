@@ -10,8 +10,8 @@ use anyhow::{Context as _, Result};
 use super::terminal::say;
 use super::{state_root, write_json, write_out};
 use crate::cli::{Global, Tls};
-use crate::state::State;
-use crate::tls::self_signed;
+use crate::http::door::tls::self_signed;
+use crate::state_directory::State;
 
 pub(super) fn tls(global: &Global, tls: &Tls) -> Result<()> {
     let Tls::SelfSigned { names, dir, force } = tls;

@@ -11,13 +11,13 @@ use hyper::{Method, header};
 
 use super::terminal::{columns, say};
 use super::{call, client, state_root, write_json, write_out};
-use crate::access::{Secret, Tokens};
-use crate::api::{TokenList, TokenMade, TokenRequest, TokenSummary};
-use crate::audit::{self, AUDIT, Action, Among, Audit, Who};
 use crate::cli::{Global, Token, TokenCreate};
 use crate::client::Client;
-use crate::owner::AsOwner;
-use crate::state::{Hold, State, StateError};
+use crate::http::native::{TokenList, TokenMade, TokenRequest, TokenSummary};
+use crate::platform::access::{Secret, Tokens};
+use crate::platform::audit::{self, AUDIT, Action, Among, Audit, Who};
+use crate::privilege::as_owner::AsOwner;
+use crate::state_directory::{Hold, State, StateError};
 use function::Label;
 
 pub(super) async fn token(global: &Global, token: &Token) -> Result<()> {

@@ -9,7 +9,7 @@ use sys::process::die_with_starter;
 use tokio::process::Command;
 
 use crate::cli::RunUnikernel;
-use crate::parts::monitor_program;
+use crate::worker::wiring::monitor_program;
 
 /// Runs it to its end; the status is the program's own.
 pub(super) async fn run(run: &RunUnikernel) -> Result<ExitCode> {

@@ -13,14 +13,14 @@ use tracing_subscriber::EnvFilter;
 
 use super::terminal::{Display, say};
 use super::{client_side, write_json, write_out};
-use crate::account;
 use crate::cli::{Global, Up};
 use crate::client::Client;
 use crate::config::{self, Config, Flags};
-use crate::parts;
-use crate::privilege;
-use crate::progress::Progress as _;
-use crate::state::{Address, State};
+use crate::platform::deploy::progress::Progress as _;
+use crate::privilege::drop as privilege;
+use crate::privilege::run_as as account;
+use crate::state_directory::{Address, State};
+use crate::worker::wiring as parts;
 use crate::worker::{self, Worker};
 
 /// How long a worker in the background may take until it answers.

@@ -7,8 +7,8 @@ use engine::ZygoteStatus;
 
 use super::terminal::{columns, say};
 use super::{client, write_json, write_out};
-use crate::api::ZygoteList;
 use crate::cli::Global;
+use crate::http::native::ZygoteList;
 
 /// Distributions that a row names.
 const NAMED: usize = 4;

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use egress::Rule;
+use egress::{Rule, Rules};
 use engine::ZygotePolicy;
 use packages::indexes::{Index, IndexError, Indexes};
 use packages::installer::Bounds;
@@ -16,10 +16,11 @@ use sys::probe::total_memory;
 
 use super::declared::settings;
 use super::{Internals, Listed};
-use crate::access::Demand;
-use crate::networks::Pattern;
-use crate::quotas::TenantLimits;
-use crate::state;
+use crate::http;
+use crate::platform::access::Demand;
+use crate::platform::limits::quotas::TenantLimits;
+use crate::platform::network_policy::{Networks, Pattern};
+use crate::state_directory as state;
 use function::{Bytes, Cpus, Span};
 
 /// What becomes of a package that has no wheel.
@@ -161,6 +162,30 @@ settings! {
 }
 
 impl Config {
+    /// The part of the HTTP door.
+    #[must_use]
+    pub fn http(&self) -> http::Settings {
+        http::Settings {
+            tokens: self.tokens,
+            run_body: self.run_body,
+            deploy_body: self.deploy_body,
+            client_timeout: self.client_timeout,
+        }
+    }
+
+    /// Which functions may reach something.
+    #[must_use]
+    pub fn networks(&self) -> Networks {
+        Networks::new(&self.egress.0, &self.host_network.0, self.egress_rules())
+    }
+
+    /// What bounds every function that may reach something.
+    #[must_use]
+    pub fn egress_rules(&self) -> Rules {
+        let (allow, deny) = (self.egress_allow.0.clone(), self.egress_deny.0.clone());
+        Rules { allow, deny, worker: Some(self.listen.port()) }
+    }
+
     /// What is said of processors.
     #[must_use]
     pub fn cpu_bounds(&self) -> CpuBounds {

@@ -8,7 +8,7 @@ use layers::python;
 use rustix::fs::{StatVfsMountFlags, statvfs};
 
 use super::Finding;
-use crate::pressure::stalled_us;
+use crate::worker::pressure::stalled_us;
 
 pub(super) fn privilege() -> Finding {
     let what = "privilege";

@@ -3,7 +3,7 @@
 use sys::probe::{CgroupLayout, Host, Kernel, Kvm, Surroundings};
 
 use super::Finding;
-use crate::unenforced::LANDLOCK_PORTS;
+use crate::worker::unenforced::LANDLOCK_PORTS;
 
 /// Oldest kernel that is supported.
 const OLDEST: Kernel = Kernel(5, 15);

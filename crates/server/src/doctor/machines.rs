@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use vmm::{Examination, missing_calls};
 
 use super::Finding;
-use crate::parts::monitor_program;
+use crate::worker::wiring::monitor_program;
 
 /// A way to the monitor that takes longer is not the processor's own.
 const NATIVE_US: f64 = 5.0;

@@ -5,10 +5,11 @@ use sys::probe::{Host, Kernel};
 
 use super::Finding;
 use super::host::DETACHED;
-use crate::capacity::{self, Capacity};
 use crate::config::{Config, Listed};
-use crate::networks::Pattern;
-use crate::unenforced::{self, Enforcement};
+use crate::platform::limits::Capacity;
+use crate::platform::network_policy::Pattern;
+use crate::worker::capacity;
+use crate::worker::unenforced::{self, Enforcement};
 
 /// Fewer sandboxes at once than this are soon taken by a zygote, what it keeps ready, and a few calls.
 const FEW: usize = 64;
@@ -80,7 +81,7 @@ fn network(config: &Config) -> Finding {
             "they reach whatever this host reaches, the worker's API included: where a list of destinations would do, move them from `host_network` to `egress`",
         );
     }
-    let program = crate::parts::proxy_program();
+    let program = crate::worker::wiring::proxy_program();
     if !config.egress.0.is_empty() && !program.as_ref().is_ok_and(|path| path.is_file()) {
         return Finding::missing(
             what,
@@ -109,7 +110,7 @@ fn capacity(host: &Host, config: &Config) -> Finding {
     let what = "sandboxes";
     // A worker that is started from here may have what we may have; its warden is root's.
     let means = capacity::Means::of(host, sys::descriptors::most(), None);
-    let Capacity { sandboxes, bound_by } = means.capacity().chosen(config);
+    let Capacity { sandboxes, bound_by } = capacity::chosen(means.capacity(), config);
     let found = format!("at most {sandboxes} at once, bound by {bound_by}");
     if sandboxes < FEW {
         return Finding::degraded(what, found, "raise what bounds them, for more calls at a time");

@@ -1,0 +1,49 @@
+//! Which guest a function gets: this release's own, whenever it was deployed.
+//!
+//! Worker and guest talk to each other in ways that change from release to release. A version remembers the guest that it
+//! was deployed with, so after an upgrade that one is exchanged for ours, before anything starts from it.
+
+use std::collections::HashMap;
+
+use container::NATIVE;
+use engine::Handler;
+use layers::base::Base;
+use layers::guest::install;
+use sandbox::{Layer, chain};
+
+use crate::platform::functions::Registry;
+
+/// The guest's files, its native extensions included.
+#[must_use]
+pub fn files() -> Vec<(&'static str, &'static [u8])> {
+    [sandbox::guest::FILES, NATIVE].concat()
+}
+
+/// Gives every function of the registry this release's guest, compiled for its base. A function whose base cannot be
+/// told keeps the guest that it has, and the log says so. Blocks: half a second for each base, once after an upgrade.
+pub(crate) fn renew(store: &layers::Store, registry: &Registry) {
+    let files = files();
+    let mut current: HashMap<Layer, Option<Layer>> = HashMap::new();
+    for function in registry.list() {
+        let base = &function.current.handler.python.base;
+        if !current.contains_key(base) {
+            current.insert(base.clone(), of_base(store, base, &files));
+        }
+    }
+    registry.replace(|handler| {
+        let guest = current.get(&handler.python.base)?.clone()?;
+        let mut handler = Handler::clone(handler);
+        handler.python.guest = guest;
+        Some(handler)
+    });
+}
+
+fn of_base(store: &layers::Store, base: &Layer, files: &[(&str, &[u8])]) -> Option<Layer> {
+    let Some(of_layer) = Base::of_layer(store, base) else {
+        tracing::warn!(%base, "functions on this base keep the guest of an earlier release: deploy them again");
+        return None;
+    };
+    install(store, &of_layer, files)
+        .inspect_err(|error| tracing::warn!(%base, error = chain(error), "cannot make its guest"))
+        .ok()
+}
