@@ -41,7 +41,7 @@ need-python:
 	{ echo "error: $$($(PYTHON) -V) is too old: 3.11 or later is needed (set PYTHON=...)"; exit 1; }
 
 build: need-rust
-	cargo build --release --locked -p server -p warden -p egress -p vmm
+	cargo build --release --locked -p wool -p warden -p egress -p vmm
 
 demo: need-python build
 	PATH="$(CURDIR)/target/release:$$PATH" examples/demo.sh "$(STATE)"
@@ -74,7 +74,7 @@ doctor: build
 
 # Together, because cargo chooses features by what is built together.
 bench: need-rust need-python
-	cargo build --release --locked -p server -p warden -p egress -p vmm -p bench
+	cargo build --release --locked -p wool -p warden -p egress -p vmm -p bench
 	target/release/bench $(FIG) $(if $(ON),--python $(ON))
 
 # ARGS: --protocol given|disjoint|zipf|drift|families|passes|elsewhere|dev|dev-passes, --budgets 250,1000,3000 and others; see --help.

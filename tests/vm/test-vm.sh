@@ -42,7 +42,7 @@ cd "$checkout"
 packages=(sys warden container)
 [ ! -e tests/Cargo.toml ] || packages+=(e2e)
 # With optimisation: under emulation everything takes ten times as long as here.
-cargo build --release --locked -p server -p warden -p egress -p vmm
+cargo build --release --locked -p wool -p warden -p egress -p vmm
 built=$dir/built.json
 cargo test --locked --no-run --message-format=json "${packages[@]/#/--package=}" >"$built"
 

@@ -1,0 +1,160 @@
+//! The audit line of one control action: begun at the entrance, written when everybody who works on it has let go.
+//!
+//! A deploy that streams its steps has answered long before it is over: its work holds the line, and says how it ended. So
+//! does all work that was begun: whoever asked may be gone by then.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::error::{ApiError, ErrorType};
+use platform::audit::{self, Action, Among, Audit, BROKE_OFF, UNANSWERED};
+
+/// What it is called that a function goes because another needs its room.
+const GIVE_WAY: &str = "give way";
+
+/// An action under way. Dropping the last handle of it writes its line.
+#[derive(Debug)]
+pub(super) struct Act {
+    audit: Arc<Audit>,
+    among: Among,
+    line: Mutex<Action>,
+}
+
+impl Act {
+    pub(super) fn begin(audit: Arc<Audit>, among: Among, line: Action) -> Arc<Self> {
+        Arc::new(Self { audit, among, line: Mutex::new(line) })
+    }
+
+    /// Names the version that came of it.
+    pub(super) fn made(&self, version: &str) {
+        self.line().version = Some(version.to_owned());
+    }
+
+    /// Names what it is about, beside a function.
+    pub(super) fn about(&self, subject: &str) {
+        self.line().subject = Some(subject.to_owned());
+    }
+
+    /// Writes a line of its own for a function that gives way to the one that this is about: nobody else says that it went.
+    pub(super) fn gave_way(&self, function: &str, version: &str, to: &str) {
+        let line = Action {
+            time: audit::now(),
+            action: GIVE_WAY.to_owned(),
+            function: Some(function.to_owned()),
+            version: Some(version.to_owned()),
+            subject: Some(to.to_owned()),
+            result: "ok".to_owned(),
+            ..self.line().clone()
+        };
+        self.audit.write(&self.among, &line);
+    }
+
+    /// From now on something may have been changed.
+    pub(super) fn begun(&self) {
+        self.ended(BROKE_OFF);
+    }
+
+    /// Does its work to the end, though whoever asked may go meanwhile, and says what came of it.
+    pub(super) async fn carry_out<T: Send + 'static>(
+        self: Arc<Self>,
+        work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        self.begun();
+        let work = tokio::spawn(async move {
+            let done = work.await;
+            self.ended(done.as_ref().err().map_or("ok", |error| &error.detail().r#type));
+            // Its line is written before anything is answered.
+            drop(self);
+            done
+        });
+        let broke_off = |_| ApiError::internal("the work broke off: see the worker's log");
+        work.await.map_err(broke_off)?
+    }
+
+    /// What came of it: `ok`, or an error's type.
+    pub(super) fn ended(&self, result: &str) {
+        result.clone_into(&mut self.line().result);
+    }
+
+    /// What came of it, as it was answered; whoever did it may know better, and says so before or after.
+    pub(super) fn answered(&self, response: &Response) {
+        if self.line().result != UNANSWERED {
+            return;
+        }
+        match response.extensions().get::<ErrorType>() {
+            Some(ErrorType(error)) => self.ended(error),
+            None if response.status() < StatusCode::BAD_REQUEST => self.ended("ok"),
+            None => self.ended(response.status().as_str()),
+        }
+    }
+
+    fn line(&self) -> MutexGuard<'_, Action> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Act {
+    fn drop(&mut self) {
+        let mut line = self.line();
+        line.time = audit::now();
+        self.audit.write(&self.among, &line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::FutureExt as _;
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use platform::audit::{AUDIT, Who};
+
+    fn act(audit: &Arc<Audit>) -> Arc<Act> {
+        let line = Action {
+            time: String::new(),
+            who: Who::Uid(7),
+            remote: String::new(),
+            tenant: "acme".to_owned(),
+            action: "remove secret".to_owned(),
+            function: None,
+            version: None,
+            subject: None,
+            result: UNANSWERED.to_owned(),
+        };
+        Act::begin(Arc::clone(audit), Among::Administrators, line)
+    }
+
+    #[tokio::test]
+    async fn work_that_was_begun_says_what_came_of_it_whoever_has_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let audit = Arc::new(Audit::open(dir.path(), AUDIT).unwrap());
+        let results = async |most: usize| loop {
+            let read = audit.read(100).unwrap();
+            if read.len() == most {
+                break read.into_iter().map(|action| action.result).collect::<Vec<_>>();
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        };
+        let missing = || ApiError::new(StatusCode::NOT_FOUND, "unknown-secret", "");
+        for (number, came) in [Err(missing()), Ok(())].into_iter().enumerate() {
+            let (go, wait) = oneshot::channel();
+            let mut work = Box::pin(act(&audit).carry_out(async move { wait.await.unwrap() }));
+            assert!((&mut work).now_or_never().is_none());
+            // Whoever asked hangs up.
+            drop(work);
+            go.send(came).unwrap();
+            results(number + 1).await;
+        }
+        // Never begun; broken off.
+        drop(act(&audit));
+        let broken = act(&audit).carry_out::<()>(async { panic!("as a bug would") }).await;
+        assert_eq!(broken.unwrap_err().detail().r#type, "internal");
+        assert_eq!(results(4).await, ["unknown-secret", "ok", UNANSWERED, BROKE_OFF]);
+        let done = std::fs::read_to_string(dir.path().join("current.log")).unwrap();
+        assert_eq!(done.lines().count(), 2, "{done}");
+    }
+}

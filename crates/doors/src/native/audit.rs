@@ -1,0 +1,45 @@
+//! `/v1/audit`: what was changed, and by whom.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::error::ApiError;
+use super::{App, Query, lines};
+use platform::audit::Action;
+
+/// Which actions.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct AuditQuery {
+    /// How many to go back; 100 unless said, at most 100 000.
+    #[param(maximum = 100_000)]
+    #[serde(default, deserialize_with = "lines::lines")]
+    lines: Option<u32>,
+}
+
+/// Control actions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ActionList {
+    /// Oldest first.
+    pub actions: Vec<Action>,
+}
+
+/// Read the last control actions.
+#[utoipa::path(get, path = "/v1/audit", tag = "access", params(AuditQuery),
+    responses((status = 200, description = "the last of them, oldest first", body = ActionList)))]
+pub(super) async fn read(
+    State(app): State<Arc<App>>,
+    Query(query): Query<AuditQuery>,
+) -> Result<Json<ActionList>, ApiError> {
+    let (audit, most) = (Arc::clone(&app.audit), query.lines.unwrap_or(lines::USUAL));
+    let read = tokio::task::spawn_blocking(move || audit.read(most as usize)).await;
+    let read = read.map_err(|_| ApiError::internal("the audit log cannot be read"))?;
+    let actions =
+        read.map_err(|error| ApiError::internal(format!("the audit log cannot be read: {error}")))?;
+    Ok(Json(ActionList { actions }))
+}

@@ -1,0 +1,221 @@
+//! `/v1/functions`: looking and removing.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use engine::Engine;
+use sandbox::{Kind, Processors};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::act::Act;
+use super::error::ApiError;
+use super::{App, Asked, ErrorBody, Named, Query};
+use crate::native::isolation::{Isolation, Reset};
+use platform::functions::{Function, Past};
+use platform::limits::Unenforced;
+use platform::logs::stamp;
+
+/// A function as lists show it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FunctionSummary {
+    /// Its name.
+    pub name: String,
+    /// Whose it is.
+    #[serde(default)]
+    pub tenant: String,
+    /// Its current version: the hash of everything that it is made of.
+    pub version: String,
+    /// When this version was made current, RFC 3339.
+    pub updated: String,
+    /// `module.function`
+    pub handler: String,
+    /// The base that it runs on.
+    pub base: String,
+    /// What it runs in on this machine.
+    #[serde(default)]
+    pub isolation: Option<Isolation>,
+    /// What a call finds of the one before.
+    #[serde(default)]
+    pub reset: Option<Reset>,
+    /// Seconds that a call may take.
+    pub timeout: f64,
+    /// Bytes of memory that an instance may use.
+    pub memory: u64,
+    /// Processors that an instance may use; none: what the worker's settings say.
+    #[serde(default)]
+    pub cpu: Option<f64>,
+    /// Instances at a time.
+    pub concurrency: u32,
+    /// Whether bodies pass through as bytes.
+    pub binary: bool,
+}
+
+/// A function with everything that is known about it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FunctionDetail {
+    /// The same as in lists.
+    #[serde(flatten)]
+    pub summary: FunctionSummary,
+    /// When this version was first deployed, RFC 3339.
+    pub created: String,
+    /// What the function says of itself, and what its deploy said instead.
+    pub manifest: serde_json::Value,
+    /// The exact lock of its packages, with hashes.
+    pub lock: String,
+    /// Its versions, newest first.
+    pub versions: Vec<VersionSummary>,
+    /// What stands in its files as if it were a setting, and is none.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    /// Limits and lines of defence that this host does not enforce.
+    #[serde(default)]
+    pub unenforced: Vec<Unenforced>,
+}
+
+/// A version in a function's history.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct VersionSummary {
+    /// Its identity.
+    pub version: String,
+    /// When it was first deployed, RFC 3339.
+    pub created: String,
+}
+
+/// All functions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FunctionList {
+    /// By name.
+    pub functions: Vec<FunctionSummary>,
+}
+
+impl FunctionSummary {
+    fn of(function: &Function, engine: &Engine) -> Self {
+        let handler = &function.current.handler;
+        let has_machines = || engine.lacks(Kind::Microvm).is_none();
+        Self {
+            name: handler.name.clone(),
+            tenant: handler.tenant.clone(),
+            version: handler.id.to_string(),
+            updated: stamp(function.updated),
+            handler: format!("{}.{}", handler.module, handler.function),
+            base: handler.python.base.to_string(),
+            isolation: Some(Isolation::of(handler.kind, has_machines)),
+            reset: Some(handler.reset.into()),
+            timeout: handler.timeout.as_secs_f64(),
+            memory: handler.limits.memory_bytes,
+            cpu: handler.limits.cpu.quota.map(Processors::number),
+            concurrency: handler.concurrency,
+            binary: handler.binary,
+        }
+    }
+}
+
+impl FunctionDetail {
+    fn of(app: &App, function: &Function, history: Vec<Past>) -> Self {
+        let summary = |past: Past| VersionSummary {
+            version: past.id.to_string(),
+            created: stamp(past.created),
+        };
+        let manifest = function.current.manifest.clone();
+        // Versions that an earlier release made have none.
+        let warnings = manifest.get("warnings").cloned().map(serde_json::from_value);
+        Self {
+            summary: FunctionSummary::of(function, &app.engine),
+            created: stamp(function.current.created),
+            warnings: warnings.and_then(Result::ok).unwrap_or_default(),
+            manifest,
+            lock: function.current.lock.clone(),
+            versions: history.into_iter().map(summary).collect(),
+            unenforced: app.unenforced.clone(),
+        }
+    }
+}
+
+/// What a list shows.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ListQuery {
+    /// Also the functions that `wool run` made.
+    #[serde(default)]
+    hidden: bool,
+}
+
+/// List the functions.
+#[utoipa::path(get, path = "/v1/functions", tag = "functions", params(ListQuery),
+    responses((status = 200, description = "all functions of the tenant, by name", body = FunctionList),
+              (status = 400, description = "the query is none", body = ErrorBody)))]
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    Asked { caller, tenant }: Asked,
+    Query(query): Query<ListQuery>,
+) -> Json<FunctionList> {
+    let shown = app
+        .registry
+        .list()
+        .into_iter()
+        .filter(|function| query.hidden || !function.hidden)
+        .filter(|function| function.is_of(&tenant) && caller.may_touch(function.name()));
+    let functions = shown.map(|function| FunctionSummary::of(&function, &app.engine)).collect();
+    Json(FunctionList { functions })
+}
+
+/// Show a function with its manifest, its lock and its versions.
+#[utoipa::path(get, path = "/v1/functions/{name}", tag = "functions",
+    params(("name" = String, Path, description = "the function's name")),
+    responses(
+        (status = 200, description = "the function", body = FunctionDetail),
+        (status = 404, description = "no such function", body = ErrorBody),
+    ))]
+pub(super) async fn get(
+    State(app): State<Arc<App>>,
+    Named(name): Named,
+) -> Result<Json<FunctionDetail>, ApiError> {
+    let function =
+        app.registry.get(&name).ok_or_else(|| ApiError::unknown_function(name.name()))?;
+    detail(&app, function).await.map(Json)
+}
+
+/// Remove a function with all its versions, its log and its secrets.
+#[utoipa::path(delete, path = "/v1/functions/{name}", tag = "functions",
+    params(("name" = String, Path, description = "the function's name")),
+    responses(
+        (status = 204, description = "it is gone"),
+        (status = 403, description = "it has secrets, and nobody knows who asks", body = ErrorBody),
+        (status = 404, description = "no such function", body = ErrorBody),
+    ))]
+pub(super) async fn delete(
+    State(app): State<Arc<App>>,
+    Asked { caller, .. }: Asked,
+    Extension(act): Extension<Arc<Act>>,
+    Named(name): Named,
+) -> Result<StatusCode, ApiError> {
+    // All of it, or its log and its secrets could stay behind.
+    let work = async move {
+        if !app.deployer.remove(&name, caller.is_known()).await? {
+            return Err(ApiError::unknown_function(name.name()));
+        }
+        // It may have been deployed again meanwhile, and the log be that one's.
+        let (registry, again) = (Arc::clone(&app.registry), name.clone());
+        app.logs.remove_unless(&name, move || registry.get(&again).is_some()).await;
+        let vault = Arc::clone(&app.vault);
+        let forgotten = tokio::task::spawn_blocking(move || vault.forget(&name)).await;
+        forgotten.map_err(|_| ApiError::internal("the secrets broke off"))??;
+        Ok(StatusCode::NO_CONTENT)
+    };
+    act.carry_out(work).await
+}
+
+/// A function with what the registry knows of its past.
+pub(super) async fn detail(
+    app: &Arc<App>,
+    function: Arc<Function>,
+) -> Result<FunctionDetail, ApiError> {
+    let (registry, name) = (Arc::clone(&app.registry), function.whole_name());
+    let history = tokio::task::spawn_blocking(move || registry.history(&name)).await;
+    let history = history.map_err(|_| ApiError::internal("the registry broke off"))??;
+    Ok(FunctionDetail::of(app, &function, history))
+}

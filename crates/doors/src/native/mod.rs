@@ -1,0 +1,261 @@
+//! The HTTP API. What it offers is in `/openapi.json`, which is generated from this code.
+//!
+//! ```text
+//!   TCP, loopback ──► guard (no foreign web page) ──┐
+//!   TCP, elsewhere: TLS and a token, always ────────┤
+//!   Unix socket ──────────── + POST /v1/stop ───────┴─► entrance (who, and may they?) ──► body ──► routes ──► registry, …
+//! ```
+
+mod act;
+mod audit;
+mod body;
+mod budget;
+mod deploys;
+mod describe;
+mod entrance;
+pub mod error;
+mod functions;
+mod guard;
+pub mod isolation;
+mod lines;
+mod logs;
+mod needs;
+mod packages;
+mod queries;
+mod reply;
+mod run;
+mod secrets;
+mod status;
+mod tokens;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{self, FromRequestParts, RawPathParams};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::middleware;
+use axum::{Extension, Router};
+use engine::Engine;
+use metrics_exporter_prometheus::PrometheusHandle;
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::Settings;
+use function::Label;
+use function::{FunctionName, WholeName};
+use platform::access::{Admitted, Caller, Tokens};
+use platform::audit::Audit;
+use platform::deploy::Deployer;
+use platform::functions::Registry;
+use platform::limits::Capacity;
+use platform::limits::Unenforced;
+use platform::limits::quotas::Quotas;
+use platform::logs::Logs;
+use platform::network_policy::Networks;
+use platform::packages::maintenance::Stock;
+use platform::secrets::Vault;
+
+pub use self::packages::{Broken, Checked, PackageList, PackageSummary, Pruned};
+pub use audit::ActionList;
+pub use budget::Budgets;
+pub use entrance::TENANT;
+pub use error::{ApiError, ErrorBody, ErrorDetail};
+pub use functions::{FunctionDetail, FunctionList, FunctionSummary};
+pub use lines::MOST as MOST_LINES;
+pub use run::random_id;
+pub use run::{INVOCATION, START};
+pub use secrets::{SecretList, SecretSummary};
+pub use status::read_tree;
+pub use status::{WorkerStatus, ZygoteList};
+pub use tokens::{TokenList, TokenMade, TokenRequest, TokenSummary};
+
+/// Everything that a request may need.
+#[derive(Debug)]
+pub struct App {
+    /// The door's part of the settings.
+    pub settings: Settings,
+    /// The state directory.
+    pub state: PathBuf,
+    /// The directory of bundles on their way in.
+    pub spool: PathBuf,
+    /// Who has which token.
+    pub tokens: Arc<Tokens>,
+    /// The functions' secrets.
+    pub vault: Arc<Vault>,
+    /// What was changed, and by whom.
+    pub audit: Arc<Audit>,
+    /// Whom the Unix socket lets in.
+    pub admitted: Admitted,
+    /// Which functions exist.
+    pub registry: Arc<Registry>,
+    /// Who serves calls.
+    pub engine: Arc<Engine>,
+    /// Who deploys.
+    pub deployer: Arc<Deployer>,
+    /// Which functions may reach something.
+    pub networks: Arc<Networks>,
+    /// Who looks after packages.
+    pub stock: Arc<Stock>,
+    /// Output of functions.
+    pub logs: Arc<Logs>,
+    /// What `/metrics` shows.
+    pub metrics: PrometheusHandle,
+    /// Cancelled when the worker shall stop.
+    pub stop: CancellationToken,
+    /// When the worker came up.
+    pub began: Instant,
+    /// Where it listens.
+    pub url: String,
+    /// How many sandboxes there may be.
+    pub capacity: Capacity,
+    /// What sandboxes lack here.
+    pub unenforced: Vec<Unenforced>,
+    /// What each tenant may take.
+    pub quotas: Arc<Quotas>,
+    /// What requests may take that come over TCP.
+    pub tcp_budgets: Budgets,
+    /// What requests may take that come through the Unix socket.
+    pub unix_budgets: Budgets,
+}
+
+/// Through which door a request comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// TCP on a loopback address: any user of the machine, any web page in a browser.
+    Loopback,
+    /// TCP on another address: any machine that reaches it.
+    Network,
+    /// The Unix socket: whom [`Admitted`] lets in.
+    Unix,
+}
+
+#[derive(OpenApi)]
+#[openapi(info(
+    title = "Lambswool",
+    description = "Runs Python functions on your own Linux machine. Served on a loopback address and on a Unix socket; every error is `{\"error\": {\"type\", \"message\"}}`. Once a token was made, TCP asks for one: `Authorization: Bearer wool_…`."
+))]
+struct Described;
+
+fn described() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::with_openapi(Described::openapi())
+        .routes(routes!(functions::list))
+        .routes(routes!(deploys::put, functions::get, functions::delete))
+        .routes(routes!(logs::read))
+        .routes(routes!(packages::list))
+        .routes(routes!(packages::verify))
+        .routes(routes!(packages::prune))
+        .routes(routes!(run::run))
+        .routes(routes!(secrets::list))
+        .routes(routes!(secrets::put, secrets::delete))
+        .routes(routes!(status::healthz))
+        .routes(routes!(status::metrics))
+        .routes(routes!(status::status))
+        .routes(routes!(status::zygotes))
+        .routes(routes!(tokens::list, tokens::create))
+        .routes(routes!(tokens::delete))
+        .routes(routes!(audit::read))
+}
+
+/// The description of the API, as `/openapi.json` has it.
+#[must_use]
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    let mut api = described().routes(routes!(status::stop)).split_for_parts().1;
+    describe::complete(&mut api);
+    api
+}
+
+/// The routes behind a door.
+pub fn router(app: Arc<App>, door: Door) -> Router {
+    let mut routes = described().routes(routes!(status::openapi));
+    if door == Door::Unix {
+        routes = routes.routes(routes!(status::stop));
+    }
+    let (router, _) = routes.split_for_parts();
+    let router = router
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(wrong_method)
+        .with_state(Arc::clone(&app));
+    let entrance = entrance::Entrance { app: Arc::clone(&app), door };
+    let budgets = match door {
+        Door::Loopback | Door::Network => app.tcp_budgets.clone(),
+        Door::Unix => app.unix_budgets.clone(),
+    };
+    // The last is asked first: who it is, then what it has to say. Replies go the other way.
+    let router = router
+        .layer(middleware::from_fn(reply::count))
+        .layer(middleware::from_fn_with_state(app, body::read_small_first))
+        .layer(Extension(budgets))
+        .layer(middleware::from_fn_with_state(entrance, entrance::identify));
+    match door {
+        Door::Loopback => router.layer(middleware::from_fn(guard::refuse_foreign_pages)),
+        // A browser adds no token by itself: a page that has none of its own gets nowhere.
+        Door::Network | Door::Unix => router,
+    }
+}
+
+/// What a connection gets that there is no room for, whatever it asks for.
+pub fn refusal() -> Router {
+    Router::new().fallback(async || ApiError::too_many_connections())
+}
+
+async fn nothing_here() -> ApiError {
+    ApiError::new(
+        StatusCode::NOT_FOUND,
+        "unknown-path",
+        "nothing here: /openapi.json says what there is",
+    )
+}
+
+async fn wrong_method() -> ApiError {
+    let message = "this path does not take this method: /openapi.json says which it takes";
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "wrong-method", message)
+}
+
+/// The function's name in the path, of the tenant that the caller means: another's is not there.
+struct Named(WholeName);
+
+impl<S: Send + Sync> FromRequestParts<S> for Named {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let Asked { tenant, .. } = Asked::from_request_parts(parts, state).await?;
+        let path = RawPathParams::from_request_parts(parts, state).await;
+        let name = path.as_ref().ok().and_then(|all| all.iter().find(|(key, _)| *key == "name"));
+        // Not UTF-8 once decoded: say the rule.
+        let name: FunctionName = name.map_or("\u{fffd}", |(_, name)| name).parse()?;
+        Ok(Self(WholeName::new(&tenant, &name)))
+    }
+}
+
+/// Who asks, and whose functions are meant, as the entrance found out.
+#[derive(Clone, Debug)]
+struct Asked {
+    caller: Caller,
+    tenant: Label,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Asked {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        // Routes that ask nothing of their callers do not ask who they are.
+        parts.extensions.get().cloned().ok_or_else(|| ApiError::internal("nobody asked"))
+    }
+}
+
+/// What stands behind the `?` of a path.
+struct Query<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let extract::Query(query) = extract::Query::from_request_parts(parts, state).await?;
+        Ok(Self(query))
+    }
+}

@@ -1,0 +1,161 @@
+//! `/v1/functions/{name}/secrets`: what a function's environment holds and nobody else sees. No route shows a value.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{FromRequestParts, RawPathParams, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use axum::{Extension, Json};
+use sandbox::chain;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use zeroize::Zeroizing;
+
+use super::act::Act;
+use super::budget::Budgets;
+use super::error::ApiError;
+use super::{App, ErrorBody, Named, body};
+use function::WholeName;
+use platform::logs::stamp;
+use platform::run_name;
+use platform::secrets::SecretError;
+
+/// Longest value that is read at all, in bytes.
+const VALUE_BYTES: u64 = 64 << 10;
+
+/// A secret as lists show it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SecretSummary {
+    /// The variable's name.
+    pub key: String,
+    /// When it was last set, RFC 3339.
+    pub updated: String,
+}
+
+/// The secrets of a function.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SecretList {
+    /// By name.
+    pub secrets: Vec<SecretSummary>,
+}
+
+/// List the names of a function's secrets.
+#[utoipa::path(get, path = "/v1/functions/{name}/secrets", tag = "secrets",
+    params(("name" = String, Path, description = "the function's name")),
+    responses((status = 200, description = "their names", body = SecretList)))]
+pub(super) async fn list(State(app): State<Arc<App>>, Named(name): Named) -> Json<SecretList> {
+    let held = app.vault.list(&name).into_iter();
+    let secrets = held.map(|one| SecretSummary { key: one.key, updated: stamp(one.updated) });
+    Json(SecretList { secrets: secrets.collect() })
+}
+
+/// Set a secret: the body is its value. The function's next instances have it; idle ones, which have not, are ended.
+///
+/// The function need not be there yet: its first instance may want it.
+#[utoipa::path(put, path = "/v1/functions/{name}/secrets/{key}", tag = "secrets",
+    params(("name" = String, Path, description = "the function's name"),
+           ("key" = String, Path, description = "the variable's name")),
+    request_body(description = "the value, UTF-8", content((Option<String> = "text/plain"))),
+    responses(
+        (status = 204, description = "it is set"),
+        (status = 400, description = "name or value do not fit", body = ErrorBody),
+        (status = 403, description = "as many functions have secrets as may", body = ErrorBody),
+        (status = 413, description = "it is too large", body = ErrorBody),
+    ))]
+pub(super) async fn put(
+    State(app): State<Arc<App>>,
+    Extension(act): Extension<Arc<Act>>,
+    Extension(budgets): Extension<Budgets>,
+    Named(name): Named,
+    Key(key): Key,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<StatusCode, ApiError> {
+    if run_name::is_one(name.name()) {
+        let message =
+            "what `wool run` makes has no secrets: deploy the function under a name of its own";
+        return Err(ApiError::new(StatusCode::BAD_REQUEST, "bad-secret", message));
+    }
+    let allowed = (VALUE_BYTES, app.settings.client_timeout.0);
+    let held = Some(budgets.run.hold(name.tenant()));
+    let (value, _held) = body::collect(&headers, body, allowed, held).await?;
+    // Ours alone, once it has been read: it is overwritten.
+    let value = Zeroizing::new(Vec::from(value));
+    let most = app.quotas.functions_with_secrets(name.tenant());
+    let work = async move {
+        let (vault, whose) = (Arc::clone(&app.vault), name.clone());
+        let set = tokio::task::spawn_blocking(move || vault.set(&whose, &key, &value, most)).await;
+        set.map_err(|_| broke_off())??;
+        renew(&app, &name);
+        Ok(StatusCode::NO_CONTENT)
+    };
+    act.carry_out(work).await
+}
+
+/// Remove a secret. The function's next instances do without it.
+#[utoipa::path(delete, path = "/v1/functions/{name}/secrets/{key}", tag = "secrets",
+    params(("name" = String, Path, description = "the function's name"),
+           ("key" = String, Path, description = "the variable's name")),
+    responses(
+        (status = 204, description = "it is gone"),
+        (status = 404, description = "no such secret", body = ErrorBody),
+    ))]
+pub(super) async fn delete(
+    State(app): State<Arc<App>>,
+    Extension(act): Extension<Arc<Act>>,
+    Named(name): Named,
+    Key(key): Key,
+) -> Result<StatusCode, ApiError> {
+    let work = async move {
+        let (vault, whose, wanted) = (Arc::clone(&app.vault), name.clone(), key.clone());
+        let removed = tokio::task::spawn_blocking(move || vault.remove(&whose, &wanted)).await;
+        if !removed.map_err(|_| broke_off())?? {
+            let name = name.name();
+            let message = format!("{name} has no secret {key:?}: see `wool secret ls {name}`");
+            return Err(ApiError::new(StatusCode::NOT_FOUND, "unknown-secret", message));
+        }
+        renew(&app, &name);
+        Ok(StatusCode::NO_CONTENT)
+    };
+    act.carry_out(work).await
+}
+
+/// Ends the instances that have the secrets of before.
+fn renew(app: &App, name: &WholeName) {
+    if let Some(handler) = app.registry.resolve(name) {
+        app.engine.renew(&handler.id);
+    }
+}
+
+/// The secret's name in the path.
+pub(super) struct Key(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Key {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let path = RawPathParams::from_request_parts(parts, state).await;
+        let key = path.as_ref().ok().and_then(|all| all.iter().find(|(key, _)| *key == "key"));
+        // Not UTF-8 once decoded: the vault says the rule.
+        Ok(Self(key.map_or("\u{fffd}", |(_, key)| key).to_owned()))
+    }
+}
+
+fn broke_off() -> ApiError {
+    ApiError::internal("the secrets broke off")
+}
+
+impl From<SecretError> for ApiError {
+    fn from(error: SecretError) -> Self {
+        let status = match &error {
+            SecretError::Key(_) | SecretError::Value(_) => StatusCode::BAD_REQUEST,
+            SecretError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            SecretError::Full { .. } => {
+                return Self::new(StatusCode::FORBIDDEN, "quota", error.to_string());
+            }
+            _ => return Self::internal(chain(&error)),
+        };
+        Self::new(status, "bad-secret", chain(&error))
+    }
+}

@@ -1,0 +1,217 @@
+//! `/v1/tokens`: who may do what.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::{Extension, Json};
+use sandbox::chain;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::act::Act;
+use super::budget::Budgets;
+use super::error::ApiError;
+use super::{App, Asked, ErrorBody, body};
+use function::Label;
+use platform::access::{NewToken, Patterns, Scope, Secret, Token, TokenError};
+use platform::logs::stamp;
+
+/// Longest request to make a token, in bytes.
+const REQUEST_BYTES: u64 = 64 << 10;
+
+/// A token that is to be made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TokenRequest {
+    /// Its name.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9_-]*$", min_length = 1, max_length = 64)]
+    pub name: String,
+    /// Whose functions it is for; `default` unless said.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9_-]*$", min_length = 1, max_length = 64)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// What it allows.
+    #[schema(min_items = 1)]
+    pub scopes: Vec<Scope>,
+    /// Patterns of the functions that it is for; all unless said.
+    #[serde(default)]
+    pub functions: Vec<String>,
+    /// Seconds until it expires; never unless said.
+    #[schema(minimum = 0.001, maximum = 31_000_000_000.0)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lifetime: Option<f64>,
+}
+
+/// A token as lists show it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TokenSummary {
+    /// What it is called.
+    pub name: String,
+    /// The part of it that is no secret: `wool_<id>_…`.
+    pub id: String,
+    /// Whose functions it is for.
+    pub tenant: String,
+    /// What it is good for.
+    pub scopes: Vec<Scope>,
+    /// Patterns of the functions that it is for; none: all.
+    pub functions: Vec<String>,
+    /// When it was made, RFC 3339.
+    pub created: String,
+    /// From when on it is good for nothing, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<String>,
+}
+
+/// A token that was just made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TokenMade {
+    /// What it is good for.
+    #[serde(flatten)]
+    pub summary: TokenSummary,
+    /// The token. It is shown this once; only its hash is kept.
+    pub token: String,
+}
+
+/// All tokens.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TokenList {
+    /// By name.
+    pub tokens: Vec<TokenSummary>,
+}
+
+impl TokenSummary {
+    /// Of one token.
+    #[must_use]
+    pub fn of(token: &Token) -> Self {
+        Self {
+            name: token.name.to_string(),
+            id: token.id.clone(),
+            tenant: token.tenant.to_string(),
+            scopes: token.scopes.iter().copied().collect(),
+            functions: token.functions.written().to_vec(),
+            created: stamp(token.created),
+            expires: token.expires.map(stamp),
+        }
+    }
+}
+
+impl TokenMade {
+    /// What its owner is shown.
+    #[must_use]
+    pub fn of(token: &Token, secret: &Secret) -> Self {
+        Self { summary: TokenSummary::of(token), token: secret.reveal().to_owned() }
+    }
+}
+
+impl TokenRequest {
+    /// What is asked for, if it makes sense.
+    ///
+    /// # Errors
+    /// When a part of it does not.
+    pub fn read(self) -> Result<NewToken, ApiError> {
+        let bad = |message: String| ApiError::new(StatusCode::BAD_REQUEST, "bad-token", message);
+        let tenant = self.tenant.map_or_else(|| Ok(Label::default_tenant()), |text| text.parse());
+        let seconds = |seconds| {
+            Duration::try_from_secs_f64(seconds).map_err(|_| bad(chain(&TokenError::Lifetime)))
+        };
+        Ok(NewToken {
+            name: self.name.parse().map_err(|error| bad(chain(&error)))?,
+            tenant: tenant.map_err(|error| bad(chain(&error)))?,
+            scopes: self.scopes.into_iter().collect(),
+            functions: Patterns::try_from(self.functions).map_err(|error| bad(chain(&error)))?,
+            lifetime: self.lifetime.map(seconds).transpose()?,
+        })
+    }
+}
+
+/// Make a token. The reply is the only place where it ever stands.
+#[utoipa::path(post, path = "/v1/tokens", tag = "access",
+    request_body = TokenRequest,
+    responses(
+        (status = 201, description = "the token", body = TokenMade),
+        (status = 400, description = "the request makes no sense", body = ErrorBody),
+        (status = 409, description = "the name is taken", body = ErrorBody),
+    ))]
+pub(super) async fn create(
+    State(app): State<Arc<App>>,
+    Asked { tenant, .. }: Asked,
+    Extension(act): Extension<Arc<Act>>,
+    Extension(budgets): Extension<Budgets>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<(StatusCode, Json<TokenMade>), ApiError> {
+    let allowed = (REQUEST_BYTES, app.settings.client_timeout.0);
+    let held = Some(budgets.run.hold(tenant.as_str()));
+    let (body, _held) = body::collect(&headers, body, allowed, held).await?;
+    let request: TokenRequest = serde_json::from_slice(&body).map_err(|error| {
+        let message = format!("the body does not ask for a token: {error}");
+        ApiError::new(StatusCode::BAD_REQUEST, "bad-token", message)
+    })?;
+    let new = request.read()?;
+    act.about(new.name.as_str());
+    let work = async move {
+        let made = tokio::task::spawn_blocking(move || app.tokens.create(new)).await;
+        let (token, secret) = made.map_err(|_| broke_off())??;
+        tracing::info!(token = %token.name, "made a token");
+        Ok((StatusCode::CREATED, Json(TokenMade::of(&token, &secret))))
+    };
+    act.carry_out(work).await
+}
+
+/// List the tokens: what they are good for, not what they are.
+#[utoipa::path(get, path = "/v1/tokens", tag = "access",
+    responses((status = 200, description = "all of them, expired ones included", body = TokenList)))]
+pub(super) async fn list(State(app): State<Arc<App>>) -> Json<TokenList> {
+    let tokens = app.tokens.list();
+    Json(TokenList { tokens: tokens.iter().map(|token| TokenSummary::of(token)).collect() })
+}
+
+/// Remove a token: it opens nothing from now on.
+#[utoipa::path(delete, path = "/v1/tokens/{token}", tag = "access",
+    params(("token" = String, Path, description = "the token's name")),
+    responses(
+        (status = 204, description = "it is gone"),
+        (status = 404, description = "no such token", body = ErrorBody),
+    ))]
+pub(super) async fn delete(
+    State(app): State<Arc<App>>,
+    Extension(act): Extension<Arc<Act>>,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<StatusCode, ApiError> {
+    // Not UTF-8 once decoded: say the rule.
+    let name = name.map_or_else(|_| "\u{fffd}".to_owned(), |Path(name)| name);
+    let bad = |error| ApiError::new(StatusCode::BAD_REQUEST, "bad-name", chain(&error));
+    let name: Label = name.parse().map_err(bad)?;
+    let work = async move {
+        let wanted = name.clone();
+        let removed = tokio::task::spawn_blocking(move || app.tokens.remove(&wanted)).await;
+        if !removed.map_err(|_| broke_off())?? {
+            let message = format!("no token {name}: see what there is with `wool token ls`");
+            return Err(ApiError::new(StatusCode::NOT_FOUND, "unknown-token", message));
+        }
+        tracing::info!(token = %name, "removed a token");
+        Ok(StatusCode::NO_CONTENT)
+    };
+    act.carry_out(work).await
+}
+
+fn broke_off() -> ApiError {
+    ApiError::internal("the database of tokens broke off")
+}
+
+impl From<TokenError> for ApiError {
+    fn from(error: TokenError) -> Self {
+        let status = match &error {
+            TokenError::Exists(_) => StatusCode::CONFLICT,
+            TokenError::NoScope | TokenError::AdminOfSome | TokenError::Lifetime => {
+                StatusCode::BAD_REQUEST
+            }
+            _ => return Self::internal(chain(&error)),
+        };
+        Self::new(status, "bad-token", chain(&error))
+    }
+}

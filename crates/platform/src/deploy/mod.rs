@@ -1,0 +1,348 @@
+//! Deploying: from uploaded bytes to a version that answers calls.
+//!
+//! ```text
+//!   bundle ──► Workshop::make ──► Handler ──► id = hash of all of it ──► Registry::put ──► Engine::prepare
+//!              (layers on disk)                                          (durable)         (zygote, off the path)
+//! ```
+//!
+//! Whatever fails before `put` leaves the current version as it was; functions that `wool run` made may have given way to it
+//! (`room`). What follows `put` cannot undo it: a zygote that does not come up costs the first call time, not its success.
+
+pub mod builder;
+pub mod guest;
+pub mod installer;
+pub mod pipeline;
+pub(crate) mod precedence;
+pub mod progress;
+pub(crate) mod room;
+pub(crate) mod temporary;
+mod turns;
+pub mod workshop;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use engine::{Engine, Handler, HandlerId, fault};
+use layers::Patience;
+use sandbox::Network;
+use thiserror::Error;
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::access::Caller;
+use crate::deploy::progress::Progress;
+use crate::deploy::room::Room;
+use crate::deploy::turns::{Turn, Turns};
+use crate::deploy::workshop::{Bundle, MakeError, Workshop};
+use crate::functions::millis::{from_millis, to_millis};
+use crate::functions::{Function, Registry, StoreError, Version};
+use crate::limits::quotas::Quotas;
+use crate::logs::Logs;
+use crate::network_policy::Networks;
+use crate::packages::retention::Usage;
+use crate::secrets::Vault;
+use function::WholeName;
+
+/// Between two looks for a moment without a deploy.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What is to be deployed.
+#[derive(Debug)]
+pub struct Order {
+    /// As whose function, and which.
+    pub name: WholeName,
+    /// What it is made of.
+    pub bundle: Bundle,
+    /// Whether lists leave it out.
+    pub hidden: bool,
+    /// Whether no call is to find an instance that is there already.
+    pub fresh: bool,
+    /// Who asks. Only who is known takes the place of a function that has secrets, and only what the caller may touch gives way.
+    pub by: Caller,
+}
+
+/// Takes bundles and makes them the current versions of functions.
+#[derive(Debug)]
+pub struct Deployer {
+    workshop: Arc<dyn Workshop>,
+    registry: Arc<Registry>,
+    engine: Arc<Engine>,
+    usage: Arc<Usage>,
+    networks: Arc<Networks>,
+    quotas: Arc<Quotas>,
+    vault: Arc<Vault>,
+    logs: Option<Arc<Logs>>,
+    turns: Turns,
+    index_timeout: Duration,
+    stop: CancellationToken,
+}
+
+/// Why nothing was deployed.
+#[derive(Debug, Error)]
+pub enum DeployError {
+    /// No version was made.
+    #[error(transparent)]
+    Make(#[from] MakeError),
+    /// The version was made and could not be recorded.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Other code would be told its secrets, or they would be lost.
+    #[error(
+        "{0} has secrets, and nobody knows who asks: deploy or remove it through the worker's Unix socket, or with a token"
+    )]
+    HasSecrets(WholeName),
+    /// Nobody waits for it any more, or the worker stops.
+    #[error("the deploy was given up, and nothing was deployed: deploy again")]
+    GivenUp,
+    /// The work ended without a result.
+    #[error("the deploy broke off: see the worker's log")]
+    BrokeOff,
+}
+
+impl Deployer {
+    /// A deployer for one registry and engine, which waits for indexes as long as they take.
+    #[must_use]
+    pub fn new(
+        workshop: Arc<dyn Workshop>,
+        registry: Arc<Registry>,
+        engine: Arc<Engine>,
+        usage: Arc<Usage>,
+        networks: Arc<Networks>,
+        quotas: Arc<Quotas>,
+        vault: Arc<Vault>,
+    ) -> Self {
+        let turns = Turns::default();
+        let stop = CancellationToken::new();
+        Self {
+            workshop,
+            registry,
+            engine,
+            usage,
+            networks,
+            quotas,
+            vault,
+            logs: None,
+            turns,
+            index_timeout: Duration::MAX,
+            stop,
+        }
+    }
+
+    /// The same, of which a deploy waits for indexes no longer than that.
+    #[must_use]
+    pub fn waiting(self, index_timeout: Duration) -> Self {
+        Self { index_timeout, ..self }
+    }
+
+    /// The same, which removes the logs of what has to give way to others.
+    #[must_use]
+    pub fn tidying(self, logs: Arc<Logs>) -> Self {
+        Self { logs: Some(logs), ..self }
+    }
+
+    /// Gives up the deploys that are under way, and those that would follow, unless their versions are made.
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// How long somebody waits for an index who goes only with the worker.
+    #[must_use]
+    pub fn patience(&self) -> Arc<Patience> {
+        patience(self.index_timeout, self.stop.clone())
+    }
+
+    /// Holds off deploys until what it returns is dropped: what a deploy has made and not yet recorded looks as if nobody
+    /// used it. Waits at most `patience` for a moment at which none is under way; none: there was no such moment. Deploys
+    /// never wait for who waits here: one of them may take many minutes.
+    pub async fn pause(&self, patience: Duration) -> Option<Turn> {
+        let until = Instant::now() + patience;
+        loop {
+            match self.turns.take_all() {
+                Some(turns) => return Some(turns),
+                None if Instant::now() >= until => return None,
+                None => sleep(LOOK).await,
+            }
+        }
+    }
+
+    /// Deploys a bundle as a tenant's function. When the caller goes away before its version is made, it is given up; after
+    /// that it goes on by itself. `gave_way` is told of each function that is gone for it, at once and though nothing may come of
+    /// it; `ended` what came of it in any case.
+    ///
+    /// # Errors
+    /// When nothing was deployed.
+    pub async fn deploy(
+        self: &Arc<Self>,
+        order: Order,
+        progress: Arc<dyn Progress + Send + Sync>,
+        gave_way: impl Fn(&Function) + Send + 'static,
+        ended: impl FnOnce(&Result<Arc<Function>, DeployError>) + Send + 'static,
+    ) -> Result<Arc<Function>, DeployError> {
+        let (this, given_up) = (Arc::clone(self), self.stop.child_token());
+        let _caller = given_up.clone().drop_guard();
+        // A task of its own: a client that hangs up half-way must not leave a version recorded and not prepared.
+        let work = tokio::spawn(async move {
+            let deployed = this.run(order, given_up, progress, gave_way).await;
+            ended(&deployed);
+            deployed
+        });
+        work.await.unwrap_or(Err(DeployError::BrokeOff))
+    }
+
+    async fn run(
+        &self,
+        order: Order,
+        given_up: CancellationToken,
+        progress: Arc<dyn Progress + Send + Sync>,
+        gave_way: impl Fn(&Function) + Send + 'static,
+    ) -> Result<Arc<Function>, DeployError> {
+        let turn = given_up.run_until_cancelled(self.turns.take(order.name.tenant())).await;
+        let turn = turn.ok_or(DeployError::GivenUp)?;
+        fault::point("install_cache").await;
+        let (workshop, registry) = (Arc::clone(&self.workshop), Arc::clone(&self.registry));
+        let networks = Arc::clone(&self.networks);
+        let (vault, engine, usage) =
+            (Arc::clone(&self.vault), Arc::clone(&self.engine), Arc::clone(&self.usage));
+        let heard = Arc::clone(&progress);
+        let patience = patience(self.index_timeout, given_up.clone());
+        let most = self.quotas.functions(order.name.tenant());
+        // Before all the work, and once more when it is recorded.
+        let Order { name, bundle, hidden, fresh, by } = order;
+        let known = by.is_known();
+        let room = Room { registry, vault: Arc::clone(&vault), most, by };
+        room.check(&name)?;
+        let (gone, mut all_gone) = unbounded_channel();
+        let work = tokio::task::spawn_blocking(move || {
+            let made = workshop.make(name.name(), bundle, &patience, &*heard);
+            if workshop.take_mended() {
+                // Zygotes and instances may have imported what was broken.
+                engine.renew_all();
+            }
+            if given_up.is_cancelled() {
+                return Err(DeployError::GivenUp);
+            }
+            let made = made?;
+            let handler = Handler { tenant: name.tenant().to_owned(), ..made.handler };
+            networks.check(&handler).map_err(|refused| MakeError::Function {
+                step: "network",
+                message: refused.to_string(),
+            })?;
+            let version = Version {
+                handler: Arc::new(identify(handler)),
+                created: now(),
+                manifest: made.manifest,
+                lock: made.lock,
+            };
+            let put = || {
+                room.put(version, hidden, |function| {
+                    usage.leave(&function.current.handler);
+                    gave_way(&function);
+                    drop(gone.send(function));
+                })
+            };
+            // It may have been given a secret while it was being made; from here on neither it nor what gives way is.
+            let put =
+                if known { Some(vault.unchanged(put)) } else { vault.unless_held(&name, put) };
+            Ok::<_, DeployError>(put.ok_or(DeployError::HasSecrets(name))??)
+        });
+        let put = work.await.unwrap_or(Err(DeployError::BrokeOff));
+        // Whatever became of the deploy.
+        while let Ok(function) = all_gone.try_recv() {
+            self.clear_up_after(&function).await;
+        }
+        let (function, before) = put?;
+        let handler = &function.current.handler;
+        if let Some(old) = &before {
+            self.usage.leave(&old.current.handler);
+        }
+        drop(turn);
+        tracing::info!(function = %function.whole_name(), version = %handler.id, "deployed");
+        if let Some(old) = before.filter(|old| old.current.handler.id != handler.id) {
+            self.engine.forget(&old.current.handler.id).await;
+        }
+        if fresh {
+            self.engine.renew(&handler.id);
+        }
+        if let Some(lacking) = self.engine.lacks(handler.kind) {
+            progress.step(&format!("its calls will be refused: {lacking}"));
+        }
+        if let Some(said) = reaches(handler) {
+            progress.step(&said);
+        }
+        let begins = || {
+            progress
+                .step(&format!("importing {} ahead of the first call", handler.imports.join(", ")));
+        };
+        if !self.engine.prepare_telling(handler, begins).await {
+            progress.step("importing takes long: until it is done, calls import for themselves");
+        }
+        Ok(function)
+    }
+
+    /// What is left of a function that gave way to another.
+    async fn clear_up_after(&self, function: &Function) {
+        self.engine.forget(&function.current.handler.id).await;
+        if let Some(logs) = &self.logs {
+            let (registry, name) = (Arc::clone(&self.registry), function.whole_name());
+            // It may have been deployed again meanwhile, and the log be that one's.
+            logs.remove_unless(&function.whole_name(), move || registry.get(&name).is_some()).await;
+        }
+        tracing::info!(function = %function.whole_name(), "gave way to another function");
+    }
+
+    /// Removes a function; says whether it was there. `known`: whether it is known who asks.
+    ///
+    /// # Errors
+    /// When it must not be removed, or the registry could not be written; the function is then still there.
+    pub async fn remove(&self, name: &WholeName, known: bool) -> Result<bool, DeployError> {
+        let (registry, name) = (Arc::clone(&self.registry), name.clone());
+        let (vault, usage) = (Arc::clone(&self.vault), Arc::clone(&self.usage));
+        let work = tokio::task::spawn_blocking(move || {
+            // Once it is known that it may go; and before it does, so that its layers are in use all the while.
+            let remove = || {
+                if let Some(function) = registry.get(&name) {
+                    usage.leave(&function.current.handler);
+                }
+                registry.remove(&name)
+            };
+            let removed = if known { Some(remove()) } else { vault.unless_held(&name, remove) };
+            Ok::<_, DeployError>(removed.ok_or(DeployError::HasSecrets(name.clone()))??)
+        });
+        let removed = work.await.map_err(|_| DeployError::BrokeOff)??;
+        if let Some(function) = &removed {
+            self.engine.forget(&function.current.handler.id).await;
+        }
+        Ok(removed.is_some())
+    }
+}
+
+fn patience(limit: Duration, given_up: CancellationToken) -> Arc<Patience> {
+    Arc::new(Patience::of(limit, move || given_up.is_cancelled()))
+}
+
+/// What a function may reach, for whoever deploys it.
+fn reaches(handler: &Handler) -> Option<String> {
+    match handler.network {
+        Network::None => None,
+        Network::Egress => {
+            let all: Vec<_> = handler.egress.iter().map(ToString::to_string).collect();
+            Some(format!("it may connect to {}, and to nothing else", all.join(", ")))
+        }
+        Network::Host => Some("it may reach whatever this host reaches".to_owned()),
+    }
+}
+
+/// Names a handler by everything that it is made of.
+fn identify(mut handler: Handler) -> Handler {
+    handler.id = HandlerId(Arc::from(""));
+    // Maps are ordered and floats absent: equal handlers give equal bytes. Serializing plain data cannot fail.
+    let bytes = serde_json::to_vec(&handler).unwrap_or_default();
+    handler.id = HandlerId(Arc::from(&blake3::hash(&bytes).to_hex()[..32]));
+    handler
+}
+
+/// The time as the registry keeps it: to the millisecond, so that what is read back equals what was written.
+fn now() -> SystemTime {
+    from_millis(to_millis(SystemTime::now()))
+}

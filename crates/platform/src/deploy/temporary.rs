@@ -1,0 +1,141 @@
+//! Which of the functions that `wool run` made give way.
+//!
+//! Each edit of a file is another function, and nobody removes them: they would fill their tenant's quota. So they last as
+//! long as there is room for them, and the one that was deployed first goes first. Never one that is being called, nor one
+//! that somebody has given secrets, nor one that whoever deploys has nothing to do with. Whoever runs its file again finds it missing and deploys it again, in milliseconds.
+
+use std::sync::Arc;
+
+use crate::functions::Function;
+use function::WholeName;
+
+/// Most of one tenant, beside those that may not go.
+pub(crate) const MOST: usize = 32;
+
+/// What is to be deployed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Coming<'a> {
+    pub(crate) name: &'a WholeName,
+    /// Whether `wool run` made it.
+    pub(crate) hidden: bool,
+}
+
+/// Those that go so that `coming` may be deployed, the first first, where its tenant may have `most`; `kept` are those that
+/// may not go. None: there would still be no room, and none is to go in vain.
+pub(crate) fn victims(
+    functions: &[Arc<Function>],
+    coming: Coming<'_>,
+    most: usize,
+    kept: impl Fn(&Function) -> bool,
+) -> Option<Vec<Arc<Function>>> {
+    let of_tenant =
+        functions.iter().filter(|one| one.current.handler.tenant == coming.name.tenant());
+    let (itself, others): (Vec<_>, Vec<_>) =
+        of_tenant.partition(|one| one.name() == coming.name.name());
+    let hidden: Vec<_> = others.iter().copied().filter(|one| one.hidden).collect();
+    let mut may_go: Vec<_> = hidden.iter().copied().filter(|one| !kept(one)).cloned().collect();
+    may_go.sort_by_key(|one| one.updated);
+    // As many as are above, once there is one more.
+    let above = |count: usize, most: usize| (count + 1).saturating_sub(most);
+    let must = if itself.is_empty() { above(others.len(), most) } else { 0 };
+    let crowd = if coming.hidden { above(hidden.len(), MOST) } else { 0 };
+    if may_go.len() < must {
+        return None;
+    }
+    may_go.truncate(must.max(crowd));
+    Some(may_go)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::functions::Version;
+
+    pub(crate) fn function(tenant: &str, name: &str, hidden: bool, second: u64) -> Arc<Function> {
+        let handler = serde_json::from_value(serde_json::json!({
+            "id": name, "name": name, "tenant": tenant, "packages": null, "imports": [], "code": "code/c",
+            "python": { "base": "base/b", "guest": "guest/g", "interpreter": "/usr/bin/python3" },
+            "module": "m", "function": "f", "convention": "lambda", "binary": false, "environment": {},
+            "limits": sandbox::Limits::default(), "network": "none",
+            "timeout": { "secs": 1, "nanos": 0 }, "concurrency": 1,
+        }));
+        let updated = SystemTime::UNIX_EPOCH + Duration::from_secs(second);
+        let current = Version {
+            handler: Arc::new(handler.unwrap()),
+            created: updated,
+            manifest: serde_json::Value::Null,
+            lock: String::new(),
+        };
+        Arc::new(Function { current: Arc::new(current), hidden, updated })
+    }
+
+    fn going(
+        functions: &[Arc<Function>],
+        coming: &str,
+        hidden: bool,
+        most: usize,
+    ) -> Option<Vec<String>> {
+        let name = &function("acme", coming, hidden, 9).whole_name();
+        let victims = victims(functions, Coming { name, hidden }, most, Function::is_called);
+        victims.map(|all| all.iter().map(|one| one.name().to_owned()).collect())
+    }
+
+    #[test]
+    fn the_first_of_the_tenants_own_goes_first_unless_it_is_called_or_comes_itself() {
+        let functions = [
+            function("acme", "deployed", false, 1),
+            function("emca", "run-of-another", true, 2),
+            function("acme", "run-3", true, 3),
+            function("acme", "run-5", true, 5),
+            function("acme", "run-4", true, 4),
+        ];
+        let first = |coming| going(&functions, coming, false, 4).unwrap();
+        assert_eq!(first("run-9"), ["run-3"]);
+        assert_eq!(first("run-3"), [""; 0], "it is there, and takes no room");
+        let called = Arc::clone(&functions[2].current.handler);
+        assert_eq!(first("run-9"), ["run-4"]);
+        drop(called);
+        assert_eq!(first("run-9"), ["run-3"]);
+    }
+
+    #[test]
+    fn as_many_go_as_have_to_and_none_where_that_would_not_do() {
+        let functions = [
+            function("acme", "deployed", false, 1),
+            function("acme", "another", false, 2),
+            function("acme", "run-4", true, 4),
+            function("acme", "run-3", true, 3),
+            function("emca", "run-of-another", true, 2),
+        ];
+        let going = |most| going(&functions, "new", false, most);
+        assert_eq!(going(usize::MAX).unwrap(), [""; 0]);
+        assert_eq!(going(5).unwrap(), [""; 0]);
+        assert_eq!(going(4).unwrap(), ["run-3"]);
+        assert_eq!(going(3).unwrap(), ["run-3", "run-4"]);
+        assert_eq!(going(2), None);
+        assert_eq!(going(0), None);
+        let _called = Arc::clone(&functions[3].current.handler);
+        assert_eq!(going(4).unwrap(), ["run-4"]);
+        assert_eq!(going(3), None);
+    }
+
+    #[test]
+    fn there_are_so_many_of_a_tenant_and_what_is_deployed_does_not_count() {
+        let mut functions: Vec<_> =
+            (1..MOST as u64).map(|n| function("acme", &format!("run-{n}"), true, n)).collect();
+        functions.push(function("acme", "deployed", false, 0));
+        functions.push(function("emca", "run-1", true, 0));
+        let going =
+            |functions: &[_], coming, hidden| going(functions, coming, hidden, usize::MAX).unwrap();
+        assert_eq!(going(&functions, "run-new", true), [""; 0]);
+        functions.push(function("acme", "run-last", true, 99));
+        assert_eq!(going(&functions, "run-new", true), ["run-1"]);
+        assert_eq!(going(&functions, "run-last", true), [""; 0], "it is there already");
+        assert_eq!(going(&functions, "new", false), [""; 0], "it is not one of them");
+        let _called: Vec<_> =
+            functions.iter().map(|one| Arc::clone(&one.current.handler)).collect();
+        assert_eq!(going(&functions, "run-new", true), [""; 0], "one more, while all are called");
+    }
+}

@@ -1,0 +1,427 @@
+//! The worker: the one place where all parts come together.
+//!
+//! ```text
+//!   open state ► hold it ► registry ► logs ► engine ► bind TCP + Unix socket ► announce ► serve
+//!                                                                                       │ SIGTERM, SIGINT, /v1/stop
+//!   release state ◄ warden gone ◄ engine stopped, connections closed (at most `drain`) ◄┘
+//! ```
+//!
+//! Nothing of a request depends on a clean end: after `kill -9` the next start finds every acknowledged deploy, and
+//! removes the socket and address that the dead one left.
+
+pub mod capacity;
+pub(crate) mod learnt;
+pub mod pressure;
+pub(crate) mod providers;
+pub mod unenforced;
+pub mod wiring;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context as _, Result, anyhow};
+use engine::{
+    Engine, EngineConfig, Handler, LogSink, PackageStore, Packages, SecretStore, ZygoteTree,
+};
+use futures_util::future;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use sandbox::Provider;
+use sys::probe::Host;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use self::capacity::{Doors, Means};
+use self::pressure::Memory;
+use crate::config::{Config, ConfigError};
+use crate::state_directory::{Address, Hold, State};
+use crate::worker::learnt::Learnt;
+use crate::worker::wiring::{Parts, Warden};
+use doors::door::listen::{self, Behind};
+use doors::door::tls::{self, Certificates, Front};
+use doors::native::{self as api, App, Budgets, Door};
+use function::quantity::Bytes;
+use platform::access::{Admitted, Demand, Peer, Remote, Tokens, Unprotected};
+use platform::audit::{AUDIT, Audit};
+use platform::deploy::Deployer;
+use platform::deploy::builder::BuildSandboxes;
+use platform::deploy::guest;
+use platform::deploy::installer::Installer;
+use platform::functions::{Function, Registry, Sqlite};
+use platform::limits::bucket::Rate;
+use platform::limits::quotas::Quotas;
+use platform::logs::{Logs, Rotation};
+use platform::packages::maintenance::{self as stock, Stock};
+use platform::packages::retention::Usage;
+use platform::packages::store::Shelf;
+use platform::secrets::{SecretKey, Vault};
+
+/// A worker that listens and does not serve yet.
+#[derive(Debug)]
+pub struct Worker {
+    app: Arc<App>,
+    config: Config,
+    state: State,
+    doors: Doors,
+    provider: Arc<dyn Provider>,
+    builds: Option<Arc<BuildSandboxes>>,
+    warden: Option<Warden>,
+    tcp: TcpListener,
+    certificates: Option<Arc<Certificates>>,
+    unix: UnixListener,
+    hold: Hold,
+    /// The tree of zygotes that was given.
+    seed: Option<ZygoteTree>,
+}
+
+/// Fresh interpreters that are there when the worker starts: one for each tenant, Python and network, of those that deployed
+/// functions without packages last.
+const INTERPRETERS: usize = 8;
+
+impl Worker {
+    /// Takes the state directory, opens what it holds and binds both listeners. `parts` is called once the directory
+    /// is this process's.
+    ///
+    /// # Errors
+    /// When another worker is there, the port is taken, or a part does not come up.
+    pub async fn bind(
+        config: Config,
+        parts: impl AsyncFnOnce(&Config, &State) -> Result<Parts>,
+    ) -> Result<Self> {
+        let state = State::open(&config.state)?;
+        let hold = state.hold()?;
+        let descriptors = sys::descriptors::raise(0);
+        let tokens = Arc::new(Tokens::open(&state.access())?);
+        let key = SecretKey::find(config.secret_key_file.as_deref(), &state.secret_key())?;
+        let vault = Arc::new(Vault::open(&state.secrets(), &key)?);
+        let audit = Audit::open(&state.audit(), AUDIT).context("cannot open the audit log")?;
+        let certificates =
+            tls::certificates(config.tls_certificate.as_deref(), config.tls_key.as_deref())?;
+        let asks = config.tokens != Demand::Off && tokens.any_good(SystemTime::now());
+        Unprotected::check(config.listen, certificates.is_some(), asks)
+            .map_err(ConfigError::Unprotected)?;
+        // Before anything costly: a taken port is the commonest failure.
+        let tcp = listen::bind_tcp(config.listen)?;
+        let scheme = if certificates.is_some() { "https" } else { "http" };
+        let address = tcp.local_addr().context("cannot read the listener's address")?;
+        let url = format!("{scheme}://{address}");
+        // From here on they say which port it is.
+        let config = Config { listen: address, ..config };
+        let admitted = Admitted::of_this_worker(config.admin_group.as_deref())?;
+        state.close(admitted.group.is_some())?;
+        let unix = listen::bind_unix(&state.socket(), admitted.group)?;
+        let metrics = recorder()?;
+        let registry = Arc::new(Registry::open(Box::new(Sqlite::open(&state.registry())?))?);
+        let rotation =
+            Rotation { bytes: config.log_bytes.0, files: config.internals.log_files.max(1) };
+        let (each_second, burst) = (config.log_rate.0 as f64, config.log_bytes.0 as f64);
+        let rate = Rate { each_second, burst };
+        let logs = Logs::start(&state.logs(), rotation, rate, Arc::clone(&registry));
+        let logs = Arc::new(logs.context("cannot start writing logs")?);
+        forget_hidden(&registry, &logs, &vault).await?;
+        let store = layers::Store::open(state.root())?;
+        let budget = config.install_cache_bytes.0;
+        // Before there is a warden: nothing runs from these directories yet.
+        guest::renew(&store, &registry, &wiring::guest_files());
+        stock::tidy(&store, &registry, budget)?;
+        let Parts { provider, workshop, builds, warden, unenforced } =
+            parts(&config, &state).await?;
+        let sink = Arc::clone(&logs) as Arc<dyn LogSink>;
+        let shelf = Arc::new(Shelf::new(store.clone())) as Arc<dyn PackageStore>;
+        let seed = seed(&config)?;
+        let packages = Packages { store: Some(shelf), seed: seed.clone() };
+        let held = warden.as_ref().map(|warden| warden.sandboxes);
+        let means = Means::of(&Host::probe(), descriptors, held);
+        let capacity = capacity::chosen(means.capacity(), &config);
+        let settings = EngineConfig {
+            sandboxes: capacity.sandboxes,
+            queue: capacity::queue(&config, descriptors),
+            ..engine_config(&config)
+        };
+        let secrets = Arc::clone(&vault) as Arc<dyn SecretStore>;
+        let engine = Engine::with_stores(Arc::clone(&provider), settings, sink, packages, secrets);
+        let usage = Arc::new(Usage::new(Arc::clone(&registry), Arc::clone(&engine)));
+        let networks = Arc::new(config.networks());
+        let quotas = Arc::new(Quotas::new(config.tenants.clone()));
+        let deployer = Deployer::new(
+            workshop,
+            Arc::clone(&registry),
+            Arc::clone(&engine),
+            Arc::clone(&usage),
+            Arc::clone(&networks),
+            Arc::clone(&quotas),
+            Arc::clone(&vault),
+        );
+        let deployer = deployer.waiting(config.index_timeout.0).tidying(Arc::clone(&logs));
+        let deployer = Arc::new(deployer);
+        let (bounds, indexes) = (config.package_bounds(), config.indexes()?);
+        let installer = Installer::new(store.clone(), builds.clone(), bounds, indexes);
+        let stock = Stock::new(
+            store,
+            Arc::clone(&registry),
+            usage,
+            Arc::clone(&deployer),
+            Arc::clone(&engine),
+            installer,
+            budget,
+        );
+        let (stop, began) = (CancellationToken::new(), Instant::now());
+        let doors = Doors::of(&config, descriptors);
+        let (run, deploy) = (config.run_bodies(), config.deploy_bodies());
+        let (own_run, own_deploy) = config.own_bodies();
+        let app = Arc::new(App {
+            tcp_budgets: Budgets::new(run, deploy, doors.tcp_bundles, doors.tcp),
+            unix_budgets: Budgets::new(own_run, own_deploy, doors.unix_bundles, doors.unix),
+            settings: config.doors(),
+            state: state.root().to_owned(),
+            spool: state.run(),
+            tokens,
+            vault,
+            audit: Arc::new(audit),
+            admitted,
+            registry,
+            engine,
+            deployer,
+            networks,
+            stock: Arc::new(stock),
+            logs,
+            metrics,
+            stop,
+            began,
+            url,
+            capacity,
+            unenforced,
+            quotas,
+        });
+        Ok(Self {
+            app,
+            config,
+            state,
+            doors,
+            provider,
+            builds,
+            warden,
+            tcp,
+            certificates,
+            unix,
+            hold,
+            seed,
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.app.url
+    }
+
+    /// Cancel it to stop the worker.
+    #[must_use]
+    pub fn stopper(&self) -> CancellationToken {
+        self.app.stop.clone()
+    }
+
+    /// Serves until it is told to stop, then drains and lets go of everything.
+    ///
+    /// # Errors
+    /// When serving itself fails.
+    pub async fn serve(self) -> Result<()> {
+        let Self { app, config, state, doors, provider, builds, mut warden, .. } = self;
+        let (tcp, certificates, unix, hold, seed) =
+            (self.tcp, self.certificates, self.unix, self.hold, self.seed);
+        let stop = app.stop.clone();
+        hold.announce(&Address { pid: std::process::id(), url: app.url.clone() })
+            .context("cannot write worker.json into the state directory")?;
+        let learnt = Arc::new(Learnt::of(&config, &state));
+        let prepared = config.internals.prepared;
+        let prepared = tokio::spawn({
+            let (app, learnt) = (Arc::clone(&app), Arc::clone(&learnt));
+            async move {
+                let prepared = prepare(&app, prepared, seed.or_else(|| learnt.read()));
+                let prepared = app.stop.run_until_cancelled(prepared).await.is_some();
+                if prepared {
+                    app.stop.run_until_cancelled(learnt.keep(&app.engine)).await;
+                }
+                prepared
+            }
+        });
+        tokio::spawn(upkeep(app.metrics.clone(), stop.clone()));
+        tokio::spawn(keep_a_thread(stop.clone()));
+        let (engine, proc) = (Arc::clone(&app.engine), config.internals.proc.clone());
+        tokio::spawn(pressure::watch(engine, builds.clone(), proc, stop.clone()));
+        tokio::spawn(Arc::clone(&app.stock).keep_to_budget(stop.clone()));
+        let tls = certificates.as_ref().map(Certificates::acceptor).transpose()?;
+        if let Some(certificates) = certificates {
+            tls::reread_at_sighup(certificates, stop.clone())?;
+        }
+        let tcp = Front { listener: tcp, tls };
+        let behind = |door, most| {
+            let router = api::router(Arc::clone(&app), door);
+            Behind { router, most, spare: doors.spare, patience: config.client_timeout.0 }
+        };
+        let door = if config.listen.ip().is_loopback() { Door::Loopback } else { Door::Network };
+        let (of_tcp, of_unix) = (behind(door, doors.tcp), behind(Door::Unix, doors.unix));
+        let serving = tokio::spawn(future::join(
+            listen::serve(tcp, of_tcp, stop.clone(), |_, address| Remote::Tcp(*address)),
+            listen::serve(unix, of_unix, stop.clone(), |stream, _| Remote::Unix(Peer::of(stream))),
+        ));
+        let serving = AbortOnDropHandle::new(serving);
+        let outcome = tokio::select! {
+            words = Warden::lost(&mut warden) => Err(anyhow!("{words}: nothing can be run any more; start the worker again")),
+            () = stop.cancelled() => Ok(()),
+        };
+        stop.cancel();
+        if prepared.await.unwrap_or(false) && outcome.is_ok() {
+            learnt.write(&app.engine);
+        }
+        app.deployer.stop();
+        if let Some(builds) = builds {
+            builds.stop();
+        }
+        let drain = config.drain.0;
+        tracing::info!(seconds = drain.as_secs_f64(), "stopping: running calls may end");
+        // Both at once: the last replies go out while the engine waits for their calls.
+        let end = async { tokio::join!(app.engine.stop(drain), serving) };
+        if tokio::time::timeout(drain + Duration::from_secs(2), end).await.is_err() {
+            tracing::warn!("some connections did not end in time and were cut");
+        }
+        app.logs.flush().await;
+        // The warden takes every sandbox with it. Before the hold is released: the next worker's warden must not find this
+        // one's leftovers.
+        drop((app, provider));
+        if let Some(warden) = warden {
+            warden.gone().await;
+        }
+        drop(hold);
+        tracing::info!("stopped");
+        outcome
+    }
+}
+
+/// Cancels the token at SIGTERM or SIGINT; a second one ends the process at once.
+///
+/// # Errors
+/// When the process cannot have signal handlers.
+pub fn stop_on_signals(stop: CancellationToken) -> Result<()> {
+    let mut term = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut int = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    tokio::spawn(async move {
+        loop {
+            tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+            if stop.is_cancelled() {
+                tracing::warn!("told to stop twice: going at once");
+                std::process::exit(1);
+            }
+            stop.cancel();
+        }
+    });
+    Ok(())
+}
+
+fn engine_config(config: &Config) -> EngineConfig {
+    let defaults = EngineConfig::default();
+    let cap = |bytes: Option<Bytes>| bytes.map_or(u64::MAX, |bytes| bytes.0);
+    EngineConfig {
+        handler_cache: config.handler_cache,
+        memory_bytes: config
+            .cache_memory
+            .map_or_else(|| Memory::look(&config.internals.proc).available / 2, |bytes| bytes.0),
+        handler_cache_bytes: cap(config.internals.handler_cache_bytes),
+        zygote_bytes: cap(config.internals.zygote_bytes),
+        idle: config.idle.0,
+        zygote_idle: config.internals.zygote_idle.0,
+        zygotes: config.zygotes(),
+        creations: config.internals.creations.unwrap_or(defaults.creations),
+        zygote_sandboxes: capacity::of_a_zygote(config),
+        reply_bytes: usize::try_from(config.reply_body.0).unwrap_or(usize::MAX),
+        ..defaults
+    }
+}
+
+/// The tree of zygotes to start from.
+fn seed(config: &Config) -> Result<Option<ZygoteTree>> {
+    let Some(file) = &config.internals.zygote_seed else { return Ok(None) };
+    let text = std::fs::read(file)
+        .with_context(|| format!("cannot read the tree of zygotes {}", file.display()))?;
+    let tree = api::read_tree(&text).with_context(|| {
+        format!("{} is no tree of zygotes as `wool zygotes --json` prints it", file.display())
+    })?;
+    Ok(Some(tree))
+}
+
+/// The process's one metrics recorder.
+fn recorder() -> Result<PrometheusHandle> {
+    static RECORDER: Mutex<Option<PrometheusHandle>> = Mutex::new(None);
+    // Held throughout: it can be installed once, and two workers of one process may start together.
+    let mut recorder = RECORDER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(handle) = &*recorder {
+        return Ok(handle.clone());
+    }
+    // From a resumed call's tens of microseconds to a first import's seconds.
+    let buckets: Vec<f64> = (0..22).map(|step| 1e-5 * 2f64.powi(step)).collect();
+    let builder = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Full("lambswool_stage_seconds".to_owned()), &buckets)
+        .context("cannot set up metrics")?;
+    let handle = builder.install_recorder().context("cannot set up metrics")?;
+    Ok(recorder.insert(handle).clone())
+}
+
+/// Moves finished samples into their buckets: between two scrapes they would otherwise pile up in memory.
+async fn upkeep(metrics: PrometheusHandle, stop: CancellationToken) {
+    let mut every = tokio::time::interval(Duration::from_secs(5));
+    while stop.run_until_cancelled(every.tick()).await.is_some() {
+        metrics.run_upkeep();
+    }
+}
+
+/// Keeps one of the runtime's threads for blocking work alive, which would end after ten idle seconds: without any,
+/// where no thread can be made at that moment, `spawn_blocking` panics. What waits for one of them because no other could
+/// be made is seen to here, too: otherwise by whoever comes next with such work, be it in an hour.
+async fn keep_a_thread(stop: CancellationToken) {
+    let mut every = tokio::time::interval(Duration::from_secs(2));
+    while stop.run_until_cancelled(every.tick()).await.is_some() {
+        drop(tokio::task::spawn_blocking(|| ()));
+    }
+}
+
+/// What `wool run` made lasts no longer than the worker that ran it.
+async fn forget_hidden(registry: &Registry, logs: &Logs, vault: &Vault) -> Result<()> {
+    for function in registry.list().into_iter().filter(|function| function.hidden) {
+        let name = function.whole_name();
+        registry.remove(&name)?;
+        logs.remove(&name).await;
+        vault.forget(&name)?;
+    }
+    Ok(())
+}
+
+/// Makes zygotes before anybody calls: those of the tree that was given or is left from the last run, as far as there is a
+/// function for them, and those of what was deployed last, so that the first calls after a start find them.
+async fn prepare(app: &App, sets: usize, given: Option<ZygoteTree>) {
+    let (packed, bare): (Vec<_>, Vec<_>) =
+        distinct(app.registry.list()).into_iter().partition(|handler| handler.packages.is_some());
+    // These need nothing but a fresh interpreter, which all others are made from, and take no place from them.
+    for handler in bare.iter().take(INTERPRETERS) {
+        app.engine.prepare(handler).await;
+    }
+    if let Some(tree) = given {
+        app.engine.plant(&tree, &packed).await;
+    }
+    for handler in packed.iter().take(sets) {
+        app.engine.prepare(handler).await;
+    }
+}
+
+/// Of all functions that one zygote serves, the one deployed last; the last of these first.
+fn distinct(mut functions: Vec<Arc<Function>>) -> Vec<Arc<Handler>> {
+    functions.sort_by_key(|function| std::cmp::Reverse(function.updated));
+    let mut seen = HashSet::new();
+    let handlers = functions.iter().map(|function| &function.current.handler);
+    let new = |handler: &&Arc<Handler>| {
+        let Handler { kind, python, network, tenant, packages, .. } = &***handler;
+        seen.insert((*kind, python.clone(), *network, tenant.clone(), packages.clone()))
+    };
+    handlers.filter(new).cloned().collect()
+}
