@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: help build demo test check doctor check-aarch64 bench sim soak compatibility fuzz escape test-vm test-svm clean need-rust need-python
+.PHONY: help house build demo test check doctor check-aarch64 bench sim soak compatibility fuzz escape test-vm test-svm clean need-rust need-python
 
 PYTHON ?= python3
 VENV := .venv
@@ -25,6 +25,7 @@ help:
 	@echo "make escape   attack sandboxes, machines and their monitors, with every defence and without each: prints the tables (root)"
 	@echo "make test-vm  the end-to-end tests on Debian's stock kernel, under qemu"
 	@echo "make test-svm the micro-VM engine's tests on upstream KVM, emulated by qemu: nested and shadow paging"
+	@echo "make house    how much code there is, in what words, and which files stand in a circle"
 	@echo "make doctor   what this machine can do"
 	@echo "make clean    remove what was built and what the demo left"
 
@@ -68,6 +69,10 @@ test: need-rust $(VENV)/ready
 	LAMBSWOOL_SKIPPED=$(CURDIR)/target/skipped cargo test --workspace --locked
 	@if [ -e target/skipped ]; then echo "$$(wc -l <target/skipped) tests had nothing to do here:"; \
 	sort target/skipped; else echo "no test was skipped"; fi
+
+# Lines, words, circles: what the code is held to.
+house: need-python
+	$(PYTHON) tests/house.py
 
 doctor: build
 	target/release/wool doctor

@@ -1,12 +1,12 @@
-//! The worker and its command: HTTP in front, the registry on disk, the engine behind.
+//! The program `wool`: its commands, its settings, and the worker that puts the parts together.
 //!
 //! ```text
-//!   wool ──► command ──► client ───HTTP──► api ──► registry (resolve) ──► engine ──► sandboxes
-//!                           │               │
-//!                  worker.json, wool.sock   └────► deploy ──► workshop (layers) ──► registry
+//!   wool up      ──► worker ──► config, state_directory, privilege ──► wiring: providers, platform, doors ──► serve
+//!   wool deploy… ──► command ──► client ──HTTP──► the worker's door
+//!   wool doctor  ──► doctor: what this machine has, and what the settings ask of it
 //! ```
 //!
-//! `worker` is the only place that puts the parts together; everything else takes what it needs as arguments.
+//! This crate alone names concrete providers and stores; every other crate takes what it needs as arguments.
 
 #![forbid(unsafe_code)]
 
