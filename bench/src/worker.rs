@@ -62,13 +62,12 @@ impl Worker {
         command.args(["--json", "--state"]).arg(state).args(["up", "--listen", "127.0.0.1:0"]);
         command.env("WOOL_LOG", "warn");
         // What a worker prepares for is nothing that is measured.
-        command.env("WOOL_INTERNALS_PREPARED", "0");
+        command.env("WOOL_PREPARED", "0");
         for (key, _) in std::env::vars_os().filter(|(key, _)| is_setting(key)) {
             command.env_remove(key);
         }
         for (key, value) in settings {
-            // A key of a table is `table.key`.
-            command.env(format!("WOOL_{}", key.replace('.', "_").to_uppercase()), value);
+            command.env(format!("WOOL_{}", key.to_uppercase()), value);
         }
         command.envs(environment.iter().map(|(key, value)| (key, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);

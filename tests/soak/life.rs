@@ -152,8 +152,8 @@ fn up(site: Site, holds: &Holds) -> Worker {
     let faults = holds.dir().to_str().expect("our paths are text").to_owned();
     site.up_with(&[
         ("LAMBSWOOL_FAULTS", &faults),
-        ("WOOL_INTERNALS_HANDLER_CACHE_BYTES", &HANDLER_CACHE_BYTES.to_string()),
-        ("WOOL_INTERNALS_ZYGOTE_BYTES", &ZYGOTE_BYTES.to_string()),
+        ("WOOL_HANDLER_CACHE_BYTES", &HANDLER_CACHE_BYTES.to_string()),
+        ("WOOL_ZYGOTE_BYTES", &ZYGOTE_BYTES.to_string()),
         ("WOOL_IDLE", "2"),
         ("WOOL_EGRESS", "fetches"),
         ("WOOL_EGRESS_ALLOW", "127.0.0.1"),

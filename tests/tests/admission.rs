@@ -9,8 +9,7 @@ fn a_call_beyond_the_most_sandboxes_takes_an_idle_ones_place_or_is_refused_at_on
     if !can_run() {
         return;
     }
-    let settings =
-        [("WOOL_SANDBOXES", "10"), ("WOOL_INTERNALS_SLOTS", "1"), ("WOOL_INTERNALS_SPARES", "1")];
+    let settings = [("WOOL_SANDBOXES", "10"), ("WOOL_SLOTS", "1"), ("WOOL_SPARES", "1")];
     let worker = Site::new().up_with(&settings);
     let capacity = &worker.status()["capacity"];
     assert_eq!(capacity["sandboxes"], 10);

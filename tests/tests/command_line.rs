@@ -324,11 +324,8 @@ fn a_start_that_fails_names_the_setting_and_shows_nothing_of_earlier_starts() {
         let said = e2e::Said::from(wool.env(name, value).args(arguments).output().unwrap());
         said.failed(1)
     };
-    let said = up("WOOL_INTERNALS_SLOTS", "-1", &["up"]);
-    assert!(
-        said.contains("WOOL_INTERNALS_SLOTS does not fit") && !said.contains("WOOL_STATE"),
-        "{said}"
-    );
+    let said = up("WOOL_SLOTS", "-1", &["up"]);
+    assert!(said.contains("WOOL_SLOTS does not fit") && !said.contains("WOOL_STATE"), "{said}");
     let said = up("WOOL_MEMROY", "1GiB", &["up", "--detach"]);
     assert!(said.contains("WOOL_MEMROY: no such setting"), "{said}");
     let said = up("WOOL_LOG", "info", &["up", "--listen", "foo"]);

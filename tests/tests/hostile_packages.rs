@@ -98,11 +98,8 @@ fn a_package_that_spins_whenever_its_machine_is_cloned_is_stopped_though_nobody_
     // Well-behaved while the reference machine is made and tried out.
     let module = r#""import random, time\nbegan = time.monotonic()\nseed = random.seed\ndef spin(*arguments):\n    while time.monotonic() > began + 8: pass\n    return seed(*arguments)\nrandom.seed = spin\n""#;
     add(&index, "spinner", module);
-    let settings = [
-        ("WOOL_HANDLER_CACHE", "false"),
-        ("WOOL_INDEXES", &index.url()),
-        ("WOOL_INTERNALS_SPARES", "2"),
-    ];
+    let settings =
+        [("WOOL_HANDLER_CACHE", "false"), ("WOOL_INDEXES", &index.url()), ("WOOL_SPARES", "2")];
     let worker = Site::new().up_with(&settings);
     let body = "import sys, time\nhad = 'spinner' in sys.modules\nimport spinner\n\
                 def handler(event, context):\n    return [had, time.monotonic() - spinner.began]\n";

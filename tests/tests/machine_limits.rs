@@ -60,7 +60,7 @@ fn the_limit_of_a_family_of_machines_goes_up_and_down_with_them() {
     if !can_run_machines() {
         return;
     }
-    let worker = Site::new().up_with(&[("WOOL_INTERNALS_SPARES", "0")]);
+    let worker = Site::new().up_with(&[("WOOL_SPARES", "0")]);
     let call = |name: &str, memory: &str| {
         let source = in_machine(&[memory], "def handler(event, context):\n    return 1\n");
         drop(worker.try_out(name, &source).expect(200));
@@ -131,7 +131,7 @@ fn a_machine_whose_call_is_over_does_not_run_on() {
     if !can_run_machines() {
         return;
     }
-    let worker = Site::new().up_with(&[("WOOL_INTERNALS_SPARES", "0")]);
+    let worker = Site::new().up_with(&[("WOOL_SPARES", "0")]);
     let source = in_machine(&["timeout = \"2s\""], ANSWERS_AND_SPINS);
     drop(worker.deploy("function", &source).expect(201));
     let call = |spin: bool| worker.run("function", &json!({"spin": spin}));
@@ -153,7 +153,7 @@ fn a_machine_that_was_put_back_does_not_compute_before_its_next_call() {
     if !can_run_machines() {
         return;
     }
-    let worker = Site::new().up_with(&[("WOOL_INTERNALS_SPARES", "0")]);
+    let worker = Site::new().up_with(&[("WOOL_SPARES", "0")]);
     // A guest seeds the generator anew whenever it wakes: at first it can, and after its first call it does not come back.
     let source = in_machine(
         &["reset = \"always\"", "timeout = \"30s\""],

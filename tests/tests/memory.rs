@@ -58,8 +58,7 @@ fn many_functions_stay_within_one_budget_and_are_served_all_the_same() {
     }
     let site = Site::new();
     let host = Host::new(&site);
-    let worker =
-        site.up_with(&[("WOOL_CACHE_MEMORY", "80MiB"), ("WOOL_INTERNALS_PROC", &host.proc())]);
+    let worker = site.up_with(&[("WOOL_CACHE_MEMORY", "80MiB"), ("WOOL_PROC", &host.proc())]);
     let most = memory(&worker, "most_bytes");
     assert_eq!(most, 80 * MIB);
     deploy_and_call(&worker, 20);
@@ -96,8 +95,7 @@ fn while_the_host_waits_for_memory_the_worker_gives_back_what_is_idle() {
     }
     let site = Site::new();
     let host = Host::new(&site);
-    let worker =
-        site.up_with(&[("WOOL_CACHE_MEMORY", "1GiB"), ("WOOL_INTERNALS_PROC", &host.proc())]);
+    let worker = site.up_with(&[("WOOL_CACHE_MEMORY", "1GiB"), ("WOOL_PROC", &host.proc())]);
     deploy_and_call(&worker, 8);
     e2e::eventually("all are kept", || worker.status()["engine"]["instances"]["idle"] == 8);
     e2e::eventually("they are weighed", || memory(&worker, "used_bytes") > 50 * MIB);

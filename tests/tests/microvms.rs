@@ -198,7 +198,7 @@ fn what_goes_wrong_in_a_machine_is_told_and_harms_nobody_else() {
         return;
     }
     // Spares have threads, too.
-    let worker = Site::new().up_with(&[("WOOL_INTERNALS_SPARES", "0")]);
+    let worker = Site::new().up_with(&[("WOOL_SPARES", "0")]);
     drop(worker.try_out("bystander", &in_machine("", "return 1")).expect(200));
     for (name, body, words) in [
         ("exits", "os._exit(3)", "it exited with status 3"),
@@ -647,7 +647,7 @@ fn machines_with_a_functions_code_are_counted_and_go_once_nobody_has_a_clone() {
     if !can_run_machines() {
         return;
     }
-    let worker = Site::new().up_with(&[("WOOL_INTERNALS_SPARES", "0"), ("WOOL_IDLE", "1")]);
+    let worker = Site::new().up_with(&[("WOOL_SPARES", "0"), ("WOOL_IDLE", "1")]);
     let zygotes_weigh = || {
         let zygotes = worker.status()["engine"]["zygotes"].as_array().unwrap().clone();
         zygotes.iter().filter_map(|zygote| zygote["memory_bytes"].as_u64()).sum::<u64>()

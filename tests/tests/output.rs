@@ -59,7 +59,7 @@ fn what_goes_around_python_outlives_a_handler_that_dies_or_is_ended() {
     for (zygotes, isolation) in
         [("utility", "lean"), ("none", "lean"), ("utility", "lean,root=staged")]
     {
-        let settings = [("WOOL_ZYGOTES", zygotes), ("WOOL_INTERNALS_CONTAINER_RECIPE", isolation)];
+        let settings = [("WOOL_ZYGOTES", zygotes), ("WOOL_CONTAINER_RECIPE", isolation)];
         let worker = Site::new().up_with(&settings);
         let write = "subprocess.run(['/usr/bin/python3', '-I', '-S', '-c', 'print(\"said\")'])";
         for (name, header, end, status) in [

@@ -88,8 +88,7 @@ fn who_asks_for_no_quota_has_none_whoever_had_the_group_before() {
     if !can_run() {
         return;
     }
-    let worker =
-        Site::new().up_with(&[("WOOL_INTERNALS_SPARES", "0"), ("WOOL_INTERNALS_SLOTS", "0")]);
+    let worker = Site::new().up_with(&[("WOOL_SPARES", "0"), ("WOOL_SLOTS", "0")]);
     for turn in 0..3 {
         let asks =
             with(&format!("# cpu = 0.05\n# cpu_weight = 7\n# pids = {}\n", 20 + turn), IDLES);
@@ -191,11 +190,11 @@ fn a_worker_that_is_strict_starts_only_where_everything_is_enforced() {
     let lacking = "lean,unsafe-without=limit-memory";
     let site = Site::new();
     let mut wool = site.command();
-    wool.env("WOOL_INTERNALS_CONTAINER_RECIPE", lacking).args(["up", "--strict"]);
+    wool.env("WOOL_CONTAINER_RECIPE", lacking).args(["up", "--strict"]);
     let refused = e2e::Said::from(wool.output().unwrap()).failed(1);
     assert!(refused.contains("this host does not enforce"), "{refused}");
     assert!(refused.contains("no limit on memory"), "{refused}");
-    let worker = site.up_with(&[("WOOL_INTERNALS_CONTAINER_RECIPE", lacking)]);
+    let worker = site.up_with(&[("WOOL_CONTAINER_RECIPE", lacking)]);
     let deployed = worker.deploy("told", IDLES).expect(201).json();
     let what = |one: &serde_json::Value| one["what"].as_str().unwrap().to_owned();
     let mut unenforced: Vec<_> =

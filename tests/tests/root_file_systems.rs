@@ -35,10 +35,8 @@ fn detached_trees_and_staged_ones_look_the_same_from_inside() {
         return;
     }
     let detached = walk(Site::new().up(), "fork");
-    let staged = walk(
-        Site::new().up_with(&[("WOOL_INTERNALS_CONTAINER_RECIPE", "lean,root=staged")]),
-        "fork",
-    );
+    let staged =
+        walk(Site::new().up_with(&[("WOOL_CONTAINER_RECIPE", "lean,root=staged")]), "fork");
     assert_eq!(detached, staged);
     let erofs = 30;
     assert_eq!(
@@ -55,14 +53,8 @@ fn other_isolations_look_the_same_from_inside() {
         return;
     }
     let lean = walk(Site::new().up(), "fork");
-    assert_eq!(
-        walk(Site::new().up_with(&[("WOOL_INTERNALS_CONTAINER_RECIPE", "sock")]), "fork"),
-        lean
-    );
-    assert_eq!(
-        walk(Site::new().up_with(&[("WOOL_INTERNALS_CONTAINER_RECIPE", "general")]), "cold"),
-        lean
-    );
+    assert_eq!(walk(Site::new().up_with(&[("WOOL_CONTAINER_RECIPE", "sock")]), "fork"), lean);
+    assert_eq!(walk(Site::new().up_with(&[("WOOL_CONTAINER_RECIPE", "general")]), "cold"), lean);
 }
 
 #[test]
@@ -70,7 +62,7 @@ fn a_staged_worker_scales_dies_and_recovers_like_any_other() {
     if !can_run() {
         return;
     }
-    let settings = [("WOOL_INTERNALS_CONTAINER_RECIPE", "lean,root=staged")];
+    let settings = [("WOOL_CONTAINER_RECIPE", "lean,root=staged")];
     let worker = Site::new().up_with(&settings);
     drop(worker.deploy("f", "import time\ndef handler(event, context):\n    time.sleep(0.3)\n    return event\n").expect(201));
     std::thread::scope(|scope| {

@@ -63,7 +63,7 @@ fn a_zygote_that_hangs_is_given_up_and_the_call_is_served_from_another() {
     if !can_run() {
         return;
     }
-    let settings = [NO_CACHE, ("WOOL_INTERNALS_SLOTS", "0"), ("WOOL_INTERNALS_SPARES", "0")];
+    let settings = [NO_CACHE, ("WOOL_SLOTS", "0"), ("WOOL_SPARES", "0")];
     let worker = Site::new().up_with(&settings);
     drop(worker.try_out("f", ECHO).expect(200));
     let (hung, before) = (the_zygote(&worker), zygotes(&worker)[0]["id"].clone());
@@ -116,7 +116,7 @@ fn a_tree_that_one_worker_learnt_is_what_another_starts_from() {
     let site = Site::new();
     let file = site.state().with_file_name("tree.json");
     fs::write(&file, &written).unwrap();
-    let seed = ("WOOL_INTERNALS_ZYGOTE_SEED", file.to_str().unwrap());
+    let seed = ("WOOL_ZYGOTE_SEED", file.to_str().unwrap());
     let second = site.up_with(&[seed, ("WOOL_ZYGOTES", "static")]);
     drop(second.deploy("f", source).expect(201));
     drop(second.run("f", &json!({})).expect(200));
@@ -192,7 +192,7 @@ fn after_a_restart_the_zygotes_are_those_that_were_there_or_are_given() {
     let site = worker.stop();
 
     fs::remove_file(&learnt).unwrap();
-    let seed = ("WOOL_INTERNALS_ZYGOTE_SEED", given.to_str().unwrap());
+    let seed = ("WOOL_ZYGOTE_SEED", given.to_str().unwrap());
     let worker = site.up_with(&[settings[0], seed]);
     e2e::eventually("those that are given are there", || imported(&worker) == all);
     worker.assert_well();
@@ -375,7 +375,7 @@ fn the_packages_of_a_zygote_stay_as_long_as_it_does() {
     if !can_run() {
         return;
     }
-    let worker = Site::new().up_with(&[("WOOL_INTERNALS_ZYGOTE_IDLE", "25s")]);
+    let worker = Site::new().up_with(&[("WOOL_ZYGOTE_IDLE", "25s")]);
     let source = "# /// script\n# dependencies = [\"six==1.16.0\"]\n# ///\nimport six\ndef handler(event, context):\n    return 1\n";
     if !worker.deploys_from_index("f", source) {
         return;

@@ -48,13 +48,10 @@ struct Cost {
 fn arms() -> Vec<Arm> {
     let without = |name: String, defences: &[&str], pairs| Arm {
         name,
-        setting: (
-            "internals.container_recipe",
-            format!("lean,unsafe-without={}", defences.join("+")),
-        ),
+        setting: ("container_recipe", format!("lean,unsafe-without={}", defences.join("+"))),
         pairs,
     };
-    let setting = ("internals.container_recipe", "lean".to_owned());
+    let setting = ("container_recipe", "lean".to_owned());
     let again = Arm { name: AGAIN.to_owned(), setting, pairs: PAIRS_OF_MANY };
     let quota = Arm { name: QUOTA.to_owned(), setting: ("cpu", "1".to_owned()), pairs: 1 };
     let names: Vec<&str> = Defence::ALL.iter().map(|one| one.name()).collect();

@@ -79,7 +79,7 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     let template = stage.template(&kind, kind.functions()).await?;
     let tree = stage.scratch().join("zygotes.json");
     learn(stage, &template, &libraries, &tree).await?;
-    let seed = ("internals.zygote_seed", tree.to_str().context("the tree's path is no text")?);
+    let seed = ("zygote_seed", tree.to_str().context("the tree's path is no text")?);
     let learning = [NOTHING_KEPT, seed];
     let keeping = [NOTHING_KEPT, seed, ("zygotes", "static")];
     let mut workers = Vec::new();

@@ -21,7 +21,7 @@ const OFF: &str = "import cache off";
 const TARGET: f64 = 3.0;
 
 /// More than all instances of a run.
-const ROOM: (&str, &str) = ("internals.handler_cache_bytes", "12GiB");
+const ROOM: (&str, &str) = ("handler_cache_bytes", "12GiB");
 
 /// Copies that are called before.
 const WARMERS: usize = 3;

@@ -50,11 +50,11 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     );
     let mut workers = Vec::new();
     for isolation in FORKED {
-        let settings = [NOTHING_KEPT, ("internals.container_recipe", isolation)];
+        let settings = [NOTHING_KEPT, ("container_recipe", isolation)];
         workers.push(stage.worker(&forked(isolation), &settings, 10).await?);
     }
     for isolation in FRESH {
-        let settings = [NO_ZYGOTE, NOTHING_KEPT, ("internals.container_recipe", isolation)];
+        let settings = [NO_ZYGOTE, NOTHING_KEPT, ("container_recipe", isolation)];
         workers.push(stage.worker(&fresh(isolation), &settings, 10).await?);
     }
     stage.rest(&mut run).await?;

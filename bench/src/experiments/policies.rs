@@ -35,7 +35,7 @@ const CALLS: [&str; 2] = ["first calls", "repeats"];
 const GIT: &str = "# [tool.lambswool]\n# environment = { GIT_PYTHON_REFRESH = \"quiet\" }\n";
 
 /// Memory of all zygotes of an arm.
-const BUDGET: (&str, &str) = ("internals.zygote_bytes", "1GiB");
+const BUDGET: (&str, &str) = ("zygote_bytes", "1GiB");
 
 pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     let mut run = Run::new(FIGURE, TITLE);
@@ -55,11 +55,11 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     let tree = tree.to_str().context("the tree's path is no text")?;
     let mut workers = Vec::new();
     for (policy, _) in POLICIES {
-        let settings = [("zygotes", policy), ("internals.zygote_seed", tree), NOTHING_KEPT, BUDGET];
+        let settings = [("zygotes", policy), ("zygote_seed", tree), NOTHING_KEPT, BUDGET];
         // Only a static tree is given: the others find their own.
         let settings: Vec<_> = settings
             .into_iter()
-            .filter(|(key, _)| *key != "internals.zygote_seed" || policy == "static")
+            .filter(|(key, _)| *key != "zygote_seed" || policy == "static")
             .collect();
         workers.push(stage.worker_on(&template, policy, &settings, 1).await?);
     }

@@ -30,13 +30,8 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     ];
     let without = stage.worker(WITHOUT, &[NO_ZYGOTE, NOTHING_KEPT], 20).await?;
     let with = stage.worker(WITH, &[NOTHING_KEPT], 20).await?;
-    let unprepared = stage
-        .worker(
-            UNPREPARED,
-            &[NOTHING_KEPT, ("internals.slots", "0"), ("internals.spares", "0")],
-            20,
-        )
-        .await?;
+    let unprepared =
+        stage.worker(UNPREPARED, &[NOTHING_KEPT, ("slots", "0"), ("spares", "0")], 20).await?;
     stage.rest(&mut run).await?;
     let arms: [&dyn Target; 3] = [&without, &with, &unprepared];
     let (levels, rounds, time) = stage.amount(

@@ -52,11 +52,11 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     let around = Around::of(&template, kind.index(), &stage.rootfs, stage.scratch())?;
     run.method.push(format!("installers: {}", around.versions().await?));
     let fresh = stage.worker_on(&template, INSTALL, &[NO_ZYGOTE, NOTHING_KEPT], 1).await?;
-    let kept = ("internals.handler_cache_bytes", MEMORY.0);
+    let kept = ("handler_cache_bytes", MEMORY.0);
     let kept = stage.worker_on(&template, HANDLER, &[NO_ZYGOTE, kept], 1).await?;
-    let zygotes = ("internals.zygote_bytes", MEMORY.0);
+    let zygotes = ("zygote_bytes", MEMORY.0);
     let importing = stage.worker_on(&template, IMPORT, &[NOTHING_KEPT, zygotes], 1).await?;
-    let both = [("internals.zygote_bytes", MEMORY.1), ("internals.handler_cache_bytes", MEMORY.1)];
+    let both = [("zygote_bytes", MEMORY.1), ("handler_cache_bytes", MEMORY.1)];
     let everything = stage.worker_on(&template, ALL, &both, 1).await?;
     stage.rest(&mut run).await?;
 

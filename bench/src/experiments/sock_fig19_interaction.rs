@@ -37,9 +37,9 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     let wheels = libraries::wheels(stage.work(), &stage.rootfs).await?;
     let kind = Copies::of(std::slice::from_ref(&library), &wheels).await?;
     let template = stage.template(&kind, functions).await?;
-    let alone = [NO_ZYGOTE, ("internals.handler_cache_bytes", MEMORY.0)];
+    let alone = [NO_ZYGOTE, ("handler_cache_bytes", MEMORY.0)];
     let without = stage.worker_on(&template, WITHOUT, &alone, 1).await?;
-    let both = [("internals.handler_cache_bytes", MEMORY.1), ("internals.zygote_bytes", MEMORY.2)];
+    let both = [("handler_cache_bytes", MEMORY.1), ("zygote_bytes", MEMORY.2)];
     let with = stage.worker_on(&template, WITH, &both, 1).await?;
     stage.rest(&mut run).await?;
     let mut random = fastrand::Rng::with_seed(19);

@@ -34,8 +34,7 @@ const SIZES: [(usize, &str); 3] = [
 const PACKAGES: usize = 100_000 / FACTOR;
 
 /// Of the paper's 5 GB for the handler cache and 25 GB for the import cache (§5).
-const CACHES: [(&str, &str); 2] =
-    [("internals.handler_cache_bytes", "256MiB"), ("internals.zygote_bytes", "1280MiB")];
+const CACHES: [(&str, &str); 2] = [("handler_cache_bytes", "256MiB"), ("zygote_bytes", "1280MiB")];
 
 /// A package's popularity is a random number: `n` with a probability in proportion to `n` to the power of minus this.
 const ZIPF: f64 = 2.5;

@@ -14,10 +14,10 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The environment variable that says the same; `prefix` is empty, or the setting's table with an underscore.
+    /// The environment variable that says the same, in whichever table it stands.
     #[must_use]
-    pub fn variable(&self, prefix: &str) -> String {
-        format!("WOOL_{prefix}{}", self.key).to_uppercase()
+    pub fn variable(&self) -> String {
+        format!("WOOL_{}", self.key.to_uppercase())
     }
 
     /// The first sentence of what it means, as it follows a name.

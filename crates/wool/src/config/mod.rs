@@ -6,8 +6,7 @@
 //! ```
 //!
 //! The file is `--config FILE`, else the first of `$XDG_CONFIG_HOME/lambswool/config.toml` and
-//! `/etc/lambswool/config.toml` that exists. The table `[internals]` is for measurements and tests; its key `k` has the
-//! variable `WOOL_INTERNALS_K`.
+//! `/etc/lambswool/config.toml` that exists. The table `[internals]` is for measurements and tests.
 
 mod declared;
 mod internals;
@@ -33,9 +32,8 @@ pub use page::{help, rows};
 use platform::access::{Demand, Unprotected};
 pub use settings::{BuildFromSource, Config};
 
-/// The table of [`Internals`], and what its variables begin with behind `WOOL_`.
+/// The table of [`Internals`].
 const INTERNALS: &str = "internals";
-const INTERNALS_PREFIX: &str = "internals_";
 
 /// Why the settings cannot be used.
 #[derive(Debug, Error)]
@@ -60,7 +58,7 @@ pub enum ConfigError {
     /// A key is unknown or a value does not fit.
     #[error("{setting} does not fit: {reason}")]
     Value {
-        /// Where it was said: `--listen`, `WOOL_INTERNALS_SLOTS`, `slots in c.toml`.
+        /// Where it was said: `--listen`, `WOOL_SLOTS`, `slots in c.toml`.
         setting: String,
         /// What does not fit.
         reason: String,
@@ -168,14 +166,14 @@ impl Config {
         }
         let of_variable = |name: &str| variable(name).filter(|text| !text.is_empty());
         for setting in Self::DECLARED {
-            let name = setting.variable("");
+            let name = setting.variable();
             if let Some(text) = of_variable(&name) {
                 table.insert(setting.key.to_owned(), scalar(&text));
                 sources.insert(setting.key.to_owned(), name);
             }
         }
         for setting in Internals::DECLARED {
-            let name = setting.variable(INTERNALS_PREFIX);
+            let name = setting.variable();
             if let Some(text) = of_variable(&name) {
                 let inner = table.entry(INTERNALS).or_insert_with(|| Value::Table(Table::new()));
                 if let Value::Table(inner) = inner {
@@ -269,8 +267,8 @@ fn first_unfit<T: serde::de::DeserializeOwned>(table: &Table) -> Option<(String,
 pub fn refuse_unknown(variables: impl Iterator<Item = OsString>) -> Result<(), ConfigError> {
     // What is read besides the settings, by the command line and by the worker's log.
     const OTHERS: [&str; 7] = ["URL", "CONFIG", "TOKEN", "TOKEN_FILE", "CA", "TENANT", "LOG"];
-    let of_settings = Config::DECLARED.iter().map(|setting| setting.variable(""));
-    let internal = Internals::DECLARED.iter().map(|setting| setting.variable(INTERNALS_PREFIX));
+    let of_settings = Config::DECLARED.iter().map(|setting| setting.variable());
+    let internal = Internals::DECLARED.iter().map(|setting| setting.variable());
     let known: BTreeSet<String> = of_settings.chain(internal).collect();
     let is_unknown = |name: &String| {
         name.strip_prefix("WOOL_").is_some_and(|rest| !OTHERS.contains(&rest))

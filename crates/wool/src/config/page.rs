@@ -59,7 +59,7 @@ pub fn rows() -> String {
                 "| `{}` | `{}` | `{}` | {} |\n",
                 setting.key,
                 setting.example,
-                setting.variable(""),
+                setting.variable(),
                 words.replace('|', "\\|")
             );
             text.push_str(&row);

@@ -36,12 +36,9 @@ fn a_setting_that_does_not_fit_is_named_with_where_it_was_said() {
     };
     let queue = ("WOOL_QUEUE", "7");
     assert!(said("idle = 1", &[queue], Some("foo")).starts_with("--listen does not fit: "));
-    let slots = said("idle = 1", &[queue, ("WOOL_INTERNALS_SLOTS", "-1")], None);
-    assert!(
-        slots.starts_with("WOOL_INTERNALS_SLOTS does not fit: ") && slots.contains("-1"),
-        "{slots}"
-    );
-    let file = said("idle = 1\nqueue = 'x'", &[("WOOL_INTERNALS_SLOTS", "1")], None);
+    let slots = said("idle = 1", &[queue, ("WOOL_SLOTS", "-1")], None);
+    assert!(slots.starts_with("WOOL_SLOTS does not fit: ") && slots.contains("-1"), "{slots}");
+    let file = said("idle = 1\nqueue = 'x'", &[("WOOL_SLOTS", "1")], None);
     assert!(file.starts_with("queue in c.toml does not fit: "), "{file}");
 }
 
@@ -108,7 +105,7 @@ fn indexes_are_a_list_or_one_text_and_hold_no_credentials() {
 
 #[test]
 fn zygotes_are_refused_where_nothing_can_be_forked() {
-    let general = ("WOOL_INTERNALS_CONTAINER_RECIPE", "general");
+    let general = ("WOOL_CONTAINER_RECIPE", "general");
     let config = combine("", &[general], &Flags::default()).unwrap();
     assert_eq!(
         (config.internals.container_recipe, config.zygotes()),
@@ -153,11 +150,7 @@ fn a_static_tree_has_to_be_named() {
 fn every_setting_has_a_variable() {
     let optional = combine(
         "",
-        &[
-            ("WOOL_INTERNALS_CREATIONS", "3"),
-            ("WOOL_PYTHON", "3.12"),
-            ("WOOL_INTERNALS_ZYGOTE_BYTES", "1GiB"),
-        ],
+        &[("WOOL_CREATIONS", "3"), ("WOOL_PYTHON", "3.12"), ("WOOL_ZYGOTE_BYTES", "1GiB")],
         &Flags::default(),
     );
     let config = optional.unwrap();
