@@ -133,6 +133,8 @@ class Guest:
         while (message := self.peer.receive()) is not None:
             header, body = message
             if header["kind"] != "log":
+                if header["kind"] != "imports":
+                    assert {name for name, *_ in logs} <= {header.get("id", "")}
                 written = self.written()
                 if written:
                     logs.append((header.get("id", ""), "stderr", written))

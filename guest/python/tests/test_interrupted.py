@@ -38,9 +38,10 @@ NAMES = [
 
 
 def is_right(answer: Answer, guest: Guest, event: dict) -> None:
-    """The result, or one of the two exceptions that there are."""
+    """The result, or one of the two exceptions that there are, and what was printed."""
     assert answer.header["id"] == f"call-{guest.calls}"
     if answer.kind == "done":
+        assert answer.text("stdout") == "said\n" * (event["ends"] == "prints")
         assert event["ends"] != "raises"
         assert answer.value == [event["n"]] * event["size"]
         return
@@ -109,6 +110,8 @@ def test_what_raises_at_any_line_or_call_costs_no_call_its_answer(loaded, ends, 
         event = {"at": [first, second + first if second > 0 else second], "ends": ends}
         answer = guest.call(event)
         assert answer.header["id"] == f"call-{guest.calls}"
+        # What a call has set may raise in the next, before that has printed.
+        assert answer.text("stdout") == "said\n" or answer.message == "late"
         told.add(answer.header.get("error_type", "done"))
         if answer.kind == "done":
             assert answer.value == event["at"]
@@ -117,6 +120,44 @@ def test_what_raises_at_any_line_or_call_costs_no_call_its_answer(loaded, ends, 
             told_otherwise = second > 0 and answer.message.startswith("<str() of the exception")
             assert answer.message in ("late", "'mine'") or told_otherwise, (first, answer.header)
     assert told >= {"done" if ends == "returns" else "KeyError", "main.Late"}
+
+
+PROFILED = """
+    import sys, threading
+    class Late(Exception): ...
+    def at(number):
+        def profile(frame, event, argument):
+            nonlocal number
+            if frame.f_globals.get("__name__").startswith("lambswool"):
+                number -= 1
+                if number == 0:
+                    raise Late("late")
+        return profile
+    def handler(event, context):
+        other = threading.Thread(target=print, args=("other",))
+        other.start()
+        other.join(5)
+        sys.stdout.write("said ")
+        sys.setprofile(at(event))
+        return [event, other.is_alive()]
+"""
+
+
+def test_a_profiler_that_raises_at_any_call_costs_neither_answer_nor_line(loaded):
+    guest = loaded(PROFILED)
+    guest.peer.sock.settimeout(PATIENCE)
+    told = set()
+    for first in range(1, 300):
+        answer = guest.call(first)
+        assert answer.header["id"] == f"call-{guest.calls}"
+        if answer.kind == "failed":  # before it has printed
+            assert answer.message == "late"
+        else:
+            # A thread that a call has left behind, since it failed, prints in the next.
+            assert answer.value == [first, False]
+            assert answer.text("stdout").replace("other\nother\n", "other\n") == "other\nsaid "
+        told.add((answer.kind, "main.Late: late" in answer.text("stderr")))
+    assert told == {("failed", False), ("done", True), ("done", False)}
 
 
 def test_alarms_that_come_again_and_again_end_no_instance(loaded):

@@ -233,3 +233,30 @@ def test_a_flood_around_python_is_bounded_and_its_rest_counted(
     assert flood.text("stderr") == "x" * (256 << 10) + said
     assert not [name for name in flood.value if name.startswith(".lambswool")]
     assert reference.call(3).text("stderr") == "xxx"
+
+
+def test_what_raises_in_the_guests_own_work_loses_no_output_around_python(
+    reference: Guest, task: Path
+) -> None:
+    reference.peer.send({"kind": "settle"})
+    (task / "main.py").write_text(
+        "import os, sys\n"
+        "def at(number):\n"
+        "    def trace(frame, event, argument):\n"
+        "        nonlocal number\n"
+        "        if frame.f_globals['__name__'].startswith('lambswool'):\n"
+        "            number -= 1\n"
+        "            if number == 0:\n"
+        "                raise ValueError('late')\n"
+        "        return trace\n"
+        "    return trace\n"
+        "def handler(event, context):\n"
+        "    os.write(1, b'said\\n')\n"
+        "    (sys.setprofile if event[1] else sys.settrace)(at(event[0]))\n"
+    )
+    assert reference.load().kind == "loaded"
+    for event in [(n, profiled) for n in range(1, 200) for profiled in (False, True)]:
+        answer = reference.call(event)
+        said = answer.text("stderr").count("said\n")
+        # What the call before has set may have raised before this one began.
+        assert said == 1 or (said == 0 and answer.message == "late"), event

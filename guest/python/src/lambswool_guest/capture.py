@@ -14,13 +14,17 @@ from posix import fstat, ftruncate, pread
 LIMIT = 256 << 10
 """Bytes passed on of one invocation's output."""
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from lambswool_guest.logs import LogBuffer
+
 _FLAGS = posix.O_RDWR | posix.O_APPEND | posix.O_CLOEXEC
 
 
 class Capture:
     """The file behind descriptors 1 and 2."""
 
-    __slots__ = ("_fd",)
+    __slots__ = ("_emptied", "_fd", "_read", "_size")
 
     def __init__(self, directory: str) -> None:
         """`directory` is where the file is made."""
@@ -29,18 +33,26 @@ class Capture:
         # while.
         posix.dup2(self._fd, 1)
         posix.dup2(self._fd, 2)
+        # What the file held, and whether it was emptied before that was moved.
+        self._size = 0
+        self._read: list[bytes] = []
+        self._emptied: list[None] = []
 
-    def take(self) -> tuple[bytes, int]:
-        """What was written since the last time, and how many bytes more were dropped."""
+    def move(self, buffer: "LogBuffer") -> None:
+        """Moves what was written since the last time to a stream's text, and counts the bytes that
+        are dropped. Nothing is lost when this raises: the call that empties the file is also the
+        call that notes it, as in `wire`."""
         try:
-            size = fstat(self._fd).st_size
-            if size == 0:
-                return b"", 0
-            text = pread(self._fd, min(size, LIMIT), 0)
-            ftruncate(self._fd, 0)
+            if not self._emptied:
+                self._size = fstat(self._fd).st_size
+                if self._size == 0:
+                    return
+                self._read = [pread(self._fd, min(self._size, LIMIT), 0)]
+                self._emptied.extend(map(ftruncate, (self._fd,), (0,)))
         except OSError:  # the handler closed what is not its own
-            return b"", 0
-        return text, size - len(text)
+            return
+        text, dropped = self._read[0], buffer.dropped + self._size - len(self._read[0])
+        buffer.pending, buffer.dropped, self._emptied = buffer.pending + text, dropped, []
 
 
 def _nameless_file(directory: str) -> int:

@@ -220,7 +220,7 @@ class Instance:
         ahead = None
         if self._witness is not None or self._seen is not None:
             ahead = {"kind": "imports"}, self._imported(last=said["kind"] != "loaded")
-        self._channel.answer(requests, said, body, ahead)
+        self._channel.answer(requests, self._logs, said, body, ahead)
 
     def _imported(self, *, last: bool) -> bytes:
         if self._seen is None and self._witness is not None:

@@ -1,16 +1,19 @@
 """`sys.stdout` and `sys.stderr` as log frames.
 
 ```text
-  zygote ── attach ──► loading, id "" ── end ──► between ── begin(id) ──► invocation ── end ──┐
-   (discards)                                      ▲  (holds)              (sends)            │
-                                                   └──────────────────────────────────────────┘
+  zygote ── attach ──► loading, id "" ── answer ──► between ── begin(id) ──► invocation ── answer ─┐
+   (discards)                                         ▲  (holds)              (sends)              │
+                                                      └────────────────────────────────────────────┘
   a process that the handler forks: everything goes to descriptors 1 and 2
 ```
 
 A whole line is sent when it is complete, so that nothing said is lost with an instance that is
 killed; a part of a line when it is flushed, longer than a frame, or the invocation ends. What a
-background thread prints between two invocations is held (bounded) and sent with the next: a frame
-never names an invocation that is over.
+background thread prints between two invocations is held (bounded) and sent with the next.
+
+A function's signal handler or tracer may raise in here, too (see `wire`). So one step queues a
+line and takes it out of `pending`, and one step queues an answer and ends its invocation: no line
+is lost, and each frame names an invocation that is not over.
 
 The streams are installed in the root zygote already, discarding, because modules keep references: a
 `logging.StreamHandler(sys.stdout)` made in a zygote writes to the handler's log after the fork.
@@ -76,11 +79,12 @@ class Logs:
     """Both streams and what becomes of their text now."""
 
     def __init__(self) -> None:
-        self._lock = RLock()
+        self.lock = RLock()
+        self.invocation: str | None = None
+        """Whose text is sent now; None between two invocations, when it is held."""
         self._channel: Channel | None = None
         self._capture: Capture | None = None
         self._forked = False
-        self._id: str | None = None
         self._headers: dict[str, bytes] = {}
         self._stdout = LogBuffer(self, "stdout", 1)
         self._stderr = LogBuffer(self, "stderr", 2)
@@ -100,35 +104,34 @@ class Logs:
 
     def begin(self, invocation: str) -> None:
         """Text belongs to this invocation from here on, what was held included."""
-        with self._lock:
-            self._id = invocation
-            self._headers.clear()
+        self._release()
+        with self.lock:
+            self.invocation, self._headers = invocation, {}
             for buffer in (self._stdout, self._stderr):
                 if buffer.pending or buffer.dropped:
                     self._note_dropped(buffer)
                     self._drain(buffer, partial=False)
 
     def end(self) -> None:
-        """Sends everything that is left; later text waits for the next `begin`."""
-        with self._lock:
+        """Sends everything that is left, before the answer is queued."""
+        self._release()
+        with self.lock:
             for buffer in (self._stdout, self._stderr):
                 buffer.draining = False  # something may have raised in there
                 self._drain(buffer, partial=True)
             if self._capture is not None:
-                text, self._stderr.dropped = self._capture.take()
-                self._stderr.pending += text
+                self._capture.move(self._stderr)
                 self._note_dropped(self._stderr)
                 self._drain(self._stderr, partial=True)
-            self._id = None
 
     def write(self, buffer: LogBuffer, text: bytes) -> None:
         """Takes one write on a stream."""
-        with self._lock:
+        with self.lock:
             if self._forked:
                 _write_all(buffer.fileno(), text)
             elif self._channel is None:
                 pass
-            elif self._id is None:
+            elif self.invocation is None:
                 room = LIMIT - len(buffer.pending)
                 buffer.pending += text[:room] if not buffer.dropped else b""
                 buffer.dropped += len(text) if buffer.dropped else max(0, len(text) - room)
@@ -143,19 +146,26 @@ class Logs:
 
     def flush(self, buffer: LogBuffer) -> None:
         """Sends a stream's text as far as it has come."""
-        with self._lock:
-            if self._id is not None:
+        with self.lock:
+            if self.invocation is not None:
                 self._drain(buffer, partial=True)
 
     def _leave(self) -> None:
         """In a process that the handler forked; another thread may have held the lock then."""
-        self._lock = RLock()
+        self.lock = RLock()
         self._forked = True
         for buffer in (self._stdout, self._stderr):
             buffer.pending.clear()
             buffer.draining = False
         if self._channel is not None:
             self._channel.leave()
+
+    def _release(self) -> None:
+        """Releases locks that this thread still owns although it is past their use: a tracer raised
+        where it released them, and every other thread that prints would wait for ever."""
+        for lock in (self.lock, self._channel and self._channel.lock):
+            if lock and lock._is_owned():  # type: ignore[attr-defined]
+                lock._release_save()  # type: ignore[attr-defined]
 
     def _drain(self, buffer: LogBuffer, *, partial: bool) -> None:
         """Sends whole lines, and with `partial` the rest."""
@@ -166,26 +176,26 @@ class Logs:
         buffer.draining = True
         try:
             while length := _ready(buffer.pending, partial):
-                text = bytes(buffer.pending[:length])
-                del buffer.pending[:length]
-                self._send(buffer.stream, text)
+                self._send(buffer, length)
         finally:
             buffer.draining = False
 
-    def _send(self, stream: str, text: bytes) -> None:
-        header = self._headers.get(stream)
+    def _send(self, buffer: LogBuffer, length: int) -> None:
+        if self._channel is None:
+            del buffer.pending[:length]
+            return
+        header = self._headers.get(buffer.stream)
         if header is None:
-            header = codec.header({"kind": "log", "id": self._id, "stream": stream})
-            self._headers[stream] = header
-        if self._channel is not None:
-            self._channel.send_encoded(header, text)
+            header = codec.header({"kind": "log", "id": self.invocation, "stream": buffer.stream})
+            self._headers[buffer.stream] = header
+        self._channel.send_from(buffer.pending, length, header)
 
     def _note_dropped(self, buffer: LogBuffer) -> None:
         if buffer.dropped:
+            words = f"[{buffer.dropped} more bytes of output were dropped]\n".encode()
             if buffer.pending and not buffer.pending.endswith(b"\n"):
-                buffer.pending += b"\n"
-            buffer.pending += f"[{buffer.dropped} more bytes of output were dropped]\n".encode()
-            buffer.dropped = 0
+                words = b"\n" + words
+            buffer.dropped, buffer.pending = 0, buffer.pending + words
 
 
 def _text(buffer: LogBuffer) -> io.TextIOWrapper:

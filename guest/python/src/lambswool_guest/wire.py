@@ -19,6 +19,10 @@ from posix import _exit, close, read, set_blocking, set_inheritable, write
 
 from lambswool_guest import codec
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from lambswool_guest.logs import Logs
+
 PREFIX = 8
 MAX_HEADER_BYTES = 256 << 10
 MAX_BODY_BYTES = 1 << 30
@@ -43,7 +47,7 @@ class Channel:
         self.held: tuple[dict, bytes] | None = None
         """The message that was looked at, until it is answered."""
         self._pieces: list[bytes] = []
-        self._lock = RLock()
+        self.lock = RLock()
         self._outgoing: list[tuple[memoryview, list[int]]] = []
         self._sending = False
 
@@ -84,38 +88,49 @@ class Channel:
 
     def send(self, header: dict, body: bytes = b"") -> None:
         """Sends a message, whole. Ends the process when the worker is gone."""
-        self.send_encoded(codec.header(header), body)
-
-    def send_encoded(self, header: bytes, body: bytes) -> None:
-        """`send` for a header that is JSON already."""
-        frame = _frame(header, body)
-        with self._lock:
+        frame = _frame(codec.header(header), body)
+        with self.lock:
             self._outgoing += frame
             self._drain()
 
+    def send_from(self, pending: bytearray, length: int, header: bytes) -> None:
+        """Moves so many bytes from `pending` into a frame with this header, and sends it. When this
+        raises, they are still in `pending`, or the next sender sends them."""
+        frame = _frame(header, bytes(pending[:length]))
+        with self.lock:
+            self._outgoing, pending[:length] = self._outgoing + frame, b""
+            self._drain()
+
     def answer(
-        self, requests: "Channel", header: dict, body: bytes, ahead: "tuple[dict, bytes] | None"
+        self,
+        requests: "Channel",
+        logs: "Logs",
+        header: dict,
+        body: bytes,
+        ahead: "tuple[dict, bytes] | None",
     ) -> None:
-        """Sends what answers the message that `requests` holds, which is answered then, and another
-        message ahead of it. When this raises while that is still held, nothing was sent; otherwise
-        `flush` sends what is left. Neither is called while this thread sends something else."""
+        """Sends the answer to the message that `requests` holds, another message ahead of it. One
+        step queues both, lets go of the message and ends the invocation of `logs`. When this raises
+        while the message is still held, nothing was sent; otherwise `flush` sends what is left.
+        Neither is called while this thread sends something else."""
         frames = _frame(codec.header(header), body)
         if ahead is not None:
             frames = _frame(codec.header(ahead[0]), ahead[1]) + frames
-        with self._lock:
+        # A thread that prints holds the first lock while it sends under the invocation's name.
+        with logs.lock, self.lock:
             self._sending = False
-            self._outgoing, requests.held = self._outgoing + frames, None
-            self._drain()
+            self._outgoing, requests.held, logs.invocation = self._outgoing + frames, None, None
+        self.flush()
 
     def flush(self) -> None:
         """Sends what was not sent when something raised."""
-        with self._lock:
+        with self.lock:
             self._sending = False
             self._drain()
 
     def leave(self) -> None:
         """In a process that the handler forked: this end belongs to the parent."""
-        self._lock = RLock()
+        self.lock = RLock()
         self._outgoing, self._sending = [], False
         close(self._fd)
 
