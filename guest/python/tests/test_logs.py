@@ -312,6 +312,43 @@ def test_descriptors_put_elsewhere_or_closed_do_no_harm(loaded):
     assert guest.call().text("stdout") == "from Python\n"
 
 
+CHILDREN = """
+    import multiprocessing, os, sys
+    def speak(n, end="\\n"):
+        for at in range(200):
+            print("child", n, "line", at, file=sys.stderr if at % 2 else sys.stdout)
+        print("last of", n, end=end)
+    def forked(n):
+        if pid := os.fork():
+            return pid
+        speak(n, end="")
+        if n % 2:
+            sys.exit()
+        sys.stdout.flush()
+        os._exit(0)
+    def handler(event, context):
+        if event == "pool":
+            with multiprocessing.get_context("fork").Pool(4) as pool:
+                pool.map(speak, range(4), chunksize=1)
+            return
+        print("begun ", end="")
+        for pid in [forked(n) for n in range(4)]:
+            os.waitpid(pid, 0)
+"""
+
+
+@pytest.mark.parametrize("kind", ["pool", "forks"])
+def test_forked_children_print_whole_lines(loaded, kind):
+    answer = loaded(CHILDREN).call(kind)
+    text = answer.text("stderr")
+    for n in range(4):
+        assert f"last of {n}" in text
+        text = text.replace(f"last of {n}", "")
+    lines = [line for line in text.splitlines() if line]
+    assert sorted(lines) == sorted(f"child {n} line {at}" for n in range(4) for at in range(200))
+    assert answer.text("stdout") == "begun " * (kind == "forks")
+
+
 def test_threads_print_whole_lines(loaded):
     guest = loaded(
         """

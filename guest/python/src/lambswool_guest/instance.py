@@ -207,7 +207,7 @@ class Instance:
             return
         error = outcome if isinstance(outcome, BaseException) else None
         if getpid() != self._pid:  # the function has forked this process: its parent answers
-            _end_of_fork(error)
+            _end_of_fork(error, self._logs)
         header, body = message[0], b""
         if error is not None:
             said = {"kind": "failed", "id": header.get("id", "")} | failure.describe(error)
@@ -274,12 +274,13 @@ class Instance:
         self._logs.note("".join(f"{line}\n" for line in ["Between two calls:", *lines]))
 
 
-def _end_of_fork(error: BaseException | None) -> "NoReturn":
+def _end_of_fork(error: BaseException | None, logs: Logs) -> "NoReturn":
     code: object = int(error is not None)
     try:
         if isinstance(error, SystemExit):
             code = error.code
         elif error is not None:
             sys.excepthook(type(error), error, error.__traceback__)
+        logs.leave()
     finally:
         _exit(code & 0xFF if isinstance(code, int) else int(code is not None))

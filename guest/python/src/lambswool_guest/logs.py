@@ -4,7 +4,7 @@
   zygote ── attach ──► loading, id "" ── answer ──► between ── begin(id) ──► invocation ── answer ─┐
    (discards)                                         ▲  (holds)              (sends)              │
                                                       └────────────────────────────────────────────┘
-  a process that the handler forks: everything goes to descriptors 1 and 2
+  a process that the handler forks: lines go to descriptors 1 and 2, each in one write
 ```
 
 A whole line is sent when it is complete, so that nothing said is lost with an instance that is
@@ -100,7 +100,7 @@ class Logs:
         self._channel = channel
         self._capture = capture
         self.begin("")
-        register_at_fork(after_in_child=self._leave)
+        register_at_fork(after_in_child=self._after_fork)
 
     def begin(self, invocation: str) -> None:
         """Text belongs to this invocation from here on, what was held included."""
@@ -127,11 +127,9 @@ class Logs:
     def write(self, buffer: LogBuffer, text: bytes) -> None:
         """Takes one write on a stream."""
         with self.lock:
-            if self._forked:
-                _write_all(buffer.fileno(), text)
-            elif self._channel is None:
+            if self._channel is None:
                 pass
-            elif self.invocation is None:
+            elif self.invocation is None and not self._forked:
                 room = LIMIT - len(buffer.pending)
                 buffer.pending += text[:room] if not buffer.dropped else b""
                 buffer.dropped += len(text) if buffer.dropped else max(0, len(text) - room)
@@ -147,10 +145,15 @@ class Logs:
     def flush(self, buffer: LogBuffer) -> None:
         """Sends a stream's text as far as it has come."""
         with self.lock:
-            if self.invocation is not None:
+            if self.invocation is not None or self._forked:
                 self._drain(buffer, partial=True)
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Writes what is left of lines when a process that the handler forked ends."""
+        self.flush(self._stdout)
+        self.flush(self._stderr)
+
+    def _after_fork(self) -> None:
         """In a process that the handler forked; another thread may have held the lock then."""
         self.lock = RLock()
         self._forked = True
@@ -183,6 +186,11 @@ class Logs:
     def _send(self, buffer: LogBuffer, length: int) -> None:
         if self._channel is None:
             del buffer.pending[:length]
+            return
+        if self._forked:
+            text = bytes(buffer.pending[:length])
+            del buffer.pending[:length]
+            _write_all(buffer.fileno(), text)
             return
         header = self._headers.get(buffer.stream)
         if header is None:
