@@ -110,12 +110,13 @@ impl Conversation {
                 if unsent { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
             tokio::select! {
                 biased;
+                // First: a guest that never pauses would keep it from being read. It paces itself.
+                () = self.output.pass(relay, during) => {}
                 ready = self.stream.ready(interest) => {
                     if ready.map_err(|_| Broken::Closed)?.is_readable() {
                         self.read(&mut buffer)?;
                     }
                 }
-                () = self.output.pass(relay, during) => {}
             }
         }
     }

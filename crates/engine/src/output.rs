@@ -55,6 +55,29 @@ pub(crate) fn in_front(invocation: &str) -> usize {
     IN_FRONT + invocation.len().max(1)
 }
 
+/// The length of a text's first piece, at most `most`: it ends behind a line, else between two
+/// characters.
+pub(crate) fn first_piece(text: &[u8], most: usize) -> usize {
+    let Some(begin) = text.get(..most).filter(|_| text.len() > most) else { return text.len() };
+    let line = begin.iter().rposition(|byte| *byte == b'\n');
+    line.map_or_else(|| whole_characters(begin), |end| end + 1)
+}
+
+/// The length of a text without the character at its end, if that is incomplete (RFC 3629, 3).
+pub(crate) fn whole_characters(text: &[u8]) -> usize {
+    for (missing_from, byte) in (1..4).zip(text.iter().rev()) {
+        let needed = match byte {
+            0x80..=0xbf => continue,
+            0xc0..=0xdf => 2,
+            0xe0..=0xef => 3,
+            0xf0..=0xf7 => 4,
+            _ => 1,
+        };
+        return text.len() - if needed > missing_from { missing_from } else { 0 };
+    }
+    text.len()
+}
+
 /// How many bytes of a text's beginning take no more than `room`: whole lines if any fit, else a part of the first.
 pub(crate) fn fitting(text: &[u8], in_front: usize, room: usize) -> usize {
     let Some(of_text) = room.checked_sub(in_front + 1) else { return 0 };

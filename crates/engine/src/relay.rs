@@ -7,7 +7,7 @@ use sandbox::InvocationId;
 use sandbox::wire::LogStream;
 
 use crate::call::Handler;
-use crate::output::{LogLine, LogSink, fitting, in_front, weight};
+use crate::output::{LogLine, LogSink, first_piece, fitting, in_front, weight};
 
 /// Longest text of a piece that a sink gets, in bytes.
 const PIECE: usize = 64 << 10;
@@ -71,7 +71,7 @@ impl Relay {
 
     /// Takes what fits into one piece, and into what is left to the call; nothing, if nothing does.
     fn next_piece(&mut self, text: &mut Bytes, invocation: &str) -> Bytes {
-        let (in_front, most) = (in_front(invocation), &text[..text.len().min(PIECE)]);
+        let (in_front, most) = (in_front(invocation), &text[..first_piece(text, PIECE)]);
         let piece = text.slice(..fitting(most, in_front, self.left.min(PIECE_IN_LOG)));
         if !piece.is_empty() {
             self.left = self.left.saturating_sub(weight(&piece, in_front));
