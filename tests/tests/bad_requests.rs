@@ -246,6 +246,9 @@ fn a_request_whose_length_can_be_read_in_two_ways_is_refused() {
         (&*format!("{post}{chunked}\r\n{body}{empty_lines}"), 1),
         (&*format!("{post}{chunked}\r\n{body}{post}content-length: 2\r\n\r\n{{}}\n"), 2),
         (&*long, 1),
+        // A trailer with a bare line feed ends later for hyper than for others.
+        (&*format!("{post}{chunked}\r\n2\r\n{{}}\r\n0\r\nA: b\n\r\nX: y\r\n\r\n"), 1),
+        (&*format!("{post}{chunked}\r\n2\r\n{{}}\r\n0\r\n\n\r\nX: y\r\n\r\n"), 1),
     ] {
         let mut expected = vec![200; served];
         expected.push(400);
@@ -271,6 +274,9 @@ fn a_request_whose_length_can_be_read_in_two_ways_is_refused() {
         (chunked, body),
         (chunked, "2;a=\"b\"\r\n{}\r\n0\r\nContent-Length: 7\r\n\r\n"),
         ("Transfer-Encoding: Chunked\r\n", body),
+        ("Transfer-Encoding: , chunked\r\n", body),
+        (&*format!("Content-Length:{}2\r\n", " ".repeat(300)), "{}"),
+        (&*format!("Content-Length: {}2\r\n", "0".repeat(300)), "{}"),
     ] {
         for place in [None, Some(20), Some(post.len() + lines.len() + 3)] {
             assert_eq!(ask("", lines, body, place), [200, 200], "{lines:?} {body:?} {place:?}");

@@ -73,7 +73,8 @@ impl Heads {
         }
         let codings = codings.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
         let mut chunked = 0;
-        for coding in codings.map(<[u8]>::trim_ascii) {
+        // Empty elements of a list say nothing (RFC 9110, 5.6.1).
+        for coding in codings.map(<[u8]>::trim_ascii).filter(|coding| !coding.is_empty()) {
             if !coding.eq_ignore_ascii_case(b"chunked") {
                 return refused(
                     StatusCode::NOT_IMPLEMENTED,
@@ -83,7 +84,10 @@ impl Heads {
             chunked += 1;
         }
         if chunked != 1 {
-            return refused(StatusCode::BAD_REQUEST, "the request is said to be chunked twice");
+            return refused(
+                StatusCode::BAD_REQUEST,
+                "the request has a Transfer-Encoding that is not chunked once",
+            );
         }
         Ok(())
     }
@@ -101,8 +105,11 @@ impl Heads {
 #[derive(Debug, Default)]
 struct Reader {
     at: At,
-    /// The line that has begun, without its end, cut at [`LINE`].
+    /// The line that has begun, without its end, cut at [`LINE`]. Blanks and zeros that pad a
+    /// length are left out.
     line: Vec<u8>,
+    /// Whether the last byte that was read of it is a carriage return.
+    returned: bool,
     heads: VecDeque<Verdict>,
 }
 
@@ -143,17 +150,34 @@ impl Reader {
                 At::Head { .. } | At::Size | At::Trailer => {
                     let end = bytes.iter().position(|byte| *byte == b'\n');
                     let piece = &bytes[..end.unwrap_or(bytes.len())];
-                    let room = LINE.saturating_sub(self.line.len()).min(piece.len());
-                    self.line.extend_from_slice(&piece[..room]);
+                    self.add(piece);
                     bytes = &bytes[end.map_or(bytes.len(), |end| end + 1)..];
                     if end.is_some() {
                         let line = std::mem::take(&mut self.line);
                         self.end_line(line.strip_suffix(b"\r").unwrap_or(&line));
                         self.line = line;
                         self.line.clear();
+                        self.returned = false;
                     }
                 }
             }
+        }
+    }
+
+    fn add(&mut self, piece: &[u8]) {
+        for byte in piece {
+            match (self.line.as_slice(), byte) {
+                ([.., b' ' | b'\t'], b' ' | b'\t') => {}
+                ([b'0'] | [.., b' ' | b'\t' | b':', b'0'], digit) if digit.is_ascii_hexdigit() => {
+                    self.line.pop();
+                    self.line.push(*digit);
+                }
+                (line, _) if line.len() >= LINE => break,
+                _ => self.line.push(*byte),
+            }
+        }
+        if let Some(last) = piece.last() {
+            self.returned = *last == b'\r';
         }
     }
 
@@ -195,6 +219,8 @@ impl Reader {
                     None => At::Lost,
                 }
             }
+            // To hyper a trailer's line ends with CR LF. To others in front of us LF may do.
+            At::Trailer if !self.returned => At::Lost,
             At::Trailer if line.is_empty() => At::Between,
             at => at,
         };
@@ -342,12 +368,54 @@ mod tests {
     #[test]
     fn a_size_of_a_chunk_is_read_whole_or_nothing_behind_it() {
         let zeros = "0".repeat(1000);
-        let bad = format!("{zeros}5\r\nabcde\r\n0\r\n\r\n");
-        for (chunks, behind) in [(format!("5;{zeros}\r\nabcde\r\n0;{zeros}\r\n\r\n"), 1), (bad, 0)]
+        let bad = format!("{}\r\nabcde\r\n0\r\n\r\n", "5".repeat(1000));
+        let padded = format!("{zeros}5 \t{} ;\r\nabcde\r\n{zeros}\r\n\r\n", " ".repeat(1000));
+        for (chunks, behind) in
+            [(format!("5;{zeros}\r\nabcde\r\n0;{zeros}\r\n\r\n"), 1), (padded, 1), (bad, 0)]
         {
             let head = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
             let sent = format!("{head}{chunks}{}", PLAIN[0]);
             assert_eq!(verdicts(&[sent.as_bytes()]).len(), 1 + behind, "{chunks:?}");
+        }
+    }
+
+    #[test]
+    fn padding_of_a_length_takes_nothing_from_the_next_request() {
+        let (zeros, blanks) = ("0".repeat(1000), " \t".repeat(1000));
+        for length in
+            [format!("{blanks}2"), format!("2{blanks}"), format!(" {zeros}2"), zeros + "2"]
+        {
+            let request = format!("POST / HTTP/1.1\r\nContent-Length:{length}\r\n\r\n{{}}");
+            let sent = request.repeat(2);
+            assert_eq!(verdicts(&[sent.as_bytes()]), [Verdict::Plain; 2]);
+            let bytes: Vec<&[u8]> = sent.as_bytes().chunks(1).collect();
+            assert_eq!(verdicts(&bytes), [Verdict::Plain; 2]);
+        }
+        // Zeros behind another digit are part of a length.
+        let sent = format!("POST / HTTP/1.1\r\nContent-Length: 100\r\n\r\n{}", "x".repeat(100));
+        assert_eq!(verdicts(&[sent.repeat(2).as_bytes()]), [Verdict::Plain; 2]);
+    }
+
+    #[test]
+    fn a_trailer_ends_only_where_hyper_ends_it() {
+        let head = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n";
+        let long = "x".repeat(1000);
+        for (trailer, behind) in [
+            ("\r\n".to_owned(), 1),
+            ("A: b\r\n\r\n".to_owned(), 1),
+            (format!("A: {long}\r\nB: c\r\n\r\n"), 1),
+            ("A: b\n\r\nX: y\r\n\r\n".to_owned(), 0),
+            ("A: b\n\nX: y\r\n\r\n".to_owned(), 0),
+            ("\n\r\nX: y\r\n\r\n".to_owned(), 0),
+            (format!("A: {long}\n\r\nX: y\r\n\r\n"), 0),
+        ] {
+            let sent = format!("{head}{trailer}{}", TWICE[0]);
+            let mut expected = vec![Verdict::Plain];
+            expected.extend([Verdict::Twice].iter().take(behind));
+            for place in 0..sent.len() {
+                let (first, second) = sent.as_bytes().split_at(place);
+                assert_eq!(verdicts(&[first, second]), expected, "{trailer:?} parted at {place}");
+            }
         }
     }
 
