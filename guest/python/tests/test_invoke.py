@@ -39,6 +39,68 @@ def test_what_a_plain_function_takes_counts_more_than_what_the_deploy_could_see(
     )
 
 
+DECORATORS = """
+import functools
+class Takes:
+    def __init__(self, function=None, **kept): self.function = function
+    def __call__(self, event, context): return 2
+    def one(self, event): return 1
+    def both(self, event, context): return 2
+    @classmethod
+    def of(cls, event): return 1
+class Any:
+    def __init__(self, function): self.function = function; functools.update_wrapper(self, function)
+    def __call__(self, *given): return self.function(*given)
+def bare(function):
+    return lambda event, context, *rest: 2
+def keywords(function):
+    return lambda event, context, **rest: 2
+def wraps(function):
+    return functools.wraps(function)(lambda *given, **named: function(*given, **named))
+def drops(function):
+    return functools.wraps(function)(lambda event, context: function(event))
+def count(*given): return len(given)
+one = lambda event: 1
+two = lambda event, context: 2
+"""
+
+
+@pytest.mark.parametrize("convention", ["lambda", "open-lambda"])
+@pytest.mark.parametrize(
+    ("handler", "given"),
+    [
+        ("Takes(one)", 2),
+        ("Takes().one", 1),
+        ("Takes().both", 2),
+        ("Takes.of", 1),
+        ("bare(one)", 2),
+        ("keywords(one)", 2),
+        ("wraps(one)", 1),
+        ("wraps(wraps(two))", 2),
+        ("drops(one)", 1),
+        ("Any(one)", 1),
+        ("Any(wraps(two))", 2),
+        ("functools.lru_cache(one)", 1),
+        ("functools.partial(lambda x, event, context: 2, 0)", 2),
+        ("functools.partial(lambda x, event: 1, 0)", 1),
+        ("functools.partial(two, context=0)", 2),
+        ("functools.partial(Takes().both)", 2),
+        ("len", None),
+        ("wraps(count)", None),
+        ("type('T', (), {'__call__': staticmethod(count)})()", None),
+    ],
+)
+def test_a_handler_that_is_no_plain_function_gets_what_it_takes(loaded, convention, handler, given):
+    guest = loaded(f"{DECORATORS}\nhandler = {handler}", convention=convention)
+    answer = guest.call("seven")
+    if given is not None:
+        assert answer.value == given
+    elif handler == "len":  # it cannot be told: the convention counts
+        assert answer.kind == ("done" if convention == "open-lambda" else "failed")
+    else:
+        assert answer.value == (1 if convention == "open-lambda" else 2)
+
+
 def test_five_megabytes_go_both_ways(loaded):
     event = {"text": "ü" * (2 << 20), "more": "x" * (1 << 20)}
     assert loaded("def handler(event, context): return event").call(event).value == event

@@ -236,3 +236,17 @@ def test_a_generator_is_refused_as_a_handler(start, kind):
     answer = start(f"{kind} handler(event, context): yield 1").load()
     assert answer.header["error_type"] == "Runtime.HandlerNotFound"
     assert "has a `yield`" in answer.message and "with `return`" in answer.message
+
+
+@pytest.mark.parametrize("body", ["return [(yield from plain(event))[0]]", "return plain(event)"])
+def test_a_generator_that_can_be_awaited_is_a_handler(loaded, body):
+    guest = loaded(
+        f"""
+        import asyncio, types
+        async def plain(event): return [event]
+        @types.coroutine
+        def handler(event, context):
+            {body}
+        """
+    )
+    assert [guest.call(n).value for n in (1, 2)] == [[1], [2]]

@@ -10,7 +10,7 @@ import sys
 from importlib.util import MAGIC_NUMBER
 
 PACKAGE = "lambswool_guest"
-LATER = ("completion", "failure", "loop", "reseed", "unfit")
+LATER = ("arity", "completion", "failure", "loop", "reseed", "unfit")
 """Modules that few instances need. Others name what is in them when they use it, and not before:
 `failure.describe`."""
 

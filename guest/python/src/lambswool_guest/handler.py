@@ -16,7 +16,7 @@ import sys
 from posix import chdir, environ, listdir, putenv, stat
 from time import tzset
 
-from lambswool_guest import codec, loop, module, pools, stdlib, unfit
+from lambswool_guest import arity, codec, loop, module, pools, stdlib, unfit
 from lambswool_guest.context import LambdaContext
 
 TYPE_CHECKING = False
@@ -29,10 +29,15 @@ JSON = "application/json"
 BYTES = "application/octet-stream"
 TEXT = "text/plain; charset=utf-8"
 
+_GENERATOR = type(_ for _ in ())
+
 _OURS = __file__.rpartition("/")[0] + "/"
 
 _COROUTINE = 0x80
 """CO_COROUTINE, Include/cpython/code.h."""
+
+_AWAITED = 0x100
+"""CO_ITERABLE_COROUTINE: of a generator that `types.coroutine` lets be awaited."""
 
 _YIELDS = {0x20: "a generator", 0x200: "an async generator"}
 """CO_GENERATOR and CO_ASYNC_GENERATOR, Include/cpython/code.h."""
@@ -68,7 +73,7 @@ class Handler:
             result = self._function(event, LambdaContext(self._load, invoke))
         else:
             result = self._function(event)
-        if hasattr(type(result), "__await__"):
+        if hasattr(type(result), "__await__") or _is_awaited(result):
             if self._loop is None:
                 self._loop = loop.Loop()
             result = self._loop.run(result)
@@ -77,20 +82,25 @@ class Handler:
 
 def _is_async(function: object) -> bool:
     flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
-    return isinstance(flags, int) and bool(flags & _COROUTINE)
+    return isinstance(flags, int) and bool(flags & (_COROUTINE | _AWAITED))
+
+
+def _is_awaited(result: object) -> bool:
+    return type(result) is _GENERATOR and bool(result.gi_code.co_flags & _AWAITED)  # type: ignore[attr-defined]
 
 
 def _takes_context(function: "Callable[..., object]", convention: str) -> bool:
-    """Whether it is called with a context: by what it takes, where that is plain.
+    """Whether it is called with a context: by what it takes, where that can be told.
 
     The convention is what the deploy read in the handler's own file: of a function that is only
     imported there it knows the name alone, and of a decorated one not what the decorator made.
     """
     code = getattr(function, "__code__", None)
     takes_any = 0x04  # CO_VARARGS, Include/cpython/code.h
-    if type(function) is not type(_enter) or code.co_flags & takes_any:  # type: ignore[union-attr]
-        return convention != "open-lambda"
-    return code.co_argcount > 1  # type: ignore[union-attr]
+    if type(function) is type(_enter) and not code.co_flags & takes_any:  # type: ignore[union-attr]
+        return code.co_argcount > 1  # type: ignore[union-attr]
+    most = arity.positional(function)
+    return convention != "open-lambda" if most is None else most > 1
 
 
 def _enter(load: dict, places: "Places") -> None:
@@ -206,7 +216,7 @@ def _find(owner: object, name: str) -> "Callable[..., object]":
 
 def _refuse_generator(function: object, name: str) -> None:
     flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
-    if type(flags) is not int:
+    if type(flags) is not int or flags & _AWAITED:
         return
     for flag, kind in _YIELDS.items():
         if flags & flag:
