@@ -216,6 +216,18 @@ fn called<'a>(answer: &'a Answer, entry: &'a Entry) -> Option<&'a str> {
         let mut bound = answer.functions.iter().filter(|function| function.name == name);
         bound.any(|function| function.by_the_way == by_the_way)
     };
+    // Beside `def lambda_handler(event, context)`, `handler` may be an import or a log's handler.
+    let is_lambdas = |function: &Defined| {
+        function.name == NAMES[1] && function.yields == 0 && convention(function).is_some()
+    };
+    let only_named = |name: &str| {
+        let mut bound = answer.functions.iter().filter(|function| function.name == name);
+        bound.all(|function| function.least.is_none())
+    };
+    let lambdas = answer.functions.iter().any(|it| it.least.is_some() && is_lambdas(it));
+    if entry.function.is_none() && lambdas && only_named(NAMES[0]) {
+        return Some(NAMES[1]);
+    }
     let defined = names.iter().find(|name| is_bound(name, false));
     // `with open(path) as f` makes no handler of `f`: a setting has to name it.
     let likely = |name: &&&str| entry.function.is_some() || **name != "f";
@@ -529,6 +541,30 @@ mod tests {
         ];
         assert_eq!(chosen(&defined, None).unwrap().name, "lambda_handler");
         assert_eq!(chosen(&defined, Some("help")).unwrap().name, "help");
+    }
+
+    #[test]
+    fn a_def_of_lambda_handler_comes_before_a_handler_that_is_only_named() {
+        let lambdas = "def lambda_handler(event, context): ...\n";
+        let name = |source: &str| inspected(source, ALLOWANCE).map(|found| found.name).unwrap();
+        for other in [
+            "handler = logging.StreamHandler()\n",
+            "handler = None\n",
+            "import handler\n",
+            "from app import handler\n",
+            "if x: handler = logging.NullHandler()\n",
+        ] {
+            assert_eq!(name(&format!("{other}{lambdas}")), "lambda_handler", "{other}");
+            assert_eq!(name(&format!("{lambdas}{other}")), "lambda_handler", "{other}");
+            // A helper is often called `f`.
+            assert_eq!(name(&format!("{other}def f(event): ...\n")), "handler", "{other}");
+        }
+        for other in ["def handler(event): ...\n", "handler = lambda event, context: 1\n"] {
+            assert_eq!(name(&format!("{other}{lambdas}")), "handler", "{other}");
+        }
+        for not_one in ["def lambda_handler(a, b, c): ...\n", "from app import lambda_handler\n"] {
+            assert_eq!(name(&format!("handler = make()\n{not_one}")), "handler", "{not_one}");
+        }
     }
 
     #[test]
