@@ -399,6 +399,42 @@ fn libraries_with_generators_of_their_own_see_that_they_were_cloned_or_reset() {
 }
 
 #[test]
+fn an_event_loop_in_a_modules_thread_runs_on_in_a_machine_that_is_reset() {
+    if !can_run_machines() {
+        return;
+    }
+    let worker = Site::new().up();
+    let source = "
+import asyncio, os, threading
+loop = asyncio.new_event_loop()
+threading.Thread(target=loop.run_forever, daemon=True).start()
+ticks = 0
+async def tick():
+    global ticks
+    while True:
+        await asyncio.sleep(0.01)
+        ticks += 1
+task = asyncio.run_coroutine_threadsafe(tick(), loop)
+async def slept():
+    before = ticks
+    await asyncio.sleep(0.1)
+    return [asyncio.get_running_loop() is loop, ticks > before, task.done()]
+def handler(event, context):
+    return [os.getpid(), asyncio.run_coroutine_threadsafe(slept(), loop).result(5)]
+";
+    let header = "# /// script\n# [tool.lambswool]\n# isolation = \"microvm\"\n# reset = \"always\"\n# ///\n";
+    drop(worker.deploy("loops", &format!("{header}{source}")).expect(201));
+    let mut processes = BTreeSet::new();
+    for _ in 0..4 {
+        let answer = worker.run("loops", &json!({})).expect(200).json();
+        assert_eq!(answer[1], json!([true, true, false]));
+        processes.insert(answer[0].to_string());
+    }
+    assert_eq!(processes.len(), 4);
+    worker.assert_well();
+}
+
+#[test]
 fn what_a_call_says_or_does_behind_its_answer_is_no_matter_of_the_next() {
     if !can_run_machines() {
         return;

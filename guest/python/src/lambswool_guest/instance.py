@@ -173,6 +173,7 @@ class Instance:
             reseed.after_clone()
         elif kind == "settle":
             reseed.before_forks()
+            later["running"].hold(self._channel.fileno())
         elif kind == "rehearse":
             later["rehearsal"].once(self._places, self._logs)
 

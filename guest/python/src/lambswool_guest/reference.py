@@ -27,6 +27,7 @@ from lambswool_guest import (
     pools,
     rehearsal,
     reseed,
+    running,
     sharing,
     stdlib,
 )
@@ -48,7 +49,7 @@ def serve(fd: int, places: "Places") -> "NoReturn":
     stdlib.begin(places)
     stdlib.hold("json", "linecache", "traceback")
     interpreter.prepare(places)
-    instance.later.update(imports=imports, rehearsal=rehearsal)
+    instance.later.update(imports=imports, rehearsal=rehearsal, running=running)
     instance.hide()
     logs = Logs()
     logs.install()

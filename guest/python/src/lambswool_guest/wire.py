@@ -51,6 +51,9 @@ class Channel:
         self._outgoing: list[tuple[memoryview, list[int]]] = []
         self._sending = False
 
+    def fileno(self) -> int:
+        return self._fd
+
     def receive(self) -> tuple[dict, bytes] | None:
         """The next message and its body; None when the channel closed between two frames."""
         message = self.look()
