@@ -185,6 +185,70 @@ def attack(turn, told):
     ),
     Attack::new(
         Who::Handler,
+        "how many pipes a neighbour has made",
+        "inode numbers of pipes",
+        &[],
+        &[],
+        "
+def last(count):
+    # Each processor takes a thousand of the host's numbers at a time.
+    highest = 0
+    for _ in range(count):
+        for fd in os.pipe():
+            highest = max(highest, os.fstat(fd).st_ino)
+            os.close(fd)
+    return highest
+
+def victim(turn):
+    return last(100_000 if turn else 1)
+
+def attack(turn, told):
+    KEPT.append(last(2000))
+    made = KEPT[-1] - KEPT[0]
+    return got(f'{made} more') if made > 90_000 else f'{made} more'
+",
+    )
+    .turns(2),
+    Attack::new(
+        Who::Handler,
+        "how many file systems are mounted",
+        "stat(/tmp)",
+        &[],
+        &[],
+        "
+def attack(turn, told):
+    return got(os.minor(os.stat('/tmp').st_dev))
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "how many namespaces there are",
+        "/proc/self/ns",
+        &[],
+        // Before Linux 6.17 there are no processes in a fork's /proc.
+        &["ENOENT"],
+        "
+def attack(turn, told):
+    return attempted(lambda: [os.stat(f'/proc/self/ns/{kind}').st_ino for kind in ('pid', 'user')])
+",
+    ),
+    Attack::new(
+        Who::Handler,
+        "how many mounts were made",
+        "statx(STATX_MNT_ID)",
+        &[],
+        &[],
+        "
+STATX = {'x86_64': 332, 'aarch64': 291}[os.uname().machine]
+
+def attack(turn, told):
+    found = ctypes.create_string_buffer(256)
+    number, error = raw(STATX, -100, text('/tmp'), 0, 0x1000, found)
+    return error or got(struct.unpack_from('Q', found, 0x90)[0])
+",
+    ),
+    Attack::new(
+        Who::Handler,
         "how busy the host is",
         "sysinfo",
         &[],
