@@ -4,6 +4,7 @@ the same process goes on."""
 import json
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -233,6 +234,30 @@ def test_a_flood_around_python_is_bounded_and_its_rest_counted(
     assert flood.text("stderr") == "x" * (256 << 10) + said
     assert not [name for name in flood.value if name.startswith(".lambswool")]
     assert reference.call(3).text("stderr") == "xxx"
+
+
+@pytest.mark.parametrize("before", ["", "x"])
+def test_what_is_held_is_cut_between_characters(reference: Guest, task: Path, before: str) -> None:
+    reference.peer.send({"kind": "settle"})
+    (task / "main.py").write_text(
+        "import os, threading, time\n"
+        "def speak(text):\n"
+        "    time.sleep(0.2)\n"
+        "    print(text, end='')\n"
+        "def handler(text, context):\n"
+        "    threading.Thread(target=speak, args=(text,)).start()\n"
+        "    os.write(1, text.encode())\n"
+    )
+    assert reference.load().kind == "loaded"
+    text = before + "é" * (200 << 10)
+    # Beside Python, and printed between two calls.
+    said = [reference.call(text).text("stderr")]
+    time.sleep(0.6)
+    said.append(reference.call("").text("stdout"))
+    for one in said:
+        kept, _, rest = one.partition("\n")
+        assert kept == text[: len(kept)]
+        assert f"[{len(text[len(kept) :].encode())} more bytes" in rest
 
 
 def test_what_raises_in_the_guests_own_work_loses_no_output_around_python(

@@ -11,6 +11,8 @@ A container has a pipe there instead, which the worker reads.
 import posix
 from posix import fstat, ftruncate, pread
 
+from lambswool_guest.logs import between_characters
+
 LIMIT = 256 << 10
 """Bytes passed on of one invocation's output."""
 
@@ -47,7 +49,8 @@ class Capture:
                 self._size = fstat(self._fd).st_size
                 if self._size == 0:
                     return
-                self._read = [pread(self._fd, min(self._size, LIMIT), 0)]
+                text = pread(self._fd, min(self._size, LIMIT + 1), 0)
+                self._read = [text[: between_characters(text, LIMIT)]]
                 self._emptied.extend(map(ftruncate, (self._fd,), (0,)))
         except OSError:  # the handler closed what is not its own
             return

@@ -130,9 +130,12 @@ class Logs:
             if self._channel is None:
                 pass
             elif self.invocation is None and not self._forked:
-                room = LIMIT - len(buffer.pending)
-                buffer.pending += text[:room] if not buffer.dropped else b""
-                buffer.dropped += len(text) if buffer.dropped else max(0, len(text) - room)
+                room = 0 if buffer.dropped else LIMIT - len(buffer.pending)
+                held = text[: between_characters(text, room)]
+                buffer.pending, buffer.dropped = (
+                    buffer.pending + held,
+                    buffer.dropped + len(text) - len(held),
+                )
             else:
                 buffer.pending += text
                 if b"\n" in text or len(buffer.pending) > FRAME_BYTES:
@@ -231,10 +234,17 @@ def _cut(pending: bytearray) -> int:
     line = pending.rfind(b"\n", 0, FRAME_BYTES) + 1
     if line:
         return line
-    for end in range(FRAME_BYTES, FRAME_BYTES - 4, -1):
-        if pending[end] & 0xC0 != 0x80:  # not inside a character of UTF-8
+    return between_characters(pending, FRAME_BYTES)
+
+
+def between_characters(text: bytes | bytearray, most: int) -> int:
+    """Where a text ends that is cut to so many bytes: not inside a character of UTF-8."""
+    if most >= len(text):
+        return len(text)
+    for end in range(most, max(most - 4, 0), -1):
+        if text[end] & 0xC0 != 0x80:
             return end
-    return FRAME_BYTES
+    return most
 
 
 def _write_all(fd: int, text: bytes) -> None:
