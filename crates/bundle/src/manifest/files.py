@@ -19,8 +19,8 @@ COMPILED = 64 << 20
 
 # What changes where modules are found, or brings them.
 ELSEWHERE = re.compile(
-    rb"sys\s*\.\s*(path|modules|meta_path)|from\s+sys\s+import|path_hooks|addsitedir|PYTHONPATH"
-    rb"|__path__|\bimp\b|spec_from|runpy"
+    rb"sys\s*\.\s*(path|modules|meta_path)|from\s+sys\s+import|sys\s+as\b|path_hooks|addsitedir"
+    rb"|PYTHONPATH|__path__|\bimp\b|find_spec|spec_from|runpy"
 )
 
 # Words without which a source sets no variable.

@@ -199,6 +199,8 @@ mod tests {
             "from json import shop",
             "import sys\nsys.path.insert(0, 'src')\nimport shop",
             "from sys import path\npath.append('src')\nimport shop",
+            "import sys as s\ns.path.append('src')\nimport shop",
+            "from importlib.util import find_spec\nif find_spec('shop'):\n    import shop",
             "import site\nsite.addsitedir('src')\nimport shop",
             "import sys, x\nsys.modules['shop'] = x\nimport shop",
             "try:\n    import shop\nexcept ImportError: ...",
