@@ -51,8 +51,8 @@ impl Budgets {
     /// So many bytes of calls, and of `most` bundles at once, through a door with so many seats.
     pub fn new(run: u64, deploy: u64, most: usize, seats: usize) -> Self {
         let each = deploy / most.max(1) as u64;
-        let run_told = "the worker holds as many bytes of requests and replies as it may, or as many of this tenant's: try again later, or raise `run_bodies` in its configuration";
-        let deploy_told = "the worker holds as many bytes of bundles as it may, or as many of this tenant's: try again later, or raise `deploy_bodies` in its configuration";
+        let run_told = "the worker holds as many bytes of requests and replies as it may, or as many of this tenant's: try again later, or raise `internals.run_bodies` in its configuration";
+        let deploy_told = "the worker holds as many bytes of bundles as it may, or as many of this tenant's: try again later, or raise `internals.deploy_bodies` in its configuration";
         let follow_told = "as many logs are followed, or read at length, as may be, or as many of this tenant's (16, or fewer where others read many): end a `wool logs -f`, ask for fewer lines, or try again later";
         Self {
             run: Budget::new(run, 1, u64::MAX, run_told),

@@ -87,7 +87,7 @@ impl ApiError {
 
     /// What was asked for is done, and the reply is not kept until somebody reads it.
     pub(super) fn reply_dropped() -> Self {
-        let message = "what was asked for was done, and its reply dropped: the worker holds as many bytes of replies as it may, or as many of this tenant's; read replies as they come, or raise `run_bodies` in its configuration";
+        let message = "what was asked for was done, and its reply dropped: the worker holds as many bytes of replies as it may, or as many of this tenant's; read replies as they come, or raise `internals.run_bodies` in its configuration";
         let retry_after = Some(Duration::from_secs(1));
         let status = StatusCode::SERVICE_UNAVAILABLE;
         Self { retry_after, ..Self::new(status, "reply-dropped", message) }
@@ -95,7 +95,7 @@ impl ApiError {
 
     /// All connections that there may be are in use.
     pub(super) fn too_many_connections() -> Self {
-        let message = "the worker answers as many connections as it may: try again later, or raise `connections` in its configuration";
+        let message = "the worker answers as many connections as it may: try again later, or raise `internals.connections` in its configuration";
         let retry_after = Some(Duration::from_secs(1));
         let status = StatusCode::SERVICE_UNAVAILABLE;
         Self { retry_after, ..Self::new(status, "too-many-connections", message) }

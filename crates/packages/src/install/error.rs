@@ -52,7 +52,7 @@ pub enum InstallError {
     },
     /// A distribution that is larger than allowed, unpacked.
     #[error(
-        "{requirement} unpacks to more than {} MiB or {} files; the settings `package_bytes` and `package_files` allow more", bounds.bytes >> 20, bounds.files
+        "{requirement} unpacks to more than {} MiB or {} files; the settings `package_bytes` and `internals.package_files` allow more", bounds.bytes >> 20, bounds.files
     )]
     Excessive {
         /// Name and version.

@@ -183,3 +183,12 @@ fn what_is_no_pattern_or_rule_is_refused_with_an_example() {
         assert!(refused.to_string().contains(example), "{refused}");
     }
 }
+
+/// Errors name a setting of the table in this form.
+#[test]
+fn a_setting_of_internals_is_taken_as_an_error_names_it() {
+    let config = combine("internals.run_bodies = '2GiB'", &[], &Flags::default()).unwrap();
+    assert_eq!(config.internals.run_bodies, Some(Bytes(2 << 30)));
+    let refused = combine("run_bodies = '2GiB'", &[], &Flags::default()).unwrap_err();
+    assert!(refused.to_string().contains("run_bodies"), "{refused}");
+}

@@ -64,7 +64,11 @@ fn isolation(kernel: Kernel, set: Isolation) -> Finding {
     Finding::degraded(
         what,
         found,
-        format!("{}: leave `container_recipe` out for \"{}\"", costs.join("; "), Isolation::LEAN),
+        format!(
+            "{}: leave `internals.container_recipe` out for \"{}\"",
+            costs.join("; "),
+            Isolation::LEAN
+        ),
     )
 }
 

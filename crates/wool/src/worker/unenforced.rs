@@ -65,7 +65,7 @@ impl Enforcement {
             .isolation
             .weaker()
             .into_iter()
-            .map(|what| (what, "the setting `container_recipe` says so"));
+            .map(|what| (what, "the setting `internals.container_recipe` says so"));
         of_host
             .chain(switched_off)
             .map(|(what, because)| Unenforced {
