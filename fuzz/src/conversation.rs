@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Call, Engine, EngineConfig, Handler, HandlerId, LogLine, LogSink, ZygotePolicy};
+use engine::{Call, Engine, EngineConfig, Handler, LogLine, LogSink, VersionId, ZygotePolicy};
 use sandbox::wire::Convention;
 use sandbox::{
     Death, Instance, InstanceSpec, Kind, Limits, Network, Pending, Provider, ProviderError,
@@ -142,7 +142,7 @@ impl LogSink for Lines {
 fn handler() -> Handler {
     let layer = |name: &str| name.parse().expect("a plain name");
     Handler {
-        id: HandlerId(Arc::from("fuzzed")),
+        id: VersionId(Arc::from("fuzzed")),
         name: "fuzzed".to_owned(),
         tenant: function::DEFAULT_TENANT.to_owned(),
         kind: Kind::Container,

@@ -16,7 +16,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ("sandbox", &["function"]),
     ("layers", &["sandbox", "sys"]),
     ("packages", &["layers", "sandbox"]),
-    ("bundle", &["packages", "layers", "sandbox"]),
+    ("bundle", &["packages", "layers", "sandbox", "function"]),
     ("warden", &["sys"]),
     ("egress", &["sandbox", "warden", "sys"]),
     ("container", &["egress", "sandbox", "warden", "sys"]),

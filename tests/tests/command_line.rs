@@ -257,7 +257,7 @@ fn run_starts_a_worker_and_clean_removes_everything() {
     assert_eq!(site.wool(&["run", &file, "--timings"]).json(), 1);
     // Not without asking: nobody is there to answer.
     assert!(site.wool(&["clean"]).failed(1).contains("--yes"));
-    assert!(site.state().join("registry.sqlite").exists());
+    assert!(site.state().join("functions.sqlite").exists());
     drop(site.wool(&["clean", "--yes"]).ok());
     assert!(!site.state().exists());
     site.wait_until_quiet();

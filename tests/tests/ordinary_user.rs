@@ -433,11 +433,11 @@ fn another_user_reads_nothing_of_what_a_worker_keeps() {
         assert_eq!(user.wool(&["invoke", "f", "[7]"]).json()[0], 7);
         assert_eq!(fs::metadata(&state).unwrap().mode() & 0o777, mode);
         assert!(!try_to(&["ls"], &state), "it is listed");
-        for name in ["registry.sqlite", "registry.sqlite-wal", "registry.sqlite-shm"] {
+        for name in ["functions.sqlite", "functions.sqlite-wal", "functions.sqlite-shm"] {
             assert!(state.join(name).exists(), "{name}");
             assert!(!try_to(&["cat"], &state.join(name)), "{name} is read");
         }
-        for name in ["layers", "layers/code", "layers/base", "uv"] {
+        for name in ["layers", "layers/code", "layers/base", "uv", "bundles", "handlers"] {
             assert!(state.join(name).exists(), "{name}");
             assert!(!try_to(&["ls"], &state.join(name)), "{name} is listed");
         }
@@ -446,7 +446,7 @@ fn another_user_reads_nothing_of_what_a_worker_keeps() {
         drop(user.wool(&["down"]).ok());
         // What an earlier release has left.
         let files = fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().path());
-        for path in files.filter(|path| path.to_string_lossy().contains("registry")) {
+        for path in files.filter(|path| path.to_string_lossy().contains("functions.sqlite")) {
             fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
         }
         for path in [&state, &state.join("layers")] {

@@ -28,7 +28,7 @@
 //! let settings = Settings::read(code.path(), Overrides::default())?;
 //! let base = base::default_or_build(&store, &settings.python()?, &Silent)?;
 //! // Parses the entry file, runs nothing.
-//! let manifest = settings.inspect(code.path(), &base.command(&store))?;
+//! let manifest = settings.inspect(code.path(), &base.command(&store))?.manifest;
 //! let installer = Installer::new(Uv::find_or_fetch(&store, &Patience::endless(), &Silent)?);
 //! let (wanted, sources) = (&manifest.requirements, settings.sources());
 //! let lock = match settings.is_locked() {

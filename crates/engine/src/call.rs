@@ -1,12 +1,11 @@
 //! A call: what comes in, what goes out, how long each stage took.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use function::{DEFAULT_TENANT, WholeName};
+use function::{DEFAULT_TENANT, VersionId, WholeName};
 use sandbox::wire::{Convention, Failure};
 use sandbox::{
     Death, Destination, InvocationId, Kind, Layer, Limits, Network, ProviderError, PythonSpec,
@@ -18,21 +17,11 @@ use thiserror::Error;
 use crate::package::Distribution;
 use crate::secrets::SecretsUnreadable;
 
-/// Names one immutable version of a deployed function: the hash of everything that it is made of.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct HandlerId(pub Arc<str>);
-
-impl fmt::Display for HandlerId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 fn default_tenant() -> String {
     DEFAULT_TENANT.to_owned()
 }
 
-/// Left out where handlers are written: those of before there were tenants keep their ids.
+/// Left out where handlers are written; for serde.
 fn is_default_tenant(tenant: &str) -> bool {
     tenant == DEFAULT_TENANT
 }
@@ -60,7 +49,7 @@ fn is_nowhere(destinations: &Arc<[Destination]>) -> bool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Handler {
     /// Its identity; equal ids mean equal handlers.
-    pub id: HandlerId,
+    pub id: VersionId,
     /// The name it was deployed under.
     pub name: String,
     /// Whose it is. Nothing that has run one tenant's code or imported its packages serves another's.
@@ -328,7 +317,7 @@ pub(crate) mod tests {
         let layer = |name: &str| name.parse().unwrap();
         let (base, guest) = (layer("base/b"), layer("guest/g"));
         Handler {
-            id: HandlerId(Arc::from("h")),
+            id: VersionId(Arc::from("h")),
             name: "h".to_owned(),
             tenant: DEFAULT_TENANT.to_owned(),
             kind: Kind::Container,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use tokio::time::Instant;
 
-use crate::call::HandlerId;
+use function::VersionId;
 
 /// Names one stay of one instance in the cache; greater is later.
 pub(crate) type Ticket = u64;
@@ -34,14 +34,14 @@ pub(crate) struct Offer {
 pub(crate) struct HandlerCache<T> {
     /// In the order in which they came: the first is the least recently used.
     idle: BTreeMap<Ticket, Idle<T>>,
-    by_handler: HashMap<HandlerId, Vec<Ticket>>,
+    by_handler: HashMap<VersionId, Vec<Ticket>>,
     bytes: u64,
     next: Ticket,
 }
 
 #[derive(Debug)]
 struct Idle<T> {
-    handler: HandlerId,
+    handler: VersionId,
     since: Instant,
     /// 0 until it was measured.
     bytes: u64,
@@ -63,12 +63,12 @@ impl<T> HandlerCache<T> {
         self.bytes
     }
 
-    pub(crate) fn idle(&self, handler: &HandlerId) -> usize {
+    pub(crate) fn idle(&self, handler: &VersionId) -> usize {
         self.by_handler.get(handler).map_or(0, Vec::len)
     }
 
     /// All items with what they cost, those of a handler most recently used first.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (&HandlerId, Vec<(Ticket, u64, &T)>)> {
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&VersionId, Vec<(Ticket, u64, &T)>)> {
         self.by_handler.iter().map(|(handler, tickets)| {
             let idle = tickets.iter().rev().filter_map(|ticket| {
                 let idle = self.idle.get(ticket)?;
@@ -79,7 +79,7 @@ impl<T> HandlerCache<T> {
     }
 
     /// Puts an item in, as the most recently used.
-    pub(crate) fn put(&mut self, handler: HandlerId, since: Instant, item: T) -> Ticket {
+    pub(crate) fn put(&mut self, handler: VersionId, since: Instant, item: T) -> Ticket {
         let ticket = self.next;
         self.next += 1;
         self.by_handler.entry(handler.clone()).or_default().push(ticket);
@@ -88,7 +88,7 @@ impl<T> HandlerCache<T> {
     }
 
     /// Takes the handler's most recently used item, so that those it no longer needs grow old.
-    pub(crate) fn take(&mut self, handler: &HandlerId) -> Option<T> {
+    pub(crate) fn take(&mut self, handler: &VersionId) -> Option<T> {
         let ticket = *self.by_handler.get(handler)?.last()?;
         self.remove(ticket)
     }
@@ -133,7 +133,7 @@ impl<T> HandlerCache<T> {
     }
 
     /// Takes out all items of a handler.
-    pub(crate) fn forget(&mut self, handler: &HandlerId) -> Vec<T> {
+    pub(crate) fn forget(&mut self, handler: &VersionId) -> Vec<T> {
         let tickets = self.by_handler.get(handler).cloned().unwrap_or_default();
         self.remove_all(tickets)
     }
@@ -187,8 +187,8 @@ mod tests {
 
     use super::*;
 
-    fn id(number: u8) -> HandlerId {
-        HandlerId(Arc::from(format!("h{number}")))
+    fn id(number: u8) -> VersionId {
+        VersionId(Arc::from(format!("h{number}")))
     }
 
     proptest! {

@@ -42,9 +42,10 @@ mod status;
 mod traffic;
 
 pub use budget::Pressure;
-pub use call::{Call, CallError, Handler, HandlerId, Outcome, Served, Stage, Stages, Start};
+pub use call::{Call, CallError, Handler, Outcome, Served, Stage, Stages, Start};
 pub use config::{EngineConfig, ZygotePolicy};
 pub use engine::{Engine, Packages};
+pub use function::VersionId;
 pub use import_cache::seed::ZygoteTree;
 pub use import_cache::{ImportCache, ImportTime, Pick};
 pub use output::{LogLine, LogSink};

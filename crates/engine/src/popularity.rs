@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::call::HandlerId;
+use function::VersionId;
 
 /// A call counts half after this time.
 const HALF_LIFE: Duration = Duration::from_secs(600);
@@ -39,11 +39,11 @@ impl Rate {
 
 /// For each handler the rates of its calls, by how many others were under way.
 #[derive(Debug, Default)]
-pub(crate) struct Popularity(HashMap<HandlerId, Vec<Rate>>);
+pub(crate) struct Popularity(HashMap<VersionId, Vec<Rate>>);
 
 impl Popularity {
     /// A call came while `busy` others of its handler were under way.
-    pub(crate) fn called(&mut self, handler: &HandlerId, busy: usize, now: Instant) {
+    pub(crate) fn called(&mut self, handler: &VersionId, busy: usize, now: Instant) {
         if !self.0.contains_key(handler) {
             self.0.insert(handler.clone(), Vec::new());
         }
@@ -56,12 +56,12 @@ impl Popularity {
 
     /// Calls a second that come while at least `busy` others of the handler are under way: those that need one more
     /// instance than that.
-    pub(crate) fn per_second(&self, handler: &HandlerId, busy: usize, now: Instant) -> f64 {
+    pub(crate) fn per_second(&self, handler: &VersionId, busy: usize, now: Instant) -> f64 {
         let rates = self.0.get(handler).and_then(|rates| rates.get(busy..)).unwrap_or_default();
         rates.iter().map(|rate| rate.per_second(now)).sum()
     }
 
-    pub(crate) fn forget(&mut self, handler: &HandlerId) {
+    pub(crate) fn forget(&mut self, handler: &VersionId) {
         self.0.remove(handler);
     }
 
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_further_instance_is_needed_by_fewer_calls_and_all_fade() {
-        let (mut popularity, handler) = (Popularity::default(), HandlerId(Arc::from("h")));
+        let (mut popularity, handler) = (Popularity::default(), VersionId(Arc::from("h")));
         let now = Instant::now();
         for busy in [0, 0, 0, 1, 0, 2] {
             popularity.called(&handler, busy, now);

@@ -143,7 +143,7 @@ async fn by_the_papers_policy_a_call_waits_for_its_exact_zygote_which_comes_from
 
 /// The same with a variable of its own.
 fn setting(handler: &Handler, variable: &str) -> Arc<Handler> {
-    let id = engine::HandlerId(format!("{}-{variable}", handler.id).into());
+    let id = engine::VersionId(format!("{}-{variable}", handler.id).into());
     let environment = [(variable.to_owned(), "1".to_owned())].into();
     Arc::new(Handler { id, environment, ..handler.clone() })
 }
@@ -183,7 +183,7 @@ async fn who_brings_a_module_itself_is_forked_from_nothing_that_has_looked_for_i
     for zygotes in [ZygotePolicy::Paper, ZygotePolicy::PerLock, ZygotePolicy::Utility] {
         let world = world(policy(zygotes), None, &[("a", 50.0, &["$=import extra"])]);
         let plain = locked("plain", "uses:a", &["a==1"], &["a"]);
-        let id = engine::HandlerId("brings".into());
+        let id = engine::VersionId("brings".into());
         let own = vec!["main".to_owned(), "extra".to_owned()];
         let brings = Arc::new(Handler { id, own, ..Handler::clone(&plain) });
         let root: [&str; 0] = [];
@@ -227,7 +227,7 @@ async fn who_wants_nothing_imported_ahead_is_forked_from_roots_alone() {
     for zygotes in [ZygotePolicy::Paper, ZygotePolicy::PerLock, ZygotePolicy::Utility] {
         let world = world(policy(zygotes), None, &[("a", 50.0, &[])]);
         let plain = locked("plain", "uses:a", &["a==1"], &["a"]);
-        let id = engine::HandlerId("alone".into());
+        let id = engine::VersionId("alone".into());
         let alone = Arc::new(Handler { id, import_cache: false, ..Handler::clone(&plain) });
         let root: [&str; 0] = [];
         world.engine.prepare(&alone).await;
@@ -257,7 +257,7 @@ async fn what_is_imported_ahead_is_told_where_something_is_and_only_there() {
     ] {
         let world = world(policy(zygotes), None, &[("a", 50.0, &[])]);
         let plain = locked("plain", "uses:a", &["a==1"], &["a"]);
-        let id = engine::HandlerId("alone".into());
+        let id = engine::VersionId("alone".into());
         let alone = Arc::new(Handler { id, import_cache: false, ..Handler::clone(&plain) });
         let told = async |handler: &Handler| {
             let mut told = false;

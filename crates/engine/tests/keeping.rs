@@ -5,7 +5,7 @@ mod world;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{CallError, EngineConfig, Handler, HandlerId, Start};
+use engine::{CallError, EngineConfig, Handler, Start, VersionId};
 use sandbox::Limits;
 use sandbox::fake::{FakeSettings, Fault, Operation};
 use world::{World, eventually, handler};
@@ -186,13 +186,13 @@ async fn a_deleted_version_loses_its_idle_instances_at_once_and_its_busy_ones_wh
     world.call(&slow).await.result.unwrap();
     let (first, second) = (world.spawn(&slow), world.spawn(&slow));
     eventually("two are busy", || world.engine.status().instances.busy == 2).await;
-    world.engine.forget(&HandlerId(Arc::from("h"))).await;
+    world.engine.forget(&VersionId(Arc::from("h"))).await;
     assert!(first.await.unwrap().result.is_ok() && second.await.unwrap().result.is_ok());
     assert_eq!(world.census().instances, 1);
     assert_eq!(world.call(&other).await.start, Some(Start::Resume));
     // Deployed again, the same version is kept again.
     world.call(&slow).await.result.unwrap();
-    world.engine.forget(&HandlerId(Arc::from("other"))).await;
+    world.engine.forget(&VersionId(Arc::from("other"))).await;
     assert_eq!(world.call(&slow).await.start, Some(Start::Resume));
 }
 

@@ -1,4 +1,5 @@
-//! The words in which a function is described: its name, its tenant, what it runs in, its limits and its network.
+//! The words in which a function is described: its name and tenant, what it runs in, its limits and
+//! network, its settings, and the portable record of one version.
 //!
 //! ```text
 //!   bundle (reads them from files)    store (keeps them)    platform (checks them)    sandbox (is told them)
@@ -15,14 +16,18 @@ mod cpu;
 mod kind;
 mod label;
 mod limits;
+mod manifest;
 mod name;
 pub mod network;
 pub mod quantity;
+mod version;
 
 pub use cpu::{Cpu, CpuBounds, NoProcessors, Processors};
 pub use kind::{Kind, Reset};
 pub use label::{DEFAULT_TENANT, Label, LabelError};
 pub use limits::Limits;
+pub use manifest::{Convention, Manifest};
 pub use name::{FunctionName, MAX_NAME, NameError, WholeName, directory};
 pub use network::{Destination, Network};
 pub use quantity::{Bytes, Cpus, Span};
+pub use version::{BundleDigest, DigestError, PackageLock, VersionId, VersionRecord};

@@ -153,12 +153,14 @@ pub fn resolve(
     let resolver = Resolver { store, installer, base, wanted, sources, given: &given, progress };
     let text = resolver.resolve()?;
     let text = given.kept_in(text)?;
-    // A whole list does not say what it was made for.
-    let direct = match given.for_all && wanted.iter().all(|line| requirements::exact(line)) {
-        true => Vec::new(),
-        false => wanted.iter().filter_map(|line| requirements::name(line)).collect(),
-    };
-    Ok(Some(Lock::of(text, direct, base)))
+    Ok(Some(Lock::of(&text, given.asked_for(wanted), base)))
+}
+
+/// The normalised names of the distributions that requirements ask for. None where each is exact and
+/// has hashes: a whole list does not say what it was made for.
+#[must_use]
+pub fn asked_for(wanted: &[String]) -> Vec<String> {
+    Given::of(wanted, &Sources::default()).asked_for(wanted)
 }
 
 /// Takes what another tool has locked as it is: each line names one version and the hashes of its files. None when
@@ -176,8 +178,8 @@ pub fn keep(
         return Ok(None);
     }
     installer.indexes().admit(locked, sources)?;
-    let text = locked.iter().map(|line| format!("{line}\n")).collect();
-    Ok(Some(Lock::of(text, Vec::new(), base)))
+    let text: String = locked.iter().map(|line| format!("{line}\n")).collect();
+    Ok(Some(Lock::of(&text, Vec::new(), base)))
 }
 
 /// The hashes that came with requirements or with constraints.
@@ -200,6 +202,13 @@ impl<'a> Given<'a> {
             |line: &String| requirements::name(line).is_some_and(|name| hashes.contains_key(&name));
         let for_all = wanted.iter().all(has);
         Self { hashes, for_all }
+    }
+
+    fn asked_for(&self, wanted: &[String]) -> Vec<String> {
+        match self.for_all && wanted.iter().all(|line| requirements::exact(line)) {
+            true => Vec::new(),
+            false => wanted.iter().filter_map(|line| requirements::name(line)).collect(),
+        }
     }
 
     /// Those of one distribution, as `KIND:HEX`; none when it came without.
@@ -413,8 +422,11 @@ fn with_metadata(mut settings: Table, from_source: &FromSource) -> Table {
 }
 
 impl Lock {
-    fn of(text: String, direct: Vec<String>, base: &Base) -> Self {
-        let text = listed(&text);
+    /// A lock of an earlier deploy, for the same minor version of Python: its text, and the
+    /// distributions that were asked for.
+    #[must_use]
+    pub fn of(text: &str, direct: Vec<String>, base: &Base) -> Self {
+        let text = listed(text);
         let mut distributions: Vec<(String, String)> =
             text.lines().filter_map(distribution).collect();
         distributions.sort();

@@ -1,7 +1,7 @@
 //! What can be done with functions, whoever asks and through whichever door.
 //!
 //! ```text
-//!   a door ──► access (may the caller?) ──► functions · deploy · secrets · logs · packages · audit ──► engine, layers, disk
+//!   a door ──► access (may the caller?) ──► functions · deploy · invoke · secrets · logs · packages · audit ──► engine, layers, disk
 //!                                                └── limits, network_policy: what the operator allows
 //! ```
 //!
@@ -14,6 +14,7 @@ pub mod audit;
 mod database;
 pub mod deploy;
 pub mod functions;
+pub mod invoke;
 pub mod limits;
 pub mod logs;
 pub mod network_policy;

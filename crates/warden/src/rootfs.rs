@@ -104,6 +104,7 @@ fn is_removed(dir: BorrowedFd<'_>) -> bool {
 #[derive(Debug)]
 struct Template {
     tree: OwnedFd,
+    guest: OwnedFd,
     /// Where it is attached, when staged.
     stage: Option<PathBuf>,
 }
@@ -279,7 +280,11 @@ impl Roots {
     fn template(&mut self, python: &Python) -> Result<(), RootError> {
         let key = (python.base.clone(), python.guest.clone());
         match self.templates.get(&key) {
-            Some(template) if !is_removed(template.tree.as_fd()) => return Ok(()),
+            Some(Template { tree, guest, .. })
+                if !is_removed(tree.as_fd()) && !is_removed(guest.as_fd()) =>
+            {
+                return Ok(());
+            }
             // Another may be where it was.
             Some(Template { stage: Some(stage), .. }) => {
                 let _ = unmount(stage, UnmountFlags::DETACH);
@@ -288,6 +293,7 @@ impl Roots {
         }
         let base = self.layer(&python.base)?;
         let guest = self.layer(&python.guest)?;
+        let held = guest.as_fd().try_clone_to_owned().map_err(mounting("hold the guest"))?;
         let devices = devices().map_err(mounting("make devices"))?;
         let links = view::links().map_err(mounting("make links"))?;
         let template = match self.way {
@@ -296,7 +302,7 @@ impl Roots {
                 devices.attach(base.as_fd(), "dev").map_err(mounting("attach devices"))?;
                 links.attach(base.as_fd(), "proc").map_err(mounting("attach links"))?;
                 base.make_private().map_err(mounting("make private"))?;
-                Template { tree: base.into_fd(), stage: None }
+                Template { tree: base.into_fd(), guest: held, stage: None }
             }
             Hang::Staged | Hang::Bind => {
                 self.made += 1;
@@ -314,7 +320,7 @@ impl Roots {
                 guest.attach(root.as_fd(), "opt/lambswool").map_err(mounting("attach guest"))?;
                 devices.attach(root.as_fd(), "dev").map_err(mounting("attach devices"))?;
                 links.attach(root.as_fd(), "proc").map_err(mounting("attach links"))?;
-                Template { tree: root, stage: Some(stage) }
+                Template { tree: root, guest: held, stage: Some(stage) }
             }
         };
         self.templates.insert(key, template);

@@ -2,39 +2,65 @@
 
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use bundle::manifest::Overrides;
+use engine::Handler;
+use function::{VersionRecord, WholeName};
 use layers::{Patience, Silent, Store};
 use packages::installer::Bounds;
 use platform::deploy::installer::Installer;
 use platform::deploy::pipeline::Layered;
-use platform::deploy::workshop::{Bundle, Made, MakeError, Packing, Workshop as _};
+use platform::deploy::workshop::{Admitted, Bundle, MakeError, Packing, Workshop as _};
+use platform::functions::Bundles;
 use sandbox::wire::Convention;
 use sandbox::{Kind, Reset};
+
+fn state() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("layered")
+}
 
 /// One state for all tests and runs: a base takes seconds to make.
 fn workshop() -> &'static Layered {
     static SHARED: OnceLock<Layered> = OnceLock::new();
-    SHARED.get_or_init(|| {
-        let store = Store::open(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("layered")).unwrap();
-        let indexes = wool::config::Config::default().indexes().unwrap();
-        let installer = Installer::new(store.clone(), None, Bounds::default(), indexes);
-        Layered::new(store, sandbox::guest::FILES.to_vec(), None, installer)
-    })
+    SHARED.get_or_init(|| workshop_in(&state()))
 }
 
-fn make(source: &str) -> Result<Made, MakeError> {
+fn workshop_in(state: &Path) -> Layered {
+    let store = Store::open(state).unwrap();
+    let indexes = wool::config::Config::default().indexes().unwrap();
+    let installer = Installer::new(store.clone(), None, Bounds::default(), indexes);
+    let bundles = Bundles::open(&state.join("bundles")).unwrap();
+    Layered::new(store, bundles, sandbox::guest::FILES.to_vec(), None, installer)
+}
+
+struct Version {
+    record: VersionRecord,
+    handler: Handler,
+    warnings: Vec<String>,
+}
+
+fn make(source: &str) -> Result<Version, MakeError> {
     make_over(source, Overrides::default())
 }
 
-fn make_over(source: &str, over: Overrides) -> Result<Made, MakeError> {
+fn make_over(source: &str, over: Overrides) -> Result<Version, MakeError> {
     let mut file: File = tempfile::tempfile().unwrap();
     file.write_all(source.as_bytes()).unwrap();
     file.rewind().unwrap();
     let bundle = Bundle { packing: Packing::Source("hello".to_owned()), file, over };
-    workshop().make("deployed-name", bundle, &Arc::new(Patience::endless()), &Silent)
+    let name = WholeName::new(&"acme".parse().unwrap(), &"deployed-name".parse().unwrap());
+    let patience = Arc::new(Patience::endless());
+    let Admitted { record, warnings, opened } =
+        workshop().admit(&name, bundle, &patience, &Silent)?;
+    let made = workshop().materialise(&record, opened, &patience, &Silent)?;
+    Ok(Version { record, handler: made.handler, warnings: [warnings, made.warnings].concat() })
+}
+
+fn make_again(record: &VersionRecord) -> Result<Handler, MakeError> {
+    let patience = Arc::new(Patience::endless());
+    Ok(workshop().materialise(record, None, &patience, &Silent)?.handler)
 }
 
 #[test]
@@ -46,22 +72,38 @@ fn the_hello_example_becomes_a_handler() {
         ("deployed-name", "hello", "handler")
     );
     assert_eq!(
-        (handler.convention, handler.packages.as_ref(), made.lock.as_str()),
-        (Convention::Lambda, None, "")
+        (handler.convention, handler.packages.as_ref(), made.record.lock.as_ref()),
+        (Convention::Lambda, None, None)
     );
+    assert_eq!((&*handler.tenant, &handler.id), ("acme", &made.record.id()));
     for layer in [&handler.python.base, &handler.python.guest, &handler.code] {
-        assert!(
-            Path::new(env!("CARGO_TARGET_TMPDIR"))
-                .join("layered/layers")
-                .join(layer.as_path())
-                .is_dir(),
-            "{layer}"
-        );
+        assert!(state().join("layers").join(layer.as_path()).is_dir(), "{layer}");
     }
-    assert_eq!(
-        make(include_str!("../../../examples/hello/hello.py")).unwrap().handler,
-        made.handler
-    );
+    let again = make(include_str!("../../../examples/hello/hello.py")).unwrap();
+    assert_eq!((again.handler, again.record), (made.handler, made.record));
+}
+
+#[test]
+fn a_version_is_made_again_from_its_record() {
+    let over = Overrides { kind: Some(Kind::Microvm), reset: Some(Reset::Always) };
+    let made = make_over("def f(event):\n    return 'again'\n", over).unwrap();
+    let code = state().join("layers").join(made.handler.code.as_path());
+    std::fs::remove_dir_all(&code).unwrap();
+    assert_eq!(make_again(&made.record).unwrap(), made.handler);
+    assert!(code.join("hello.py").is_file());
+}
+
+#[test]
+fn a_version_without_its_files_or_with_others_is_not_made_again() {
+    let made = make("def f(event):\n    return 'its own'\n").unwrap();
+    let kept = state().join(format!("bundles/{}.tar", made.record.bundle));
+    let other = make("def f(event):\n    return 'another'\n").unwrap();
+    std::fs::copy(state().join(format!("bundles/{}.tar", other.record.bundle)), &kept).unwrap();
+    let error = make_again(&made.record).unwrap_err().to_string();
+    assert!(error.contains("changed on disk: deploy the function again"), "{error}");
+    std::fs::remove_file(&kept).unwrap();
+    let error = make_again(&made.record).unwrap_err().to_string();
+    assert!(error.contains("deploy the function again"), "{error}");
 }
 
 #[test]
@@ -75,15 +117,15 @@ fn what_a_deploy_says_instead_is_in_the_handler_and_in_what_is_told_of_it() {
     let made = make_over(&source(""), over(Some(Kind::Microvm), None)).unwrap();
     assert_eq!((made.handler.kind, made.handler.reset), (Kind::Microvm, Reset::Always));
     assert_eq!(
-        (&made.manifest["kind"], &made.manifest["reset"]),
-        (&"microvm".into(), &"always".into())
+        (made.record.manifest.kind, made.record.manifest.reset),
+        (Kind::Microvm, Reset::Always)
     );
-    let refused = make_over(&source(""), over(Some(Kind::Container), None)).unwrap_err();
+    let refused = make_over(&source(""), over(Some(Kind::Container), None)).err().unwrap();
     assert!(refused.to_string().contains("cannot be reset"), "{refused}");
     let never = over(Some(Kind::Container), Some(Reset::Never));
     let made = make_over(&source("isolaton = \"microvm\""), never).unwrap();
     assert_eq!((made.handler.kind, made.handler.reset), (Kind::Container, Reset::Never));
-    let warning = made.manifest["warnings"][0].as_str().unwrap();
+    let warning = &made.warnings[0];
     assert!(warning.contains("did you mean \"isolation\""), "{warning}");
 }
 
@@ -98,7 +140,7 @@ fn what_the_author_must_change_is_told_as_the_authors() {
             "network",
         ),
     ] {
-        match make(source).unwrap_err() {
+        match make(source).err().unwrap() {
             MakeError::Function { message, .. } => assert!(message.contains(words), "{message}"),
             machine => panic!("{machine}"),
         }

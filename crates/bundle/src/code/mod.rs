@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   .py │ .zip │ .tar[.gz] │ folder ──► Bundle (unpacked, hashed, no name yet) ──seal──► code/<id>
-//!                                          │ dropped: gone
+//!                                          │ dropped: gone         └──pack──► one tar for equal files
 //! ```
 //!
 //! Nothing of an archive is trusted: names are checked before anything is written, writing goes through a directory
@@ -10,15 +10,17 @@
 //! not as they are announced.
 
 mod folder;
+mod pack;
 mod tarball;
 mod writer;
 mod zipped;
 
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use function::BundleDigest;
 use layers::base::Base;
 use layers::staging::Staging;
 use layers::store::{layer, short};
@@ -208,6 +210,21 @@ impl Bundle {
     #[must_use]
     pub fn path(&self) -> &Path {
         self.staging.path()
+    }
+
+    /// The hash of its files: equal for equal paths, modes and contents, however they were packed.
+    #[must_use]
+    pub fn digest(&self) -> BundleDigest {
+        self.hash.into()
+    }
+
+    /// Writes its files as a tar archive, which [`Bundle::from_tar`] reads. Equal files give equal
+    /// bytes.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or `archive` not be written.
+    pub fn pack(&self, archive: impl Write) -> io::Result<()> {
+        pack::write(self.path(), archive)
     }
 
     /// Compiles the code for a base and gives it its name. Equal content on an equal Python has an equal name.

@@ -26,73 +26,33 @@ mod stray;
 mod table;
 mod variables;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Duration;
 
 use layers::allowance::ALLOWANCE;
 use layers::python::RequestError;
 use layers::text::MAX_BYTES;
 use layers::{FileError, Interpreter, RunError};
 use packages::requirements::RequirementError;
-use sandbox::wire::Convention;
-use sandbox::{Destination, Kind, Limits, Network, Reset};
-use serde::{Deserialize, Serialize};
+use sandbox::{Kind, Reset};
 use thiserror::Error;
 
+pub use function::Manifest;
 pub use settings::Settings;
 use settings::TABLE_BYTES;
 
-/// What a function says of itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Manifest {
-    /// The module inside the code, dotted.
-    pub module: String,
-    /// The function in the module.
-    pub function: String,
-    /// How it is called.
-    pub convention: Convention,
-    /// What it needs, one PEP 508 requirement each, hashes behind them where the file had any.
-    pub requirements: Vec<String>,
-    /// Which Pythons it runs on, as a version specifier.
-    pub requires_python: Option<String>,
-    /// The Python that it asks for: `3.12`.
-    pub python: Option<String>,
-    /// What it runs in.
-    #[serde(default, skip_serializing_if = "Kind::is_container")]
-    pub kind: Kind,
-    /// What a call finds of the one before.
-    #[serde(default, skip_serializing_if = "Reset::is_never")]
-    pub reset: Reset,
-    /// Limits of each instance.
-    pub limits: Limits,
-    /// What it may reach.
-    pub network: Network,
-    /// Where it may connect to, where that is [`Network::Egress`].
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub egress: Vec<Destination>,
-    /// Longest call.
-    pub timeout: Duration,
-    /// Most instances at a time.
-    pub concurrency: u32,
-    /// Environment variables.
-    pub environment: BTreeMap<String, String>,
-    /// Names of the environment variables that the function's files set; `*` where any may be set whose names do not show.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sets: Vec<String>,
-    /// What its files import that is in `src/` alone, with what is to be told if no package brings it.
-    #[serde(skip)]
+/// What a bundle says, and what its deploy needs beside that.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inspected {
+    /// The settings.
+    pub manifest: Manifest,
+    /// Settings without effect, one sentence each.
+    pub warnings: Vec<String>,
+    /// Modules that its files import and that are found in `src/` alone, each with the warning to
+    /// give if no package brings it.
     pub in_src: Vec<(String, String)>,
     /// The modules that its Python has itself.
-    #[serde(skip)]
     pub standard: BTreeSet<String>,
-    /// Whether its packages may be imported before its own first line runs.
-    pub import_cache: bool,
-    /// Whether bodies pass through as bytes.
-    pub binary: bool,
-    /// What stands in its files as if it were a setting, and is none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<String>,
 }
 
 /// Settings from outside of a function's files. They replace what the files say.
@@ -299,6 +259,6 @@ pub enum ManifestError {
 ///
 /// # Errors
 /// With what is wrong, where, and what to do.
-pub fn inspect(root: &Path, interpreter: &Interpreter) -> Result<Manifest, ManifestError> {
+pub fn inspect(root: &Path, interpreter: &Interpreter) -> Result<Inspected, ManifestError> {
     Settings::read(root, Overrides::default())?.inspect(root, interpreter)
 }

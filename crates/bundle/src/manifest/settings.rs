@@ -9,10 +9,10 @@ use packages::sources::Sources;
 use sandbox::{Cpu, Kind, Reset};
 use toml::{Table, Value};
 
-use super::Manifest;
 use super::entry::{self, Entry};
 use super::header::{self, Header};
 use super::table::{self, Chosen};
+use super::{Inspected, Manifest};
 use super::{ManifestError, Overrides, encoding, inspect, pylock, src_layout, stray, variables};
 
 const PROJECT: &str = "pyproject.toml";
@@ -158,7 +158,7 @@ impl Settings {
         &self,
         root: &Path,
         interpreter: &Interpreter,
-    ) -> Result<Manifest, ManifestError> {
+    ) -> Result<Inspected, ManifestError> {
         let path = self.chosen.environment.get(src_layout::VARIABLE).map_or("", String::as_str);
         let mut found = inspect::function(root, &self.entry, path, interpreter)?;
         let mut warnings = self.warnings.clone();
@@ -170,7 +170,7 @@ impl Settings {
             }
             found.sets.push(ANY_VARIABLE.to_owned());
         }
-        Ok(Manifest {
+        let manifest = Manifest {
             module: self.entry.module.clone(),
             function: found.name,
             convention: found.convention,
@@ -186,12 +186,11 @@ impl Settings {
             concurrency: self.chosen.concurrency,
             environment: self.chosen.environment.clone(),
             sets: found.sets,
-            in_src: src_layout::in_vain(root, &found.missing, &found.standard),
-            standard: found.standard,
             import_cache: self.chosen.import_cache,
             binary: self.chosen.binary,
-            warnings,
-        })
+        };
+        let in_src = src_layout::in_vain(root, &found.missing, &found.standard);
+        Ok(Inspected { manifest, warnings, in_src, standard: found.standard })
     }
 }
 

@@ -15,13 +15,13 @@ use crate::machine::{BASE, STORE, holds, tag};
 
 fn of_source(source: &str) -> Result<Manifest, ManifestError> {
     let bundle = Bundle::from_py(&STORE, "function", source.as_bytes()).unwrap();
-    manifest::inspect(bundle.path(), &BASE.command(&STORE))
+    manifest::inspect(bundle.path(), &BASE.command(&STORE)).map(|found| found.manifest)
 }
 
 fn of_folder(files: &[(&str, &str)]) -> Result<Manifest, ManifestError> {
     let folder = folder(files);
     let bundle = Bundle::from_path(&STORE, folder.path()).unwrap();
-    manifest::inspect(bundle.path(), &BASE.command(&STORE))
+    manifest::inspect(bundle.path(), &BASE.command(&STORE)).map(|found| found.manifest)
 }
 
 fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {

@@ -135,11 +135,11 @@ async fn deploy(
     act.begun();
     let (gave_way, to) = (Arc::clone(&act), order.name.name().to_owned());
     let gave_way = move |function: &Function| {
-        gave_way.gave_way(function.name(), &function.current.handler.id.0, &to);
+        gave_way.gave_way(function.name(), &function.current().id.0, &to);
     };
     let ended = move |deployed: &Result<Arc<Function>, DeployError>| match deployed {
         Ok(function) => {
-            act.made(&function.current.handler.id.0);
+            act.made(&function.current().id.0);
             act.ended("ok");
         }
         Err(error) => act.ended(&ApiError::from(error).detail().r#type),

@@ -16,6 +16,7 @@ use function::NameError;
 use platform::deploy::DeployError;
 use platform::deploy::workshop::MakeError;
 use platform::functions::StoreError;
+use platform::invoke::InvokeError;
 use platform::limits::quotas::Exhausted;
 use platform::network_policy::NotAllowed;
 
@@ -150,6 +151,21 @@ impl From<CallError> for ApiError {
             }
             CallError::Lost | CallError::Stopping => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", message)
+            }
+        }
+    }
+}
+
+impl From<InvokeError> for ApiError {
+    fn from(error: InvokeError) -> Self {
+        let message = chain(&error);
+        match error {
+            InvokeError::Unknown(name) => Self::unknown_function(name.name()),
+            InvokeError::NotAllowed(refused) => Self::not_allowed(refused),
+            InvokeError::NotJson(_) => Self::new(StatusCode::BAD_REQUEST, "bad-json", message),
+            InvokeError::Exhausted(name, exhausted) => Self::exhausted(name.tenant(), exhausted),
+            InvokeError::NotMade { .. } => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "no-sandbox", message)
             }
         }
     }

@@ -32,7 +32,7 @@ pub struct FunctionSummary {
     pub updated: String,
     /// `module.function`
     pub handler: String,
-    /// The base that it runs on.
+    /// The base that it runs on; empty while the version is not made on this machine.
     pub base: String,
     /// What it runs in on this machine.
     #[serde(default)]
@@ -93,22 +93,23 @@ pub struct FunctionList {
 
 impl FunctionSummary {
     fn of(function: &Function, engine: &Engine) -> Self {
-        let handler = &function.current.handler;
+        let (version, manifest) = (function.current(), function.manifest());
+        let base = function.handler.as_ref().map(|handler| handler.python.base.to_string());
         let has_machines = || engine.lacks(Kind::Microvm).is_none();
         Self {
-            name: handler.name.clone(),
-            tenant: handler.tenant.clone(),
-            version: handler.id.to_string(),
-            updated: stamp(function.updated),
-            handler: format!("{}.{}", handler.module, handler.function),
-            base: handler.python.base.to_string(),
-            isolation: Some(Isolation::of(handler.kind, has_machines)),
-            reset: Some(handler.reset.into()),
-            timeout: handler.timeout.as_secs_f64(),
-            memory: handler.limits.memory_bytes,
-            cpu: handler.limits.cpu.quota.map(Processors::number),
-            concurrency: handler.concurrency,
-            binary: handler.binary,
+            name: version.record.name.clone(),
+            tenant: version.record.tenant.clone(),
+            version: version.id.to_string(),
+            updated: stamp(function.stored.updated),
+            handler: format!("{}.{}", manifest.module, manifest.function),
+            base: base.unwrap_or_default(),
+            isolation: Some(Isolation::of(manifest.kind, has_machines)),
+            reset: Some(manifest.reset.into()),
+            timeout: manifest.timeout.as_secs_f64(),
+            memory: manifest.limits.memory_bytes,
+            cpu: manifest.limits.cpu.quota.map(Processors::number),
+            concurrency: manifest.concurrency,
+            binary: manifest.binary,
         }
     }
 }
@@ -119,15 +120,13 @@ impl FunctionDetail {
             version: past.id.to_string(),
             created: stamp(past.created),
         };
-        let manifest = function.current.manifest.clone();
-        // Versions that an earlier release made have none.
-        let warnings = manifest.get("warnings").cloned().map(serde_json::from_value);
+        let version = function.current();
         Self {
             summary: FunctionSummary::of(function, &app.engine),
-            created: stamp(function.current.created),
-            warnings: warnings.and_then(Result::ok).unwrap_or_default(),
-            manifest,
-            lock: function.current.lock.clone(),
+            created: stamp(version.created),
+            warnings: version.warnings.clone(),
+            manifest: serde_json::to_value(function.manifest()).unwrap_or_default(),
+            lock: version.record.lock.as_ref().map(|lock| lock.text.clone()).unwrap_or_default(),
             versions: history.into_iter().map(summary).collect(),
             unenforced: app.unenforced.clone(),
         }
@@ -157,7 +156,7 @@ pub(super) async fn list(
         .registry
         .list()
         .into_iter()
-        .filter(|function| query.hidden || !function.hidden)
+        .filter(|function| query.hidden || !function.stored.hidden)
         .filter(|function| function.is_of(&tenant) && caller.may_touch(function.name()));
     let functions = shown.map(|function| FunctionSummary::of(&function, &app.engine)).collect();
     Json(FunctionList { functions })

@@ -52,11 +52,11 @@ use platform::access::{Admitted, Caller, Tokens};
 use platform::audit::Audit;
 use platform::deploy::Deployer;
 use platform::functions::Registry;
+use platform::invoke::Invoker;
 use platform::limits::Capacity;
 use platform::limits::Unenforced;
 use platform::limits::quotas::Quotas;
 use platform::logs::Logs;
-use platform::network_policy::Networks;
 use platform::packages::maintenance::Stock;
 use platform::secrets::Vault;
 
@@ -97,8 +97,8 @@ pub struct App {
     pub engine: Arc<Engine>,
     /// Who deploys.
     pub deployer: Arc<Deployer>,
-    /// Which functions may reach something.
-    pub networks: Arc<Networks>,
+    /// Calls functions.
+    pub invoker: Invoker,
     /// Who looks after packages.
     pub stock: Arc<Stock>,
     /// Output of functions.

@@ -123,8 +123,8 @@ pub(super) async fn delete(
 
 /// Ends the instances that have the secrets of before.
 fn renew(app: &App, name: &WholeName) {
-    if let Some(handler) = app.registry.resolve(name) {
-        app.engine.renew(&handler.id);
+    if let Some(function) = app.registry.get(name) {
+        app.engine.renew(&function.current().id);
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use engine::{
-    Distribution, EngineConfig, Handler, HandlerId, ImportCache, ImportTime, PackageStore,
+    Distribution, EngineConfig, Handler, ImportCache, ImportTime, PackageStore, VersionId,
     ZygotePolicy, ZygoteTree,
 };
 use sandbox::fake::{FakeProvider, FakeSettings, Operation};
@@ -205,7 +205,7 @@ fn handler(number: usize, function: &Function) -> Handler {
         interpreter: "/usr/bin/python3".to_owned(),
     };
     Handler {
-        id: HandlerId(Arc::from(&*name)),
+        id: VersionId(Arc::from(&*name)),
         name,
         tenant: function::DEFAULT_TENANT.to_owned(),
         kind: Kind::Container,

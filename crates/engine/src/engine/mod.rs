@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument, info_span};
 
 use crate::budget::{Budget, Pressure};
-use crate::call::{Call, CallError, Handler, HandlerId, Served};
+use crate::call::{Call, CallError, Handler, Served};
 use crate::config::EngineConfig;
 use crate::fault;
 use crate::import_cache::ImportCache;
@@ -25,6 +25,7 @@ use crate::package::PackageStore;
 use crate::scheduler::Scheduler;
 use crate::secrets::{NoSecrets, SecretStore};
 use crate::status::{EngineStatus, ImportCost, InstanceStatus, MemoryStatus};
+use function::VersionId;
 
 /// What is told to stop, stops within this.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -150,13 +151,13 @@ impl Engine {
     }
 
     /// Destroys the idle instances of a version that was deleted; its busy ones follow when their calls end.
-    pub async fn forget(&self, id: &HandlerId) {
+    pub async fn forget(&self, id: &VersionId) {
         self.scheduler.forget(id);
         self.imports.forget(id);
     }
 
     /// Destroys the idle instances of a version whose secrets have changed; its busy ones follow when their calls end.
-    pub fn renew(&self, id: &HandlerId) {
+    pub fn renew(&self, id: &VersionId) {
         self.scheduler.forget(id);
     }
 
@@ -167,6 +168,13 @@ impl Engine {
         self.imports.renew();
         self.scheduler.renew();
         self.provider.renew();
+    }
+
+    /// Gives up every zygote, roots included, and whatever else stands on layers, because layers were removed and made
+    /// again below it; busy instances follow when their calls end. Blocks for as long as it takes to remove some files.
+    pub fn start_over(&self) {
+        self.renew_all();
+        self.imports.clear();
     }
 
     /// Why no handler of that kind can run here, as far as that is known.

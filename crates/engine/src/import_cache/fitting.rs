@@ -286,9 +286,10 @@ mod tests {
 
     use super::super::improving::tests::{cache, cache_of, layer_of, start};
     use super::*;
+    use crate::call::Handler;
     use crate::call::tests::handler;
-    use crate::call::{Handler, HandlerId};
     use crate::config::EngineConfig;
+    use function::VersionId;
 
     fn record(provider: &FakeProvider, costs: &[(&str, f64)]) {
         let cost = |milliseconds| Recorded { milliseconds, ..Recorded::default() };
@@ -303,7 +304,7 @@ mod tests {
         let cache = cache(&provider);
         let hangs = handler();
         let other = Handler {
-            id: HandlerId(Arc::from("other")),
+            id: VersionId(Arc::from("other")),
             packages: Some(layer_of("packages/q")),
             imports: vec!["b".to_owned()],
             ..handler()
@@ -365,7 +366,7 @@ mod tests {
         let cache = cache_of(&provider, config);
         cache.state().account.earn(1e6, 500.0);
         let other = Handler {
-            id: HandlerId(Arc::from("other")),
+            id: VersionId(Arc::from("other")),
             packages: Some(layer_of("packages/q")),
             imports: vec!["b".to_owned()],
             ..handler()

@@ -231,10 +231,11 @@ pub(super) mod tests {
     use tokio_util::task::TaskTracker;
 
     use super::*;
+    use crate::call::Handler;
     use crate::call::tests::handler;
-    use crate::call::{Handler, HandlerId};
     use crate::config::EngineConfig;
     use crate::import_cache::ImportTime;
+    use function::VersionId;
 
     pub(in super::super) fn layer_of(name: &str) -> sandbox::Layer {
         name.parse().unwrap()
@@ -280,7 +281,7 @@ pub(super) mod tests {
         provider.record(HashMap::from(costs));
         let cache = cache(&provider);
         cache.state().account.earn(1e6, 500.0);
-        let named = |name| Handler { id: HandlerId(Arc::from(name)), ..handler() };
+        let named = |name| Handler { id: VersionId(Arc::from(name)), ..handler() };
         let other = Handler { packages: Some(layer_of("packages/q")), ..named("other") };
         let bare = Handler { packages: None, imports: Vec::new(), ..named("bare") };
         start(&cache, &handler(), "a", 3000.0).await;

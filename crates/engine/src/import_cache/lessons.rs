@@ -7,7 +7,8 @@ use super::picking::Pick;
 use super::set::Set;
 use super::state::State;
 use super::{ImportCache, number};
-use crate::call::{Handler, HandlerId};
+use crate::call::Handler;
+use function::VersionId;
 
 /// Modules that a handler may say it has loaded: the largest package sets load some five thousand.
 const MOST_MODULES: usize = 20_000;
@@ -53,7 +54,7 @@ impl Lessons {
 /// A handler that went on from a zygote has loaded modules of its packages.
 #[derive(Debug)]
 pub(super) struct Lesson {
-    handler: HandlerId,
+    handler: VersionId,
     zygote: u64,
     had: Set,
     modules: Vec<String>,
@@ -134,7 +135,7 @@ mod tests {
     #[test]
     fn what_waits_to_be_learnt_is_bounded_in_number_and_bytes_and_makes_room_when_it_was() {
         let lesson = |modules: usize| Lesson {
-            handler: HandlerId(Arc::from("h")),
+            handler: VersionId(Arc::from("h")),
             zygote: 0,
             had: Set::default(),
             modules: vec!["m".repeat(255); modules],

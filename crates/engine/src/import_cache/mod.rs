@@ -53,7 +53,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::budget::Budget;
-use crate::call::{Handler, HandlerId};
+use crate::call::Handler;
 use crate::config::EngineConfig;
 use crate::engine::Packages;
 use crate::package::PackageStore;
@@ -62,6 +62,7 @@ use crate::scheduler::Scheduler;
 use crate::secrets::{NoSecrets, SecretStore};
 use crate::traffic::Traffic;
 use claim::Claims;
+use function::VersionId;
 pub(crate) use kept::Kept;
 use kept::Key;
 pub use lessons::ImportTime;
@@ -161,7 +162,7 @@ impl ImportCache {
     }
 
     /// Forgets a handler that was deleted.
-    pub fn forget(&self, handler: &HandlerId) {
+    pub fn forget(&self, handler: &VersionId) {
         self.state().profiles.remove(handler);
     }
 

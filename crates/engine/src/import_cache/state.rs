@@ -18,10 +18,11 @@ use super::seed::Planned;
 use super::select::Standing;
 use super::set::Set;
 use super::setback::Setback;
-use crate::call::{Handler, HandlerId};
+use crate::call::Handler;
 use crate::config::EngineConfig;
 use crate::package::Distribution;
 use crate::popularity::Rate;
+use function::VersionId;
 
 /// Package sets whose refusal is remembered, at most.
 const REFUSALS: usize = 1024;
@@ -56,7 +57,7 @@ pub(super) struct State {
     /// By Python and package set: whatever of its modules is asked for, the same package may hang.
     setbacks: HashMap<(usize, Set), Setback>,
     pub(super) book: Arc<Book>,
-    pub(super) profiles: BTreeMap<HandlerId, Arc<Profile>>,
+    pub(super) profiles: BTreeMap<VersionId, Arc<Profile>>,
     realms: Vec<Realm>,
     /// The part of starts of late that were of locks never seen before.
     pub(super) novelty: f64,
@@ -164,7 +165,7 @@ impl State {
     }
 
     /// Counts a start of the handler.
-    pub(super) fn start(&mut self, handler: &HandlerId, half_life: f64) {
+    pub(super) fn start(&mut self, handler: &VersionId, half_life: f64) {
         self.starts += 1;
         self.given_up.clear();
         self.rate.count(Instant::now());
@@ -181,7 +182,7 @@ impl State {
     }
 
     /// Takes what a start of the handler brings in, as measured: for what it owes, and then for everybody.
-    pub(super) fn earn(&mut self, handler: &HandlerId, half_life: f64) {
+    pub(super) fn earn(&mut self, handler: &VersionId, half_life: f64) {
         let Some(profile) = self.profiles.get_mut(handler) else { return };
         let mut brought = brings(profile.measured());
         if !profile.debt.is_paid() {
@@ -191,7 +192,7 @@ impl State {
     }
 
     /// Notes that so much was spent for the handler, because it was deployed.
-    pub(super) fn owe(&mut self, handler: &HandlerId, milliseconds: f64) {
+    pub(super) fn owe(&mut self, handler: &VersionId, milliseconds: f64) {
         if let Some(profile) = self.profiles.get_mut(handler) {
             Arc::make_mut(profile).debt.owe(milliseconds);
         }
@@ -199,7 +200,7 @@ impl State {
 
     /// Handlers started within that time of whose packages something else is known than when it was worked out what they
     /// need.
-    pub(super) fn stale(&self, within: Duration) -> Vec<(HandlerId, Arc<Profile>)> {
+    pub(super) fn stale(&self, within: Duration) -> Vec<(VersionId, Arc<Profile>)> {
         let stale =
             |profile: &Profile| profile.started_within(within) && profile.is_stale(&self.book);
         let all = self.profiles.iter().filter(|(_, profile)| stale(profile));

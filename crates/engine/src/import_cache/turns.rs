@@ -200,14 +200,15 @@ mod tests {
 
     use super::super::improving::tests::{cache, layer_of};
     use super::*;
+    use crate::call::Handler;
     use crate::call::tests::handler;
-    use crate::call::{Handler, HandlerId};
     use crate::config::EngineConfig;
+    use function::VersionId;
 
     /// A handler of that tenant's with packages of its own, of which it imports `module`.
     fn of(tenant: &str, name: &str, module: &str) -> Handler {
         Handler {
-            id: HandlerId(Arc::from(name)),
+            id: VersionId(Arc::from(name)),
             tenant: tenant.to_owned(),
             packages: Some(layer_of(&format!("packages/{name}"))),
             imports: vec![module.to_owned()],

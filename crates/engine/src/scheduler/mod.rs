@@ -33,11 +33,12 @@ use tokio_util::task::TaskTracker;
 
 use crate::admit::{Admission, Demand, admit};
 use crate::budget::Budget;
-use crate::call::{CallError, Handler, HandlerId};
+use crate::call::{CallError, Handler};
 use crate::config::EngineConfig;
 use crate::handler_cache::HandlerCache;
 use crate::lease::Lease;
 use crate::popularity::Popularity;
+use function::VersionId;
 pub(crate) use seat::Seat;
 use waiting::Waiting;
 
@@ -74,7 +75,7 @@ pub(crate) struct Scheduler {
 #[derive(Debug, Default)]
 struct State {
     cache: HandlerCache<Lease>,
-    desks: HashMap<HandlerId, Desk>,
+    desks: HashMap<VersionId, Desk>,
     popularity: Popularity,
     seats: usize,
     waiting: usize,
@@ -233,7 +234,7 @@ impl Scheduler {
     }
 
     /// Gives up the idle instances of a handler, and what is busy now once its call has ended.
-    pub(crate) fn forget(&self, handler: &HandlerId) {
+    pub(crate) fn forget(&self, handler: &VersionId) {
         let victims = {
             let mut state = self.state();
             state.generation += 1;
@@ -327,7 +328,7 @@ impl Scheduler {
 }
 
 impl State {
-    fn tidy(&mut self, handler: &HandlerId) {
+    fn tidy(&mut self, handler: &VersionId) {
         if self.desks.get(handler).is_some_and(|desk| desk.live == 0 && desk.waiters.is_empty()) {
             self.desks.remove(handler);
         }

@@ -3,20 +3,20 @@
 use std::sync::{Arc, Weak};
 
 use super::{Desk, Gift, Scheduler, State};
-use crate::call::HandlerId;
+use function::VersionId;
 
 /// A place among a handler's instances. Dropping it passes it on.
 #[derive(Debug)]
 pub(crate) struct Seat {
     /// None once it was passed on. Weak, since idle instances live inside the scheduler.
     scheduler: Option<Weak<Scheduler>>,
-    pub(super) handler: HandlerId,
+    pub(super) handler: VersionId,
     /// Seats of a generation that was forgotten keep nothing.
     pub(super) generation: u64,
 }
 
 impl Scheduler {
-    pub(super) fn sit(self: &Arc<Self>, state: &mut State, handler: &HandlerId) -> Seat {
+    pub(super) fn sit(self: &Arc<Self>, state: &mut State, handler: &VersionId) -> Seat {
         let generation = state.generation;
         let desk = state
             .desks
@@ -29,7 +29,7 @@ impl Scheduler {
     }
 
     /// Passes a seat on to who waits for one, or takes it away.
-    fn vacate(self: &Arc<Self>, handler: &HandlerId) {
+    fn vacate(self: &Arc<Self>, handler: &VersionId) {
         let mut state = self.state();
         let Some(desk) = state.desks.get_mut(handler) else { return };
         let generation = desk.generation;

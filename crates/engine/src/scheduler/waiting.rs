@@ -5,13 +5,13 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::{Gift, Scheduler, State, Waiter};
-use crate::call::HandlerId;
+use function::VersionId;
 
 /// A call in the queue. Dropping it leaves the queue.
 #[derive(Debug)]
 pub(super) struct Waiting {
     scheduler: Arc<Scheduler>,
-    handler: HandlerId,
+    handler: VersionId,
     number: u64,
     receiver: oneshot::Receiver<Gift>,
     active: bool,
@@ -67,7 +67,7 @@ impl Scheduler {
     pub(super) fn queue_up(
         self: &Arc<Self>,
         state: &mut State,
-        handler: &HandlerId,
+        handler: &VersionId,
         seated: bool,
     ) -> Waiting {
         let number = state.next_waiter;

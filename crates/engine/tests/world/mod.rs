@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{
-    Call, Engine, EngineConfig, Handler, HandlerId, LogLine, LogSink, Packages, SecretStore, Served,
+    Call, Engine, EngineConfig, Handler, LogLine, LogSink, Packages, SecretStore, Served, VersionId,
 };
 use sandbox::fake::{Census, FakeProvider, FakeSettings};
 use sandbox::wire::Convention;
@@ -94,7 +94,7 @@ pub fn call(handler: &Arc<Handler>, body: &[u8]) -> Call {
 /// A handler without packages; `module` says what it does (`sandbox::fake::guest`).
 pub fn handler(name: &str, module: &str) -> Handler {
     Handler {
-        id: HandlerId(Arc::from(name)),
+        id: VersionId(Arc::from(name)),
         name: name.to_owned(),
         tenant: function::DEFAULT_TENANT.to_owned(),
         kind: Kind::Container,

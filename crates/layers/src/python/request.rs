@@ -102,6 +102,19 @@ impl PythonRequest {
         Ok(self)
     }
 
+    /// The same, limited to one minor version, such as `3.12`.
+    ///
+    /// # Errors
+    /// When the text is no version.
+    pub fn of_minor(self, minor: &str) -> Result<Self, RequestError> {
+        let narrow = Self::version_of(minor)?;
+        let named = self.version.as_deref().map(numbers).unwrap_or_default();
+        match named.starts_with(&numbers(minor)) {
+            true => Ok(self),
+            false => Ok(Self { version: narrow.version, ..self }),
+        }
+    }
+
     /// Whether a Python of this version (`3.12.1`) will do. A path accepts any version.
     #[must_use]
     pub fn accepts(&self, version: &str) -> bool {

@@ -4,6 +4,7 @@
 //! was deployed with, so after an upgrade that one is exchanged for ours, before anything starts from it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use engine::Handler;
 use layers::base::Base;
@@ -17,17 +18,15 @@ use crate::functions::Registry;
 pub fn renew(store: &layers::Store, registry: &Registry, files: &[(&str, &[u8])]) {
     let mut current: HashMap<Layer, Option<Layer>> = HashMap::new();
     for function in registry.list() {
-        let base = &function.current.handler.python.base;
-        if !current.contains_key(base) {
-            current.insert(base.clone(), of_base(store, base, files));
+        let Some(handler) = &function.handler else { continue };
+        let base = &handler.python.base;
+        let guest = current.entry(base.clone()).or_insert_with(|| of_base(store, base, files));
+        if let Some(guest) = guest.clone().filter(|guest| *guest != handler.python.guest) {
+            let mut handler = Handler::clone(handler);
+            handler.python.guest = guest;
+            registry.made(Arc::new(handler));
         }
     }
-    registry.replace(|handler| {
-        let guest = current.get(&handler.python.base)?.clone()?;
-        let mut handler = Handler::clone(handler);
-        handler.python.guest = guest;
-        Some(handler)
-    });
 }
 
 fn of_base(store: &layers::Store, base: &Layer, files: &[(&str, &[u8])]) -> Option<Layer> {

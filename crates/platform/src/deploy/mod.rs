@@ -1,8 +1,8 @@
 //! Deploying: from uploaded bytes to a version that answers calls.
 //!
 //! ```text
-//!   bundle ──► Workshop::make ──► Handler ──► id = hash of all of it ──► Registry::put ──► Engine::prepare
-//!              (layers on disk)                                          (durable)         (zygote, off the path)
+//!   bundle ──► Workshop::admit ──► VersionRecord ──► Workshop::materialise ──► Registry::put ──► Engine::prepare
+//!              (its files kept)    id = its hash     (layers on disk)         (durable)         (zygote, off the path)
 //! ```
 //!
 //! Whatever fails before `put` leaves the current version as it was; functions that `wool run` made may have given way to it
@@ -14,6 +14,7 @@ pub mod installer;
 pub mod pipeline;
 pub(crate) mod precedence;
 pub mod progress;
+mod remake;
 pub(crate) mod room;
 pub(crate) mod temporary;
 mod turns;
@@ -22,7 +23,7 @@ pub mod workshop;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use engine::{Engine, Handler, HandlerId, fault};
+use engine::{Engine, Handler, fault};
 use layers::Patience;
 use sandbox::Network;
 use thiserror::Error;
@@ -34,7 +35,7 @@ use crate::access::Caller;
 use crate::deploy::progress::Progress;
 use crate::deploy::room::Room;
 use crate::deploy::turns::{Turn, Turns};
-use crate::deploy::workshop::{Bundle, MakeError, Workshop};
+use crate::deploy::workshop::{Admitted, Bundle, MakeError, Workshop};
 use crate::functions::millis::{from_millis, to_millis};
 use crate::functions::{Function, Registry, StoreError, Version};
 use crate::limits::quotas::Quotas;
@@ -214,7 +215,11 @@ impl Deployer {
         room.check(&name)?;
         let (gone, mut all_gone) = unbounded_channel();
         let work = tokio::task::spawn_blocking(move || {
-            let made = workshop.make(name.name(), bundle, &patience, &*heard);
+            let made = workshop.admit(&name, bundle, &patience, &*heard).and_then(|admitted| {
+                let Admitted { record, warnings, opened } = admitted;
+                let made = workshop.materialise(&record, opened, &patience, &*heard)?;
+                Ok((record, warnings, made))
+            });
             if workshop.take_mended() {
                 // Zygotes and instances may have imported what was broken.
                 engine.renew_all();
@@ -222,21 +227,17 @@ impl Deployer {
             if given_up.is_cancelled() {
                 return Err(DeployError::GivenUp);
             }
-            let made = made?;
-            let handler = Handler { tenant: name.tenant().to_owned(), ..made.handler };
+            let (record, mut warnings, made) = made?;
+            warnings.extend(made.warnings);
+            let handler = Arc::new(made.handler);
             networks.check(&handler).map_err(|refused| MakeError::Function {
                 step: "network",
                 message: refused.to_string(),
             })?;
-            let version = Version {
-                handler: Arc::new(identify(handler)),
-                created: now(),
-                manifest: made.manifest,
-                lock: made.lock,
-            };
+            let version = Version { id: handler.id.clone(), record, created: now(), warnings };
             let put = || {
-                room.put(version, hidden, |function| {
-                    usage.leave(&function.current.handler);
+                room.put(version, handler, hidden, |function| {
+                    leave(&usage, &function);
                     gave_way(&function);
                     drop(gone.send(function));
                 })
@@ -252,15 +253,18 @@ impl Deployer {
             self.clear_up_after(&function).await;
         }
         let (function, before) = put?;
-        let handler = &function.current.handler;
         if let Some(old) = &before {
-            self.usage.leave(&old.current.handler);
+            leave(&self.usage, old);
         }
         drop(turn);
-        tracing::info!(function = %function.whole_name(), version = %handler.id, "deployed");
-        if let Some(old) = before.filter(|old| old.current.handler.id != handler.id) {
-            self.engine.forget(&old.current.handler.id).await;
+        let id = &function.current().id;
+        tracing::info!(function = %function.whole_name(), version = %id, "deployed");
+        // The same version may have other layers by now: of a newer Python, for example.
+        if let Some(old) = before.filter(|old| old.handler != function.handler) {
+            self.engine.forget(&old.current().id).await;
         }
+        // It was just put with one.
+        let Some(handler) = &function.handler else { return Ok(function) };
         if fresh {
             self.engine.renew(&handler.id);
         }
@@ -282,7 +286,7 @@ impl Deployer {
 
     /// What is left of a function that gave way to another.
     async fn clear_up_after(&self, function: &Function) {
-        self.engine.forget(&function.current.handler.id).await;
+        self.engine.forget(&function.current().id).await;
         if let Some(logs) = &self.logs {
             let (registry, name) = (Arc::clone(&self.registry), function.whole_name());
             // It may have been deployed again meanwhile, and the log be that one's.
@@ -302,7 +306,7 @@ impl Deployer {
             // Once it is known that it may go; and before it does, so that its layers are in use all the while.
             let remove = || {
                 if let Some(function) = registry.get(&name) {
-                    usage.leave(&function.current.handler);
+                    leave(&usage, &function);
                 }
                 registry.remove(&name)
             };
@@ -311,7 +315,7 @@ impl Deployer {
         });
         let removed = work.await.map_err(|_| DeployError::BrokeOff)??;
         if let Some(function) = &removed {
-            self.engine.forget(&function.current.handler.id).await;
+            self.engine.forget(&function.current().id).await;
         }
         Ok(removed.is_some())
     }
@@ -333,13 +337,11 @@ fn reaches(handler: &Handler) -> Option<String> {
     }
 }
 
-/// Names a handler by everything that it is made of.
-fn identify(mut handler: Handler) -> Handler {
-    handler.id = HandlerId(Arc::from(""));
-    // Maps are ordered and floats absent: equal handlers give equal bytes. Serializing plain data cannot fail.
-    let bytes = serde_json::to_vec(&handler).unwrap_or_default();
-    handler.id = HandlerId(Arc::from(&blake3::hash(&bytes).to_hex()[..32]));
-    handler
+/// Notes that a function's version is, or is about to be, no longer deployed.
+fn leave(usage: &Usage, function: &Function) {
+    if let Some(handler) = &function.handler {
+        usage.leave(handler);
+    }
 }
 
 /// The time as the registry keeps it: to the millisecond, so that what is read back equals what was written.

@@ -1,18 +1,20 @@
 //! The workshop that makes real layers.
 //!
 //! ```text
-//!   bundle ─► unpacked ─► settings ─► base ─► manifest ─► lock ─► packages ─► code sealed ─► guest ─► Handler
+//!   admit        bundle ─► unpacked ─► settings ─► base ─► manifest ─► lock ─► files kept ─► VersionRecord
+//!   materialise  VersionRecord ─► packages ─► code sealed ─► guest ─► Handler
 //! ```
 //!
 //! Each step finds its layer on disk when an earlier deploy made it, so deploying the same again takes milliseconds.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::sync::Arc;
 
 use bundle::code::{self, Bundle as Code, CodeError};
-use bundle::manifest::{ManifestError, Settings};
-use engine::{Handler, HandlerId};
-use function::DEFAULT_TENANT;
+use bundle::manifest::{Inspected, Manifest, ManifestError, Overrides, Settings};
+use engine::Handler;
+use function::{BundleDigest, PackageLock, VersionRecord, WholeName};
 use layers::base::{self, Base, BaseError};
 use layers::python::{PythonError, PythonRequest};
 use layers::{Patience, RunError, Store, guest};
@@ -24,13 +26,15 @@ use thiserror::Error;
 use crate::deploy::installer::Installer;
 use crate::deploy::precedence::Precedence;
 use crate::deploy::progress::Progress;
-use crate::deploy::workshop::{Bundle, Made, MakeError, Packing, Workshop};
+use crate::deploy::workshop::{Admitted, Bundle, Made, MakeError, Opened, Packing, Workshop};
+use crate::functions::Bundles;
 use crate::packages::store as shelf;
 
 /// Makes layers in a state directory.
 #[derive(Debug)]
 pub struct Layered {
     store: Store,
+    bundles: Bundles,
     guest: Vec<(&'static str, &'static [u8])>,
     python: Option<PythonRequest>,
     installer: Installer,
@@ -38,16 +42,17 @@ pub struct Layered {
 }
 
 impl Layered {
-    /// A workshop; `guest` are the guest's files, its native extension included; `python` is for functions that do
-    /// not ask for another.
+    /// A workshop that makes layers in `store` and keeps bundles in `bundles`; `guest` are the guest's files, its native
+    /// extension included; `python` is for functions that do not ask for another.
     #[must_use]
     pub fn new(
         store: Store,
+        bundles: Bundles,
         guest: Vec<(&'static str, &'static [u8])>,
         python: Option<PythonRequest>,
         installer: Installer,
     ) -> Self {
-        Self { store, guest, python, installer, cpu: CpuBounds::NONE }
+        Self { store, bundles, guest, python, installer, cpu: CpuBounds::NONE }
     }
 
     /// The same, on a machine where functions have no more of the processors than that.
@@ -69,12 +74,12 @@ impl Layered {
         }
     }
 
-    fn unpack(&self, bundle: Bundle) -> Result<Code, MakeError> {
-        let unpacked = match &bundle.packing {
-            Packing::Source(module) => Code::from_py(&self.store, module, bundle.file),
-            Packing::Zip => Code::from_zip(&self.store, bundle.file),
+    fn unpack(&self, packing: &Packing, file: File) -> Result<Code, MakeError> {
+        let unpacked = match packing {
+            Packing::Source(module) => Code::from_py(&self.store, module, file),
+            Packing::Zip => Code::from_zip(&self.store, file),
             // The reader tells a compressed archive by its first bytes.
-            Packing::Tar | Packing::TarGz => Code::from_tar(&self.store, bundle.file),
+            Packing::Tar | Packing::TarGz => Code::from_tar(&self.store, file),
         };
         unpacked.map_err(|error| match error {
             CodeError::File(_) | CodeError::Compile(_) => machine("bundle", &error),
@@ -82,9 +87,36 @@ impl Layered {
         })
     }
 
+    /// Reads what an unpacked bundle says. `python`: the version that it was locked for, if it was.
+    fn open(
+        &self,
+        code: Code,
+        over: Overrides,
+        python: Option<&str>,
+        progress: &dyn Progress,
+    ) -> Result<(Opened, Manifest, Vec<String>), MakeError> {
+        let settings = Settings::read(code.path(), over).map_err(unreadable)?;
+        self.check_cpu(settings.cpu())?;
+        let base = self.base(&settings, python, progress)?;
+        let interpreter = base.command(&self.store);
+        let inspected = settings.inspect(code.path(), &interpreter).map_err(unreadable)?;
+        let Inspected { manifest, warnings, in_src, standard } = inspected;
+        Ok((Opened { code, settings, base, standard, in_src }, manifest, warnings))
+    }
+
     /// The base that the function asks for; the worker's default when that fits.
-    fn base(&self, settings: &Settings, progress: &dyn Progress) -> Result<Base, MakeError> {
+    fn base(
+        &self,
+        settings: &Settings,
+        python: Option<&str>,
+        progress: &dyn Progress,
+    ) -> Result<Base, MakeError> {
         let wanted = settings.python().map_err(|error| function("manifest", &error))?;
+        let wanted = match python {
+            // Its own words fit more than one: only this one has the packages that it was locked with.
+            Some(minor) => wanted.of_minor(minor).map_err(|error| machine("base", &error))?,
+            None => wanted,
+        };
         if let Some(default) = &self.python {
             let base = base::default_or_build(&self.store, default, progress)
                 .map_err(|e| machine("base", &e))?;
@@ -98,21 +130,20 @@ impl Layered {
         })
     }
 
-    fn packages(
+    fn lock(
         &self,
-        base: &Base,
+        opened: &Opened,
         wanted: &[String],
-        settings: &Settings,
         patience: &Arc<Patience>,
         progress: &dyn Progress,
-    ) -> Result<Option<(Lock, Packages)>, MakeError> {
+    ) -> Result<Option<PackageLock>, MakeError> {
         if wanted.is_empty() {
             return Ok(None);
         }
         let installer =
             self.installer.get(patience, progress).map_err(|error| machine("installer", &error))?;
-        let sources = settings.sources();
-        let locked = match settings.is_locked() {
+        let (base, sources) = (&opened.base, opened.settings.sources());
+        let locked = match opened.settings.is_locked() {
             true => lock::keep(&installer, base, wanted, sources),
             false => lock::resolve(&self.store, &installer, base, wanted, sources, progress),
         };
@@ -129,7 +160,21 @@ impl Layered {
             }
             _ => machine("packages", &error),
         })?;
-        let Some(lock) = locked else { return Ok(None) };
+        Ok(locked.map(|Lock { text, direct, .. }| PackageLock { text, direct }))
+    }
+
+    fn install(
+        &self,
+        opened: &Opened,
+        locked: Option<&PackageLock>,
+        patience: &Arc<Patience>,
+        progress: &dyn Progress,
+    ) -> Result<Option<Packages>, MakeError> {
+        let Some(PackageLock { text, direct }) = locked else { return Ok(None) };
+        let installer =
+            self.installer.get(patience, progress).map_err(|error| machine("installer", &error))?;
+        let (base, sources) = (&opened.base, opened.settings.sources());
+        let lock = Lock::of(text, direct.clone(), base);
         let installed = packages::install(&self.store, &installer, base, &lock, sources, progress)
             .map_err(|error| match error {
                 InstallError::NotAllowed(_)
@@ -149,68 +194,78 @@ impl Layered {
         let result = if installed.fetched { "miss" } else { "hit" };
         metrics::counter!("lambswool_cache_total", "cache" => "install", "result" => result)
             .increment(1);
-        Ok(Some((lock, installed)))
+        Ok(Some(installed))
     }
 }
 
 impl Layered {
-    /// What [`Workshop::make`] makes, with errors that may name places of the state directory.
-    fn made(
+    /// [`Workshop::admit`], with errors that may name places of the state directory.
+    fn admitted(
         &self,
-        name: &str,
+        name: &WholeName,
         bundle: Bundle,
         patience: &Arc<Patience>,
         progress: &dyn Progress,
-    ) -> Result<Made, MakeError> {
-        let broken = |error: ManifestError| match error {
-            ManifestError::File(_)
-            | ManifestError::Run(RunError::Unfinished(_) | RunError::Failed { .. }) => {
-                machine("manifest", &error)
-            }
-            _ => function("manifest", &error),
-        };
-        let over = bundle.over;
-        let code = self.unpack(bundle)?;
-        let settings = Settings::read(code.path(), over).map_err(broken)?;
-        self.check_cpu(settings.cpu())?;
-        let base = self.base(&settings, progress)?;
-        let mut manifest =
-            settings.inspect(code.path(), &base.command(&self.store)).map_err(broken)?;
+    ) -> Result<Admitted, MakeError> {
+        let Bundle { packing, file, over } = bundle;
+        let code = self.unpack(&packing, file)?;
+        let (opened, manifest, warnings) = self.open(code, over, None, progress)?;
         if !manifest.kind.is_container() && manifest.network != Network::None {
             return Err(function("manifest", &MachineWithNetwork(manifest.network.as_str())));
         }
-        let packages =
-            self.packages(&base, &manifest.requirements, &settings, patience, progress)?;
-        let wheels = packages.iter().flat_map(|(_, packages)| &packages.wheels);
-        let brought: BTreeSet<&str> = wheels
-            .flat_map(|wheel| &wheel.modules)
-            .map(|module| module.split('.').next().unwrap_or_default())
-            .collect();
-        let in_src = std::mem::take(&mut manifest.in_src).into_iter();
-        let in_vain = in_src.filter(|(module, _)| !brought.contains(&**module));
-        manifest.warnings.extend(in_vain.map(|(_, warning)| warning));
-        let precedence = packages.as_ref().map(|(_, packages)| {
-            let python_path = manifest.environment.get("PYTHONPATH").map_or("", String::as_str);
-            let modules = packages.wheels.iter().flat_map(|wheel| &wheel.modules);
-            let (root, clashes) = (code.path(), &packages.clashes);
-            Precedence::of(root, python_path, &manifest.standard, modules, clashes)
-        });
-        let precedence = precedence.unwrap_or_default();
+        let lock = self.lock(&opened, &manifest.requirements, patience, progress)?;
+        let digest = opened.code.digest();
+        let kept = self.bundles.put(&digest, |file| opened.code.pack(file));
+        kept.map_err(|error| machine("bundle", &error))?;
+        let record = VersionRecord {
+            tenant: name.tenant().to_owned(),
+            name: name.name().to_owned(),
+            python: opened.base.minor().to_owned(),
+            bundle: digest,
+            manifest,
+            lock,
+        };
+        Ok(Admitted { record, warnings, opened: Some(opened) })
+    }
+
+    /// The kept bundle of a version, opened as it was when it was admitted.
+    fn reopen(&self, record: &VersionRecord, progress: &dyn Progress) -> Result<Opened, MakeError> {
+        let kept = self.bundles.get(&record.bundle).map_err(|error| machine("bundle", &error))?;
+        let code = self.unpack(&Packing::Tar, kept)?;
+        if code.digest() != record.bundle {
+            return Err(machine("bundle", &Damaged(record.bundle.clone())));
+        }
+        let (kind, reset) = (Some(record.manifest.kind), Some(record.manifest.reset));
+        let over = Overrides { kind, reset };
+        Ok(self.open(code, over, Some(&record.python), progress)?.0)
+    }
+
+    /// [`Workshop::materialise`], with errors that may name places of the state directory.
+    fn made(
+        &self,
+        record: &VersionRecord,
+        opened: Opened,
+        patience: &Arc<Patience>,
+        progress: &dyn Progress,
+    ) -> Result<Made, MakeError> {
+        let VersionRecord { tenant, name, manifest, lock, .. } = record;
+        let packages = self.install(&opened, lock.as_ref(), patience, progress)?;
+        let warnings = in_vain(&opened, packages.as_ref());
+        let precedence = precedence(&opened, manifest, packages.as_ref());
         if let Some(conflict) = precedence.conflict.as_ref().filter(|_| manifest.import_cache) {
             progress.line(&format!("none of its packages is imported ahead: {conflict}"));
         }
+        let Opened { code, base, .. } = opened;
         let code = code.seal(&self.store, &base).map_err(|error| machine("code", &error))?;
         let guest = guest::install(&self.store, &base, &self.guest)
             .map_err(|error| machine("guest", &error))?;
-        let said = serde_json::to_value(&manifest).map_err(|error| machine("manifest", &error))?;
-        let (lock, packages) = packages.unzip();
         let distributions = packages.as_ref().map(shelf::distributions).unwrap_or_default();
         let (layer, imports) = packages.map(|packages| (packages.layer, packages.imports)).unzip();
+        let manifest = manifest.clone();
         let handler = Handler {
-            id: HandlerId(Arc::from("")),
-            name: name.to_owned(),
-            // The code has no say in it: the deploy sets whose it is.
-            tenant: DEFAULT_TENANT.to_owned(),
+            id: record.id(),
+            name: name.clone(),
+            tenant: tenant.clone(),
             kind: manifest.kind,
             reset: manifest.reset,
             python: base.python(guest),
@@ -234,20 +289,32 @@ impl Layered {
             timeout: manifest.timeout,
             concurrency: manifest.concurrency,
         };
-        let lock = lock.map(|lock| lock.text).unwrap_or_default();
-        Ok(Made { handler, manifest: said, lock })
+        Ok(Made { handler, warnings })
     }
 }
 
 impl Workshop for Layered {
-    fn make(
+    fn admit(
         &self,
-        name: &str,
+        name: &WholeName,
         bundle: Bundle,
         patience: &Arc<Patience>,
         progress: &dyn Progress,
+    ) -> Result<Admitted, MakeError> {
+        self.admitted(name, bundle, patience, progress)
+            .map_err(|error| error.without(self.store.state()))
+    }
+
+    fn materialise(
+        &self,
+        record: &VersionRecord,
+        opened: Option<Opened>,
+        patience: &Arc<Patience>,
+        progress: &dyn Progress,
     ) -> Result<Made, MakeError> {
-        self.made(name, bundle, patience, progress)
+        let opened = opened.map_or_else(|| self.reopen(record, progress), Ok);
+        opened
+            .and_then(|opened| self.made(record, opened, patience, progress))
             .map_err(|error| error.without(self.store.state()))
     }
 
@@ -255,6 +322,41 @@ impl Workshop for Layered {
         self.installer.take_mended()
     }
 }
+
+/// Warnings about modules in `src/` that no package brings either.
+fn in_vain(opened: &Opened, packages: Option<&Packages>) -> Vec<String> {
+    let wheels = packages.iter().flat_map(|packages| &packages.wheels);
+    let brought: BTreeSet<&str> = wheels
+        .flat_map(|wheel| &wheel.modules)
+        .map(|module| module.split('.').next().unwrap_or_default())
+        .collect();
+    let in_src = opened.in_src.iter();
+    let in_vain = in_src.filter(|(module, _)| !brought.contains(&**module));
+    in_vain.map(|(_, warning)| warning.clone()).collect()
+}
+
+fn precedence(opened: &Opened, manifest: &Manifest, packages: Option<&Packages>) -> Precedence {
+    let Some(packages) = packages else { return Precedence::default() };
+    let python_path = manifest.environment.get("PYTHONPATH").map_or("", String::as_str);
+    let modules = packages.wheels.iter().flat_map(|wheel| &wheel.modules);
+    let (root, clashes) = (opened.code.path(), &packages.clashes);
+    Precedence::of(root, python_path, &opened.standard, modules, clashes)
+}
+
+fn unreadable(error: ManifestError) -> MakeError {
+    match error {
+        ManifestError::File(_)
+        | ManifestError::Run(RunError::Unfinished(_) | RunError::Failed { .. }) => {
+            machine("manifest", &error)
+        }
+        _ => function("manifest", &error),
+    }
+}
+
+/// A kept bundle that is not what was deployed.
+#[derive(Debug, Error)]
+#[error("the kept files of bundle {0} were changed on disk: deploy the function again")]
+struct Damaged(BundleDigest);
 
 /// A function wants both.
 #[derive(Debug, Error)]

@@ -12,6 +12,8 @@
 
 use std::sync::Arc;
 
+use engine::Handler;
+
 use crate::access::Caller;
 use crate::deploy::temporary::{self, Coming};
 use crate::functions::{Function, Registry, StoreError, Version};
@@ -46,16 +48,18 @@ impl Room {
     pub(crate) fn put(
         &self,
         version: Version,
+        handler: Arc<Handler>,
         hidden: bool,
         mut gone: impl FnMut(Arc<Function>),
     ) -> Result<(Arc<Function>, Option<Arc<Function>>), StoreError> {
-        let (name, version) = (version.handler.whole_name(), Arc::new(version));
+        let (name, version) = (version.record.whole_name(), Arc::new(version));
         loop {
             let victims = self.victims(Coming { name: &name, hidden })?;
             if !self.remove(&victims, &mut gone)? {
                 continue;
             }
-            match self.registry.put(Arc::clone(&version), hidden, self.most) {
+            let (version, handler) = (Arc::clone(&version), Arc::clone(&handler));
+            match self.registry.put(version, handler, hidden, self.most) {
                 // It has had room: another deploy has taken it.
                 Err(StoreError::Full { .. }) => {}
                 put => return put,
@@ -103,7 +107,8 @@ mod tests {
 
     use super::*;
     use crate::deploy::temporary::tests::function;
-    use crate::functions::{Past, Store};
+    use crate::functions::tests::registry;
+    use crate::functions::{Past, Store, Stored};
     use crate::secrets::SecretKey;
 
     /// Keeps nothing, and does something first whenever it is to write.
@@ -116,8 +121,8 @@ mod tests {
     }
 
     impl<F: FnMut(&str) + Send> Store for Hooked<F> {
-        fn put(&mut self, function: &Function) -> Result<(), StoreError> {
-            (self.0)(&format!("put {}", function.name()));
+        fn put(&mut self, function: &Stored) -> Result<(), StoreError> {
+            (self.0)(&format!("put {}", function.current.record.name));
             Ok(())
         }
 
@@ -126,7 +131,7 @@ mod tests {
             Ok(true)
         }
 
-        fn load(&self) -> Result<Vec<Function>, StoreError> {
+        fn load(&self) -> Result<Vec<Stored>, StoreError> {
             Ok(Vec::new())
         }
 
@@ -135,8 +140,16 @@ mod tests {
         }
     }
 
-    fn version(name: &str, second: u64) -> Version {
-        Version::clone(&function("acme", name, true, second).current)
+    fn version(name: &str, second: u64) -> (Version, Arc<Handler>) {
+        let function = function("acme", name, true, second);
+        // A copy: only who calls it holds the registry's own.
+        let handler = Handler::clone(function.handler.as_ref().unwrap());
+        (function.current().clone(), Arc::new(handler))
+    }
+
+    fn put(registry: &Registry, name: &str, second: u64, hidden: bool, most: usize) {
+        let (version, handler) = version(name, second);
+        registry.put(version, handler, hidden, most).unwrap();
     }
 
     fn named(name: &str) -> WholeName {
@@ -148,9 +161,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let key = SecretKey::find(None, &directory.path().join("key")).unwrap();
         let vault = Vault::open(&directory.path().join("secrets.sqlite"), &key).unwrap();
-        let registry = Registry::open(Box::new(Hooked(hook))).unwrap();
+        let registry = registry(Box::new(Hooked(hook)), directory.path());
         for (name, second) in [("run-1", 1), ("run-2", 2), ("run-3", 3)] {
-            registry.put(version(name, second), true, usize::MAX).unwrap();
+            put(&registry, name, second, true, usize::MAX);
         }
         let by = Caller::User { uid: 0 };
         (Room { registry: Arc::new(registry), vault: Arc::new(vault), most, by }, directory)
@@ -163,7 +176,8 @@ mod tests {
     /// Deploys `coming`; returns what gave way.
     fn deploy(room: &Room) -> Result<Vec<Arc<Function>>, StoreError> {
         let mut gone = Vec::new();
-        room.put(version("coming", 9), false, |function| gone.push(function))?;
+        let (version, handler) = version("coming", 9);
+        room.put(version, handler, false, |function| gone.push(function))?;
         Ok(gone)
     }
 
@@ -179,7 +193,7 @@ mod tests {
             }
         });
         thread::scope(|scope| {
-            let other = scope.spawn(|| room.registry.put(version("run-1", 8), false, 3).unwrap());
+            let other = scope.spawn(|| put(&room.registry, "run-1", 8, false, 3));
             holds.recv().unwrap();
             // As long as that one waits for the disk, run-1 is what may go.
             let this = scope.spawn(|| deploy(&room).unwrap());
@@ -208,7 +222,7 @@ mod tests {
     fn what_is_called_after_it_was_chosen_stays() {
         let (calls, called) = sync_channel(1);
         let (room, _directory) = disturbed(move |room| {
-            calls.send(room.registry.resolve(&named("run-2")).unwrap()).unwrap();
+            calls.send(room.registry.get(&named("run-2")).unwrap().handler.clone()).unwrap();
         });
         let room = room.get().unwrap();
         assert_eq!(names(&deploy(room).unwrap()), ["run-1", "run-3"]);
@@ -230,7 +244,7 @@ mod tests {
     fn where_it_would_not_help_nothing_gives_way() {
         let (room, _directory) = room(1, |_| ());
         for name in ["deployed-1", "deployed-2"] {
-            room.registry.put(version(name, 0), false, usize::MAX).unwrap();
+            put(&room.registry, name, 0, false, usize::MAX);
         }
         assert!(matches!(room.check(&named("coming")), Err(StoreError::Full { most: 1, .. })));
         assert!(matches!(deploy(&room), Err(StoreError::Full { most: 1, .. })));

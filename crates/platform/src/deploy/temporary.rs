@@ -29,12 +29,12 @@ pub(crate) fn victims(
     kept: impl Fn(&Function) -> bool,
 ) -> Option<Vec<Arc<Function>>> {
     let of_tenant =
-        functions.iter().filter(|one| one.current.handler.tenant == coming.name.tenant());
+        functions.iter().filter(|one| one.current().record.tenant == coming.name.tenant());
     let (itself, others): (Vec<_>, Vec<_>) =
         of_tenant.partition(|one| one.name() == coming.name.name());
-    let hidden: Vec<_> = others.iter().copied().filter(|one| one.hidden).collect();
+    let hidden: Vec<_> = others.iter().copied().filter(|one| one.stored.hidden).collect();
     let mut may_go: Vec<_> = hidden.iter().copied().filter(|one| !kept(one)).cloned().collect();
-    may_go.sort_by_key(|one| one.updated);
+    may_go.sort_by_key(|one| one.stored.updated);
     // As many as are above, once there is one more.
     let above = |count: usize, most: usize| (count + 1).saturating_sub(most);
     let must = if itself.is_empty() { above(others.len(), most) } else { 0 };
@@ -51,7 +51,9 @@ pub(crate) mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
-    use crate::functions::Version;
+    use engine::Handler;
+
+    use crate::functions::{Stored, Version};
 
     pub(crate) fn function(tenant: &str, name: &str, hidden: bool, second: u64) -> Arc<Function> {
         let handler = serde_json::from_value(serde_json::json!({
@@ -61,14 +63,13 @@ pub(crate) mod tests {
             "limits": sandbox::Limits::default(), "network": "none",
             "timeout": { "secs": 1, "nanos": 0 }, "concurrency": 1,
         }));
+        let handler: Handler = handler.unwrap();
         let updated = SystemTime::UNIX_EPOCH + Duration::from_secs(second);
-        let current = Version {
-            handler: Arc::new(handler.unwrap()),
-            created: updated,
-            manifest: serde_json::Value::Null,
-            lock: String::new(),
-        };
-        Arc::new(Function { current: Arc::new(current), hidden, updated })
+        let id = handler.id.clone();
+        let record = crate::functions::tests::record(tenant, name);
+        let current = Version { id, record, created: updated, warnings: Vec::new() };
+        let stored = Stored { current: Arc::new(current), hidden, updated };
+        Arc::new(Function { stored, handler: Some(Arc::new(handler)) })
     }
 
     fn going(
@@ -94,7 +95,7 @@ pub(crate) mod tests {
         let first = |coming| going(&functions, coming, false, 4).unwrap();
         assert_eq!(first("run-9"), ["run-3"]);
         assert_eq!(first("run-3"), [""; 0], "it is there, and takes no room");
-        let called = Arc::clone(&functions[2].current.handler);
+        let called = functions[2].handler.clone();
         assert_eq!(first("run-9"), ["run-4"]);
         drop(called);
         assert_eq!(first("run-9"), ["run-3"]);
@@ -116,7 +117,7 @@ pub(crate) mod tests {
         assert_eq!(going(3).unwrap(), ["run-3", "run-4"]);
         assert_eq!(going(2), None);
         assert_eq!(going(0), None);
-        let _called = Arc::clone(&functions[3].current.handler);
+        let _called = functions[3].handler.clone();
         assert_eq!(going(4).unwrap(), ["run-4"]);
         assert_eq!(going(3), None);
     }
@@ -134,8 +135,7 @@ pub(crate) mod tests {
         assert_eq!(going(&functions, "run-new", true), ["run-1"]);
         assert_eq!(going(&functions, "run-last", true), [""; 0], "it is there already");
         assert_eq!(going(&functions, "new", false), [""; 0], "it is not one of them");
-        let _called: Vec<_> =
-            functions.iter().map(|one| Arc::clone(&one.current.handler)).collect();
+        let _called: Vec<_> = functions.iter().map(|one| one.handler.clone()).collect();
         assert_eq!(going(&functions, "run-new", true), [""; 0], "one more, while all are called");
     }
 }

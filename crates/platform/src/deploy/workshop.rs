@@ -1,14 +1,22 @@
-//! What makes versions of bundles: the seam between a deploy and the read-only layers on disk.
+//! What makes versions of bundles, in two halves: the seam between a deploy and the read-only layers on disk.
+//!
+//! ```text
+//!   Bundle ──admit──► VersionRecord, portable ──materialise──► Handler, this machine's
+//!                     │ again at any time, when a layer is gone ─┘
+//! ```
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use bundle::manifest::Overrides;
+use bundle::code;
+use bundle::manifest::{Overrides, Settings};
 use engine::Handler;
+use function::{VersionRecord, WholeName};
 use layers::Patience;
-use serde_json::Value;
+use layers::base::Base;
 use thiserror::Error;
 
 use crate::deploy::progress::Progress;
@@ -50,15 +58,39 @@ impl Packing {
     }
 }
 
-/// A version that is ready to run.
+/// A bundle that was accepted as a version of a function.
+#[derive(Debug)]
+pub struct Admitted {
+    /// What the version is made from.
+    pub record: VersionRecord,
+    /// Settings without effect, one sentence each.
+    pub warnings: Vec<String>,
+    /// The bundle itself, so that it need not be unpacked twice.
+    pub opened: Option<Opened>,
+}
+
+/// An unpacked bundle, and what was read from it.
+#[derive(Debug)]
+pub struct Opened {
+    /// Its files.
+    pub code: code::Bundle,
+    /// Its settings.
+    pub settings: Settings,
+    /// The base that it runs on here.
+    pub base: Base,
+    /// The modules that the base's Python has itself.
+    pub standard: BTreeSet<String>,
+    /// Modules that it imports from `src/` alone, each with the warning to give if no package brings it.
+    pub in_src: Vec<(String, String)>,
+}
+
+/// A version that is ready to run on this machine.
 #[derive(Clone, Debug)]
 pub struct Made {
-    /// How to run it. Its id is not set yet.
+    /// How to run it.
     pub handler: Handler,
-    /// What the function says of itself, and what its deploy said instead.
-    pub manifest: Value,
-    /// The exact lock of its packages.
-    pub lock: String,
+    /// Further settings without effect.
+    pub warnings: Vec<String>,
 }
 
 /// Why no version was made.
@@ -97,15 +129,29 @@ impl MakeError {
 
 /// Makes versions of bundles.
 pub trait Workshop: Send + Sync + Debug {
-    /// Makes everything that a version needs on disk. Blocks: milliseconds when it was made before, minutes when
-    /// packages have to be fetched, for which it waits no longer than `patience`.
+    /// Checks a bundle, locks its packages and keeps its files: all that a version is made from, for any machine.
+    /// Blocks: milliseconds, or seconds when packages are resolved, for which it waits no longer than `patience`.
     ///
     /// # Errors
-    /// When the function or the machine does not allow it; what was finished until then stays as a cache.
-    fn make(
+    /// When the function or the machine does not allow it.
+    fn admit(
         &self,
-        name: &str,
+        name: &WholeName,
         bundle: Bundle,
+        patience: &Arc<Patience>,
+        progress: &dyn Progress,
+    ) -> Result<Admitted, MakeError>;
+
+    /// Makes everything that a version needs on this machine; what is there already is used. `opened` is its bundle,
+    /// if that was just admitted. Blocks: milliseconds when all was made before, minutes when packages have to be
+    /// fetched, for which it waits no longer than `patience`.
+    ///
+    /// # Errors
+    /// When the machine does not allow it, or the kept bundle is gone; what was finished until then stays as a cache.
+    fn materialise(
+        &self,
+        record: &VersionRecord,
+        opened: Option<Opened>,
         patience: &Arc<Patience>,
         progress: &dyn Progress,
     ) -> Result<Made, MakeError>;

@@ -2,14 +2,20 @@
 //!
 //! ```text
 //!   deploy ──► Registry::put ──► Store (durable, then) ──► memory      remove likewise
-//!   call   ──► Registry::resolve ────────────────────────► memory      microseconds, no disk
+//!   call   ──► Registry::get ────────────────────────────► memory      microseconds, no disk
 //! ```
 //!
 //! Versions are immutable and named by what they are made of; a deploy adds one, or finds it there, and makes it
 //! current. The disk comes first: what `put` returned for survives `kill -9` of the worker and loss of power.
+//!
+//! What is stored is portable: records, and the files of bundles ([`Bundles`]). How this machine runs a version, its
+//! [`Handler`], is made from them and only remembered ([`Handlers`]).
 
+mod bundles;
+mod handlers;
 pub(crate) mod millis;
 mod sqlite;
+mod upgrade;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -17,31 +23,33 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::SystemTime;
 
-use engine::{Handler, HandlerId};
-use serde_json::Value;
+use engine::Handler;
+use function::{Label, VersionId, VersionRecord, WholeName};
+use sandbox::Layer;
 use thiserror::Error;
 
+pub use bundles::{BundleError, Bundles};
+pub use handlers::Handlers;
+pub(crate) use handlers::layers_of;
 pub use sqlite::Sqlite;
+pub use upgrade::{Upgrade, UpgradeError};
 
-use function::Label;
-use function::WholeName;
-
-/// One immutable version of a function, with what it was made from.
+/// One immutable version of a function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Version {
-    /// How to run it.
-    pub handler: Arc<Handler>,
+    /// The hash of its record.
+    pub id: VersionId,
+    /// What it is made from.
+    pub record: VersionRecord,
     /// When it was first deployed, to the millisecond.
     pub created: SystemTime,
-    /// What the function said of itself.
-    pub manifest: Value,
-    /// The exact lock of its packages.
-    pub lock: String,
+    /// Settings without effect in its files, one sentence each.
+    pub warnings: Vec<String>,
 }
 
-/// A function: a name and its current version.
+/// What a store keeps of a function: its current version.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Function {
+pub struct Stored {
     /// The current version.
     pub current: Arc<Version>,
     /// Made by `wool run` and not shown unless asked for; gone when the worker starts again, or room is needed.
@@ -50,29 +58,50 @@ pub struct Function {
     pub updated: SystemTime,
 }
 
+/// A function: a name, its current version, and how this machine runs that.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Function {
+    /// What is stored of it.
+    pub stored: Stored,
+    /// How this machine runs the current version; none until that was made here.
+    pub handler: Option<Arc<Handler>>,
+}
+
 impl Function {
+    /// The current version.
+    #[must_use]
+    pub fn current(&self) -> &Version {
+        &self.stored.current
+    }
+
+    /// The current version's settings.
+    #[must_use]
+    pub fn manifest(&self) -> &function::Manifest {
+        &self.current().record.manifest
+    }
+
     /// The name it was deployed under.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.current.handler.name
+        &self.current().record.name
     }
 
     /// The same, and whose it is.
     #[must_use]
     pub fn whole_name(&self) -> WholeName {
-        self.current.handler.whole_name()
+        self.current().record.whole_name()
     }
 
-    /// Whether a call holds its current version, which [`Registry::resolve`] gave it.
+    /// Whether a call holds its current version.
     #[must_use]
     pub fn is_called(&self) -> bool {
-        Arc::strong_count(&self.current.handler) > 1
+        self.handler.as_ref().is_some_and(|handler| Arc::strong_count(handler) > 1)
     }
 
     /// Whether it is a tenant's.
     #[must_use]
     pub fn is_of(&self, tenant: &Label) -> bool {
-        self.current.handler.tenant == tenant.as_str()
+        self.current().record.tenant == tenant.as_str()
     }
 }
 
@@ -80,7 +109,7 @@ impl Function {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Past {
     /// Its identity.
-    pub id: HandlerId,
+    pub id: VersionId,
     /// When it was first deployed.
     pub created: SystemTime,
 }
@@ -103,6 +132,14 @@ pub enum StoreError {
         found: u32,
         /// Ours.
         known: u32,
+    },
+    /// An unknown release wrote it.
+    #[error(
+        "the registry was written by a release before the first (schema {found}): deploy the functions again in another state directory, with --state DIR"
+    )]
+    Other {
+        /// Its schema.
+        found: u32,
     },
     /// A row is not what we wrote.
     #[error("the registry's version {id} cannot be read")]
@@ -137,7 +174,7 @@ pub trait Store: Send + Debug {
     ///
     /// # Errors
     /// When nothing was changed.
-    fn put(&mut self, function: &Function) -> Result<(), StoreError>;
+    fn put(&mut self, function: &Stored) -> Result<(), StoreError>;
 
     /// Removes a function with all its versions; says whether it was there. Durable when it returns.
     ///
@@ -149,7 +186,7 @@ pub trait Store: Send + Debug {
     ///
     /// # Errors
     /// When the store cannot be read.
-    fn load(&self) -> Result<Vec<Function>, StoreError>;
+    fn load(&self) -> Result<Vec<Stored>, StoreError>;
 
     /// A function's versions, newest first.
     ///
@@ -164,6 +201,8 @@ pub struct Registry {
     functions: RwLock<BTreeMap<WholeName, Known>>,
     // One writer at a time, and the memory follows the disk in the same order: taken before `functions`.
     store: Mutex<Box<dyn Store>>,
+    bundles: Bundles,
+    handlers: Handlers,
 }
 
 /// A function in memory.
@@ -183,44 +222,66 @@ impl Known {
     fn advance(&mut self, function: Arc<Function>) -> Arc<Function> {
         let before = std::mem::replace(&mut self.function, function);
         self.earlier.retain(|handler| handler.strong_count() > 0);
-        self.earlier.push(Arc::downgrade(&before.current.handler));
+        self.earlier.extend(before.handler.as_ref().map(Arc::downgrade));
         before
     }
 
-    fn has(&self, version: &HandlerId) -> bool {
-        self.function.current.handler.id == *version
+    fn has(&self, version: &VersionId) -> bool {
+        self.function.current().id == *version
             || self.earlier.iter().filter_map(Weak::upgrade).any(|handler| handler.id == *version)
     }
 }
 
 impl Registry {
-    /// Reads all functions of a store.
+    /// Reads all functions of a store. Their files are in `bundles`; how this machine runs them is in `handlers`.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn open(store: Box<dyn Store>) -> Result<Self, StoreError> {
-        let functions = store.load()?.into_iter();
-        let functions = functions.map(|f| (f.whole_name(), Known::new(Arc::new(f)))).collect();
-        Ok(Self { functions: RwLock::new(functions), store: Mutex::new(store) })
+    pub fn open(
+        store: Box<dyn Store>,
+        bundles: Bundles,
+        handlers: Handlers,
+    ) -> Result<Self, StoreError> {
+        let known = |stored: Stored| {
+            let handler = handlers.read(&stored.current.id).map(Arc::new);
+            let function = Function { stored, handler };
+            (function.whole_name(), Known::new(Arc::new(function)))
+        };
+        let functions = RwLock::new(store.load()?.into_iter().map(known).collect());
+        Ok(Self { functions, store: Mutex::new(store), bundles, handlers })
     }
 
-    /// Puts others in the place of handlers, in memory only: what the disk says of a version stays as it was deployed.
-    pub fn replace(&self, other: impl Fn(&Handler) -> Option<Handler>) {
+    /// Notes how this machine runs a version. Does nothing when another version is current by now. Returns how it was
+    /// run before. Writes a file.
+    pub fn made(&self, handler: Arc<Handler>) -> Option<Arc<Handler>> {
+        self.handlers.write(&handler);
         let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
-        for Known { function, .. } in functions.values_mut() {
-            if let Some(handler) = other(&function.current.handler) {
-                let mut changed = Function::clone(function);
-                Arc::make_mut(&mut changed.current).handler = Arc::new(handler);
-                *function = Arc::new(changed);
-            }
+        let known = functions.get_mut(&handler.whole_name())?;
+        if known.function.current().id != handler.id {
+            return None;
         }
+        let mut changed = Function::clone(&known.function);
+        let before = changed.handler.replace(handler);
+        known.function = Arc::new(changed);
+        before
     }
 
-    /// A function's current version.
+    /// A layer of a handler that is no longer on the disk, if there is one.
     #[must_use]
-    pub fn resolve(&self, name: &WholeName) -> Option<Arc<Handler>> {
-        let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
-        functions.get(name).map(|known| Arc::clone(&known.function.current.handler))
+    pub fn lost(&self, handler: &Handler) -> Option<Layer> {
+        self.handlers.lost(handler)
+    }
+
+    /// Removes the bundles that no current version has, and what is remembered of other versions. No deploy may be
+    /// under way.
+    ///
+    /// # Errors
+    /// When a directory cannot be read, or a file not be removed.
+    pub fn tidy(&self) -> Result<(), BundleError> {
+        let functions = self.list();
+        let versions = functions.iter().map(|function| function.current());
+        self.handlers.retain(&versions.clone().map(|version| version.id.clone()).collect());
+        self.bundles.retain(&versions.map(|version| version.record.bundle.clone()).collect())
     }
 
     /// Whether what runs is a version of a function that is there: of one that was removed it is not, though another of that
@@ -265,19 +326,24 @@ impl Registry {
     pub fn put(
         &self,
         version: impl Into<Arc<Version>>,
+        handler: Arc<Handler>,
         hidden: bool,
         most: usize,
     ) -> Result<(Arc<Function>, Option<Arc<Function>>), StoreError> {
         let current = version.into();
         let updated = current.created;
-        let mut function = Function { current, hidden, updated };
+        let stored = Stored { current, hidden, updated };
+        let mut function = Function { stored, handler: Some(handler) };
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let name = function.whole_name();
         self.check_room(&name, most)?;
         if let Some(known) = self.get(&name) {
-            function.hidden = hidden && known.hidden;
+            function.stored.hidden = hidden && known.stored.hidden;
         }
-        store.put(&function)?;
+        if let Some(handler) = &function.handler {
+            self.handlers.write(handler);
+        }
+        store.put(&function.stored)?;
         let function = Arc::new(function);
         let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
         let before = match functions.entry(name) {
@@ -299,7 +365,7 @@ impl Registry {
     }
 
     /// Removes a function of which something holds; returns what it was. While that is asked nobody puts another version
-    /// into its place or removes it; a call may still come, and keeps what it was resolved to. Waits for the disk.
+    /// into its place or removes it; a call may still come, and keeps the handler that it found. Waits for the disk.
     ///
     /// # Errors
     /// When the store refused; nothing has changed then.
@@ -323,5 +389,53 @@ impl Registry {
     /// When the store cannot be read.
     pub fn history(&self, name: &WholeName) -> Result<Vec<Past>, StoreError> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner).history(name)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use function::{Convention, Limits, Manifest, Network};
+
+    use super::*;
+
+    /// A registry whose other files are in `root`.
+    pub(crate) fn registry(store: Box<dyn Store>, root: &Path) -> Registry {
+        let layers = layers::Store::open(root).unwrap();
+        let handlers = Handlers::open(layers, &root.join("handlers")).unwrap();
+        let bundles = Bundles::open(&root.join("bundles")).unwrap();
+        Registry::open(store, bundles, handlers).unwrap()
+    }
+
+    /// The record of a function without packages.
+    pub(crate) fn record(tenant: &str, name: &str) -> VersionRecord {
+        VersionRecord {
+            tenant: tenant.to_owned(),
+            name: name.to_owned(),
+            python: "3.11".to_owned(),
+            bundle: blake3::hash(name.as_bytes()).into(),
+            manifest: Manifest {
+                module: "m".to_owned(),
+                function: "f".to_owned(),
+                convention: Convention::Lambda,
+                requirements: Vec::new(),
+                requires_python: None,
+                python: None,
+                kind: function::Kind::default(),
+                reset: function::Reset::default(),
+                limits: Limits::default(),
+                network: Network::None,
+                egress: Vec::new(),
+                timeout: Duration::from_secs(1),
+                concurrency: 1,
+                environment: BTreeMap::new(),
+                sets: Vec::new(),
+                import_cache: true,
+                binary: false,
+            },
+            lock: None,
+        }
     }
 }

@@ -4,37 +4,25 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use engine::HandlerId;
 use rusqlite::{Connection, Row, params};
 
 use super::millis::{from_millis, to_millis};
-use super::{Function, Past, Store, StoreError, Version};
+use super::{Past, Store, StoreError, Stored, Version};
 use crate::database::{self, DatabaseError};
-use function::WholeName;
+use function::{VersionId, WholeName};
 
 /// Step `n` takes schema `n` to `n + 1`.
-const MIGRATIONS: [&str; 3] = [
-    "CREATE TABLE versions (
+const MIGRATIONS: [&str; 1] = ["CREATE TABLE versions (
          id       TEXT PRIMARY KEY,
+         tenant   TEXT NOT NULL,
          name     TEXT NOT NULL,
          created  INTEGER NOT NULL,
-         handler  TEXT NOT NULL,
-         manifest TEXT NOT NULL,
-         lock     TEXT NOT NULL
+         record   TEXT NOT NULL,
+         warnings TEXT NOT NULL
      ) STRICT;
-     CREATE INDEX versions_of ON versions (name, created);
-     CREATE TABLE functions (
-         name    TEXT PRIMARY KEY,
-         current TEXT NOT NULL REFERENCES versions (id)
-     ) STRICT;",
-    "ALTER TABLE functions ADD COLUMN updated INTEGER NOT NULL DEFAULT 0;
-     ALTER TABLE functions ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0;
-     UPDATE functions SET updated = (SELECT created FROM versions WHERE id = current);",
-    "ALTER TABLE versions ADD COLUMN tenant TEXT NOT NULL DEFAULT 'default';
-     DROP INDEX versions_of;
      CREATE INDEX versions_of ON versions (tenant, name, created);
-     ALTER TABLE functions RENAME TO functions_of_one_tenant;
      CREATE TABLE functions (
          tenant  TEXT NOT NULL,
          name    TEXT NOT NULL,
@@ -42,10 +30,7 @@ const MIGRATIONS: [&str; 3] = [
          updated INTEGER NOT NULL,
          hidden  INTEGER NOT NULL,
          PRIMARY KEY (tenant, name)
-     ) STRICT;
-     INSERT INTO functions SELECT 'default', name, current, updated, hidden FROM functions_of_one_tenant;
-     DROP TABLE functions_of_one_tenant;",
-];
+     ) STRICT;"];
 
 /// Versions of a function that are kept: whoever deploys in a loop would fill the disk.
 const VERSIONS: u32 = 100;
@@ -80,39 +65,26 @@ impl From<DatabaseError> for StoreError {
 }
 
 impl Store for Sqlite {
-    fn put(&mut self, function: &Function) -> Result<(), StoreError> {
+    fn put(&mut self, function: &Stored) -> Result<(), StoreError> {
         let failed = |source| StoreError::Database("cannot be written", source);
-        let Version { handler, created, manifest, lock } = &*function.current;
-        let unwritable = |source| StoreError::Row { id: handler.id.to_string(), source };
-        let text = serde_json::to_string(handler).map_err(unwritable)?;
-        let manifest = serde_json::to_string(manifest).map_err(unwritable)?;
+        let Version { id, record, created, warnings } = &*function.current;
+        let unwritable = |source| StoreError::Row { id: id.to_string(), source };
+        let text = serde_json::to_string(record).map_err(unwritable)?;
+        let warnings = serde_json::to_string(warnings).map_err(unwritable)?;
+        let (tenant, name) = (&record.tenant, &record.name);
         let transaction = self.connection.transaction().map_err(failed)?;
         transaction
             .execute(
-                "INSERT INTO versions (id, name, created, handler, manifest, lock, tenant)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO NOTHING",
-                params![
-                    handler.id.0,
-                    handler.name,
-                    to_millis(*created),
-                    text,
-                    manifest,
-                    lock,
-                    handler.tenant
-                ],
+                "INSERT INTO versions (id, tenant, name, created, record, warnings)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (id) DO UPDATE SET warnings = ?6",
+                params![id.0, tenant, name, to_millis(*created), text, warnings],
             )
             .map_err(failed)?;
         transaction
             .execute(
                 "INSERT INTO functions (tenant, name, current, updated, hidden) VALUES (?1, ?2, ?3, ?4, ?5)
                  ON CONFLICT (tenant, name) DO UPDATE SET current = ?3, updated = ?4, hidden = ?5",
-                params![
-                    handler.tenant,
-                    handler.name,
-                    handler.id.0,
-                    to_millis(function.updated),
-                    function.hidden
-                ],
+                params![tenant, name, id.0, to_millis(function.updated), function.hidden],
             )
             .map_err(failed)?;
         // The newest, whichever is current among them.
@@ -121,7 +93,7 @@ impl Store for Sqlite {
                 "DELETE FROM versions WHERE tenant = ?1 AND name = ?2 AND id <> ?3 AND id NOT IN (
                      SELECT id FROM versions WHERE tenant = ?1 AND name = ?2
                      ORDER BY created DESC, rowid DESC LIMIT ?4)",
-                params![handler.tenant, handler.name, handler.id.0, VERSIONS],
+                params![tenant, name, id.0, VERSIONS],
             )
             .map_err(failed)?;
         transaction.commit().map_err(failed)
@@ -141,16 +113,16 @@ impl Store for Sqlite {
         Ok(removed > 0)
     }
 
-    fn load(&self) -> Result<Vec<Function>, StoreError> {
+    fn load(&self) -> Result<Vec<Stored>, StoreError> {
         let failed = |source| StoreError::Database("cannot be read", source);
         let mut statement = self
             .connection
             .prepare(
-                "SELECT v.id, v.created, v.handler, v.manifest, v.lock, f.updated, f.hidden
+                "SELECT v.id, v.created, v.record, v.warnings, f.updated, f.hidden
                  FROM functions f JOIN versions v ON v.id = f.current",
             )
             .map_err(failed)?;
-        let rows = statement.query_map([], Stored::read).map_err(failed)?;
+        let rows = statement.query_map([], Columns::read).map_err(failed)?;
         rows.map(|row| row.map_err(failed)?.function()).collect()
     }
 
@@ -165,7 +137,7 @@ impl Store for Sqlite {
             .map_err(failed)?;
         let past = |row: &Row<'_>| {
             let id: String = row.get(0)?;
-            Ok(Past { id: HandlerId(Arc::from(id)), created: from_millis(row.get(1)?) })
+            Ok(Past { id: VersionId(Arc::from(id)), created: from_millis(row.get(1)?) })
         };
         statement
             .query_map([name.tenant(), name.name()], past)
@@ -176,41 +148,99 @@ impl Store for Sqlite {
 }
 
 /// A row of both tables, its JSON not yet read.
-struct Stored {
+struct Columns {
     id: String,
     created: i64,
-    handler: String,
-    manifest: String,
-    lock: String,
+    record: String,
+    warnings: String,
     updated: i64,
     hidden: bool,
 }
 
-impl Stored {
+impl Columns {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             id: row.get(0)?,
             created: row.get(1)?,
-            handler: row.get(2)?,
-            manifest: row.get(3)?,
-            lock: row.get(4)?,
-            updated: row.get(5)?,
-            hidden: row.get(6)?,
+            record: row.get(2)?,
+            warnings: row.get(3)?,
+            updated: row.get(4)?,
+            hidden: row.get(5)?,
         })
     }
 
-    fn function(self) -> Result<Function, StoreError> {
+    fn function(self) -> Result<Stored, StoreError> {
         let unreadable = |source| StoreError::Row { id: self.id.clone(), source };
         let version = Version {
-            handler: Arc::new(serde_json::from_str(&self.handler).map_err(unreadable)?),
+            id: VersionId(Arc::from(&*self.id)),
+            record: serde_json::from_str(&self.record).map_err(unreadable)?,
             created: from_millis(self.created),
-            manifest: serde_json::from_str(&self.manifest).map_err(unreadable)?,
-            lock: self.lock,
+            warnings: serde_json::from_str(&self.warnings).map_err(unreadable)?,
         };
-        Ok(Function {
+        Ok(Stored {
             current: Arc::new(version),
             hidden: self.hidden,
             updated: from_millis(self.updated),
         })
     }
+}
+
+/// A function as the release before portable records kept it.
+pub(super) struct OldFunction {
+    pub(super) tenant: String,
+    pub(super) hidden: bool,
+    pub(super) updated: SystemTime,
+    /// The oldest first, but for the current one, which is the last.
+    pub(super) versions: Vec<OldVersion>,
+}
+
+/// A version as that release kept it: JSON that only it knows.
+pub(super) struct OldVersion {
+    pub(super) id: String,
+    pub(super) created: SystemTime,
+    pub(super) handler: String,
+    pub(super) manifest: String,
+    pub(super) lock: String,
+}
+
+/// The last schema of that release.
+const OLD_SCHEMA: u32 = 3;
+
+/// Reads all functions of that release's database.
+///
+/// # Errors
+/// When it cannot be read, or is of another release.
+pub(super) fn read_old(path: &Path) -> Result<Vec<OldFunction>, StoreError> {
+    let failed = |source| StoreError::Database("cannot be read", source);
+    let disk = Connection::open(path).map_err(failed)?;
+    let found: u32 =
+        disk.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
+    if found != OLD_SCHEMA {
+        return Err(StoreError::Other { found });
+    }
+    let sql = "SELECT tenant, name, current, updated, hidden FROM functions ORDER BY tenant, name";
+    let mut functions = disk.prepare(sql).map_err(failed)?;
+    let sql = "SELECT id, created, handler, manifest, lock FROM versions
+               WHERE tenant = ?1 AND name = ?2 ORDER BY id = ?3, created, rowid";
+    let mut versions = disk.prepare(sql).map_err(failed)?;
+    let mut all = Vec::new();
+    let mut rows = functions.query([]).map_err(failed)?;
+    while let Some(row) = rows.next().map_err(failed)? {
+        let text = |column| row.get::<_, String>(column).map_err(failed);
+        let (tenant, name, current) = (text(0)?, text(1)?, text(2)?);
+        let of_function = versions.query_map([&tenant, &name, &current], |row| {
+            Ok(OldVersion {
+                id: row.get(0)?,
+                created: from_millis(row.get(1)?),
+                handler: row.get(2)?,
+                manifest: row.get(3)?,
+                lock: row.get(4)?,
+            })
+        });
+        let versions = of_function.map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
+        let updated = from_millis(row.get(3).map_err(failed)?);
+        let hidden = row.get(4).map_err(failed)?;
+        all.push(OldFunction { tenant, hidden, updated, versions });
+    }
+    Ok(all)
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use engine::HandlerId;
+use engine::VersionId;
 
 use crate::throttled_log::Seldom;
 
@@ -40,7 +40,7 @@ struct Current {
     size: u64,
     pending: Vec<u8>,
     /// Versions that were found to be of its function, the last first: these are not asked about again.
-    versions: Vec<HandlerId>,
+    versions: Vec<VersionId>,
 }
 
 impl Files {
@@ -53,7 +53,7 @@ impl Files {
     pub(super) fn append(
         &mut self,
         name: &str,
-        version: &HandlerId,
+        version: &VersionId,
         is_there: impl FnOnce() -> bool,
         render: impl FnOnce(&mut Vec<u8>),
     ) {
@@ -245,8 +245,8 @@ mod tests {
 
     use super::*;
 
-    fn version() -> HandlerId {
-        HandlerId(Arc::from("1"))
+    fn version() -> VersionId {
+        VersionId(Arc::from("1"))
     }
 
     #[test]

@@ -222,13 +222,13 @@ mod tests {
         let rotation = Rotation { bytes: 100, files: 3 };
         let mut files = Files::new(root.path().to_owned(), rotation);
         let (moved, written) = watch::channel(0);
-        files.append("f", &engine::HandlerId("1".into()), || true, line("before"));
+        files.append("f", &engine::VersionId("1".into()), || true, line("before"));
         files.flush();
         let begun = Reader::back(root.path().join("f"), rotation, written, 0);
         let mut follower = begun.unwrap().following();
         let mut seen = Vec::new();
         for n in 0..40 {
-            files.append("f", &engine::HandlerId("1".into()), || true, line(&n.to_string()));
+            files.append("f", &engine::VersionId("1".into()), || true, line(&n.to_string()));
             files.flush();
             moved.send_modify(|count| *count += 1);
             seen.extend(
@@ -251,7 +251,7 @@ mod tests {
         let mut next = 0;
         let mut write = |count: usize| {
             for n in next..next + count {
-                files.append("f", &engine::HandlerId("1".into()), || true, line(&n.to_string()));
+                files.append("f", &engine::VersionId("1".into()), || true, line(&n.to_string()));
                 files.flush();
             }
             next += count;
@@ -285,7 +285,7 @@ mod tests {
         let (_moved, written) = watch::channel(0);
         let mut write = |numbers: std::ops::Range<usize>| {
             for n in numbers {
-                files.append("f", &engine::HandlerId("1".into()), || true, line(&n.to_string()));
+                files.append("f", &engine::VersionId("1".into()), || true, line(&n.to_string()));
                 files.flush();
             }
         };
@@ -317,9 +317,9 @@ mod tests {
         let mut files = Files::new(root.path().to_owned(), rotation);
         let (_moved, written) = watch::channel(0);
         let long = "x".repeat(200_000);
-        files.append("f", &engine::HandlerId("1".into()), || true, line(&long));
+        files.append("f", &engine::VersionId("1".into()), || true, line(&long));
         for n in 0..5000 {
-            files.append("f", &engine::HandlerId("1".into()), || true, line(&format!("{n:0>100}")));
+            files.append("f", &engine::VersionId("1".into()), || true, line(&format!("{n:0>100}")));
         }
         files.flush();
         let mut reader = Reader::back(root.path().join("f"), rotation, written, 6000).unwrap();

@@ -251,7 +251,7 @@ fn render(out: &mut Vec<u8>, at: SystemTime, line: &LogLine, dropped: u64) {
 
 #[cfg(test)]
 mod tests {
-    use engine::{Handler, HandlerId};
+    use engine::{Handler, VersionId};
 
     use super::*;
     use crate::functions::{Sqlite, Version};
@@ -270,7 +270,7 @@ mod tests {
 
     fn another(name: &str) -> Arc<Handler> {
         let handler = (*line().handler).clone();
-        let (id, name) = (HandlerId(Arc::from(name)), name.to_owned());
+        let (id, name) = (VersionId(Arc::from(name)), name.to_owned());
         Arc::new(Handler { id, name, ..handler })
     }
 
@@ -284,14 +284,14 @@ mod tests {
 
     fn registry(root: &Path) -> Arc<Registry> {
         let store = Sqlite::open(&root.join("registry")).unwrap();
-        Arc::new(Registry::open(Box::new(store)).unwrap())
+        Arc::new(crate::functions::tests::registry(Box::new(store), root))
     }
 
     fn deploy(registry: &Registry, line: &LogLine) {
         let handler = Arc::clone(&line.handler);
-        let created = SystemTime::now();
-        let (manifest, lock) = (serde_json::Value::Null, String::new());
-        registry.put(Version { handler, created, manifest, lock }, false, 9).unwrap();
+        let record = crate::functions::tests::record(&handler.tenant, &handler.name);
+        let (id, created, warnings) = (handler.id.clone(), SystemTime::now(), Vec::new());
+        registry.put(Version { id, record, created, warnings }, handler, false, 9).unwrap();
     }
 
     fn start(root: &Path, registry: &Arc<Registry>) -> Logs {

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::deploy::Deployer;
 use crate::deploy::installer::Installer;
-use crate::functions::Registry;
+use crate::functions::{BundleError, Registry};
 use crate::packages::retention::{Usage, deployed};
 
 /// Between two looks at the disk space.
@@ -39,6 +39,9 @@ pub struct Stock {
 /// What could not be done.
 #[derive(Debug, Error)]
 pub enum StockError {
+    /// The kept bundles cannot be read or changed.
+    #[error(transparent)]
+    Bundles(#[from] BundleError),
     /// The store cannot be read or changed.
     #[error(transparent)]
     File(#[from] FileError),
@@ -72,8 +75,9 @@ pub struct Stocked {
 ///
 /// # Errors
 /// When the store cannot be changed.
-pub fn tidy(store: &Store, registry: &Registry, budget: u64) -> Result<(), FileError> {
+pub fn tidy(store: &Store, registry: &Registry, budget: u64) -> Result<(), StockError> {
     store.bury()?;
+    registry.tidy()?;
     tell(&collect(store, &deployed(registry), budget, Scope::Starting)?, budget);
     Ok(())
 }
@@ -107,7 +111,8 @@ impl Stock {
         self.blocking(|stock| {
             let mut users: BTreeMap<Layer, Vec<String>> = BTreeMap::new();
             for function in stock.registry.list() {
-                if let Some(layer) = function.current.handler.packages.clone() {
+                let layer = function.handler.as_ref().and_then(|handler| handler.packages.clone());
+                if let Some(layer) = layer {
                     users.entry(layer).or_default().push(function.whole_name().to_string());
                 }
             }
@@ -180,6 +185,7 @@ impl Stock {
     async fn collect(self: &Arc<Self>, budget: u64) -> Result<Collected, StockError> {
         let _turns = self.deployer.pause(PATIENCE).await.ok_or(StockError::Busy)?;
         self.blocking(move |stock| {
+            stock.registry.tidy()?;
             Ok(collect(&stock.store, &stock.usage.layers(), budget, Scope::Running)?)
         })
         .await

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use engine::{Engine, Handler};
 use sandbox::Layer;
 
-use crate::functions::Registry;
+use crate::functions::{Registry, layers_of};
 
 /// A sandbox that is being destroyed may still open a file.
 const LAST_MOMENTS: Duration = Duration::from_secs(5);
@@ -76,19 +76,20 @@ impl Leaving {
 fn note(all: &mut Vec<Leaving>, handler: &Arc<Handler>) {
     let leaving = Arc::downgrade(handler);
     if !all.iter().any(|known| known.handler.ptr_eq(&leaving)) {
-        all.push(Leaving { handler: leaving, layers: layers_of(handler), unheld: None });
+        all.push(Leaving {
+            handler: leaving,
+            layers: layers_of(handler).cloned().collect(),
+            unheld: None,
+        });
     }
 }
 
 /// Layers of the current versions.
 #[must_use]
 pub fn deployed(registry: &Registry) -> BTreeSet<Layer> {
-    registry.list().iter().flat_map(|function| layers_of(&function.current.handler)).collect()
-}
-
-fn layers_of(handler: &Handler) -> BTreeSet<Layer> {
-    let python = [&handler.python.base, &handler.python.guest, &handler.code];
-    python.into_iter().chain(&handler.packages).cloned().collect()
+    let functions = registry.list();
+    let handlers = functions.iter().filter_map(|function| function.handler.as_ref());
+    handlers.flat_map(|handler| layers_of(handler).cloned().collect::<Vec<_>>()).collect()
 }
 
 #[cfg(test)]

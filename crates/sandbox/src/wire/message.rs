@@ -2,21 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use function::Convention;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
 use super::frame::{Frame, FrameError};
-
-/// How a handler is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Convention {
-    /// `def handler(event, context)`, AWS Lambda's.
-    Lambda,
-    /// `def f(event)`, OpenLambda's.
-    OpenLambda,
-}
 
 /// Everything an instance must know before its first call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -8,15 +8,17 @@ use std::path::Path;
 use super::{StateError, unusable};
 
 /// Version of the layout that this build writes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What goes last when a directory is removed, in this order: while `version` is there it is known as ours, and while
 /// `lock` is there nobody else takes it.
 pub(crate) const LAST: [&str; 2] = ["version", "lock"];
 
 /// What a release makes besides.
-const NAMES: [&str; 15] = [
-    "registry.sqlite",
+const NAMES: [&str; 18] = [
+    "functions.sqlite",
+    "bundles",
+    "handlers",
     "access.sqlite",
     "secrets.sqlite",
     "secret.key",
@@ -33,10 +35,15 @@ const NAMES: [&str; 15] = [
     "zygotes.new",
     // Beside `version` while it is written.
     "version.new",
+    // What version 1 had in place of `functions.sqlite`.
+    OLD_REGISTRY,
 ];
 
+/// The database of functions of version 1.
+pub(super) const OLD_REGISTRY: &str = "registry.sqlite";
+
 /// What SQLite puts behind the name of a database.
-const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
+pub(super) const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 /// The version of a directory's layout; none when it says none.
 ///

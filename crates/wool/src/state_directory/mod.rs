@@ -1,9 +1,11 @@
 //! The state directory: where it is, which version it has, whose it is.
 //!
 //! ```text
-//!   STATE/version          the layout's version: older is migrated, newer is refused
+//!   STATE/version          the layout's version: version 1 is upgraded, newer is refused
 //!   STATE/lock             held (flock) by the one worker; its pid stands inside
-//!   STATE/registry.sqlite  functions and versions
+//!   STATE/functions.sqlite functions and the records of their versions
+//!   STATE/bundles/         the files of bundles, one archive for each digest
+//!   STATE/handlers/        how this machine runs versions: made again from the above when it is gone
 //!   STATE/access.sqlite    tokens, by their hashes
 //!   STATE/secrets.sqlite   functions' secrets, sealed; STATE/secret.key opens them, unless the key is elsewhere
 //!   STATE/audit/           what was changed, and by whom
@@ -16,6 +18,7 @@
 //! nothing; what is in it is closed by itself.
 
 mod layout;
+mod upgrade;
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -210,10 +213,22 @@ impl State {
         &self.root
     }
 
-    /// The registry's database.
+    /// The database of functions.
     #[must_use]
-    pub fn registry(&self) -> PathBuf {
-        self.root.join("registry.sqlite")
+    pub fn functions(&self) -> PathBuf {
+        self.root.join("functions.sqlite")
+    }
+
+    /// The files of bundles.
+    #[must_use]
+    pub fn bundles(&self) -> PathBuf {
+        self.root.join("bundles")
+    }
+
+    /// How this machine runs versions.
+    #[must_use]
+    pub fn handlers(&self) -> PathBuf {
+        self.root.join("handlers")
     }
 
     /// The database of tokens.

@@ -3,9 +3,9 @@ use super::*;
 #[test]
 fn a_state_of_a_newer_release_is_refused_and_left_alone() {
     let dir = tempfile::tempdir().unwrap();
-    fs::write(dir.path().join("version"), "2\n").unwrap();
+    fs::write(dir.path().join("version"), "3\n").unwrap();
     let refused = State::open(dir.path()).unwrap_err();
-    assert!(matches!(refused, StateError::Newer { found: 2, .. }), "{refused}");
+    assert!(matches!(refused, StateError::Newer { found: 3, .. }), "{refused}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
@@ -31,7 +31,7 @@ fn a_version_that_no_release_wrote_is_damage() {
 
 #[test]
 fn what_an_interrupted_removal_left_is_ours() {
-    for left in [&["run", "uv"][..], &["lock"], &["registry.sqlite-wal"]] {
+    for left in [&["run", "uv"][..], &["lock"], &["functions.sqlite-wal"]] {
         let dir = tempfile::tempdir().unwrap();
         assert!(State::existing(dir.path()).unwrap().is_none(), "it is empty");
         left.iter().for_each(|name| fs::write(dir.path().join(name), "").unwrap());
@@ -100,7 +100,7 @@ fn a_hold_on_what_was_removed_leaves_the_next_one_alone() {
     }
     // Whoever has opened it before goes on with a whole directory.
     let next = state.hold().unwrap();
-    assert_eq!(fs::read_to_string(dir.path().join("version")).unwrap(), "1\n");
+    assert_eq!(fs::read_to_string(dir.path().join("version")).unwrap(), format!("{VERSION}\n"));
     let address = Address { pid: 7, url: "http://127.0.0.1:1".to_owned() };
     next.announce(&address).unwrap();
     drop(removed);

@@ -49,7 +49,8 @@ use platform::deploy::Deployer;
 use platform::deploy::builder::BuildSandboxes;
 use platform::deploy::guest;
 use platform::deploy::installer::Installer;
-use platform::functions::{Function, Registry, Sqlite};
+use platform::functions::{Bundles, Function, Handlers, Registry, Sqlite};
+use platform::invoke::Invoker;
 use platform::limits::bucket::Rate;
 use platform::limits::quotas::Quotas;
 use platform::logs::{Logs, Rotation};
@@ -93,35 +94,16 @@ impl Worker {
         let state = State::open(&config.state)?;
         let hold = state.hold()?;
         let descriptors = sys::descriptors::raise(0);
-        let tokens = Arc::new(Tokens::open(&state.access())?);
-        let key = SecretKey::find(config.secret_key_file.as_deref(), &state.secret_key())?;
-        let vault = Arc::new(Vault::open(&state.secrets(), &key)?);
-        let audit = Audit::open(&state.audit(), AUDIT).context("cannot open the audit log")?;
-        let certificates =
-            tls::certificates(config.tls_certificate.as_deref(), config.tls_key.as_deref())?;
-        let asks = config.tokens != Demand::Off && tokens.any_good(SystemTime::now());
-        Unprotected::check(config.listen, certificates.is_some(), asks)
-            .map_err(ConfigError::Unprotected)?;
-        // Before anything costly: a taken port is the commonest failure.
-        let tcp = listen::bind_tcp(config.listen)?;
-        let scheme = if certificates.is_some() { "https" } else { "http" };
-        let address = tcp.local_addr().context("cannot read the listener's address")?;
-        let url = format!("{scheme}://{address}");
-        // From here on they say which port it is.
-        let config = Config { listen: address, ..config };
-        let admitted = Admitted::of_this_worker(config.admin_group.as_deref())?;
-        state.close(admitted.group.is_some())?;
-        let unix = listen::bind_unix(&state.socket(), admitted.group)?;
+        let Access { tokens, vault, audit } = Access::open(&config, &state)?;
+        let listening = Listening::bind(config, &state, &tokens)?;
+        let Listening { config, url, tcp, unix, certificates, admitted } = listening;
         let metrics = recorder()?;
-        let registry = Arc::new(Registry::open(Box::new(Sqlite::open(&state.registry())?))?);
-        let rotation =
-            Rotation { bytes: config.log_bytes.0, files: config.internals.log_files.max(1) };
-        let (each_second, burst) = (config.log_rate.0 as f64, config.log_bytes.0 as f64);
-        let rate = Rate { each_second, burst };
-        let logs = Logs::start(&state.logs(), rotation, rate, Arc::clone(&registry));
-        let logs = Arc::new(logs.context("cannot start writing logs")?);
-        forget_hidden(&registry, &logs, &vault).await?;
+        // Later than the listeners: a taken port is the commonest failure, and an upgrade takes its time.
+        hold.upgrade()?;
         let store = layers::Store::open(state.root())?;
+        let registry = Arc::new(functions(&state, &store)?);
+        let logs = Arc::new(start_logs(&config, &state, &registry)?);
+        forget_hidden(&registry, &logs, &vault).await?;
         let budget = config.install_cache_bytes.0;
         // Before there is a warden: nothing runs from these directories yet.
         guest::renew(&store, &registry, &wiring::guest_files());
@@ -158,6 +140,13 @@ impl Worker {
         let deployer = Arc::new(deployer);
         let (bounds, indexes) = (config.package_bounds(), config.indexes()?);
         let installer = Installer::new(store.clone(), builds.clone(), bounds, indexes);
+        let invoker = Invoker::new(
+            Arc::clone(&registry),
+            Arc::clone(&deployer),
+            networks,
+            Arc::clone(&quotas),
+            Arc::clone(&engine),
+        );
         let stock = Stock::new(
             store,
             Arc::clone(&registry),
@@ -179,12 +168,12 @@ impl Worker {
             spool: state.run(),
             tokens,
             vault,
-            audit: Arc::new(audit),
+            audit,
             admitted,
             registry,
             engine,
             deployer,
-            networks,
+            invoker,
             stock: Arc::new(stock),
             logs,
             metrics,
@@ -320,6 +309,68 @@ pub fn stop_on_signals(stop: CancellationToken) -> Result<()> {
     Ok(())
 }
 
+/// Who may do what, and what was done.
+struct Access {
+    tokens: Arc<Tokens>,
+    vault: Arc<Vault>,
+    audit: Arc<Audit>,
+}
+
+impl Access {
+    fn open(config: &Config, state: &State) -> Result<Self> {
+        let tokens = Arc::new(Tokens::open(&state.access())?);
+        let key = SecretKey::find(config.secret_key_file.as_deref(), &state.secret_key())?;
+        let vault = Arc::new(Vault::open(&state.secrets(), &key)?);
+        let audit = Audit::open(&state.audit(), AUDIT).context("cannot open the audit log")?;
+        Ok(Self { tokens, vault, audit: Arc::new(audit) })
+    }
+}
+
+/// Where a worker listens, bound and not served yet.
+struct Listening {
+    /// The settings, in which `listen` says which port it is.
+    config: Config,
+    url: String,
+    tcp: TcpListener,
+    unix: UnixListener,
+    certificates: Option<Arc<Certificates>>,
+    admitted: Admitted,
+}
+
+impl Listening {
+    fn bind(config: Config, state: &State, tokens: &Tokens) -> Result<Self> {
+        let certificates =
+            tls::certificates(config.tls_certificate.as_deref(), config.tls_key.as_deref())?;
+        let asks = config.tokens != Demand::Off && tokens.any_good(SystemTime::now());
+        Unprotected::check(config.listen, certificates.is_some(), asks)
+            .map_err(ConfigError::Unprotected)?;
+        let tcp = listen::bind_tcp(config.listen)?;
+        let scheme = if certificates.is_some() { "https" } else { "http" };
+        let address = tcp.local_addr().context("cannot read the listener's address")?;
+        let url = format!("{scheme}://{address}");
+        let admitted = Admitted::of_this_worker(config.admin_group.as_deref())?;
+        state.close(admitted.group.is_some())?;
+        let unix = listen::bind_unix(&state.socket(), admitted.group)?;
+        let config = Config { listen: address, ..config };
+        Ok(Self { config, url, tcp, unix, certificates, admitted })
+    }
+}
+
+fn functions(state: &State, store: &layers::Store) -> Result<Registry> {
+    let handlers = Handlers::open(store.clone(), &state.handlers())?;
+    let bundles = Bundles::open(&state.bundles())?;
+    let kept = Box::new(Sqlite::open(&state.functions())?);
+    Ok(Registry::open(kept, bundles, handlers)?)
+}
+
+fn start_logs(config: &Config, state: &State, registry: &Arc<Registry>) -> Result<Logs> {
+    let rotation = Rotation { bytes: config.log_bytes.0, files: config.internals.log_files.max(1) };
+    let (each_second, burst) = (config.log_rate.0 as f64, config.log_bytes.0 as f64);
+    let rate = Rate { each_second, burst };
+    let logs = Logs::start(&state.logs(), rotation, rate, Arc::clone(registry));
+    logs.context("cannot start writing logs")
+}
+
 fn engine_config(config: &Config) -> EngineConfig {
     let defaults = EngineConfig::default();
     let cap = |bytes: Option<Bytes>| bytes.map_or(u64::MAX, |bytes| bytes.0);
@@ -388,7 +439,7 @@ async fn keep_a_thread(stop: CancellationToken) {
 
 /// What `wool run` made lasts no longer than the worker that ran it.
 async fn forget_hidden(registry: &Registry, logs: &Logs, vault: &Vault) -> Result<()> {
-    for function in registry.list().into_iter().filter(|function| function.hidden) {
+    for function in registry.list().into_iter().filter(|function| function.stored.hidden) {
         let name = function.whole_name();
         registry.remove(&name)?;
         logs.remove(&name).await;
@@ -400,6 +451,7 @@ async fn forget_hidden(registry: &Registry, logs: &Logs, vault: &Vault) -> Resul
 /// Makes zygotes before anybody calls: those of the tree that was given or is left from the last run, as far as there is a
 /// function for them, and those of what was deployed last, so that the first calls after a start find them.
 async fn prepare(app: &App, sets: usize, given: Option<ZygoteTree>) {
+    make_again(app).await;
     let (packed, bare): (Vec<_>, Vec<_>) =
         distinct(app.registry.list()).into_iter().partition(|handler| handler.packages.is_some());
     // These need nothing but a fresh interpreter, which all others are made from, and take no place from them.
@@ -414,11 +466,25 @@ async fn prepare(app: &App, sets: usize, given: Option<ZygoteTree>) {
     }
 }
 
+/// Makes again what of functions' versions is gone from the disk, or was never made on this machine.
+async fn make_again(app: &App) {
+    for function in app.registry.list() {
+        if app.deployer.is_whole(&function) {
+            continue;
+        }
+        let name = function.whole_name();
+        if let Err(error) = app.deployer.remake(&name).await {
+            let error = sandbox::chain(&error);
+            tracing::warn!(function = %name, error, "cannot be made on this machine");
+        }
+    }
+}
+
 /// Of all functions that one zygote serves, the one deployed last; the last of these first.
 fn distinct(mut functions: Vec<Arc<Function>>) -> Vec<Arc<Handler>> {
-    functions.sort_by_key(|function| std::cmp::Reverse(function.updated));
+    functions.sort_by_key(|function| std::cmp::Reverse(function.stored.updated));
     let mut seen = HashSet::new();
-    let handlers = functions.iter().map(|function| &function.current.handler);
+    let handlers = functions.iter().filter_map(|function| function.handler.as_ref());
     let new = |handler: &&Arc<Handler>| {
         let Handler { kind, python, network, tenant, packages, .. } = &***handler;
         seen.insert((*kind, python.clone(), *network, tenant.clone(), packages.clone()))

@@ -27,6 +27,7 @@ use platform::deploy::builder::BuildSandboxes;
 use platform::deploy::installer::Installer;
 use platform::deploy::pipeline::Layered;
 use platform::deploy::workshop::Workshop;
+use platform::functions::Bundles;
 use platform::limits::Unenforced;
 
 /// What a worker is given: who makes sandboxes, and who makes what they are made of.
@@ -103,7 +104,8 @@ pub async fn real(config: &Config, state: &State, waiting: Option<i32>) -> Resul
     Ok(Parts {
         provider,
         workshop: Arc::new(
-            Layered::new(store, guest, python, installer).with_cpu(config.cpu_bounds()),
+            Layered::new(store, Bundles::open(&state.bundles())?, guest, python, installer)
+                .with_cpu(config.cpu_bounds()),
         ),
         builds,
         warden: Some(Warden { sandboxes, process, containers, counting }),

@@ -11,15 +11,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Handler, HandlerId};
+use engine::Handler;
+use function::{Convention, Manifest, VersionRecord, WholeName};
 use hyper::header::{HeaderMap, HeaderName};
 use hyper::{Method, StatusCode};
 use layers::Patience;
 use platform::access::Secret;
 use platform::deploy::progress::Progress;
-use platform::deploy::workshop::{Bundle, Made, MakeError, Workshop};
+use platform::deploy::workshop::{Admitted, Bundle, Made, MakeError, Opened, Workshop};
 use sandbox::fake::FakeProvider;
-use sandbox::wire::Convention;
 use sandbox::{Kind, Limits, Network, PythonSpec, Reset};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -175,13 +175,13 @@ impl Reply {
 struct Words;
 
 impl Workshop for Words {
-    fn make(
+    fn admit(
         &self,
-        name: &str,
+        name: &WholeName,
         mut bundle: Bundle,
         patience: &Arc<Patience>,
         progress: &dyn Progress,
-    ) -> Result<Made, MakeError> {
+    ) -> Result<Admitted, MakeError> {
         progress.step("reading words");
         let mut words = String::new();
         bundle.file.read_to_string(&mut words).unwrap();
@@ -203,53 +203,89 @@ impl Workshop for Words {
             return Err(MakeError::Function { step: "manifest", message });
         }
         let over = bundle.over;
-        Ok(Made {
-            handler: Handler {
-                kind: over.kind.unwrap_or_default(),
-                reset: over.reset.unwrap_or_default(),
-                ..handler(name, word)
-            },
-            manifest: serde_json::json!({
-                "words": words,
-                "warnings": word("warn").into_iter().collect::<Vec<_>>(),
-            }),
-            lock: String::new(),
-        })
+        let manifest = Manifest {
+            kind: over.kind.unwrap_or_default(),
+            reset: over.reset.unwrap_or_default(),
+            ..manifest(word)
+        };
+        let record = VersionRecord {
+            tenant: name.tenant().to_owned(),
+            name: name.name().to_owned(),
+            python: "3.11".to_owned(),
+            bundle: blake3::hash(words.as_bytes()).into(),
+            manifest,
+            lock: None,
+        };
+        Ok(Admitted { record, warnings: word("warn").into_iter().collect(), opened: None })
+    }
+
+    fn materialise(
+        &self,
+        record: &VersionRecord,
+        _: Option<Opened>,
+        _: &Arc<Patience>,
+        _: &dyn Progress,
+    ) -> Result<Made, MakeError> {
+        Ok(Made { handler: handler(record), warnings: Vec::new() })
     }
 }
 
-/// A handler whose properties are words.
-pub fn handler(name: &str, word: impl Fn(&str) -> Option<String>) -> Handler {
+/// Settings that are words.
+pub fn manifest(word: impl Fn(&str) -> Option<String>) -> Manifest {
     let number = |key: &str, usual: u64| word(key).map_or(usual, |text| text.parse().unwrap());
-    Handler {
-        id: HandlerId(Arc::from("")),
-        name: name.to_owned(),
-        tenant: function::DEFAULT_TENANT.to_owned(),
+    Manifest {
+        module: word("module").unwrap_or_else(|| "echo".to_owned()),
+        function: "handler".to_owned(),
+        convention: Convention::Lambda,
+        requirements: Vec::new(),
+        requires_python: None,
+        python: None,
         kind: Kind::Container,
         reset: Reset::Never,
+        limits: Limits::default(),
+        network: Network::None,
+        egress: Vec::new(),
+        timeout: Duration::from_millis(number("timeout", 30_000)),
+        concurrency: u32::try_from(number("concurrency", 64)).unwrap(),
+        environment: word("version").map(|text| ("VERSION".to_owned(), text)).into_iter().collect(),
+        sets: Vec::new(),
+        import_cache: true,
+        binary: word("binary").is_some(),
+    }
+}
+
+/// A handler of a record, on layers that are nowhere.
+pub fn handler(record: &VersionRecord) -> Handler {
+    let manifest = record.manifest.clone();
+    Handler {
+        id: record.id(),
+        name: record.name.clone(),
+        tenant: record.tenant.clone(),
+        kind: manifest.kind,
+        reset: manifest.reset,
         python: PythonSpec {
             base: "base/1".parse().unwrap(),
             guest: "guest/1".parse().unwrap(),
             interpreter: "/usr/bin/python3".to_owned(),
         },
         packages: None,
-        distributions: std::sync::Arc::from([]),
+        distributions: Arc::from([]),
         imports: Vec::new(),
         code: "code/1".parse().unwrap(),
-        module: word("module").unwrap_or_else(|| "echo".to_owned()),
-        function: "handler".to_owned(),
-        convention: Convention::Lambda,
-        binary: word("binary").is_some(),
-        environment: word("version").map(|text| ("VERSION".to_owned(), text)).into_iter().collect(),
+        module: manifest.module,
+        function: manifest.function,
+        convention: manifest.convention,
+        binary: manifest.binary,
+        environment: manifest.environment,
         sets: Vec::new(),
         import_cache: true,
         own: Vec::new(),
         clashes: Vec::new(),
         entries: None,
-        limits: Limits::default(),
-        network: Network::None,
-        egress: [].into(),
-        timeout: Duration::from_millis(number("timeout", 30_000)),
-        concurrency: u32::try_from(number("concurrency", 64)).unwrap(),
+        limits: manifest.limits,
+        network: manifest.network,
+        egress: manifest.egress.into(),
+        timeout: manifest.timeout,
+        concurrency: manifest.concurrency,
     }
 }

@@ -1,0 +1,180 @@
+//! A version of a function, described so that any machine can make it.
+//!
+//! ```text
+//!   deploy ──admit──► VersionRecord ─────────────── materialise ──► layers and a handler
+//!                      │ manifest, lock, Python     (each machine, again when a layer is gone)
+//!                      │ digest of the bundle ──► the bundle's files, kept by their content
+//!                      └ VersionId: hash of the record, the same on every machine
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::{Manifest, WholeName};
+
+/// Names one immutable version: the hash of its [`VersionRecord`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct VersionId(pub Arc<str>);
+
+impl fmt::Display for VersionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The hash of a bundle's paths, modes and contents: 64 hexadecimal digits. Equal files have an
+/// equal digest, however they were packed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct BundleDigest(String);
+
+/// A text that is no [`BundleDigest`].
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("{0:?} is no digest of a bundle: it must have 64 hexadecimal digits")]
+pub struct DigestError(String);
+
+impl BundleDigest {
+    /// The digest as text; it is a plain file name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<blake3::Hash> for BundleDigest {
+    fn from(hash: blake3::Hash) -> Self {
+        Self(hash.to_hex().to_string())
+    }
+}
+
+impl TryFrom<String> for BundleDigest {
+    type Error = DigestError;
+
+    fn try_from(text: String) -> Result<Self, DigestError> {
+        let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        match text.len() == 64 && text.bytes().all(digit) {
+            true => Ok(Self(text)),
+            false => Err(DigestError(text.chars().take(80).collect())),
+        }
+    }
+}
+
+impl From<BundleDigest> for String {
+    fn from(digest: BundleDigest) -> Self {
+        digest.0
+    }
+}
+
+impl fmt::Display for BundleDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The exact packages of a version.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PackageLock {
+    /// A requirements file with the hashes of every file that may be installed.
+    pub text: String,
+    /// Normalised names of the distributions that the function asked for itself; empty where the
+    /// list came already exact, with hashes.
+    pub direct: Vec<String>,
+}
+
+/// All that a version is made from. It names no path, no layer and no machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VersionRecord {
+    /// The tenant that deployed it.
+    pub tenant: String,
+    /// The name that it was deployed under.
+    pub name: String,
+    /// The Python that it was locked for: `3.12`.
+    pub python: String,
+    /// Its files.
+    pub bundle: BundleDigest,
+    /// Its settings.
+    pub manifest: Manifest,
+    /// Its packages; none when it asks for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock: Option<PackageLock>,
+}
+
+impl VersionRecord {
+    /// The name of its function, tenant included.
+    #[must_use]
+    pub fn whole_name(&self) -> WholeName {
+        WholeName::stored(self.tenant.clone(), self.name.clone())
+    }
+
+    /// The hash of its canonical JSON: 32 hexadecimal digits.
+    #[must_use]
+    pub fn id(&self) -> VersionId {
+        // Fields have an order, maps are sorted and there are no floats: equal records give equal
+        // bytes. Plain data cannot fail to serialize.
+        let bytes = serde_json::to_vec(self).unwrap_or_default();
+        VersionId(Arc::from(&blake3::hash(&bytes).to_hex()[..32]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORD: &str = r#"{
+        "tenant": "acme", "name": "thumbnail", "python": "3.12",
+        "bundle": "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262",
+        "manifest": {
+            "module": "main", "function": "handler", "convention": "lambda",
+            "requirements": ["pillow>=10"], "requires_python": null, "python": null,
+            "limits": { "memory_bytes": 536870912, "pids": 64, "scratch_bytes": 67108864, "scratch_inodes": 4096 },
+            "network": "none", "timeout": { "secs": 30, "nanos": 0 }, "concurrency": 64,
+            "environment": { "B": "2", "A": "1" }, "import_cache": true, "binary": false
+        },
+        "lock": { "text": "pillow==10.4.0 --hash=sha256:00\n", "direct": ["pillow"] }
+    }"#;
+
+    fn record() -> VersionRecord {
+        serde_json::from_str(RECORD).unwrap()
+    }
+
+    #[test]
+    fn a_record_has_this_id_on_every_machine() {
+        assert_eq!(record().id().to_string(), "18429a57b48c8fa3dd79a726cf308a19");
+    }
+
+    #[test]
+    fn each_part_of_a_record_changes_its_id() {
+        let changes: [fn(&mut VersionRecord); 8] = [
+            |record| record.tenant.push('x'),
+            |record| record.name.push('x'),
+            |record| record.python.push('1'),
+            |record| record.bundle = blake3::hash(b"other").into(),
+            |record| record.manifest.binary = true,
+            |record| record.manifest.environment.clear(),
+            |record| record.lock = None,
+            |record| record.lock.as_mut().unwrap().direct.clear(),
+        ];
+        for (number, change) in changes.iter().enumerate() {
+            let mut changed = record();
+            change(&mut changed);
+            assert_ne!(changed.id(), record().id(), "change {number}");
+        }
+    }
+
+    #[test]
+    fn a_record_is_read_back_as_it_was_written() {
+        let text = serde_json::to_string(&record()).unwrap();
+        assert_eq!(serde_json::from_str::<VersionRecord>(&text).unwrap(), record());
+    }
+
+    #[test]
+    fn a_digest_is_a_plain_file_name_or_refused() {
+        for bad in ["", "..", "../../etc/passwd", &"a".repeat(63), &"A".repeat(64)] {
+            assert!(BundleDigest::try_from(bad.to_owned()).is_err(), "{bad:?}");
+        }
+        BundleDigest::try_from("0f".repeat(32)).unwrap();
+    }
+}

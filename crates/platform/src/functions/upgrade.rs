@@ -1,0 +1,184 @@
+//! Takes over the functions that the release before portable records kept, once.
+//!
+//! ```text
+//!   registry.sqlite: handlers and manifests as JSON ─► records ──► functions.sqlite
+//!   layers/code/<id>: a bundle's files, compiled    ─► archives ─► bundles/
+//! ```
+//! A version whose code is no longer on the disk is taken over without its files: it is listed, and cannot be called until
+//! it is deployed again, as before.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use bundle::code::{Bundle as Code, CodeError};
+use engine::Handler;
+use function::{BundleDigest, Manifest, PackageLock, VersionRecord};
+use layers::Store as Layers;
+use packages::lock;
+use serde::Deserialize;
+use serde_json::Value;
+use thiserror::Error;
+
+use super::sqlite::{self, OldVersion};
+use super::{BundleError, Bundles, Handlers, Store, StoreError, Stored, Version};
+
+/// The minor version that is noted where nothing tells it: of a version that cannot be called anyway.
+const UNKNOWN_PYTHON: &str = "3.11";
+
+/// Why functions could not be taken over. The old database is as it was.
+#[derive(Debug, Error)]
+pub enum UpgradeError {
+    /// A database failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A version's code cannot be read.
+    #[error("the files of version {id} of {name} cannot be taken over")]
+    Code {
+        /// The function.
+        name: String,
+        /// Its version.
+        id: String,
+        /// Why.
+        #[source]
+        source: CodeError,
+    },
+    /// A bundle cannot be kept.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+}
+
+/// Where functions are taken over to.
+#[derive(Debug)]
+pub struct Upgrade<'a> {
+    /// Takes the records.
+    pub store: &'a mut dyn Store,
+    /// Takes the files of bundles.
+    pub bundles: &'a Bundles,
+    /// Takes what this machine has made of them.
+    pub handlers: &'a Handlers,
+    /// The layers.
+    pub layers: &'a Layers,
+}
+
+/// What a record needs of an old handler.
+#[derive(Deserialize)]
+struct OldHandler {
+    name: String,
+    python: OldPython,
+    code: sandbox::Layer,
+}
+
+#[derive(Deserialize)]
+struct OldPython {
+    base: sandbox::Layer,
+}
+
+impl Upgrade<'_> {
+    /// Takes over all functions of an old database, past versions included; returns how many functions there are.
+    ///
+    /// # Errors
+    /// When a version cannot be read, or something cannot be written.
+    pub fn take_over(&mut self, old: &Path) -> Result<usize, UpgradeError> {
+        let functions = sqlite::read_old(old)?;
+        for function in &functions {
+            for version in &function.versions {
+                let current = Arc::new(self.version(&function.tenant, version)?);
+                let (hidden, updated) = (function.hidden, function.updated);
+                self.store.put(&Stored { current, hidden, updated })?;
+            }
+        }
+        Ok(functions.len())
+    }
+
+    fn version(&self, tenant: &str, old: &OldVersion) -> Result<Version, UpgradeError> {
+        let unreadable = |source| StoreError::Row { id: old.id.clone(), source };
+        let handler: OldHandler = serde_json::from_str(&old.handler).map_err(unreadable)?;
+        let said: Value = serde_json::from_str(&old.manifest).map_err(unreadable)?;
+        let warnings = said.get("warnings").cloned().map(serde_json::from_value);
+        let manifest: Manifest = serde_json::from_value(said).map_err(unreadable)?;
+        let code = self.layers.layer_path(&handler.code);
+        let bundle = match self.layers.has(&handler.code) {
+            true => self.keep(&code).map_err(|error| error.of(&handler.name, &old.id))?,
+            false => blake3::hash(handler.code.to_string().as_bytes()).into(),
+        };
+        let python = minor_of(self.layers, &handler.python.base)
+            .or_else(|| minor_of_code(&code))
+            .or_else(|| manifest.python.as_deref().and_then(minor))
+            .unwrap_or_else(|| UNKNOWN_PYTHON.to_owned());
+        let direct = lock::asked_for(&manifest.requirements);
+        let lock = (!old.lock.is_empty()).then(|| PackageLock { text: old.lock.clone(), direct });
+        let (tenant, name) = (tenant.to_owned(), handler.name);
+        let record = VersionRecord { tenant, name, python, bundle, manifest, lock };
+        let id = record.id();
+        // What cannot be read is made again from the record.
+        if let Ok(handler) = serde_json::from_str::<Handler>(&old.handler) {
+            self.handlers.write(&Handler { id: id.clone(), ..handler });
+        }
+        let warnings = warnings.and_then(Result::ok).unwrap_or_default();
+        Ok(Version { id, record, created: old.created, warnings })
+    }
+
+    /// Keeps the files of a code layer as the bundle that it was made of.
+    fn keep(&self, code: &Path) -> Result<BundleDigest, KeepError> {
+        let code = Code::from_dir(self.layers, code).map_err(KeepError::Code)?;
+        let digest = code.digest();
+        self.bundles.put(&digest, |file| code.pack(file)).map_err(KeepError::Bundle)?;
+        Ok(digest)
+    }
+}
+
+enum KeepError {
+    Code(CodeError),
+    Bundle(BundleError),
+}
+
+impl KeepError {
+    fn of(self, name: &str, id: &str) -> UpgradeError {
+        match self {
+            Self::Code(source) => {
+                UpgradeError::Code { name: name.to_owned(), id: id.to_owned(), source }
+            }
+            Self::Bundle(error) => error.into(),
+        }
+    }
+}
+
+/// `3.12` of `3.12.1`.
+fn minor(version: &str) -> Option<String> {
+    let mut parts = version.split('.');
+    let (major, minor) = (parts.next()?, parts.next()?);
+    Some(format!("{major}.{minor}"))
+}
+
+/// The Python of a base, which its description tells though the base is gone.
+fn minor_of(layers: &Layers, base: &sandbox::Layer) -> Option<String> {
+    let mut path = layers.layer_path(base).into_os_string();
+    path.push(".json");
+    let description: Value = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    minor(description.get("version")?.as_str()?)
+}
+
+/// The Python that code was compiled for: `main.cpython-312.pyc`.
+fn minor_of_code(code: &Path) -> Option<String> {
+    let compiled = fs::read_dir(code.join("__pycache__")).ok()?;
+    compiled.filter_map(Result::ok).find_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let (_, tag) = name.strip_suffix(".pyc")?.rsplit_once(".cpython-3")?;
+        tag.parse::<u16>().is_ok().then(|| format!("3.{tag}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compiled_code_tells_its_python() {
+        let code = tempfile::tempdir().unwrap();
+        assert_eq!(minor_of_code(code.path()), None);
+        fs::create_dir(code.path().join("__pycache__")).unwrap();
+        fs::write(code.path().join("__pycache__/a.b.cpython-313.pyc"), "").unwrap();
+        assert_eq!(minor_of_code(code.path()).unwrap(), "3.13");
+    }
+}

@@ -1,0 +1,215 @@
+//! One call of a function, whichever door it came through.
+//!
+//! ```text
+//!   find   name ─► version, made again if it is not made here ─► its network is allowed ─► Target
+//!   call   Target, event ─► quota ─► engine ─► Answer
+//!                                      └ a layer was gone: made again, and called once more
+//! ```
+//! There are two steps because a door reads the event between them: the target says in which form, and a caller that may
+//! not call sends no body.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use engine::{Call, CallError, Engine, Handler, Served, Stage, Stages, fault};
+use function::WholeName;
+use sandbox::InvocationId;
+use serde::de::IgnoredAny;
+use thiserror::Error;
+
+use crate::deploy::{DeployError, Deployer};
+use crate::functions::Registry;
+use crate::limits::quotas::{Exhausted, Quotas};
+use crate::network_policy::{Networks, NotAllowed};
+use crate::throttled_log::Seldom;
+
+/// The content type of events and results that are JSON.
+pub const JSON: &str = "application/json";
+
+/// The content type of bytes of which nothing is said.
+const BYTES: &str = "application/octet-stream";
+
+/// Callers can bring it about as often as they call.
+static NO_SANDBOX: Seldom = Seldom::new(Duration::from_secs(10));
+
+/// Calls functions.
+#[derive(Debug)]
+pub struct Invoker {
+    registry: Arc<Registry>,
+    deployer: Arc<Deployer>,
+    networks: Arc<Networks>,
+    quotas: Arc<Quotas>,
+    engine: Arc<Engine>,
+}
+
+/// A function that was found and may be called.
+#[derive(Debug)]
+pub struct Target {
+    name: WholeName,
+    handler: Arc<Handler>,
+    resolved: Duration,
+}
+
+/// What a function is called with.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// The event's bytes.
+    pub body: Bytes,
+    /// Their content type, as far as the caller told; of JSON it need not.
+    pub content_type: Option<String>,
+    /// The invocation's name.
+    pub id: InvocationId,
+}
+
+/// Why a function was not called.
+#[derive(Debug, Error)]
+pub enum InvokeError {
+    /// There is no such function.
+    #[error(
+        "no function {:?}: deploy it with `wool deploy`, or see what is there with `wool ls`", .0.name()
+    )]
+    Unknown(WholeName),
+    /// The operator no longer allows the function its network.
+    #[error(transparent)]
+    NotAllowed(#[from] NotAllowed),
+    /// The event must be JSON.
+    #[error(
+        "the body is no JSON: {0}; send JSON, or set `binary = true` in the function's [tool.lambswool] to take bytes"
+    )]
+    NotJson(String),
+    /// The tenant takes as much as it may.
+    #[error("{tenant} takes as much as it may", tenant = .0.tenant())]
+    Exhausted(WholeName, Exhausted),
+    /// Something that the version is made of is gone from the disk and could not be made again.
+    #[error(
+        "no sandbox could be made: {lost} is gone from the worker's disk and cannot be made again"
+    )]
+    NotMade {
+        /// What is gone.
+        lost: String,
+        /// Why it cannot be made again.
+        #[source]
+        source: DeployError,
+    },
+}
+
+impl Target {
+    /// Whether its events pass through as bytes; else they are JSON.
+    #[must_use]
+    pub fn is_binary(&self) -> bool {
+        self.handler.binary
+    }
+}
+
+impl Invoker {
+    /// Calls the functions of a registry on an engine. `deployer` makes again what is gone from the disk.
+    #[must_use]
+    pub fn new(
+        registry: Arc<Registry>,
+        deployer: Arc<Deployer>,
+        networks: Arc<Networks>,
+        quotas: Arc<Quotas>,
+        engine: Arc<Engine>,
+    ) -> Self {
+        Self { registry, deployer, networks, quotas, engine }
+    }
+
+    /// Finds a function's current version. In memory: microseconds, unless the version has to be made here first.
+    ///
+    /// # Errors
+    /// When there is none, it may not be called, or it cannot be made.
+    pub async fn find(&self, name: &WholeName) -> Result<Target, InvokeError> {
+        let began = Instant::now();
+        let function = self.registry.get(name).ok_or_else(|| InvokeError::Unknown(name.clone()))?;
+        let handler = match &function.handler {
+            Some(handler) => Arc::clone(handler),
+            None => self.remake(name, format!("its version {}", function.current().id)).await?,
+        };
+        self.networks.check(&handler)?;
+        let resolved = began.elapsed();
+        let stage = Stage::Resolve.as_str();
+        metrics::histogram!("lambswool_stage_seconds", "stage" => stage).record(resolved);
+        fault::point(stage).await;
+        Ok(Target { name: name.clone(), handler, resolved })
+    }
+
+    /// Calls it and waits for what comes of it. Dropped before that, the call is ended wherever it is.
+    ///
+    /// # Errors
+    /// When it was not called. What a called function did is in what is served.
+    pub async fn call(&self, target: Target, event: Event) -> Result<Served, InvokeError> {
+        let Target { name, handler, resolved } = target;
+        let Event { body, content_type, id } = event;
+        let body = if handler.binary { body } else { without_mark(body) };
+        let content_type = match handler.binary {
+            true => content_type.unwrap_or_else(|| BYTES.to_owned()),
+            false => check_json(&body).map(|()| JSON.to_owned())?,
+        };
+        let bytes = handler.limits.charged_bytes();
+        let admitted = self.quotas.admit(&handler.tenant, bytes, Instant::now());
+        let _part =
+            admitted.map_err(|exhausted| InvokeError::Exhausted(name.clone(), exhausted))?;
+        let call = Call { handler: Arc::clone(&handler), body, content_type, id };
+        let mut served = self.engine.serve(call.clone()).await;
+        if let Err(CallError::NoSandbox(source)) = &served.result {
+            let lost = self.registry.lost(&handler);
+            if let Some(unsaid) = NO_SANDBOX.now(Instant::now()) {
+                let error = sandbox::chain(source);
+                tracing::warn!(%error, unsaid, "no sandbox could be made");
+            }
+            if let Some(lost) = lost {
+                let handler = self.remake(&name, lost.to_string()).await?;
+                served = self.engine.serve(Call { handler, ..call }).await;
+            }
+        }
+        let mut stages = Stages::default();
+        stages.record(Stage::Resolve, resolved);
+        stages.0.append(&mut served.stages.0);
+        Ok(Served { stages, ..served })
+    }
+
+    async fn remake(&self, name: &WholeName, lost: String) -> Result<Arc<Handler>, InvokeError> {
+        let made = self.deployer.remake(name).await;
+        let made = made.map_err(|source| InvokeError::NotMade { lost, source })?;
+        made.ok_or_else(|| InvokeError::Unknown(name.clone()))
+    }
+}
+
+/// JSON without the mark of UTF-8 that some programs put before it: a reader may pass over it (RFC 8259, section 8.1).
+fn without_mark(body: Bytes) -> Bytes {
+    if body.starts_with(b"\xef\xbb\xbf") { body.slice(3..) } else { body }
+}
+
+/// Refuses an event that is no JSON, before anything is made for it. No event at all is allowed.
+fn check_json(body: &[u8]) -> Result<(), InvokeError> {
+    if body.is_empty() {
+        return Ok(());
+    }
+    let text = str::from_utf8(body).map_err(|error| InvokeError::NotJson(error.to_string()))?;
+    let read = serde_json::from_str::<IgnoredAny>(text);
+    read.map(drop).map_err(|error| InvokeError::NotJson(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_json_passes_for_json() {
+        for good in [
+            "",
+            "{}",
+            " [1, 2.5e3, \"ü\"] ",
+            "null",
+            "\"a\"",
+            &format!("{}1{}", "[".repeat(500), "]".repeat(500)),
+        ] {
+            assert!(check_json(good.as_bytes()).is_ok(), "{good}");
+        }
+        for bad in ["{", "{'a': 1}", "[1,]", "NaN", "{} {}", "a=1", " "] {
+            assert!(check_json(bad.as_bytes()).is_err(), "{bad}");
+        }
+        assert!(check_json(b"\"\xff\"").is_err());
+    }
+}

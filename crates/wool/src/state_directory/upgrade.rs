@@ -1,0 +1,61 @@
+//! Brings a state directory of version 1 up to date, once.
+//!
+//! Everything is written beside what is there. The new version's number comes last, so that an interrupted upgrade begins
+//! again from an unchanged directory.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use layers::Store;
+use platform::functions::{Bundles, Handlers, Sqlite, Upgrade};
+
+use super::layout::{self, BESIDE, OLD_REGISTRY, VERSION};
+use super::{Hold, write_whole};
+
+impl Hold {
+    /// Brings the directory to this release's version, if it is older.
+    ///
+    /// # Errors
+    /// When something in it cannot be read or written; the directory is then as it was.
+    pub fn upgrade(&self) -> Result<()> {
+        let root = self.state.root();
+        let old = root.join(OLD_REGISTRY);
+        if layout::version(root)?.is_some_and(|found| found < VERSION) {
+            if old.exists() {
+                let functions =
+                    self.take_over(&old).context("cannot upgrade the state directory")?;
+                tracing::info!(functions, version = VERSION, "upgraded the state directory");
+            }
+            let version = root.join("version");
+            write_whole(&version, format!("{VERSION}\n").as_bytes(), 0o644)
+                .context("cannot write the state directory's version")?;
+        }
+        remove_database(&old).context("cannot remove the former registry")
+    }
+
+    fn take_over(&self, old: &Path) -> Result<usize> {
+        let layers = Store::open(self.state.root())?;
+        // What an interrupted upgrade has written.
+        remove_database(&self.state.functions())?;
+        let mut store = Sqlite::open(&self.state.functions())?;
+        let bundles = Bundles::open(&self.state.bundles())?;
+        let handlers = Handlers::open(layers.clone(), &self.state.handlers())?;
+        let (bundles, handlers) = (&bundles, &handlers);
+        let mut upgrade = Upgrade { store: &mut store, bundles, handlers, layers: &layers };
+        Ok(upgrade.take_over(old)?)
+    }
+}
+
+fn remove_database(path: &Path) -> std::io::Result<()> {
+    for end in [""].iter().chain(&BESIDE) {
+        let mut file = path.as_os_str().to_owned();
+        file.push(end);
+        match fs::remove_file(&file) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
