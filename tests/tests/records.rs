@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use e2e::index::Index;
-use e2e::{Site, Value, Worker, can_run, eventually, json};
+use e2e::{Site, Value, Worker, can_run, can_run_machines, eventually, json};
 
 const SOURCE: &str = "def handler(event, context):\n    return [event, context.function_version]\n";
 
@@ -80,6 +80,37 @@ fn a_call_makes_lost_layers_again_without_a_new_deploy() {
     }
     assert_eq!(version(&worker, "packed"), before);
     worker.assert_well();
+}
+
+#[test]
+fn a_call_of_a_machine_makes_lost_layers_again() {
+    if !can_run_machines() {
+        return;
+    }
+    let worker = Site::new().up_with(&[("WOOL_HANDLER_CACHE", "false")]);
+    let source = "# /// script\n# [tool.lambswool]\n# isolation = \"microvm\"\n# ///\n";
+    drop(worker.deploy("machine", &format!("{source}{SOURCE}")).expect(201));
+    for kind in ["code", "guest", "base"] {
+        assert_eq!(worker.run("machine", &json!(1)).expect(200).json()[0], 1, "{kind}");
+        remove(&layers(&worker, kind));
+        assert_eq!(worker.run("machine", &json!(2)).expect(200).json()[0], 2, "{kind}");
+    }
+}
+
+#[test]
+fn many_calls_wait_for_one_work_that_makes_a_lost_layer_again() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up_with(&[("WOOL_HANDLER_CACHE", "false")]);
+    drop(worker.deploy("plain", SOURCE).expect(201));
+    remove(&layers(&worker, "base"));
+    std::thread::scope(|scope| {
+        let call = || worker.run("plain", &json!(1)).expect(200).json()[0] == 1;
+        let calls: Vec<_> = (0..16).map(|_| scope.spawn(call)).collect();
+        assert!(calls.into_iter().all(|call| call.join().unwrap()));
+    });
+    assert_eq!(worker.log().matches("made again from its record").count(), 1, "{}", worker.log());
 }
 
 #[test]

@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use engine::{Call, CallError, Engine, Handler, Served, Stage, Stages, fault};
 use function::WholeName;
-use sandbox::InvocationId;
+use sandbox::{InvocationId, Layer};
 use serde::de::IgnoredAny;
 use thiserror::Error;
+use tokio::time::timeout;
 
 use crate::deploy::{DeployError, Deployer};
 use crate::functions::Registry;
@@ -29,6 +30,9 @@ pub const JSON: &str = "application/json";
 
 /// The content type of bytes of which nothing is said.
 const BYTES: &str = "application/octet-stream";
+
+/// A call waits no longer than that for its version to be made again, which goes on.
+const REMAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Callers can bring it about as often as they call.
 static NO_SANDBOX: Seldom = Seldom::new(Duration::from_secs(10));
@@ -90,7 +94,15 @@ pub enum InvokeError {
         lost: String,
         /// Why it cannot be made again.
         #[source]
-        source: DeployError,
+        source: Arc<DeployError>,
+    },
+    /// Something that the version is made of is gone from the disk, and making it again takes long.
+    #[error(
+        "no sandbox could be made: {lost} is gone from the worker's disk and is being made again; try again later"
+    )]
+    BeingMade {
+        /// What is gone.
+        lost: String,
     },
 }
 
@@ -152,16 +164,9 @@ impl Invoker {
             admitted.map_err(|exhausted| InvokeError::Exhausted(name.clone(), exhausted))?;
         let call = Call { handler: Arc::clone(&handler), body, content_type, id };
         let mut served = self.engine.serve(call.clone()).await;
-        if let Err(CallError::NoSandbox(source)) = &served.result {
-            let lost = self.registry.lost(&handler);
-            if let Some(unsaid) = NO_SANDBOX.now(Instant::now()) {
-                let error = sandbox::chain(source);
-                tracing::warn!(%error, unsaid, "no sandbox could be made");
-            }
-            if let Some(lost) = lost {
-                let handler = self.remake(&name, lost.to_string()).await?;
-                served = self.engine.serve(Call { handler, ..call }).await;
-            }
+        if let Some(lost) = self.lost(&served, &handler) {
+            let handler = self.remake(&name, lost.to_string()).await?;
+            served = self.engine.serve(Call { handler, ..call }).await;
         }
         let mut stages = Stages::default();
         stages.record(Stage::Resolve, resolved);
@@ -169,8 +174,25 @@ impl Invoker {
         Ok(Served { stages, ..served })
     }
 
+    /// The layer that is gone from the disk, where a call failed before its function was called.
+    fn lost(&self, served: &Served, handler: &Handler) -> Option<Layer> {
+        match &served.result {
+            Err(CallError::NoSandbox(source)) => {
+                if let Some(unsaid) = NO_SANDBOX.now(Instant::now()) {
+                    let error = sandbox::chain(source);
+                    tracing::warn!(%error, unsaid, "no sandbox could be made");
+                }
+                self.registry.lost(handler)
+            }
+            // What a sandbox has open may be a directory without files.
+            Err(CallError::NotLoaded(_)) => self.registry.lost(handler),
+            _ => None,
+        }
+    }
+
     async fn remake(&self, name: &WholeName, lost: String) -> Result<Arc<Handler>, InvokeError> {
-        let made = self.deployer.remake(name).await;
+        let made = timeout(REMAKE_TIMEOUT, self.deployer.remake(name)).await;
+        let Ok(made) = made else { return Err(InvokeError::BeingMade { lost }) };
         let made = made.map_err(|source| InvokeError::NotMade { lost, source })?;
         made.ok_or_else(|| InvokeError::Unknown(name.clone()))
     }

@@ -167,6 +167,11 @@ impl From<InvokeError> for ApiError {
             InvokeError::NotMade { .. } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "no-sandbox", message)
             }
+            InvokeError::BeingMade { .. } => {
+                let retry_after = Some(Duration::from_secs(10));
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                Self { retry_after, ..Self::new(status, "no-sandbox", message) }
+            }
         }
     }
 }

@@ -33,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::Caller;
 use crate::deploy::progress::Progress;
+use crate::deploy::remake::UnderWay;
 use crate::deploy::room::Room;
 use crate::deploy::turns::{Turn, Turns};
 use crate::deploy::workshop::{Admitted, Bundle, MakeError, Workshop};
@@ -75,6 +76,7 @@ pub struct Deployer {
     vault: Arc<Vault>,
     logs: Option<Arc<Logs>>,
     turns: Turns,
+    under_way: UnderWay,
     index_timeout: Duration,
     stop: CancellationToken,
 }
@@ -125,6 +127,7 @@ impl Deployer {
             vault,
             logs: None,
             turns,
+            under_way: UnderWay::default(),
             index_timeout: Duration::MAX,
             stop,
         }
