@@ -27,7 +27,10 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ("store-sqlite", &["store"]),
     (
         "platform",
-        &["engine", "function", "bundle", "packages", "layers", "egress", "sandbox", "sys"],
+        &[
+            "store", "engine", "function", "bundle", "packages", "layers", "egress", "sandbox",
+            "sys",
+        ],
     ),
     ("doors", &["platform", "engine", "function", "bundle", "packages", "sandbox"]),
     (
@@ -35,6 +38,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
         &[
             "doors",
             "platform",
+            "store-sqlite",
             "engine",
             "function",
             "vmm",

@@ -1,7 +1,7 @@
 //! What can be done with functions, whoever asks and through whichever door.
 //!
 //! ```text
-//!   a door ──► access (may the caller?) ──► functions · deploy · invoke · secrets · logs · packages · audit ──► engine, layers, disk
+//!   a door ──► access (may the caller?) ──► functions · deploy · invoke · secrets · logs · packages · audit ──► engine, layers, store
 //!                                                └── limits, network_policy: what the operator allows
 //! ```
 //!

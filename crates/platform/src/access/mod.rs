@@ -10,7 +10,7 @@
 //!
 //! What a route asks of its caller is in the table of `api::needs`, and asked before the route is reached.
 //!
-//! Losing `access.sqlite` opens nothing beyond this machine: a listener on another address does not start without a token.
+//! Losing the store of tokens opens nothing beyond this machine: a listener on another address does not start without a token.
 
 mod caller;
 mod patterns;

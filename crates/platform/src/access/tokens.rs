@@ -1,22 +1,19 @@
 //! All tokens: on disk by their hashes, in memory for every request.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
-use rusqlite::{Connection, OptionalExtension as _};
+use function::Label;
+use store::millis::truncate;
+use store::{Cause, StoreError};
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::rows::{MIGRATIONS, insert, load, unreadable};
+use super::rows::{from_row, to_row};
 use super::token::TokenHash;
-use function::Label;
-
 use super::{Patterns, Refusal, Scope, Secret, Token};
-use crate::database::{self, DatabaseError};
-use crate::functions::millis::{from_millis, to_millis};
 
 /// Between two looks at the clock of who waits for a token's end.
 const LOOK: Duration = Duration::from_secs(1);
@@ -39,15 +36,18 @@ pub struct NewToken {
 /// What could not be done with tokens.
 #[derive(Debug, Error)]
 pub enum TokenError {
-    /// There is no database.
-    #[error("the tokens cannot be used")]
-    Database(#[from] DatabaseError),
-    /// SQLite refused.
-    #[error("the tokens {0}")]
-    Sql(&'static str, #[source] rusqlite::Error),
-    /// A row is not what we wrote.
-    #[error("the token {0} cannot be read: remove it with `wool token rm` and make another")]
-    Row(String),
+    /// The store failed.
+    #[error(transparent)]
+    Store(StoreError),
+    /// A row holds what no release has written.
+    #[error("{row} cannot be read: remove it with `wool token rm` and make another")]
+    Row {
+        /// The row, such as "the token ci".
+        row: String,
+        /// What is wrong with the row.
+        #[source]
+        source: Cause,
+    },
     /// The name is taken.
     #[error(
         "there is a token {0} already: choose another name, or remove that one with `wool token rm {0}`"
@@ -69,12 +69,21 @@ pub enum TokenError {
     Random(#[source] std::io::Error),
 }
 
+impl From<StoreError> for TokenError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Row { row, source } => Self::Row { row, source },
+            other => Self::Store(other),
+        }
+    }
+}
+
 /// The tokens of a worker.
 #[derive(Debug)]
 pub struct Tokens {
     known: RwLock<Known>,
-    // One writer at a time, and the memory follows the disk in the same order: taken before `known`.
-    disk: Mutex<Connection>,
+    // Taken before `known`: one writer at a time, and memory follows the store in the same order.
+    store: Mutex<Box<dyn store::Tokens>>,
     changed: watch::Sender<()>,
 }
 
@@ -85,17 +94,19 @@ struct Known {
 }
 
 impl Tokens {
-    /// Opens the database; makes it, for nobody else's eyes, or brings an older one up to date.
+    /// Reads all tokens of a store into memory.
     ///
     /// # Errors
-    /// When it cannot be opened or read, or a newer release wrote it.
-    pub fn open(path: &Path) -> Result<Self, TokenError> {
-        let disk = database::open(path, &MIGRATIONS)?;
-        let (tokens, ever) = load(&disk)?;
-        let by_id = tokens.into_iter().map(|(hash, one)| (one.id.clone(), (hash, Arc::new(one))));
-        let known = Known { by_id: by_id.collect(), ever };
+    /// When the store or one of its rows cannot be read.
+    pub fn open(store: Box<dyn store::Tokens>) -> Result<Self, TokenError> {
+        let mut by_id = HashMap::new();
+        for row in store.list()? {
+            let (hash, token) = from_row(row)?;
+            by_id.insert(token.id.clone(), (hash, Arc::new(token)));
+        }
+        let known = Known { by_id, ever: store.ever_inserted()? };
         let changed = watch::Sender::new(());
-        Ok(Self { known: RwLock::new(known), disk: Mutex::new(disk), changed })
+        Ok(Self { known: RwLock::new(known), store: Mutex::new(store), changed })
     }
 
     /// Makes a token. The secret is known to who gets it from here, and to nobody else ever again. Waits for the disk.
@@ -111,19 +122,15 @@ impl Tokens {
         if scopes.contains(&Scope::Admin) && of_some {
             return Err(TokenError::AdminOfSome);
         }
-        let created = from_millis(to_millis(SystemTime::now()));
+        let created = truncate(SystemTime::now());
         let expires = lifetime.map(|lifetime| expiry(created, lifetime)).transpose()?;
         let secret = Secret::draw().map_err(TokenError::Random)?;
         let id = secret.id().to_owned();
         let token = Arc::new(Token { id, name, tenant, scopes, functions, created, expires });
-        let disk = self.disk();
-        let taken = disk
-            .query_row("SELECT 1 FROM tokens WHERE name = ?1", [token.name.as_str()], |_| Ok(()))
-            .optional();
-        if taken.map_err(unreadable)?.is_some() {
+        let mut store = self.store();
+        if !store.insert(&to_row(&token, &secret.hash()))? {
             return Err(TokenError::Exists(token.name.clone()));
         }
-        insert(&disk, &token, &secret.hash())?;
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.by_id.insert(token.id.clone(), (secret.hash(), Arc::clone(&token)));
         known.ever = true;
@@ -134,16 +141,14 @@ impl Tokens {
     /// Removes a token; says whether it was there. Waits for the disk.
     ///
     /// # Errors
-    /// When the database refused; nothing has changed then.
+    /// When the store failed; nothing has changed then.
     pub fn remove(&self, name: &Label) -> Result<bool, TokenError> {
-        let disk = self.disk();
-        let removed = disk
-            .execute("DELETE FROM tokens WHERE name = ?1", [name.as_str()])
-            .map_err(|source| TokenError::Sql("cannot be written", source))?;
+        let mut store = self.store();
+        let removed = store.remove(name.as_str())?;
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.by_id.retain(|_, (_, token)| token.name != *name);
         self.changed.send_replace(());
-        Ok(removed > 0)
+        Ok(removed)
     }
 
     /// All tokens, expired ones included, by name.
@@ -199,8 +204,8 @@ impl Tokens {
         known.by_id.values().any(|(_, token)| !token.expired(now))
     }
 
-    fn disk(&self) -> MutexGuard<'_, Connection> {
-        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn store(&self) -> MutexGuard<'_, Box<dyn store::Tokens>> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -217,7 +222,14 @@ fn expiry(created: SystemTime, lifetime: Duration) -> Result<SystemTime, TokenEr
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
+    use store::memory::Memory;
+    use store_sqlite::SqliteTokens;
+
     use super::*;
+
+    fn open(store: &Memory) -> Tokens {
+        Tokens::open(Box::new(store.clone())).unwrap()
+    }
 
     fn new(name: &str, scopes: &[Scope]) -> NewToken {
         NewToken {
@@ -232,7 +244,8 @@ mod tests {
     #[test]
     fn the_disk_holds_no_token_and_no_other_user_reads_what_it_holds() {
         let dir = tempfile::tempdir().unwrap();
-        let tokens = Tokens::open(&dir.path().join("access.sqlite")).unwrap();
+        let store = SqliteTokens::open(&dir.path().join("access.sqlite")).unwrap();
+        let tokens = Tokens::open(Box::new(store)).unwrap();
         let (_, secret) = tokens.create(new("ci", &[Scope::Deploy])).unwrap();
         for entry in std::fs::read_dir(dir.path()).unwrap() {
             let path = entry.unwrap().path();
@@ -245,15 +258,14 @@ mod tests {
 
     #[test]
     fn a_token_opens_until_it_expires_or_is_removed_and_after_a_start_too() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("access.sqlite");
-        let tokens = Tokens::open(&path).unwrap();
+        let store = Memory::default();
+        let tokens = open(&store);
         assert!(!tokens.ever_made());
         let short =
             NewToken { lifetime: Some(Duration::from_secs(60)), ..new("a", &[Scope::Read]) };
         let (token, secret) = tokens.create(short).unwrap();
         let (_, lasting) = tokens.create(new("b", &[Scope::Invoke, Scope::Read])).unwrap();
-        let tokens = Tokens::open(&path).unwrap();
+        let tokens = open(&store);
         let (before, after) = (token.created, token.expires.unwrap());
         assert_eq!(tokens.find(&secret, before).unwrap(), token);
         assert_eq!(tokens.find(&secret, after), Err(Refusal::Expired));
@@ -263,13 +275,12 @@ mod tests {
         assert_eq!(tokens.find(&lasting, before), Err(Refusal::Unknown));
         assert!(tokens.any_good(before) && !tokens.any_good(after));
         assert!(tokens.remove(&"a".parse().unwrap()).unwrap());
-        assert!(Tokens::open(&path).unwrap().ever_made(), "removing the last opens no door");
+        assert!(open(&store).ever_made(), "removing the last opens no door");
     }
 
     #[test]
     fn a_secret_with_a_known_id_and_another_tail_opens_nothing() {
-        let dir = tempfile::tempdir().unwrap();
-        let tokens = Tokens::open(&dir.path().join("access.sqlite")).unwrap();
+        let tokens = open(&Memory::default());
         let (token, secret) = tokens.create(new("a", &[Scope::Read])).unwrap();
         let last = if secret.reveal().ends_with('0') { '1' } else { '0' };
         let mut forged = secret.reveal().to_owned();
@@ -282,8 +293,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_not_made() {
-        let dir = tempfile::tempdir().unwrap();
-        let tokens = Tokens::open(&dir.path().join("access.sqlite")).unwrap();
+        let tokens = open(&Memory::default());
         assert!(matches!(tokens.create(new("a", &[])), Err(TokenError::NoScope)));
         let functions = Patterns::try_from(vec!["a*".to_owned()]).unwrap();
         let some = NewToken { functions, ..new("a", &[Scope::Admin]) };
@@ -294,5 +304,19 @@ mod tests {
         let again = tokens.create(new("a", &[Scope::Read])).unwrap_err();
         assert!(again.to_string().contains("wool token rm a"), "{again}");
         assert_eq!(tokens.list().len(), 1);
+    }
+
+    #[test]
+    fn a_change_that_the_store_refuses_changes_nothing() {
+        let store = Memory::default();
+        let tokens = open(&store);
+        store.set_broken(true);
+        assert!(matches!(tokens.create(new("a", &[Scope::Read])), Err(TokenError::Store(_))));
+        assert!(!tokens.ever_made() && tokens.list().is_empty());
+        store.set_broken(false);
+        let (token, secret) = tokens.create(new("a", &[Scope::Read])).unwrap();
+        store.set_broken(true);
+        assert!(matches!(tokens.remove(&token.name), Err(TokenError::Store(_))));
+        assert_eq!(tokens.find(&secret, token.created).unwrap(), token);
     }
 }

@@ -160,7 +160,8 @@ mod tests {
     fn room(most: usize, hook: impl FnMut(&str) + Send + 'static) -> (Room, TempDir) {
         let directory = tempfile::tempdir().unwrap();
         let key = SecretKey::find(None, &directory.path().join("key")).unwrap();
-        let vault = Vault::open(&directory.path().join("secrets.sqlite"), &key).unwrap();
+        let secrets = Box::new(store::memory::Memory::default());
+        let vault = Vault::open(secrets, &key).unwrap();
         let registry = registry(Box::new(Hooked(hook)), directory.path());
         for (name, second) in [("run-1", 1), ("run-2", 2), ("run-3", 3)] {
             put(&registry, name, second, true, usize::MAX);

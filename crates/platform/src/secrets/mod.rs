@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   wool secret set ─► Vault::set ─► sealed: XChaCha20-Poly1305, a nonce of its own, bound to (tenant, function, key)
-//!                                      ├─► secrets.sqlite
+//!                                      ├─► store::Secrets
 //!                                      └─► memory, sealed as well
 //!   an instance loads ─► Vault::read ─► opened ─► Load ─► the handler's environment          overwritten afterwards
 //! ```

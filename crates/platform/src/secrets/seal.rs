@@ -6,21 +6,13 @@ use std::io;
 
 use chacha20poly1305::aead::{Aead as _, KeyInit as _, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use store::{NONCE_BYTES, Sealed};
 use zeroize::Zeroizing;
 
 use super::key::SecretKey;
 
-pub(super) const NONCE_BYTES: usize = 24;
-
 /// Seals and opens with one key, which it overwrites when it is dropped.
 pub(super) struct Sealer(XChaCha20Poly1305);
-
-/// A value that nobody reads without the key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Sealed {
-    pub(super) nonce: [u8; NONCE_BYTES],
-    pub(super) text: Vec<u8>,
-}
 
 impl Sealer {
     pub(super) fn new(key: &SecretKey) -> Self {

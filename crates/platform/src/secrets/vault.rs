@@ -1,34 +1,18 @@
 //! All secrets, sealed, on disk and in memory.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use engine::{Handler, SecretEnvironment, SecretStore, SecretsUnreadable};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use function::WholeName;
+use store::millis::truncate;
+use store::{Sealed, SecretRow, StoreError};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
 use super::key::SecretKey;
-use super::seal::{NONCE_BYTES, Sealed, Sealer, purpose};
-use crate::database::{self, DatabaseError};
-use crate::functions::millis::{from_millis, to_millis};
-use function::WholeName;
-
-const MIGRATIONS: [&str; 1] = ["CREATE TABLE secrets (
-         tenant   TEXT NOT NULL,
-         function TEXT NOT NULL,
-         key      TEXT NOT NULL,
-         nonce    BLOB NOT NULL,
-         sealed   BLOB NOT NULL,
-         updated  INTEGER NOT NULL,
-         PRIMARY KEY (tenant, function, key)
-     ) STRICT, WITHOUT ROWID;
-     CREATE TABLE witness (
-         nonce  BLOB NOT NULL,
-         sealed BLOB NOT NULL
-     ) STRICT;"];
+use super::seal::{Sealer, purpose};
 
 /// Longest name of a variable.
 pub const KEY_BYTES: usize = 128;
@@ -52,12 +36,9 @@ pub struct Held {
 /// What could not be done with secrets. Says nothing of any value.
 #[derive(Debug, Error)]
 pub enum SecretError {
-    /// The database failed.
-    #[error("the secrets cannot be used")]
-    Database(#[from] DatabaseError),
-    /// SQLite refused.
-    #[error("the secrets {0}")]
-    Sql(&'static str, #[source] rusqlite::Error),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// They were sealed with another key.
     #[error(
         "the secrets of {0} were sealed with another key: give the worker that one (secret_key_file, or secret.key in the state directory), or remove the file and set the secrets again"
@@ -94,8 +75,8 @@ pub enum SecretError {
 pub struct Vault {
     sealer: Sealer,
     known: RwLock<BTreeMap<WholeName, BTreeMap<String, Row>>>,
-    // One writer at a time, and the memory follows the disk in the same order: taken before `known`.
-    disk: Mutex<Connection>,
+    // Taken before `known`: one writer at a time, and memory follows the store in the same order.
+    store: Mutex<Box<dyn store::Secrets>>,
 }
 
 #[derive(Clone, Debug)]
@@ -105,16 +86,18 @@ struct Row {
 }
 
 impl Vault {
-    /// Opens the database; makes it when it is not there.
+    /// Reads all secrets of a store into memory, sealed as they are.
     ///
     /// # Errors
-    /// When it cannot be read, or its secrets were sealed with another key.
-    pub fn open(path: &Path, key: &SecretKey) -> Result<Self, SecretError> {
+    /// When the store cannot be read, or its secrets were sealed with another key.
+    pub fn open(mut store: Box<dyn store::Secrets>, key: &SecretKey) -> Result<Self, SecretError> {
         let sealer = Sealer::new(key);
-        let disk = database::open(path, &MIGRATIONS)?;
-        ask_witness(&disk, &sealer, path)?;
-        let known = RwLock::new(load(&disk)?);
-        Ok(Self { sealer, known, disk: Mutex::new(disk) })
+        check_witness(&mut *store, &sealer)?;
+        let mut known: BTreeMap<WholeName, BTreeMap<String, Row>> = BTreeMap::new();
+        for SecretRow { owner, key, sealed, updated } in store.list()? {
+            known.entry(owner).or_default().insert(key, Row { sealed, updated });
+        }
+        Ok(Self { sealer, known: RwLock::new(known), store: Mutex::new(store) })
     }
 
     /// Sets a secret of a tenant of which `most` functions may have some. Waits for the disk. The engine is then to renew
@@ -134,8 +117,8 @@ impl Vault {
             return Err(SecretError::Value(key.to_owned()));
         }
         let sealed = self.sealer.seal(value, &purpose_of(owner, key)).map_err(SecretError::Seal)?;
-        let row = Row { sealed, updated: from_millis(to_millis(SystemTime::now())) };
-        let disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        let row = Row { sealed, updated: truncate(SystemTime::now()) };
+        let mut store = self.store();
         self.check_room(owner, most)?;
         let mut all = self.of(owner);
         all.insert(key.to_owned(), row.clone());
@@ -143,18 +126,8 @@ impl Vault {
         if bytes > FUNCTION_BYTES {
             return Err(SecretError::TooLarge);
         }
-        let fields = params![
-            owner.tenant(),
-            owner.name(),
-            key,
-            row.sealed.nonce.as_slice(),
-            row.sealed.text,
-            to_millis(row.updated),
-        ];
-        let sql = "INSERT INTO secrets (tenant, function, key, nonce, sealed, updated)
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-                   ON CONFLICT DO UPDATE SET nonce = ?4, sealed = ?5, updated = ?6";
-        disk.execute(sql, fields).map_err(unwritable)?;
+        let Row { sealed, updated } = row;
+        store.put(&SecretRow { owner: owner.clone(), key: key.to_owned(), sealed, updated })?;
         self.known.write().unwrap_or_else(PoisonError::into_inner).insert(owner.clone(), all);
         Ok(())
     }
@@ -162,38 +135,36 @@ impl Vault {
     /// Removes a secret; says whether it was there. Waits for the disk.
     ///
     /// # Errors
-    /// When the database refused; nothing has changed then.
+    /// When the store failed; nothing has changed then.
     pub fn remove(&self, owner: &WholeName, key: &str) -> Result<bool, SecretError> {
-        let disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
-        let sql = "DELETE FROM secrets WHERE tenant = ?1 AND function = ?2 AND key = ?3";
-        let removed = disk.execute(sql, [owner.tenant(), owner.name(), key]).map_err(unwritable)?;
+        let mut store = self.store();
+        let removed = store.remove(owner, key)?;
         let mut all = self.of(owner);
         all.remove(key);
         self.put(owner, all);
-        Ok(removed > 0)
+        Ok(removed)
     }
 
     /// Removes all secrets of a function; for one that was removed. Waits for the disk.
     ///
     /// # Errors
-    /// When the database refused; nothing has changed then.
+    /// When the store failed; nothing has changed then.
     pub fn forget(&self, owner: &WholeName) -> Result<(), SecretError> {
-        let disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
-        let sql = "DELETE FROM secrets WHERE tenant = ?1 AND function = ?2";
-        disk.execute(sql, [owner.tenant(), owner.name()]).map_err(unwritable)?;
+        let mut store = self.store();
+        store.forget(owner)?;
         self.put(owner, BTreeMap::new());
         Ok(())
     }
 
     /// Does something to a function that must not be done to one with secrets; none: it has some. Nobody sets one meanwhile.
     pub fn unless_held<T>(&self, owner: &WholeName, work: impl FnOnce() -> T) -> Option<T> {
-        let _disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        let _store = self.store();
         self.of(owner).is_empty().then(work)
     }
 
     /// Does something while nobody sets or removes a secret.
     pub fn unchanged<T>(&self, work: impl FnOnce() -> T) -> T {
-        let _disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        let _store = self.store();
         work()
     }
 
@@ -212,6 +183,10 @@ impl Vault {
             return Ok(());
         }
         Err(SecretError::Full { tenant: owner.tenant().to_owned(), most })
+    }
+
+    fn store(&self) -> MutexGuard<'_, Box<dyn store::Secrets>> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn of(&self, owner: &WholeName) -> BTreeMap<String, Row> {
@@ -266,43 +241,93 @@ fn check_key(key: &str) -> Result<(), SecretError> {
     if fits { Ok(()) } else { Err(SecretError::Key(cut())) }
 }
 
-fn unwritable(source: rusqlite::Error) -> SecretError {
-    SecretError::Sql("cannot be written", source)
-}
-
-fn unreadable(source: rusqlite::Error) -> SecretError {
-    SecretError::Sql("cannot be read", source)
-}
-
-/// Whether the key is the one that sealed what is there.
-fn ask_witness(disk: &Connection, sealer: &Sealer, path: &Path) -> Result<(), SecretError> {
-    let row = |row: &rusqlite::Row<'_>| {
-        Ok(Sealed { nonce: row.get::<_, [u8; NONCE_BYTES]>(0)?, text: row.get(1)? })
-    };
-    let found = disk.query_row("SELECT nonce, sealed FROM witness", [], row).optional();
-    let of = purpose(&["witness"]);
-    if let Some(witness) = found.map_err(unreadable)? {
-        let same = sealer.open(&witness, &of).is_some_and(|said| said.as_slice() == WITNESS);
-        return same.then_some(()).ok_or_else(|| SecretError::OtherKey(path.display().to_string()));
+/// Whether the key is the one that sealed what the store holds.
+fn check_witness(store: &mut dyn store::Secrets, sealer: &Sealer) -> Result<(), SecretError> {
+    let purpose = purpose(&["witness"]);
+    let offered = sealer.seal(WITNESS, &purpose).map_err(SecretError::Seal)?;
+    let kept = store.witness(&offered)?;
+    if sealer.open(&kept, &purpose).is_some_and(|value| value.as_slice() == WITNESS) {
+        return Ok(());
     }
-    let Sealed { nonce, text } = sealer.seal(WITNESS, &of).map_err(SecretError::Seal)?;
-    let sql = "INSERT INTO witness (nonce, sealed) VALUES (?1, ?2)";
-    disk.execute(sql, params![nonce.as_slice(), text]).map_err(unwritable)?;
-    Ok(())
+    Err(SecretError::OtherKey(store.location()))
 }
 
-fn load(disk: &Connection) -> Result<BTreeMap<WholeName, BTreeMap<String, Row>>, SecretError> {
-    let sql = "SELECT tenant, function, key, nonce, sealed, updated FROM secrets";
-    let mut statement = disk.prepare(sql).map_err(unreadable)?;
-    let rows = statement.query_map([], |row| {
-        let owner = WholeName::stored(row.get(0)?, row.get(1)?);
-        let sealed = Sealed { nonce: row.get::<_, [u8; NONCE_BYTES]>(3)?, text: row.get(4)? };
-        Ok((owner, row.get(2)?, Row { sealed, updated: from_millis(row.get(5)?) }))
-    });
-    let mut known: BTreeMap<WholeName, BTreeMap<String, Row>> = BTreeMap::new();
-    for row in rows.map_err(unreadable)? {
-        let (owner, key, row) = row.map_err(unreadable)?;
-        known.entry(owner).or_default().insert(key, row);
+#[cfg(test)]
+mod tests {
+    use store::Secrets as _;
+    use store::memory::Memory;
+
+    use super::*;
+
+    /// A key that is the same for the same number.
+    fn key(byte: u8) -> SecretKey {
+        SecretKey(Zeroizing::new([byte; 32]))
     }
-    Ok(known)
+
+    fn open(store: &Memory) -> Vault {
+        Vault::open(Box::new(store.clone()), &key(1)).unwrap()
+    }
+
+    fn named(name: &str) -> WholeName {
+        WholeName::stored("acme".to_owned(), name.to_owned())
+    }
+
+    fn keys(vault: &Vault, owner: &WholeName) -> Vec<String> {
+        vault.list(owner).into_iter().map(|held| held.key).collect()
+    }
+
+    #[test]
+    fn a_store_that_was_sealed_with_another_key_is_refused_even_empty() {
+        let store = Memory::default();
+        drop(open(&store));
+        let refused = Vault::open(Box::new(store.clone()), &key(2)).unwrap_err();
+        assert!(matches!(&refused, SecretError::OtherKey(place) if place == "memory"), "{refused}");
+        drop(open(&store));
+    }
+
+    #[test]
+    fn the_store_gets_sealed_values_and_a_vault_that_is_opened_later_has_them() {
+        let store = Memory::default();
+        let vault = open(&store);
+        vault.set(&named("f"), "B", b"value", 9).unwrap();
+        vault.set(&named("f"), "A", b"value", 9).unwrap();
+        let rows = store.list().unwrap();
+        assert!(rows.iter().all(|row| row.sealed.text.len() == 5 + 16), "{rows:?}");
+        assert_ne!(rows[0].sealed, rows[1].sealed);
+        let again = open(&store);
+        assert_eq!(again.list(&named("f")), vault.list(&named("f")));
+        assert_eq!(keys(&again, &named("f")), ["A", "B"]);
+        assert!(
+            again.remove(&named("f"), "A").unwrap() && !again.remove(&named("f"), "A").unwrap()
+        );
+        assert_eq!(keys(&open(&store), &named("f")), ["B"]);
+        again.forget(&named("f")).unwrap();
+        assert_eq!(keys(&open(&store), &named("f")), [""; 0]);
+    }
+
+    #[test]
+    fn a_tenant_has_secrets_for_no_more_functions_than_it_may() {
+        let vault = open(&Memory::default());
+        vault.set(&named("f"), "KEY", b"value", 1).unwrap();
+        vault.set(&named("f"), "OTHER", b"value", 1).unwrap();
+        let full = vault.set(&named("g"), "KEY", b"value", 1);
+        assert!(matches!(full, Err(SecretError::Full { most: 1, .. })), "{full:?}");
+        vault.forget(&named("f")).unwrap();
+        vault.set(&named("g"), "KEY", b"value", 1).unwrap();
+    }
+
+    #[test]
+    fn a_change_that_the_store_refuses_changes_nothing() {
+        let store = Memory::default();
+        let vault = open(&store);
+        vault.set(&named("f"), "KEY", b"value", 9).unwrap();
+        store.set_broken(true);
+        let refused = [
+            vault.set(&named("f"), "OTHER", b"value", 9),
+            vault.remove(&named("f"), "KEY").map(drop),
+            vault.forget(&named("f")),
+        ];
+        assert!(refused.iter().all(|one| matches!(one, Err(SecretError::Store(_)))), "{refused:?}");
+        assert_eq!(keys(&vault, &named("f")), ["KEY"]);
+    }
 }

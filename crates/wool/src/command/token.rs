@@ -19,6 +19,7 @@ use doors::native::{TokenList, TokenMade, TokenRequest, TokenSummary};
 use function::Label;
 use platform::access::{Secret, Tokens};
 use platform::audit::{self, AUDIT, Action, Among, Audit, Who};
+use store_sqlite::SqliteTokens;
 
 pub(super) async fn token(global: &Global, token: &Token) -> Result<()> {
     match token {
@@ -89,7 +90,7 @@ async fn without_worker(global: &Global) -> Result<Option<Offline>> {
     let state = State::open(&root)?;
     match state.hold() {
         Ok(hold) => {
-            let tokens = Tokens::open(&state.access())?;
+            let tokens = Tokens::open(Box::new(SqliteTokens::open(&state.access())?))?;
             let audit = Audit::open(&state.audit(), AUDIT).context("cannot open the audit log")?;
             Ok(Some(Offline { tokens, audit, _hold: hold }))
         }

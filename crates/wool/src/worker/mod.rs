@@ -58,6 +58,7 @@ use platform::packages::maintenance::{self as stock, Stock};
 use platform::packages::retention::Usage;
 use platform::packages::store::Shelf;
 use platform::secrets::{SecretKey, Vault};
+use store_sqlite::{SqliteSecrets, SqliteTokens};
 
 /// A worker that listens and does not serve yet.
 #[derive(Debug)]
@@ -318,9 +319,10 @@ struct Access {
 
 impl Access {
     fn open(config: &Config, state: &State) -> Result<Self> {
-        let tokens = Arc::new(Tokens::open(&state.access())?);
+        let tokens = Arc::new(Tokens::open(Box::new(SqliteTokens::open(&state.access())?))?);
         let key = SecretKey::find(config.secret_key_file.as_deref(), &state.secret_key())?;
-        let vault = Arc::new(Vault::open(&state.secrets(), &key)?);
+        let secrets = Box::new(SqliteSecrets::open(&state.secrets())?);
+        let vault = Arc::new(Vault::open(secrets, &key)?);
         let audit = Audit::open(&state.audit(), AUDIT).context("cannot open the audit log")?;
         Ok(Self { tokens, vault, audit: Arc::new(audit) })
     }
